@@ -1,0 +1,3 @@
+//! Tidegate: a reverse proxy for sites whose origin lives on a quota.
+
+pub mod policy;

@@ -1,0 +1,3 @@
+//! The `tidegate` command. Everything it does lives in the library.
+
+fn main() {}

@@ -1,0 +1,62 @@
+//! Everything a rule may know about a request, in one plain struct, so that a live request, a log line
+//! and a test look the same.
+
+use std::net::IpAddr;
+
+/// One request as policy sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The request method, as sent.
+    pub method: &'a http::Method,
+    /// The host asked for, lower case, without a port.
+    pub host: &'a str,
+    /// The path as rules match it: normalised (see [`super::route::normalise`]), without the query.
+    pub path: &'a str,
+    /// The query, without its question mark.
+    pub query: Option<&'a str>,
+    /// The client's address, after the trusted proxies have been peeled off.
+    pub client: IpAddr,
+    /// The user agent as sent; empty when there was none.
+    pub user_agent: &'a [u8],
+    /// What that user agent says of itself.
+    pub claim: Claim,
+    /// What the address proves about the claim.
+    pub proof: Proof,
+}
+
+/// What a user agent says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Claim {
+    /// There was no user agent: neither a claim nor a proof of anything.
+    #[default]
+    Nothing,
+    /// Nothing in it names a bot.
+    Browser,
+    /// A bot names itself.
+    Bot {
+        /// Which entry of the bot list, where it is on the list.
+        bot: Option<BotId>,
+        /// The operator whose crawler it claims to be, where that operator is known.
+        operator: Option<OperatorId>,
+    },
+}
+
+/// What the client's address proves about the operator that its user agent claims.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Proof {
+    /// No operator was claimed, or nothing is published that could prove or disprove the claim.
+    #[default]
+    Unknown,
+    /// The address is one that the operator publishes as its own.
+    Proven,
+    /// The operator publishes all its addresses, and this is none of them.
+    Disproven,
+}
+
+/// A bot, by its place in the built-in list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BotId(pub u16);
+
+/// An operator of crawlers (`googlebot`, `bingbot`, ...), by its place in the operators' table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OperatorId(pub u16);
