@@ -1,7 +1,53 @@
 //! Facts in, verdict out. Pure: no I/O, no clock, no locks, no chance.
+//!
+//! The life of a request, file by file: [`identity`] finds the client behind the proxies, [`class`] says what kind it
+//! is, [`route`] what it asks for and what that costs, [`decide`] asks every rule in order. The leaves ([`bucket`],
+//! [`tier`], [`window`], [`quota`]) take values and give values back.
 
+pub mod bucket;
+pub mod class;
+pub mod decide;
 pub mod facts;
+pub mod identity;
+pub mod quota;
+pub mod route;
+pub mod tier;
 pub mod time;
+pub mod units;
+pub mod window;
 
+pub use class::{ClassId, Classified, Kind};
+pub use decide::{QuotaId, Reason, Refusal, Verdict};
 pub use facts::{BotId, Claim, Facts, OperatorId, Proof};
+pub use route::ScopeId;
 pub use time::Timestamp;
+pub use units::Units;
+
+/// All that the settings say about who may have what. Built by `config`, never half right.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Whom to believe about addresses.
+    pub trust: identity::Trust,
+    /// The operator's own word on user agents, first match first.
+    pub agent_rules: Vec<class::AgentRule>,
+    /// The first that fits is a client's class; the last fits everybody.
+    pub classes: Vec<class::Class>,
+    /// What may be spent.
+    pub quotas: Vec<quota::Quota>,
+    /// The first that fits is a request's route; the last fits everything.
+    pub routes: Vec<route::Route>,
+    /// The names of the scopes, by [`ScopeId`].
+    pub scopes: Vec<String>,
+}
+
+impl Rules {
+    /// Says what kind of client this is and which class it falls into.
+    pub fn classify(&self, facts: &Facts<'_>) -> Classified {
+        class::classify(&self.agent_rules, &self.classes, facts)
+    }
+
+    /// The place of the route that the request falls into.
+    pub fn route(&self, facts: &Facts<'_>) -> usize {
+        self.routes.iter().position(|route| route.fits(facts)).unwrap_or(self.routes.len().saturating_sub(1))
+    }
+}

@@ -1,0 +1,144 @@
+//! The token bucket of one client.
+//!
+//! In batches, as Atlassian documents it: `fill` tokens every `interval`, at most `capacity`. Or smooth (GCRA): one
+//! token every `interval / fill`, at most `capacity` saved up.
+
+use super::time::Timestamp;
+use std::time::Duration;
+
+/// How a class's buckets fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// The most tokens a client can save up; at least 1.
+    pub capacity: u32,
+    /// Tokens that come back ...
+    pub fill: u32,
+    /// ... every so often. Never zero.
+    pub interval: Duration,
+    /// One by one over the interval instead of all at its end.
+    pub smooth: bool,
+}
+
+/// What one bucket holds. The default is a bucket nobody has touched, which is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Level {
+    /// Tokens that are gone.
+    pub missing: u32,
+    /// When the present interval began.
+    pub since: Timestamp,
+}
+
+/// The bucket is empty until this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EmptyUntil(pub Timestamp);
+
+impl Bucket {
+    /// Takes one token, or says when the next one comes.
+    pub fn take(&self, level: Level, now: Timestamp) -> Result<Level, EmptyUntil> {
+        let level = self.filled(level, now);
+        if level.missing >= self.capacity {
+            return Err(EmptyUntil(level.since + self.step()));
+        }
+        Ok(Level { missing: level.missing + 1, ..level })
+    }
+
+    /// Tokens that can be taken now.
+    pub fn remaining(&self, level: Level, now: Timestamp) -> u32 {
+        self.capacity.saturating_sub(self.filled(level, now).missing)
+    }
+
+    /// When a bucket that nobody touches is full again; such a bucket may be forgotten.
+    pub fn full_at(&self, level: Level) -> Timestamp {
+        level.since + self.step() * level.missing.div_ceil(self.batch())
+    }
+
+    fn filled(&self, level: Level, now: Timestamp) -> Level {
+        if level.missing == 0 {
+            return Level { missing: 0, since: now };
+        }
+        let steps = now.since(level.since).as_nanos() / self.step().as_nanos().max(1);
+        let tokens = steps.saturating_mul(u128::from(self.batch()));
+        match u32::try_from(tokens) {
+            Ok(tokens) if tokens < level.missing => {
+                let steps = u32::try_from(steps).unwrap_or(u32::MAX);
+                Level { missing: level.missing - tokens, since: level.since + self.step() * steps }
+            }
+            _ => Level { missing: 0, since: now },
+        }
+    }
+
+    fn step(&self) -> Duration {
+        if self.smooth { self.interval / self.fill.max(1) } else { self.interval }
+    }
+
+    fn batch(&self) -> u32 {
+        if self.smooth { 1 } else { self.fill.max(1) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ATLASSIAN: Bucket = Bucket { capacity: 60, fill: 10, interval: Duration::from_secs(10), smooth: false };
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_seconds(1_000_000 + seconds)
+    }
+
+    #[test]
+    fn sixty_at_once_then_ten_more_every_ten_seconds() {
+        let mut level = Level::default();
+        for _ in 0..60 {
+            level = ATLASSIAN.take(level, at(0)).expect("sixty are saved up");
+        }
+        assert_eq!(ATLASSIAN.take(level, at(0)), Err(EmptyUntil(at(10))));
+        assert_eq!(ATLASSIAN.take(level, at(9)), Err(EmptyUntil(at(10))));
+        assert_eq!(ATLASSIAN.remaining(level, at(10)), 10);
+        assert_eq!(ATLASSIAN.remaining(level, at(3600)), 60);
+        assert_eq!(ATLASSIAN.full_at(level), at(60));
+    }
+
+    proptest! {
+        #[test]
+        fn who_comes_back_as_told_is_admitted(
+            capacity in 1u32..50, fill in 1u32..50, interval_ms in 1u64..100_000, smooth: bool,
+            pauses in proptest::collection::vec(0u64..20_000, 1..200),
+        ) {
+            let bucket = Bucket { capacity, fill, interval: Duration::from_millis(interval_ms), smooth };
+            let (mut level, mut now) = (Level::default(), at(0));
+            for pause in pauses {
+                now += Duration::from_millis(pause);
+                level = match bucket.take(level, now) {
+                    Ok(level) => level,
+                    Err(EmptyUntil(moment)) => {
+                        prop_assert!(moment > now);
+                        prop_assert!(bucket.take(level, Timestamp(moment.0 - 1)).is_err());
+                        now = moment;
+                        bucket.take(level, now).expect("told to come back now")
+                    }
+                };
+            }
+        }
+
+        #[test]
+        fn no_span_grants_more_than_the_capacity_and_what_came_back_in_it(
+            capacity in 1u32..20, fill in 1u32..20, interval_ms in 1u64..5_000, smooth: bool,
+            pauses in proptest::collection::vec(0u64..2_000, 1..200),
+        ) {
+            let bucket = Bucket { capacity, fill, interval: Duration::from_millis(interval_ms), smooth };
+            let (mut level, mut now, mut granted) = (Level::default(), at(0), 0u128);
+            for pause in pauses {
+                now += Duration::from_millis(pause);
+                if let Ok(next) = bucket.take(level, now) {
+                    level = next;
+                    granted += 1;
+                }
+                let elapsed = now.since(at(0)).as_nanos();
+                let back = if smooth { elapsed * u128::from(fill) / bucket.interval.as_nanos() + 1 } else { elapsed / bucket.interval.as_nanos() * u128::from(fill) };
+                prop_assert!(granted <= u128::from(capacity) + back);
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What kind of client this is, on what evidence, and which of the operator's classes it falls into.
+
+use super::bucket::Bucket;
+use super::facts::{BotId, Claim, Facts, OperatorId, Proof};
+use super::identity::Prefix;
+
+/// The kinds of client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Nothing says it is a bot.
+    Human,
+    /// A bot whose operator is proven.
+    VerifiedBot,
+    /// A bot that names itself, unproven.
+    DeclaredBot,
+    /// A bot that hides, by its behaviour.
+    SuspectedBot,
+    /// Claims an operator whose published addresses it does not have.
+    Impostor,
+}
+
+/// One reason for a classification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// The operator's own user-agent rule, by its place in the settings.
+    AgentRule(u16),
+    /// No user agent was sent.
+    NoUserAgent,
+    /// The user agent names no bot.
+    NamesNoBot,
+    /// The user agent names a bot of the list.
+    NamesBot(BotId),
+    /// The user agent has the shape of a bot's, though nobody listed it.
+    ShapedLikeBot,
+    /// The address is among those that the operator publishes.
+    AddressPublished(OperatorId),
+    /// The operator publishes all its addresses, and this is none of them.
+    AddressForeign(OperatorId),
+}
+
+/// A client, classified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Classified {
+    /// What kind of client it is.
+    pub kind: Kind,
+    /// Whose crawler it is; only with proof.
+    pub operator: Option<OperatorId>,
+    /// The class it falls into.
+    pub class: ClassId,
+    /// Why, most telling last.
+    pub evidence: [Option<Evidence>; 2],
+}
+
+/// A class, by its place in the settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClassId(pub u16);
+
+/// A class of clients, as the operator of the site defined it.
+#[derive(Clone, Debug)]
+pub struct Class {
+    /// Its name in YAML, metrics, headers and logs.
+    pub name: String,
+    /// Who belongs to it.
+    pub when: When,
+    /// Refused everything but robots.txt.
+    pub blocked: bool,
+    /// The bucket of each of its clients.
+    pub bucket: Option<Bucket>,
+    /// False: its refusals by bucket, tier or block are counted and logged, not carried out.
+    pub enforce: bool,
+    /// Who goes first where there is a line; higher goes first.
+    pub priority: u8,
+}
+
+/// Conditions that must all hold; within each, one match is enough, and an empty one always holds.
+#[derive(Clone, Debug, Default)]
+pub struct When {
+    /// The kind is one of these.
+    pub kinds: Vec<Kind>,
+    /// The proven operator is one of these.
+    pub operators: Vec<OperatorId>,
+    /// The user agent contains one of these, in any case.
+    pub user_agents: Vec<String>,
+    /// The address is in one of these ranges.
+    pub addresses: Vec<Prefix>,
+}
+
+/// The operator's own word on a user agent; goes before the built-in list.
+#[derive(Clone, Debug)]
+pub struct AgentRule {
+    /// Fits user agents that contain this, in any case.
+    pub contains: String,
+    /// What such a client is.
+    pub kind: Kind,
+}
+
+impl Kind {
+    /// All kinds, in the order of the contract.
+    pub const ALL: [Self; 5] = [Self::Human, Self::VerifiedBot, Self::DeclaredBot, Self::SuspectedBot, Self::Impostor];
+
+    /// Its name in YAML, logs and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Human => "human",
+            Self::VerifiedBot => "verified_bot",
+            Self::DeclaredBot => "declared_bot",
+            Self::SuspectedBot => "suspected_bot",
+            Self::Impostor => "impostor",
+        }
+    }
+}
+
+/// Classifies a client: the operator's rules, then proof, then what the user agent says.
+pub fn classify(rules: &[AgentRule], classes: &[Class], facts: &Facts<'_>) -> Classified {
+    let (kind, operator, evidence) = kind(rules, facts);
+    let fits = |class: &Class| class.when.fits(kind, operator, facts);
+    let class = classes.iter().position(fits).unwrap_or(classes.len().saturating_sub(1));
+    Classified { kind, operator, class: ClassId(class as u16), evidence }
+}
+
+fn kind(rules: &[AgentRule], facts: &Facts<'_>) -> (Kind, Option<OperatorId>, [Option<Evidence>; 2]) {
+    let rule = rules.iter().position(|rule| contains_ignoring_case(facts.user_agent, rule.contains.as_bytes()));
+    if let Some(place) = rule {
+        return (rules[place].kind, None, [Some(Evidence::AgentRule(place as u16)), None]);
+    }
+    match facts.claim {
+        Claim::Nothing => (Kind::Human, None, [Some(Evidence::NoUserAgent), None]),
+        Claim::Browser => (Kind::Human, None, [Some(Evidence::NamesNoBot), None]),
+        Claim::Bot { bot, operator } => {
+            let named = Some(bot.map_or(Evidence::ShapedLikeBot, Evidence::NamesBot));
+            match (facts.proof, operator) {
+                (Proof::Proven, Some(operator)) => {
+                    (Kind::VerifiedBot, Some(operator), [named, Some(Evidence::AddressPublished(operator))])
+                }
+                (Proof::Disproven, Some(operator)) => {
+                    (Kind::Impostor, None, [named, Some(Evidence::AddressForeign(operator))])
+                }
+                _ => (Kind::DeclaredBot, None, [named, None]),
+            }
+        }
+    }
+}
+
+impl When {
+    fn fits(&self, kind: Kind, operator: Option<OperatorId>, facts: &Facts<'_>) -> bool {
+        let named = |text: &String| contains_ignoring_case(facts.user_agent, text.as_bytes());
+        (self.kinds.is_empty() || self.kinds.contains(&kind))
+            && (self.operators.is_empty() || operator.is_some_and(|operator| self.operators.contains(&operator)))
+            && (self.user_agents.is_empty() || self.user_agents.iter().any(named))
+            && (self.addresses.is_empty() || self.addresses.iter().any(|range| range.contains(facts.client)))
+    }
+}
+
+fn contains_ignoring_case(text: &[u8], wanted: &[u8]) -> bool {
+    wanted.is_empty() || text.windows(wanted.len()).any(|part| part.eq_ignore_ascii_case(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOGLE: OperatorId = OperatorId(0);
+    const BING: OperatorId = OperatorId(1);
+
+    fn class(name: &str, when: When) -> Class {
+        Class { name: name.into(), when, blocked: false, bucket: None, enforce: true, priority: 0 }
+    }
+
+    fn classes() -> Vec<Class> {
+        vec![
+            class("search", When { operators: vec![GOOGLE], ..When::default() }),
+            class("impostor", When { kinds: vec![Kind::Impostor], ..When::default() }),
+            class("bot", When { kinds: vec![Kind::VerifiedBot, Kind::DeclaredBot], ..When::default() }),
+            class("person", When::default()),
+        ]
+    }
+
+    fn classified(claim: Claim, proof: Proof) -> (Kind, Option<OperatorId>, String) {
+        let facts = Facts {
+            method: &http::Method::GET,
+            host: "example.com",
+            path: "/",
+            query: None,
+            client: std::net::Ipv4Addr::LOCALHOST.into(),
+            user_agent: b"Mozilla/5.0 AcmeMonitor/1",
+            claim,
+            proof,
+        };
+        let found = classify(&[], &classes(), &facts);
+        (found.kind, found.operator, classes()[usize::from(found.class.0)].name.clone())
+    }
+
+    fn claims(operator: Option<OperatorId>) -> Claim {
+        Claim::Bot { bot: None, operator }
+    }
+
+    #[test]
+    fn an_operator_is_set_only_with_proof() {
+        assert_eq!(classified(claims(Some(GOOGLE)), Proof::Proven), (Kind::VerifiedBot, Some(GOOGLE), "search".into()));
+        assert_eq!(classified(claims(Some(GOOGLE)), Proof::Unknown), (Kind::DeclaredBot, None, "bot".into()));
+        assert_eq!(classified(claims(Some(GOOGLE)), Proof::Disproven), (Kind::Impostor, None, "impostor".into()));
+        assert_eq!(classified(claims(Some(BING)), Proof::Proven), (Kind::VerifiedBot, Some(BING), "bot".into()));
+        assert_eq!(classified(claims(None), Proof::Unknown), (Kind::DeclaredBot, None, "bot".into()));
+    }
+
+    #[test]
+    fn who_names_no_bot_is_a_person() {
+        assert_eq!(classified(Claim::Browser, Proof::Unknown).2, "person");
+        assert_eq!(classified(Claim::Nothing, Proof::Unknown).2, "person");
+    }
+
+    #[test]
+    fn the_operators_own_rule_goes_before_everything() {
+        let rules = [AgentRule { contains: "acmemonitor".into(), kind: Kind::Human }];
+        let facts = Facts {
+            method: &http::Method::GET,
+            host: "",
+            path: "/",
+            query: None,
+            client: std::net::Ipv4Addr::LOCALHOST.into(),
+            user_agent: b"AcmeMonitor/2.0",
+            claim: claims(None),
+            proof: Proof::Unknown,
+        };
+        let found = classify(&rules, &classes(), &facts);
+        assert_eq!((found.kind, found.evidence[0]), (Kind::Human, Some(Evidence::AgentRule(0))));
+    }
+}

@@ -1,0 +1,203 @@
+//! The rules of the gate, in the order in which they are asked.
+
+use super::Timestamp;
+use super::bucket::{EmptyUntil, Level};
+use super::class::{Class, ClassId};
+use super::quota::Quota;
+use super::route::Route;
+use super::tier::{Share, Shedding};
+use super::units::Units;
+use std::time::Duration;
+
+/// The one path that is never refused: a crawler that cannot read it takes everything for allowed, or nothing.
+pub const ROBOTS_TXT: &str = "/robots.txt";
+
+/// A request that has been classified and routed, with all that a verdict depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The client's class ...
+    pub class: ClassId,
+    /// ... and what the settings say of it.
+    pub class_rules: &'a Class,
+    /// The route of the request.
+    pub route: &'a Route,
+    /// The normalised path.
+    pub path: &'a str,
+}
+
+/// A quota, by its place in the settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QuotaId(pub u16);
+
+/// One quota as the request finds it.
+#[derive(Clone, Copy, Debug)]
+pub struct Position<'a> {
+    /// Which quota.
+    pub id: QuotaId,
+    /// What the settings say of it.
+    pub quota: &'a Quota,
+    /// What the request is expected to cost.
+    pub cost: Units,
+    /// Settled and reserved together.
+    pub taken: Units,
+    /// What may be taken in all: the limit, or what the ledger has handed out of it so far.
+    pub grant: Units,
+    /// When the window ends.
+    pub resets_at: Timestamp,
+    /// Where the client's class stands on its ladder.
+    pub shedding: Shedding,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on. `shadow` is what would have refused it, were that rule enforced.
+    Admit {
+        /// The bucket after it.
+        level: Level,
+        /// The first rule in shadow mode that said no.
+        shadow: Option<Reason>,
+    },
+    /// It is turned away.
+    Refuse(Refusal),
+}
+
+/// Why a request is turned away, and when to come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What said no.
+    pub reason: Reason,
+    /// Which of the request's quotas said no, by position: bit 0 is the first.
+    pub quotas: u8,
+    /// How long until it makes sense to ask again.
+    pub wait: Duration,
+}
+
+/// What can say no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// The class is over its share of the quota.
+    Tier,
+    /// The quota is spent.
+    Quota,
+    /// The client's bucket is empty.
+    Bucket,
+    /// The class is blocked.
+    Blocked,
+    /// The origin has no room for another request.
+    Throttle,
+}
+
+/// How long a blocked client is told to stay away.
+const BLOCKED_FOR: Duration = Duration::from_secs(3600);
+
+/// A class shed in part is told to come back so that about one request a minute of each client gets through.
+const PARTLY_SHED_FOR: Duration = Duration::from_secs(60);
+
+/// Asks every rule in order; the first that says no decides.
+///
+/// `positions` leave with their shedding moved on where the request came that far; nothing else of anyone's state is
+/// touched by a refusal.
+pub fn decide(asked: &Asked<'_>, level: Level, positions: &mut [Position<'_>], now: Timestamp) -> Verdict {
+    if asked.path == ROBOTS_TXT {
+        return Verdict::Admit { level, shadow: None };
+    }
+    let mut shadow = None;
+
+    if let Err(refusal) = blocked(asked.class_rules) {
+        if asked.class_rules.enforce {
+            return Verdict::Refuse(refusal);
+        }
+        shadow = shadow.or(Some(refusal.reason));
+    }
+
+    let mut after = level;
+    match bucket(asked.class_rules, level, now) {
+        Ok(taken) => after = taken,
+        Err(refusal) if asked.class_rules.enforce => return Verdict::Refuse(refusal),
+        Err(refusal) => shadow = shadow.or(Some(refusal.reason)),
+    }
+
+    match quotas(asked, positions, now) {
+        Ok(tier_shadow) => Verdict::Admit { level: after, shadow: shadow.or(tier_shadow) },
+        Err(refusal) => Verdict::Refuse(refusal),
+    }
+}
+
+fn blocked(class: &Class) -> Result<(), Refusal> {
+    match class.blocked {
+        true => Err(Refusal { reason: Reason::Blocked, quotas: 0, wait: BLOCKED_FOR }),
+        false => Ok(()),
+    }
+}
+
+fn bucket(class: &Class, level: Level, now: Timestamp) -> Result<Level, Refusal> {
+    let Some(bucket) = &class.bucket else { return Ok(level) };
+    bucket.take(level, now).map_err(|EmptyUntil(moment)| Refusal { reason: Reason::Bucket, quotas: 0, wait: moment.since(now) })
+}
+
+/// All quotas must say yes. Each counts the request against its own share, whatever the others say; the longest wait
+/// is the one told. The tier is asked before what is left, so that a class keeps its share up to the last unit.
+fn quotas(asked: &Asked<'_>, positions: &mut [Position<'_>], now: Timestamp) -> Result<Option<Reason>, Refusal> {
+    let mut refusal: Option<Refusal> = None;
+    let mut shadow = None;
+    for (place, position) in positions.iter_mut().enumerate() {
+        let tier_counts = asked.class_rules.enforce && position.quota.enforced_for(asked.class);
+        for (said, counts) in [(tier(asked.class, position, now), tier_counts), (spent(position, now), position.quota.enforce)] {
+            let Err((reason, wait)) = said else { continue };
+            if !counts {
+                shadow = shadow.or(Some(reason));
+                continue;
+            }
+            let told = refusal.get_or_insert(Refusal { reason, quotas: 0, wait });
+            told.quotas |= 1 << place.min(7);
+            if wait > told.wait {
+                (told.reason, told.wait) = (reason, wait);
+            }
+        }
+    }
+    refusal.map_or(Ok(shadow), Err)
+}
+
+fn tier(class: ClassId, position: &mut Position<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
+    let Some(ladder) = position.quota.ladder(class) else { return Ok(()) };
+    let tier = ladder.tier_at(position.shedding.tier, position.taken);
+    let share = ladder.share(tier);
+    let (shed, shedding) = Shedding { tier, ..position.shedding }.next(share);
+    position.shedding = shedding;
+    match shed {
+        true => Err((Reason::Tier, partly_shed_wait(share).min(position.resets_at.since(now)))),
+        false => Ok(()),
+    }
+}
+
+fn spent(position: &Position<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
+    match position.taken.plus(position.cost) > position.grant {
+        true => Err((Reason::Quota, position.resets_at.since(now))),
+        false => Ok(()),
+    }
+}
+
+fn partly_shed_wait(share: Share) -> Duration {
+    let let_through = 1.0 - share.ratio();
+    Duration::try_from_secs_f64(PARTLY_SHED_FOR.as_secs_f64() / let_through).unwrap_or(Duration::MAX)
+}
+
+impl Reason {
+    /// All reasons, in the order of their labels.
+    pub const ALL: [Self; 5] = [Self::Tier, Self::Quota, Self::Bucket, Self::Blocked, Self::Throttle];
+
+    /// Its name in logs, metrics and problem documents.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tier => "tier",
+            Self::Quota => "quota",
+            Self::Bucket => "bucket",
+            Self::Blocked => "blocked",
+            Self::Throttle => "throttle",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

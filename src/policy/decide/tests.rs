@@ -1,0 +1,196 @@
+use super::*;
+use crate::policy::bucket::Bucket;
+use crate::policy::class::When;
+use crate::policy::quota::ClassLadder;
+use crate::policy::route::Pattern;
+use crate::policy::tier::{Ladder, Tier};
+use crate::policy::window::Window;
+use proptest::prelude::*;
+
+const NOON: Timestamp = Timestamp::from_seconds(43_200);
+const MIDNIGHT: Timestamp = Timestamp::from_seconds(86_400);
+
+/// One quota of 1,000 units with one ladder for the only class, and one costly route.
+struct Door {
+    quota: Quota,
+    class: Class,
+    route: Route,
+    path: &'static str,
+    taken: u64,
+    cost: u64,
+    shedding: Shedding,
+    level: Level,
+}
+
+impl Door {
+    fn new() -> Self {
+        Self {
+            quota: Quota {
+                name: "api".into(),
+                limit: Units::whole(1000),
+                window: Window::Fixed { length: Duration::from_secs(86_400) },
+                enforce: true,
+                cost_header: None,
+                free_when_cached: true,
+                ladders: vec![None],
+            },
+            class: Class {
+                name: "bot".into(),
+                when: When::default(),
+                blocked: false,
+                bucket: None,
+                enforce: true,
+                priority: 1,
+            },
+            route: Route {
+                name: "/**".into(),
+                path: Pattern::parse("/**").expect("any path"),
+                hosts: vec![],
+                methods: vec![],
+                query: vec![],
+                costs: vec![(QuotaId(0), Units::whole(1))],
+                scopes: vec![],
+            },
+            path: "/item/1",
+            taken: 0,
+            cost: 1,
+            shedding: Shedding::default(),
+            level: Level::default(),
+        }
+    }
+
+    fn shedding_from(mut self, above: u64, percent: u32, enforce: bool) -> Self {
+        let tier = Tier { above: Units::whole(above), shed: Share::from_millionths(percent * 10_000) };
+        self.quota.ladders = vec![Some(ClassLadder { ladder: Ladder::new(vec![tier], self.quota.limit), enforce })];
+        self
+    }
+
+    fn asks(&mut self) -> Verdict {
+        let asked = Asked { class: ClassId(0), class_rules: &self.class, route: &self.route, path: self.path };
+        let mut positions = [Position {
+            id: QuotaId(0),
+            quota: &self.quota,
+            cost: Units::whole(self.cost),
+            taken: Units::whole(self.taken),
+            grant: self.quota.limit,
+            resets_at: MIDNIGHT,
+            shedding: self.shedding,
+        }];
+        let verdict = decide(&asked, self.level, &mut positions, NOON);
+        self.shedding = positions[0].shedding;
+        verdict
+    }
+
+    fn reason(&mut self) -> Option<Reason> {
+        match self.asks() {
+            Verdict::Refuse(refusal) => Some(refusal.reason),
+            Verdict::Admit { .. } => None,
+        }
+    }
+
+    fn shadow(&mut self) -> Option<Reason> {
+        match self.asks() {
+            Verdict::Admit { shadow, .. } => shadow,
+            Verdict::Refuse(refusal) => panic!("refused: {refusal:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_class_without_tiers_is_refused_only_when_nothing_is_left() {
+    let mut door = Door::new();
+    assert_eq!(door.reason(), None);
+    door.taken = 999;
+    assert_eq!(door.reason(), None, "the last unit is there to be used");
+    door.taken = 1000;
+    let wait = MIDNIGHT.since(NOON);
+    assert_eq!(door.asks(), Verdict::Refuse(Refusal { reason: Reason::Quota, quotas: 1, wait }));
+}
+
+#[test]
+fn with_one_unit_left_the_cheap_page_still_passes() {
+    let mut door = Door { taken: 999, ..Door::new() };
+    assert_eq!(door.reason(), None);
+    door.cost = 12;
+    assert_eq!(door.reason(), Some(Reason::Quota));
+}
+
+#[test]
+fn a_tier_refuses_its_share_and_names_itself() {
+    let mut door = Door { taken: 600, ..Door::new().shedding_from(500, 50, true) };
+    let reasons: Vec<_> = (0..4).map(|_| door.reason()).collect();
+    assert_eq!(reasons, [None, Some(Reason::Tier), None, Some(Reason::Tier)]);
+}
+
+#[test]
+fn a_class_shut_out_waits_for_the_reset_and_one_shed_in_part_does_not() {
+    let mut shut = Door { taken: 600, ..Door::new().shedding_from(500, 100, true) };
+    let wait = MIDNIGHT.since(NOON);
+    assert_eq!(shut.asks(), Verdict::Refuse(Refusal { reason: Reason::Tier, quotas: 1, wait }));
+    let mut half = Door { taken: 600, ..Door::new().shedding_from(500, 50, true) };
+    half.asks();
+    let wait = Duration::from_secs(120);
+    assert_eq!(half.asks(), Verdict::Refuse(Refusal { reason: Reason::Tier, quotas: 1, wait }));
+}
+
+#[test]
+fn robots_txt_is_never_refused() {
+    let mut door = Door { taken: 1000, path: ROBOTS_TXT, ..Door::new() };
+    door.class.blocked = true;
+    assert_eq!(door.reason(), None);
+}
+
+#[test]
+fn a_blocked_class_is_refused_before_anything_is_counted() {
+    let mut door = Door { taken: 600, ..Door::new().shedding_from(500, 50, true) };
+    door.class.blocked = true;
+    assert_eq!(door.reason(), Some(Reason::Blocked));
+    assert_eq!(door.shedding, Shedding::default());
+}
+
+#[test]
+fn an_empty_bucket_refuses_before_the_quota_is_asked_and_touches_nothing() {
+    let mut door = Door { taken: 600, ..Door::new().shedding_from(500, 50, true) };
+    door.class.bucket = Some(Bucket { capacity: 1, fill: 1, interval: Duration::from_secs(10), smooth: false });
+    door.level = Level { missing: 1, since: NOON };
+    assert_eq!(
+        door.asks(),
+        Verdict::Refuse(Refusal { reason: Reason::Bucket, quotas: 0, wait: Duration::from_secs(10) })
+    );
+    assert_eq!(door.shedding, Shedding::default());
+}
+
+#[test]
+fn a_rule_in_shadow_says_what_it_would_have_done() {
+    let mut door = Door { taken: 600, ..Door::new().shedding_from(500, 100, false) };
+    assert_eq!(door.shadow(), Some(Reason::Tier));
+    door.quota.enforce = false;
+    door.taken = 1000;
+    door.quota.ladders = vec![None];
+    assert_eq!(door.shadow(), Some(Reason::Quota));
+    let mut class_in_shadow = Door { taken: 600, ..Door::new().shedding_from(500, 100, true) };
+    class_in_shadow.class.enforce = false;
+    assert_eq!(class_in_shadow.shadow(), Some(Reason::Tier));
+}
+
+#[test]
+fn a_class_in_shadow_still_cannot_overspend() {
+    let mut door = Door { taken: 1000, ..Door::new().shedding_from(500, 100, true) };
+    door.class.enforce = false;
+    assert_eq!(door.reason(), Some(Reason::Quota));
+}
+
+proptest! {
+    #[test]
+    fn nothing_enforced_is_ever_admitted_beyond_the_grant(
+        taken in 0u64..1100, cost in 0u64..50, above in 0u64..1000, percent in 0u32..=100, carry in 0u32..1_000_000,
+        class_enforces: bool, tier_enforces: bool,
+    ) {
+        let mut door = Door { taken, cost, ..Door::new().shedding_from(above, percent, tier_enforces) };
+        door.class.enforce = class_enforces;
+        door.shedding.carry = carry;
+        if let Verdict::Admit { .. } = door.asks() {
+            prop_assert!(taken + cost <= 1000);
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! Whose request it is: the real address behind trusted proxies, and the key whose bucket pays.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A longer chain than this is not believed at all.
+const MAX_HOPS: usize = 32;
+/// Nor are more bytes of it than this.
+const MAX_BYTES: usize = 4096;
+
+/// Which header family tells the client's address. Exactly one is believed; the others are never mixed in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AddressSource {
+    /// None: the client is whoever connected.
+    #[default]
+    Peer,
+    /// `X-Forwarded-For`, walked from the right.
+    XForwardedFor,
+    /// `Forwarded` (RFC 7239), walked from the right.
+    Forwarded,
+    /// A vendor's header with one address, believed from trusted peers only.
+    Header(http::HeaderName),
+}
+
+/// An address range, as a network and its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    network: u128,
+    mask: u128,
+    v6: bool,
+}
+
+/// Who is believed about the addresses of others.
+#[derive(Clone, Debug, Default)]
+pub struct Trust {
+    /// Where the address comes from.
+    pub source: AddressSource,
+    /// Peers and hops that are believed.
+    pub proxies: Vec<Prefix>,
+    /// How much of an IPv6 address is one client.
+    pub ipv6_prefix: u8,
+}
+
+/// One client, as buckets and counters know it: an IPv4 address, or the prefix of an IPv6 one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientKey(u64);
+
+/// The client and the hops between it and us, nearest last (without the peer itself).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The client's address.
+    pub client: IpAddr,
+    /// Trusted hops that stand between the client and the peer.
+    pub hops: Vec<IpAddr>,
+}
+
+impl Prefix {
+    /// The range of `length` leading bits of `address`, host bits cleared; `None` when the length is too long.
+    pub fn new(address: IpAddr, length: u8) -> Option<Self> {
+        let (bits, width, v6) = match address {
+            IpAddr::V4(v4) => (u128::from(u32::from(v4)), 32, false),
+            IpAddr::V6(v6) => (u128::from(v6), 128, true),
+        };
+        let host_bits = u32::from(u8::checked_sub(width, length)?);
+        let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
+        Some(Self { network: bits & mask, mask, v6 })
+    }
+
+    /// True when `address` lies in the range.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(v4) => !self.v6 && u128::from(u32::from(v4)) & self.mask == self.network,
+            IpAddr::V6(v6) => self.v6 && u128::from(v6) & self.mask == self.network,
+        }
+    }
+}
+
+impl Trust {
+    /// True when `address` is a proxy that is believed.
+    pub fn believes(&self, address: IpAddr) -> bool {
+        self.proxies.iter().any(|prefix| prefix.contains(address))
+    }
+
+    /// Finds the client behind `peer`. `lines` are the field lines of the one header that is believed, in order.
+    ///
+    /// Walks from the right: trusted hops are passed, the first untrusted address is the client, and junk stops the
+    /// walk at the last good hop. A chain beyond 32 hops or 4 KiB counts as none.
+    pub fn client<'a>(&self, peer: IpAddr, lines: impl Iterator<Item = &'a [u8]> + Clone) -> Origin {
+        let mut origin = Origin { client: canonical(peer), hops: Vec::new() };
+        if self.source == AddressSource::Peer || !self.believes(origin.client) {
+            return origin;
+        }
+        if lines.clone().map(<[u8]>::len).sum::<usize>() > MAX_BYTES {
+            return origin;
+        }
+        let chain: Vec<Option<IpAddr>> = match &self.source {
+            AddressSource::Peer => Vec::new(),
+            AddressSource::XForwardedFor => lines.flat_map(|line| line.split(|&byte| byte == b',')).map(address).collect(),
+            AddressSource::Forwarded => lines.flat_map(forwarded::elements).map(forwarded::node).collect(),
+            AddressSource::Header(_) => {
+                let mut values = lines.map(address);
+                match (values.next(), values.next()) {
+                    (Some(only), None) => vec![only],
+                    _ => Vec::new(),
+                }
+            }
+        };
+        if chain.len() > MAX_HOPS {
+            return origin;
+        }
+        for (passed, hop) in chain.iter().rev().enumerate() {
+            let Some(hop) = *hop else { break };
+            if passed > 0 {
+                origin.hops.insert(0, origin.client);
+            }
+            origin.client = hop;
+            if !self.believes(hop) {
+                break;
+            }
+        }
+        origin
+    }
+
+    /// The key that pays for `client`.
+    pub fn key(&self, client: IpAddr) -> ClientKey {
+        match canonical(client) {
+            IpAddr::V4(v4) => ClientKey(u64::from(u32::from(v4))),
+            IpAddr::V6(v6) => match embedded_v4(v6) {
+                Some(v4) => ClientKey(u64::from(u32::from(v4))),
+                None => {
+                    let upper = (u128::from(v6) >> 64) as u64;
+                    let mask = u64::MAX.checked_shl(64 - u32::from(self.ipv6_prefix.clamp(1, 64))).unwrap_or(0);
+                    ClientKey(upper & mask)
+                }
+            },
+        }
+    }
+}
+
+impl ClientKey {
+    /// The key as one number, for maps.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The key that [`ClientKey::number`] gave.
+    pub const fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+impl fmt::Display for ClientKey {
+    /// An IPv4 address, or the first address of the IPv6 prefix. Below 2^32 lies only `::/32`, which nobody has.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match u32::try_from(self.0) {
+            Ok(v4) => Ipv4Addr::from(v4).fmt(out),
+            Err(_) => Ipv6Addr::from(u128::from(self.0) << 64).fmt(out),
+        }
+    }
+}
+
+/// The address without its disguise: an IPv4 address mapped into IPv6 is an IPv4 address.
+pub fn canonical(address: IpAddr) -> IpAddr {
+    address.to_canonical()
+}
+
+/// The IPv4 client inside a NAT64 (`64:ff9b::/96`) or 6to4 (`2002::/16`) address.
+fn embedded_v4(v6: Ipv6Addr) -> Option<Ipv4Addr> {
+    let bits = u128::from(v6);
+    if bits >> 32 == 0x0064_ff9b << 64 {
+        return Some(Ipv4Addr::from(bits as u32));
+    }
+    (bits >> 112 == 0x2002).then(|| Ipv4Addr::from((bits >> 80) as u32))
+}
+
+/// Reads one hop: an address, with or without port, brackets, quotes and zone.
+fn address(token: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(token).ok()?.trim_matches([' ', '\t']);
+    let text = text.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')).unwrap_or(text);
+    let host = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']')?;
+            let port_is_plain = port.strip_prefix(':').map_or(port.is_empty(), is_port);
+            port_is_plain.then_some(host)?
+        }
+        None => match text.split_once(':') {
+            Some((host, port)) if !port.contains(':') => is_port(port).then_some(host)?,
+            _ => text,
+        },
+    };
+    let host = host.split_once('%').map_or(host, |(address, _zone)| address);
+    host.parse().ok().map(canonical)
+}
+
+fn is_port(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// `Forwarded` as RFC 7239 writes it: commas and semicolons inside quotes do not separate.
+mod forwarded {
+    use super::address;
+    use std::net::IpAddr;
+
+    /// The elements of one field line.
+    pub(super) fn elements(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+        split_unquoted(line, b',')
+    }
+
+    /// The node of an element's one `for` parameter, if it is an address.
+    pub(super) fn node(element: &[u8]) -> Option<IpAddr> {
+        let mut nodes = split_unquoted(element, b';').filter_map(|pair| {
+            let (name, value) = pair.trim_ascii().split_once_byte(b'=')?;
+            name.eq_ignore_ascii_case(b"for").then_some(value)
+        });
+        match (nodes.next(), nodes.next()) {
+            (Some(node), None) => address(node),
+            _ => None,
+        }
+    }
+
+    fn split_unquoted(line: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+        let (mut quoted, mut escaped) = (false, false);
+        line.split(move |&byte| {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if quoted => escaped = true,
+                b'"' => quoted = !quoted,
+                _ => return byte == separator && !quoted,
+            }
+            false
+        })
+    }
+
+    trait SplitOnce {
+        fn split_once_byte(&self, separator: u8) -> Option<(&[u8], &[u8])>;
+    }
+
+    impl SplitOnce for [u8] {
+        fn split_once_byte(&self, separator: u8) -> Option<(&[u8], &[u8])> {
+            let at = self.iter().position(|&byte| byte == separator)?;
+            Some((&self[..at], &self[at + 1..]))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn trust(source: AddressSource) -> Trust {
+        let proxies = ["10.0.0.0/8", "127.0.0.0/8", "2001:db8:aaaa::/48"].map(|text| {
+            let (address, length) = text.split_once('/').expect("written with a slash");
+            Prefix::new(address.parse().expect("an address"), length.parse().expect("a length")).expect("a range")
+        });
+        Trust { source, proxies: proxies.to_vec(), ipv6_prefix: 64 }
+    }
+
+    fn client(source: AddressSource, peer: &str, lines: &[&str]) -> String {
+        let peer = peer.parse().expect("a peer address");
+        trust(source).client(peer, lines.iter().map(|line| line.as_bytes())).client.to_string()
+    }
+
+    fn by_xff(peer: &str, lines: &[&str]) -> String {
+        client(AddressSource::XForwardedFor, peer, lines)
+    }
+
+    #[test]
+    fn an_untrusted_peer_is_the_client_whatever_it_says() {
+        assert_eq!(by_xff("192.0.2.9", &["198.51.100.1"]), "192.0.2.9");
+        assert_eq!(client(AddressSource::Peer, "127.0.0.1", &["198.51.100.1"]), "127.0.0.1");
+    }
+
+    #[test]
+    fn the_first_untrusted_hop_from_the_right_is_the_client() {
+        assert_eq!(by_xff("10.0.0.1", &["203.0.113.66, 198.51.100.1, 10.9.9.9"]), "198.51.100.1");
+        assert_eq!(by_xff("10.0.0.1", &["203.0.113.66", "198.51.100.1"]), "198.51.100.1", "lines are joined in order");
+        assert_eq!(by_xff("10.0.0.1", &["10.1.1.1, 10.2.2.2"]), "10.1.1.1", "all trusted: the leftmost");
+        assert_eq!(by_xff("10.0.0.1", &[]), "10.0.0.1");
+    }
+
+    #[test]
+    fn junk_stops_the_walk_at_the_last_good_hop() {
+        assert_eq!(by_xff("10.0.0.1", &["198.51.100.1, unknown, 10.9.9.9"]), "10.9.9.9");
+        assert_eq!(by_xff("10.0.0.1", &["198.51.100.1, "]), "10.0.0.1");
+        assert_eq!(by_xff("10.0.0.1", &["_hidden"]), "10.0.0.1");
+        assert_eq!(by_xff("10.0.0.1", &["198.51.100.1:99999999"]), "10.0.0.1");
+    }
+
+    #[test]
+    fn hops_come_in_every_spelling() {
+        for (token, address) in [
+            ("1.2.3.4:5678", "1.2.3.4"),
+            ("2001:db8::1", "2001:db8::1"),
+            ("[2001:db8::1]", "2001:db8::1"),
+            ("[2001:db8::1]:443", "2001:db8::1"),
+            ("\"1.2.3.4\"", "1.2.3.4"),
+            (" fe80::1%eth0 ", "fe80::1"),
+            ("::ffff:1.2.3.4", "1.2.3.4"),
+        ] {
+            assert_eq!(by_xff("10.0.0.1", &[token]), address, "{token}");
+        }
+        assert_eq!(by_xff("::ffff:10.0.0.1", &["1.2.3.4"]), "1.2.3.4", "a mapped peer is its IPv4 self");
+    }
+
+    #[test]
+    fn a_chain_beyond_any_sense_counts_as_none() {
+        assert_eq!(by_xff("10.0.0.1", &["198.51.100.1,".repeat(33).trim_end_matches(',')]), "10.0.0.1");
+        assert_eq!(by_xff("10.0.0.1", &[&format!("{}198.51.100.1", " ".repeat(4096))]), "10.0.0.1");
+    }
+
+    #[test]
+    fn forwarded_is_read_with_its_quotes() {
+        let of = |line: &str| client(AddressSource::Forwarded, "10.0.0.1", &[line]);
+        assert_eq!(of("for=192.0.2.43;proto=https, FOR=\"[2001:db8:cafe::17]:4711\""), "2001:db8:cafe::17");
+        assert_eq!(of("by=\"a,b;for=9.9.9.9\";for=192.0.2.1"), "192.0.2.1");
+        assert_eq!(of("for=198.51.100.1, for=unknown, for=10.3.3.3"), "10.3.3.3");
+        assert_eq!(of("for=192.0.2.1;for=192.0.2.2"), "10.0.0.1", "a parameter given twice is junk");
+        assert_eq!(of("proto=https"), "10.0.0.1");
+    }
+
+    #[test]
+    fn a_vendor_header_holds_one_address_or_none() {
+        let source = AddressSource::Header(http::HeaderName::from_static("cf-connecting-ip"));
+        assert_eq!(client(source.clone(), "10.0.0.1", &["198.51.100.7"]), "198.51.100.7");
+        assert_eq!(client(source.clone(), "10.0.0.1", &["198.51.100.7", "198.51.100.8"]), "10.0.0.1");
+        assert_eq!(client(source, "192.0.2.9", &["198.51.100.7"]), "192.0.2.9");
+    }
+
+    #[test]
+    fn one_v6_network_is_one_client_and_a_disguised_v4_is_itself() {
+        let trust = trust(AddressSource::Peer);
+        let key = |text: &str| trust.key(text.parse().expect("an address"));
+        assert_eq!(key("2001:db8:1:2::1"), key("2001:db8:1:2:ffff::9"));
+        assert_ne!(key("2001:db8:1:2::1"), key("2001:db8:1:3::1"));
+        for disguise in ["::ffff:192.0.2.1", "64:ff9b::192.0.2.1", "2002:c000:201::1"] {
+            assert_eq!(key(disguise), key("192.0.2.1"), "{disguise}");
+        }
+        assert_eq!(key("192.0.2.1").to_string(), "192.0.2.1");
+        assert_eq!(key("2001:db8:1:2::1").to_string(), "2001:db8:1:2::");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_left_of_the_first_untrusted_hop_matters(
+            forged in "[ -~]{0,80}", hop: u32, trusted in proptest::collection::vec(any::<u32>(), 0..5),
+        ) {
+            let honest = Ipv4Addr::from(hop);
+            prop_assume!(!trust(AddressSource::Peer).believes(honest.into()));
+            let tail: String = trusted.iter().map(|bits| format!(",{}", Ipv4Addr::from(0x0a00_0000 | bits >> 8))).collect();
+            prop_assert_eq!(by_xff("10.0.0.1", &[&format!("{forged},{honest}{tail}")]), honest.to_string());
+        }
+
+        #[test]
+        fn bytes_of_any_kind_never_panic(lines in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 0..5)) {
+            for source in [AddressSource::XForwardedFor, AddressSource::Forwarded] {
+                let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
+                let origin = trust(source).client(peer, lines.iter().map(Vec::as_slice));
+                prop_assert!(origin.hops.len() <= MAX_HOPS);
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! A quota as the settings mean it: how much, for how long, and what of it each class may use.
+
+use super::class::ClassId;
+use super::tier::Ladder;
+use super::units::Units;
+use super::window::Window;
+
+/// Units that may be spent in a window.
+#[derive(Clone, Debug)]
+pub struct Quota {
+    /// Its name in YAML, metrics, headers and logs.
+    pub name: String,
+    /// Units that were bought for each window.
+    pub limit: Units,
+    /// How its windows follow each other.
+    pub window: Window,
+    /// False: its refusals are counted and logged, not carried out, and it may be overspent.
+    pub enforce: bool,
+    /// The response header in which the origin says what an answer really cost.
+    pub cost_header: Option<http::HeaderName>,
+    /// An answer that the origin had cached cost nothing.
+    pub free_when_cached: bool,
+    /// The ladder of each class, by [`ClassId`]; a class without one is refused only when nothing is left.
+    pub ladders: Vec<Option<ClassLadder>>,
+}
+
+/// One class's tiers in one quota.
+#[derive(Clone, Debug)]
+pub struct ClassLadder {
+    /// The tiers.
+    pub ladder: Ladder,
+    /// False: its refusals are counted and logged, not carried out.
+    pub enforce: bool,
+}
+
+impl Quota {
+    /// The ladder of `class`, if it has one.
+    pub fn ladder(&self, class: ClassId) -> Option<&Ladder> {
+        self.class_ladder(class).map(|of_class| &of_class.ladder)
+    }
+
+    /// True when a refusal by tier is carried out for `class`.
+    pub fn enforced_for(&self, class: ClassId) -> bool {
+        self.enforce && self.class_ladder(class).is_none_or(|of_class| of_class.enforce)
+    }
+
+    /// From this much taken on, nothing of `class` is let through.
+    pub fn ceiling(&self, class: ClassId) -> Units {
+        let enforced = self.class_ladder(class).filter(|_| self.enforced_for(class));
+        enforced.and_then(|of_class| of_class.ladder.shuts_at()).map_or(self.limit, |mark| mark.min(self.limit))
+    }
+
+    fn class_ladder(&self, class: ClassId) -> Option<&ClassLadder> {
+        self.ladders.get(usize::from(class.0)).and_then(Option::as_ref)
+    }
+}
