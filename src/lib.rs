@@ -1,3 +1,6 @@
 //! Tidegate: a reverse proxy for sites whose origin lives on a quota.
 
+pub mod agents;
+pub mod cli;
 pub mod policy;
+pub mod verify;

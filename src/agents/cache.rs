@@ -21,7 +21,10 @@ pub struct ClaimCache {
 impl ClaimCache {
     /// Returns an empty cache; `hasher` holds the key of this process.
     pub fn new(hasher: RandomState) -> ClaimCache {
-        ClaimCache { hasher, places: vec![(0, Claim::Nothing); PLACES].into_boxed_slice() }
+        ClaimCache {
+            hasher,
+            places: vec![(0, Claim::Nothing); PLACES].into_boxed_slice(),
+        }
     }
 
     /// Returns what [`Agents::claim`] would.

@@ -20,8 +20,18 @@ pub struct Mistake {
 }
 
 pub(super) fn parse(text: &str) -> Result<Vec<Listed>, Mistake> {
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    lines.map(|(index, line)| parse_line(line).map_err(|what| Mistake { line: index + 1, what })).collect()
+    let lines = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|(index, line)| {
+            parse_line(line).map_err(|what| Mistake {
+                line: index + 1,
+                what,
+            })
+        })
+        .collect()
 }
 
 fn parse_line(line: &str) -> Result<Listed, String> {
@@ -35,9 +45,15 @@ fn parse_line(line: &str) -> Result<Listed, String> {
     let confirm = match fields.next() {
         None => None,
         Some(pattern) => {
-            let regex = RegexBuilder::new(pattern).case_insensitive(true).unicode(false).build();
+            let regex = RegexBuilder::new(pattern)
+                .case_insensitive(true)
+                .unicode(false)
+                .build();
             Some(regex.map_err(|error| format!("`{pattern}`: {error}"))?)
         }
     };
-    Ok(Listed { name: name.to_owned(), token: Token::new(token, confirm) })
+    Ok(Listed {
+        name: name.to_owned(),
+        token: Token::new(token, confirm),
+    })
 }

@@ -52,11 +52,15 @@ impl Agents {
     ///
     /// If the data in this binary is broken, which a test rules out.
     pub fn builtin<'a>(operators: impl IntoIterator<Item = (&'a str, OperatorId)>) -> Agents {
-        let listed = listed::parse(include_str!("../../data/bots.tsv")).expect("a test reads the built-in list");
+        let listed = listed::parse(include_str!("../../data/bots.tsv"))
+            .expect("a test reads the built-in list");
         Agents::new(listed, operators)
     }
 
-    fn new<'a>(listed: Vec<Listed>, operators: impl IntoIterator<Item = (&'a str, OperatorId)>) -> Agents {
+    fn new<'a>(
+        listed: Vec<Listed>,
+        operators: impl IntoIterator<Item = (&'a str, OperatorId)>,
+    ) -> Agents {
         let mut names = Names::default();
         let mut patterns = Vec::new();
         let mut signs = Vec::new();
@@ -79,7 +83,11 @@ impl Agents {
             .ascii_case_insensitive(true)
             .build(patterns)
             .expect("a few thousand short patterns stay far below the automaton's limits");
-        Agents { automaton, signs, names: names.in_order }
+        Agents {
+            automaton,
+            signs,
+            names: names.in_order,
+        }
     }
 
     /// Returns what this user agent says of itself, judged by its first [`LOOKED_AT`] bytes.
@@ -107,9 +115,18 @@ impl Agents {
             }
         }
         match (operator, bot) {
-            (Some((.., (bot, operator))), _) => Claim::Bot { bot: Some(bot), operator: Some(operator) },
-            (None, Some((.., bot))) => Claim::Bot { bot: Some(bot), operator: None },
-            (None, None) if shaped => Claim::Bot { bot: None, operator: None },
+            (Some((.., (bot, operator))), _) => Claim::Bot {
+                bot: Some(bot),
+                operator: Some(operator),
+            },
+            (None, Some((.., bot))) => Claim::Bot {
+                bot: Some(bot),
+                operator: None,
+            },
+            (None, None) if shaped => Claim::Bot {
+                bot: None,
+                operator: None,
+            },
             (None, None) => Claim::Browser,
         }
     }
@@ -133,11 +150,15 @@ struct Names {
 
 impl Names {
     fn id(&mut self, name: &str) -> BotId {
-        *self.known.entry(name.to_ascii_lowercase()).or_insert_with(|| {
-            let id = u16::try_from(self.in_order.len()).expect("the built-in list is shorter than 65,536");
-            self.in_order.push(name.into());
-            BotId(id)
-        })
+        *self
+            .known
+            .entry(name.to_ascii_lowercase())
+            .or_insert_with(|| {
+                let id = u16::try_from(self.in_order.len())
+                    .expect("the built-in list is shorter than 65,536");
+                self.in_order.push(name.into());
+                BotId(id)
+            })
     }
 }
 

@@ -10,7 +10,12 @@ use crate::policy::Claim;
 /// Writes one line for each line of `input`, in order: kind, tab, name of the bot or `-`; or one JSON object.
 ///
 /// A line need not be UTF-8, and may be of any length.
-pub fn run(agents: &Agents, mut input: impl BufRead, mut output: impl Write, json: bool) -> io::Result<()> {
+pub fn run(
+    agents: &Agents,
+    mut input: impl BufRead,
+    mut output: impl Write,
+    json: bool,
+) -> io::Result<()> {
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line)? > 0 {
         let answer = Answer::of(agents, &line);
@@ -34,10 +39,16 @@ struct Answer<'a> {
 impl<'a> Answer<'a> {
     fn of(agents: &'a Agents, line: &[u8]) -> Answer<'a> {
         match agents.claim(line) {
-            Claim::Bot { bot, .. } => Answer { kind: "declared_bot", bot: bot.map(|bot| agents.name(bot)) },
+            Claim::Bot { bot, .. } => Answer {
+                kind: "declared_bot",
+                bot: bot.map(|bot| agents.name(bot)),
+            },
             // No user agent is no claim. Proxies and privacy tools strip it, and a person refused costs more than a
             // bot missed; what the client then does is for the stages after this one to judge.
-            Claim::Browser | Claim::Nothing => Answer { kind: "human", bot: None },
+            Claim::Browser | Claim::Nothing => Answer {
+                kind: "human",
+                bot: None,
+            },
         }
     }
 }
