@@ -25,23 +25,23 @@ fn agents(criterion: &mut Criterion) {
     );
 
     criterion.bench_function("claim/seen", |b| {
-        b.iter(|| cache.claim(&agents, black_box(BROWSER)))
+        b.iter(|| cache.claim(&agents, black_box(BROWSER)));
     });
     criterion.bench_function("claim/new bot", |b| b.iter(|| agents.claim(black_box(BOT))));
     criterion.bench_function("claim/new browser", |b| {
-        b.iter(|| agents.claim(black_box(BROWSER)))
+        b.iter(|| agents.claim(black_box(BROWSER)));
     });
     criterion.bench_function("proof/inside", |b| {
-        b.iter(|| operators.proof(google, black_box(inside)))
+        b.iter(|| operators.proof(google, black_box(inside)));
     });
     criterion.bench_function("proof/outside", |b| {
-        b.iter(|| operators.proof(google, black_box(outside)))
+        b.iter(|| operators.proof(google, black_box(outside)));
     });
     criterion.bench_function("proof/IPv6", |b| {
-        b.iter(|| operators.proof(google, black_box(v6)))
+        b.iter(|| operators.proof(google, black_box(v6)));
     });
     criterion.bench_function("start/agents", |b| {
-        b.iter(|| Agents::builtin(operators.tokens()))
+        b.iter(|| Agents::builtin(operators.tokens()));
     });
     criterion.bench_function("start/operators", |b| b.iter(Operators::builtin));
 }

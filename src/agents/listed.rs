@@ -14,7 +14,7 @@ pub(super) struct Listed {
 /// A line of the list that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line} of the bot list: {what}")]
-pub struct Mistake {
+pub(super) struct Mistake {
     line: usize,
     what: String,
 }

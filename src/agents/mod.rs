@@ -8,6 +8,7 @@
 
 mod cache;
 mod listed;
+mod people;
 mod shape;
 mod token;
 
@@ -20,7 +21,6 @@ use listed::Listed;
 use token::Token;
 
 pub use cache::ClaimCache;
-pub use listed::Mistake;
 
 /// Every name and shape by which a bot is known, compiled once.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 //! Each hint is a word that the automaton finds; whether it means anything depends on where it stands. People's
 //! devices come close to all of them (CUBOT makes telephones, toolbars leave links), hence the exceptions.
 
+use super::people;
 use super::token::{after, before, contains, is_model};
 
 /// What a word may hint at.
@@ -46,6 +47,7 @@ pub(super) const HINTS: &[(&str, Hint)] = &[
     ("archiver", Hint::Trade),
     ("audit", Hint::Trade),
     ("checker", Hint::Trade),
+    ("collector", Hint::Trade),
     ("detector", Hint::Trade),
     ("downloader", Hint::Trade),
     ("extractor", Hint::Trade),
@@ -85,23 +87,24 @@ impl Hint {
         match self {
             Hint::Name => ends_a_name(agent, at, end),
             Hint::Trade => {
-                ends_a_name(agent, at, end) && (is_product(agent, end) || !is_of_people(agent))
+                ends_a_name(agent, at, end) && (is_product(agent, end) || !people::speak(agent))
             }
             Hint::Compatible => is_strange(agent, end),
             Hint::Added => !contains(agent, b"googleweblight"),
             Hint::Prefix => {
-                agent[at].is_ascii_uppercase()
-                    && !before(agent, at).is_some_and(|byte| byte.is_ascii_alphanumeric())
+                opens_a_name(agent, at)
+                    && agent[at].is_ascii_uppercase()
+                    && !is_model(agent, at, end)
             }
             Hint::Link => is_contact(agent, at),
-            Hint::Site => {
-                at > 0
-                    && !is_of_people(agent)
-                    && !before(agent, at).is_some_and(|byte| byte.is_ascii_alphanumeric())
-            }
+            Hint::Site => at > 0 && opens_a_name(agent, at) && !people::speak(agent),
             Hint::Mail => is_mail(agent, at, end),
         }
     }
+}
+
+fn opens_a_name(agent: &[u8], at: usize) -> bool {
+    !before(agent, at).is_some_and(|byte| byte.is_ascii_alphanumeric())
 }
 
 fn ends_a_name(agent: &[u8], at: usize, end: usize) -> bool {
@@ -122,32 +125,6 @@ fn is_product(agent: &[u8], end: usize) -> bool {
     after(agent, end) == Some(b'/') && !contains(agent, b"CFNetwork")
 }
 
-/// Returns whether this comes from a browser or an app, by the systems they name.
-fn is_of_people(agent: &[u8]) -> bool {
-    PEOPLES_SYSTEMS.iter().any(|mark| contains(agent, mark))
-}
-
-const PEOPLES_SYSTEMS: &[&[u8]] = &[
-    b"AppleWebKit",
-    b"Gecko/",
-    b"MSIE",
-    b"Trident",
-    b"Opera",
-    b"Android",
-    b"iPhone",
-    b"iPad",
-    b"iOS",
-    b"CFNetwork",
-    b"Darwin",
-    b"Windows",
-    b"Macintosh",
-    b"Mac OS X",
-    b"HbbTV",
-    b"Profile/MIDP",
-    b"X11",
-    b"Browser",
-];
-
 /// Returns whether what follows `(compatible` is no browser's way of going on. Before Mozilla/5.0 every browser of
 /// a rare system called itself compatible, so those are left alone.
 fn is_strange(agent: &[u8], end: usize) -> bool {
@@ -161,112 +138,13 @@ fn is_strange(agent: &[u8], end: usize) -> bool {
         .count()];
     // One letter is the `U` of encryption or the `X` of nothing; `en-US` is a language.
     let word = name.len() > 2 && name.get(2) != Some(&b'-');
-    agent.starts_with(b"Mozilla/5")
-        && word
-        && !COMPATIBLE_BROWSERS
-            .iter()
-            .any(|browser| starts_with(name, browser))
+    agent.starts_with(b"Mozilla/5") && word && !people::call_compatible(name)
 }
-
-/// What people's browsers put after `compatible;`: themselves or their system.
-const COMPATIBLE_BROWSERS: &[&str] = &[
-    "msie",
-    "konqueror",
-    "win",
-    "linux",
-    "x11",
-    "mac",
-    "icab",
-    "omniweb",
-    "netfront",
-    "abrowse",
-    "opera",
-    "firefox",
-    "chrome",
-    "safari",
-    "mozilla",
-    "gecko",
-    "trident",
-    "midori",
-    "amiga",
-    "galeon",
-    "epiphany",
-    "android",
-    "iphone",
-    "ipad",
-    "bitos",
-    "wii",
-    "nintendo",
-    "playstation",
-    "xbox",
-    "hbbtv",
-    "smart",
-    "viera",
-    "series60",
-    "symbian",
-    "palm",
-    "nokia",
-    "blackberry",
-    "polaris",
-    "teleca",
-    "wachat",
-    "ibrowse",
-    "edge",
-    "avant",
-    "aol",
-    "dillo",
-    "w3m",
-    "links",
-    "lynx",
-    "elinks",
-    "intel",
-    "ppc",
-    "ubuntu",
-    "freebsd",
-    "openbsd",
-    "netbsd",
-    "sunos",
-    "haiku",
-    "beos",
-    "risc",
-    "maemo",
-    "meego",
-    "tizen",
-    "webos",
-    "web0s",
-    "kindle",
-    "puffin",
-    "ucbrowser",
-    "maxthon",
-    "seamonkey",
-    "camino",
-    "antgalio",
-    "ekioh",
-    "espial",
-    "netsurf",
-    "qupzilla",
-    "falkon",
-    "nintendo",
-    "sraf",
-    "lge",
-    "kde",
-    "otter",
-];
 
 /// Returns whether a link is there for whoever runs the site, and not left by a browser or a toolbar.
 fn is_contact(agent: &[u8], at: usize) -> bool {
-    before(agent, at) == Some(b'+') || !BROWSERS_WITH_LINKS.iter().any(|mark| contains(agent, mark))
+    before(agent, at) == Some(b'+') || !people::leave_links(agent)
 }
-
-const BROWSERS_WITH_LINKS: &[&[u8]] = &[
-    b"MSIE",
-    b"Trident",
-    b"Browser",
-    b"HbbTV",
-    b"TV",
-    b"WhatsApp",
-    b"whatsapp",
-];
 
 /// Returns whether `@` stands between a name and a domain that ends in letters (`ecosia android@62.0` does not).
 fn is_mail(agent: &[u8], at: usize, end: usize) -> bool {
@@ -285,92 +163,32 @@ fn is_mail(agent: &[u8], at: usize, end: usize) -> bool {
         && before(agent, at).is_some_and(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// Returns whether the whole of it is one product and its version (`scrape-o-matic/1.0`), perhaps behind a
-/// `Mozilla/5.0`: no browser stops there.
+/// Returns whether the whole of it is one product and its version (`scrape-o-matic/1.0`): no browser stops there.
+/// Behind a `Mozilla/5.0` the name is enough.
 pub(super) fn is_bare_product(agent: &[u8]) -> bool {
-    let product = agent.strip_prefix(b"Mozilla/5.0 ").unwrap_or(agent);
+    let disguised = agent.strip_prefix(b"Mozilla/5.0 ");
+    let product = disguised.unwrap_or(agent);
     let product = product
         .strip_prefix(b"(")
         .and_then(|inner| inner.strip_suffix(b")"))
         .unwrap_or(product);
-    let Some(gap) = product.iter().position(|byte| b"/ ".contains(byte)) else {
+    let name_bytes = product
+        .iter()
+        .take_while(|byte| byte.is_ascii_alphabetic() || b"-_.".contains(byte))
+        .count();
+    // Digits in a name are a telephone's model.
+    let (name, version) = product.split_at(name_bytes);
+    let alone = version.is_empty() && disguised == Some(product);
+    name.len() >= 3 && (alone || is_version(version)) && !people::use_product(name)
+}
+
+fn is_version(text: &[u8]) -> bool {
+    let Some((b'/' | b' ', version)) = text.split_first() else {
         return false;
     };
-    let (name, version) = (&product[..gap], &product[gap + 1..]);
     let version = version.strip_prefix(b"v").unwrap_or(version);
-    // Digits in a name are a telephone's model.
-    name.len() >= 3
-        && name
-            .iter()
-            .all(|byte| byte.is_ascii_alphabetic() || b"-_.".contains(byte))
-        && version.first().is_some_and(u8::is_ascii_digit)
+    version.first().is_some_and(u8::is_ascii_digit)
         && version
             .iter()
             .all(|byte| byte.is_ascii_alphanumeric() || b".-_+".contains(byte))
-        && !PEOPLES_PRODUCTS
-            .iter()
-            .any(|product| starts_with(name, product))
-}
-
-/// Browsers, players and telephones that are known to send nothing but their name, cut short by a proxy or an app.
-const PEOPLES_PRODUCTS: &[&str] = &[
-    "mozilla",
-    "opera",
-    "firefox",
-    "chrome",
-    "safari",
-    "gecko",
-    "iceweasel",
-    "konqueror",
-    "netscape",
-    "links",
-    "elinks",
-    "lynx",
-    "w3m",
-    "dillo",
-    "sleipnir",
-    "amiga",
-    "apple",
-    "android",
-    "dalvik",
-    "ucweb",
-    "windows",
-    "vlc",
-    "itunes",
-    "polycom",
-    "nokia",
-    "samsung",
-    "sonyericsson",
-    "mot-",
-    "lg",
-    "blackberry",
-    "huawei",
-    "zte",
-    "docomo",
-    "barca",
-    "sylera",
-    "webox",
-    "hotjava",
-    "mosaic",
-    "ncsa",
-    "cyberdog",
-    "ibrowse",
-    "icab",
-    "omniweb",
-    "avant",
-    "lunascape",
-    "maxthon",
-    "com.",
-    "roku",
-    "playstation",
-    "nintendo",
-    "internet",
-    "msie",
-    "vivaldi",
-    "brave",
-];
-
-fn starts_with(name: &[u8], product: &str) -> bool {
-    name.get(..product.len())
-        .is_some_and(|start| start.eq_ignore_ascii_case(product.as_bytes()))
 }
