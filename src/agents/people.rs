@@ -1,6 +1,6 @@
 //! What people's browsers, players and telephones say of themselves, where it comes close to what programs say.
 
-use super::token::contains;
+use std::ops::Range;
 
 /// Returns whether a browser or an app speaks, by the systems they name.
 pub(super) fn speak(agent: &[u8]) -> bool {
@@ -49,6 +49,29 @@ const PRODUCTS: &str = "\
     sonyericsson mot- lg blackberry huawei zte docomo barca sylera webox hotjava mosaic ncsa \
     cyberdog ibrowse icab omniweb avant lunascape maxthon com. roku playstation nintendo \
     internet msie vivaldi brave";
+
+/// Returns where a telephone gives its model: from its system to the parenthesis that closes.
+pub(super) fn model(agent: &[u8]) -> Range<usize> {
+    let Some(system) = position(agent, b"Android").or_else(|| position(agent, b"android")) else {
+        return 0..0;
+    };
+    let model = &agent[system..];
+    system
+        ..system
+            + model
+                .iter()
+                .position(|&byte| byte == b')')
+                .unwrap_or(model.len())
+}
+
+/// Returns whether `agent` has `mark` in it, to the letter.
+pub(super) fn contains(agent: &[u8], mark: &[u8]) -> bool {
+    position(agent, mark).is_some()
+}
+
+fn position(agent: &[u8], mark: &[u8]) -> Option<usize> {
+    agent.windows(mark.len()).position(|window| window == mark)
+}
 
 fn starts_with(name: &[u8], product: &str) -> bool {
     name.get(..product.len())
