@@ -113,7 +113,8 @@ impl Agents {
                 Sign::Operator(id, whose) if token::is_product(agent, at, end) => {
                     operator = operator.max(Some((place.0, place.1, (*id, *whose))));
                 }
-                Sign::Shape(hint) => shaped = shaped || hint.fits(agent, at, end),
+                // A name says more than any shape.
+                Sign::Shape(hint) if bot.is_none() && !shaped => shaped = hint.fits(agent, at, end),
                 _ => {}
             }
         }
