@@ -12,6 +12,15 @@ const BOT: &[u8] = b"Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.
 const BROWSER: &[u8] =
     b"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36";
 
+/// As dear as an unkind client can make it: nothing but hints, none of which comes true.
+fn unkind() -> Vec<u8> {
+    let mut agent = b"Mozilla/5.0 (Linux; Android 1 ".to_vec();
+    while agent.len() < tidegate::agents::LOOKED_AT {
+        agent.extend_from_slice(b" bot http://");
+    }
+    agent
+}
+
 fn agents(criterion: &mut Criterion) {
     let operators = Operators::builtin();
     let agents = Agents::builtin(operators.tokens());
@@ -26,6 +35,10 @@ fn agents(criterion: &mut Criterion) {
     criterion.bench_function("claim/new bot", |b| b.iter(|| agents.claim(black_box(BOT))));
     criterion.bench_function("claim/new browser", |b| {
         b.iter(|| agents.claim(black_box(BROWSER)));
+    });
+    let unkind = unkind();
+    criterion.bench_function("claim/unkind", |b| {
+        b.iter(|| agents.claim(black_box(&unkind)));
     });
     criterion.bench_function("proof/inside", |b| {
         b.iter(|| operators.proof(google, black_box(inside)));

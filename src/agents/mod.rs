@@ -9,6 +9,7 @@
 mod cache;
 mod listed;
 mod people;
+mod reading;
 mod shape;
 mod token;
 
@@ -18,6 +19,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 use crate::policy::{BotId, Claim, OperatorId};
 use listed::Listed;
+use reading::Reading;
 use token::Token;
 
 pub use cache::ClaimCache;
@@ -89,10 +91,11 @@ impl Agents {
         if agent.is_empty() || agent == b"-" {
             return Claim::Nothing;
         }
+        let agent = &Reading::new(agent);
         let mut bot: Found<BotId> = None;
         let mut operator: Found<(BotId, OperatorId)> = None;
         let mut shaped = shape::is_bare_product(agent);
-        for found in self.automaton.find_overlapping_iter(agent) {
+        for found in self.automaton.find_overlapping_iter(&**agent) {
             let (at, end) = (found.start(), found.end());
             let place = (std::cmp::Reverse(at), end);
             match &self.signs[found.pattern().as_usize()] {
@@ -102,7 +105,8 @@ impl Agents {
                 Sign::Operator(id, whose) if token::is_product(agent, at, end) => {
                     operator = operator.max(Some((place.0, place.1, (*id, *whose))));
                 }
-                Sign::Shape(hint) => shaped = shaped || hint.fits(agent, at, end),
+                // A name says more than any shape.
+                Sign::Shape(hint) if bot.is_none() && !shaped => shaped = hint.fits(agent, at, end),
                 _ => {}
             }
         }

@@ -3,8 +3,9 @@
 //! Each hint is a word that the automaton finds; whether it means anything depends on where it stands. People's
 //! devices come close to all of them (CUBOT makes telephones, toolbars leave links), hence the exceptions.
 
-use super::people;
-use super::token::{after, before, contains, is_model};
+use super::people::{self, contains};
+use super::reading::Reading;
+use super::token::{after, before, is_model};
 
 /// What a word may hint at.
 #[derive(Clone, Copy, Debug)]
@@ -83,15 +84,15 @@ pub(super) const HINTS: &[(&str, Hint)] = &[
 
 impl Hint {
     /// Returns whether the word found at `at..end` is what it hints at.
-    pub(super) fn fits(self, agent: &[u8], at: usize, end: usize) -> bool {
+    pub(super) fn fits(self, agent: &Reading<'_>, at: usize, end: usize) -> bool {
         match self {
             Hint::Name => ends_a_name(agent, at, end),
-            Hint::Trade => ends_a_name(agent, at, end) && (is_product(agent, end) || !people::speak(agent)),
+            Hint::Trade => ends_a_name(agent, at, end) && (is_product(agent, end) || !agent.is_of_people()),
             Hint::Compatible => is_strange(agent, end),
             Hint::Added => !contains(agent, b"googleweblight"),
             Hint::Prefix => opens_a_name(agent, at) && agent[at].is_ascii_uppercase() && !is_model(agent, at, end),
             Hint::Link => is_contact(agent, at),
-            Hint::Site => at > 0 && opens_a_name(agent, at) && !people::speak(agent),
+            Hint::Site => at > 0 && opens_a_name(agent, at) && !agent.is_of_people(),
             Hint::Mail => is_mail(agent, at, end),
         }
     }
@@ -101,7 +102,7 @@ fn opens_a_name(agent: &[u8], at: usize) -> bool {
     !before(agent, at).is_some_and(|byte| byte.is_ascii_alphanumeric())
 }
 
-fn ends_a_name(agent: &[u8], at: usize, end: usize) -> bool {
+fn ends_a_name(agent: &Reading<'_>, at: usize, end: usize) -> bool {
     if after(agent, end).is_some_and(|byte| byte.is_ascii_alphabetic()) {
         return false;
     }
@@ -129,8 +130,8 @@ fn is_strange(agent: &[u8], end: usize) -> bool {
 }
 
 /// Returns whether a link is there for whoever runs the site, and not left by a browser or a toolbar.
-fn is_contact(agent: &[u8], at: usize) -> bool {
-    before(agent, at) == Some(b'+') || !people::leave_links(agent)
+fn is_contact(agent: &Reading<'_>, at: usize) -> bool {
+    before(agent, at) == Some(b'+') || !agent.has_links_of_people()
 }
 
 /// Returns whether `@` stands between a name and a domain that ends in letters (`ecosia android@62.0` does not).

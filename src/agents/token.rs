@@ -2,6 +2,8 @@
 
 use regex::bytes::Regex;
 
+use super::reading::Reading;
+
 /// A token to be found as a word of its own: a letter or digit at its end may not go on, unless the list says so.
 #[derive(Debug)]
 pub(super) struct Token {
@@ -27,7 +29,7 @@ impl Token {
     }
 
     /// Returns whether what was found at `at..end` is this token and not a part of another word.
-    pub(super) fn fits(&self, agent: &[u8], at: usize, end: usize) -> bool {
+    pub(super) fn fits(&self, agent: &Reading<'_>, at: usize, end: usize) -> bool {
         let starts = self.free_before || !goes_on(before(agent, at), agent[at]);
         let ends = self.free_after || !goes_on(after(agent, end), agent[end - 1]);
         starts && ends && !is_model(agent, at, end) && self.confirm.as_ref().is_none_or(|regex| regex.is_match(agent))
@@ -55,20 +57,8 @@ fn is_likened(before: &[u8]) -> bool {
 
 /// Returns whether `at..end` stands where a telephone gives its model: models are called anything (FEVER, Spider 8,
 /// HTC Butterfly). A version behind it makes it a product all the same.
-pub(super) fn is_model(agent: &[u8], at: usize, end: usize) -> bool {
-    let Some(system) = position(&agent[..at], b"Android").or_else(|| position(&agent[..at], b"android")) else {
-        return false;
-    };
-    !agent[system..at].contains(&b')') && agent[end - 1] != b'/' && after(agent, end) != Some(b'/')
-}
-
-/// Returns whether `agent` has `mark` in it, to the letter.
-pub(super) fn contains(agent: &[u8], mark: &[u8]) -> bool {
-    position(agent, mark).is_some()
-}
-
-fn position(agent: &[u8], mark: &[u8]) -> Option<usize> {
-    agent.windows(mark.len()).position(|window| window == mark)
+pub(super) fn is_model(agent: &Reading<'_>, at: usize, end: usize) -> bool {
+    agent.model().contains(&at) && agent[end - 1] != b'/' && after(agent, end) != Some(b'/')
 }
 
 fn goes_on(beyond: Option<u8>, edge: u8) -> bool {
