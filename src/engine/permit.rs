@@ -59,7 +59,8 @@ impl Permit {
     /// Charges the expected cost once more, for a second try after a first that may have cost something. False, and
     /// nothing changed, when that is not left.
     pub fn charge_again(&mut self, now: Timestamp) -> bool {
-        let mut books: SmallVec<[_; 2]> = self.reservations.iter().map(|one| one.account.at(now)).collect();
+        let accounts: SmallVec<[_; 2]> = self.reservations.iter().map(|one| Arc::clone(&one.account)).collect();
+        let mut books: SmallVec<[_; 2]> = accounts.iter().map(|account| account.at(now)).collect();
         let affordable = |(one, book): (&Reservation, &mut MutexGuard<'_, Book>)| {
             book.taken().plus(one.expected) <= one.account.granted(book)
         };

@@ -51,7 +51,14 @@ impl Announcements {
     }
 
     /// Writes what `told` says into `headers`, over whatever the origin said there.
-    pub(super) fn write(&self, rules: &Rules, told: Told<'_>, scratch: &mut Scratch, now: Timestamp, headers: &mut HeaderMap) {
+    pub(super) fn write(
+        &self,
+        rules: &Rules,
+        told: Told<'_>,
+        scratch: &mut Scratch,
+        now: Timestamp,
+        headers: &mut HeaderMap,
+    ) {
         let Some(policy) = &self.policies[usize::from(told.class.0)][told.route] else { return };
         if self.ratelimit {
             headers.insert(RATELIMIT_POLICY, policy.clone());

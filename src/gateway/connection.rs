@@ -34,7 +34,7 @@ pub(super) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAdd
     let mut stream = Watched { io: stream, first: BytesMut::with_capacity(1024), watch: Rc::clone(&watch) };
     let Some(Ok(http2)) = under_orders(&watch, stream.speaks_http2(), |_| Ending::Now).await else { return };
 
-    let limits = worker.settings().limits.clone();
+    let limits = worker.current().settings.limits.clone();
     let exchange = Exchange::new(Rc::clone(&worker), Rc::clone(&watch), peer);
     let service = service_fn(move |request| exchange.clone().handle(request));
     let stream = stream.into_hyper();
@@ -129,7 +129,11 @@ impl Watched<TcpStream> {
 }
 
 impl Read for Watched<TokioIo<TcpStream>> {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, mut buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
         if !self.first.is_empty() {
             let length = self.first.len().min(buffer.remaining());
             buffer.put_slice(&self.first.split_to(length));

@@ -52,7 +52,8 @@ mod tests {
             free_when_cached: true,
             ladders: vec![],
         };
-        let fields = fields.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let fields =
+            fields.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         actual(&quota, Units::whole(3), &fields.collect()).to_string()
     }
 

@@ -14,6 +14,7 @@ use crate::policy::identity::{AddressSource, Origin};
 use crate::policy::{Claim, Facts, Proof, Refusal, Timestamp};
 use http::{HeaderMap, HeaderValue, Request, Response, Version, header};
 use hyper::body::{Body, Incoming};
+use smallvec::SmallVec;
 use std::convert::Infallible;
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -115,7 +116,8 @@ impl Exchange {
             AddressSource::Forwarded => &header::FORWARDED,
             AddressSource::Header(name) => name,
         };
-        trust.client(self.0.peer, fields.get_all(name).iter().map(HeaderValue::as_bytes))
+        let lines: SmallVec<[&[u8]; 2]> = fields.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+        trust.client(self.0.peer, &lines)
     }
 
     fn refuse(&self, mut visit: Visit, refusal: &Refusal, reader: Reader) -> Response<ResponseBody> {

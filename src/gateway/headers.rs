@@ -41,7 +41,12 @@ const FORWARDING: [HeaderName; 6] = [
 fn is_protected(name: &HeaderName) -> bool {
     matches!(
         *name,
-        header::HOST | header::CONTENT_LENGTH | header::AUTHORIZATION | header::COOKIE | header::CACHE_CONTROL | header::VIA
+        header::HOST
+            | header::CONTENT_LENGTH
+            | header::AUTHORIZATION
+            | header::COOKIE
+            | header::CACHE_CONTROL
+            | header::VIA
     ) || FORWARDING.contains(name)
         || OURS.contains(name)
 }
@@ -72,9 +77,8 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
 
 /// Takes away copies of our own fields, and of the forwarding fields where they are not believed.
 pub(super) fn strip_claims(headers: &mut HeaderMap, believed: bool) {
-    let must_go = |name: &HeaderName| {
-        OURS.contains(name) || *name == header::EXPECT || (!believed && FORWARDING.contains(name))
-    };
+    let must_go =
+        |name: &HeaderName| OURS.contains(name) || *name == header::EXPECT || (!believed && FORWARDING.contains(name));
     let going: smallvec::SmallVec<[HeaderName; 4]> = headers.keys().filter(|name| must_go(name)).cloned().collect();
     for name in going {
         headers.remove(name);
@@ -107,7 +111,8 @@ mod tests {
 
     #[test]
     fn what_connection_lists_goes_no_further() {
-        let mut fields = headers(&[("connection", "close, x-hop"), ("x-hop", "1"), ("keep-alive", "5"), ("accept", "*/*")]);
+        let mut fields =
+            headers(&[("connection", "close, x-hop"), ("x-hop", "1"), ("keep-alive", "5"), ("accept", "*/*")]);
         strip_hop_by_hop(&mut fields);
         assert_eq!(fields, headers(&[("accept", "*/*")]));
     }
@@ -129,7 +134,8 @@ mod tests {
 
     #[test]
     fn our_own_fields_are_never_taken_from_a_client() {
-        let forged = [("x-tidegate-class", "person"), ("x-tidegate-operator", "googlebot"), ("x-forwarded-for", "1.2.3.4")];
+        let forged =
+            [("x-tidegate-class", "person"), ("x-tidegate-operator", "googlebot"), ("x-forwarded-for", "1.2.3.4")];
         let mut fields = headers(&forged);
         strip_claims(&mut fields, true);
         assert_eq!(fields, headers(&[("x-forwarded-for", "1.2.3.4")]), "a trusted proxy's chain stays");

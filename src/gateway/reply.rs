@@ -95,7 +95,9 @@ impl<'a> Problem<'a> {
     pub(super) fn origin_failed(error: &ForwardError) -> Self {
         let (status, detail) = match error {
             ForwardError::NoRoom => return Self::no_capacity(ORIGIN_RETRY),
-            ForwardError::ConnectTimedOut { .. } => (StatusCode::GATEWAY_TIMEOUT, "The site did not take the request in time."),
+            ForwardError::ConnectTimedOut { .. } => {
+                (StatusCode::GATEWAY_TIMEOUT, "The site did not take the request in time.")
+            }
             ForwardError::TimedOut { .. } => (StatusCode::GATEWAY_TIMEOUT, "The site did not answer in time."),
             ForwardError::ConnectFailed { .. } => (StatusCode::BAD_GATEWAY, "The site cannot be reached."),
             ForwardError::OriginClosed { .. } => (StatusCode::BAD_GATEWAY, "The site broke off without an answer."),
@@ -269,12 +271,16 @@ fn write_hex(id: u64, text: &mut impl Write) -> fmt::Result {
 fn prefers_html(accept: &[u8]) -> bool {
     let Ok(accept) = std::str::from_utf8(accept) else { return false };
     let quality = |wanted: &str| {
-        accept.split(',').filter_map(|range| {
-            let mut parts = range.split(';').map(str::trim);
-            let named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(wanted));
-            let weight = parts.find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0), |q| q.parse::<f32>().ok());
-            weight.filter(|_| named)
-        }).fold(None, |best: Option<f32>, weight| Some(best.map_or(weight, |best| best.max(weight))))
+        accept
+            .split(',')
+            .filter_map(|range| {
+                let mut parts = range.split(';').map(str::trim);
+                let named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(wanted));
+                let weight =
+                    parts.find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0), |q| q.parse::<f32>().ok());
+                weight.filter(|_| named)
+            })
+            .fold(None, |best: Option<f32>, weight| Some(best.map_or(weight, |best| best.max(weight))))
     };
     let html = quality("text/html").unwrap_or(0.0);
     let json = quality("application/problem+json").or(quality("application/json")).unwrap_or(0.0);
@@ -304,7 +310,8 @@ mod tests {
     #[test]
     fn a_problem_is_valid_json() {
         let mut scratch = Scratch::new();
-        let body = scratch.bytes(|text| Problem::malformed(Malformed::Host).write_json(7, text)).expect("it is written");
+        let body =
+            scratch.bytes(|text| Problem::malformed(Malformed::Host).write_json(7, text)).expect("it is written");
         let json: serde_json::Value = serde_json::from_slice(&body).expect("valid JSON");
         assert_eq!((&json["status"], &json["type"]), (&400.into(), &"about:blank".into()));
         assert_eq!(json["instance"], "urn:tidegate:decision:0000000000000007");

@@ -142,4 +142,3 @@ fn path_and_query<B>(request: &Request<B>) -> Result<PathAndQuery, Malformed> {
         _ => Err(Malformed::Target),
     }
 }
-

@@ -167,7 +167,7 @@ impl Worker {
             watched: Watched::default(),
             upstream: Upstream::new(Rc::clone(&deadlines)),
             deadlines,
-            claims: RefCell::new(ClaimCache::default()),
+            claims: RefCell::new(ClaimCache::new(foldhash::fast::RandomState::default())),
             telemetry: RefCell::new(telemetry),
             scratch: RefCell::new(Scratch::new()),
             drain,
@@ -310,7 +310,7 @@ impl Names for KnownNames<'_> {
 }
 
 /// SplitMix64's finaliser: every bit of the input reaches every bit of the output, and no two inputs meet.
-fn mix(mut bits: u64) -> u64 {
+pub(super) fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ bits >> 31

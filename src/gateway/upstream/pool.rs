@@ -72,7 +72,11 @@ impl Pool {
     }
 
     /// A new connection even where one is idle, for a second try.
-    pub(super) async fn dial(self: &Rc<Self>, origin: &Origin, addresses: &[SocketAddr]) -> Result<Lease, ForwardError> {
+    pub(super) async fn dial(
+        self: &Rc<Self>,
+        origin: &Origin,
+        addresses: &[SocketAddr],
+    ) -> Result<Lease, ForwardError> {
         // Counted before it is there: the lease gives the place back if dialling fails or the client leaves.
         self.open.set(self.open.get() + 1);
         let mut lease = Lease { pool: Rc::clone(self), era: self.era.get(), sender: None, idle_for: None };
