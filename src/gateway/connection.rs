@@ -54,7 +54,7 @@ pub(super) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAdd
         .await;
     } else {
         let mut builder = hyper::server::conn::http1::Builder::new();
-        builder.header_read_timeout(None).pipeline_flush(true).max_buf_size(limits.max_head_size.max(8192));
+        builder.header_read_timeout(None).max_header_size(limits.max_head_size);
         if limits.max_headers != 100 {
             builder.max_headers(limits.max_headers);
         }
