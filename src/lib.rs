@@ -6,4 +6,5 @@ pub mod clock;
 pub mod engine;
 pub mod ledger;
 pub mod policy;
+pub mod telemetry;
 pub mod verify;
