@@ -1,5 +1,6 @@
 //! Tidegate: a reverse proxy for sites whose origin lives on a quota.
 
+pub mod admin;
 pub mod agents;
 pub mod cli;
 pub mod clock;
