@@ -136,6 +136,11 @@ impl Telemetry {
         shown
     }
 
+    /// How many requests of each scope the origin is working on.
+    pub fn origin_inflight(&self) -> Vec<(String, u64)> {
+        self.counted().scopes.iter().map(|(scope, counts)| (scope.to_owned(), counts.inflight)).collect()
+    }
+
     /// The access-log line of decision `id`, if a worker still remembers it.
     pub fn decision(&self, id: u64) -> Option<Vec<u8>> {
         self.workers.lock().iter().find_map(|worker| worker.0.lock().recent.find(id).map(<[u8]>::to_vec))
