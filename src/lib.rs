@@ -1,5 +1,8 @@
 //! Tidegate: a reverse proxy for sites whose origin lives on a quota.
 
 pub mod calendar;
+pub mod clock;
+pub mod config;
 pub mod engine;
+pub mod ledger;
 pub mod policy;
