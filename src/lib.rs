@@ -1,6 +1,7 @@
 //! Tidegate: a reverse proxy for sites whose origin lives on a quota.
 
 pub mod calendar;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod engine;

@@ -1,0 +1,4 @@
+//! What each subcommand does, without its exit code: values in, text out.
+
+pub mod check;
+pub mod schema;
