@@ -1,8 +1,10 @@
 //! Tidegate: a reverse proxy for sites whose origin lives on a quota.
 
 pub mod agents;
+pub mod calendar;
 pub mod cli;
 pub mod clock;
+pub mod config;
 pub mod engine;
 pub mod ledger;
 pub mod policy;
