@@ -1,5 +1,6 @@
 //! Tidegate: a reverse proxy for sites whose origin lives on a quota.
 
+pub mod agents;
 pub mod calendar;
 pub mod cli;
 pub mod clock;
@@ -7,3 +8,4 @@ pub mod config;
 pub mod engine;
 pub mod ledger;
 pub mod policy;
+pub mod verify;

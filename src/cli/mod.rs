@@ -1,4 +1,5 @@
 //! What each subcommand does, without its exit code: values in, text out.
 
 pub mod check;
+pub mod classify;
 pub mod schema;

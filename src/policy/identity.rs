@@ -85,14 +85,15 @@ impl Trust {
     ///
     /// Walks from the right: trusted hops are passed, the first untrusted address is the client, and junk stops the
     /// walk at the last good hop. A chain beyond 32 hops or 4 KiB counts as none.
-    pub fn client<'a>(&self, peer: IpAddr, lines: impl Iterator<Item = &'a [u8]> + Clone) -> Origin {
+    pub fn client(&self, peer: IpAddr, lines: &[&[u8]]) -> Origin {
         let mut origin = Origin { client: canonical(peer), hops: Vec::new() };
         if self.source == AddressSource::Peer || !self.believes(origin.client) {
             return origin;
         }
-        if lines.clone().map(<[u8]>::len).sum::<usize>() > MAX_BYTES {
+        if lines.iter().map(|line| line.len()).sum::<usize>() > MAX_BYTES {
             return origin;
         }
+        let lines = lines.iter().copied();
         let chain: Vec<Option<IpAddr>> = match &self.source {
             AddressSource::Peer => Vec::new(),
             AddressSource::XForwardedFor => {
@@ -201,16 +202,17 @@ fn is_port(text: &str) -> bool {
 /// `Forwarded` as RFC 7239 writes it: commas and semicolons inside quotes do not separate.
 mod forwarded {
     use super::address;
+    use crate::policy::quoted;
     use std::net::IpAddr;
 
     /// The elements of one field line.
     pub(super) fn elements(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-        split_unquoted(line, b',')
+        quoted::split(line, b',')
     }
 
     /// The node of an element's one `for` parameter, if it is an address.
     pub(super) fn node(element: &[u8]) -> Option<IpAddr> {
-        let mut nodes = split_unquoted(element, b';').filter_map(|pair| {
+        let mut nodes = quoted::split(element, b';').filter_map(|pair| {
             let (name, value) = pair.trim_ascii().split_once_byte(b'=')?;
             name.eq_ignore_ascii_case(b"for").then_some(value)
         });
@@ -218,19 +220,6 @@ mod forwarded {
             (Some(node), None) => address(node),
             _ => None,
         }
-    }
-
-    fn split_unquoted(line: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
-        let (mut quoted, mut escaped) = (false, false);
-        line.split(move |&byte| {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' if quoted => escaped = true,
-                b'"' => quoted = !quoted,
-                _ => return byte == separator && !quoted,
-            }
-            false
-        })
     }
 
     trait SplitOnce {
@@ -260,7 +249,8 @@ mod tests {
 
     fn client(source: AddressSource, peer: &str, lines: &[&str]) -> String {
         let peer = peer.parse().expect("a peer address");
-        trust(source).client(peer, lines.iter().map(|line| line.as_bytes())).client.to_string()
+        let lines: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
+        trust(source).client(peer, &lines).client.to_string()
     }
 
     fn by_xff(peer: &str, lines: &[&str]) -> String {
@@ -357,7 +347,8 @@ mod tests {
         fn bytes_of_any_kind_never_panic(lines in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 0..5)) {
             for source in [AddressSource::XForwardedFor, AddressSource::Forwarded] {
                 let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
-                let origin = trust(source).client(peer, lines.iter().map(Vec::as_slice));
+                let lines: Vec<&[u8]> = lines.iter().map(Vec::as_slice).collect();
+                let origin = trust(source).client(peer, &lines);
                 prop_assert!(origin.hops.len() <= MAX_HOPS);
             }
         }

@@ -1,0 +1,84 @@
+//! What people's browsers, players and telephones say of themselves, where it comes close to what programs say.
+
+use std::ops::Range;
+
+/// Returns whether a browser or an app speaks, by the systems they name.
+pub(super) fn speak(agent: &[u8]) -> bool {
+    SYSTEMS.iter().any(|mark| contains(agent, mark))
+}
+
+#[rustfmt::skip] // one word a line would hide the rule between screens of names
+const SYSTEMS: &[&[u8]] = &[
+    b"AppleWebKit", b"Gecko/", b"MSIE", b"Trident", b"Opera", b"Android", b"iPhone", b"iPad",
+    b"iOS", b"CFNetwork", b"Darwin", b"Windows", b"Macintosh", b"Mac OS X", b"HbbTV",
+    b"Profile/MIDP", b"X11", b"Browser",
+];
+
+/// Returns whether a link in it may have been left by a browser, a toolbar or an app, for nobody to read.
+pub(super) fn leave_links(agent: &[u8]) -> bool {
+    LINKS.iter().any(|mark| contains(agent, mark))
+}
+
+#[rustfmt::skip]
+const LINKS: &[&[u8]] = &[
+    b"MSIE", b"Trident", b"Browser", b"HbbTV", b"TV", b"WhatsApp", b"whatsapp", b"iPhone",
+    b"iPad", b"iOS", b"Android", b"macOS",
+];
+
+/// Returns whether a browser has this behind its `compatible;`: itself or its system.
+pub(super) fn call_compatible(name: &[u8]) -> bool {
+    COMPATIBLE.iter().any(|browser| starts_with(name, browser))
+}
+
+#[rustfmt::skip]
+const COMPATIBLE: &[&str] = &[
+    "msie", "konqueror", "win", "linux", "x11", "mac", "icab", "omniweb", "netfront", "abrowse",
+    "opera", "firefox", "chrome", "safari", "mozilla", "gecko", "trident", "midori", "amiga",
+    "galeon", "epiphany", "android", "iphone", "ipad", "bitos", "wii", "nintendo", "playstation",
+    "xbox", "hbbtv", "smart", "viera", "series60", "symbian", "palm", "nokia", "blackberry",
+    "polaris", "teleca", "wachat", "ibrowse", "edge", "avant", "aol", "dillo", "w3m", "links",
+    "lynx", "elinks", "intel", "ppc", "ubuntu", "freebsd", "openbsd", "netbsd", "sunos", "haiku",
+    "beos", "risc", "maemo", "meego", "tizen", "webos", "web0s", "kindle", "puffin", "ucbrowser",
+    "maxthon", "seamonkey", "camino", "antgalio", "ekioh", "espial", "netsurf", "qupzilla",
+    "falkon", "sraf", "lge", "kde", "otter",
+];
+
+/// Returns whether this product of people is known to send nothing but its name, cut short by a proxy or an app.
+pub(super) fn use_product(name: &[u8]) -> bool {
+    PRODUCTS.iter().any(|product| starts_with(name, product))
+}
+
+#[rustfmt::skip]
+const PRODUCTS: &[&str] = &[
+    "mozilla", "opera", "firefox", "chrome", "safari", "gecko", "iceweasel", "konqueror",
+    "netscape", "links", "elinks", "lynx", "w3m", "dillo", "sleipnir", "amiga", "apple",
+    "android", "dalvik", "ucweb", "windows", "vlc", "itunes", "polycom", "nokia", "samsung",
+    "sonyericsson", "mot-", "lg", "blackberry", "huawei", "zte", "docomo", "barca", "sylera",
+    "webox", "hotjava", "mosaic", "ncsa", "cyberdog", "ibrowse", "icab", "omniweb", "avant",
+    "lunascape", "maxthon", "com.", "roku", "playstation", "nintendo", "internet", "msie",
+    "vivaldi", "brave",
+];
+
+/// Returns where a telephone gives its model: from its system to the parenthesis that closes.
+pub(super) fn model(agent: &[u8]) -> Range<usize> {
+    let Some(system) = position(agent, b"Android").or_else(|| position(agent, b"android")) else {
+        return 0..0;
+    };
+    let model = &agent[system..];
+    system..system + model.iter().position(|&byte| byte == b')').unwrap_or(model.len())
+}
+
+/// Returns whether `agent` has `mark` in it, to the letter.
+pub(super) fn contains(agent: &[u8], mark: &[u8]) -> bool {
+    position(agent, mark).is_some()
+}
+
+fn position(agent: &[u8], mark: &[u8]) -> Option<usize> {
+    let mut windows = agent.windows(mark.len());
+    // The first byte alone turns most places away, and far cheaper than a comparison of slices.
+    windows.position(|window| window[0] == mark[0] && window == mark)
+}
+
+fn starts_with(name: &[u8], product: &str) -> bool {
+    name.get(..product.len()).is_some_and(|start| start.eq_ignore_ascii_case(product.as_bytes()))
+}

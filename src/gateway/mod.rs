@@ -1,0 +1,245 @@
+//! The live shell: sockets in front, the origin behind, and the life of a request between them.
+//!
+//! A connection is accepted by one [`worker`] and stays there. [`connection`] finds out what it speaks and lets hyper
+//! parse it; [`exchange`] takes each request through its life: [`target`] checks what it asks for, the engine decides,
+//! [`upstream`] carries it to the origin, [`body`] carries the answer back, [`reply`] speaks where the gate answers
+//! itself. A [`visit`] goes along and is written down at its end. What a client can make wait is under [`watch`].
+
+mod announce;
+mod body;
+mod connection;
+mod cost;
+mod exchange;
+mod generation;
+mod headers;
+mod listener;
+mod reply;
+mod scratch;
+mod shared;
+mod target;
+mod upstream;
+mod visit;
+mod watch;
+mod worker;
+
+use crate::agents::Agents;
+use crate::clock::Clock;
+use crate::config::{Origin, Settings};
+use crate::engine::{ClientView, Engine, Ledger, QuotaView, UnknownQuota};
+use crate::policy::{Timestamp, Units};
+use crate::telemetry::WorkerTelemetry;
+use crate::verify::Operators;
+use generation::Generation;
+use shared::Shared;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::watch as stages;
+use tracing::{info, warn};
+use worker::Stage;
+
+/// How often the gate looks after what outlives a request.
+const TEND_EVERY: Duration = Duration::from_secs(1);
+/// How often idle clients are forgotten, and how often the origin's name is resolved anew.
+const FORGET_EVERY: u64 = 10;
+const RESOLVE_EVERY: u64 = 30;
+
+/// What a gate is made of besides its settings: handed in, so that tests and demonstrations bring their own.
+pub struct Surroundings {
+    /// Tells the time.
+    pub clock: Clock,
+    /// Grants units.
+    pub ledger: Arc<dyn Ledger>,
+    /// Knows what user agents say.
+    pub agents: Arc<Agents>,
+    /// Knows whose addresses are whose.
+    pub operators: Arc<Operators>,
+    /// A number nobody can guess: ids and jitter come from it.
+    pub seed: u64,
+}
+
+/// A gate that serves.
+pub struct Gate {
+    handle: Handle,
+    listen: Vec<SocketAddr>,
+    stage: stages::Sender<Stage>,
+    workers: Vec<JoinHandle<io::Result<()>>>,
+}
+
+/// A way to look at a gate and to change its rules, from any thread.
+#[derive(Clone)]
+pub struct Handle(Arc<Shared>);
+
+/// Why a gate cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A thread cannot be started.
+    #[error("cannot start a worker: {0}")]
+    Thread(io::Error),
+}
+
+impl Gate {
+    /// Binds every socket, then starts the workers. `telemetry` gives each its own counters.
+    pub fn start(
+        settings: Settings,
+        surroundings: Surroundings,
+        mut telemetry: impl FnMut(usize) -> WorkerTelemetry,
+    ) -> Result<Self, StartError> {
+        let count = worker_count(&settings);
+        let mut sockets: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
+        let mut listen = Vec::new();
+        for &address in &settings.listen {
+            let bound = listener::bind(address, count);
+            let bound = bound.map_err(|source| StartError::Listen { address, source })?;
+            listen.extend(bound.first().and_then(|socket| socket.local_addr().ok()));
+            sockets.iter_mut().zip(bound).for_each(|(of_worker, socket)| of_worker.push(socket));
+        }
+        let Surroundings { clock, ledger, agents, operators, seed } = surroundings;
+        let engine = Engine::new(ledger, settings.limits.max_clients);
+        let generation = Generation::new(settings, &engine, clock.now());
+        let shared = Arc::new(Shared::new(clock, engine, agents, operators, generation, count, seed));
+        let (stage, stages) = stages::channel(Stage::Serving);
+        let start = |(number, listeners): (usize, Vec<_>)| {
+            let (shared, stages, telemetry) = (Arc::clone(&shared), stages.clone(), telemetry(number));
+            let seed = worker::mix(seed ^ number as u64);
+            std::thread::Builder::new()
+                .name(format!("worker-{number}"))
+                .spawn(move || worker::run(shared, listeners, telemetry, stages, seed))
+                .map_err(StartError::Thread)
+        };
+        let workers = sockets.into_iter().enumerate().map(start).collect::<Result<_, _>>()?;
+        Ok(Self { handle: Handle(shared), listen, stage, workers })
+    }
+
+    /// Where it listens, ports as they turned out.
+    pub fn listen(&self) -> &[SocketAddr] {
+        &self.listen
+    }
+
+    /// A way to look at it and to change its rules.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Stops: no new connections, what is under way may take as long as the settings say, the rest is cut off.
+    pub fn shut_down(self) {
+        let deadline = self.handle.0.generation().settings.limits.drain_timeout;
+        self.stage.send_replace(Stage::Draining);
+        let (all_ended, waiting) = std::sync::mpsc::channel::<()>();
+        let joiner = std::thread::spawn(move || {
+            for worker in self.workers {
+                if let Ok(Err(error)) = worker.join() {
+                    warn!(%error, "A worker ended badly: {error}");
+                }
+            }
+            drop(all_ended);
+        });
+        if let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = waiting.recv_timeout(deadline) {
+            warn!("Some requests were still under way after {deadline:?}; they are cut off");
+            self.stage.send_replace(Stage::Closed);
+        }
+        let _ = joiner.join();
+    }
+}
+
+impl Handle {
+    /// Puts new settings in force. What was counted is kept; requests under way end by the rules they began with.
+    pub fn replace_settings(&self, settings: Settings) {
+        self.0.replace_generation(Generation::new(settings, &self.0.engine, self.now()));
+    }
+
+    /// The settings in force.
+    pub fn with_settings<T>(&self, look: impl FnOnce(&Settings) -> T) -> T {
+        look(&self.0.generation().settings)
+    }
+
+    /// The time by the gate's clock.
+    pub fn now(&self) -> Timestamp {
+        self.0.clock.now()
+    }
+
+    /// True once the origin's address is known.
+    pub fn knows_origin(&self) -> bool {
+        !self.0.origin.load().is_empty()
+    }
+
+    /// Client connections open now.
+    pub fn connections(&self) -> usize {
+        self.0.connections.load(Ordering::Relaxed)
+    }
+
+    /// Every quota as it stands.
+    pub fn quotas(&self) -> Vec<QuotaView> {
+        self.0.generation().admission.quotas(self.now())
+    }
+
+    /// The most refused clients, most refused first.
+    pub fn top_clients(&self, count: usize) -> Vec<ClientView> {
+        self.0.generation().admission.top_clients(count, self.now())
+    }
+
+    /// How many clients are remembered, and how many have been forgotten.
+    pub fn clients(&self) -> (usize, u64) {
+        (self.0.engine.clients_tracked(), self.0.engine.clients_evicted())
+    }
+
+    /// Corrects by hand what a quota has used; returns what it was and what it is now.
+    pub fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota> {
+        self.0.generation().admission.set_used(quota, used, self.now())
+    }
+
+    /// Looks after what outlives a request, for as long as it is polled: the origin's address, clients that went away.
+    pub async fn tend(&self) {
+        let mut ticks = tokio::time::interval(TEND_EVERY);
+        let mut resolved_for = None;
+        for count in 0u64.. {
+            ticks.tick().await;
+            let generation = self.0.generation();
+            let origin = &generation.settings.origin;
+            let name = (origin.host.clone(), origin.port);
+            if resolved_for.as_ref() != Some(&name) || count % RESOLVE_EVERY == 0 || !self.knows_origin() {
+                self.resolve(origin, resolved_for.as_ref() != Some(&name)).await;
+                resolved_for = Some(name);
+            }
+            if count % FORGET_EVERY == 0 {
+                generation.admission.forget_idle_clients(self.now());
+            }
+        }
+    }
+
+    /// Looks the origin up. A failed look-up leaves the last good answer, unless the origin is another now.
+    async fn resolve(&self, origin: &Origin, is_new: bool) {
+        let addresses: Vec<SocketAddr> = match origin.host.parse::<IpAddr>() {
+            Ok(address) => vec![SocketAddr::new(address, origin.port)],
+            Err(_) => match tokio::net::lookup_host((origin.host.as_str(), origin.port)).await {
+                Ok(found) => found.collect(),
+                Err(error) => {
+                    warn!(%error, "Cannot look up the origin {}: {error}", origin.host);
+                    Vec::new()
+                }
+            },
+        };
+        if !addresses.is_empty() || is_new {
+            if self.0.origin.load().is_empty() && !addresses.is_empty() {
+                info!("The origin {} is at {}", origin.authority, addresses[0]);
+            }
+            self.0.origin.store(Arc::new(addresses));
+        }
+    }
+}
+
+fn worker_count(settings: &Settings) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    settings.workers.map_or_else(cores, usize::from)
+}

@@ -1,0 +1,166 @@
+//! The arrows of the house (docs/ARCHITECTURE.md): who may know whom, checked against the source as written.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Each room, and the rooms of our own that it may use besides itself.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("policy", &[]),
+    ("engine", &["policy"]),
+    ("agents", &["policy"]),
+    ("verify", &["policy"]),
+    ("calendar", &["policy"]),
+    ("clock", &["policy"]),
+    ("ledger", &["policy", "engine"]),
+    ("telemetry", &["policy", "engine"]),
+    ("config", &["policy", "calendar"]),
+    ("http1", &[]),
+    ("gateway", &["policy", "engine", "agents", "verify", "clock", "config", "telemetry", "http1"]),
+    ("admin", &["policy", "engine", "config", "telemetry", "gateway", "clock"]),
+];
+
+/// Crates that a room may use; rooms that are not named may use any.
+const CRATES: &[(&str, &[&str])] = &[
+    ("policy", &["std", "core", "http"]),
+    ("engine", &["std", "core", "dashmap", "foldhash", "parking_lot", "smallvec"]),
+];
+
+/// Words that must not stand in a room.
+const FORBIDDEN: &[(&str, &[&str])] = &[
+    ("policy", &["Instant::now", "SystemTime", "std::fs", "std::io", "std::env", "std::thread", "Mutex", "RwLock", "Atomic", "async "]),
+    ("engine", &["Instant::now", "SystemTime", "std::fs", "std::io", "std::env", "async ", ".await"]),
+    ("config", &["std::env", "SystemTime", "Instant::now"]),
+    ("gateway", &["SystemTime::now", "Instant::now", "axum", "tower_http"]),
+];
+
+#[test]
+fn no_room_uses_one_that_it_must_not_know() {
+    let mut broken = Vec::new();
+    for (room, may_use) in ROOMS {
+        for (file, line) in lines_of(room) {
+            for used in rooms_named_in(&line) {
+                if used != *room && !may_use.contains(&used.as_str()) {
+                    broken.push(format!("{file}: {room} uses {used}: {}", line.trim()));
+                }
+            }
+        }
+    }
+    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+}
+
+#[test]
+fn the_inner_rooms_use_few_crates() {
+    let dependencies = dependencies();
+    let mut broken = Vec::new();
+    for (room, allowed) in CRATES {
+        for (file, line) in lines_of(room) {
+            let path = |name: &str| line.contains(&format!("{name}::")) && !line.contains(&format!("::{name}::"));
+            for name in dependencies.iter().filter(|name| !allowed.contains(&name.as_str()) && path(name)) {
+                broken.push(format!("{file}: {room} uses the crate {name}: {}", line.trim()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+}
+
+#[test]
+fn the_pure_stay_pure() {
+    let mut broken = Vec::new();
+    for (room, forbidden) in FORBIDDEN {
+        for (file, line) in lines_of(room) {
+            for word in forbidden.iter().filter(|word| line.contains(**word)) {
+                broken.push(format!("{file}: {room} says {word}: {}", line.trim()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+}
+
+#[test]
+fn only_one_file_asks_the_time() {
+    let asks: BTreeSet<String> = lines_under(&source())
+        .into_iter()
+        .filter(|(_, line)| line.contains("SystemTime::now()") || line.contains("Instant::now()"))
+        .map(|(file, _)| file)
+        .collect();
+    assert_eq!(asks, BTreeSet::from(["clock.rs".to_owned()]));
+}
+
+#[test]
+fn only_the_engine_makes_a_permit() {
+    let makes: Vec<String> = lines_under(&source())
+        .into_iter()
+        .filter(|(file, line)| line.contains("Permit::new") && !file.starts_with("engine/"))
+        .map(|(file, line)| format!("{file}: {line}"))
+        .collect();
+    assert!(makes.is_empty(), "{makes:?}");
+}
+
+#[test]
+fn the_rules_notice_a_broken_arrow() {
+    assert_eq!(rooms_named_in("use crate::gateway::Gate;"), ["gateway"]);
+    assert_eq!(rooms_named_in("use crate::{engine::Engine, policy};"), ["engine", "policy"]);
+    assert_eq!(rooms_named_in("    let x = crate::admin::app();"), ["admin"]);
+    assert!(rooms_named_in("use super::Slot;").is_empty());
+}
+
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+/// The lines of a room that are code, without its tests.
+fn lines_of(room: &str) -> Vec<(String, String)> {
+    let file = source().join(format!("{room}.rs"));
+    let mut lines = lines_under(&source().join(room));
+    if file.is_file() {
+        lines.extend(code_of(&file));
+    }
+    lines
+}
+
+fn lines_under(folder: &Path) -> Vec<(String, String)> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("a readable folder").path()).collect();
+    paths.sort();
+    let lines_in = |path: PathBuf| if path.is_dir() { lines_under(&path) } else { code_of(&path) };
+    paths.into_iter().flat_map(lines_in).collect()
+}
+
+fn code_of(file: &Path) -> Vec<(String, String)> {
+    let is_source = file.extension().is_some_and(|extension| extension == "rs");
+    if !is_source || file.file_name().is_some_and(|name| name == "tests.rs") {
+        return Vec::new();
+    }
+    let name = file.strip_prefix(source()).expect("below src").display().to_string();
+    let text = fs::read_to_string(file).expect("source is text");
+    text.lines()
+        .take_while(|line| line.trim() != "#[cfg(test)]" || !text.contains("mod tests {"))
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .map(|line| (name.clone(), line.to_owned()))
+        .collect()
+}
+
+fn rooms_named_in(line: &str) -> Vec<String> {
+    let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let mut named = Vec::new();
+    for (at, _) in line.match_indices("crate::") {
+        let rest = &line[at + "crate::".len()..];
+        match rest.strip_prefix('{') {
+            Some(list) => named.extend(list.split(',').map(|item| word(item.trim()))),
+            None => named.push(word(rest)),
+        }
+    }
+    named.retain(|name| ROOMS.iter().any(|(room, _)| room == name));
+    named
+}
+
+fn dependencies() -> Vec<String> {
+    let manifest = fs::read_to_string(source().parent().expect("the package").join("Cargo.toml")).expect("a manifest");
+    let section = manifest.split("[dependencies]").nth(1).and_then(|rest| rest.split("\n[").next()).expect("dependencies");
+    section
+        .lines()
+        .filter_map(|line| line.split_once(" = ").map(|(name, _)| name.replace('-', "_")))
+        .filter(|name| !name.starts_with('#'))
+        .collect()
+}
