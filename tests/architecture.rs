@@ -28,7 +28,21 @@ const CRATES: &[(&str, &[&str])] = &[
 
 /// Words that must not stand in a room.
 const FORBIDDEN: &[(&str, &[&str])] = &[
-    ("policy", &["Instant::now", "SystemTime", "std::fs", "std::io", "std::env", "std::thread", "Mutex", "RwLock", "Atomic", "async "]),
+    (
+        "policy",
+        &[
+            "Instant::now",
+            "SystemTime",
+            "std::fs",
+            "std::io",
+            "std::env",
+            "std::thread",
+            "Mutex",
+            "RwLock",
+            "Atomic",
+            "async ",
+        ],
+    ),
     ("engine", &["Instant::now", "SystemTime", "std::fs", "std::io", "std::env", "async ", ".await"]),
     ("config", &["std::env", "SystemTime", "Instant::now"]),
     ("gateway", &["SystemTime::now", "Instant::now", "axum", "tower_http"]),
@@ -157,7 +171,8 @@ fn rooms_named_in(line: &str) -> Vec<String> {
 
 fn dependencies() -> Vec<String> {
     let manifest = fs::read_to_string(source().parent().expect("the package").join("Cargo.toml")).expect("a manifest");
-    let section = manifest.split("[dependencies]").nth(1).and_then(|rest| rest.split("\n[").next()).expect("dependencies");
+    let section =
+        manifest.split("[dependencies]").nth(1).and_then(|rest| rest.split("\n[").next()).expect("dependencies");
     section
         .lines()
         .filter_map(|line| line.split_once(" = ").map(|(name, _)| name.replace('-', "_")))
