@@ -8,4 +8,5 @@ pub mod config;
 pub mod engine;
 pub mod ledger;
 pub mod policy;
+pub mod telemetry;
 pub mod verify;

@@ -1,0 +1,31 @@
+//! What telling about one request costs: its line, its counts, and both with the ring and the hand-over.
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use std::hint::black_box;
+use std::io;
+use tidegate::policy::Timestamp;
+use tidegate::telemetry::sample::person;
+use tidegate::telemetry::{AccessLog, Cells, LineWriter, Telemetry};
+
+fn one_request(criterion: &mut Criterion) {
+    let record = person();
+
+    let (mut writer, mut out) = (LineWriter::default(), Vec::with_capacity(4096));
+    criterion.bench_function("line", |bencher| {
+        bencher.iter(|| {
+            out.clear();
+            writer.write_json(&mut out, black_box(&record));
+            out.len()
+        });
+    });
+
+    let mut cells = Cells::default();
+    criterion.bench_function("cells", |bencher| bencher.iter(|| cells.record(black_box(&record))));
+
+    let log = AccessLog::start_with(|| Ok(Box::new(io::sink()))).expect("a sink always opens");
+    let worker = Telemetry::new(Some(log), ("bench", ""), Timestamp::default()).worker();
+    criterion.bench_function("record", |bencher| bencher.iter(|| worker.record(black_box(&record))));
+}
+
+criterion_group!(benches, one_request);
+criterion_main!(benches);

@@ -1,0 +1,82 @@
+//! The Prometheus text format 0.0.4, for what the exporter cannot hold: histograms that we count ourselves, counters
+//! of fractions, and series that must be gone when a reload takes their quota away.
+
+use super::histogram::Histogram;
+use super::metrics::Metric;
+use std::fmt::{Display, Write};
+
+/// Text to be scraped.
+#[derive(Debug, Default)]
+pub(super) struct Exposition {
+    text: String,
+}
+
+/// One family under way.
+pub(super) struct Family<'a> {
+    text: &'a mut String,
+    metric: Metric,
+}
+
+impl Exposition {
+    /// Goes on after `text`.
+    pub(super) fn after(text: String) -> Self {
+        Self { text }
+    }
+
+    /// Begins a family; all its samples follow at once.
+    pub(super) fn family(&mut self, metric: Metric) -> Family<'_> {
+        let Metric { name, help, form, .. } = metric;
+        put(&mut self.text, format_args!("# HELP {name} {help}\n# TYPE {name} {}\n", form.name()));
+        Family { text: &mut self.text, metric }
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.text
+    }
+}
+
+impl Family<'_> {
+    /// Adds one sample; `labels` are the values, in the order in which the metric names them.
+    pub(super) fn sample(&mut self, labels: &[&str], value: impl Display) {
+        self.line("", labels, None, value);
+    }
+
+    /// Adds one histogram.
+    pub(super) fn histogram(&mut self, labels: &[&str], histogram: &Histogram) {
+        for (bound, count) in histogram.cumulative() {
+            self.line("_bucket", labels, Some(bound), count);
+        }
+        self.line("_sum", labels, None, histogram.sum_seconds());
+        self.line("_count", labels, None, histogram.count());
+    }
+
+    fn line(&mut self, suffix: &str, labels: &[&str], bound: Option<&str>, value: impl Display) {
+        put(self.text, format_args!("{}{suffix}", self.metric.name));
+        let pairs = self.metric.labels.iter().copied().zip(labels.iter().copied()).chain(bound.map(|le| ("le", le)));
+        let mut separator = '{';
+        for (label, value) in pairs {
+            put(self.text, format_args!("{separator}{label}=\"{}\"", Escaped(value)));
+            separator = ',';
+        }
+        let close = if separator == ',' { "}" } else { "" };
+        put(self.text, format_args!("{close} {value}\n"));
+    }
+}
+
+/// A label value: backslash, quote and line feed would end it.
+struct Escaped<'a>(&'a str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.chars().try_for_each(|letter| match letter {
+            '\\' => out.write_str("\\\\"),
+            '"' => out.write_str("\\\""),
+            '\n' => out.write_str("\\n"),
+            _ => out.write_char(letter),
+        })
+    }
+}
+
+fn put(text: &mut String, part: std::fmt::Arguments<'_>) {
+    text.write_fmt(part).expect("a string grows as needed");
+}

@@ -1,0 +1,105 @@
+//! How long things took, in buckets that never change: two additions a sample, no allocation, no drain.
+
+use std::time::Duration;
+
+/// Durations, counted by size.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// Samples by the first bound they do not exceed; the last is for those beyond all bounds.
+    counts: [u64; BOUNDS.len() + 1],
+    sum_ns: u64,
+}
+
+/// The upper bounds, as nanoseconds and as Prometheus shows them. Dense from half a millisecond, where refusals and
+/// cached answers lie, to ten seconds, where people have long gone.
+pub(super) const BOUNDS: [(u64, &str); 15] = [
+    (500_000, "0.0005"),
+    (1_000_000, "0.001"),
+    (2_500_000, "0.0025"),
+    (5_000_000, "0.005"),
+    (10_000_000, "0.01"),
+    (25_000_000, "0.025"),
+    (50_000_000, "0.05"),
+    (100_000_000, "0.1"),
+    (250_000_000, "0.25"),
+    (500_000_000, "0.5"),
+    (1_000_000_000, "1"),
+    (2_500_000_000, "2.5"),
+    (5_000_000_000, "5"),
+    (10_000_000_000, "10"),
+    (30_000_000_000, "30"),
+];
+
+impl Histogram {
+    /// Counts one sample.
+    pub fn record(&mut self, took: Duration) {
+        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let bucket = BOUNDS.iter().position(|&(bound, _)| nanoseconds <= bound).unwrap_or(BOUNDS.len());
+        self.counts[bucket] += 1;
+        self.sum_ns = self.sum_ns.saturating_add(nanoseconds);
+    }
+
+    /// Adds the samples of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+    }
+
+    /// How many samples there are up to each bound, smallest bound first; the last is all of them.
+    pub fn cumulative(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let bounds = BOUNDS.iter().map(|&(_, shown)| shown).chain(["+Inf"]);
+        bounds.zip(self.counts.iter().scan(0, |sum, count| {
+            *sum += count;
+            Some(*sum)
+        }))
+    }
+
+    /// How many samples there are.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// All samples together, in seconds.
+    pub fn sum_seconds(&self) -> f64 {
+        Duration::from_nanos(self.sum_ns).as_secs_f64()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn bounds_rise_and_are_shown_as_they_are() {
+        assert!(BOUNDS.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        for (nanoseconds, shown) in BOUNDS {
+            assert_eq!(shown.parse(), Ok(nanoseconds as f64 / 1e9));
+        }
+    }
+
+    #[test]
+    fn a_sample_on_a_bound_belongs_below_it() {
+        let mut histogram = Histogram::default();
+        histogram.record(Duration::from_millis(1));
+        histogram.record(Duration::from_nanos(1_000_001));
+        histogram.record(Duration::from_secs(3600));
+        let counts: Vec<u64> = histogram.cumulative().map(|(_, count)| count).collect();
+        assert_eq!(counts[..3], [0, 1, 2]);
+        assert_eq!((counts[14], counts[15], histogram.count()), (2, 3, 3));
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_not_matter_which_worker_counted(samples in proptest::collection::vec((any::<u32>(), any::<bool>()), 0..50)) {
+            let (mut one, mut other, mut all) = (Histogram::default(), Histogram::default(), Histogram::default());
+            for (micros, left) in samples {
+                let took = Duration::from_micros(u64::from(micros));
+                if left { one.record(took) } else { other.record(took) }
+                all.record(took);
+            }
+            one.merge(&other);
+            prop_assert_eq!(one, all);
+        }
+    }
+}

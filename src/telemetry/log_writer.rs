@@ -1,0 +1,116 @@
+//! The thread that writes the access log, through full disks and moved files.
+
+use super::access_log::{Lines, Shared};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+use std::thread;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// Opens what is written to; called again when the file has been moved away.
+pub trait Open: FnMut() -> io::Result<Box<dyn Write + Send>> + Send + 'static {}
+
+impl<T: FnMut() -> io::Result<Box<dyn Write + Send>> + Send + 'static> Open for T {}
+
+/// What the writer is asked to do.
+pub(super) enum Order {
+    /// Write these.
+    Write(Lines),
+    /// See whether the file is to be reopened or the log to be closed.
+    LookUp,
+}
+
+/// Writes buffer after buffer, each to its last byte, so that no line is ever torn.
+pub(super) struct LogWriter<O> {
+    open: O,
+    sink: Box<dyn Write + Send>,
+    inbox: Receiver<Order>,
+    shared: Arc<Shared>,
+    failing: bool,
+}
+
+impl<O: Open> LogWriter<O> {
+    pub(super) fn new(mut open: O, inbox: Receiver<Order>, shared: Arc<Shared>) -> io::Result<Self> {
+        let sink = open()?;
+        Ok(Self { open, sink, inbox, shared, failing: false })
+    }
+
+    /// Works until the log is closed and empty, or everybody who could write to it is gone.
+    pub(super) fn run(mut self) {
+        while let Some(order) = self.next() {
+            self.reopen_if_asked();
+            if let Order::Write(lines) = order {
+                self.write(lines);
+            }
+        }
+        let _ = self.sink.flush();
+    }
+
+    fn next(&self) -> Option<Order> {
+        match self.shared.closing.load(Ordering::Acquire) {
+            true => self.inbox.try_recv().ok(),
+            false => self.inbox.recv().ok(),
+        }
+    }
+
+    fn reopen_if_asked(&mut self) {
+        if !self.shared.reopen.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        match (self.open)() {
+            Ok(sink) => {
+                self.sink = sink;
+                info!("Access log reopened");
+            }
+            Err(error) => warn!(%error, "Access log not reopened, the old file is written on: {error}"),
+        }
+    }
+
+    /// Tries until all is written. While it cannot, workers find the queue full and count what they drop.
+    fn write(&mut self, lines: Lines) {
+        let mut rest = lines.bytes.as_slice();
+        while !rest.is_empty() {
+            match self.sink.write(rest) {
+                Ok(0) => self.wait_for_better(&io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    rest = &rest[written..];
+                    self.recovered();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => self.wait_for_better(&error),
+            }
+            if self.failing && self.shared.closing.load(Ordering::Acquire) {
+                self.shared.drop_lines(lines_in(rest));
+                break;
+            }
+        }
+        let _ = self.sink.flush();
+        self.shared.give_back(lines.bytes);
+    }
+
+    fn wait_for_better(&mut self, error: &io::Error) {
+        if !self.failing {
+            self.failing = true;
+            warn!(%error, "Access log cannot be written, tried again every second: {error}");
+        }
+        if !self.shared.closing.load(Ordering::Acquire) {
+            thread::park_timeout(RETRY_AFTER);
+        }
+        self.reopen_if_asked();
+    }
+
+    fn recovered(&mut self) {
+        if std::mem::take(&mut self.failing) {
+            info!("Access log is written again");
+        }
+    }
+}
+
+fn lines_in(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
+}
+
+/// How long a full disk is left alone.
+const RETRY_AFTER: Duration = Duration::from_secs(1);

@@ -1,0 +1,122 @@
+//! Every metric that the gate exports. The doc comment of each is its help text.
+
+/// One metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Its name, as scraped.
+    pub name: &'static str,
+    /// What it says.
+    pub help: &'static str,
+    /// How it behaves.
+    pub form: Form,
+    /// Its labels.
+    pub labels: &'static [&'static str],
+}
+
+/// How a metric behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// It only grows.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+    /// Samples by size: `_bucket`, `_sum` and `_count`.
+    Histogram,
+}
+
+impl Form {
+    /// Its name in the exposition.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+macro_rules! metrics {
+    ($(#[doc = $help:literal] $id:ident: $form:ident $name:literal [$($label:literal),*];)*) => {
+        $(
+            #[doc = $help]
+            pub const $id: Metric =
+                Metric { name: $name, help: $help.trim_ascii(), form: Form::$form, labels: &[$($label),*] };
+        )*
+        /// All of them.
+        pub const METRICS: &[Metric] = &[$($id),*];
+    };
+}
+
+metrics! {
+    /// Requests by class, verdict and, where refused, what said no.
+    REQUESTS: Counter "tidegate_requests_total" ["class", "verdict", "reason"];
+    /// Requests by kind of client: whatever the classes are called, a person refused is a human refused.
+    REQUESTS_BY_KIND: Counter "tidegate_requests_by_kind_total" ["kind", "verdict"];
+    /// Requests that a rule in shadow mode would have refused.
+    SHADOW_REFUSALS: Counter "tidegate_shadow_refusals_total" ["class", "reason"];
+    /// Answers given to clients; without a class where the request was turned away before it had one.
+    RESPONSES: Counter "tidegate_responses_total" ["class", "code"];
+    /// From the first byte of the request to the last of the answer.
+    REQUEST_DURATION: Histogram "tidegate_request_duration_seconds" ["class", "verdict"];
+    /// Requests sent to the origin, by its answer; error where it gave none.
+    ORIGIN_REQUESTS: Counter "tidegate_origin_requests_total" ["scope", "code"];
+    /// From sending a request to the origin to the beginning of its answer.
+    ORIGIN_REQUEST_DURATION: Histogram "tidegate_origin_request_duration_seconds" ["scope"];
+    /// Requests that the origin is working on.
+    ORIGIN_INFLIGHT: Gauge "tidegate_origin_inflight" ["scope"];
+    /// Units bought for the window.
+    QUOTA_LIMIT: Gauge "tidegate_quota_limit" ["quota"];
+    /// Units of the window that are spent.
+    QUOTA_USED: Gauge "tidegate_quota_used" ["quota"];
+    /// Units set aside for requests under way.
+    QUOTA_RESERVED: Gauge "tidegate_quota_reserved" ["quota"];
+    /// When the window began.
+    QUOTA_WINDOW_START: Gauge "tidegate_quota_window_start_timestamp_seconds" ["quota"];
+    /// When the window ends.
+    QUOTA_WINDOW_END: Gauge "tidegate_quota_window_end_timestamp_seconds" ["quota"];
+    /// Units charged to each class.
+    QUOTA_CHARGED: Counter "tidegate_quota_charged_total" ["quota", "class"];
+    /// Units that count as spent though nobody knows whether they were: reserved when a gate died.
+    QUOTA_LOST: Counter "tidegate_quota_lost_total" ["quota"];
+    /// Units that the origin said were spent beyond the limit.
+    QUOTA_OVERRUN: Counter "tidegate_quota_overrun_total" ["quota"];
+    /// The share of the class's requests that its tier refuses now.
+    TIER_SHED: Gauge "tidegate_tier_shed_ratio" ["quota", "class"];
+    /// Clients that are remembered.
+    CLIENTS_TRACKED: Gauge "tidegate_clients_tracked" [];
+    /// Clients forgotten to make room.
+    CLIENTS_EVICTED: Counter "tidegate_clients_evicted_total" [];
+    /// Crawlers' claims put to the test, by how and with what result.
+    VERIFICATIONS: Counter "tidegate_verifications_total" ["operator", "method", "result"];
+    /// Connections that clients have open.
+    CONNECTIONS: Gauge "tidegate_connections" [];
+    /// Connections closed at once because there were too many.
+    CONNECTIONS_REFUSED: Counter "tidegate_connections_refused_total" [];
+    /// Access-log lines thrown away because the disk could not keep up.
+    ACCESS_LOG_DROPPED: Counter "tidegate_access_log_dropped_total" [];
+    /// 1 when the settings in force are those of the last reload, 0 when that one failed.
+    RELOAD_SUCCESSFUL: Gauge "tidegate_config_last_reload_successful" [];
+    /// When settings were last put in force.
+    RELOAD_SUCCESS_TIME: Gauge "tidegate_config_last_reload_success_timestamp_seconds" [];
+    /// When the process began.
+    START_TIME: Gauge "tidegate_start_timestamp_seconds" [];
+    /// Always 1; says which build this is.
+    BUILD_INFO: Gauge "tidegate_build_info" ["version", "revision"];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_conventions_and_are_unique() {
+        for (place, metric) in METRICS.iter().enumerate() {
+            let name = metric.name;
+            assert!(name.starts_with("tidegate_"), "{name}");
+            assert_eq!(name.ends_with("_total"), metric.form == Form::Counter, "{name}");
+            assert!(!["_count", "_sum", "_bucket"].iter().any(|end| name.ends_with(end)), "{name}");
+            assert!(metric.help.ends_with('.') && metric.help.is_ascii(), "{name}: {}", metric.help);
+            assert!(METRICS[..place].iter().all(|other| other.name != name), "{name} twice");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What the gate tells about itself: one line a request, counts for Prometheus, and the last decisions by id.
+//!
+//! A worker fills in a [`Record`] when a request is over and hands it to its [`WorkerTelemetry`]; that is all a
+//! request ever pays. [`Telemetry`] belongs to the control side: it adds up, renders, looks up and closes.
+
+mod access_log;
+mod cells;
+mod code;
+mod exposition;
+mod histogram;
+mod instant;
+mod json;
+mod line;
+mod log_writer;
+pub mod metrics;
+mod recent;
+mod record;
+#[doc(hidden)]
+pub mod sample;
+mod scrape;
+mod worker;
+
+#[cfg(test)]
+mod tests;
+
+pub use access_log::{AccessLog, LogBuffer, Target};
+pub use cells::Cells;
+pub use histogram::Histogram;
+pub use instant::rfc3339;
+pub use line::LineWriter;
+pub use log_writer::Open;
+pub use record::{Charge, Names, OriginCall, Outcome, Record};
+pub use worker::WorkerTelemetry;
+
+use crate::engine::Admission;
+use crate::policy::{Rules, Timestamp};
+use metrics::{ACCESS_LOG_DROPPED, BUILD_INFO, RELOAD_SUCCESS_TIME, RELOAD_SUCCESSFUL, START_TIME, VERIFICATIONS};
+use parking_lot::Mutex;
+use scrape::Exporter;
+use std::time::Duration;
+
+/// Telemetry of one gate.
+pub struct Telemetry {
+    exporter: Exporter,
+    totals: Mutex<Cells>,
+    workers: Mutex<Vec<WorkerTelemetry>>,
+    log: Option<AccessLog>,
+}
+
+/// How a claim was put to the test, other than by published ranges: those are counted with the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Reverse and forward DNS.
+    Dns,
+    /// A signed request.
+    Signature,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// The crawler is who it says.
+    Verified,
+    /// It is not.
+    Impostor,
+    /// Nobody could tell.
+    Unknown,
+}
+
+impl Telemetry {
+    /// Telemetry that writes `log`, or only remembers the last lines where there is none.
+    pub fn new(log: Option<AccessLog>, build: (&str, &str), started: Timestamp) -> Self {
+        let exporter = Exporter::new();
+        let (version, revision) = build;
+        exporter.gauge(BUILD_INFO, &[version, revision], 1.0);
+        exporter.gauge(START_TIME, &[], started.seconds() as f64);
+        Self { exporter, totals: Mutex::default(), workers: Mutex::default(), log }
+    }
+
+    /// One more worker's end.
+    pub fn worker(&self) -> WorkerTelemetry {
+        let worker = WorkerTelemetry::new(self.log.as_ref().map(AccessLog::buffer));
+        self.workers.lock().push(worker.clone());
+        worker
+    }
+
+    /// Notes that `rules` are in force, at the start and after each reload. Whatever they and `operators` name is
+    /// exported from now on, be it 0.
+    pub fn rules_in_force(&self, rules: &Rules, operators: &[&str], now: Timestamp) {
+        self.exporter.gauge(RELOAD_SUCCESSFUL, &[], 1.0);
+        self.exporter.gauge(RELOAD_SUCCESS_TIME, &[], now.seconds() as f64);
+        let mut totals = self.totals.lock();
+        for class in &rules.classes {
+            totals.classes.named(&class.name);
+        }
+        totals.scopes.named(cells::DEFAULT_SCOPE);
+        for scope in &rules.scopes {
+            totals.scopes.named(scope);
+        }
+        for operator in operators {
+            totals.operators.named(operator);
+        }
+    }
+
+    /// Notes that a reload failed and the old rules are kept.
+    pub fn reload_failed(&self) {
+        self.exporter.gauge(RELOAD_SUCCESSFUL, &[], 0.0);
+    }
+
+    /// Counts a claim that was put to the test in the background. `operator` is a name of the built-in list.
+    pub fn verification(&self, operator: &str, method: Method, finding: Finding) {
+        self.exporter.add_one(VERIFICATIONS, &[operator, method.name(), finding.name()]);
+    }
+
+    /// Everything for Prometheus, in text format 0.0.4.
+    pub fn render(&self, admission: &Admission, now: Timestamp) -> String {
+        let dropped = self.log.as_ref().map_or(0, AccessLog::dropped);
+        self.exporter.count(ACCESS_LOG_DROPPED, &[], dropped);
+        self.exporter.render(&self.counted(), admission, &admission.quotas(now))
+    }
+
+    /// What all workers have counted since the start, and what they have open now.
+    fn counted(&self) -> Cells {
+        let mut totals = self.totals.lock();
+        let mut open = Vec::new();
+        for worker in self.workers.lock().iter() {
+            let taken = worker.0.lock().cells.take();
+            totals.merge(&taken);
+            open.push(taken);
+        }
+        let mut shown = totals.clone();
+        for taken in open {
+            shown.connections_open += taken.connections_open;
+            taken.scopes.iter().for_each(|(name, scope)| shown.scopes.named(name).inflight += scope.inflight);
+        }
+        shown
+    }
+
+    /// The access-log line of decision `id`, if a worker still remembers it.
+    pub fn decision(&self, id: u64) -> Option<Vec<u8>> {
+        self.workers.lock().iter().find_map(|worker| worker.0.lock().recent.find(id).map(<[u8]>::to_vec))
+    }
+
+    /// Opens the access log again, after somebody has moved the file away (SIGUSR1).
+    pub fn reopen_access_log(&self) {
+        if let Some(log) = &self.log {
+            log.reopen();
+        }
+    }
+
+    /// Writes the last lines, once the workers have drained. False when the disk took longer than `patience`.
+    pub fn close(&self, patience: Duration) -> bool {
+        self.workers.lock().iter().for_each(WorkerTelemetry::flush);
+        self.log.as_ref().is_none_or(|log| log.close(patience))
+    }
+}
+
+impl Method {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Dns => "dns",
+            Self::Signature => "signature",
+        }
+    }
+}
+
+impl Finding {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Verified => "verified",
+            Self::Impostor => "impostor",
+            Self::Unknown => "unknown",
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! All that is known of a request once it is over: what the access log writes and the metrics count.
+
+use crate::policy::class::Evidence;
+use crate::policy::identity::ClientKey;
+use crate::policy::{BotId, ClassId, Kind, OperatorId, Reason, ScopeId, Timestamp, Units};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// One finished request. Built on the stack by the gateway; nothing in it is kept.
+#[derive(Clone, Copy)]
+pub struct Record<'a> {
+    /// When the verdict was given.
+    pub admitted: Timestamp,
+    /// When its cost was settled and the answer was out.
+    pub settled: Timestamp,
+    /// The decision's id, as told to the client.
+    pub id: u64,
+    /// The client's address.
+    pub client: IpAddr,
+    /// The key whose bucket pays.
+    pub key: ClientKey,
+    /// The method, as sent.
+    pub method: &'a http::Method,
+    /// The host asked for.
+    pub host: &'a str,
+    /// The path as sent, not normalised.
+    pub path: &'a str,
+    /// The query, without its question mark.
+    pub query: Option<&'a str>,
+    /// The version that the client spoke.
+    pub version: http::Version,
+    /// The status that the client got.
+    pub status: u16,
+    /// The bytes of the body that the client got.
+    pub bytes: u64,
+    /// The user agent as sent; empty when there was none.
+    pub user_agent: &'a [u8],
+    /// Where the client says it came from.
+    pub referer: Option<&'a [u8]>,
+    /// The names of the headers that policy looked at; never their values.
+    pub headers_seen: &'a [&'a str],
+    /// What kind of client it is.
+    pub kind: Kind,
+    /// Its class, by place ...
+    pub class: ClassId,
+    /// ... and by name.
+    pub class_name: &'a str,
+    /// Whose crawler it is, where that is proven.
+    pub operator: Option<&'a str>,
+    /// Why it was classified so.
+    pub evidence: &'a [Option<Evidence>],
+    /// The route's name.
+    pub route: &'a str,
+    /// What it was charged, quota by quota; a refused request has what it would have cost.
+    pub charges: &'a [Charge<'a>],
+    /// What became of it.
+    pub outcome: Outcome,
+    /// The `Retry-After` that it was told.
+    pub retry_after_s: Option<u64>,
+    /// The tier that its class stood in.
+    pub tier: Option<u8>,
+    /// How long it waited for its turn.
+    pub scope_wait: Duration,
+    /// What the origin did, if it was asked.
+    pub origin: Option<OriginCall<'a>>,
+    /// From the first byte of the request to the last of the answer.
+    pub total: Duration,
+    /// What the cache said.
+    pub cache: Option<&'a str>,
+    /// Knows the names of bots, operators, rules and scopes.
+    pub names: &'a dyn Names,
+}
+
+/// What one quota was charged for one request.
+#[derive(Clone, Copy, Debug)]
+pub struct Charge<'a> {
+    /// The quota's name.
+    pub quota: &'a str,
+    /// What was set aside at admission.
+    pub expected: Units,
+    /// What it cost in the end.
+    pub settled: Units,
+    /// What the quota had used when the request was decided on.
+    pub used: Units,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It went on; `shadow` would have refused it, were that rule enforced.
+    Admitted {
+        /// The first rule in shadow mode that said no.
+        shadow: Option<Reason>,
+    },
+    /// It was turned away.
+    Refused(Reason),
+}
+
+/// A request that the origin was asked to answer.
+#[derive(Clone, Copy, Debug)]
+pub struct OriginCall<'a> {
+    /// The scopes it belonged to; none is the default one.
+    pub scopes: &'a [ScopeId],
+    /// The origin's status; none where it failed to answer.
+    pub status: Option<u16>,
+    /// How long it took until its answer began, or it failed.
+    pub took: Duration,
+}
+
+/// Gives names to what policy knows by number. Only names from the settings and the built-in lists.
+pub trait Names {
+    /// The name of a bot of the list.
+    fn bot(&self, bot: BotId) -> &str;
+    /// The name of an operator.
+    fn operator(&self, operator: OperatorId) -> &str;
+    /// What the operator's own user-agent rule at this place looks for.
+    fn agent_rule(&self, place: u16) -> &str;
+    /// The name of a scope.
+    fn scope(&self, scope: ScopeId) -> &str;
+}
+
+impl Outcome {
+    /// Its name in logs and metrics.
+    pub const fn verdict(self) -> &'static str {
+        match self {
+            Self::Admitted { .. } => "admitted",
+            Self::Refused(_) => "refused",
+        }
+    }
+
+    /// What said no.
+    pub const fn reason(self) -> Option<Reason> {
+        match self {
+            Self::Admitted { .. } => None,
+            Self::Refused(reason) => Some(reason),
+        }
+    }
+
+    /// What would have said no.
+    pub const fn shadow(self) -> Option<Reason> {
+        match self {
+            Self::Admitted { shadow } => shadow,
+            Self::Refused(_) => None,
+        }
+    }
+}

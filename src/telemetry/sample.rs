@@ -1,0 +1,71 @@
+//! A finished request for tests and benchmarks to start from.
+
+use super::record::{Charge, Names, OriginCall, Outcome, Record};
+use crate::policy::class::Evidence;
+use crate::policy::identity::Trust;
+use crate::policy::{BotId, ClassId, Kind, OperatorId, ScopeId, Timestamp, Units};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+/// A person who looked at an item that the origin had to fetch.
+pub fn person() -> Record<'static> {
+    let client = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7));
+    Record {
+        admitted: Timestamp(1_795_252_443_123_456_789),
+        settled: Timestamp(1_795_252_443_165_356_789),
+        id: 0x00c0_ffee,
+        client,
+        key: Trust::default().key(client),
+        method: &http::Method::GET,
+        host: "example.com",
+        path: "/item/42",
+        query: Some("ref=home&page=2"),
+        version: http::Version::HTTP_11,
+        status: 200,
+        bytes: 5120,
+        user_agent:
+            b"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36",
+        referer: Some(b"https://example.com/"),
+        headers_seen: &["accept", "accept-language", "sec-fetch-mode"],
+        kind: Kind::Human,
+        class: ClassId(1),
+        class_name: "person",
+        operator: None,
+        evidence: &[Some(Evidence::NamesNoBot), None],
+        route: "/item/*",
+        charges: &CHARGES,
+        outcome: Outcome::Admitted { shadow: None },
+        retry_after_s: None,
+        tier: None,
+        scope_wait: Duration::ZERO,
+        origin: Some(OriginCall { scopes: &[], status: Some(200), took: Duration::from_micros(41_200) }),
+        total: Duration::from_micros(41_900),
+        cache: None,
+        names: &Nameless,
+    }
+}
+
+const CHARGES: [Charge<'static>; 1] = [Charge {
+    quota: "places_api",
+    expected: Units::whole(1),
+    settled: Units::ZERO,
+    used: Units::from_milli(6_012_250),
+}];
+
+/// Names everything by what it is.
+pub struct Nameless;
+
+impl Names for Nameless {
+    fn bot(&self, _bot: BotId) -> &str {
+        "bot"
+    }
+    fn operator(&self, _operator: OperatorId) -> &str {
+        "googlebot"
+    }
+    fn agent_rule(&self, _place: u16) -> &str {
+        "rule"
+    }
+    fn scope(&self, _scope: ScopeId) -> &str {
+        "search_backend"
+    }
+}

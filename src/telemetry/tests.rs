@@ -1,0 +1,209 @@
+use super::metrics::{Form, METRICS, Metric};
+use super::sample::person;
+use super::*;
+use crate::engine::{Engine, Ledger};
+use crate::policy::class::{Class, When};
+use crate::policy::window::{Span, Window};
+use crate::policy::{Reason, Units};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const NOW: Timestamp = Timestamp::from_seconds(1_795_252_443);
+
+#[test]
+fn every_sample_has_its_help_and_type_and_no_series_comes_twice() {
+    let gate = Gate::new();
+    gate.worker.record(&person());
+    gate.telemetry.verification("googlebot", Method::Dns, Finding::Verified);
+    let scraped = Scraped::read(&gate.scrape());
+    for metric in METRICS {
+        assert!(scraped.families.contains(metric.name), "{} is exported", metric.name);
+    }
+    assert_eq!(scraped.families.len(), METRICS.len(), "and nothing that nobody knows of");
+}
+
+#[test]
+fn what_the_settings_name_is_there_before_the_first_request() {
+    let scraped = Scraped::read(&Gate::new().scrape());
+    for series in [
+        r#"tidegate_requests_total{class="odd \"name\"",verdict="refused",reason="tier"}"#,
+        r#"tidegate_requests_by_kind_total{kind="human",verdict="refused"}"#,
+        r#"tidegate_responses_total{class="person",code="429"}"#,
+        r#"tidegate_request_duration_seconds_count{class="person",verdict="admitted"}"#,
+        r#"tidegate_origin_requests_total{scope="default",code="5xx"}"#,
+        r#"tidegate_verifications_total{operator="bingbot",method="ranges",result="impostor"}"#,
+        "tidegate_access_log_dropped_total",
+    ] {
+        assert_eq!(scraped.samples.get(series), Some(&0.0), "{series}");
+    }
+}
+
+#[test]
+fn scrapes_add_up_what_all_workers_counted() {
+    let gate = Gate::new();
+    let other = gate.telemetry.worker();
+    gate.worker.record(&person());
+    gate.worker.connection_opened();
+    other.connection_opened();
+    other.origin_began(&[], person().names);
+    gate.scrape();
+    other.record(&person());
+    other.record(&Record { outcome: Outcome::Refused(Reason::Bucket), status: 429, origin: None, ..person() });
+    other.record(&Record { outcome: Outcome::Admitted { shadow: Some(Reason::Tier) }, origin: None, ..person() });
+    other.answered_unclassed(400);
+    let scraped = Scraped::read(&gate.scrape());
+    for (series, value) in [
+        (r#"tidegate_requests_total{class="person",verdict="admitted",reason=""}"#, 3.0),
+        (r#"tidegate_requests_total{class="person",verdict="refused",reason="bucket"}"#, 1.0),
+        (r#"tidegate_requests_by_kind_total{kind="human",verdict="refused"}"#, 1.0),
+        (r#"tidegate_shadow_refusals_total{class="person",reason="tier"}"#, 1.0),
+        (r#"tidegate_responses_total{class="person",code="2xx"}"#, 3.0),
+        (r#"tidegate_responses_total{class="person",code="429"}"#, 1.0),
+        (r#"tidegate_responses_total{class="",code="4xx"}"#, 1.0),
+        (r#"tidegate_request_duration_seconds_bucket{class="person",verdict="admitted",le="0.05"}"#, 3.0),
+        (r#"tidegate_request_duration_seconds_bucket{class="person",verdict="admitted",le="0.025"}"#, 0.0),
+        (r#"tidegate_origin_request_duration_seconds_count{scope="default"}"#, 2.0),
+        (r#"tidegate_origin_inflight{scope="default"}"#, 1.0),
+        ("tidegate_connections", 2.0),
+    ] {
+        assert_eq!(scraped.samples.get(series), Some(&value), "{series}");
+    }
+}
+
+#[test]
+fn a_failed_reload_shows_until_one_succeeds() {
+    let gate = Gate::new();
+    let successful = || Scraped::read(&gate.scrape()).samples["tidegate_config_last_reload_successful"];
+    assert_eq!(successful(), 1.0);
+    gate.telemetry.reload_failed();
+    assert_eq!(successful(), 0.0);
+    gate.telemetry.rules_in_force(&rules(), &[], NOW);
+    assert_eq!(successful(), 1.0);
+}
+
+#[test]
+fn a_decision_is_found_whichever_worker_took_it() {
+    let gate = Gate::new();
+    let other = gate.telemetry.worker();
+    other.record(&Record { id: 0xbeef, ..person() });
+    let line = gate.telemetry.decision(0xbeef).expect("remembered");
+    let line: serde_json::Value = serde_json::from_slice(&line).expect("JSON");
+    assert_eq!(line["id"], "000000000000beef");
+    assert_eq!(gate.telemetry.decision(0xdead), None);
+}
+
+#[test]
+fn closing_writes_what_the_workers_still_hold() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("access.log");
+    let log = AccessLog::start(Target::File(path.clone())).expect("it starts");
+    let telemetry = Telemetry::new(Some(log), ("1.0.0", "abc"), NOW);
+    let workers = [telemetry.worker(), telemetry.worker()];
+    workers.iter().for_each(|worker| worker.record(&person()));
+    assert!(telemetry.close(Duration::from_secs(20)));
+    assert_eq!(std::fs::read_to_string(path).expect("the log").lines().count(), 2);
+}
+
+struct Gate {
+    telemetry: Telemetry,
+    worker: WorkerTelemetry,
+    admission: Admission,
+}
+
+impl Gate {
+    fn new() -> Self {
+        let telemetry = Telemetry::new(None, ("1.0.0", "abc"), NOW);
+        telemetry.rules_in_force(&rules(), &["googlebot", "bingbot"], NOW);
+        let worker = telemetry.worker();
+        let admission = Engine::new(Arc::new(Memory), 100).admission(Arc::new(rules()), NOW);
+        Self { telemetry, worker, admission }
+    }
+
+    fn scrape(&self) -> String {
+        self.telemetry.render(&self.admission, NOW)
+    }
+}
+
+/// Grants everything, remembers nothing.
+struct Memory;
+
+impl Ledger for Memory {
+    fn spent_before(&self, _quota: &str, _span: Span) -> Units {
+        Units::ZERO
+    }
+    fn granted(&self, _quota: &str, _span: Span, limit: Units) -> Units {
+        limit
+    }
+}
+
+fn rules() -> Rules {
+    let class = |name: &str| Class {
+        name: name.into(),
+        when: When::default(),
+        blocked: false,
+        bucket: None,
+        enforce: true,
+        priority: 0,
+    };
+    Rules {
+        trust: Default::default(),
+        agent_rules: Vec::new(),
+        classes: vec![class("odd \"name\""), class("person")],
+        quotas: vec![crate::policy::quota::Quota {
+            name: "places_api".into(),
+            limit: Units::whole(100),
+            window: Window::Fixed { length: Duration::from_secs(60) },
+            enforce: true,
+            cost_header: None,
+            free_when_cached: false,
+            ladders: Vec::new(),
+        }],
+        routes: Vec::new(),
+        scopes: vec!["search_backend".into()],
+    }
+}
+
+/// An exposition, read the way Prometheus reads it, and no more leniently.
+struct Scraped {
+    families: BTreeSet<String>,
+    samples: BTreeMap<String, f64>,
+}
+
+impl Scraped {
+    fn read(text: &str) -> Self {
+        let (mut families, mut samples) = (BTreeSet::new(), BTreeMap::new());
+        let (mut helped, mut metric): (Option<&str>, Option<&Metric>) = (None, None);
+        for line in text.lines().filter(|line| !line.is_empty()) {
+            if let Some(help) = line.strip_prefix("# HELP ") {
+                helped = help.split_once(' ').map(|(name, _)| name);
+            } else if let Some(family) = line.strip_prefix("# TYPE ") {
+                let (name, form) = family.split_once(' ').expect("a name and a type");
+                assert_eq!(helped, Some(name), "HELP goes before TYPE");
+                assert!(families.insert(name.to_owned()), "{name} is told of twice");
+                metric = METRICS.iter().find(|metric| metric.name == name);
+                assert_eq!(metric.map(|metric| metric.form.name()), Some(form), "{name}");
+            } else {
+                let (series, value) = line.rsplit_once(' ').expect("a series and a value");
+                check_sample(metric.expect("a TYPE goes before"), series);
+                let value = value.parse().expect("a number");
+                assert_eq!(samples.insert(series.to_owned(), value), None, "{series} comes twice");
+            }
+        }
+        assert!(text.ends_with('\n'));
+        Self { families, samples }
+    }
+}
+
+fn check_sample(metric: &Metric, series: &str) {
+    let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+    let suffix = name.strip_prefix(metric.name).expect("of the family under way");
+    let labels: Vec<&str> =
+        labels.split("\",").filter_map(|pair| pair.split_once("=\"")).map(|(name, _)| name).collect();
+    let mut expected = metric.labels.to_vec();
+    match (metric.form, suffix) {
+        (Form::Histogram, "_bucket") => expected.push("le"),
+        (Form::Histogram, "_sum" | "_count") | (Form::Counter | Form::Gauge, "") => {}
+        _ => panic!("{series} does not belong to {}", metric.name),
+    }
+    assert_eq!(labels, expected, "{series}");
+}
