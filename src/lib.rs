@@ -6,6 +6,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod engine;
+pub mod gateway;
 pub mod ledger;
 pub mod policy;
 pub mod telemetry;
