@@ -3,45 +3,77 @@
 use crate::policy::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Tells the time: the system's, or one that a test moves.
+/// Tells the time of day, and how long it has been running.
+///
+/// They are asked separately, because the time of day can be set: windows of a quota follow it, timeouts must not.
 #[derive(Clone, Debug)]
-pub struct Clock(Source);
+pub struct Clock {
+    of_day: OfDay,
+    running: Running,
+}
 
 #[derive(Clone, Debug)]
-enum Source {
+enum OfDay {
     System,
-    Set(Arc<AtomicU64>),
+    ByHand(Arc<AtomicU64>),
+}
+
+#[derive(Clone, Debug)]
+enum Running {
+    Since(Instant),
+    ByHand(Arc<AtomicU64>),
 }
 
 impl Clock {
-    /// The system's wall clock.
+    /// The system's clock.
     pub fn system() -> Self {
-        Self(Source::System)
+        Self { of_day: OfDay::System, running: Running::Since(Instant::now()) }
     }
 
-    /// A clock that stands at `start` until [`Clock::set`] moves it; its clones move along.
+    /// A time of day that stands at `start` until [`Clock::set`] moves it; its clones move along. Timeouts run as usual.
     pub fn standing_at(start: Timestamp) -> Self {
-        Self(Source::Set(Arc::new(AtomicU64::new(start.0))))
+        Self { of_day: OfDay::ByHand(Arc::new(AtomicU64::new(start.0))), ..Self::system() }
     }
 
-    /// Moves a standing clock; the system's does not listen.
+    /// A clock of which everything is moved by hand, timeouts included.
+    pub fn by_hand(start: Timestamp) -> Self {
+        Self { running: Running::ByHand(Arc::default()), ..Self::standing_at(start) }
+    }
+
+    /// Sets the time of day, unless it is the system's.
     pub fn set(&self, now: Timestamp) {
-        if let Source::Set(nanoseconds) = &self.0 {
+        if let OfDay::ByHand(nanoseconds) = &self.of_day {
             nanoseconds.store(now.0, Ordering::Release);
         }
     }
 
-    /// The time. It may go back when somebody sets the system's clock; whoever keeps state counts that as no time
-    /// passed.
+    /// Lets `span` pass on a clock that is moved by hand.
+    pub fn advance(&self, span: Duration) {
+        self.set(self.now() + span);
+        if let Running::ByHand(nanoseconds) = &self.running {
+            nanoseconds.fetch_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX), Ordering::AcqRel);
+        }
+    }
+
+    /// The time of day. It may go back when somebody sets the system's clock; whoever keeps state counts that as no
+    /// time passed.
     pub fn now(&self) -> Timestamp {
-        match &self.0 {
-            Source::System => {
+        match &self.of_day {
+            OfDay::System => {
                 let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 Timestamp(u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX))
             }
-            Source::Set(nanoseconds) => Timestamp(nanoseconds.load(Ordering::Acquire)),
+            OfDay::ByHand(nanoseconds) => Timestamp(nanoseconds.load(Ordering::Acquire)),
+        }
+    }
+
+    /// How long this clock has been running, on a scale that nobody can set.
+    pub fn uptime(&self) -> Timestamp {
+        match &self.running {
+            Running::Since(start) => Timestamp::default() + start.elapsed(),
+            Running::ByHand(nanoseconds) => Timestamp(nanoseconds.load(Ordering::Acquire)),
         }
     }
 }

@@ -2,9 +2,12 @@
 
 pub mod admin;
 pub mod agents;
+pub mod calendar;
 pub mod cli;
 pub mod clock;
+pub mod config;
 pub mod engine;
+pub mod gateway;
 pub mod ledger;
 pub mod policy;
 pub mod telemetry;

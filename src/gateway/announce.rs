@@ -2,7 +2,7 @@
 //! and, by choice, the older family of Atlassian.
 
 use super::scratch::Scratch;
-use crate::config::{Headers, LegacyFamily};
+use crate::config::settings::{Headers, LegacyFamily};
 use crate::engine::{BucketStanding, Standing};
 use crate::policy::bucket::Bucket;
 use crate::policy::class::Class;

@@ -245,7 +245,7 @@ impl Streamed {
     fn comes_to_its_end(&mut self) {
         let sent = self.upload.as_ref().is_none_or(|upload| upload.is_done());
         if let Some(lease) = self.lease.take().filter(|_| sent) {
-            lease.give_back(self.visit.now());
+            lease.give_back(self.visit.uptime());
         }
         self.visit.complete();
     }

@@ -28,7 +28,7 @@ const HTTP2_PING_EVERY: Duration = Duration::from_secs(20);
 
 /// Serves one client until it leaves, is told to, or takes too long.
 pub(super) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
-    let watch = Watch::new(worker.coarse_clock());
+    let watch = Watch::new(worker.uptime());
     worker.watched().add(&watch);
     let _ = stream.set_nodelay(true);
     let mut stream = Watched { io: stream, first: BytesMut::with_capacity(1024), watch: Rc::clone(&watch) };

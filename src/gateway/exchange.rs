@@ -140,7 +140,7 @@ impl Exchange {
     fn reject(&self, fault: Malformed, reader: Reader) -> Response<ResponseBody> {
         let worker = &self.0.worker;
         let problem = Problem::malformed(fault);
-        worker.telemetry().rejected(problem.status());
+        worker.telemetry().answered_unclassed(problem.status().as_u16());
         let id = worker.next_decision();
         problem.into_response(reader, id, &mut worker.scratch()).0
     }
@@ -160,9 +160,10 @@ impl Exchange {
         let addresses = worker.shared().origin.load_full();
         let origin = &current.settings.origin;
         let most_connections = origin.max_connections.div_ceil(worker.shared().workers);
-        let route = Route { origin, addresses: &addresses, most_connections };
+        let (uptime, now) = (worker.uptime().get(), visit.began());
+        let route = Route { origin, addresses: &addresses, uptime, now, most_connections };
         visit.goes_to_origin();
-        let answer = worker.upstream().send(&mut permit, request, &route, visit.began()).await;
+        let answer = worker.upstream().send(&mut permit, request, &route).await;
         visit.origin_answered(worker.now(), answer.as_ref().map(|answer| answer.response.status()).ok());
         match answer {
             Ok(Answer { response, lease, deadline }) => {

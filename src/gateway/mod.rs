@@ -24,7 +24,8 @@ mod worker;
 
 use crate::agents::Agents;
 use crate::clock::Clock;
-use crate::config::{Origin, Settings};
+use crate::config::Settings;
+use crate::config::settings::Origin;
 use crate::engine::{ClientView, Engine, Ledger, QuotaView, UnknownQuota};
 use crate::policy::{Timestamp, Units};
 use crate::telemetry::WorkerTelemetry;

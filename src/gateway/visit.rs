@@ -101,8 +101,8 @@ impl Visit {
         self.began
     }
 
-    pub(super) fn now(&self) -> Timestamp {
-        self.worker.now()
+    pub(super) fn uptime(&self) -> Timestamp {
+        self.worker.uptime().get()
     }
 
     pub(super) fn current(&self) -> Rc<Current> {
@@ -133,7 +133,7 @@ impl Visit {
     /// It is on its way to the origin.
     pub(super) fn goes_to_origin(&mut self) {
         self.at_origin = true;
-        self.worker.telemetry().origin_begins(&self.route().scopes);
+        self.worker.telemetry().origin_began(&self.route().scopes, &self.worker.names(&self.current));
     }
 
     /// The origin has answered, or failed to.
@@ -245,7 +245,7 @@ impl Drop for Visit {
     fn drop(&mut self) {
         self.watch.request_ends(!self.complete);
         if self.at_origin {
-            self.worker.telemetry().origin_ends(&self.route().scopes);
+            self.worker.telemetry().origin_ended(&self.route().scopes, &self.worker.names(&self.current));
         }
         self.record();
     }

@@ -2,7 +2,8 @@
 //! walk every quarter of a second ends those that take too long. A timer a request would cost more than the request's
 //! own parsing.
 
-use crate::config::Limits;
+use super::worker::TICK;
+use crate::config::settings::Limits;
 use crate::policy::Timestamp;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -141,7 +142,7 @@ impl Watch {
 
     fn verdict(&self, limits: &Limits) -> Order {
         let now = self.clock.get();
-        let over = |since: Option<Timestamp>, limit: Duration| since.is_some_and(|since| now.since(since) >= limit);
+        let over = |since: Option<Timestamp>, limit: Duration| since.is_some_and(|since| overdue(since, limit, now));
         if over(self.stalled.get(), limits.response_write_timeout)
             || over(self.starved.get(), limits.request_body_timeout)
         {
@@ -164,6 +165,12 @@ impl Watch {
             _ => Order::Serve,
         }
     }
+}
+
+/// True when a wait that began at `since`, by a clock that is as much as a tick late, has certainly lasted `limit`:
+/// timeouts come late by up to two ticks, never early.
+pub(super) fn overdue(since: Timestamp, limit: Duration, now: Timestamp) -> bool {
+    now.since(since) >= limit + TICK
 }
 
 /// All connections of one worker.

@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, watch};
 use tracing::{debug, warn};
 
 /// How often a worker looks after what no request does: timeouts, idle connections, the access log.
-const TICK: Duration = Duration::from_millis(250);
+pub(super) const TICK: Duration = Duration::from_millis(250);
 
 /// How long a worker out of file descriptors leaves new connections in the queue.
 const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(50);
@@ -39,13 +39,12 @@ const DRAIN_TIME: Duration = Duration::from_secs(2);
 pub(super) struct Worker {
     shared: Arc<Shared>,
     current: RefCell<Rc<Current>>,
-    /// The time as of the last tick or request: good enough for timeouts.
-    coarse: Rc<Cell<Timestamp>>,
+    /// How long the clock had been running at the last tick: good enough for timeouts.
+    uptime: Rc<Cell<Timestamp>>,
     watched: Watched,
-    deadlines: Rc<Deadlines>,
     upstream: Upstream,
     claims: RefCell<ClaimCache>,
-    telemetry: RefCell<WorkerTelemetry>,
+    telemetry: WorkerTelemetry,
     scratch: RefCell<Scratch>,
     drain: mpsc::Sender<Incoming>,
     seed: u64,
@@ -102,7 +101,6 @@ async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, mut stage
             Ok((stream, peer)) => {
                 let Some(place) = Place::take(&worker) else { continue };
                 let worker = Rc::clone(&worker);
-                worker.coarse.set(worker.shared.clock.now());
                 tokio::task::spawn_local(async move {
                     connection::serve(worker, stream, peer).await;
                     drop(place);
@@ -120,24 +118,29 @@ async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, mut stage
 }
 
 /// One of the connections that may be open at once.
-struct Place(Arc<Shared>);
+struct Place {
+    shared: Arc<Shared>,
+    telemetry: WorkerTelemetry,
+}
 
 impl Place {
     fn take(worker: &Rc<Worker>) -> Option<Self> {
         let most = worker.current().settings.limits.max_connections;
         let open = worker.shared.connections.fetch_add(1, Ordering::Relaxed);
-        let place = Self(Arc::clone(&worker.shared));
         if open < most {
-            return Some(place);
+            worker.telemetry.connection_opened();
+            return Some(Self { shared: Arc::clone(&worker.shared), telemetry: worker.telemetry.clone() });
         }
-        worker.telemetry().connection_refused();
+        worker.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        worker.telemetry.connection_refused();
         None
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+        self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        self.telemetry.connection_closed();
     }
 }
 
@@ -158,17 +161,16 @@ async fn drain_unread(mut bodies: mpsc::Receiver<Incoming>) {
 
 impl Worker {
     fn new(shared: Arc<Shared>, telemetry: WorkerTelemetry, drain: mpsc::Sender<Incoming>, seed: u64) -> Rc<Self> {
-        let coarse = Rc::new(Cell::new(shared.clock.now()));
-        let deadlines = Deadlines::new(Rc::clone(&coarse));
+        let uptime = Rc::new(Cell::new(shared.clock.uptime()));
+        let deadlines = Deadlines::new(Rc::clone(&uptime));
         let current = Current { number: shared.generation_number(), generation: shared.generation() };
         Rc::new(Self {
             current: RefCell::new(Rc::new(current)),
-            coarse,
+            uptime,
             watched: Watched::default(),
-            upstream: Upstream::new(Rc::clone(&deadlines)),
-            deadlines,
+            upstream: Upstream::new(deadlines),
             claims: RefCell::new(ClaimCache::new(foldhash::fast::RandomState::default())),
-            telemetry: RefCell::new(telemetry),
+            telemetry,
             scratch: RefCell::new(Scratch::new()),
             drain,
             seed,
@@ -204,11 +206,10 @@ impl Worker {
     }
 
     fn tick(&self) {
-        let now = self.now();
+        self.uptime.set(self.shared.clock.uptime());
         let current = self.current();
         self.watched.sweep(&current.settings.limits);
-        self.upstream.sweep(&current.settings.origin, now);
-        self.deadlines.sweep();
+        self.upstream.sweep(&current.settings.origin, self.uptime.get());
         self.telemetry().flush();
     }
 
@@ -228,13 +229,12 @@ impl Worker {
 
     /// The time, asked of the clock.
     pub(super) fn now(&self) -> Timestamp {
-        let now = self.shared.clock.now();
-        self.coarse.set(now);
-        now
+        self.shared.clock.now()
     }
 
-    pub(super) fn coarse_clock(&self) -> Rc<Cell<Timestamp>> {
-        Rc::clone(&self.coarse)
+    /// How long the clock has been running, as of the last tick.
+    pub(super) fn uptime(&self) -> Rc<Cell<Timestamp>> {
+        Rc::clone(&self.uptime)
     }
 
     pub(super) fn watched(&self) -> &Watched {
@@ -249,8 +249,8 @@ impl Worker {
         self.claims.borrow_mut().claim(&self.shared.agents, user_agent)
     }
 
-    pub(super) fn telemetry(&self) -> RefMut<'_, WorkerTelemetry> {
-        self.telemetry.borrow_mut()
+    pub(super) fn telemetry(&self) -> &WorkerTelemetry {
+        &self.telemetry
     }
 
     pub(super) fn scratch(&self) -> RefMut<'_, Scratch> {

@@ -109,15 +109,20 @@ fn verdict(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b",\"tier\":");
     json::number_or_null(out, record.tier);
     amounts(out, b",\"used\":{", record.charges, |charge| charge.used);
+    of_each_quota(out, b",\"turn\":{", record.charges, |out, charge| json::number(out, charge.turn));
 }
 
 fn amounts(out: &mut Vec<u8>, opening: &[u8], charges: &[Charge<'_>], amount: fn(&Charge<'_>) -> Units) {
+    of_each_quota(out, opening, charges, |out, charge| json::units(out, amount(charge)));
+}
+
+fn of_each_quota(out: &mut Vec<u8>, opening: &[u8], charges: &[Charge<'_>], write: impl Fn(&mut Vec<u8>, &Charge<'_>)) {
     out.extend_from_slice(opening);
     for (place, charge) in charges.iter().enumerate() {
         comma(out, place);
         json::string(out, charge.quota.as_bytes());
         out.push(b':');
-        json::units(out, amount(charge));
+        write(out, charge);
     }
     out.push(b'}');
 }

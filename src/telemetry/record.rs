@@ -80,6 +80,8 @@ pub struct Charge<'a> {
     pub expected: Units,
     /// What it cost in the end.
     pub settled: Units,
+    /// The decision's number on this quota: sorts lines into the order of admission.
+    pub turn: u64,
     /// What the quota had used when the request was decided on.
     pub used: Units,
 }

@@ -50,6 +50,7 @@ const CHARGES: [Charge<'static>; 1] = [Charge {
     expected: Units::whole(1),
     settled: Units::ZERO,
     used: Units::from_milli(6_012_250),
+    turn: 6_044,
 }];
 
 /// Names everything by what it is.

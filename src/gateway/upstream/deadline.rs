@@ -1,5 +1,6 @@
 //! How long the origin may keep a request waiting, kept by the worker's sweep instead of a timer a request.
 
+use crate::gateway::watch::overdue;
 use crate::policy::Timestamp;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
@@ -40,14 +41,14 @@ impl Deadlines {
     /// Wakes whoever has waited too long.
     pub(in crate::gateway) fn sweep(&self) {
         let now = self.clock.get();
-        let mut overdue = Vec::new();
+        let mut late = Vec::new();
         for (_, wait) in self.waits.borrow_mut().iter_mut() {
-            if wait.since.is_some_and(|since| now.since(since) >= wait.limit) {
+            if wait.since.is_some_and(|since| overdue(since, wait.limit, now)) {
                 wait.expired = true;
-                overdue.extend(wait.waker.take());
+                late.extend(wait.waker.take());
             }
         }
-        overdue.into_iter().for_each(Waker::wake);
+        late.into_iter().for_each(Waker::wake);
     }
 }
 

@@ -10,7 +10,7 @@ pub(super) use deadline::{Deadline, Deadlines};
 pub(super) use pool::Lease;
 
 use super::body::RequestBody;
-use crate::config::Origin;
+use crate::config::settings::Origin;
 use crate::engine::Permit;
 use crate::policy::Timestamp;
 use http::{Method, Request, Response};
@@ -48,6 +48,10 @@ pub(super) struct Answer {
 pub(super) struct Route<'a> {
     pub(super) origin: &'a Origin,
     pub(super) addresses: &'a [SocketAddr],
+    /// How long the clock has been running.
+    pub(super) uptime: Timestamp,
+    /// The time of day.
+    pub(super) now: Timestamp,
     /// This worker's share of the connections.
     pub(super) most_connections: usize,
 }
@@ -105,7 +109,6 @@ impl Upstream {
         permit: &mut Permit,
         mut request: Request<RequestBody>,
         route: &Route<'_>,
-        now: Timestamp,
     ) -> Result<Answer, ForwardError> {
         let after = route.origin.response_timeout;
         let deadline = self.deadlines.each(after);
@@ -113,7 +116,7 @@ impl Upstream {
         let mut tries = 0;
         loop {
             let mut lease = match tries {
-                0 => self.pool.lease(route.origin, route.most_connections, route.addresses, now).await?,
+                0 => self.pool.lease(route.origin, route.most_connections, route.addresses, route.uptime).await?,
                 _ => self.pool.dial(route.origin, route.addresses).await?,
             };
             tries += 1;
@@ -146,7 +149,7 @@ impl Upstream {
                 }
             } else if let Some(broke_off) = upload.as_ref().and_then(|upload| upload.broke_off()) {
                 return Err(ForwardError::ClientBody { too_large: broke_off.too_large });
-            } else if let Some(copy) = copy.filter(|_| permit.charge_again(now)) {
+            } else if let Some(copy) = copy.filter(|_| permit.charge_again(route.now)) {
                 request = copy;
                 continue;
             }

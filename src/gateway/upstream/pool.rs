@@ -1,7 +1,7 @@
 //! Connections to the origin that one worker keeps: last used first, bounded, no lock.
 
 use super::{ForwardError, Sender};
-use crate::config::Origin;
+use crate::config::settings::Origin;
 use crate::policy::Timestamp;
 use hyper_util::rt::TokioIo;
 use std::cell::{Cell, RefCell};

@@ -1,0 +1,170 @@
+//! Windows by the calendar of a time zone: hours, days, weeks and months, right across daylight saving.
+//!
+//! A window begins where the clocks of the zone show the reset time. Where they skip it, the first moment after the
+//! gap counts; where they show it twice, the first time does. The zone database travels with the binary, so that a log
+//! replayed on another machine turns its windows at the same moments.
+
+use crate::policy::Timestamp;
+use crate::policy::window::{Calendar, Span};
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
+use jiff::{SignedDuration, ToSpan as _};
+use std::fmt;
+use std::time::Duration;
+
+/// What a window of the calendar is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// An hour, by the minutes of the zone's clocks. Never longer: an hour that is lived through twice is two windows.
+    Hour,
+    /// A day; two a year have 23 or 25 hours.
+    Day,
+    /// A week, from Monday on.
+    Week,
+    /// A month, from its first day on.
+    Month,
+}
+
+/// The calendar of one zone, cut into windows.
+#[derive(Clone)]
+pub struct Civil {
+    unit: Unit,
+    zone: TimeZone,
+    at: Time,
+}
+
+/// The zone database has no zone of that name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownZone;
+
+impl Civil {
+    /// Windows of `unit` in the IANA `zone`, each beginning `at` that time of day (of an hour: at its minutes).
+    pub fn new(unit: Unit, zone: &str, at: Time) -> Result<Self, UnknownZone> {
+        let zone = TimeZoneDatabase::bundled().get(zone).map_err(|_| UnknownZone)?;
+        Ok(Self { unit, zone, at })
+    }
+
+    fn span_at(&self, moment: jiff::Timestamp) -> (jiff::Timestamp, jiff::Timestamp) {
+        if self.unit == Unit::Hour {
+            return self.hour(moment);
+        }
+        let today = self.zone.to_datetime(moment).date();
+        let mut first = self.first_day(today);
+        while self.reset(first) > moment {
+            first = self.first_day(first.saturating_sub(1.day()));
+        }
+        loop {
+            let next = self.next_first_day(first);
+            if next == first {
+                return (self.reset(first), jiff::Timestamp::MAX);
+            }
+            if moment < self.reset(next) {
+                return (self.reset(first), self.reset(next));
+            }
+            first = next;
+        }
+    }
+
+    /// The day on which the window of `date` begins.
+    fn first_day(&self, date: Date) -> Date {
+        match self.unit {
+            Unit::Hour | Unit::Day => date,
+            Unit::Week => date.saturating_sub(i32::from(date.weekday().to_monday_zero_offset()).days()),
+            Unit::Month => date.first_of_month(),
+        }
+    }
+
+    fn next_first_day(&self, first: Date) -> Date {
+        match self.unit {
+            Unit::Hour | Unit::Day => first.saturating_add(1.day()),
+            Unit::Week => first.saturating_add(1.week()),
+            Unit::Month => first.saturating_add(1.month()),
+        }
+    }
+
+    /// The first moment of `date` at or after the reset time.
+    fn reset(&self, date: Date) -> jiff::Timestamp {
+        let due = date.to_datetime(self.at);
+        match self.zone.to_ambiguous_timestamp(due).offset() {
+            AmbiguousOffset::Unambiguous { offset } => moment_of(due, offset),
+            AmbiguousOffset::Fold { before, .. } => moment_of(due, before),
+            AmbiguousOffset::Gap { after, .. } => {
+                let just_before = moment_of(due, after);
+                self.zone.following(just_before).next().map_or(just_before, |turn| turn.timestamp())
+            }
+        }
+    }
+
+    /// An hour of the zone's clocks. Zones change by half hours, too: such a change cuts the hour it falls into.
+    fn hour(&self, moment: jiff::Timestamp) -> (jiff::Timestamp, jiff::Timestamp) {
+        const HOUR: i64 = 3600;
+        let offset = |moment| i64::from(self.zone.to_offset(moment).seconds());
+        let minutes = i64::from(self.at.minute()) * 60;
+        let here = offset(moment);
+        let start = moment.as_second() - (moment.as_second() + here - minutes).rem_euclid(HOUR);
+        let cuts = |turn: jiff::Timestamp| {
+            let before = turn.checked_sub(SignedDuration::from_nanos(1)).unwrap_or(turn);
+            (offset(turn) - offset(before)).rem_euclid(HOUR) != 0
+        };
+        let just_after = moment.checked_add(SignedDuration::from_nanos(1)).unwrap_or(moment);
+        let last_cut = self
+            .zone
+            .preceding(just_after)
+            .map(|turn| turn.timestamp())
+            .take_while(|turn| turn.as_second() > start)
+            .find(|&turn| cuts(turn));
+        let next_cut = self
+            .zone
+            .following(moment)
+            .map(|turn| turn.timestamp())
+            .take_while(|turn| turn.as_second() < start + HOUR)
+            .find(|&turn| cuts(turn));
+        let second = |second| jiff::Timestamp::from_second(second).unwrap_or(jiff::Timestamp::MAX);
+        (last_cut.unwrap_or_else(|| second(start)), next_cut.unwrap_or_else(|| second(start + HOUR)))
+    }
+}
+
+impl Calendar for Civil {
+    fn span(&self, moment: Timestamp) -> Span {
+        let moment = jiff::Timestamp::from_nanosecond(i128::from(moment.0)).unwrap_or(jiff::Timestamp::MAX);
+        let (start, end) = self.span_at(moment);
+        Span { start: timestamp(start), end: timestamp(end) }
+    }
+
+    fn usual_length(&self) -> Duration {
+        const DAY: u64 = 24 * 60 * 60;
+        Duration::from_secs(match self.unit {
+            Unit::Hour => 60 * 60,
+            Unit::Day => DAY,
+            Unit::Week => 7 * DAY,
+            Unit::Month => 30 * DAY,
+        })
+    }
+}
+
+impl fmt::Debug for Civil {
+    /// In words, for summaries: `day of America/Los_Angeles, from 00:00`.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = match self.unit {
+            Unit::Hour => "hour",
+            Unit::Day => "day",
+            Unit::Week => "week",
+            Unit::Month => "month",
+        };
+        let zone = self.zone.iana_name().unwrap_or("UTC");
+        write!(out, "{unit} of {zone}, from {:02}:{:02}", self.at.hour(), self.at.minute())
+    }
+}
+
+fn moment_of(due: DateTime, offset: jiff::tz::Offset) -> jiff::Timestamp {
+    offset.to_timestamp(due).unwrap_or(if due.year() > 0 { jiff::Timestamp::MAX } else { jiff::Timestamp::MIN })
+}
+
+/// Time before 1970 counts as its first moment, time beyond what fits as its last.
+fn timestamp(moment: jiff::Timestamp) -> Timestamp {
+    let nanoseconds = moment.as_nanosecond().max(0);
+    Timestamp(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+use super::*;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+/// Zones that are difficult, each in its own way.
+const ZONES: [&str; 14] = [
+    "UTC",
+    "America/Los_Angeles",
+    "America/New_York",
+    "Europe/Berlin",
+    "America/Sao_Paulo",
+    "Africa/Cairo",
+    "Africa/Casablanca",
+    "Asia/Beirut",
+    "Asia/Gaza",
+    "America/Havana",
+    "Australia/Lord_Howe",
+    "Asia/Kathmandu",
+    "America/Nuuk",
+    "Pacific/Apia",
+];
+
+fn civil(unit: Unit, zone: &str, at: &str) -> Civil {
+    Civil::new(unit, zone, at.parse().expect("a time")).expect("a zone")
+}
+
+fn at(text: &str) -> Timestamp {
+    timestamp(text.parse().expect("a moment"))
+}
+
+fn hours(span: Span) -> f64 {
+    span.end.since(span.start).as_secs_f64() / 3600.0
+}
+
+/// Every moment between 1971 and 2037 at which the zone's clocks are moved.
+fn turns(zone: &str) -> Vec<jiff::Timestamp> {
+    let zone = TimeZoneDatabase::bundled().get(zone).expect("a zone");
+    let (from, to) = ("1971-01-01T00:00Z".parse().expect("a moment"), "2037-01-01T00:00Z".parse().expect("a moment"));
+    zone.following(from).map(|turn| turn.timestamp()).take_while(|&turn| turn < to).collect()
+}
+
+#[test]
+fn a_pacific_day_begins_at_pacific_midnight() {
+    let day = civil(Unit::Day, "America/Los_Angeles", "00:00").span(at("2026-11-21T09:14:03Z"));
+    assert_eq!(day, Span { start: at("2026-11-21T08:00:00Z"), end: at("2026-11-22T08:00:00Z") });
+}
+
+#[test]
+fn days_have_23_or_25_hours_where_the_clocks_are_moved() {
+    let day = |moment| hours(civil(Unit::Day, "America/New_York", "00:00").span(at(moment)));
+    assert_eq!(day("2026-03-08T12:00:00Z"), 23.0);
+    assert_eq!(day("2026-11-01T12:00:00Z"), 25.0);
+    assert_eq!(day("2026-06-01T12:00:00Z"), 24.0);
+}
+
+#[test]
+fn where_midnight_does_not_exist_the_day_begins_with_its_first_moment() {
+    let sao_paulo = civil(Unit::Day, "America/Sao_Paulo", "00:00").span(at("2018-11-04T12:00:00Z"));
+    assert_eq!((sao_paulo.start, hours(sao_paulo)), (at("2018-11-04T03:00:00Z"), 23.0));
+    let cairo = civil(Unit::Day, "Africa/Cairo", "00:00").span(at("2024-04-26T12:00:00Z"));
+    assert_eq!((cairo.start, hours(cairo)), (at("2024-04-25T22:00:00Z"), 23.0));
+}
+
+#[test]
+fn a_reset_time_that_is_skipped_moves_to_the_end_of_the_gap() {
+    let night = civil(Unit::Day, "Europe/Berlin", "02:30").span(at("2026-03-29T12:00:00Z"));
+    assert_eq!((night.start, night.end), (at("2026-03-29T01:00:00Z"), at("2026-03-30T00:30:00Z")));
+}
+
+#[test]
+fn a_reset_time_that_comes_twice_counts_the_first_time() {
+    let night = civil(Unit::Day, "Europe/Berlin", "02:30").span(at("2026-10-25T12:00:00Z"));
+    assert_eq!(night.start, at("2026-10-25T00:30:00Z"));
+}
+
+#[test]
+fn a_date_that_a_zone_left_out_is_no_window() {
+    let days = civil(Unit::Day, "Pacific/Apia", "00:00");
+    let last = days.span(at("2011-12-30T09:00:00Z"));
+    let next = days.span(last.end);
+    assert_eq!((last.end, hours(last), hours(next)), (at("2011-12-30T10:00:00Z"), 24.0, 24.0));
+}
+
+#[test]
+fn weeks_begin_on_monday_and_months_on_their_first_day() {
+    let week = civil(Unit::Week, "UTC", "06:00").span(at("2026-11-23T05:59:59Z"));
+    assert_eq!((week.start, week.end), (at("2026-11-16T06:00:00Z"), at("2026-11-23T06:00:00Z")));
+    let month = civil(Unit::Month, "UTC", "00:00").span(at("2028-02-29T23:59:59Z"));
+    assert_eq!((month.start, month.end), (at("2028-02-01T00:00:00Z"), at("2028-03-01T00:00:00Z")));
+}
+
+#[test]
+fn an_hour_lived_through_twice_is_two_windows_and_a_half_hour_change_cuts_one() {
+    let hour = |zone, moment| civil(Unit::Hour, zone, "00:15").span(at(moment));
+    let twice = hour("Europe/Berlin", "2026-10-25T00:30:00Z");
+    assert_eq!((twice.start, twice.end), (at("2026-10-25T00:15:00Z"), at("2026-10-25T01:15:00Z")));
+    let cut = hour("Australia/Lord_Howe", "2026-10-03T15:20:00Z");
+    assert_eq!((cut.start, cut.end), (at("2026-10-03T14:45:00Z"), at("2026-10-03T15:30:00Z")));
+}
+
+#[test]
+fn an_unknown_zone_is_refused() {
+    assert_eq!(Civil::new(Unit::Day, "Mars/Olympus", Time::midnight()).err(), Some(UnknownZone));
+}
+
+#[test]
+fn it_says_in_words_what_it_is() {
+    assert_eq!(
+        format!("{:?}", civil(Unit::Day, "america/los_angeles", "00:00")),
+        "day of America/Los_Angeles, from 00:00"
+    );
+}
+
+fn unit() -> impl Strategy<Value = Unit> {
+    select(vec![Unit::Hour, Unit::Day, Unit::Week, Unit::Month])
+}
+
+/// Moments around a turn of the clocks, up to three days away from it.
+fn moment_near_a_turn() -> impl Strategy<Value = (&'static str, Timestamp)> {
+    (select(ZONES.to_vec()), any::<prop::sample::Index>(), -3 * 86_400i64..3 * 86_400, 0u64..1_000_000_000).prop_map(
+        |(zone, which, seconds, nanoseconds)| {
+            let turns = turns(zone);
+            let turn = if turns.is_empty() {
+                jiff::Timestamp::from_second(1_000_000_000).expect("a moment")
+            } else {
+                turns[which.index(turns.len())]
+            };
+            let second = u64::try_from(turn.as_second() + seconds).expect("after 1970");
+            (zone, Timestamp(second * 1_000_000_000 + nanoseconds))
+        },
+    )
+}
+
+fn length_bounds(unit: Unit) -> (f64, f64) {
+    match unit {
+        Unit::Hour => (0.0, 1.0),
+        Unit::Day => (0.0, 48.0),
+        Unit::Week => (143.0, 169.0),
+        Unit::Month => (28.0 * 24.0 - 25.0, 31.0 * 24.0 + 1.0),
+    }
+}
+
+proptest! {
+    #[test]
+    fn windows_tile_time_and_contain_their_moments((zone, moment) in moment_near_a_turn(), unit in unit(), hour in 0i8..24, minute in 0i8..60) {
+        let calendar = Civil::new(unit, zone, Time::constant(hour, minute, 0, 0)).expect("a zone");
+        let span = calendar.span(moment);
+        prop_assert!(span.contains(moment), "{calendar:?}: {span:?}");
+        prop_assert_eq!(calendar.span(span.start), span);
+        prop_assert_eq!(calendar.span(Timestamp(span.end.0 - 1)), span);
+        prop_assert_eq!(calendar.span(span.end).start, span.end);
+        prop_assert_eq!(calendar.span(Timestamp(span.start.0 - 1)).end, span.start);
+        let (least, most) = length_bounds(unit);
+        prop_assert!(hours(span) > least && hours(span) <= most, "{calendar:?}: {} hours", hours(span));
+    }
+
+    #[test]
+    fn a_window_begins_at_the_reset_time_or_where_a_gap_swallowed_it((zone, moment) in moment_near_a_turn(), hour in 0i8..24, minute in 0i8..60) {
+        let due = Time::constant(hour, minute, 0, 0);
+        let calendar = Civil::new(Unit::Day, zone, due).expect("a zone");
+        let start = jiff::Timestamp::from_nanosecond(i128::from(calendar.span(moment).start.0)).expect("a moment");
+        let shown = calendar.zone.to_datetime(start);
+        let is_a_turn = turns(zone).contains(&start);
+        prop_assert!(shown.time() == due || is_a_turn, "{calendar:?} began when the clocks showed {shown}");
+        let before = calendar.zone.to_datetime(start - SignedDuration::from_secs(1));
+        prop_assert!(before < shown, "the first of two: {before} then {shown}");
+    }
+}
+
+#[test]
+fn every_turn_of_every_zone_is_tiled() {
+    for zone in ZONES {
+        for unit in [Unit::Hour, Unit::Day] {
+            let calendar = civil(unit, zone, "00:00");
+            for turn in turns(zone) {
+                let mut span = calendar.span(timestamp(turn) - Duration::from_secs(2 * 86_400));
+                while span.start < timestamp(turn) + Duration::from_secs(86_400) {
+                    let next = calendar.span(span.end);
+                    assert_eq!(next.start, span.end, "{calendar:?} around {turn}");
+                    span = next;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! `tidegate check`: is the file right, and what does it say in words?
+
+use crate::config::settings::AccessLog;
+use crate::config::{self, Mistakes, Settings};
+use crate::policy::bucket::Bucket;
+use crate::policy::class::{Class, When};
+use crate::policy::quota::{ClassLadder, Quota};
+use crate::policy::route::Route;
+use crate::policy::window::Window;
+use crate::policy::{Kind, Rules};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+/// Reads the file and sums it up, or says all that is wrong with it.
+pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) -> Result<String, Mistakes> {
+    let settings = config::read(file, environment, &[], operators)?;
+    Ok(summary(&settings, operators))
+}
+
+/// The settings in words: listeners, quotas, classes in order, routes with their costs, and notes.
+pub fn summary(settings: &Settings, operators: &[&str]) -> String {
+    let rules = &settings.rules;
+    let mut text = String::new();
+    let mut line = |written: String| writeln!(text, "{written}").unwrap_or(());
+
+    let listen: Vec<String> = settings.listen.iter().map(ToString::to_string).collect();
+    line(format!("listens on {}, forwards to {}", listen.join(", "), settings.origin.authority));
+    if let Some(admin) = &settings.admin {
+        line(format!("operators: {}{}", admin.listen, if admin.token.is_some() { ", with a token" } else { "" }));
+    }
+    line(match &settings.log.access {
+        AccessLog::Off => "access log: off".into(),
+        AccessLog::Stdout => "access log: standard output".into(),
+        AccessLog::File { path } => format!("access log: {}", path.display()),
+    });
+
+    line(format!("\nquotas: {}", rules.quotas.len()));
+    for quota in &rules.quotas {
+        line(format!("  {}: {} units, {}{}", quota.name, quota.limit, window(&quota.window), shadow(quota.enforce)));
+        for (class, ladder) in rules.classes.iter().zip(&quota.ladders) {
+            if let Some(ladder) = ladder {
+                line(format!("    {}: {}", class.name, tiers(quota, ladder)));
+            }
+        }
+    }
+
+    line(format!("\nclasses, the first that fits: {}", rules.classes.len()));
+    rules.classes.iter().for_each(|written| line(format!("  {}", class(written, operators))));
+
+    line(format!("\nroutes, the first that fits: {}", rules.routes.len()));
+    rules.routes.iter().for_each(|written| line(format!("  {}", route(written, rules))));
+
+    if !settings.notes.is_empty() {
+        line("\nnotes:".into());
+        settings.notes.iter().for_each(|note| line(format!("  {note}")));
+    }
+    text
+}
+
+fn shadow(enforce: bool) -> &'static str {
+    if enforce { "" } else { " (counted, not enforced)" }
+}
+
+fn window(window: &Window) -> String {
+    match window {
+        Window::Fixed { length } => format!("every {}", duration(*length)),
+        Window::Calendar(calendar) => format!("each {calendar:?}"),
+    }
+}
+
+fn tiers(quota: &Quota, of_class: &ClassLadder) -> String {
+    let step = |tier: &crate::policy::tier::Tier| {
+        let share = tier.above.as_f64() / quota.limit.as_f64() * 100.0;
+        format!("from {} ({share:.0}%) sheds {}%", tier.above, tier.shed.ratio() * 100.0)
+    };
+    let steps: Vec<String> = of_class.ladder.tiers().iter().map(step).collect();
+    format!("{}{}", steps.join(", "), shadow(of_class.enforce))
+}
+
+fn class(class: &Class, operators: &[&str]) -> String {
+    let bucket = class.bucket.as_ref().map_or_else(String::new, |written| format!("; {}", bucket(written)));
+    let blocked = if class.blocked { "; blocked" } else { "" };
+    format!("{}: {}{bucket}{blocked}{}", class.name, when(&class.when, operators), shadow(class.enforce))
+}
+
+fn when(when: &When, operators: &[&str]) -> String {
+    let mut conditions = Vec::new();
+    if !when.kinds.is_empty() {
+        conditions.push(when.kinds.iter().map(|kind| Kind::name(*kind)).collect::<Vec<_>>().join(" or "));
+    }
+    if !when.operators.is_empty() {
+        let name = |id: &crate::policy::OperatorId| operators.get(usize::from(id.0)).copied().unwrap_or("?");
+        conditions.push(when.operators.iter().map(name).collect::<Vec<_>>().join(" or "));
+    }
+    if !when.user_agents.is_empty() {
+        conditions.push(format!("user agent with {:?}", when.user_agents.join(" or ")));
+    }
+    match when.addresses.len() {
+        0 => {}
+        1 => conditions.push("from one address range".into()),
+        count => conditions.push(format!("from {count} address ranges")),
+    }
+    if conditions.is_empty() { "everybody else".into() } else { conditions.join(", ") }
+}
+
+fn bucket(bucket: &Bucket) -> String {
+    let Bucket { capacity, fill, interval, smooth } = bucket;
+    let how = if *smooth { "one by one" } else { "at once" };
+    format!("each client {capacity} at most, {fill} more every {} {how}", duration(*interval))
+}
+
+fn route(route: &Route, rules: &Rules) -> String {
+    let mut narrowed: Vec<String> = route.methods.iter().map(ToString::to_string).collect();
+    narrowed.extend(route.hosts.iter().cloned());
+    narrowed.extend(route.query.iter().map(|(name, value)| match value {
+        Some(value) => format!("?{name}={value}"),
+        None => format!("?{name}"),
+    }));
+    let narrowed = if narrowed.is_empty() { String::new() } else { format!(" [{}]", narrowed.join(" ")) };
+    let cost = |(quota, units): &(crate::policy::QuotaId, crate::policy::Units)| {
+        let name = rules.quotas.get(usize::from(quota.0)).map_or("?", |quota| quota.name.as_str());
+        format!("{units} of {name}")
+    };
+    let costs: Vec<String> = route.costs.iter().map(cost).collect();
+    let costs = if costs.is_empty() { "free".into() } else { costs.join(", ") };
+    format!("{}{narrowed}: {costs}", route.name)
+}
+
+fn duration(span: Duration) -> String {
+    let milliseconds = span.as_millis();
+    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
+    let whole = units.iter().find(|(unit, _)| milliseconds >= *unit && milliseconds.is_multiple_of(*unit));
+    whole.map_or_else(|| format!("{milliseconds}ms"), |(unit, name)| format!("{}{name}", milliseconds / unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPERATORS: [&str; 3] = ["googlebot", "bingbot", "applebot"];
+
+    #[test]
+    fn it_says_in_words_what_our_example_means() {
+        let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/config/tidegate.yaml"));
+        let told = check(file, &[], &OPERATORS).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        for line in [
+            "listens on 127.0.0.1:8080, forwards to 127.0.0.1:3000",
+            "  places_api: 10000 units, each day of America/Los_Angeles, from 00:00",
+            "    search: from 6000 (60%) sheds 50%, from 8000 (80%) sheds 75%, from 9500 (95%) sheds 100%",
+            "  search: googlebot or bingbot or applebot",
+            "  bot: verified_bot or declared_bot or suspected_bot; each client 60 at most, 10 more every 10s at once",
+            "  other: everybody else",
+            "  /search: 4 of places_api",
+            "  /**: free",
+            "  scopes.default.backoff: read and checked, not carried out in this version",
+        ] {
+            assert!(told.lines().any(|told| told == line), "no line {line:?} in\n{told}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_a_mistake() {
+        let told = check(Path::new("no/such.yaml"), &[], &OPERATORS).map_err(|mistakes| mistakes.to_string());
+        assert!(told.as_ref().is_err_and(|told| told.starts_with("no/such.yaml:1:1: cannot be read: ")), "{told:?}");
+    }
+}

@@ -1,0 +1,148 @@
+//! What the environment says: `${NAME}` inside values, and `TIDEGATE__ORIGIN__URL=...` in place of one key.
+
+use super::mistake::{Mistake, Place, did_you_mean};
+use super::node::{Entry, Kind, Node};
+use super::yaml;
+
+/// Variables that begin so replace a key.
+const PREFIX: &str = "TIDEGATE__";
+
+/// Replaces `${NAME}` and `${NAME:-default}` in every text of the tree; `$${` stands for a plain `${`.
+pub(super) fn expand(root: &mut Node, environment: &[(String, String)], mistakes: &mut Vec<Mistake>) {
+    root.walk_mut(&mut |node| {
+        let Kind::Text { text, loose } = &mut node.kind else { return };
+        if !text.contains("${") {
+            return;
+        }
+        match expanded(text, environment) {
+            Ok(result) => (*text, *loose) = (result, true),
+            Err((wrong, remedy)) => {
+                mistakes.push(Mistake { place: node.place.clone(), path: node.path.clone(), wrong, remedy });
+                node.kind = Kind::Null;
+            }
+        }
+    });
+}
+
+fn expanded(text: &str, environment: &[(String, String)]) -> Result<String, (String, String)> {
+    let mut result = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        if let Some(before) = before.strip_suffix('$') {
+            result.push_str(before);
+            result.push_str("${");
+            rest = after;
+            continue;
+        }
+        let Some((inside, after)) = after.split_once('}') else {
+            return Err(("found \"${\" without its \"}\"".into(), "close it, or write $${ for a plain ${".into()));
+        };
+        let (name, default) = inside.split_once(":-").map_or((inside, None), |(name, default)| (name, Some(default)));
+        let set = environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+        // As in a shell, an empty variable counts as none where there is a default.
+        let value = set.filter(|value| default.is_none() || !value.is_empty()).or(default);
+        let unknown =
+            || (format!("${{{name}}} is not in the environment"), format!("set {name}, or write ${{{name}:-default}}"));
+        result.push_str(before);
+        result.push_str(value.ok_or_else(unknown)?);
+        rest = after;
+    }
+    result.push_str(rest);
+    Ok(result)
+}
+
+/// The tree of all variables that replace a key.
+pub(super) fn variables(environment: &[(String, String)], mistakes: &mut Vec<Mistake>) -> Node {
+    let mut root = Node::nothing();
+    for (name, value) in environment {
+        let Some(keys) = name.strip_prefix(PREFIX) else { continue };
+        let keys = keys.to_lowercase();
+        let keys: Vec<&str> = keys.split("__").collect();
+        replace(&mut root, &keys, value, &Place::Variable(name.clone()), mistakes);
+    }
+    root.set_path(String::new());
+    root
+}
+
+/// The tree of what the command line gives: keys from the top, and their values.
+pub(super) fn options(overrides: &[(&str, String)], mistakes: &mut Vec<Mistake>) -> Node {
+    let mut root = Node::nothing();
+    for (path, value) in overrides {
+        let keys: Vec<&str> = path.split('.').collect();
+        let option = format!("--{}", keys.first().copied().unwrap_or_default());
+        replace(&mut root, &keys, value, &Place::Option(option), mistakes);
+    }
+    root.set_path(String::new());
+    root
+}
+
+fn replace(root: &mut Node, keys: &[&str], value: &str, place: &Place, mistakes: &mut Vec<Mistake>) {
+    let mut told = |path: String, wrong: String, remedy: &str| {
+        mistakes.push(Mistake { place: place.clone(), path, wrong, remedy: remedy.into() });
+    };
+    if keys.iter().any(|key| key.is_empty()) {
+        return told(String::new(), "names no key".into(), "write it such as TIDEGATE__ORIGIN__URL");
+    }
+    // Only what looks like a list or a map is read as YAML: a token may contain any sign, and `[::1]:80` is an address.
+    let trimmed = value.trim();
+    let nested =
+        [('[', ']'), ('{', '}')].iter().any(|&(open, close)| trimmed.starts_with(open) && trimmed.ends_with(close));
+    let kind = match nested {
+        false => Kind::Text { text: value.to_owned(), loose: true },
+        true => {
+            let (wrapped, faults) = yaml::read(&format!("value: {value}"));
+            match wrapped.kind {
+                Kind::Map(mut entries) if faults.is_empty() && entries.len() == 1 => entries.remove(0).value.kind,
+                _ => {
+                    return told(
+                        keys.join("."),
+                        "cannot be read".into(),
+                        "write a list as [a, b] and a map as {key: value}",
+                    );
+                }
+            }
+        }
+    };
+    let mut node = root;
+    for key in keys {
+        if !matches!(node.kind, Kind::Map(_)) {
+            return told(
+                keys.join("."),
+                "another variable already replaces a key above it".into(),
+                "set one of the two",
+            );
+        }
+        let Kind::Map(entries) = &mut node.kind else { return };
+        let found = entries.iter().position(|entry| entry.key == *key);
+        let index = found.unwrap_or(entries.len());
+        if found.is_none() {
+            let value = Node { path: String::new(), place: place.clone(), kind: Kind::Map(Vec::new()) };
+            entries.push(Entry { key: (*key).to_owned(), key_place: place.clone(), value });
+        }
+        node = &mut entries[index].value;
+    }
+    node.kind = kind;
+    node.walk_mut(&mut |below| {
+        below.place = place.clone();
+        if let Kind::Map(entries) = &mut below.kind {
+            entries.iter_mut().for_each(|entry| entry.key_place = place.clone());
+        }
+    });
+}
+
+/// Variables that look as if they were meant to replace a key, but do not.
+pub(super) fn near_misses(environment: &[(String, String)], keys: &[&str], mistakes: &mut Vec<Mistake>) {
+    for (name, _) in environment {
+        let Some(rest) = name.strip_prefix("TIDEGATE_").filter(|rest| !rest.starts_with('_')) else { continue };
+        let Some((section, _)) = rest.split_once("__") else { continue };
+        let section = section.to_lowercase();
+        if keys.contains(&section.as_str()) || !did_you_mean(&section, keys.iter().copied()).is_empty() {
+            mistakes.push(Mistake {
+                place: Place::Variable(name.clone()),
+                path: String::new(),
+                wrong: "replaces nothing".into(),
+                remedy: format!("write it with two underscores: {PREFIX}{rest}"),
+            });
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The forms that values come in: one or a list of them, names of the operator's own choice, a word or keys.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor, value};
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+/// Text that no message shows.
+#[derive(Clone)]
+pub(super) struct Hidden(pub String);
+
+impl<'de> Deserialize<'de> for Hidden {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(HiddenVisitor)
+    }
+}
+
+struct HiddenVisitor;
+
+impl Visitor<'_> for HiddenVisitor {
+    type Value = Hidden;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("text; put it in quotes")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Hidden, E> {
+        Ok(Hidden(text.to_owned()))
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<Hidden, E> {
+        Err(E::custom("found a number, needs text; put it in quotes"))
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<Hidden, E> {
+        self.visit_u64(0)
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Hidden, E> {
+        self.visit_u64(0)
+    }
+}
+
+impl JsonSchema for Hidden {
+    fn schema_name() -> Cow<'static, str> {
+        "Hidden".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1 })
+    }
+}
+
+/// One `T`, or a list of them.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct OneOrMany<T>(pub Vec<T>);
+
+impl<T> Default for OneOrMany<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for OneOrMany<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(OneOrManyVisitor(PhantomData))
+    }
+}
+
+struct OneOrManyVisitor<T>(PhantomData<T>);
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for OneOrManyVisitor<T> {
+    type Value = OneOrMany<T>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("one word or a list of words; write [a, b] for a list")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<OneOrMany<T>, E> {
+        T::deserialize(value::StrDeserializer::new(text)).map(|one| OneOrMany(vec![one]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<OneOrMany<T>, A::Error> {
+        let mut many = Vec::new();
+        while let Some(one) = list.next_element()? {
+            many.push(one);
+        }
+        Ok(OneOrMany(many))
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("OneOrMany_{}", T::schema_name()).into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<T>();
+        json_schema!({ "anyOf": [one, { "type": "array", "items": one }] })
+    }
+}
+
+/// Either a word that means a `T`, or keys that say more.
+pub(super) fn word_or_keys<'de, D, T, K>(
+    deserializer: D,
+    needs: &'static str,
+    word: fn(&str) -> Option<T>,
+) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    K: DeserializeOwned + Into<T>,
+{
+    deserializer.deserialize_any(WordOrKeys { needs, word, keys: PhantomData::<K> })
+}
+
+struct WordOrKeys<T, K> {
+    needs: &'static str,
+    word: fn(&str) -> Option<T>,
+    keys: PhantomData<K>,
+}
+
+impl<'de, T, K: DeserializeOwned + Into<T>> Visitor<'de> for WordOrKeys<T, K> {
+    type Value = T;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.needs)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        (self.word)(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        K::deserialize(value::MapAccessDeserializer::new(map)).map(Into::into)
+    }
+}
+
+/// Keys that the operator chose, in the order written.
+#[derive(Clone, Debug)]
+pub(super) struct Named<T>(pub Vec<(String, T)>);
+
+impl<T> Default for Named<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(NamedVisitor(PhantomData))
+    }
+}
+
+struct NamedVisitor<T>(PhantomData<T>);
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for NamedVisitor<T> {
+    type Value = Named<T>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("names with values; write {name: value}, or one name a line, indented")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Named<T>, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Named(entries))
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Named<T> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("Named_{}", T::schema_name()).into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let value = generator.subschema_for::<T>();
+        json_schema!({ "type": "object", "propertyNames": { "pattern": "^[a-z0-9_.-]{1,64}$" }, "additionalProperties": value })
+    }
+}

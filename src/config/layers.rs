@@ -1,0 +1,124 @@
+//! Puts the layers on top of each other: the file, the environment, the command line.
+//!
+//! The `config` crate merges: keys add up, everything else is replaced whole. It keeps no places of maps and no order,
+//! so these are put back afterwards. Everything hangs below one key of our own, because it takes a dot in a key at the
+//! top for a path.
+
+use super::mistake::Place;
+use super::node::{Entry, Kind, Node};
+use ::config::{Config, ConfigError, Map, Source, Value, ValueKind};
+use std::collections::HashMap;
+
+const ROOT: &str = "tidegate";
+
+/// One layer over the next, lowest first, as one tree.
+pub(super) fn merge(layers: &[Node]) -> Node {
+    let mut written = Written::default();
+    let mut builder = Config::builder();
+    for layer in layers {
+        written.note(layer);
+        builder = builder.add_source(Layer(value(layer)));
+    }
+    let merged = builder.build().ok().and_then(|merged| match merged.cache.kind {
+        ValueKind::Table(mut table) => table.remove(ROOT),
+        _ => None,
+    });
+    let root = Node { path: String::new(), place: Place::START, kind: Kind::Null };
+    match merged {
+        Some(merged) => written.node(&root, String::new(), merged),
+        None => Node::nothing(),
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Layer(Value);
+
+impl Source for Layer {
+    fn clone_into_box(&self) -> Box<dyn Source + Send + Sync> {
+        Box::new(self.clone())
+    }
+
+    fn collect(&self) -> Result<Map<String, Value>, ConfigError> {
+        Ok(Map::from([(ROOT.to_owned(), self.0.clone())]))
+    }
+}
+
+fn value(node: &Node) -> Value {
+    let kind = match &node.kind {
+        Kind::Null => ValueKind::Nil,
+        Kind::Bool(value) => ValueKind::Boolean(*value),
+        Kind::Whole(value) => ValueKind::U64(*value),
+        Kind::Negative(value) => ValueKind::I64(*value),
+        Kind::Decimal(value) => ValueKind::Float(*value),
+        Kind::Text { text, .. } => ValueKind::String(text.clone()),
+        Kind::List(items) => ValueKind::Array(items.iter().map(value).collect()),
+        Kind::Map(entries) => {
+            ValueKind::Table(entries.iter().map(|entry| (entry.key.clone(), value(&entry.value))).collect())
+        }
+    };
+    Value::new(None, kind)
+}
+
+/// What the merging forgets, by path; the uppermost layer's word stands.
+#[derive(Default)]
+struct Written {
+    places: HashMap<String, Place>,
+    keys: HashMap<String, Place>,
+    loose: HashMap<String, bool>,
+}
+
+impl Written {
+    fn note(&mut self, node: &Node) {
+        // A map that a higher layer only adds to is still where the lower one wrote it.
+        if matches!(node.kind, Kind::Map(_)) {
+            self.places.entry(node.path.clone()).or_insert_with(|| node.place.clone());
+        } else {
+            self.places.insert(node.path.clone(), node.place.clone());
+        }
+        match &node.kind {
+            Kind::Text { loose, .. } => {
+                self.loose.insert(node.path.clone(), *loose);
+            }
+            Kind::List(items) => items.iter().for_each(|item| self.note(item)),
+            Kind::Map(entries) => entries.iter().for_each(|entry| {
+                let path = entry.value.path.clone();
+                if matches!(entry.value.kind, Kind::Map(_)) {
+                    self.keys.entry(path).or_insert_with(|| entry.key_place.clone());
+                } else {
+                    self.keys.insert(path, entry.key_place.clone());
+                }
+                self.note(&entry.value);
+            }),
+            _ => {}
+        }
+    }
+
+    fn node(&self, parent: &Node, path: String, value: Value) -> Node {
+        let place = self.places.get(&path).unwrap_or(&parent.place).clone();
+        let mut node = Node { path, place, kind: Kind::Null };
+        node.kind = match value.kind {
+            ValueKind::Nil => Kind::Null,
+            ValueKind::Boolean(value) => Kind::Bool(value),
+            ValueKind::I64(value) => Kind::Negative(value),
+            ValueKind::U64(value) => Kind::Whole(value),
+            ValueKind::I128(_) | ValueKind::U128(_) => Kind::Null,
+            ValueKind::Float(value) => Kind::Decimal(value),
+            ValueKind::String(text) => Kind::Text { text, loose: self.loose.get(&node.path).copied().unwrap_or(false) },
+            ValueKind::Array(items) => {
+                let item = |(index, item)| self.node(&node, node.path_of_index(index), item);
+                Kind::List(items.into_iter().enumerate().map(item).collect())
+            }
+            ValueKind::Table(table) => {
+                let entry = |(key, value): (String, Value)| {
+                    let path = node.path_of_key(&key);
+                    let key_place = self.keys.get(&path).unwrap_or(&node.place).clone();
+                    Entry { value: self.node(&node, path, value), key, key_place }
+                };
+                let mut entries: Vec<Entry> = table.into_iter().map(entry).collect();
+                entries.sort_by(|left, right| (&left.key_place, &left.key).cmp(&(&right.key_place, &right.key)));
+                Kind::Map(entries)
+            }
+        };
+        node
+    }
+}

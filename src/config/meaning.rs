@@ -1,0 +1,50 @@
+//! What the raw values mean, and all that contradicts itself in them.
+//!
+//! Each file looks at one concern, tells the [`Report`] what is wrong and goes on with a harmless value instead: the
+//! settings that come out are used only when the report stays empty.
+
+mod classes;
+mod clients;
+mod quotas;
+mod report;
+mod routes;
+mod scopes;
+mod serving;
+
+use super::mistake::Mistake;
+use super::node::Places;
+use super::raw;
+use super::settings::Settings;
+use crate::policy::Rules;
+use report::Report;
+use std::sync::Arc;
+
+/// The settings that `raw` means, and all mistakes, those known before among them.
+pub(super) fn settle(
+    raw: &raw::File,
+    operators: &[&str],
+    places: Places,
+    mistakes: Vec<Mistake>,
+) -> (Settings, Vec<Mistake>) {
+    let mut report = Report::new(places, mistakes);
+    let listen = serving::listen(raw, &mut report);
+    let admin = serving::admin(raw, &listen, &mut report);
+    let origin = serving::origin(&raw.origin, &listen, &mut report);
+    let limits = serving::limits(&raw.limits, &mut report);
+    let headers = serving::headers(&raw.headers, &mut report);
+    let log = serving::log(&raw.log, &mut report);
+
+    let trust = clients::trust(&raw.clients, &mut report);
+    let agent_rules = classes::agent_rules(&raw.agents, &mut report);
+    let classes = classes::classes(&raw.classes, operators, &mut report);
+    let quotas = quotas::quotas(&raw.quotas, &classes, &mut report);
+    let scopes = scopes::names(&raw.scopes, &mut report);
+    let routes = routes::routes(&raw.routes, &quotas, &scopes, &mut report);
+    serving::robots(&raw.robots, &mut report);
+
+    let rules = Arc::new(Rules { trust, agent_rules, classes, quotas, routes, scopes });
+    let workers = raw.workers.as_ref().and_then(|threads| threads.0);
+    let state_dir = raw.state_dir.as_deref().unwrap_or("./state").into();
+    let (mistakes, notes) = report.into_parts();
+    (Settings { listen, workers, admin, state_dir, origin, limits, headers, log, rules, notes }, mistakes)
+}

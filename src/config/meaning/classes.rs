@@ -1,0 +1,184 @@
+//! Classes of clients, their buckets, and the operator's own word on user agents.
+
+use super::report::Report;
+use crate::config::raw::classes::{self as raw, Agent};
+use crate::policy::bucket::Bucket;
+use crate::policy::class::{AgentRule, Class, When};
+use crate::policy::{Kind, OperatorId};
+use std::time::Duration;
+
+/// The class of everybody who fits no other.
+pub(super) const OTHER: &str = "other";
+
+/// More than any site needs; ids are small numbers.
+const MOST: usize = 1000;
+
+pub(super) fn agent_rules(raw: &[Agent], report: &mut Report) -> Vec<AgentRule> {
+    if raw.len() > MOST {
+        report.mistake(
+            "agents",
+            format!("found {} rules, at most {MOST} fit", raw.len()),
+            "sum them up in fewer words",
+        );
+    }
+    let rule = |(index, agent): (usize, &Agent)| {
+        let contains = agent.contains.clone().unwrap_or_default();
+        if contains.is_empty() {
+            report.mistake(
+                &format!("agents[{index}].match"),
+                "nothing to look for",
+                "write a part of the user agent, such as AcmeMonitor",
+            );
+        }
+        if agent.kind.is_none() {
+            report.mistake(&format!("agents[{index}].kind"), "missing", "say what such a client is, such as human");
+        }
+        AgentRule { contains, kind: agent.kind.map_or(Kind::Human, Into::into) }
+    };
+    raw.iter().enumerate().map(rule).collect()
+}
+
+pub(super) fn classes(raw: &[raw::Class], operators: &[&str], report: &mut Report) -> Vec<Class> {
+    if raw.len() > MOST {
+        report.mistake("classes", format!("found {} classes, at most {MOST} fit", raw.len()), "merge some");
+    }
+    let mut classes: Vec<Class> = Vec::with_capacity(raw.len() + 1);
+    for (index, written) in raw.iter().enumerate() {
+        let path = format!("classes[{index}]");
+        let class = class(written, &path, operators, report);
+        if let Some(twin) = classes.iter().position(|earlier| earlier.name == class.name) {
+            report.mistake(
+                &format!("{path}.name"),
+                format!("classes[{twin}] is named {:?}, too", class.name),
+                "give each its own name",
+            );
+        }
+        let whole = classes.iter().enumerate().find(|(place, earlier)| {
+            fits_everybody(&earlier.when) && !report.spoiled(&format!("classes[{place}].when"))
+        });
+        if let Some((place, earlier)) = whole {
+            let wrong = format!("never reached: classes[{place}] ({}) fits everybody", earlier.name);
+            report.mistake(&path, wrong, "move it above that one");
+        }
+        classes.push(class);
+    }
+    if classes.last().is_none_or(|last| !fits_everybody(&last.when)) {
+        if let Some(place) = classes.iter().position(|class| class.name == OTHER) {
+            report.mistake(
+                &format!("classes[{place}].name"),
+                "\"other\" is the class of everybody who fits none",
+                "choose another name",
+            );
+        }
+        classes.push(Class {
+            name: OTHER.into(),
+            when: When::default(),
+            blocked: false,
+            bucket: None,
+            enforce: true,
+            priority: 0,
+        });
+    }
+    classes
+}
+
+fn fits_everybody(when: &When) -> bool {
+    when.kinds.is_empty() && when.operators.is_empty() && when.user_agents.is_empty() && when.addresses.is_empty()
+}
+
+fn class(raw: &raw::Class, path: &str, operators: &[&str], report: &mut Report) -> Class {
+    let name = raw.name.clone().unwrap_or_default();
+    match raw.name.is_some() {
+        true => report.name(&format!("{path}.name"), &name),
+        false => report.mistake(&format!("{path}.name"), "missing", "give the class a name"),
+    }
+    for (operator, _) in &raw.crawl_delay.0 {
+        operator_id(operator, &format!("{path}.crawl_delay.{operator}"), operators, report);
+    }
+    if !raw.crawl_delay.0.is_empty() {
+        report.not_carried_out(&format!("{path}.crawl_delay"));
+    }
+    let bucket = raw.bucket.as_ref().map(|bucket| self::bucket(bucket, &format!("{path}.bucket"), report));
+    Class {
+        name,
+        when: when(&raw.when, &format!("{path}.when"), operators, report),
+        blocked: raw.block,
+        bucket,
+        enforce: raw.enforce.unwrap_or(true),
+        priority: raw.priority.unwrap_or(0),
+    }
+}
+
+fn when(raw: &raw::When, path: &str, operators: &[&str], report: &mut Report) -> When {
+    let mut ids = Vec::new();
+    for (index, operator) in raw.operator.0.iter().enumerate() {
+        let path =
+            if raw.operator.0.len() > 1 { format!("{path}.operator[{index}]") } else { format!("{path}.operator") };
+        ids.extend(operator_id(operator, &path, operators, report));
+    }
+    if raw.user_agent.0.iter().any(String::is_empty) {
+        report.mistake(
+            &format!("{path}.user_agent"),
+            "nothing to look for",
+            "write a part of the user agent, or leave the key out",
+        );
+    }
+    When {
+        kinds: raw.kind.0.iter().copied().map(Into::into).collect(),
+        operators: ids,
+        user_agents: raw.user_agent.0.clone(),
+        addresses: raw.address.0.iter().map(|range| range.0).collect(),
+    }
+}
+
+fn operator_id(name: &str, path: &str, operators: &[&str], report: &mut Report) -> Option<OperatorId> {
+    let place = operators.iter().position(|known| *known == name).and_then(|place| u16::try_from(place).ok());
+    if place.is_none() {
+        report.unknown(path, "operator", name, operators.iter().copied());
+    }
+    place.map(OperatorId)
+}
+
+fn bucket(raw: &raw::Bucket, path: &str, report: &mut Report) -> Bucket {
+    let batches = raw.capacity.is_some() || raw.fill.is_some() || raw.interval.is_some();
+    let steady = raw.rate.is_some() || raw.burst.is_some();
+    if batches == steady {
+        let wrong = if steady { "found both capacity, fill, interval and rate, burst" } else { "found no keys" };
+        report.mistake(path, wrong, "write { capacity: 60, fill: 10, interval: 10s } or { rate: 10/s, burst: 20 }");
+    }
+    let second = Duration::from_secs(1);
+    match (steady, &raw.rate) {
+        (true, rate) => {
+            let (fill, interval) = rate.as_ref().map_or((1, second), |rate| rate.0);
+            if rate.is_none() {
+                report.mistake(&format!("{path}.rate"), "missing", "say how many come back, such as 10/s");
+            }
+            let fill = report.count(&format!("{path}.rate"), Some(fill), 10);
+            let capacity = report.count(&format!("{path}.burst"), raw.burst, fill.max(1));
+            if interval.as_nanos() < u128::from(fill) {
+                report.mistake(
+                    &format!("{path}.rate"),
+                    "more than one a nanosecond",
+                    "leave the bucket out for no bound",
+                );
+            }
+            Bucket { capacity, fill, interval, smooth: true }
+        }
+        (false, _) => {
+            for (key, given) in [
+                ("capacity", raw.capacity.is_some()),
+                ("fill", raw.fill.is_some()),
+                ("interval", raw.interval.is_some()),
+            ] {
+                if batches && !given {
+                    report.mistake(&format!("{path}.{key}"), "missing", "give all of capacity, fill and interval");
+                }
+            }
+            let capacity = report.count(&format!("{path}.capacity"), raw.capacity, 60);
+            let fill = report.count(&format!("{path}.fill"), raw.fill, 10);
+            let interval =
+                report.lasting(&format!("{path}.interval"), raw.interval.as_ref().map(|span| span.0), second);
+            Bucket { capacity, fill, interval, smooth: false }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Quotas: how much, for how long, and what of it each class may use.
+
+use super::report::Report;
+use crate::calendar::{self, Civil};
+use crate::config::forms::Named;
+use crate::config::raw::quotas::{self as raw, Pacing, Tiers, Unit};
+use crate::config::words::Level;
+use crate::policy::Units;
+use crate::policy::class::Class;
+use crate::policy::quota::{ClassLadder, Quota};
+use crate::policy::tier::{Ladder, Share, Tier};
+use crate::policy::window::Window;
+use std::sync::Arc;
+use std::time::Duration;
+
+const MOST: usize = 1000;
+/// Tiers are counted in a byte.
+const MOST_TIERS: usize = 100;
+
+pub(super) fn quotas(raw: &Named<raw::Quota>, classes: &[Class], report: &mut Report) -> Vec<Quota> {
+    if raw.0.len() > MOST {
+        report.mistake("quotas", format!("found {} quotas, at most {MOST} fit", raw.0.len()), "merge some");
+    }
+    raw.0.iter().map(|(name, quota)| self::quota(name, quota, classes, report)).collect()
+}
+
+fn quota(name: &str, raw: &raw::Quota, classes: &[Class], report: &mut Report) -> Quota {
+    let path = format!("quotas.{name}");
+    report.name(&path, name);
+    if classes.iter().any(|class| class.name == name && class.bucket.is_some()) {
+        report.mistake(
+            &path,
+            format!("the bucket of class {name:?} has the same name in RateLimit fields"),
+            "rename one of them",
+        );
+    }
+    let limit = raw.limit.as_ref().map_or(Units::whole(1), |amount| amount.0);
+    if raw.limit.is_none() {
+        report.mistake(&format!("{path}.limit"), "missing", "say how many units each window has, such as 10000");
+    }
+    if limit.is_zero() {
+        report.mistake(
+            &format!("{path}.limit"),
+            "found 0",
+            "write what was bought; to refuse a class everything, use block: true",
+        );
+    }
+    if raw.pacing != Pacing::Off {
+        report.mistake(&format!("{path}.pacing"), "only off is in this version", "write off and use tiers");
+    }
+    Quota {
+        name: name.to_owned(),
+        limit,
+        window: window(raw.window.as_ref(), &format!("{path}.window"), report),
+        enforce: raw.enforce.unwrap_or(true),
+        cost_header: raw.cost_header.as_ref().map(|field| field.0.clone()),
+        free_when_cached: raw.free_when_cached,
+        ladders: ladders(raw, limit, &path, classes, report),
+    }
+}
+
+fn window(raw: Option<&raw::Window>, path: &str, report: &mut Report) -> Window {
+    const EXAMPLE: &str = "write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }";
+    let harmless = Window::Fixed { length: Duration::from_secs(1) };
+    let Some(raw) = raw else {
+        report.mistake(path, "missing", EXAMPLE);
+        return harmless;
+    };
+    for (key, given) in [("first_use", raw.first_use.is_some()), ("sliding", raw.sliding.is_some())] {
+        if given {
+            report.mistake(&format!("{path}.{key}"), format!("{key} is not in this version"), "use calendar or fixed");
+        }
+    }
+    match (raw.calendar, &raw.fixed) {
+        (Some(unit), None) => calendar_window(unit, raw, path, report).unwrap_or(harmless),
+        (None, Some(length)) => {
+            for (key, given) in [("zone", raw.zone.is_some()), ("at", raw.at.is_some())] {
+                if given {
+                    report.mistake(
+                        &format!("{path}.{key}"),
+                        "says nothing about a fixed window",
+                        "leave it out, or use calendar",
+                    );
+                }
+            }
+            Window::Fixed { length: report.lasting(&format!("{path}.fixed"), Some(length.0), Duration::from_secs(1)) }
+        }
+        (Some(_), Some(_)) => {
+            report.mistake(path, "found both calendar and fixed", "keep one of them");
+            harmless
+        }
+        (None, None) => {
+            if !report.spoiled(path) {
+                report.mistake(path, "found neither calendar nor fixed", EXAMPLE);
+            }
+            harmless
+        }
+    }
+}
+
+fn calendar_window(unit: Unit, raw: &raw::Window, path: &str, report: &mut Report) -> Option<Window> {
+    let unit = match unit {
+        Unit::Hour => calendar::Unit::Hour,
+        Unit::Day => calendar::Unit::Day,
+        Unit::Week => calendar::Unit::Week,
+        Unit::Month => calendar::Unit::Month,
+    };
+    let at = raw.at.as_ref().map_or(jiff::civil::Time::midnight(), |time| time.0);
+    if unit == calendar::Unit::Hour && at.hour() != 0 {
+        report.mistake(&format!("{path}.at"), "an hour begins at a minute, not at an hour", "write it like \"00:15\"");
+    }
+    let zone = raw.zone.as_deref().unwrap_or("UTC");
+    match Civil::new(unit, zone, at) {
+        Ok(civil) => Some(Window::Calendar(Arc::new(civil))),
+        Err(calendar::UnknownZone) => {
+            report.mistake(
+                &format!("{path}.zone"),
+                format!("unknown time zone {zone:?}"),
+                "use an IANA name such as America/Los_Angeles",
+            );
+            None
+        }
+    }
+}
+
+fn ladders(
+    raw: &raw::Quota,
+    limit: Units,
+    path: &str,
+    classes: &[Class],
+    report: &mut Report,
+) -> Vec<Option<ClassLadder>> {
+    let mut ladders: Vec<Option<ClassLadder>> = vec![None; classes.len()];
+    for (class, tiers) in &raw.tiers.0 {
+        let path = format!("{path}.tiers.{class}");
+        match classes.iter().position(|known| known.name == *class) {
+            Some(place) => ladders[place] = Some(ladder(tiers, limit, &path, report)),
+            None => {
+                if !class_names_spoiled(report, classes.len()) {
+                    report.unknown(&path, "class", class, classes.iter().map(|class| class.name.as_str()));
+                }
+                ladder(tiers, limit, &path, report);
+            }
+        }
+    }
+    ladders
+}
+
+/// True when some class's name was not understood: it may be the one that is missed.
+fn class_names_spoiled(report: &Report, count: usize) -> bool {
+    report.spoiled("classes")
+        && (count <= 1 || (0..count).any(|place| report.spoiled(&format!("classes[{place}].name"))))
+}
+
+fn ladder(raw: &Tiers, limit: Units, path: &str, report: &mut Report) -> ClassLadder {
+    let path = if raw.long { format!("{path}.ladder") } else { path.to_owned() };
+    if raw.ladder.is_empty() {
+        report.mistake(&path, "no tiers", "write [{ above: 80%, shed: 50% }], or leave the class out");
+    }
+    if raw.ladder.len() > MOST_TIERS {
+        report.mistake(&path, format!("found {} tiers, at most {MOST_TIERS} fit", raw.ladder.len()), "use fewer steps");
+    }
+    let mut tiers: Vec<Tier> = Vec::new();
+    for (index, step) in raw.ladder.iter().enumerate() {
+        let path = format!("{path}[{index}]");
+        for (key, given, example) in
+            [("above", step.above.is_some(), "above: 80%"), ("shed", step.shed.is_some(), "shed: 50%")]
+        {
+            if !given {
+                report.mistake(&format!("{path}.{key}"), "missing", format!("write it like {example}"));
+            }
+        }
+        let (Some(above), Some(shed)) = (&step.above, &step.shed) else { continue };
+        let tier = Tier { above: units(above.0, limit), shed: shed.0 };
+        if tier.above > limit {
+            report.mistake(
+                &format!("{path}.above"),
+                format!("{} is never reached: the limit is {limit}", tier.above),
+                "write a share such as 80%, or less than the limit",
+            );
+        }
+        if tiers.last().is_some_and(|before| tier.above <= before.above) {
+            report.mistake(&format!("{path}.above"), "not above the tier before it", "write tiers from the lowest up");
+        }
+        if tier.shed <= tiers.last().map_or(Share::NONE, |before| before.shed) {
+            let wrong =
+                if tier.shed == Share::NONE { "sheds nothing" } else { "sheds no more than the tier before it" };
+            report.mistake(&format!("{path}.shed"), wrong, "shed more with each tier, 100% at most");
+        }
+        tiers.push(tier);
+    }
+    ClassLadder { ladder: Ladder::new(tiers, limit), enforce: raw.enforce.unwrap_or(true) }
+}
+
+/// A share of the limit in units, rounded up: at 0.1 % of 10 units one thousandth is taken, not none.
+fn units(level: Level, limit: Units) -> Units {
+    match level {
+        Level::Units(units) => units,
+        Level::OfLimit(share) => {
+            let millionths = u128::from(limit.milli()) * u128::from(share.millionths());
+            let milli = millionths.div_ceil(u128::from(Share::ALL.millionths()));
+            Units::from_milli(u64::try_from(milli).unwrap_or(u64::MAX))
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Routes: which requests, what they cost, which scopes they touch.
+
+use super::report::Report;
+use crate::config::raw::routes as raw;
+use crate::policy::quota::Quota;
+use crate::policy::route::{BadPattern, Pattern, Route};
+use crate::policy::{QuotaId, ScopeId, Units};
+
+const MOST: usize = 10_000;
+/// Which quotas said no is told in one byte.
+const MOST_COSTS: usize = 8;
+const REST: &str = "/**";
+
+pub(super) fn routes(raw: &[raw::Route], quotas: &[Quota], scopes: &[String], report: &mut Report) -> Vec<Route> {
+    if raw.len() > MOST {
+        report.mistake(
+            "routes",
+            format!("found {} routes, at most {MOST} fit", raw.len()),
+            "use * and ** to sum them up",
+        );
+    }
+    let mut routes: Vec<Route> = Vec::with_capacity(raw.len() + 1);
+    for (index, written) in raw.iter().enumerate() {
+        let path = format!("routes[{index}]");
+        let route = route(written, &path, quotas, scopes, report);
+        let before = routes
+            .iter()
+            .enumerate()
+            .find(|(place, earlier)| hides(earlier, &route) && !report.spoiled(&format!("routes[{place}]")));
+        if let Some((place, earlier)) = before {
+            report.mistake(
+                &path,
+                format!("never reached: routes[{place}] ({}) fits all that it fits", earlier.name),
+                "move it above that one",
+            );
+        }
+        routes.push(route);
+    }
+    if routes.last().is_none_or(|last| !(is_rest(last) && is_unconditional(last))) {
+        routes.push(free_rest());
+    }
+    routes
+}
+
+/// The route of all that fits no other.
+fn free_rest() -> Route {
+    Route {
+        name: REST.into(),
+        path: any_path(),
+        hosts: Vec::new(),
+        methods: Vec::new(),
+        query: Vec::new(),
+        costs: Vec::new(),
+        scopes: vec![ScopeId(0)],
+    }
+}
+
+fn any_path() -> Pattern {
+    Pattern::parse(REST).expect("begins with a slash and ends in the rest")
+}
+
+fn is_rest(route: &Route) -> bool {
+    route.path == any_path()
+}
+
+fn is_unconditional(route: &Route) -> bool {
+    route.hosts.is_empty() && route.methods.is_empty() && route.query.is_empty()
+}
+
+/// True when every request that fits `later` plainly fits `earlier`, too. Says nothing about overlapping patterns.
+fn hides(earlier: &Route, later: &Route) -> bool {
+    fn wider<T: PartialEq>(earlier: &[T], later: &[T]) -> bool {
+        earlier.is_empty() || (!later.is_empty() && later.iter().all(|one| earlier.contains(one)))
+    }
+    (is_rest(earlier) || earlier.path == later.path)
+        && wider(&earlier.hosts, &later.hosts)
+        && wider(&earlier.methods, &later.methods)
+        && earlier.query.iter().all(|parameter| later.query.contains(parameter))
+}
+
+fn route(raw: &raw::Route, path: &str, quotas: &[Quota], scopes: &[String], report: &mut Report) -> Route {
+    let name = raw.path.clone().unwrap_or_default();
+    Route {
+        path: pattern(raw, &format!("{path}.match"), report),
+        hosts: hosts(&raw.host.0, &format!("{path}.host"), report),
+        methods: raw.method.0.iter().map(|verb| verb.0.clone()).collect(),
+        query: query(&raw.query.0, &format!("{path}.query"), report),
+        costs: costs(raw, &format!("{path}.cost"), quotas, report),
+        scopes: scope_ids(&raw.scopes.0, &format!("{path}.scopes"), scopes, report),
+        name,
+    }
+}
+
+fn pattern(raw: &raw::Route, path: &str, report: &mut Report) -> Pattern {
+    let Some(text) = &raw.path else {
+        report.mistake(path, "missing", "say which paths, such as /item/* or /shop/**");
+        return any_path();
+    };
+    let signs = text.find(|sign: char| sign.is_control() || sign.is_whitespace() || matches!(sign, '?' | '#'));
+    let wrong = match (Pattern::parse(text), signs) {
+        (Ok(pattern), None) => return pattern,
+        (Ok(_), Some(_)) => "a path has no spaces, \"?\" or \"#\"; use query for parameters",
+        (Err(BadPattern::NoSlash), _) => "does not begin with a slash; write it like /item/*",
+        (Err(BadPattern::RestNotLast), _) => {
+            "** stands for any rest and comes last, alone; write it like /shop/**, or * within a segment"
+        }
+    };
+    let (wrong, remedy) = wrong.split_once("; ").unwrap_or((wrong, ""));
+    report.mistake(path, format!("{text:?}: {wrong}"), remedy);
+    any_path()
+}
+
+fn hosts(raw: &[String], path: &str, report: &mut Report) -> Vec<String> {
+    for host in raw {
+        let bare = host.strip_prefix("*.").unwrap_or(host);
+        let plain = |byte: u8| {
+            byte.is_ascii_lowercase()
+                || byte.is_ascii_digit()
+                || matches!(byte, b'.' | b'-' | b'_' | b'[' | b']' | b':')
+        };
+        let port = !bare.starts_with('[') && bare.contains(':');
+        if bare.is_empty() || port || !bare.bytes().all(plain) {
+            report.mistake(
+                path,
+                format!("{host:?} is no host"),
+                "write it in small letters and without a port, such as shop.example.com or *.example.com",
+            );
+        }
+    }
+    raw.to_vec()
+}
+
+fn query(raw: &[String], path: &str, report: &mut Report) -> Vec<(String, Option<String>)> {
+    let parameter = |text: &String| {
+        let (name, value) =
+            text.split_once('=').map_or((text.as_str(), None), |(name, value)| (name, Some(value.to_owned())));
+        if name.is_empty() {
+            report.mistake(path, format!("{text:?} names no parameter"), "write name or name=value");
+        }
+        (name.to_owned(), value)
+    };
+    raw.iter().map(parameter).collect()
+}
+
+fn costs(raw: &raw::Route, path: &str, quotas: &[Quota], report: &mut Report) -> Vec<(QuotaId, Units)> {
+    let mut costs = Vec::new();
+    for (name, amount) in &raw.cost.0 {
+        let path = format!("{path}.{name}");
+        let Some(place) = quotas.iter().position(|quota| quota.name == *name) else {
+            if !(quotas.is_empty() && report.spoiled("quotas")) {
+                report.unknown(&path, "quota", name, quotas.iter().map(|quota| quota.name.as_str()));
+            }
+            continue;
+        };
+        let limit = quotas[place].limit;
+        if amount.0 > limit && !report.spoiled(&format!("quotas.{name}.limit")) && !limit.is_zero() {
+            report.mistake(
+                &path,
+                format!("{} is more than the quota's limit of {limit}: never admitted", amount.0),
+                "lower the cost or raise the limit",
+            );
+        }
+        if !amount.0.is_zero() {
+            costs.push((QuotaId(u16::try_from(place).unwrap_or(u16::MAX)), amount.0));
+        }
+    }
+    if costs.len() > MOST_COSTS {
+        report.mistake(
+            path,
+            format!("found {} quotas", costs.len()),
+            format!("a route pays from at most {MOST_COSTS}"),
+        );
+    }
+    costs
+}
+
+fn scope_ids(raw: &[String], path: &str, scopes: &[String], report: &mut Report) -> Vec<ScopeId> {
+    let mut ids = Vec::new();
+    for (index, name) in raw.iter().enumerate() {
+        match scopes.iter().position(|known| known == name) {
+            Some(place) => {
+                let id = ScopeId(u16::try_from(place).unwrap_or(u16::MAX));
+                if !ids.contains(&id) {
+                    ids.push(id);
+                }
+            }
+            None => report.unknown(&format!("{path}[{index}]"), "scope", name, scopes.iter().map(String::as_str)),
+        }
+    }
+    if ids.is_empty() { vec![ScopeId(0)] } else { ids }
+}

@@ -1,0 +1,127 @@
+//! What is wrong with a configuration: every mistake, where it stands, what was found and what would do.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Where a value was written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// In the file; both count from 1.
+    File {
+        /// The line.
+        line: u64,
+        /// The column, in characters.
+        column: u64,
+    },
+    /// In a variable of the environment.
+    Variable(String),
+    /// On the command line.
+    Option(String),
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// Where it was written.
+    pub place: Place,
+    /// Which key, from the top: `quotas.places_api.tiers.search[1].shed`.
+    pub path: String,
+    /// What is wrong.
+    pub wrong: String,
+    /// What would do.
+    pub remedy: String,
+}
+
+/// All that is wrong with a configuration, in the order of the file. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistakes {
+    /// The file.
+    pub file: PathBuf,
+    /// The mistakes.
+    pub list: Vec<Mistake>,
+}
+
+impl Place {
+    /// The first character of the file: where something is missing altogether.
+    pub const START: Self = Self::File { line: 1, column: 1 };
+}
+
+impl fmt::Display for Mistakes {
+    /// One line each: `FILE:LINE:COL: path: what is wrong; what would do`.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (count, mistake) in self.list.iter().enumerate() {
+            if count > 0 {
+                writeln!(out)?;
+            }
+            match &mistake.place {
+                Place::File { line, column } => write!(out, "{}:{line}:{column}: ", self.file.display())?,
+                Place::Variable(name) | Place::Option(name) => write!(out, "{name}: ")?,
+            }
+            if !mistake.path.is_empty() {
+                write!(out, "{}: ", one_line(&mistake.path))?;
+            }
+            write!(out, "{}; {}", one_line(&mistake.wrong), one_line(&mistake.remedy))?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Mistakes {}
+
+/// Keys come from outside and may hold line ends; a mistake is one line, and not an endless one.
+fn one_line(text: &str) -> String {
+    const LONGEST: usize = 500;
+    let mut line: String = text
+        .chars()
+        .take(LONGEST)
+        .flat_map(|sign| match sign.is_control() {
+            true => sign.escape_default().collect(),
+            false => vec![sign],
+        })
+        .collect();
+    if text.chars().nth(LONGEST).is_some() {
+        line.push_str("...");
+    }
+    line
+}
+
+/// ` (did you mean "limit"?)` where one of `known` is close to what was `written`, else nothing.
+pub(super) fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let tolerated = (written.chars().count() / 3).clamp(1, 3);
+    let closest = known.into_iter().map(|word| (distance(written, word), word)).min();
+    match closest {
+        Some((distance, word)) if distance <= tolerated => format!(" (did you mean \"{word}\"?)"),
+        _ => String::new(),
+    }
+}
+
+/// How many letters must be added, dropped, replaced or swapped with their neighbour.
+fn distance(left: &str, right: &str) -> usize {
+    let (left, right): (Vec<char>, Vec<char>) = (left.chars().take(64).collect(), right.chars().take(64).collect());
+    let mut rows = vec![vec![0; right.len() + 1]; left.len() + 1];
+    for i in 0..=left.len() {
+        for j in 0..=right.len() {
+            rows[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let replaced = rows[i - 1][j - 1] + usize::from(left[i - 1] != right[j - 1]);
+                let swapped = i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1];
+                let swapped = if swapped { rows[i - 2][j - 2] + 1 } else { usize::MAX };
+                replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1).min(swapped)
+            };
+        }
+    }
+    rows[left.len()][right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_finger_is_recognised_and_a_different_word_is_not() {
+        assert_eq!(did_you_mean("limt", ["limit", "window"]), " (did you mean \"limit\"?)");
+        assert_eq!(did_you_mean("wnidow", ["limit", "window"]), " (did you mean \"window\"?)");
+        assert_eq!(did_you_mean("colour", ["limit", "window"]), "");
+    }
+}

@@ -1,0 +1,81 @@
+//! The configuration: as written, then as meant.
+//!
+//! One path leads from text to [`Settings`]. `yaml` and `environment` make trees in which every value knows its place;
+//! `layers` puts them on top of each other; `reading` turns the tree into the types of `raw`; `meaning` checks these
+//! and makes [`Settings`]. Every step adds to one list of mistakes, so that all of them are told at once.
+//!
+//! Nothing here asks the system: the text and the environment are handed in ([`read`] alone opens the file).
+
+mod environment;
+mod forms;
+mod layers;
+mod meaning;
+mod mistake;
+mod node;
+mod raw;
+mod reading;
+pub mod settings;
+mod words;
+mod yaml;
+
+pub use mistake::{Mistake, Mistakes, Place};
+pub use settings::Settings;
+
+use std::path::Path;
+
+/// Makes settings of a file's `text`, or says all that is wrong with it.
+///
+/// `environment` are the variables that `${NAME}` and `TIDEGATE__...` refer to. `overrides` come from the command line,
+/// as a key's path and its value (`("listen", "127.0.0.1:80")`), and go before both; a mistake in one is told as
+/// `--listen`. `operators` are the names of the known operators of crawlers, by their place in the operators' table.
+pub fn load(
+    file: &Path,
+    text: &str,
+    environment: &[(String, String)],
+    overrides: &[(&str, String)],
+    operators: &[&str],
+) -> Result<Settings, Mistakes> {
+    let (mut written, mut mistakes) = yaml::read(text);
+    environment::expand(&mut written, environment, &mut mistakes);
+    environment::near_misses(environment, raw::SECTIONS, &mut mistakes);
+    let variables = environment::variables(environment, &mut mistakes);
+    let options = environment::options(overrides, &mut mistakes);
+
+    let tree = layers::merge(&[written, variables, options]);
+    let places = tree.places();
+    let raw: raw::File = reading::read(tree, &mut mistakes);
+    let (settings, mut mistakes) = meaning::settle(&raw, operators, places, mistakes);
+    if mistakes.is_empty() {
+        return Ok(settings);
+    }
+    mistakes.sort_by(|left, right| left.place.cmp(&right.place));
+    Err(Mistakes { file: file.to_owned(), list: mistakes })
+}
+
+/// Reads a file and makes settings of it.
+pub fn read(
+    file: &Path,
+    environment: &[(String, String)],
+    overrides: &[(&str, String)],
+    operators: &[&str],
+) -> Result<Settings, Mistakes> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => load(file, &text, environment, overrides, operators),
+        Err(error) => {
+            let wrong = format!("cannot be read: {error}");
+            let remedy = "give a UTF-8 file with --config, such as config/tidegate.yaml of the distribution".into();
+            let mistake = Mistake { place: Place::START, path: String::new(), wrong, remedy };
+            Err(Mistakes { file: file.to_owned(), list: vec![mistake] })
+        }
+    }
+}
+
+/// The JSON Schema of the file.
+pub fn schema() -> serde_json::Value {
+    let mut schema = schemars::schema_for!(raw::File);
+    schema.insert("title".into(), "Tidegate configuration".into());
+    schema.to_value()
+}
+
+#[cfg(test)]
+mod tests;

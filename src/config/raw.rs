@@ -1,0 +1,71 @@
+//! The YAML as written: every key it may have, unknown ones refused. What it means is `meaning`'s business.
+//!
+//! The comments here are what editors show: what a key changes for a client, its unit and its default.
+
+pub(super) mod classes;
+pub(super) mod clients;
+pub(super) mod quotas;
+pub(super) mod routes;
+pub(super) mod scopes;
+pub(super) mod serving;
+
+use super::forms::{Named, OneOrMany};
+use super::words::{Socket, Threads};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// The configuration of Tidegate.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct File {
+    /// Where clients are served, HTTP/1.1 and cleartext HTTP/2: one address and port, or a list. Default
+    /// 127.0.0.1:8080.
+    pub listen: Option<OneOrMany<Socket>>,
+    /// Threads that carry requests: auto (one per core) or a number. Default auto.
+    pub workers: Option<Threads>,
+    /// The listener for operators: metrics, health, state. Without this section there is none.
+    pub admin: Option<serving::Admin>,
+    /// The directory of the ledger, which survives restarts. Default ./state.
+    pub state_dir: Option<String>,
+    /// The server behind the gate.
+    pub origin: serving::Origin,
+    /// Whose request it is.
+    pub clients: clients::Clients,
+    /// The operator's own word on user agents; the first that fits goes before the built-in list.
+    pub agents: Vec<classes::Agent>,
+    /// What may be spent, by name.
+    pub quotas: Named<quotas::Quota>,
+    /// What kinds of client there are; the first that fits counts. Who fits none is in class `other`.
+    pub classes: Vec<classes::Class>,
+    /// Parts of the origin that are throttled apart, by name; `default` is the rest.
+    pub scopes: Named<scopes::Scope>,
+    /// What requests cost; the first that fits counts. What fits none is free.
+    pub routes: Vec<routes::Route>,
+    /// What clients are told in header fields.
+    pub headers: serving::Headers,
+    /// What is done with robots.txt.
+    pub robots: serving::Robots,
+    /// What is written about requests.
+    pub log: serving::Log,
+    /// How much one client, or all together, may hold on to.
+    pub limits: serving::Limits,
+}
+
+/// The keys at the top.
+pub(super) const SECTIONS: &[&str] = &[
+    "listen",
+    "workers",
+    "admin",
+    "state_dir",
+    "origin",
+    "clients",
+    "agents",
+    "quotas",
+    "classes",
+    "scopes",
+    "routes",
+    "headers",
+    "robots",
+    "log",
+    "limits",
+];

@@ -1,0 +1,96 @@
+//! `classes:` and `agents:` as written.
+
+use crate::config::forms::{Named, OneOrMany};
+use crate::config::words::{Range, Rate, Span};
+use crate::policy;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// A class of clients.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Class {
+    /// Its name in tiers, metrics, headers and logs: small letters, digits, `_`, `.`, `-`.
+    pub name: Option<String>,
+    /// Who belongs to it. Default everybody.
+    pub when: When,
+    /// Who goes first where there is a line, 0 to 255; higher goes first. Default 0.
+    pub priority: Option<u8>,
+    /// What each of its clients may ask, whatever it costs. Default no bound.
+    pub bucket: Option<Bucket>,
+    /// true: refused everything but robots.txt. Default false.
+    pub block: bool,
+    /// false: what would be refused by block, bucket or tier is counted and logged, not refused. Default true.
+    pub enforce: Option<bool>,
+    /// The delay between requests that robots.txt asks of each operator's crawler.
+    pub crawl_delay: Named<Span>,
+}
+
+/// Conditions that must all hold; within each, one match is enough.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct When {
+    /// The kind of client: one, or a list.
+    pub kind: OneOrMany<Kind>,
+    /// The operator of the crawler, with proof only: one, or a list.
+    pub operator: OneOrMany<String>,
+    /// The user agent contains this, in any case: one, or a list.
+    pub user_agent: OneOrMany<String>,
+    /// The address lies in this range: one, or a list.
+    pub address: OneOrMany<Range>,
+}
+
+/// The bucket of each client: `capacity`, `fill` and `interval` for batches, or `rate` and `burst` for a steady flow.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Bucket {
+    /// The most requests at once.
+    pub capacity: Option<u32>,
+    /// So many come back ...
+    pub fill: Option<u32>,
+    /// ... every so often.
+    pub interval: Option<Span>,
+    /// So many a second (s), minute (m), hour (h) or day (d), one by one.
+    pub rate: Option<Rate>,
+    /// The most that can be saved up at that rate. Default one interval's worth.
+    pub burst: Option<u32>,
+}
+
+/// The operator's own word on a user agent.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Agent {
+    /// Fits user agents that contain this, in any case.
+    #[serde(rename = "match")]
+    pub contains: Option<String>,
+    /// What such a client is.
+    pub kind: Option<Kind>,
+}
+
+/// A kind of client.
+#[derive(Clone, Copy, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::config) enum Kind {
+    /// Nothing says it is a bot.
+    Human,
+    /// A bot whose operator is proven.
+    VerifiedBot,
+    /// A bot that names itself, unproven.
+    DeclaredBot,
+    /// A bot that hides.
+    SuspectedBot,
+    /// Claims an operator that it is not.
+    Impostor,
+}
+
+impl From<Kind> for policy::Kind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Human => Self::Human,
+            Kind::VerifiedBot => Self::VerifiedBot,
+            Kind::DeclaredBot => Self::DeclaredBot,
+            Kind::SuspectedBot => Self::SuspectedBot,
+            Kind::Impostor => Self::Impostor,
+        }
+    }
+}

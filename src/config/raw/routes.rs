@@ -1,0 +1,25 @@
+//! `routes:` as written.
+
+use crate::config::forms::{Named, OneOrMany};
+use crate::config::words::{Amount, Verb};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Requests that are treated alike.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Route {
+    /// The path: `*` is anything within one segment, `**` at the end any rest. Must be given.
+    #[serde(rename = "match")]
+    pub path: Option<String>,
+    /// The host, without port: one, or a list; `*.example.com` is every host below it. Default any.
+    pub host: OneOrMany<String>,
+    /// The method: one, or a list. Default any.
+    pub method: OneOrMany<Verb>,
+    /// Query parameters that must be there: `name`, or `name=value`.
+    pub query: OneOrMany<String>,
+    /// What a request is expected to cost, by quota. Default nothing: it is never refused for quota.
+    pub cost: Named<Amount>,
+    /// The parts of the origin it touches: one, or a list. Default `default`.
+    pub scopes: OneOrMany<String>,
+}

@@ -1,0 +1,578 @@
+use super::settings::{AccessLog, LegacyFamily, LogLevel};
+use super::*;
+use crate::policy::Units;
+use proptest::prelude::*;
+use std::time::Duration;
+
+mod schema;
+
+const OPERATORS: [&str; 3] = ["googlebot", "bingbot", "applebot"];
+const EXAMPLE: &str = include_str!("../../config/tidegate.yaml");
+
+fn load_with(text: &str, environment: &[(&str, &str)], overrides: &[(&str, &str)]) -> Result<Settings, Mistakes> {
+    let environment: Vec<(String, String)> =
+        environment.iter().map(|&(name, value)| (name.into(), value.into())).collect();
+    let overrides: Vec<(&str, String)> = overrides.iter().map(|&(path, value)| (path, value.into())).collect();
+    load(Path::new("gate.yaml"), text, &environment, &overrides, &OPERATORS)
+}
+
+fn settings(text: &str) -> Settings {
+    load_with(text, &[], &[]).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+}
+
+fn mistakes(text: &str) -> Vec<String> {
+    mistakes_with(text, &[])
+}
+
+fn mistakes_with(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
+    match load_with(text, environment, &[]) {
+        Ok(_) => Vec::new(),
+        Err(mistakes) => {
+            mistakes.to_string().lines().map(|line| line.trim_start_matches("gate.yaml:").to_owned()).collect()
+        }
+    }
+}
+
+/// The origin, which every file needs, as its first line, and `text` from the second on.
+fn site(text: &str) -> String {
+    format!("origin: {{ url: 'http://127.0.0.1:3000' }}\n{text}")
+}
+
+fn faults(text: &str) -> Vec<String> {
+    mistakes(&site(text))
+}
+
+#[test]
+fn our_own_example_means_what_it_says() {
+    let settings = settings(EXAMPLE);
+    assert_eq!(settings.listen, ["127.0.0.1:8080".parse().expect("an address")]);
+    assert_eq!((settings.origin.host.as_str(), settings.origin.port), ("127.0.0.1", 3000));
+    assert_eq!(settings.origin.idle_timeout, Duration::from_secs(4));
+    assert_eq!(settings.headers.legacy, [LegacyFamily::Atlassian]);
+    assert_eq!(settings.headers.retry_after_spread.millionths(), 200_000);
+    assert_eq!(settings.log.access, AccessLog::File { path: "./state/access.log".into() });
+    let rules = &settings.rules;
+    let classes: Vec<&str> = rules.classes.iter().map(|class| class.name.as_str()).collect();
+    assert_eq!(classes, ["search", "impostor", "bot", "person", "other"]);
+    assert_eq!(rules.scopes, ["default", "search_backend"]);
+    let above: Vec<Units> =
+        rules.quotas[0].ladders[0].iter().flat_map(|tiers| tiers.ladder.tiers()).map(|tier| tier.above).collect();
+    assert_eq!(above, [6000, 8000, 9500].map(Units::whole));
+    let costs: Vec<_> = rules.routes.iter().map(|route| route.costs.first().map(|cost| cost.1)).collect();
+    assert_eq!(costs, [Some(Units::whole(1)), Some(Units::whole(4)), None]);
+}
+
+#[test]
+fn what_is_not_carried_out_is_noted() {
+    assert_eq!(
+        settings(EXAMPLE).notes,
+        [
+            "classes[0].crawl_delay: read and checked, not carried out in this version",
+            "scopes.default.concurrency: read and checked, not carried out in this version",
+            "scopes.default.backoff: read and checked, not carried out in this version",
+            "scopes.default.queue: read and checked, not carried out in this version",
+            "scopes.search_backend.concurrency: read and checked, not carried out in this version",
+            "scopes.search_backend.delay: read and checked, not carried out in this version",
+            "scopes.search_backend.autothrottle: read and checked, not carried out in this version",
+            "robots.merge_crawl_delay: read and checked, not carried out in this version",
+        ]
+    );
+}
+
+#[test]
+fn an_origin_is_all_that_a_gate_needs() {
+    let settings = load_with("", &[], &[("origin.url", "http://[::1]:81"), ("listen", "127.0.0.1:0")]).expect("enough");
+    assert_eq!((settings.origin.host.as_str(), settings.origin.authority.as_str()), ("::1", "[::1]:81"));
+    assert_eq!(settings.rules.classes.len(), 1);
+    assert_eq!(settings.rules.routes[0].name, "/**");
+    assert!(settings.admin.is_none());
+    assert_eq!(settings.log.level, LogLevel::Info);
+    assert_eq!(settings.rules.trust.ipv6_prefix, 64);
+}
+
+#[test]
+fn the_command_line_goes_before_the_environment_and_that_before_the_file() {
+    let environment = [
+        ("TIDEGATE__LISTEN", "[127.0.0.1:1, 127.0.0.1:2]"),
+        ("TIDEGATE__ORIGIN__URL", "http://two"),
+        ("TIDEGATE__LIMITS__MAX_HEADERS", "50"),
+    ];
+    let settings = load_with(EXAMPLE, &environment, &[("origin.url", "http://Three")]).expect("all is well");
+    assert_eq!(settings.origin.authority, "three");
+    assert_eq!(settings.listen.len(), 2);
+    assert_eq!(settings.limits.max_headers, 50);
+    assert_eq!(settings.origin.max_connections, 256, "what nobody replaces stays");
+}
+
+#[test]
+fn variables_stand_for_numbers_switches_and_parts_of_text() {
+    let text = "origin: { url: 'http://${HOST:-localhost}:${PORT}', max_connections: '${MOST}' }\nrobots:\n  merge_crawl_delay: ${MERGE}\n\
+                admin: { token: '${TOKEN:-}a$${b}' }";
+    let settings =
+        load_with(text, &[("PORT", "81"), ("MOST", "7"), ("MERGE", "true"), ("HOST", "")], &[]).expect("all is well");
+    assert_eq!((settings.origin.authority.as_str(), settings.origin.max_connections), ("localhost:81", 7));
+    assert_eq!(settings.notes.len(), 1);
+    let admin = settings.admin.expect("written down");
+    assert!(admin.token.as_ref().is_some_and(|token| token.is(b"a${b}") && !token.is(b"a${b}c")));
+    assert_eq!(format!("{:?}", admin.token), "Some(Secret)");
+}
+
+#[test]
+fn a_share_of_the_limit_is_rounded_up_to_a_thousandth() {
+    let rules = settings(&site(
+        "quotas: { q: { limit: 0.007, window: { fixed: 1s }, tiers: { other: [{ above: 50%, shed: 1% }] } } }",
+    ))
+    .rules;
+    let tiers = rules.quotas[0].ladders[0].as_ref().expect("a ladder of the class for everybody");
+    assert_eq!(tiers.ladder.tiers()[0].above, Units::from_milli(4));
+}
+
+#[test]
+fn every_mistake_is_told_at_once_with_its_place() {
+    let text = "\
+listen: 8080
+origin:
+  url: ftp://site
+  conect_timeout: 3s
+quotas:
+  places_api:
+    limit: many
+    window: { calendar: fortnight }
+    tiers:
+      search:
+        - { above: 60%, shed: 50% }
+        - { above: 80%, shed: 75 }
+      serach:
+        - { above: 80%, shed: 75% }
+classes:
+  - name: search
+    when: { operator: googlbot, kind: [robot] }
+  - { name: person, prority: 3 }
+routes:
+  - { match: item, cost: { place_api: 1 } }
+";
+    assert_eq!(
+        mistakes(text),
+        [
+            "1:9: listen: found 8080, needs one word or a list of words; write [a, b] for a list",
+            "3:8: origin.url: \"ftp://site\": does not begin with http://; write it like http://127.0.0.1:3000",
+            "4:3: origin.conect_timeout: unknown key \"conect_timeout\" (did you mean \"connect_timeout\"?); known here: url, connect_timeout, response_timeout, idle_timeout, max_connections",
+            "7:12: quotas.places_api.limit: found \"many\", needs an amount; write it like 10000 or 0.25",
+            "8:25: quotas.places_api.window.calendar: found \"fortnight\"; use one of hour, day, week, month",
+            "12:31: quotas.places_api.tiers.search[1].shed: found 75, needs a share such as 75%; write a number from 0 to 100 with a percent sign",
+            "13:7: quotas.places_api.tiers.serach: unknown class \"serach\" (did you mean \"search\"?); known: search, person",
+            "17:23: classes[0].when.operator: unknown operator \"googlbot\" (did you mean \"googlebot\"?); known: googlebot, bingbot, applebot",
+            "17:40: classes[0].when.kind[0]: found \"robot\"; use one of human, verified_bot, declared_bot, suspected_bot, impostor",
+            "18:21: classes[1].prority: unknown key \"prority\" (did you mean \"priority\"?); known here: name, when, priority, bucket, block, enforce, crawl_delay",
+            "20:14: routes[0].match: \"item\": does not begin with a slash; write it like /item/*",
+            "20:39: routes[0].cost.place_api: unknown quota \"place_api\" (did you mean \"places_api\"?); known: places_api",
+        ]
+    );
+}
+
+#[test]
+fn what_is_missing_is_told_where_it_belongs() {
+    assert_eq!(mistakes(""), ["1:1: origin.url: missing; say where the site is, such as http://127.0.0.1:3000"]);
+    assert_eq!(
+        faults(
+            "quotas:\n  q:\nclasses:\n  - when:\n      kind: human\n    bucket: { rate: 1/s, fill: 3 }\nroutes:\n  - {}\nagents: [{}]\nlog: { access: {} }"
+        ),
+        [
+            "3:3: quotas.q.limit: missing; say how many units each window has, such as 10000",
+            "3:3: quotas.q.window: missing; write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }",
+            "5:5: classes[0].name: missing; give the class a name",
+            "7:5: classes[0].bucket: found both capacity, fill, interval and rate, burst; write { capacity: 60, fill: 10, interval: 10s } or { rate: 10/s, burst: 20 }",
+            "9:5: routes[0].match: missing; say which paths, such as /item/* or /shop/**",
+            "10:10: agents[0].match: nothing to look for; write a part of the user agent, such as AcmeMonitor",
+            "10:10: agents[0].kind: missing; say what such a client is, such as human",
+            "11:8: log.access.path: missing; name a file such as ./state/access.log",
+        ]
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_one_mistake_with_its_place() {
+    let told = mistakes("origin:\n  url: [http://a\nlisten: 1\n");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].contains("cannot be read as YAML: ")
+            && told[0].ends_with("; check indentation, colons, quotes and brackets there"),
+        "{told:?}"
+    );
+    assert!(told[0].starts_with(|sign: char| sign.is_ascii_digit()), "{told:?}");
+    assert_eq!(mistakes("just words"), ["1:1: found no keys at the top; begin with a key such as `origin:`"]);
+}
+
+#[test]
+fn a_key_given_twice_is_told_with_all_else() {
+    assert_eq!(
+        faults("workers: 2\nlog: { level: loud }\nworkers: 3"),
+        [
+            "3:15: log.level: found \"loud\"; use one of error, warn, info, debug, trace",
+            "4:1: workers: key given twice, also in line 2; keep one of them",
+        ]
+    );
+}
+
+#[test]
+fn a_mistake_in_the_environment_names_the_variable() {
+    let environment = [
+        ("TIDEGATE__ORIGIN__ULR", "http://a"),
+        ("TIDEGATE__WORKERS", "none"),
+        ("TIDEGATE__LISTEN", "[127.0.0.1]"),
+        ("TIDEGATE_LOG__LEVEL", "info"),
+        ("TIDEGATE_ADMIN_TOKEN", "fine"),
+    ];
+    assert_eq!(
+        mistakes_with(&site("state_dir: '${STATE}'"), &environment),
+        [
+            "2:12: state_dir: ${STATE} is not in the environment; set STATE, or write ${STATE:-default}",
+            "TIDEGATE_LOG__LEVEL: replaces nothing; write it with two underscores: TIDEGATE__LOG__LEVEL",
+            "TIDEGATE__LISTEN: listen[0]: found \"127.0.0.1\", needs an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"",
+            "TIDEGATE__ORIGIN__ULR: origin.ulr: unknown key \"ulr\" (did you mean \"url\"?); known here: url, connect_timeout, response_timeout, idle_timeout, max_connections",
+            "TIDEGATE__WORKERS: workers: found \"none\", needs a number of threads; write auto or a number from 1 to 1024",
+        ]
+    );
+    let told = load_with(&site(""), &[], &[("listen", "nowhere")]).map(|_| ()).map_err(|mistakes| mistakes.to_string());
+    assert_eq!(told, Err("--listen: listen: found \"nowhere\", needs an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"".into()));
+}
+
+/// Files with one mistake each, and what is said of it.
+#[test]
+fn each_contradiction_is_found() {
+    let quota = |inside: &str| format!("quotas: {{ q: {{ limit: 10, window: {{ fixed: 1m }}, {inside} }} }}");
+    let tiers = |tiers: &str| quota(&format!("tiers: {{ other: {tiers} }}"));
+    let table: Vec<(String, &str)> = vec![
+        (
+            "quotas: { q: { limit: 0, window: { fixed: 1m } } }".into(),
+            "2:23: quotas.q.limit: found 0; write what was bought; to refuse a class everything, use block: true",
+        ),
+        (
+            "quotas: { Q: { limit: 1, window: { fixed: 1m } } }".into(),
+            "2:11: quotas.Q: the name \"Q\" is not plain; use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { sliding: 1m } } }".into(),
+            "2:45: quotas.q.window.sliding: sliding is not in this version; use calendar or fixed",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { first_use: 1m } } }".into(),
+            "2:47: quotas.q.window.first_use: first_use is not in this version; use calendar or fixed",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { fixed: 0s } } }".into(),
+            "2:43: quotas.q.window.fixed: found no time at all; write a duration such as 10s",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { fixed: 1m, zone: UTC } } }".into(),
+            "2:53: quotas.q.window.zone: says nothing about a fixed window; leave it out, or use calendar",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { fixed: 1m, calendar: day } } }".into(),
+            "2:26: quotas.q.window: found both calendar and fixed; keep one of them",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { calendar: day, zone: Mars } } }".into(),
+            "2:57: quotas.q.window.zone: unknown time zone \"Mars\"; use an IANA name such as America/Los_Angeles",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { calendar: hour, at: '01:00' } } }".into(),
+            "2:56: quotas.q.window.at: an hour begins at a minute, not at an hour; write it like \"00:15\"",
+        ),
+        (quota("pacing: even"), "2:58: quotas.q.pacing: only off is in this version; write off and use tiers"),
+        (
+            quota("enforce: no"),
+            "2:59: quotas.q.enforce: found \"no\", needs true or false; write one of the two, without quotes",
+        ),
+        (
+            tiers("[]"),
+            "2:59: quotas.q.tiers.other: no tiers; write [{ above: 80%, shed: 50% }], or leave the class out",
+        ),
+        (
+            tiers("[{ above: 11, shed: 5% }]"),
+            "2:76: quotas.q.tiers.other[0].above: 11 is never reached: the limit is 10; write a share such as 80%, or less than the limit",
+        ),
+        (
+            tiers("[{ above: 5, shed: 5% }, { above: 50%, shed: 6% }]"),
+            "2:100: quotas.q.tiers.other[1].above: not above the tier before it; write tiers from the lowest up",
+        ),
+        (
+            tiers("[{ above: 5, shed: 5% }, { above: 6, shed: 5% }]"),
+            "2:109: quotas.q.tiers.other[1].shed: sheds no more than the tier before it; shed more with each tier, 100% at most",
+        ),
+        (
+            tiers("{ enforce: false, ladder: [{ above: 5, shed: 0% }] }"),
+            "2:111: quotas.q.tiers.other.ladder[0].shed: sheds nothing; shed more with each tier, 100% at most",
+        ),
+        (
+            tiers("[{ above: 5, shed: 101% }]"),
+            "2:85: quotas.q.tiers.other[0].shed: found \"101%\", needs a share such as 75%; write a number from 0 to 100 with a percent sign",
+        ),
+        (
+            tiers("nothing"),
+            "2:66: quotas.q.tiers.other: found \"nothing\", needs a list of tiers; write [{ above: 80%, shed: 50% }]",
+        ),
+        (
+            quota("cost_header: 'X Cost'"),
+            "2:63: quotas.q.cost_header: found \"X Cost\", needs the name of a header; write it like X-API-Cost",
+        ),
+        (
+            format!("{}\nroutes: [{{ match: /a, cost: {{ q: 11 }} }}]", quota("")),
+            "3:34: routes[0].cost.q: 11 is more than the quota's limit of 10: never admitted; lower the cost or raise the limit",
+        ),
+        (
+            format!("{}\nclasses: [{{ name: q, bucket: {{ rate: 1/s }} }}]", quota("")),
+            "2:11: quotas.q: the bucket of class \"q\" has the same name in RateLimit fields; rename one of them",
+        ),
+        (
+            "classes: [{ name: a, when: { kind: human } }, { name: a }]".into(),
+            "2:55: classes[1].name: classes[0] is named \"a\", too; give each its own name",
+        ),
+        (
+            "classes: [{ name: a }, { name: b }]".into(),
+            "2:24: classes[1]: never reached: classes[0] (a) fits everybody; move it above that one",
+        ),
+        (
+            "classes: [{ name: other, when: { kind: human } }]".into(),
+            "2:19: classes[0].name: \"other\" is the class of everybody who fits none; choose another name",
+        ),
+        (
+            "classes: [{ name: a, bucket: { capacity: 0, fill: 1, interval: 1s } }]".into(),
+            "2:42: classes[0].bucket.capacity: found 0, needs at least 1; write a number such as 60",
+        ),
+        (
+            "classes: [{ name: a, bucket: { capacity: 1, fill: 1, interval: 0s } }]".into(),
+            "2:64: classes[0].bucket.interval: found no time at all; write a duration such as 10s",
+        ),
+        (
+            "classes: [{ name: a, bucket: { capacity: 1, fill: 1 } }]".into(),
+            "2:22: classes[0].bucket.interval: missing; give all of capacity, fill and interval",
+        ),
+        (
+            "classes: [{ name: a, priority: 300 }]".into(),
+            "2:32: classes[0].priority: found 300, needs a whole number up to 255; write it in digits",
+        ),
+        (
+            "classes: [{ name: a, crawl_delay: { gogglebot: 3s } }]".into(),
+            "2:48: classes[0].crawl_delay.gogglebot: unknown operator \"gogglebot\" (did you mean \"googlebot\"?); known: googlebot, bingbot, applebot",
+        ),
+        (
+            "classes: [{ name: a, when: { address: 10.0.0.0/33 } }]".into(),
+            "2:39: classes[0].when.address: found \"10.0.0.0/33\", needs an address range; write it like 10.0.0.0/8 or \"2001:db8::/32\"",
+        ),
+        (
+            "routes: [{ match: /** }, { match: /a }]".into(),
+            "2:26: routes[1]: never reached: routes[0] (/**) fits all that it fits; move it above that one",
+        ),
+        (
+            "routes: [{ match: /a/**/b }]".into(),
+            "2:19: routes[0].match: \"/a/**/b\": ** stands for any rest and comes last, alone; write it like /shop/**, or * within a segment",
+        ),
+        (
+            "routes: [{ match: /a?b }]".into(),
+            "2:19: routes[0].match: \"/a?b\": a path has no spaces, \"?\" or \"#\"; use query for parameters",
+        ),
+        (
+            "routes: [{ match: /a, method: get }]".into(),
+            "2:31: routes[0].method: found \"get\", needs a method; write it in capitals such as GET",
+        ),
+        (
+            "routes: [{ match: /a, host: Example.com }]".into(),
+            "2:29: routes[0].host: \"Example.com\" is no host; write it in small letters and without a port, such as shop.example.com or *.example.com",
+        ),
+        (
+            "routes: [{ match: /a, scopes: [x] }]".into(),
+            "2:32: routes[0].scopes[0]: unknown scope \"x\"; known: default",
+        ),
+        (
+            "admin: { listen: '0.0.0.0:9090' }".into(),
+            "2:18: admin.listen: 0.0.0.0:9090 is beyond loopback, and there is no token; set admin.token: ${TIDEGATE_ADMIN_TOKEN}, or listen on 127.0.0.1",
+        ),
+        ("admin: { token: 12345 }".into(), "2:17: admin.token: found a number, needs text; put it in quotes"),
+        (
+            "admin: { listen: '127.0.0.1:8080' }".into(),
+            "2:18: admin.listen: 127.0.0.1:8080 is where clients are served; give operators a port of their own",
+        ),
+        (
+            "listen: ['127.0.0.1:1', '127.0.0.1:1']".into(),
+            "2:25: listen[1]: 127.0.0.1:1 is listed twice; keep one of them",
+        ),
+        (
+            "listen: 127.0.0.1:3000".into(),
+            "1:16: origin.url: 127.0.0.1:3000 is where the gate itself listens; write where the site is",
+        ),
+        (
+            "clients: { address_from: proxy-protocol, trusted_proxies: [10.0.0.1] }".into(),
+            "2:26: clients.address_from: proxy-protocol is not in this version; use x-forwarded-for, forwarded or { header: NAME }",
+        ),
+        (
+            "clients: { address_from: {}, trusted_proxies: [10.0.0.1] }".into(),
+            "2:12: clients.address_from.header: missing; name the header, such as CF-Connecting-IP",
+        ),
+        (
+            "clients: { ipv6_prefix: 65 }".into(),
+            "2:25: clients.ipv6_prefix: found 65, needs 32 to 64; write 64, which is one household",
+        ),
+        (
+            "headers: { legacy: [github] }".into(),
+            "2:21: headers.legacy[0]: not in this version; use atlassian, or leave it out",
+        ),
+        (
+            "headers: { retry_after_spread: 101% }".into(),
+            "2:32: headers.retry_after_spread: found \"101%\", needs a share such as 75%; write a number from 0 to 100 with a percent sign",
+        ),
+        (
+            "log: { access: { path: a, format: combined } }".into(),
+            "2:35: log.access.format: combined is not in this version; use json, which can be replayed",
+        ),
+        (
+            "log: { access: file }".into(),
+            "2:16: log.access: found \"file\", needs an access log; use off, stdout or { path: FILE }",
+        ),
+        (
+            "limits: { head_timeout: 0s }".into(),
+            "2:25: limits.head_timeout: found no time at all; write a duration such as 10s",
+        ),
+        (
+            "limits: { max_head_size: 1KiB }".into(),
+            "2:26: limits.max_head_size: needs 8KiB to 1MiB; write a size such as 32KiB",
+        ),
+        (
+            "limits: { max_connections: 0 }".into(),
+            "2:28: limits.max_connections: found 0, needs at least 1; write a number such as 10000",
+        ),
+        (
+            "scopes: { default: { backoff: { min_delay: 5s, max_delay: 1s } } }".into(),
+            "2:59: scopes.default.backoff.max_delay: less than min_delay; write at least as much",
+        ),
+        (
+            "quotas: 5".into(),
+            "2:9: quotas: found 5, needs names with values; write {name: value}, or one name a line, indented",
+        ),
+        (
+            "classes: [5]".into(),
+            "2:11: classes[0]: found 5, needs keys with values; write {key: value}, or one key a line, indented",
+        ),
+        (
+            "listne: 127.0.0.1:1".into(),
+            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, origin, clients, agents, quotas, classes, scopes, routes, headers, robots, log, limits",
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (text, told) in &table {
+        let found = faults(text);
+        if found != [*told] {
+            wrong.push(format!("{text}\n  wanted {told:?}\n  found  {found:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn an_origin_is_a_plain_address() {
+    for (url, told) in [
+        ("https://a", "TLS to the origin is not in this version; use http://, over a network that you trust"),
+        ("http://me:secret@a", "holds a user name or password; leave it out: the gate passes on what clients send"),
+        (
+            "http://a/b",
+            "\"http://a/b\": has a path: paths are passed on as they come; write it like http://127.0.0.1:3000",
+        ),
+        ("http://a:0", "\"http://a:0\": the port is not a number from 1 to 65535; write it like http://127.0.0.1:3000"),
+        ("http://", "\"http://\": has no host that can be reached; write it like http://127.0.0.1:3000"),
+    ] {
+        assert_eq!(mistakes(&format!("origin: {{ url: '{url}' }}")), [format!("1:16: origin.url: {told}")]);
+    }
+}
+
+#[test]
+fn a_mistyped_key_that_must_be_given_is_missing_too() {
+    assert_eq!(
+        faults("clients: { address_from: { haeder: X }, trusted_proxies: [10.0.0.1] }"),
+        [
+            "2:12: clients.address_from.header: missing; name the header, such as CF-Connecting-IP",
+            "2:28: clients.address_from.haeder: unknown key \"haeder\" (did you mean \"header\"?); known here: header",
+        ]
+    );
+}
+
+#[test]
+fn a_bare_placeholder_inside_brackets_is_told_to_be_quoted() {
+    let told = mistakes("origin: { url: ${URL} }");
+    assert!(told[0].ends_with("; put \"${...}\" in quotes where it stands inside { } or [ ]"), "{told:?}");
+}
+
+#[test]
+fn a_mistake_is_one_line_whatever_a_key_holds() {
+    assert_eq!(
+        faults("robots: { \"a\\nb\": 1 }"),
+        ["2:11: robots.a\\nb: unknown key \"a\\nb\"; known here: merge_crawl_delay"]
+    );
+    assert!(faults(&format!("robots: {{ {}: 1 }}", "x".repeat(900))).iter().all(|told| told.len() < 1200));
+}
+
+#[test]
+fn a_header_that_nobody_may_send_is_worth_a_note() {
+    let notes = settings(&site("clients: { address_from: forwarded }")).notes;
+    assert_eq!(notes, ["clients.address_from: no proxy is trusted, so the header is never believed"]);
+}
+
+#[test]
+fn yaml_may_share_values_and_numbers_may_be_absurd() {
+    let shared = "quotas:\n  a: &a { limit: 1, window: { fixed: 1s } }\n  b: { <<: *a, limit: 2 }\n";
+    let limits: Vec<Units> = settings(&site(shared)).rules.quotas.iter().map(|quota| quota.limit).collect();
+    assert_eq!(limits, [1, 2].map(Units::whole));
+    for absurd in
+        ["99999999999999999999999999", "-1", ".nan", ".inf", "1e300", "0x", "true", "[1]", "{ a: 1 }", "!!binary aGk="]
+    {
+        let told = faults(&format!("quotas: {{ q: {{ limit: {absurd}, window: {{ fixed: 1s }} }} }}"));
+        assert_eq!(told.len(), 1, "{absurd}: {told:?}");
+        assert!(told[0].starts_with("2:"), "{absurd}: {told:?}");
+    }
+    assert_eq!(
+        settings(&site("quotas: { q: { limit: 1e3, window: { fixed: 1s } } }")).rules.quotas[0].limit,
+        Units::whole(1000)
+    );
+}
+
+#[test]
+fn a_yaml_bomb_is_refused() {
+    let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..12 {
+        let below = vec![format!("*a{}", level - 1); 9].join(", ");
+        text.push_str(&format!("a{level}: &a{level} [{below}]\n"));
+    }
+    assert_eq!(mistakes(&text).len(), 1);
+}
+
+#[test]
+fn more_than_eight_quotas_on_a_route_are_too_many() {
+    let quotas: String = (0..9).map(|count| format!("  q{count}: {{ limit: 1, window: {{ fixed: 1s }} }}\n")).collect();
+    let costs: Vec<String> = (0..9).map(|count| format!("q{count}: 1")).collect();
+    let text = format!("quotas:\n{quotas}routes: [{{ match: /a, cost: {{ {} }} }}]", costs.join(", "));
+    assert_eq!(faults(&text), ["12:23: routes[0].cost: found 9 quotas; a route pays from at most 8"]);
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in "[-a-z0-9:{}\\[\\]\"'#&*!|>%@,\\n $.]{0,120}") {
+        let _ = load_with(&text, &[], &[]);
+    }
+
+    #[test]
+    fn no_change_of_the_example_makes_it_panic(start in any::<prop::sample::Index>(), length in 0usize..40, put in "[-a-z0-9:{}\\[\\]\"'#%,\\n $.]{0,12}") {
+        let mut text: Vec<char> = EXAMPLE.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join("\n").chars().collect();
+        let start = start.index(text.len());
+        let end = (start + length).min(text.len());
+        text.splice(start..end, put.chars());
+        let text: String = text.into_iter().collect();
+        if let Err(mistakes) = load_with(&text, &[("A", "1")], &[]) {
+            prop_assert!(!mistakes.list.is_empty());
+            prop_assert!(mistakes.to_string().lines().all(|line| line.starts_with("gate.yaml:") && line.contains("; ")), "{mistakes}");
+        }
+    }
+
+    #[test]
+    fn no_variable_makes_it_panic(name in "[A-Z_]{0,20}", value in "[ -~]{0,40}") {
+        let _ = load_with(EXAMPLE, &[(&format!("TIDEGATE__{name}"), &value)], &[]);
+    }
+}

@@ -1,0 +1,109 @@
+//! The schema refuses what the gate refuses, and accepts what it accepts, as far as a schema can know.
+
+use super::EXAMPLE;
+use crate::config::{raw, schema};
+use serde_json::{Value, json};
+
+#[test]
+fn it_accepts_our_example() {
+    let example: Value = serde_saphyr::from_str_with_options(EXAMPLE, serde_saphyr::options! { strict_booleans: true })
+        .expect("it is YAML");
+    assert_eq!(complaint(&schema(), &schema(), &example), None);
+}
+
+#[test]
+fn it_accepts_every_form_and_refuses_what_has_none() {
+    for (key, value, accepted) in [
+        ("listen", json!(["127.0.0.1:1", "[::1]:2"]), true),
+        ("listen", json!("${LISTEN}"), true),
+        ("listen", json!(8080), false),
+        ("workers", json!(4), true),
+        ("workers", json!("some"), false),
+        ("clients", json!({ "address_from": { "header": "X" } }), true),
+        ("clients", json!({ "address_from": "guess" }), false),
+        ("log", json!({ "access": "stdout" }), true),
+        ("log", json!({ "access": { "file": "a" } }), false),
+        (
+            "quotas",
+            json!({ "q": { "tiers": { "a": { "enforce": false, "ladder": [{ "above": 5, "shed": "5%" }] } } } }),
+            true,
+        ),
+        ("quotas", json!({ "q": { "tiers": { "a": [{ "above": "5%", "shed": 5 }] } } }), false),
+        ("quotas", json!({ "Q": {} }), false),
+        ("listne", json!("127.0.0.1:1"), false),
+    ] {
+        let found = complaint(&schema(), &schema(), &json!({ key: value }));
+        assert_eq!(found.is_none(), accepted, "{key}: {value}: {found:?}");
+    }
+}
+
+#[test]
+fn it_knows_every_section_and_says_what_each_key_is_for() {
+    let schema = schema();
+    for section in raw::SECTIONS {
+        assert!(!schema["properties"][section].is_null(), "{section}");
+    }
+    let properties = schema["properties"].as_object().expect("a map");
+    assert_eq!(properties.len(), raw::SECTIONS.len());
+    let definitions =
+        schema["$defs"].as_object().expect("a map").values().filter_map(|one| one["properties"].as_object());
+    for (key, value) in definitions.chain([properties]).flatten() {
+        let told = key == "header" || value["description"].as_str().is_some_and(|text| !text.is_empty());
+        assert!(told, "{key} has no description");
+    }
+}
+
+/// What `schema` has against `value`; knows the words that our schema uses.
+fn complaint(root: &Value, schema: &Value, value: &Value) -> Option<String> {
+    if let Some(reference) = schema["$ref"].as_str() {
+        return complaint(root, root.pointer(reference.trim_start_matches('#')).expect("a definition"), value);
+    }
+    for branches in [&schema["anyOf"], &schema["oneOf"]] {
+        if let Some(branches) = branches.as_array()
+            && !branches.iter().any(|branch| complaint(root, branch, value).is_none())
+        {
+            return Some(format!("{value} is none of {branches:?}"));
+        }
+    }
+    let is = |name: &Value| match name.as_str() {
+        Some("object") => value.is_object(),
+        Some("array") => value.is_array(),
+        Some("string") => value.is_string(),
+        Some("number") => value.is_number(),
+        Some("integer") => value.is_u64(),
+        Some("boolean") => value.is_boolean(),
+        Some("null") => value.is_null(),
+        other => panic!("unknown type {other:?}"),
+    };
+    let fits = match &schema["type"] {
+        Value::Null => true,
+        Value::Array(names) => names.iter().any(is),
+        name => is(name),
+    };
+    let listed = schema["enum"].as_array().is_none_or(|words| words.contains(value));
+    let constant = schema["const"].is_null() || schema["const"] == *value;
+    if !fits || !listed || !constant {
+        return Some(format!("{value} is not {schema}"));
+    }
+    if let (Some(pattern), Some(text)) = (schema["pattern"].as_str(), value.as_str())
+        && !regex::Regex::new(pattern).expect("a pattern").is_match(text)
+    {
+        return Some(format!("{text:?} does not match {pattern}"));
+    }
+    let items = value.as_array().into_iter().flatten();
+    let entries = value.as_object().into_iter().flatten();
+    items.filter(|_| schema["items"].is_object()).find_map(|item| complaint(root, &schema["items"], item)).or_else(
+        || {
+            entries.into_iter().find_map(|(key, value)| {
+                let name = complaint(root, &schema["propertyNames"], &Value::from(key.as_str()));
+                let below = match (&schema["properties"][key], &schema["additionalProperties"]) {
+                    (Value::Null, Value::Bool(false)) => Some(format!("unknown key {key}")),
+                    (Value::Null, rest @ Value::Object(_)) => complaint(root, rest, value),
+                    (Value::Null, _) => None,
+                    (property, _) => complaint(root, property, value),
+                };
+                name.or(below)
+            })
+        },
+    )
+}

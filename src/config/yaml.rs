@@ -1,0 +1,172 @@
+//! YAML into the tree, with line and column of every key and value.
+
+use super::mistake::{Mistake, Place};
+use super::node::{Entry, Kind, Node};
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::{Budget, Location, Options, Spanned};
+use std::fmt;
+
+/// No site needs more; a file that does is a mistake or an attack, and is refused before it fills the memory.
+const MAX_NODES: usize = 100_000;
+const MAX_DEPTH: usize = 32;
+const MAX_ALIASES: usize = 1000;
+
+/// Reads the whole text. What cannot be read at all is one mistake; keys given twice are one each.
+pub(super) fn read(text: &str) -> (Node, Vec<Mistake>) {
+    if text.lines().all(|line| matches!(line.trim_start().chars().next(), None | Some('#'))) {
+        return (Node::nothing(), Vec::new());
+    }
+    match serde_saphyr::from_str_with_options::<Tree>(text, options()) {
+        Ok(tree) => {
+            let mut root = tree.0;
+            root.place = Place::START;
+            root.set_path(String::new());
+            let mut mistakes = Vec::new();
+            if !matches!(root.kind, Kind::Map(_)) {
+                mistakes.push(mistake(&root.place, "found no keys at the top", "begin with a key such as `origin:`"));
+                root = Node::nothing();
+            }
+            root.walk_mut(&mut |node| drop_doubles(node, &mut mistakes));
+            (root, mistakes)
+        }
+        Err(error) => {
+            let place = error.location().map_or(Place::START, |location| place(&location));
+            let told = error.without_snippet().to_string();
+            let told = told.lines().next().unwrap_or_default();
+            let told = told.split_once(" at line ").map_or(told, |(told, _)| told);
+            let wrong = format!("cannot be read as YAML: {told}");
+            let remedy = match line_at(text, &place).contains("${") {
+                true => "put \"${...}\" in quotes where it stands inside { } or [ ]",
+                false => "check indentation, colons, quotes and brackets there",
+            };
+            (Node::nothing(), vec![mistake(&place, &wrong, remedy)])
+        }
+    }
+}
+
+fn line_at<'a>(text: &'a str, place: &Place) -> &'a str {
+    let Place::File { line, .. } = place else { return "" };
+    usize::try_from(*line).ok().and_then(|line| text.lines().nth(line.saturating_sub(1))).unwrap_or_default()
+}
+
+fn options() -> Options {
+    let mut budget = Budget::default();
+    budget.max_nodes = MAX_NODES;
+    budget.max_depth = MAX_DEPTH;
+    budget.max_aliases = MAX_ALIASES;
+    serde_saphyr::options! {
+        budget: Some(budget),
+        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins,
+        strict_booleans: true,
+        with_snippet: false,
+    }
+}
+
+fn mistake(place: &Place, wrong: &str, remedy: &str) -> Mistake {
+    Mistake { place: place.clone(), path: String::new(), wrong: wrong.into(), remedy: remedy.into() }
+}
+
+fn place(location: &Location) -> Place {
+    Place::File { line: location.line().max(1), column: location.column().max(1) }
+}
+
+fn drop_doubles(node: &mut Node, mistakes: &mut Vec<Mistake>) {
+    let Kind::Map(entries) = &mut node.kind else { return };
+    let mut kept: Vec<Entry> = Vec::with_capacity(entries.len());
+    for entry in entries.drain(..) {
+        match kept.iter().find(|earlier| earlier.key == entry.key) {
+            None => kept.push(entry),
+            Some(earlier) => {
+                let first = match &earlier.key_place {
+                    Place::File { line, .. } => format!("also in line {line}"),
+                    Place::Variable(name) | Place::Option(name) => format!("also in {name}"),
+                };
+                mistakes.push(Mistake {
+                    place: entry.key_place,
+                    path: entry.value.path,
+                    wrong: format!("key given twice, {first}"),
+                    remedy: "keep one of them".into(),
+                });
+            }
+        }
+    }
+    *entries = kept;
+}
+
+/// A node whose path is not known yet.
+struct Tree(Node);
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = Spanned::<Shape>::deserialize(deserializer)?;
+        Ok(Self(Node { path: String::new(), place: place(&spanned.referenced), kind: spanned.value.0 }))
+    }
+}
+
+struct Shape(Kind);
+
+impl<'de> Deserialize<'de> for Shape {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ShapeVisitor).map(Self)
+    }
+}
+
+struct ShapeVisitor;
+
+impl<'de> Visitor<'de> for ShapeVisitor {
+    type Value = Kind;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("any value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Kind, E> {
+        Ok(Kind::Bool(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Kind, E> {
+        Ok(Kind::Whole(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Kind, E> {
+        Ok(u64::try_from(value).map_or(Kind::Negative(value), Kind::Whole))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Kind, E> {
+        Ok(Kind::Decimal(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Kind, E> {
+        Ok(Kind::Text { text: value.to_owned(), loose: false })
+    }
+
+    fn visit_unit<E>(self) -> Result<Kind, E> {
+        Ok(Kind::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Kind, E> {
+        Ok(Kind::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Kind, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Kind, A::Error> {
+        let mut items = Vec::new();
+        while let Some(Tree(item)) = list.next_element()? {
+            items.push(item);
+        }
+        Ok(Kind::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Kind, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(key) = map.next_key::<Spanned<String>>()? {
+            let Tree(value) = map.next_value()?;
+            entries.push(Entry { key_place: place(&key.referenced), key: key.value, value });
+        }
+        Ok(Kind::Map(entries))
+    }
+}
