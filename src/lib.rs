@@ -10,5 +10,6 @@ pub mod engine;
 pub mod gateway;
 pub mod ledger;
 pub mod policy;
+pub mod service;
 pub mod telemetry;
 pub mod verify;
