@@ -1,13 +1,13 @@
 //! Who may ask: holders of the token, or, where there is none, programs of this machine that no web page sent.
 
 use super::problem::Problem;
+use crate::config::settings::Secret;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use std::hint::black_box;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Access {
     /// The bearer token; none only on loopback.
-    pub token: Option<String>,
+    pub token: Option<Secret>,
     /// Where the admin listener listens.
     pub listen: SocketAddr,
 }
@@ -53,13 +53,13 @@ impl Access {
     }
 }
 
-fn holds(headers: &HeaderMap, token: &str) -> Result<(), Problem> {
+fn holds(headers: &HeaderMap, token: &Secret) -> Result<(), Problem> {
     let sent = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
     let sent = match sent.split_at_checked(SCHEME.len()) {
         Some((scheme, sent)) if scheme.eq_ignore_ascii_case(SCHEME) => sent,
         _ => b"",
     };
-    match same(sent, token.as_bytes()) {
+    match token.is(sent) {
         true => Ok(()),
         false => Err(Problem::new(StatusCode::UNAUTHORIZED, "Send the admin token: Authorization: Bearer ...")
             .with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
@@ -83,12 +83,6 @@ fn sent_by_no_page(headers: &HeaderMap) -> Result<(), Problem> {
 
 fn authority(host: &HeaderValue) -> Option<Authority> {
     host.to_str().ok()?.parse().ok()
-}
-
-/// Compares without telling by its duration how much was right; only the length can be learned.
-fn same(sent: &[u8], token: &[u8]) -> bool {
-    let difference = sent.iter().zip(token).fold(0, |difference, (one, other)| black_box(difference | (one ^ other)));
-    sent.len() == token.len() && difference == 0
 }
 
 const SCHEME: &[u8] = b"Bearer ";

@@ -1,4 +1,5 @@
 use super::*;
+use crate::config::settings::Secret;
 use crate::engine::{ClassView, ClientView, QuotaView, UnknownQuota};
 use crate::policy::identity::ClientKey;
 use crate::policy::tier::Share;
@@ -198,7 +199,10 @@ impl Desk {
             token: None,
             used: Arc::clone(&self.used),
         };
-        let access = Access { token: self.token.clone(), listen: "127.0.0.1:9090".parse().expect("an address") };
+        let access = Access {
+            token: self.token.clone().map(Secret::new),
+            listen: "127.0.0.1:9090".parse().expect("an address"),
+        };
         let response = router(Arc::new(gate), access).oneshot(request.body(body).expect("a request")).await;
         let (head, body) = response.expect("never fails").into_parts();
         let body = to_bytes(body, usize::MAX).await.expect("a body");

@@ -66,7 +66,7 @@ fn thousandths(out: &mut Vec<u8>, value: u64) {
 /// True when nothing has to be escaped. Looks at every byte whatever it finds, so that the compiler may look at
 /// sixteen at once.
 fn is_plain(text: &[u8]) -> bool {
-    text.iter().fold(true, |plain, &byte| plain & (byte >= 32) & (byte < 127) & (byte != b'"') & (byte != b'\\'))
+    text.iter().fold(true, |plain, &byte| plain & (32..127).contains(&byte) & (byte != b'"') & (byte != b'\\'))
 }
 
 fn escaped(out: &mut Vec<u8>, text: &[u8]) {
