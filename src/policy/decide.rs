@@ -133,7 +133,11 @@ fn blocked(class: &Class) -> Result<(), Refusal> {
 
 fn bucket(class: &Class, level: Level, now: Timestamp) -> Result<Level, Refusal> {
     let Some(bucket) = &class.bucket else { return Ok(level) };
-    bucket.take(level, now).map_err(|EmptyUntil(moment)| Refusal { reason: Reason::Bucket, quotas: 0, wait: moment.since(now) })
+    bucket.take(level, now).map_err(|EmptyUntil(moment)| Refusal {
+        reason: Reason::Bucket,
+        quotas: 0,
+        wait: moment.since(now),
+    })
 }
 
 /// All quotas must say yes. Each counts the request against its own share, whatever the others say; the longest wait
@@ -143,7 +147,9 @@ fn quotas(asked: &Asked<'_>, positions: &mut [Position<'_>], now: Timestamp) -> 
     let mut shadow = None;
     for (place, position) in positions.iter_mut().enumerate() {
         let tier_counts = asked.class_rules.enforce && position.quota.enforced_for(asked.class);
-        for (said, counts) in [(tier(asked.class, position, now), tier_counts), (spent(position, now), position.quota.enforce)] {
+        for (said, counts) in
+            [(tier(asked.class, position, now), tier_counts), (spent(position, now), position.quota.enforce)]
+        {
             let Err((reason, wait)) = said else { continue };
             if !counts {
                 shadow = shadow.or(Some(reason));

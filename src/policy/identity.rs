@@ -95,7 +95,9 @@ impl Trust {
         }
         let chain: Vec<Option<IpAddr>> = match &self.source {
             AddressSource::Peer => Vec::new(),
-            AddressSource::XForwardedFor => lines.flat_map(|line| line.split(|&byte| byte == b',')).map(address).collect(),
+            AddressSource::XForwardedFor => {
+                lines.flat_map(|line| line.split(|&byte| byte == b',')).map(address).collect()
+            }
             AddressSource::Forwarded => lines.flat_map(forwarded::elements).map(forwarded::node).collect(),
             AddressSource::Header(_) => {
                 let mut values = lines.map(address);

@@ -110,7 +110,10 @@ mod tests {
     fn ladder(steps: &[(u64, u32)]) -> Ladder {
         let tiers = steps
             .iter()
-            .map(|&(above, percent)| Tier { above: Units::whole(above), shed: Share::from_millionths(percent * 10_000) })
+            .map(|&(above, percent)| Tier {
+                above: Units::whole(above),
+                shed: Share::from_millionths(percent * 10_000),
+            })
             .collect();
         Ladder::new(tiers, Units::whole(1000))
     }

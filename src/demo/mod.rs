@@ -1,0 +1,9 @@
+//! The newcomer's first minute: an origin with a small quota, a gate before it, and a day of traffic.
+
+mod chance;
+mod crawlers;
+pub mod day;
+mod people;
+pub mod site;
+
+pub use crawlers::HOSTING_NETWORKS;
