@@ -1,0 +1,193 @@
+//! Admission under one set of rules: the only place where a [`Permit`] is made.
+
+use super::account::{Account, Book};
+use super::permit::Reservation;
+use super::{Engine, Permit, Slot};
+use crate::policy::bucket::Level;
+use crate::policy::decide::{self, Asked, Position};
+use crate::policy::identity::ClientKey;
+use crate::policy::{ClassId, QuotaId, Reason, Refusal, Rules, Timestamp, Units, Verdict};
+use parking_lot::MutexGuard;
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Most requests touch one quota, few two.
+type Few<T> = SmallVec<[T; 2]>;
+
+/// A client that has not been seen for this long is forgotten once its bucket is full.
+const IDLE_AFTER: Duration = Duration::from_secs(600);
+
+/// Decides under one set of rules, on accounts that outlive it.
+pub struct Admission {
+    pub(super) engine: Arc<Engine>,
+    pub(super) rules: Arc<Rules>,
+    pub(super) accounts: Vec<Arc<Account>>,
+    pub(super) slots: Vec<Slot>,
+    /// What each route is expected to cost, in the order in which accounts are locked.
+    charges: Vec<Vec<(QuotaId, Units)>>,
+}
+
+/// A decision, with the numbers it was made on.
+pub struct Decision {
+    /// What becomes of the request.
+    pub ruling: Ruling,
+    /// The first rule in shadow mode that said no to an admitted request.
+    pub shadow: Option<Reason>,
+    /// Where each of the request's quotas stood, in the order of [`Refusal::quotas`].
+    pub standings: Few<Standing>,
+    /// Where the client's bucket stands, if its class has one.
+    pub bucket: Option<BucketStanding>,
+}
+
+/// What becomes of a request.
+pub enum Ruling {
+    /// It may go to the origin, once.
+    Admitted(Permit),
+    /// It is turned away.
+    Refused(Refusal),
+}
+
+/// One quota as a decision left it.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    /// Which quota.
+    pub quota: QuotaId,
+    /// What the request is expected to cost.
+    pub cost: Units,
+    /// Settled and reserved, with this request's share if it was admitted.
+    pub used: Units,
+    /// What is left for the client's class.
+    pub remaining: Units,
+    /// How many tiers the class has entered.
+    pub tier: u8,
+    /// When the window ends.
+    pub resets_at: Timestamp,
+    /// The decision's number on this account: sorts decisions into the order in which they were made.
+    pub turn: u64,
+}
+
+/// One bucket as a decision left it.
+#[derive(Clone, Copy, Debug)]
+pub struct BucketStanding {
+    /// Tokens that can be taken now.
+    pub remaining: u32,
+    /// How long until the bucket is full again.
+    pub full_after: Duration,
+}
+
+impl Admission {
+    pub(super) fn new(engine: Arc<Engine>, rules: Arc<Rules>, accounts: Vec<Arc<Account>>, slots: Vec<Slot>) -> Self {
+        let in_lock_order = |costs: &[(QuotaId, Units)]| {
+            let mut costs = costs.to_vec();
+            costs.sort_by_key(|(quota, _)| accounts[usize::from(quota.0)].number());
+            costs
+        };
+        let charges = rules.routes.iter().map(|route| in_lock_order(&route.costs)).collect();
+        Self { engine, rules, accounts, slots, charges }
+    }
+
+    /// The rules in force.
+    pub fn rules(&self) -> &Arc<Rules> {
+        &self.rules
+    }
+
+    /// Decides about one request: the client behind `key`, of `class`, asks for `path` on the route at place `route`.
+    ///
+    /// All its quotas are charged what it is expected to cost, or none is.
+    pub fn admit(&self, key: ClientKey, class: ClassId, route: usize, path: &str, now: Timestamp) -> Decision {
+        let class_rules = &self.rules.classes[usize::from(class.0)];
+        let asked = Asked { class, class_rules, route: &self.rules.routes[route], path };
+        if class_rules.bucket.is_none() && asked.route.is_free() {
+            return self.decide(&asked, &mut Level::default(), &[], now);
+        }
+        self.engine.clients.with(key, self.slot(class), |client| {
+            let mut level = client.level();
+            let mut decision = self.decide(&asked, &mut level, &self.charges[route], now);
+            if class_rules.bucket.is_none() {
+                level.since = level.since.max(now);
+            }
+            client.set_level(level);
+            if matches!(decision.ruling, Ruling::Refused(_)) {
+                client.refused = client.refused.saturating_add(1);
+            }
+            decision.bucket = class_rules.bucket.as_ref().map(|bucket| BucketStanding {
+                remaining: bucket.remaining(level, now),
+                full_after: bucket.full_at(level).since(now),
+            });
+            decision
+        })
+    }
+
+    /// Forgets clients that have been idle for ten minutes and whose bucket is full: forgetting them changes nothing.
+    pub fn forget_idle_clients(&self, now: Timestamp) {
+        self.engine.clients.forget(|slot, level| {
+            let class = self.slots.iter().position(|&of_class| of_class == slot);
+            let bucket = class.and_then(|class| self.rules.classes[class].bucket.as_ref());
+            let full_at = bucket.map_or(level.since, |bucket| bucket.full_at(level));
+            now.since(full_at.max(level.since)) >= IDLE_AFTER
+        });
+    }
+
+    fn decide(&self, asked: &Asked<'_>, level: &mut Level, charges: &[(QuotaId, Units)], now: Timestamp) -> Decision {
+        let slot = self.slot(asked.class);
+        let accounts: Few<&Arc<Account>> = charges.iter().map(|(quota, _)| self.account(*quota)).collect();
+        let mut books: Few<MutexGuard<'_, Book>> = accounts.iter().map(|account| account.at(now)).collect();
+        let mut positions: Few<Position<'_>> = SmallVec::new();
+        for ((account, book), &(id, cost)) in accounts.iter().zip(&mut books).zip(charges) {
+            book.turn += 1;
+            positions.push(Position {
+                id,
+                quota: &self.rules.quotas[usize::from(id.0)],
+                cost,
+                taken: book.taken(),
+                grant: account.granted(book),
+                resets_at: book.span.end,
+                shedding: book.class(slot).shedding,
+            });
+        }
+
+        let verdict = decide::decide(asked, *level, &mut positions, now);
+
+        for (book, position) in books.iter_mut().zip(&positions) {
+            book.class(slot).shedding = position.shedding;
+            if matches!(verdict, Verdict::Admit { .. }) {
+                book.reserved = book.reserved.plus(position.cost);
+            }
+        }
+        let standings =
+            books.iter().zip(&positions).map(|(book, position)| standing(asked.class, book, position)).collect();
+        let (ruling, shadow) = match verdict {
+            Verdict::Refuse(refusal) => (Ruling::Refused(refusal), None),
+            Verdict::Admit { level: after, shadow } => {
+                *level = after;
+                let reserve = |((account, book), &(quota, expected)): ((&&Arc<Account>, &MutexGuard<'_, Book>), &_)| {
+                    Reservation { account: Arc::clone(account), quota, expected, opened: book.span.start }
+                };
+                let reservations = accounts.iter().zip(&books).zip(charges).map(reserve).collect();
+                (Ruling::Admitted(Permit::new(slot, reservations)), shadow)
+            }
+        };
+        Decision { ruling, shadow, standings, bucket: None }
+    }
+
+    fn slot(&self, class: ClassId) -> Slot {
+        self.slots[usize::from(class.0)]
+    }
+
+    fn account(&self, quota: QuotaId) -> &Arc<Account> {
+        &self.accounts[usize::from(quota.0)]
+    }
+}
+
+fn standing(class: ClassId, book: &Book, position: &Position<'_>) -> Standing {
+    Standing {
+        quota: position.id,
+        cost: position.cost,
+        used: book.taken(),
+        remaining: position.quota.ceiling(class).min(position.grant).minus(book.taken()),
+        tier: position.shedding.tier,
+        resets_at: position.resets_at,
+        turn: book.turn,
+    }
+}

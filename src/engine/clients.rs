@@ -1,0 +1,158 @@
+//! Client state in bounded memory: the bucket of each client in each class, and how often it was refused.
+//!
+//! 28 bytes an entry and one of the map's, in a table at worst half full: at most 61 bytes a client.
+
+use super::Slot;
+use crate::policy::Timestamp;
+use crate::policy::bucket::Level;
+use crate::policy::identity::ClientKey;
+use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// More shards than any machine has cores, so that two workers rarely meet and a shard grows in microseconds.
+const SHARDS: usize = 256;
+
+type Map = DashMap<Key, State, foldhash::fast::RandomState>;
+
+/// The clients that the gate remembers.
+pub(super) struct Clients {
+    map: Map,
+    most: usize,
+    tracked: AtomicUsize,
+    evicted: AtomicU64,
+    /// One bucket a class for all who no longer fit in: a flood of new clients is limited, not let through.
+    overflow: Mutex<Vec<State>>,
+}
+
+/// A client in a class: two classes of one address have two buckets. Halves, so that it packs to 12 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    high: u32,
+    low: u32,
+    class: Slot,
+}
+
+/// What is kept of one client. Halves of the moment, so that it packs to 16 bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct State {
+    missing: u32,
+    since_high: u32,
+    since_low: u32,
+    pub(super) refused: u32,
+}
+
+impl Clients {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            map: Map::with_hasher_and_shard_amount(foldhash::fast::RandomState::default(), SHARDS),
+            most,
+            tracked: AtomicUsize::new(0),
+            evicted: AtomicU64::new(0),
+            overflow: Mutex::default(),
+        }
+    }
+
+    /// Lets `decide` see and change a client's state; nobody else sees it meanwhile.
+    pub(super) fn with<T>(&self, client: ClientKey, class: Slot, decide: impl FnOnce(&mut State) -> T) -> T {
+        match self.map.entry(Key::new(client, class)) {
+            Entry::Occupied(mut known) => decide(known.get_mut()),
+            Entry::Vacant(vacant) if self.tracked.load(Ordering::Relaxed) < self.most => {
+                self.tracked.fetch_add(1, Ordering::Relaxed);
+                decide(&mut vacant.insert(State::default()))
+            }
+            Entry::Vacant(_) => {
+                let mut overflow = self.overflow.lock();
+                let place = usize::from(class);
+                if place >= overflow.len() {
+                    overflow.resize(place + 1, State::default());
+                }
+                decide(&mut overflow[place])
+            }
+        }
+    }
+
+    /// Forgets the clients that `idle` says may go.
+    pub(super) fn forget(&self, idle: impl Fn(Slot, Level) -> bool) {
+        let before = self.tracked.load(Ordering::Relaxed);
+        let mut gone = 0;
+        self.map.retain(|key, state| {
+            let keep = !idle(key.class, state.level());
+            gone += usize::from(!keep);
+            keep
+        });
+        self.tracked.fetch_sub(gone.min(before), Ordering::Relaxed);
+        self.evicted.fetch_add(gone as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn tracked(&self) -> usize {
+        self.tracked.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn evicted(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
+    }
+
+    /// The `count` most refused, most refused first; equals by key, so that the answer is the same each time.
+    pub(super) fn most_refused(&self, count: usize) -> Vec<(ClientKey, Slot, State)> {
+        let mut clients: Vec<_> = self
+            .map
+            .iter()
+            .filter(|entry| entry.value().refused > 0)
+            .map(|entry| (entry.key().client(), entry.key().class, *entry.value()))
+            .collect();
+        clients.sort_unstable_by_key(|&(client, class, state)| (std::cmp::Reverse(state.refused), client, class));
+        clients.truncate(count);
+        clients
+    }
+}
+
+impl Key {
+    fn new(client: ClientKey, class: Slot) -> Self {
+        let number = client.number();
+        Self { high: (number >> 32) as u32, low: number as u32, class }
+    }
+
+    fn client(self) -> ClientKey {
+        ClientKey::from_number(u64::from(self.high) << 32 | u64::from(self.low))
+    }
+}
+
+impl State {
+    pub(super) fn level(&self) -> Level {
+        let since = u64::from(self.since_high) << 32 | u64::from(self.since_low);
+        Level { missing: self.missing, since: Timestamp(since) }
+    }
+
+    pub(super) fn set_level(&mut self, level: Level) {
+        let since = level.since.0;
+        (self.missing, self.since_high, self.since_low) = (level.missing, (since >> 32) as u32, since as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_as_small_as_promised() {
+        assert_eq!(size_of::<(Key, State)>(), 28);
+    }
+
+    #[test]
+    fn a_full_table_puts_newcomers_on_one_shared_bucket() {
+        let clients = Clients::new(2);
+        let seen = |number: u64| {
+            clients.with(ClientKey::from_number(number), 0, |state| {
+                state.refused += 1;
+                state.refused
+            })
+        };
+        assert_eq!([1, 2, 3, 4, 1].map(seen), [1, 1, 1, 2, 2]);
+        assert_eq!(clients.tracked(), 2);
+        clients.forget(|_, _| true);
+        assert_eq!((clients.tracked(), clients.evicted()), (0, 2));
+        assert_eq!(seen(3), 1, "there is room again");
+    }
+}

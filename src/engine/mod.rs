@@ -1,0 +1,75 @@
+//! Shared memory of the gate: who asked how often, what every quota has spent and promised. No I/O, no clock.
+//!
+//! [`Engine`] lives as long as the process. [`Admission`] is what it is under one set of rules; a reload makes a new
+//! one over the same accounts, so nothing that was counted is lost. Locks are held for the length of one decision, in
+//! one order (the client, then accounts by their number), and never while anything waits.
+
+mod account;
+mod admission;
+mod clients;
+mod permit;
+mod views;
+
+#[cfg(test)]
+mod tests;
+
+pub use account::Ledger;
+pub use admission::{Admission, BucketStanding, Decision, Ruling, Standing};
+pub use permit::{Charged, Permit, Receipt};
+pub use views::{ClassView, ClientView, QuotaView, UnknownQuota};
+
+use crate::policy::{Rules, Timestamp};
+use account::Account;
+use clients::Clients;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// What the gate remembers from one request, and from one set of rules, to the next.
+pub struct Engine {
+    ledger: Arc<dyn Ledger>,
+    clients: Clients,
+    accounts: Mutex<Vec<Arc<Account>>>,
+    class_names: Mutex<Vec<String>>,
+}
+
+/// A class by its name, whatever its place in the present rules: slots outlive reloads.
+pub(crate) type Slot = u16;
+
+impl Engine {
+    /// An engine that spends what `ledger` grants and remembers at most `max_clients` clients.
+    pub fn new(ledger: Arc<dyn Ledger>, max_clients: usize) -> Arc<Self> {
+        Arc::new(Self {
+            ledger,
+            clients: Clients::new(max_clients),
+            accounts: Mutex::default(),
+            class_names: Mutex::default(),
+        })
+    }
+
+    /// Puts `rules` in force: what follows is decided by them, on the accounts as they stand.
+    pub fn admission(self: &Arc<Self>, rules: Arc<Rules>, now: Timestamp) -> Admission {
+        let slots: Vec<Slot> = rules.classes.iter().map(|class| self.slot(&class.name)).collect();
+        let accounts = rules.quotas.iter().map(|quota| self.account(quota, now)).collect();
+        Admission::new(Arc::clone(self), rules, accounts, slots)
+    }
+
+    fn slot(&self, class: &str) -> Slot {
+        let mut names = self.class_names.lock();
+        let place = names.iter().position(|name| name == class).unwrap_or_else(|| {
+            names.push(class.to_owned());
+            names.len() - 1
+        });
+        place as Slot
+    }
+
+    fn account(&self, quota: &crate::policy::quota::Quota, now: Timestamp) -> Arc<Account> {
+        let mut accounts = self.accounts.lock();
+        if let Some(account) = accounts.iter().find(|account| account.name() == quota.name) {
+            account.follow(quota, now);
+            return Arc::clone(account);
+        }
+        let account = Arc::new(Account::open(accounts.len(), quota, Arc::clone(&self.ledger), now));
+        accounts.push(Arc::clone(&account));
+        account
+    }
+}

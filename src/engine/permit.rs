@@ -1,0 +1,88 @@
+//! The right to send one request to the origin, and what has been set aside for it.
+
+use super::Slot;
+use super::account::Account;
+use crate::policy::{QuotaId, Timestamp, Units};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// The right to send one request. Only admission makes it; forwarding takes it.
+///
+/// Every way out settles it: dropped before anything was sent it gives its units back, dropped afterwards the expected
+/// cost stands, because the origin may have done the work.
+#[must_use]
+pub struct Permit {
+    class: Slot,
+    reservations: SmallVec<[Reservation; 2]>,
+    sent: bool,
+}
+
+/// Units set aside in one account.
+pub(super) struct Reservation {
+    pub(super) account: Arc<Account>,
+    pub(super) quota: QuotaId,
+    pub(super) expected: Units,
+    /// The window that pays, by its beginning.
+    pub(super) opened: Timestamp,
+}
+
+/// What a request cost in the end.
+pub type Receipt = SmallVec<[Charged; 2]>;
+
+/// What one quota was charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charged {
+    /// Which quota.
+    pub quota: QuotaId,
+    /// What was set aside at admission.
+    pub expected: Units,
+    /// What was charged.
+    pub settled: Units,
+}
+
+impl Permit {
+    pub(super) fn new(class: Slot, reservations: SmallVec<[Reservation; 2]>) -> Self {
+        Self { class, reservations, sent: false }
+    }
+
+    /// Notes that the request may have reached the origin: from here on it costs what was expected, unless settled.
+    pub fn sent(&mut self) {
+        self.sent = true;
+    }
+
+    /// Notes that it certainly did not, as when the origin had closed the connection before a byte was written.
+    pub fn not_sent(&mut self) {
+        self.sent = false;
+    }
+
+    /// Replaces the expected cost by what `actual` says, quota by quota.
+    pub fn settle(mut self, mut actual: impl FnMut(QuotaId, Units) -> Units) -> Receipt {
+        let class = self.class;
+        self.reservations
+            .drain(..)
+            .map(|reservation| {
+                let settled = actual(reservation.quota, reservation.expected);
+                reservation.account.settle(reservation.opened, class, reservation.expected, settled);
+                Charged { quota: reservation.quota, expected: reservation.expected, settled }
+            })
+            .collect()
+    }
+
+    /// Ends it where nothing is known of the cost: nothing if nothing was sent, else what was expected.
+    pub fn close(self) -> Receipt {
+        let sent = self.sent;
+        self.settle(|_, expected| if sent { expected } else { Units::ZERO })
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        for reservation in self.reservations.drain(..) {
+            if self.sent {
+                reservation.account.settle(reservation.opened, self.class, reservation.expected, reservation.expected);
+            } else {
+                reservation.account.release(reservation.opened, reservation.expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+use super::*;
+use crate::ledger::Memory;
+use crate::policy::bucket::Bucket;
+use crate::policy::class::{Class, When};
+use crate::policy::identity::{ClientKey, Trust};
+use crate::policy::quota::{ClassLadder, Quota};
+use crate::policy::route::{Pattern, Route};
+use crate::policy::tier::{Ladder, Share, Tier};
+use crate::policy::window::Window;
+use crate::policy::{ClassId, QuotaId, Reason, Units};
+use proptest::prelude::*;
+use std::time::Duration;
+
+const NOON: Timestamp = Timestamp::from_seconds(43_200);
+const TOMORROW: Timestamp = Timestamp::from_seconds(86_400);
+const PERSON: ClassId = ClassId(0);
+const BOT: ClassId = ClassId(1);
+const ANN: ClientKey = ClientKey::from_number(1);
+
+fn quota(name: &str, limit: u64, bot_tiers: &[(u64, u32)]) -> Quota {
+    let limit = Units::whole(limit);
+    let tier = |&(above, percent)| Tier { above: Units::whole(above), shed: Share::from_millionths(percent * 10_000) };
+    let ladder = Ladder::new(bot_tiers.iter().map(tier).collect(), limit);
+    Quota {
+        name: name.into(),
+        limit,
+        window: Window::Fixed { length: Duration::from_secs(86_400) },
+        enforce: true,
+        cost_header: None,
+        free_when_cached: true,
+        ladders: vec![None, Some(ClassLadder { ladder, enforce: true })],
+    }
+}
+
+fn route(costs: &[(u16, u64)]) -> Route {
+    Route {
+        name: "/**".into(),
+        path: Pattern::parse("/**").expect("any path"),
+        hosts: vec![],
+        methods: vec![],
+        query: vec![],
+        costs: costs.iter().map(|&(quota, cost)| (QuotaId(quota), Units::whole(cost))).collect(),
+        scopes: vec![],
+    }
+}
+
+fn class(name: &str, bucket: Option<Bucket>) -> Class {
+    Class { name: name.into(), when: When::default(), blocked: false, bucket, enforce: true, priority: 0 }
+}
+
+fn rules(quotas: Vec<Quota>, routes: Vec<Route>) -> Arc<Rules> {
+    let bucket = Bucket { capacity: 2, fill: 1, interval: Duration::from_secs(10), smooth: false };
+    Arc::new(Rules {
+        trust: Trust::default(),
+        agent_rules: vec![],
+        classes: vec![class("person", None), class("bot", None), class("limited", Some(bucket))],
+        quotas,
+        routes,
+        scopes: vec!["default".into()],
+    })
+}
+
+fn admission(quotas: Vec<Quota>, routes: Vec<Route>) -> Admission {
+    Engine::new(Arc::new(Memory), 1000).admission(rules(quotas, routes), NOON)
+}
+
+fn ask(admission: &Admission, class: ClassId, route: usize, now: Timestamp) -> Result<Permit, Reason> {
+    match admission.admit(ANN, class, route, "/item/1", now).ruling {
+        Ruling::Admitted(permit) => Ok(permit),
+        Ruling::Refused(refusal) => Err(refusal.reason),
+    }
+}
+
+/// Settled and reserved of the quota at `place`, in whole units.
+fn books(admission: &Admission, place: usize) -> (u64, u64) {
+    let view = &admission.quotas(NOON)[place];
+    (view.used.floor(), view.reserved.floor())
+}
+
+#[test]
+fn a_permit_dropped_before_anything_was_sent_gives_its_units_back() {
+    let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
+    let permit = ask(&admission, PERSON, 0, NOON).expect("there is plenty");
+    assert_eq!(books(&admission, 0), (0, 4));
+    drop(permit);
+    assert_eq!(books(&admission, 0), (0, 0));
+}
+
+#[test]
+fn a_permit_dropped_after_sending_costs_what_was_expected() {
+    let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
+    let mut permit = ask(&admission, PERSON, 0, NOON).expect("there is plenty");
+    permit.sent();
+    drop(permit);
+    assert_eq!(books(&admission, 0), (4, 0));
+}
+
+#[test]
+fn the_actual_cost_replaces_the_expected_one() {
+    let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
+    let receipt = ask(&admission, PERSON, 0, NOON).expect("plenty").settle(|_, _| Units::from_milli(250));
+    assert_eq!(receipt[0].settled, Units::from_milli(250));
+    assert_eq!(admission.quotas(NOON)[0].used, Units::from_milli(250));
+}
+
+#[test]
+fn what_the_origin_spends_beyond_the_limit_is_kept_apart() {
+    let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
+    ask(&admission, PERSON, 0, NOON).expect("plenty").settle(|_, _| Units::whole(15));
+    let view = &admission.quotas(NOON)[0];
+    assert_eq!((view.used, view.overrun), (Units::whole(10), Units::whole(5)));
+}
+
+#[test]
+fn all_quotas_are_charged_or_none() {
+    let admission = admission(vec![quota("wide", 100, &[]), quota("narrow", 1, &[])], vec![route(&[(0, 1), (1, 1)])]);
+    let _held = ask(&admission, PERSON, 0, NOON).expect("both have one");
+    assert_eq!(ask(&admission, PERSON, 0, NOON).err(), Some(Reason::Quota));
+    assert_eq!((books(&admission, 0), books(&admission, 1)), ((0, 1), (0, 1)));
+}
+
+#[test]
+fn a_new_window_starts_from_nothing_and_old_charges_do_not_weigh_on_it() {
+    let admission = admission(vec![quota("api", 4, &[])], vec![route(&[(0, 4)])]);
+    let mut late = ask(&admission, PERSON, 0, NOON).expect("the whole day's units");
+    late.sent();
+    assert_eq!(ask(&admission, PERSON, 0, NOON).err(), Some(Reason::Quota));
+    let next_day = ask(&admission, PERSON, 0, TOMORROW).expect("a new allowance");
+    drop(late);
+    assert_eq!(ask(&admission, PERSON, 0, TOMORROW).err(), Some(Reason::Quota));
+    drop(next_day);
+}
+
+#[test]
+fn a_clock_set_back_does_not_reopen_a_closed_window() {
+    let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)])]);
+    let _spent = ask(&admission, PERSON, 0, TOMORROW).expect("one is there");
+    assert_eq!(ask(&admission, PERSON, 0, NOON).err(), Some(Reason::Quota));
+}
+
+#[test]
+fn a_reload_keeps_what_was_counted() {
+    let engine = Engine::new(Arc::new(Memory), 1000);
+    let before = engine.admission(rules(vec![quota("api", 10, &[(5, 50)])], vec![route(&[(0, 6)])]), NOON);
+    ask(&before, PERSON, 0, NOON).expect("plenty").settle(|_, cost| cost);
+    let after = engine.admission(
+        rules(vec![quota("new", 5, &[]), quota("api", 8, &[(5, 50)])], vec![route(&[(0, 1)]), route(&[(1, 3)])]),
+        NOON,
+    );
+    assert_eq!(books(&after, 1), (6, 0));
+    assert_eq!(ask(&after, PERSON, 1, NOON).err(), Some(Reason::Quota));
+}
+
+#[test]
+fn a_bucket_is_charged_only_when_the_request_goes_through() {
+    let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)]), route(&[])]);
+    let limited = ClassId(2);
+    let tokens = || admission.admit(ANN, limited, 0, "/item/1", NOON).bucket.map(|bucket| bucket.remaining);
+    ask(&admission, PERSON, 0, NOON).expect("the only unit").settle(|_, cost| cost);
+    assert_eq!(tokens(), Some(2), "refused for the quota: no token taken");
+    for expected in [None, None, Some(Reason::Bucket)] {
+        assert_eq!(ask(&admission, limited, 1, NOON).err(), expected);
+    }
+    assert_eq!(admission.top_clients(5, NOON)[0].refused, 2);
+}
+
+#[test]
+fn idle_clients_are_forgotten_once_their_bucket_is_full() {
+    let admission = admission(vec![quota("api", 9, &[])], vec![route(&[(0, 1)])]);
+    drop(ask(&admission, ClassId(2), 0, NOON));
+    admission.forget_idle_clients(NOON + Duration::from_secs(601));
+    assert_eq!(admission.engine().clients_tracked(), 1, "not full until ten seconds after noon");
+    admission.forget_idle_clients(NOON + Duration::from_secs(611));
+    assert_eq!(admission.engine().clients_tracked(), 0);
+}
+
+/// Refusals by tier among the decisions of `class`, in the order of their turns.
+fn race(admission: &Admission, threads: usize, each: usize, held: usize) -> Vec<(u64, bool)> {
+    let one = |thread: usize| {
+        let mut open = Vec::new();
+        let mut turns = Vec::new();
+        for round in 0..each {
+            let decision = admission.admit(ClientKey::from_number(thread as u64), BOT, 0, "/item/1", NOON);
+            let turn = decision.standings[0].turn;
+            match decision.ruling {
+                Ruling::Refused(refusal) => turns.push((turn, refusal.reason == Reason::Tier)),
+                Ruling::Admitted(mut permit) => {
+                    turns.push((turn, false));
+                    if round % 2 == 0 {
+                        permit.sent();
+                    }
+                    open.push(permit);
+                }
+            }
+            if open.len() > held {
+                drop(open.remove(0));
+            }
+        }
+        turns
+    };
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|thread| scope.spawn(move || one(thread))).collect();
+        let mut turns: Vec<_> =
+            running.into_iter().flat_map(|thread| thread.join().expect("no thread panics")).collect();
+        turns.sort_unstable();
+        turns
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn shares_are_exact_in_the_order_of_admission_on_any_number_of_threads(
+        percent in 1u32..100, threads in 1usize..5,
+    ) {
+        let admission = admission(vec![quota("api", 1_000_000, &[(0, percent)])], vec![route(&[(0, 1)])]);
+        let turns = race(&admission, threads, 500, 8);
+        prop_assert_eq!(turns.len(), threads * 500);
+        for length in [1usize, 7, 100, 499] {
+            for run in turns.windows(length) {
+                let refused = run.iter().filter(|(_, refused)| *refused).count() as f64;
+                let due = length as f64 * f64::from(percent) / 100.0;
+                prop_assert!((refused - due).abs() <= 1.0, "{} of {}, {} due", refused, length, due);
+            }
+        }
+    }
+
+    #[test]
+    fn the_books_never_exceed_the_limit_and_close_even(
+        limit in 1u64..300, cost in 1u64..7, threads in 1usize..5, held in 0usize..20,
+    ) {
+        let admission = admission(vec![quota("api", limit, &[])], vec![route(&[(0, cost)])]);
+        let watching = std::sync::atomic::AtomicBool::new(true);
+        std::thread::scope(|scope| {
+            scope.spawn(|| while watching.load(std::sync::atomic::Ordering::Relaxed) {
+                let (used, reserved) = books(&admission, 0);
+                assert!(used + reserved <= limit, "{used} settled and {reserved} reserved of {limit}");
+            });
+            race(&admission, threads, 200, held);
+            watching.store(false, std::sync::atomic::Ordering::Relaxed);
+        });
+        let (used, reserved) = books(&admission, 0);
+        prop_assert_eq!(reserved, 0, "every reservation has ended");
+        prop_assert!(used <= limit);
+        prop_assert_eq!(used % cost, 0);
+    }
+}

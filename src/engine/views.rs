@@ -1,0 +1,120 @@
+//! What the engine shows of itself, for metrics, the admin API and the dashboard.
+
+use super::{Admission, Engine};
+use crate::policy::identity::ClientKey;
+use crate::policy::tier::Share;
+use crate::policy::{Timestamp, Units};
+
+/// One quota as it stands.
+#[derive(Clone, Debug)]
+pub struct QuotaView {
+    /// Its name.
+    pub name: String,
+    /// Units that were bought for the window.
+    pub limit: Units,
+    /// Units that are settled.
+    pub used: Units,
+    /// Units that are set aside for requests under way.
+    pub reserved: Units,
+    /// What the origin said was spent beyond the limit, since the process began.
+    pub overrun: Units,
+    /// When the window began.
+    pub window_start: Timestamp,
+    /// When it ends.
+    pub window_end: Timestamp,
+    /// Each class of the rules in force.
+    pub by_class: Vec<ClassView>,
+}
+
+/// One class in one quota.
+#[derive(Clone, Debug)]
+pub struct ClassView {
+    /// Its name.
+    pub class: String,
+    /// Units charged since the process began.
+    pub charged: Units,
+    /// The share of its requests that is refused now.
+    pub shed: Share,
+    /// How many of its tiers have been entered.
+    pub tier: u8,
+}
+
+/// One client that has been refused.
+#[derive(Clone, Debug)]
+pub struct ClientView {
+    /// Its address or network.
+    pub key: ClientKey,
+    /// Its class.
+    pub class: String,
+    /// How often it was refused since it was last forgotten.
+    pub refused: u32,
+    /// Tokens left in its bucket, if it has one.
+    pub tokens: Option<u32>,
+}
+
+/// There is no quota of that name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownQuota;
+
+impl Engine {
+    /// How many clients are remembered.
+    pub fn clients_tracked(&self) -> usize {
+        self.clients.tracked()
+    }
+
+    /// How many clients have been forgotten.
+    pub fn clients_evicted(&self) -> u64 {
+        self.clients.evicted()
+    }
+}
+
+impl Admission {
+    /// What all admissions share.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Every quota of the rules in force, in their order.
+    pub fn quotas(&self, now: Timestamp) -> Vec<QuotaView> {
+        self.accounts
+            .iter()
+            .zip(&self.rules.quotas)
+            .map(|(account, quota)| {
+                let book = account.at(now);
+                let by_class = self.rules.classes.iter().enumerate().map(|(place, class)| {
+                    let kept = book.classes().get(usize::from(self.slots[place])).copied().unwrap_or_default();
+                    let ladder = quota.ladders.get(place).and_then(Option::as_ref).map(|of_class| &of_class.ladder);
+                    let tier = ladder.map_or(0, |ladder| ladder.tier_at(kept.shedding.tier, book.taken()));
+                    let shed = ladder.map_or(Share::NONE, |ladder| ladder.share(tier));
+                    ClassView { class: class.name.clone(), charged: kept.charged, shed, tier }
+                });
+                QuotaView {
+                    name: account.name().to_owned(),
+                    limit: book.limit(),
+                    used: book.settled,
+                    reserved: book.reserved,
+                    overrun: book.overrun,
+                    window_start: book.span.start,
+                    window_end: book.span.end,
+                    by_class: by_class.collect(),
+                }
+            })
+            .collect()
+    }
+
+    /// The `count` most refused clients, most refused first.
+    pub fn top_clients(&self, count: usize, now: Timestamp) -> Vec<ClientView> {
+        let view = |(key, slot, state): (ClientKey, super::Slot, super::clients::State)| {
+            let class = self.rules.classes.get(self.slots.iter().position(|&of_class| of_class == slot)?)?;
+            let tokens = class.bucket.map(|bucket| bucket.remaining(state.level(), now));
+            Some(ClientView { key, class: class.name.clone(), refused: state.refused, tokens })
+        };
+        self.engine.clients.most_refused(count).into_iter().filter_map(view).collect()
+    }
+
+    /// Corrects by hand what a quota has used; returns what it was and what it is now.
+    pub fn set_used(&self, quota: &str, used: Units, now: Timestamp) -> Result<(Units, Units), UnknownQuota> {
+        let account = self.accounts.iter().find(|account| account.name() == quota).ok_or(UnknownQuota)?;
+        Ok(account.set_used(used, now))
+    }
+}

@@ -1,0 +1,8 @@
+//! The account of what has been bought and spent, beyond the life of a request.
+//!
+//! The engine asks [`crate::engine::Ledger`] on every decision and expects an answer from memory. [`Memory`] grants
+//! the whole limit and forgets with the process; a durable ledger grants what it has leased ahead.
+
+mod memory;
+
+pub use memory::Memory;
