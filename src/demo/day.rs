@@ -10,6 +10,7 @@ use super::site::{self, ASSETS};
 use crate::policy::Kind;
 use crate::policy::decide::ROBOTS_TXT;
 use ipnet::Ipv4Net;
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ pub struct Visit {
     /// Its path, with the query.
     pub path: String,
     /// What the client says it is; empty when it says nothing.
-    pub user_agent: &'static str,
+    pub user_agent: Cow<'static, str>,
     /// The page that led here.
     pub referer: Option<String>,
     /// What the client really is.
@@ -67,7 +68,7 @@ fn crawl(crawler: &Crawler, seed: u64, scale: f64) -> Vec<Visit> {
             cost: site::cost(&path),
             path,
             // An address keeps its user agent.
-            user_agent: crawler.user_agents[place as usize % crawler.user_agents.len()],
+            user_agent: crawler.user_agents[place as usize % crawler.user_agents.len()].into(),
             referer: None,
             label: crawler.label,
             actor: crawler.actor,

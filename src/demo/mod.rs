@@ -2,8 +2,11 @@
 
 mod chance;
 mod crawlers;
+pub mod crowd;
 pub mod day;
+pub mod origin;
 mod people;
+pub mod scrape;
 pub mod site;
 
 pub use crawlers::HOSTING_NETWORKS;

@@ -77,7 +77,7 @@ fn session(chance: &mut Chance, actor: &'static str, pages: u64, visits: &mut Ve
         method: http::Method::GET,
         cost: site::cost(path),
         path: path.to_owned(),
-        user_agent,
+        user_agent: user_agent.into(),
         referer: Some(referer.to_owned()).filter(|from| !from.is_empty()),
         label: Kind::Human,
         actor,
