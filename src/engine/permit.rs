@@ -1,8 +1,9 @@
 //! The right to send one request to the origin, and what has been set aside for it.
 
 use super::Slot;
-use super::account::Account;
+use super::account::{Account, Book};
 use crate::policy::{QuotaId, Timestamp, Units};
+use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -53,6 +54,29 @@ impl Permit {
     /// Notes that it certainly did not, as when the origin had closed the connection before a byte was written.
     pub fn not_sent(&mut self) {
         self.sent = false;
+    }
+
+    /// Charges the expected cost once more, for a second try after a first that may have cost something. False, and
+    /// nothing changed, when that is not left.
+    pub fn charge_again(&mut self, now: Timestamp) -> bool {
+        let mut books: SmallVec<[_; 2]> = self.reservations.iter().map(|one| one.account.at(now)).collect();
+        let affordable = |(one, book): (&Reservation, &mut MutexGuard<'_, Book>)| {
+            book.taken().plus(one.expected) <= one.account.granted(book)
+        };
+        if !self.reservations.iter().zip(&mut books).all(affordable) {
+            return false;
+        }
+        for (one, book) in self.reservations.iter_mut().zip(&mut books) {
+            if book.span.start == one.opened {
+                book.reserved = book.reserved.minus(one.expected);
+                book.settled = book.settled.plus(one.expected);
+            }
+            let class = book.class(self.class);
+            class.charged = class.charged.plus(one.expected);
+            book.reserved = book.reserved.plus(one.expected);
+            one.opened = book.span.start;
+        }
+        true
     }
 
     /// Replaces the expected cost by what `actual` says, quota by quota.

@@ -201,16 +201,17 @@ fn is_port(text: &str) -> bool {
 /// `Forwarded` as RFC 7239 writes it: commas and semicolons inside quotes do not separate.
 mod forwarded {
     use super::address;
+    use crate::policy::quoted;
     use std::net::IpAddr;
 
     /// The elements of one field line.
     pub(super) fn elements(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-        split_unquoted(line, b',')
+        quoted::split(line, b',')
     }
 
     /// The node of an element's one `for` parameter, if it is an address.
     pub(super) fn node(element: &[u8]) -> Option<IpAddr> {
-        let mut nodes = split_unquoted(element, b';').filter_map(|pair| {
+        let mut nodes = quoted::split(element, b';').filter_map(|pair| {
             let (name, value) = pair.trim_ascii().split_once_byte(b'=')?;
             name.eq_ignore_ascii_case(b"for").then_some(value)
         });
@@ -218,19 +219,6 @@ mod forwarded {
             (Some(node), None) => address(node),
             _ => None,
         }
-    }
-
-    fn split_unquoted(line: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
-        let (mut quoted, mut escaped) = (false, false);
-        line.split(move |&byte| {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' if quoted => escaped = true,
-                b'"' => quoted = !quoted,
-                _ => return byte == separator && !quoted,
-            }
-            false
-        })
     }
 
     trait SplitOnce {

@@ -10,6 +10,7 @@ pub mod decide;
 pub mod facts;
 pub mod identity;
 pub mod quota;
+pub mod quoted;
 pub mod route;
 pub mod tier;
 pub mod time;

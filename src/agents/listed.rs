@@ -1,0 +1,43 @@
+//! The list of bots as it is written in `data/bots.tsv`: name, token, and what must confirm the token.
+
+use regex::bytes::RegexBuilder;
+
+use super::token::Token;
+
+/// One line of the list.
+#[derive(Debug)]
+pub(super) struct Listed {
+    pub(super) name: String,
+    pub(super) token: Token,
+}
+
+/// A line of the list that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("line {line} of the bot list: {what}")]
+pub(super) struct Mistake {
+    line: usize,
+    what: String,
+}
+
+pub(super) fn parse(text: &str) -> Result<Vec<Listed>, Mistake> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|(index, line)| parse_line(line).map_err(|what| Mistake { line: index + 1, what })).collect()
+}
+
+fn parse_line(line: &str) -> Result<Listed, String> {
+    let mut fields = line.split('\t');
+    let (Some(name), Some(token)) = (fields.next(), fields.next()) else {
+        return Err("expected a name, a tab and a token".to_owned());
+    };
+    if name.is_empty() || token.trim_matches('*').len() < 2 {
+        return Err(format!("the token `{token}` is too short to mean anybody"));
+    }
+    let confirm = match fields.next() {
+        None => None,
+        Some(pattern) => {
+            let regex = RegexBuilder::new(pattern).case_insensitive(true).unicode(false).build();
+            Some(regex.map_err(|error| format!("`{pattern}`: {error}"))?)
+        }
+    };
+    Ok(Listed { name: name.to_owned(), token: Token::new(token, confirm) })
+}

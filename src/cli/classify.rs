@@ -1,0 +1,43 @@
+//! `tidegate classify`: what the user-agent stage alone makes of each line on standard input.
+
+use std::io::{self, BufRead, Write};
+
+use serde::Serialize;
+
+use crate::agents::Agents;
+use crate::policy::Claim;
+
+/// Writes one line for each line of `input`, in order: kind, tab, name of the bot or `-`; or one JSON object.
+///
+/// A line need not be UTF-8, and may be of any length.
+pub fn run(agents: &Agents, mut input: impl BufRead, mut output: impl Write, json: bool) -> io::Result<()> {
+    let mut line = Vec::new();
+    while input.read_until(b'\n', &mut line)? > 0 {
+        let answer = Answer::of(agents, &line);
+        if json {
+            serde_json::to_writer(&mut output, &answer)?;
+            output.write_all(b"\n")?;
+        } else {
+            writeln!(output, "{}\t{}", answer.kind, answer.bot.unwrap_or("-"))?;
+        }
+        line.clear();
+    }
+    output.flush()
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    kind: &'static str,
+    bot: Option<&'a str>,
+}
+
+impl<'a> Answer<'a> {
+    fn of(agents: &'a Agents, line: &[u8]) -> Answer<'a> {
+        match agents.claim(line) {
+            Claim::Bot { bot, .. } => Answer { kind: "declared_bot", bot: bot.map(|bot| agents.name(bot)) },
+            // No user agent is no claim. Proxies and privacy tools strip it, and a person refused costs more than a
+            // bot missed; what the client then does is for the stages after this one to judge.
+            Claim::Browser | Claim::Nothing => Answer { kind: "human", bot: None },
+        }
+    }
+}

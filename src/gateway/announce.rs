@@ -1,0 +1,145 @@
+//! What clients are told of their allowance: `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11)
+//! and, by choice, the older family of Atlassian.
+
+use super::scratch::Scratch;
+use crate::config::{Headers, LegacyFamily};
+use crate::engine::{BucketStanding, Standing};
+use crate::policy::bucket::Bucket;
+use crate::policy::class::Class;
+use crate::policy::route::Route;
+use crate::policy::time::seconds_rounded_up;
+use crate::policy::{ClassId, Refusal, Rules, Timestamp};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use std::fmt::Write;
+
+const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const X_INTERVAL: HeaderName = HeaderName::from_static("x-ratelimit-interval-seconds");
+const X_FILL: HeaderName = HeaderName::from_static("x-ratelimit-fillrate");
+
+/// The most that a structured-field integer can say (RFC 9651 section 3.3.1).
+const LARGEST: u64 = 999_999_999_999_999;
+
+/// The announcements of one set of rules, as far as they can be written beforehand.
+pub(super) struct Announcements {
+    ratelimit: bool,
+    atlassian: bool,
+    /// By class, then by route; `None` where nothing is limited.
+    policies: Vec<Vec<Option<HeaderValue>>>,
+}
+
+/// The numbers of one decision.
+#[derive(Clone, Copy)]
+pub(super) struct Told<'a> {
+    pub(super) class: ClassId,
+    pub(super) route: usize,
+    pub(super) standings: &'a [Standing],
+    pub(super) bucket: Option<BucketStanding>,
+    pub(super) refusal: Option<&'a Refusal>,
+}
+
+impl Announcements {
+    pub(super) fn new(headers: &Headers, rules: &Rules) -> Self {
+        let of_class = |class: &Class| rules.routes.iter().map(|route| policies(class, route, rules)).collect();
+        Self {
+            ratelimit: headers.ratelimit,
+            atlassian: headers.legacy.contains(&LegacyFamily::Atlassian),
+            policies: rules.classes.iter().map(of_class).collect(),
+        }
+    }
+
+    /// Writes what `told` says into `headers`, over whatever the origin said there.
+    pub(super) fn write(&self, rules: &Rules, told: Told<'_>, scratch: &mut Scratch, now: Timestamp, headers: &mut HeaderMap) {
+        let Some(policy) = &self.policies[usize::from(told.class.0)][told.route] else { return };
+        if self.ratelimit {
+            headers.insert(RATELIMIT_POLICY, policy.clone());
+            if let Some(limits) = scratch.value(|text| ratelimit(text, rules, told, now)) {
+                headers.insert(RATELIMIT, limits);
+            }
+        }
+        if self.atlassian {
+            write_atlassian(rules, told, scratch, headers);
+        }
+    }
+}
+
+fn policies(class: &Class, route: &Route, rules: &Rules) -> Option<HeaderValue> {
+    let mut text = String::new();
+    if let Some(bucket) = &class.bucket {
+        let _ = write!(text, "\"{}\";q={};w={}", class.name, bucket.capacity, seconds_to_fill(bucket));
+    }
+    for (quota, _) in &route.costs {
+        let quota = &rules.quotas[usize::from(quota.0)];
+        let separator = if text.is_empty() { "" } else { ", " };
+        let window = seconds_rounded_up(quota.window.usual_length()).max(1);
+        let limit = quota.limit.floor().min(LARGEST);
+        let _ = write!(text, "{separator}\"{}\";q={limit};w={window}", quota.name);
+    }
+    HeaderValue::from_str(&text).ok().filter(|value| !value.is_empty())
+}
+
+/// The window in which a bucket's capacity can be used at a steady rate.
+fn seconds_to_fill(bucket: &Bucket) -> u64 {
+    let fills = bucket.capacity.div_ceil(bucket.fill.max(1));
+    seconds_rounded_up(bucket.interval.saturating_mul(fills)).max(1)
+}
+
+/// What is left, policy by policy. A policy that has just refused has nothing left until the client may come back.
+fn ratelimit(text: &mut impl Write, rules: &Rules, told: Told<'_>, now: Timestamp) -> std::fmt::Result {
+    let mut separator = "";
+    let refused_wait = told.refusal.map(|refusal| seconds_rounded_up(refusal.wait));
+    if let Some(bucket) = told.bucket {
+        let name = &rules.classes[usize::from(told.class.0)].name;
+        let (remaining, wait) = match refused_wait.filter(|_| told.refusal.is_some_and(|refusal| refusal.quotas == 0)) {
+            Some(wait) => (0, wait),
+            None => (bucket.remaining, seconds_rounded_up(bucket.full_after)),
+        };
+        write!(text, "\"{name}\";r={remaining};t={wait}")?;
+        separator = ", ";
+    }
+    for (place, standing) in told.standings.iter().enumerate() {
+        let name = &rules.quotas[usize::from(standing.quota.0)].name;
+        let said_no = told.refusal.is_some_and(|refusal| refusal.quotas >> place.min(7) & 1 == 1);
+        let (remaining, wait) = match refused_wait.filter(|_| said_no) {
+            Some(wait) => (0, wait),
+            None => (standing.remaining.floor().min(LARGEST), seconds_rounded_up(standing.resets_at.since(now))),
+        };
+        text.write_str(separator)?;
+        text.write_char('"')?;
+        text.write_str(name)?;
+        text.write_str("\";r=")?;
+        text.write_str(itoa::Buffer::new().format(remaining))?;
+        text.write_str(";t=")?;
+        text.write_str(itoa::Buffer::new().format(wait))?;
+        separator = ", ";
+    }
+    Ok(())
+}
+
+/// Atlassian's family tells of a bucket; where a client has none, of its first quota, which fills once a window.
+fn write_atlassian(rules: &Rules, told: Told<'_>, scratch: &mut Scratch, headers: &mut HeaderMap) {
+    let class = &rules.classes[usize::from(told.class.0)];
+    let (limit, remaining, interval, fill) = match (class.bucket, told.bucket, told.standings.first()) {
+        (Some(bucket), Some(standing), _) => {
+            let seconds = seconds_rounded_up(bucket.interval);
+            (u64::from(bucket.capacity), u64::from(standing.remaining), seconds, u64::from(bucket.fill))
+        }
+        (_, _, Some(standing)) => {
+            let quota = &rules.quotas[usize::from(standing.quota.0)];
+            let limit = quota.limit.floor();
+            (limit, standing.remaining.floor(), seconds_rounded_up(quota.window.usual_length()), limit)
+        }
+        _ => return,
+    };
+    let remaining = if told.refusal.is_some() { 0 } else { remaining };
+    for (name, number) in [(X_LIMIT, limit), (X_REMAINING, remaining), (X_INTERVAL, interval), (X_FILL, fill)] {
+        if let Some(value) = scratch.value(|text| text.write_str(itoa::Buffer::new().format(number))) {
+            headers.insert(name, value);
+        }
+    }
+    if remaining > 0 {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("0"));
+    }
+}

@@ -1,0 +1,255 @@
+//! Bodies on their way through: streamed both ways, never collected, each piece passed on as it comes.
+
+use super::upstream::{Deadline, Lease};
+use super::visit::Visit;
+use super::watch::Watch;
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use std::cell::Cell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use tokio::sync::mpsc;
+
+/// What a client sends, on its way to the origin.
+pub(super) struct RequestBody(Option<Box<Streaming>>);
+
+struct Streaming {
+    /// Taken only when it is dropped.
+    incoming: Option<Incoming>,
+    left: u64,
+    watch: Rc<Watch>,
+    upload: Rc<Upload>,
+    drain: mpsc::Sender<Incoming>,
+}
+
+/// How far a request's body has come; outlives it, because the origin may answer first.
+#[derive(Default)]
+pub(super) struct Upload {
+    state: Cell<UploadState>,
+}
+
+#[derive(Clone, Copy, Default)]
+enum UploadState {
+    #[default]
+    UnderWay,
+    Done,
+    BrokeOff(BrokeOff),
+}
+
+/// The client's body did not come to its end.
+#[derive(Clone, Copy)]
+pub(super) struct BrokeOff {
+    pub(super) too_large: bool,
+}
+
+/// Why a body ends before its end.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BodyError {
+    #[error("the other side broke off: {0}")]
+    BrokeOff(#[from] hyper::Error),
+    #[error("the body is larger than allowed")]
+    TooLarge,
+    #[error("the origin fell silent in the middle of its answer")]
+    TimedOut,
+}
+
+impl RequestBody {
+    /// No body at all.
+    pub(super) fn none() -> Self {
+        Self(None)
+    }
+
+    /// Passes `incoming` on, at most `limit` bytes of it. What nobody reads to its end is drained through `drain`, so
+    /// that the client gets to see an answer that came early.
+    pub(super) fn streaming(incoming: Incoming, limit: u64, watch: Rc<Watch>, drain: mpsc::Sender<Incoming>) -> Self {
+        if incoming.is_end_stream() {
+            return Self::none();
+        }
+        Self(Some(Box::new(Streaming { incoming: Some(incoming), left: limit, watch, upload: Rc::default(), drain })))
+    }
+
+    /// How far it has come, for whoever waits for the answer meanwhile.
+    pub(super) fn upload(&self) -> Option<Rc<Upload>> {
+        self.0.as_ref().map(|streaming| Rc::clone(&streaming.upload))
+    }
+}
+
+impl Upload {
+    pub(super) fn is_under_way(&self) -> bool {
+        matches!(self.state.get(), UploadState::UnderWay)
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        matches!(self.state.get(), UploadState::Done)
+    }
+
+    pub(super) fn broke_off(&self) -> Option<BrokeOff> {
+        match self.state.get() {
+            UploadState::BrokeOff(broke_off) => Some(broke_off),
+            _ => None,
+        }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Some(streaming) = &mut self.0 else { return Poll::Ready(None) };
+        let Some(incoming) = &mut streaming.incoming else { return Poll::Ready(None) };
+        let polled = Pin::new(&mut *incoming).poll_frame(context);
+        streaming.watch.body_waits(polled.is_pending());
+        let broke_off = |too_large| streaming.upload.state.set(UploadState::BrokeOff(BrokeOff { too_large }));
+        match ready!(polled) {
+            None => {
+                streaming.upload.state.set(UploadState::Done);
+                Poll::Ready(None)
+            }
+            Some(Err(error)) => {
+                broke_off(false);
+                Poll::Ready(Some(Err(error.into())))
+            }
+            Some(Ok(frame)) => {
+                let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+                let Some(left) = streaming.left.checked_sub(length) else {
+                    broke_off(true);
+                    return Poll::Ready(Some(Err(BodyError::TooLarge)));
+                };
+                streaming.left = left;
+                if incoming.is_end_stream() {
+                    streaming.upload.state.set(UploadState::Done);
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_ref().and_then(|streaming| streaming.incoming.as_ref()).is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let incoming = self.0.as_ref().and_then(|streaming| streaming.incoming.as_ref());
+        incoming.map_or(SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        self.watch.body_waits(false);
+        if self.upload.is_under_way() {
+            self.upload.state.set(UploadState::BrokeOff(BrokeOff { too_large: false }));
+            // A full drain is no harm: the client loses a connection, as it would have without one.
+            let _ = self.incoming.take().map(|incoming| self.drain.try_send(incoming));
+        }
+    }
+}
+
+/// What a client is sent.
+pub(super) enum ResponseBody {
+    /// Made here, in one piece.
+    Whole(Option<Bytes>),
+    /// The origin's, piece by piece.
+    Streamed(Box<Streamed>),
+}
+
+/// The origin's body on its way to the client, with all that ends when it ends.
+pub(super) struct Streamed {
+    incoming: Incoming,
+    lease: Option<Lease>,
+    deadline: Deadline,
+    upload: Option<Rc<Upload>>,
+    visit: Visit,
+}
+
+impl ResponseBody {
+    /// A body of one piece.
+    pub(super) fn whole(bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        Self::Whole((!bytes.is_empty()).then_some(bytes))
+    }
+
+    /// The body of `answer`, whose end is the end of `visit`.
+    pub(super) fn streamed(
+        incoming: Incoming,
+        lease: Lease,
+        deadline: Deadline,
+        upload: Option<Rc<Upload>>,
+        visit: Visit,
+    ) -> Self {
+        Self::Streamed(Box::new(Streamed { incoming, lease: Some(lease), deadline, upload, visit }))
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut *self {
+            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Streamed(streamed) => streamed.poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(bytes) => bytes.is_none(),
+            Self::Streamed(streamed) => streamed.incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Self::Streamed(streamed) => streamed.incoming.size_hint(),
+        }
+    }
+}
+
+impl Streamed {
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let polled = Pin::new(&mut self.incoming).poll_frame(context);
+        let Poll::Ready(next) = polled else {
+            return match self.deadline.waits(context) {
+                true => Poll::Ready(Some(Err(BodyError::TimedOut))),
+                false => Poll::Pending,
+            };
+        };
+        self.deadline.starts_over();
+        match next {
+            None => {
+                self.comes_to_its_end();
+                Poll::Ready(None)
+            }
+            Some(Err(error)) => Poll::Ready(Some(Err(error.into()))),
+            Some(Ok(frame)) => {
+                self.visit.count(frame.data_ref().map_or(0, |data| data.len() as u64));
+                if self.incoming.is_end_stream() {
+                    self.comes_to_its_end();
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+        }
+    }
+
+    /// The whole answer has been read. The connection may serve again, unless the request is still being sent on it.
+    fn comes_to_its_end(&mut self) {
+        let sent = self.upload.as_ref().is_none_or(|upload| upload.is_done());
+        if let Some(lease) = self.lease.take().filter(|_| sent) {
+            lease.give_back(self.visit.now());
+        }
+        self.visit.complete();
+    }
+}
+
+impl Drop for Streamed {
+    fn drop(&mut self) {
+        // An answer without a body (to HEAD, or a 304) is dropped without ever being polled.
+        if self.incoming.is_end_stream() {
+            self.comes_to_its_end();
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What an answer really cost, as the origin's own headers tell it.
+
+use crate::policy::Units;
+use crate::policy::quota::Quota;
+use crate::policy::quoted;
+use http::{HeaderMap, HeaderName, header};
+
+const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+
+/// The actual cost of an answer with these `headers`: what `cost_header` says; else nothing, where the origin had it
+/// cached; else what was expected. A cost header that is not a number says nothing.
+pub(super) fn actual(quota: &Quota, expected: Units, headers: &HeaderMap) -> Units {
+    let said = quota.cost_header.as_ref().and_then(|name| headers.get(name));
+    if let Some(cost) = said.and_then(|value| value.to_str().ok()?.parse().ok()) {
+        return cost;
+    }
+    if quota.free_when_cached && was_cached(headers) {
+        return Units::ZERO;
+    }
+    expected
+}
+
+/// RFC 9211: a member with the parameter `hit` was served without asking further. Before it there was only `Age`
+/// (RFC 9111 section 5.1), which no fresh answer has.
+fn was_cached(headers: &HeaderMap) -> bool {
+    let hit = headers.get_all(CACHE_STATUS).iter().any(|line| quoted::split(line.as_bytes(), b',').any(has_hit));
+    let aged = || {
+        let age = headers.get(header::AGE).and_then(|age| age.to_str().ok()?.trim().parse::<u64>().ok());
+        age.is_some_and(|age| age > 0)
+    };
+    hit || aged()
+}
+
+fn has_hit(member: &[u8]) -> bool {
+    quoted::split(member, b';').skip(1).map(<[u8]>::trim_ascii).any(|parameter| matches!(parameter, b"hit" | b"hit=?1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::window::Window;
+    use http::HeaderValue;
+    use std::time::Duration;
+
+    fn cost(fields: &[(&'static str, &'static str)]) -> String {
+        let quota = Quota {
+            name: "api".into(),
+            limit: Units::whole(10),
+            window: Window::Fixed { length: Duration::from_secs(60) },
+            enforce: true,
+            cost_header: Some(HeaderName::from_static("x-api-cost")),
+            free_when_cached: true,
+            ladders: vec![],
+        };
+        let fields = fields.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        actual(&quota, Units::whole(3), &fields.collect()).to_string()
+    }
+
+    #[test]
+    fn the_origin_knows_best_what_a_page_cost() {
+        assert_eq!(cost(&[]), "3");
+        assert_eq!(cost(&[("x-api-cost", "0.25")]), "0.25");
+        assert_eq!(cost(&[("x-api-cost", "0")]), "0");
+        assert_eq!(cost(&[("x-api-cost", "12"), ("age", "9")]), "12");
+        assert_eq!(cost(&[("x-api-cost", "-1")]), "3", "junk says nothing");
+    }
+
+    #[test]
+    fn a_page_that_the_origin_had_cached_cost_nothing() {
+        for hit in ["Origin; hit", "Origin;hit;ttl=376", "A; fwd=miss, B; hit=?1"] {
+            assert_eq!(cost(&[("cache-status", hit)]), "0", "{hit}");
+        }
+        for miss in ["Origin; fwd=miss; stored", "Origin; hit=?0", "\"; hit\"", "Origin; detail=hit", "hit"] {
+            assert_eq!(cost(&[("cache-status", miss)]), "3", "{miss}");
+        }
+        assert_eq!(cost(&[("age", "17")]), "0");
+        assert_eq!(cost(&[("age", "0")]), "3");
+    }
+}

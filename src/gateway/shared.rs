@@ -1,0 +1,87 @@
+//! What workers share: read by all, written by none of them but for counters.
+
+use super::generation::Generation;
+use crate::agents::Agents;
+use crate::clock::Clock;
+use crate::engine::Engine;
+use crate::verify::Operators;
+use arc_swap::ArcSwap;
+use http::HeaderValue;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// What all workers of a gate share.
+pub(super) struct Shared {
+    pub(super) clock: Clock,
+    pub(super) engine: Arc<Engine>,
+    pub(super) agents: Arc<Agents>,
+    pub(super) operators: Arc<Operators>,
+    /// The origin's addresses as last resolved; empty until they have been.
+    pub(super) origin: ArcSwap<Vec<SocketAddr>>,
+    /// Client connections open now, on all workers.
+    pub(super) connections: AtomicUsize,
+    pub(super) workers: usize,
+    pub(super) via: Via,
+    generation: ArcSwap<Generation>,
+    number: AtomicU64,
+}
+
+/// How this gate names itself in `Via`: its own name, so that a loop is told from a chain of gates.
+pub(super) struct Via {
+    pub(super) pseudonym: String,
+    pub(super) http1: HeaderValue,
+    pub(super) http2: HeaderValue,
+}
+
+impl Shared {
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn new(
+        clock: Clock,
+        engine: Arc<Engine>,
+        agents: Arc<Agents>,
+        operators: Arc<Operators>,
+        generation: Generation,
+        workers: usize,
+        seed: u64,
+    ) -> Self {
+        Self {
+            clock,
+            engine,
+            agents,
+            operators,
+            origin: ArcSwap::default(),
+            connections: AtomicUsize::new(0),
+            workers,
+            via: Via::new(seed),
+            generation: ArcSwap::from_pointee(generation),
+            number: AtomicU64::new(0),
+        }
+    }
+
+    /// The settings in force.
+    pub(super) fn generation(&self) -> Arc<Generation> {
+        self.generation.load_full()
+    }
+
+    /// Changes with each reload; cheap to ask on every request.
+    pub(super) fn generation_number(&self) -> u64 {
+        self.number.load(Ordering::Acquire)
+    }
+
+    /// Puts new settings in force.
+    pub(super) fn replace_generation(&self, generation: Generation) {
+        self.generation.store(Arc::new(generation));
+        self.number.fetch_add(1, Ordering::Release);
+    }
+}
+
+impl Via {
+    fn new(seed: u64) -> Self {
+        let pseudonym = format!("tidegate-{:08x}", seed as u32);
+        let value = |version| {
+            HeaderValue::from_str(&format!("{version} {pseudonym}")).expect("letters, digits, a dash and a dot")
+        };
+        Self { http1: value("1.1"), http2: value("2.0"), pseudonym }
+    }
+}

@@ -1,0 +1,78 @@
+//! How long the origin may keep a request waiting, kept by the worker's sweep instead of a timer a request.
+
+use crate::policy::Timestamp;
+use slab::Slab;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+/// All waits for the origin on one worker.
+pub(in crate::gateway) struct Deadlines {
+    clock: Rc<Cell<Timestamp>>,
+    waits: RefCell<Slab<Wait>>,
+}
+
+/// One exchange's wait: for the head of the answer, then for each piece of its body.
+pub(in crate::gateway) struct Deadline {
+    deadlines: Rc<Deadlines>,
+    key: usize,
+}
+
+struct Wait {
+    limit: Duration,
+    since: Option<Timestamp>,
+    waker: Option<Waker>,
+    expired: bool,
+}
+
+impl Deadlines {
+    pub(in crate::gateway) fn new(clock: Rc<Cell<Timestamp>>) -> Rc<Self> {
+        Rc::new(Self { clock, waits: RefCell::default() })
+    }
+
+    /// A deadline that allows `limit` for each wait.
+    pub(super) fn each(self: &Rc<Self>, limit: Duration) -> Deadline {
+        let key = self.waits.borrow_mut().insert(Wait { limit, since: None, waker: None, expired: false });
+        Deadline { deadlines: Rc::clone(self), key }
+    }
+
+    /// Wakes whoever has waited too long.
+    pub(in crate::gateway) fn sweep(&self) {
+        let now = self.clock.get();
+        let mut overdue = Vec::new();
+        for (_, wait) in self.waits.borrow_mut().iter_mut() {
+            if wait.since.is_some_and(|since| now.since(since) >= wait.limit) {
+                wait.expired = true;
+                overdue.extend(wait.waker.take());
+            }
+        }
+        overdue.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Deadline {
+    /// Notes that the origin is waited for; true when that has taken too long.
+    pub(in crate::gateway) fn waits(&self, context: &Context<'_>) -> bool {
+        let mut waits = self.deadlines.waits.borrow_mut();
+        let wait = &mut waits[self.key];
+        wait.since.get_or_insert(self.deadlines.clock.get());
+        if !wait.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            wait.waker = Some(context.waker().clone());
+        }
+        wait.expired
+    }
+
+    /// Notes that something came, or that it is the client who is waited for.
+    pub(in crate::gateway) fn starts_over(&self) {
+        let wait = &mut self.deadlines.waits.borrow_mut()[self.key];
+        wait.since = None;
+        wait.expired = false;
+    }
+}
+
+impl Drop for Deadline {
+    fn drop(&mut self) {
+        self.deadlines.waits.borrow_mut().remove(self.key);
+    }
+}

@@ -1,0 +1,175 @@
+//! The way to the origin: a connection, the request on it, the head of the answer.
+//!
+//! What speaks HTTP/1.1 here is hyper's client connection; nothing outside this folder knows. Whoever replaces it by a
+//! codec of its own keeps [`Upstream::send`] and [`Answer`].
+
+mod deadline;
+mod pool;
+
+pub(super) use deadline::{Deadline, Deadlines};
+pub(super) use pool::Lease;
+
+use super::body::RequestBody;
+use crate::config::Origin;
+use crate::engine::Permit;
+use crate::policy::Timestamp;
+use http::{Method, Request, Response};
+use hyper::body::{Body, Incoming};
+use pool::Pool;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+type Sender = hyper::client::conn::http1::SendRequest<RequestBody>;
+
+/// A connection idle for longer than this may have been closed by the origin just as we write; a request on it is
+/// copied so that it can be sent again. On busier connections that race is too rare to pay for the copy.
+const COPY_AFTER_IDLE: Duration = Duration::from_millis(500);
+
+/// How often a request that never left may be put on another connection.
+const UNSENT_TRIES: usize = 4;
+
+/// One worker's way to the origin.
+pub(super) struct Upstream {
+    pool: Rc<Pool>,
+    deadlines: Rc<Deadlines>,
+}
+
+/// The head of the origin's answer, and what its body still needs.
+pub(super) struct Answer {
+    pub(super) response: Response<Incoming>,
+    pub(super) lease: Lease,
+    pub(super) deadline: Deadline,
+}
+
+/// Where the origin is, as settings and resolver have it now.
+pub(super) struct Route<'a> {
+    pub(super) origin: &'a Origin,
+    pub(super) addresses: &'a [SocketAddr],
+    /// This worker's share of the connections.
+    pub(super) most_connections: usize,
+}
+
+/// Why there is no answer, and whose doing it was.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ForwardError {
+    /// All connections are busy, and none came free in time.
+    #[error("all connections to the origin are busy")]
+    NoRoom,
+    /// The origin did not accept a connection in time.
+    #[error("no connection to the origin within {after:?}")]
+    ConnectTimedOut {
+        /// How long it was given.
+        after: Duration,
+    },
+    /// The origin refused the connection, or has no address.
+    #[error("cannot connect to the origin: {source}")]
+    ConnectFailed {
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The origin closed the connection, or said something that is not HTTP, before its answer.
+    #[error("the origin gave no answer: {source}")]
+    OriginClosed {
+        /// The connection's reason.
+        source: hyper::Error,
+    },
+    /// The origin did not answer in time.
+    #[error("no answer from the origin within {after:?}")]
+    TimedOut {
+        /// How long it was given.
+        after: Duration,
+    },
+    /// The client's body ended badly: it left, stalled, or sent too much.
+    #[error("the request's body broke off")]
+    ClientBody {
+        /// It was longer than allowed.
+        too_large: bool,
+    },
+}
+
+impl Upstream {
+    pub(super) fn new(deadlines: Rc<Deadlines>) -> Self {
+        Self { pool: Pool::new(), deadlines }
+    }
+
+    /// Sends what `permit` allows and waits for the head of the answer.
+    ///
+    /// The permit is marked as sent as soon as the origin may have seen the request. A request that provably did not
+    /// leave is tried again on another connection, whatever its method; one that may have arrived only if it is
+    /// idempotent, has no body, was sent on a connection that had been idle, and a second charge can be reserved.
+    pub(super) async fn send(
+        &self,
+        permit: &mut Permit,
+        mut request: Request<RequestBody>,
+        route: &Route<'_>,
+        now: Timestamp,
+    ) -> Result<Answer, ForwardError> {
+        let after = route.origin.response_timeout;
+        let deadline = self.deadlines.each(after);
+        let upload = request.body().upload();
+        let mut tries = 0;
+        loop {
+            let mut lease = match tries {
+                0 => self.pool.lease(route.origin, route.most_connections, route.addresses, now).await?,
+                _ => self.pool.dial(route.origin, route.addresses).await?,
+            };
+            tries += 1;
+            let copy = lease.idle_for.filter(|idle| *idle >= COPY_AFTER_IDLE).and_then(|_| repeatable(&request));
+            permit.sent();
+            let mut sending = pin!(lease.sender().try_send_request(request));
+            let sent = std::future::poll_fn(|context| match sending.as_mut().poll(context) {
+                Poll::Ready(result) => Poll::Ready(Some(result)),
+                Poll::Pending if upload.as_ref().is_some_and(|upload| upload.is_under_way()) => {
+                    deadline.starts_over();
+                    Poll::Pending
+                }
+                Poll::Pending if deadline.waits(context) => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            })
+            .await;
+            let mut failed = match sent {
+                None => return Err(ForwardError::TimedOut { after }),
+                Some(Ok(response)) => {
+                    deadline.starts_over();
+                    return Ok(Answer { response, lease, deadline });
+                }
+                Some(Err(failed)) => failed,
+            };
+            if let Some(unsent) = failed.take_message() {
+                permit.not_sent();
+                if tries < UNSENT_TRIES {
+                    request = unsent;
+                    continue;
+                }
+            } else if let Some(broke_off) = upload.as_ref().and_then(|upload| upload.broke_off()) {
+                return Err(ForwardError::ClientBody { too_large: broke_off.too_large });
+            } else if let Some(copy) = copy.filter(|_| permit.charge_again(now)) {
+                request = copy;
+                continue;
+            }
+            return Err(ForwardError::OriginClosed { source: failed.into_error() });
+        }
+    }
+
+    /// Closes what has been idle too long, wakes what has waited too long.
+    pub(super) fn sweep(&self, origin: &Origin, now: Timestamp) {
+        self.pool.sweep(origin.idle_timeout, now);
+        self.deadlines.sweep();
+    }
+}
+
+/// A second copy of a request that may be sent twice.
+fn repeatable(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
+    let harmless = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE);
+    if !harmless || !request.body().is_end_stream() {
+        return None;
+    }
+    let mut copy = Request::new(RequestBody::none());
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    Some(copy)
+}

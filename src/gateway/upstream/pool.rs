@@ -1,0 +1,205 @@
+//! Connections to the origin that one worker keeps: last used first, bounded, no lock.
+
+use super::{ForwardError, Sender};
+use crate::config::Origin;
+use crate::policy::Timestamp;
+use hyper_util::rt::TokioIo;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// Requests of one worker that may wait for a connection.
+const MOST_WAITING: usize = 1024;
+
+/// One worker's connections to the origin.
+pub(super) struct Pool {
+    idle: RefCell<Vec<Idle>>,
+    open: Cell<usize>,
+    waiting: RefCell<VecDeque<oneshot::Sender<()>>>,
+    /// Changes with the origin; connections of an earlier one are not used again.
+    origin: RefCell<(String, u16)>,
+    era: Cell<u64>,
+}
+
+struct Idle {
+    sender: Sender,
+    since: Timestamp,
+}
+
+/// A connection for the length of one exchange. Dropped, it is closed; only [`Lease::give_back`] keeps it.
+pub(in crate::gateway) struct Lease {
+    pool: Rc<Pool>,
+    era: u64,
+    sender: Option<Sender>,
+    /// How long it had been idle; `None` when it was made for this exchange.
+    pub(super) idle_for: Option<Duration>,
+}
+
+impl Pool {
+    pub(super) fn new() -> Rc<Self> {
+        Rc::new(Self {
+            idle: RefCell::default(),
+            open: Cell::new(0),
+            waiting: RefCell::default(),
+            origin: RefCell::default(),
+            era: Cell::new(0),
+        })
+    }
+
+    /// A connection that is ready to send: one that is idle, or a new one, or the next that comes free.
+    pub(super) async fn lease(
+        self: &Rc<Self>,
+        origin: &Origin,
+        most: usize,
+        addresses: &[SocketAddr],
+        now: Timestamp,
+    ) -> Result<Lease, ForwardError> {
+        self.turn_to(origin);
+        loop {
+            if let Some(lease) = self.idle(now).await {
+                return Ok(lease);
+            }
+            if self.open.get() < most {
+                return self.dial(origin, addresses).await;
+            }
+            self.wait(origin.connect_timeout).await?;
+        }
+    }
+
+    /// A new connection even where one is idle, for a second try.
+    pub(super) async fn dial(self: &Rc<Self>, origin: &Origin, addresses: &[SocketAddr]) -> Result<Lease, ForwardError> {
+        // Counted before it is there: the lease gives the place back if dialling fails or the client leaves.
+        self.open.set(self.open.get() + 1);
+        let mut lease = Lease { pool: Rc::clone(self), era: self.era.get(), sender: None, idle_for: None };
+        let stream = match timeout(origin.connect_timeout, connect(addresses)).await {
+            Err(_) => return Err(ForwardError::ConnectTimedOut { after: origin.connect_timeout }),
+            Ok(Err(source)) => return Err(ForwardError::ConnectFailed { source }),
+            Ok(Ok(stream)) => stream,
+        };
+        let _ = stream.set_nodelay(true);
+        let (sender, connection) = hyper::client::conn::http1::Builder::new()
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|source| ForwardError::OriginClosed { source })?;
+        tokio::task::spawn_local(async move {
+            // What goes wrong on it is told to whoever waits for the answer.
+            let _ = connection.await;
+        });
+        lease.sender = Some(sender);
+        Ok(lease)
+    }
+
+    /// Closes what has been idle for longer than the origin is trusted to keep it, and forgets what the origin closed.
+    pub(super) fn sweep(&self, idle_timeout: Duration, now: Timestamp) {
+        let mut gone = 0;
+        self.idle.borrow_mut().retain(|idle| {
+            let keep = !idle.sender.is_closed() && now.since(idle.since) < idle_timeout;
+            gone += usize::from(!keep);
+            keep
+        });
+        (0..gone).for_each(|_| self.place_free());
+    }
+
+    fn turn_to(&self, origin: &Origin) {
+        let mut current = self.origin.borrow_mut();
+        if (current.0.as_str(), current.1) != (origin.host.as_str(), origin.port) {
+            *current = (origin.host.clone(), origin.port);
+            drop(current);
+            self.era.set(self.era.get() + 1);
+            let dropped = self.idle.take().len();
+            (0..dropped).for_each(|_| self.place_free());
+        }
+    }
+
+    async fn idle(self: &Rc<Self>, now: Timestamp) -> Option<Lease> {
+        loop {
+            let Idle { sender, since } = self.idle.borrow_mut().pop()?;
+            let mut lease = Lease {
+                pool: Rc::clone(self),
+                era: self.era.get(),
+                sender: Some(sender),
+                idle_for: Some(now.since(since)),
+            };
+            let sender = lease.sender();
+            // Its task may still be putting the last answer away; an origin that never lets it finish closes it.
+            if !sender.is_closed() && (sender.is_ready() || sender.ready().await.is_ok()) {
+                return Some(lease);
+            }
+        }
+    }
+
+    async fn wait(&self, at_most: Duration) -> Result<(), ForwardError> {
+        let (free, freed) = oneshot::channel();
+        {
+            let mut waiting = self.waiting.borrow_mut();
+            waiting.retain(|waiter| !waiter.is_closed());
+            if waiting.len() >= MOST_WAITING {
+                return Err(ForwardError::NoRoom);
+            }
+            waiting.push_back(free);
+        }
+        match timeout(at_most, freed).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(ForwardError::NoRoom),
+        }
+    }
+
+    fn place_free(&self) {
+        self.open.set(self.open.get() - 1);
+        self.wake_one();
+    }
+
+    fn wake_one(&self) {
+        let mut waiting = self.waiting.borrow_mut();
+        while let Some(waiter) = waiting.pop_front() {
+            if waiter.send(()).is_ok() {
+                break;
+            }
+        }
+    }
+}
+
+impl Lease {
+    pub(super) fn sender(&mut self) -> &mut Sender {
+        self.sender.as_mut().expect("a lease that is handed out has its connection")
+    }
+
+    /// Keeps the connection for the next request.
+    pub(in crate::gateway) fn give_back(mut self, now: Timestamp) {
+        if self.era != self.pool.era.get() {
+            return;
+        }
+        if let Some(sender) = self.sender.take().filter(|sender| !sender.is_closed()) {
+            self.pool.idle.borrow_mut().push(Idle { sender, since: now });
+            self.era = KEPT;
+            self.pool.wake_one();
+        }
+    }
+}
+
+/// Marks a lease whose connection went back to the pool: its place stays taken.
+const KEPT: u64 = u64::MAX;
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if self.era != KEPT {
+            self.pool.place_free();
+        }
+    }
+}
+
+async fn connect(addresses: &[SocketAddr]) -> std::io::Result<TcpStream> {
+    let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "the origin's name has no address");
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}

@@ -1,0 +1,252 @@
+//! One request from the first look to the last byte. However it ends, it leaves one line in the access log and one
+//! count in the metrics.
+
+use super::announce::Told;
+use super::target::Target;
+use super::watch::Watch;
+use super::worker::{Current, Worker};
+use crate::engine::{BucketStanding, Decision, Receipt, Ruling, Standing};
+use crate::policy::identity::{ClientKey, Origin};
+use crate::policy::{Classified, Reason, Timestamp, Units};
+use crate::telemetry::{Charge, OriginCall, Outcome, Record};
+use http::{HeaderValue, Method, StatusCode, Version};
+use smallvec::SmallVec;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Who asked, and for what.
+pub(super) struct Visitor {
+    pub(super) origin: Origin,
+    pub(super) key: ClientKey,
+    pub(super) method: Method,
+    pub(super) version: Version,
+    pub(super) target: Target,
+    pub(super) user_agent: Option<HeaderValue>,
+    pub(super) referer: Option<HeaderValue>,
+    pub(super) classified: Classified,
+    pub(super) route: usize,
+}
+
+/// One request under way.
+pub(super) struct Visit {
+    worker: Rc<Worker>,
+    watch: Rc<Watch>,
+    current: Rc<Current>,
+    visitor: Visitor,
+    id: u64,
+    began: Timestamp,
+    standings: SmallVec<[Standing; 2]>,
+    bucket: Option<BucketStanding>,
+    shadow: Option<Reason>,
+    refused: Option<Reason>,
+    retry_after: Option<u64>,
+    receipt: Receipt,
+    status: StatusCode,
+    bytes: u64,
+    at_origin: bool,
+    origin_status: Option<u16>,
+    origin_took: Option<Duration>,
+    complete: bool,
+}
+
+/// What the log says of a client that left before there was an answer. Nobody is ever sent it.
+const CLIENT_LEFT: u16 = 499;
+
+impl Visit {
+    /// A visit on which `decision` has been made.
+    pub(super) fn new(
+        worker: Rc<Worker>,
+        watch: Rc<Watch>,
+        current: Rc<Current>,
+        visitor: Visitor,
+        decision: &Decision,
+        id: u64,
+        began: Timestamp,
+    ) -> Self {
+        Self {
+            worker,
+            watch,
+            current,
+            visitor,
+            id,
+            began,
+            standings: decision.standings.clone(),
+            bucket: decision.bucket,
+            shadow: decision.shadow,
+            refused: match &decision.ruling {
+                Ruling::Refused(refusal) => Some(refusal.reason),
+                Ruling::Admitted(_) => None,
+            },
+            retry_after: None,
+            receipt: Receipt::new(),
+            status: StatusCode::from_u16(CLIENT_LEFT).expect("between 100 and 999"),
+            bytes: 0,
+            at_origin: false,
+            origin_status: None,
+            origin_took: None,
+            complete: false,
+        }
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// A number between 0 and 1, another for each visit, that follows from its id.
+    pub(super) fn chance(&self) -> f64 {
+        f64::from((self.id >> 32) as u32) / f64::from(u32::MAX)
+    }
+
+    pub(super) fn began(&self) -> Timestamp {
+        self.began
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.worker.now()
+    }
+
+    pub(super) fn current(&self) -> Rc<Current> {
+        Rc::clone(&self.current)
+    }
+
+    pub(super) fn visitor(&self) -> &Visitor {
+        &self.visitor
+    }
+
+    /// The numbers that the client is told.
+    pub(super) fn told(&self) -> Told<'_> {
+        Told {
+            class: self.visitor.classified.class,
+            route: self.visitor.route,
+            standings: &self.standings,
+            bucket: self.bucket,
+            refusal: None,
+        }
+    }
+
+    /// It was turned away.
+    pub(super) fn refused(&mut self, reason: Reason, retry_after: Option<u64>) {
+        self.refused = Some(reason);
+        self.retry_after = retry_after;
+    }
+
+    /// It is on its way to the origin.
+    pub(super) fn goes_to_origin(&mut self) {
+        self.at_origin = true;
+        self.worker.telemetry().origin_begins(&self.route().scopes);
+    }
+
+    /// The origin has answered, or failed to.
+    pub(super) fn origin_answered(&mut self, now: Timestamp, status: Option<StatusCode>) {
+        self.origin_took = Some(now.since(self.began));
+        self.origin_status = status.map(|status| status.as_u16());
+    }
+
+    /// Its cost is known.
+    pub(super) fn settled(&mut self, receipt: Receipt) {
+        self.receipt = receipt;
+    }
+
+    /// The client is being sent an answer.
+    pub(super) fn has_status(&mut self, status: StatusCode) {
+        self.status = status;
+    }
+
+    /// So many bytes of the answer's body have gone out.
+    pub(super) fn count(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
+    /// The answer has gone out whole.
+    pub(super) fn complete(&mut self) {
+        self.complete = true;
+    }
+
+    /// The answer was made here, and is all there is.
+    pub(super) fn answered(mut self, status: StatusCode, bytes: u64) {
+        self.has_status(status);
+        self.count(bytes);
+        self.complete();
+    }
+
+    fn route(&self) -> &crate::policy::route::Route {
+        &self.current.settings.rules.routes[self.visitor.route]
+    }
+
+    fn record(&self) {
+        let rules = &self.current.settings.rules;
+        let Visitor { target, classified, .. } = &self.visitor;
+        let names = self.worker.names(&self.current);
+        let charges: SmallVec<[Charge<'_>; 2]> = self
+            .standings
+            .iter()
+            .map(|standing| Charge {
+                quota: &rules.quotas[usize::from(standing.quota.0)].name,
+                expected: standing.cost,
+                settled: self.charged(standing),
+                used: standing.used,
+                turn: standing.turn,
+            })
+            .collect();
+        let settled = self.worker.now();
+        self.worker.telemetry().record(&Record {
+            admitted: self.began,
+            settled,
+            id: self.id,
+            client: self.visitor.origin.client,
+            key: self.visitor.key,
+            method: &self.visitor.method,
+            host: target.host.to_str().unwrap_or_default(),
+            path: target.path(),
+            query: target.path_and_query.query(),
+            version: self.visitor.version,
+            status: self.status.as_u16(),
+            bytes: self.bytes,
+            user_agent: self.visitor.user_agent.as_ref().map_or(b"", HeaderValue::as_bytes),
+            referer: self.visitor.referer.as_ref().map(HeaderValue::as_bytes),
+            headers_seen: &["user-agent"],
+            kind: classified.kind,
+            class: classified.class,
+            class_name: &rules.classes[usize::from(classified.class.0)].name,
+            operator: classified.operator.map(|operator| self.worker.shared().operators.name(operator)),
+            evidence: &classified.evidence,
+            route: &self.route().name,
+            charges: &charges,
+            outcome: match self.refused {
+                Some(reason) => Outcome::Refused(reason),
+                None => Outcome::Admitted { shadow: self.shadow },
+            },
+            retry_after_s: self.retry_after,
+            tier: self.standings.iter().map(|standing| standing.tier).max(),
+            scope_wait: Duration::ZERO,
+            origin: self.at_origin.then(|| OriginCall {
+                scopes: &self.route().scopes,
+                status: self.origin_status,
+                took: self.origin_took.unwrap_or_else(|| settled.since(self.began)),
+            }),
+            total: settled.since(self.began),
+            cache: None,
+            names: &names,
+        });
+    }
+
+    /// What a quota was charged: what was settled, or, where the client left before that, what was expected.
+    fn charged(&self, standing: &Standing) -> Units {
+        let settled = self.receipt.iter().find(|charged| charged.quota == standing.quota);
+        match (settled, self.refused) {
+            (Some(charged), _) => charged.settled,
+            (None, Some(_)) => Units::ZERO,
+            (None, None) => standing.cost,
+        }
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.watch.request_ends(!self.complete);
+        if self.at_origin {
+            self.worker.telemetry().origin_ends(&self.route().scopes);
+        }
+        self.record();
+    }
+}

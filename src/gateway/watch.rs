@@ -1,0 +1,198 @@
+//! What a client can make wait is timed by a sweep: each connection notes what it is doing and since when, and one
+//! walk every quarter of a second ends those that take too long. A timer a request would cost more than the request's
+//! own parsing.
+
+use crate::config::Limits;
+use crate::policy::Timestamp;
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+/// Resets by a client that are borne before its HTTP/2 connection counts as an attack.
+const RESETS_BORNE: u32 = 100;
+
+/// One client connection, as the sweep sees it.
+pub(super) struct Watch {
+    clock: Rc<Cell<Timestamp>>,
+    phase: Cell<Phase>,
+    since: Cell<Timestamp>,
+    /// Requests under way: more than one only on HTTP/2.
+    active: Cell<u32>,
+    /// When a write began to wait for the client to read.
+    stalled: Cell<Option<Timestamp>>,
+    /// When a request's body began to wait for the client to send.
+    starved: Cell<Option<Timestamp>>,
+    served: Cell<u32>,
+    aborted: Cell<u32>,
+    order: Cell<Order>,
+    waker: RefCell<Option<Waker>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Connected, and nothing said yet.
+    Silent,
+    /// Between requests.
+    Idle,
+    /// A request's head has begun to arrive.
+    Head,
+}
+
+/// What a connection is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Order {
+    /// Go on.
+    Serve,
+    /// Finish what is under way, then close.
+    Finish,
+    /// Close now.
+    Close,
+}
+
+impl Watch {
+    pub(super) fn new(clock: Rc<Cell<Timestamp>>) -> Rc<Self> {
+        let now = clock.get();
+        Rc::new(Self {
+            clock,
+            phase: Cell::new(Phase::Silent),
+            since: Cell::new(now),
+            active: Cell::new(0),
+            stalled: Cell::new(None),
+            starved: Cell::new(None),
+            served: Cell::new(0),
+            aborted: Cell::new(0),
+            order: Cell::new(Order::Serve),
+            waker: RefCell::new(None),
+        })
+    }
+
+    /// Bytes came from the client.
+    pub(super) fn heard(&self) {
+        if self.phase.get() != Phase::Head && self.active.get() == 0 {
+            self.enter(Phase::Head);
+        }
+    }
+
+    /// A write waits for the client, or no longer does.
+    pub(super) fn wrote(&self, waits: bool) {
+        match (waits, self.stalled.get()) {
+            (true, None) => self.stalled.set(Some(self.clock.get())),
+            (false, Some(_)) => self.stalled.set(None),
+            _ => {}
+        }
+    }
+
+    /// A request's body waits for the client, or no longer does.
+    pub(super) fn body_waits(&self, waits: bool) {
+        match (waits, self.starved.get()) {
+            (true, None) => self.starved.set(Some(self.clock.get())),
+            (false, Some(_)) => self.starved.set(None),
+            _ => {}
+        }
+    }
+
+    /// A request has arrived whole, but for its body.
+    pub(super) fn request_begins(&self) {
+        self.active.set(self.active.get() + 1);
+        self.served.set(self.served.get().saturating_add(1));
+    }
+
+    /// A request is over; `aborted` when the client left before its end.
+    pub(super) fn request_ends(&self, aborted: bool) {
+        self.active.set(self.active.get().saturating_sub(1));
+        if aborted {
+            self.aborted.set(self.aborted.get() + 1);
+        }
+        if self.active.get() == 0 {
+            self.starved.set(None);
+            self.enter(Phase::Idle);
+        }
+    }
+
+    /// Requests served so far.
+    pub(super) fn served(&self) -> u32 {
+        self.served.get()
+    }
+
+    /// What to do, asked on each poll of the connection; an order given later wakes it up.
+    pub(super) fn order(&self, context: &Context<'_>) -> Order {
+        let mut waker = self.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
+        self.order.get()
+    }
+
+    /// Gives an order; a stronger one given before stays.
+    pub(super) fn give(&self, order: Order) {
+        if order > self.order.get() {
+            self.order.set(order);
+            if let Some(waker) = self.waker.borrow().as_ref() {
+                waker.wake_by_ref();
+            }
+        }
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.phase.set(phase);
+        self.since.set(self.clock.get());
+    }
+
+    fn verdict(&self, limits: &Limits) -> Order {
+        let now = self.clock.get();
+        let over = |since: Option<Timestamp>, limit: Duration| since.is_some_and(|since| now.since(since) >= limit);
+        if over(self.stalled.get(), limits.response_write_timeout)
+            || over(self.starved.get(), limits.request_body_timeout)
+        {
+            return Order::Close;
+        }
+        let aborted = self.aborted.get();
+        if aborted > RESETS_BORNE && aborted > self.served.get() / 2 {
+            return Order::Close;
+        }
+        if self.active.get() > 0 {
+            return Order::Serve;
+        }
+        let since = Some(self.since.get());
+        match self.phase.get() {
+            Phase::Silent if over(since, limits.first_byte_timeout) => Order::Close,
+            Phase::Head if over(since, limits.head_timeout) => Order::Close,
+            // An idle HTTP/2 client that does not answer the farewell is not waited for.
+            Phase::Idle if over(since, limits.keep_alive_timeout * 2) => Order::Close,
+            Phase::Idle if over(since, limits.keep_alive_timeout) => Order::Finish,
+            _ => Order::Serve,
+        }
+    }
+}
+
+/// All connections of one worker.
+#[derive(Default)]
+pub(super) struct Watched(RefCell<Vec<Weak<Watch>>>);
+
+impl Watched {
+    pub(super) fn add(&self, watch: &Rc<Watch>) {
+        self.0.borrow_mut().push(Rc::downgrade(watch));
+    }
+
+    /// Ends what has taken too long and forgets connections that are gone.
+    pub(super) fn sweep(&self, limits: &Limits) {
+        self.0.borrow_mut().retain(|watch| {
+            let Some(watch) = watch.upgrade() else { return false };
+            watch.give(watch.verdict(limits));
+            true
+        });
+    }
+
+    /// Gives all the same order.
+    pub(super) fn give_all(&self, order: Order) {
+        for watch in self.0.borrow().iter().filter_map(Weak::upgrade) {
+            watch.give(order);
+        }
+    }
+
+    /// Connections that are still open.
+    pub(super) fn open(&self) -> usize {
+        self.0.borrow().iter().filter(|watch| watch.strong_count() > 0).count()
+    }
+}

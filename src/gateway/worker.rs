@@ -1,0 +1,317 @@
+//! One thread of the data plane: its own runtime, its own sockets, its own connections to the origin. Workers share
+//! the engine and nothing else that a request touches.
+
+use super::connection;
+use super::generation::Generation;
+use super::scratch::Scratch;
+use super::shared::Shared;
+use super::upstream::{Deadlines, ForwardError, Upstream};
+use super::watch::{Order, Watched};
+use crate::agents::ClaimCache;
+use crate::policy::{BotId, Claim, OperatorId, Rules, ScopeId, Timestamp};
+use crate::telemetry::{Names, WorkerTelemetry};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use std::cell::{Cell, RefCell, RefMut};
+use std::io;
+use std::net::TcpListener;
+use std::ops::Deref;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tracing::{debug, warn};
+
+/// How often a worker looks after what no request does: timeouts, idle connections, the access log.
+const TICK: Duration = Duration::from_millis(250);
+
+/// How long a worker out of file descriptors leaves new connections in the queue.
+const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(50);
+
+/// Bodies of refused requests that are read and thrown away at once; more are cut off.
+const MOST_DRAINS: usize = 256;
+/// How much of such a body is read, and for how long.
+const DRAIN_BYTES: usize = 256 * 1024;
+const DRAIN_TIME: Duration = Duration::from_secs(2);
+
+/// What all requests of one thread share.
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    current: RefCell<Rc<Current>>,
+    /// The time as of the last tick or request: good enough for timeouts.
+    coarse: Rc<Cell<Timestamp>>,
+    watched: Watched,
+    deadlines: Rc<Deadlines>,
+    upstream: Upstream,
+    claims: RefCell<ClaimCache>,
+    telemetry: RefCell<WorkerTelemetry>,
+    scratch: RefCell<Scratch>,
+    drain: mpsc::Sender<Incoming>,
+    seed: u64,
+    decisions: Cell<u64>,
+}
+
+/// The settings in force, counted by this thread alone.
+pub(super) struct Current {
+    number: u64,
+    generation: Arc<Generation>,
+}
+
+/// Whether the gate serves or comes to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Serving,
+    /// No new connections; those that are open finish what they are doing.
+    Draining,
+    /// Whatever is still open is cut off.
+    Closed,
+}
+
+/// Runs one worker on this thread until the gate is closed.
+pub(super) fn run(
+    shared: Arc<Shared>,
+    listeners: Vec<TcpListener>,
+    telemetry: WorkerTelemetry,
+    stage: watch::Receiver<Stage>,
+    seed: u64,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
+    runtime.block_on(async move {
+        let (drain, drains) = mpsc::channel(MOST_DRAINS);
+        let worker = Worker::new(shared, telemetry, drain, seed);
+        tokio::task::spawn_local(drain_unread(drains));
+        for listener in listeners {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            tokio::task::spawn_local(accept(Rc::clone(&worker), listener, stage.clone()));
+        }
+        worker.look_after_things(stage).await;
+        Ok(())
+    })
+}
+
+/// Takes connections until the gate stops serving.
+async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, mut stage: watch::Receiver<Stage>) {
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            accepted = listener.accept() => accepted,
+            _ = stage.wait_for(|stage| *stage != Stage::Serving) => return,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let Some(place) = Place::take(&worker) else { continue };
+                let worker = Rc::clone(&worker);
+                worker.coarse.set(worker.shared.clock.now());
+                tokio::task::spawn_local(async move {
+                    connection::serve(worker, stream, peer).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                // A connection that was gone before it was accepted is nobody's fault; anything else is a shortage.
+                if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
+                    warn!(%error, "Cannot accept connections: {error}");
+                    tokio::time::sleep(OUT_OF_DESCRIPTORS).await;
+                }
+            }
+        }
+    }
+}
+
+/// One of the connections that may be open at once.
+struct Place(Arc<Shared>);
+
+impl Place {
+    fn take(worker: &Rc<Worker>) -> Option<Self> {
+        let most = worker.current().settings.limits.max_connections;
+        let open = worker.shared.connections.fetch_add(1, Ordering::Relaxed);
+        let place = Self(Arc::clone(&worker.shared));
+        if open < most {
+            return Some(place);
+        }
+        worker.telemetry().connection_refused();
+        None
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Reads bodies that nobody wants, within bounds, so that their senders get to read why.
+async fn drain_unread(mut bodies: mpsc::Receiver<Incoming>) {
+    while let Some(mut body) = bodies.recv().await {
+        tokio::task::spawn_local(tokio::time::timeout(DRAIN_TIME, async move {
+            let mut read = 0;
+            while let Some(Ok(frame)) = body.frame().await {
+                read += frame.data_ref().map_or(0, bytes::Bytes::len);
+                if read > DRAIN_BYTES {
+                    break;
+                }
+            }
+        }));
+    }
+}
+
+impl Worker {
+    fn new(shared: Arc<Shared>, telemetry: WorkerTelemetry, drain: mpsc::Sender<Incoming>, seed: u64) -> Rc<Self> {
+        let coarse = Rc::new(Cell::new(shared.clock.now()));
+        let deadlines = Deadlines::new(Rc::clone(&coarse));
+        let current = Current { number: shared.generation_number(), generation: shared.generation() };
+        Rc::new(Self {
+            current: RefCell::new(Rc::new(current)),
+            coarse,
+            watched: Watched::default(),
+            upstream: Upstream::new(Rc::clone(&deadlines)),
+            deadlines,
+            claims: RefCell::new(ClaimCache::default()),
+            telemetry: RefCell::new(telemetry),
+            scratch: RefCell::new(Scratch::new()),
+            drain,
+            seed,
+            decisions: Cell::new(0),
+            shared,
+        })
+    }
+
+    /// Ticks until the gate is closed, or until it drains and no connection is left.
+    async fn look_after_things(&self, mut stage: watch::Receiver<Stage>) {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                changed = stage.changed() => if changed.is_err() { break },
+            }
+            match *stage.borrow_and_update() {
+                Stage::Serving => {}
+                Stage::Draining => self.watched.give_all(Order::Finish),
+                Stage::Closed => break,
+            }
+            self.tick();
+            if *stage.borrow() == Stage::Draining && self.watched.open() == 0 {
+                break;
+            }
+        }
+        self.watched.give_all(Order::Close);
+        while self.watched.open() > 0 {
+            tokio::task::yield_now().await;
+        }
+        self.telemetry().flush();
+    }
+
+    fn tick(&self) {
+        let now = self.now();
+        let current = self.current();
+        self.watched.sweep(&current.settings.limits);
+        self.upstream.sweep(&current.settings.origin, now);
+        self.deadlines.sweep();
+        self.telemetry().flush();
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// The settings in force. A reload is seen by the next request.
+    pub(super) fn current(&self) -> Rc<Current> {
+        let number = self.shared.generation_number();
+        let mut current = self.current.borrow_mut();
+        if current.number != number {
+            *current = Rc::new(Current { number, generation: self.shared.generation() });
+        }
+        Rc::clone(&current)
+    }
+
+    /// The time, asked of the clock.
+    pub(super) fn now(&self) -> Timestamp {
+        let now = self.shared.clock.now();
+        self.coarse.set(now);
+        now
+    }
+
+    pub(super) fn coarse_clock(&self) -> Rc<Cell<Timestamp>> {
+        Rc::clone(&self.coarse)
+    }
+
+    pub(super) fn watched(&self) -> &Watched {
+        &self.watched
+    }
+
+    pub(super) fn upstream(&self) -> &Upstream {
+        &self.upstream
+    }
+
+    pub(super) fn claim(&self, user_agent: &[u8]) -> Claim {
+        self.claims.borrow_mut().claim(&self.shared.agents, user_agent)
+    }
+
+    pub(super) fn telemetry(&self) -> RefMut<'_, WorkerTelemetry> {
+        self.telemetry.borrow_mut()
+    }
+
+    pub(super) fn scratch(&self) -> RefMut<'_, Scratch> {
+        self.scratch.borrow_mut()
+    }
+
+    pub(super) fn drain(&self) -> mpsc::Sender<Incoming> {
+        self.drain.clone()
+    }
+
+    /// An id that no other decision has, and that tells nothing of how many there were.
+    pub(super) fn next_decision(&self) -> u64 {
+        let count = self.decisions.get();
+        self.decisions.set(count.wrapping_add(1));
+        mix(self.seed.wrapping_add(count.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+    }
+
+    pub(super) fn names<'a>(&'a self, current: &'a Current) -> KnownNames<'a> {
+        KnownNames { shared: &self.shared, rules: &current.settings.rules }
+    }
+
+    pub(super) fn note_failure(&self, error: &ForwardError) {
+        debug!(%error, "The origin failed: {error}");
+    }
+}
+
+impl Deref for Current {
+    type Target = Generation;
+
+    fn deref(&self) -> &Generation {
+        &self.generation
+    }
+}
+
+/// Names for what records know by number.
+pub(super) struct KnownNames<'a> {
+    shared: &'a Shared,
+    rules: &'a Rules,
+}
+
+impl Names for KnownNames<'_> {
+    fn bot(&self, bot: BotId) -> &str {
+        self.shared.agents.name(bot)
+    }
+
+    fn operator(&self, operator: OperatorId) -> &str {
+        self.shared.operators.name(operator)
+    }
+
+    fn agent_rule(&self, place: u16) -> &str {
+        self.rules.agent_rules.get(usize::from(place)).map_or("", |rule| &rule.contains)
+    }
+
+    fn scope(&self, scope: ScopeId) -> &str {
+        self.rules.scopes.get(usize::from(scope.0)).map_or("", String::as_str)
+    }
+}
+
+/// SplitMix64's finaliser: every bit of the input reaches every bit of the output, and no two inputs meet.
+fn mix(mut bits: u64) -> u64 {
+    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ bits >> 31
+}

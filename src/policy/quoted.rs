@@ -1,0 +1,15 @@
+//! Header lists whose separators do not separate inside quotes.
+
+/// The parts of `text` between `separator`s that stand outside quoted strings (RFC 9110 section 5.6.4).
+pub fn split(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+    let (mut quoted, mut escaped) = (false, false);
+    text.split(move |&byte| {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            _ => return byte == separator && !quoted,
+        }
+        false
+    })
+}
