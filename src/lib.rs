@@ -7,6 +7,7 @@ pub mod clock;
 pub mod config;
 pub mod engine;
 pub mod gateway;
+pub mod http1;
 pub mod ledger;
 pub mod policy;
 pub mod telemetry;
