@@ -1,5 +1,6 @@
 //! Tidegate: a reverse proxy for sites whose origin lives on a quota.
 
+pub mod admin;
 pub mod agents;
 pub mod calendar;
 pub mod cli;
@@ -10,5 +11,6 @@ pub mod gateway;
 pub mod http1;
 pub mod ledger;
 pub mod policy;
+pub mod service;
 pub mod telemetry;
 pub mod verify;

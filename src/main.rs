@@ -1,3 +1,7 @@
 //! The `tidegate` command. Everything it does lives in the library.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    tidegate::cli::run()
+}

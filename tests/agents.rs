@@ -58,7 +58,7 @@ fn classify_reads_lines_of_any_length() {
 
 fn classified(input: &[u8], json: bool) -> String {
     let mut output = Vec::new();
-    classify::run(&agents(), input, &mut output, json).expect("memory does not fail");
+    classify::run(&agents(), &[], input, &mut output, json).expect("memory does not fail");
     String::from_utf8(output).expect("the answer is text")
 }
 

@@ -1,5 +1,127 @@
-//! What each command does, without its exit code: values in, text out.
+//! The commands, one file each. Exit codes: 0 done, 1 failed while running, 2 wrong usage or a wrong file.
 
 pub mod check;
 pub mod classify;
+pub mod demo;
 pub mod schema;
+pub mod serve;
+
+use crate::agents::Agents;
+use crate::verify::Operators;
+use clap::{Args, Parser, Subcommand};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The file that is read where none is named.
+const DEFAULT_FILE: &str = "config/tidegate.yaml";
+
+/// A reverse proxy for sites whose origin lives on a quota: people first, crawlers told honestly when to come back.
+#[derive(Debug, Parser)]
+#[command(name = "tidegate", version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(flatten)]
+    serve: ServeArgs,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs the gate (the default). SIGTERM drains, SIGHUP reloads, SIGUSR1 reopens the access log.
+    Serve(ServeArgs),
+    /// Says what a file means, or every mistake in it (exit code 2).
+    Check {
+        /// The file.
+        #[arg(default_value = DEFAULT_FILE)]
+        file: PathBuf,
+    },
+    /// Shows a day of people, crawlers and impostors at a gate, in about a minute.
+    Demo(demo::DemoArgs),
+    /// Says what kind of client each user agent on standard input is: KIND, tab, name of the bot or -.
+    Classify {
+        /// Whose `agents:` rules go before the built-in list.
+        #[arg(long)]
+        config: Option<PathBuf>,
+        /// One JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Prints the JSON Schema of the YAML file, for editors.
+    Schema,
+}
+
+/// What `serve` is told on the command line.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ServeArgs {
+    /// The YAML file; config/tidegate.yaml where none is named.
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// Listens here instead.
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// Forwards to this origin instead.
+    #[arg(long, value_name = "URL")]
+    origin: Option<String>,
+}
+
+/// Runs the command line.
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    match cli.command {
+        None => serve::run(&cli.serve),
+        Some(Command::Serve(args)) => serve::run(&args),
+        Some(Command::Check { file }) => check_file(&file),
+        Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::Classify { config, json }) => classify_lines(config.as_deref(), json),
+        Some(Command::Schema) => print(&schema::schema()),
+    }
+}
+
+fn check_file(file: &std::path::Path) -> ExitCode {
+    let operators = Operators::builtin();
+    let names: Vec<&str> = operators.names().collect();
+    match check::check(file, &environment(), &names) {
+        Ok(summary) => print(&summary),
+        Err(mistakes) => wrong(&mistakes),
+    }
+}
+
+fn classify_lines(config: Option<&std::path::Path>, json: bool) -> ExitCode {
+    let operators = Operators::builtin();
+    let names: Vec<&str> = operators.names().collect();
+    let rules = match config.map(|file| crate::config::read(file, &environment(), &[], &names)).transpose() {
+        Ok(settings) => settings.map(|settings| settings.rules.agent_rules.clone()).unwrap_or_default(),
+        Err(mistakes) => return wrong(&mistakes),
+    };
+    let agents = Agents::builtin(operators.tokens());
+    let done = classify::run(&agents, &rules, io::stdin().lock(), io::BufWriter::new(io::stdout().lock()), json);
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
+    }
+}
+
+/// The environment as text; what is not text cannot be meant for us.
+fn environment() -> Vec<(String, String)> {
+    let text = |value: std::ffi::OsString| value.into_string().ok();
+    std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
+}
+
+/// Prints a result. A reader that has left is no failure of ours.
+fn print(text: &str) -> ExitCode {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => failed(&error),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+fn failed(error: &dyn std::fmt::Display) -> ExitCode {
+    eprintln!("tidegate: {error}");
+    ExitCode::from(1)
+}
+
+fn wrong(mistakes: &dyn std::fmt::Display) -> ExitCode {
+    eprintln!("{mistakes}");
+    ExitCode::from(2)
+}

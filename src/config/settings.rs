@@ -162,7 +162,8 @@ pub enum LogLevel {
 }
 
 impl Secret {
-    pub(super) fn new(text: String) -> Self {
+    /// The secret `text`.
+    pub fn new(text: String) -> Self {
         Self(text)
     }
 

@@ -28,13 +28,13 @@ const HTTP2_PING_EVERY: Duration = Duration::from_secs(20);
 
 /// Serves one client until it leaves, is told to, or takes too long.
 pub(super) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
-    let watch = Watch::new(worker.uptime());
+    let limits = worker.current().settings.limits.clone();
+    let watch = Watch::new(worker.uptime(), limits.requests_per_connection);
     worker.watched().add(&watch);
     let _ = stream.set_nodelay(true);
     let mut stream = Watched { io: stream, first: BytesMut::with_capacity(1024), watch: Rc::clone(&watch) };
     let Some(Ok(http2)) = under_orders(&watch, stream.speaks_http2(), |_| Ending::Now).await else { return };
 
-    let limits = worker.current().settings.limits.clone();
     let exchange = Exchange::new(Rc::clone(&worker), Rc::clone(&watch), peer);
     let service = service_fn(move |request| exchange.clone().handle(request));
     let stream = stream.into_hyper();

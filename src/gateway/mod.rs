@@ -26,7 +26,7 @@ use crate::agents::Agents;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::config::settings::Origin;
-use crate::engine::{ClientView, Engine, Ledger, QuotaView, UnknownQuota};
+use crate::engine::{Admission, ClientView, Engine, Ledger, QuotaView, UnknownQuota};
 use crate::policy::{Timestamp, Units};
 use crate::telemetry::WorkerTelemetry;
 use crate::verify::Operators;
@@ -163,6 +163,11 @@ impl Handle {
     /// The settings in force.
     pub fn with_settings<T>(&self, look: impl FnOnce(&Settings) -> T) -> T {
         look(&self.0.generation().settings)
+    }
+
+    /// The books under the rules in force.
+    pub fn with_admission<T>(&self, look: impl FnOnce(&Admission) -> T) -> T {
+        look(&self.0.generation().admission)
     }
 
     /// The time by the gate's clock.

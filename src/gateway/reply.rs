@@ -18,6 +18,9 @@ use std::time::Duration;
 /// How long a client is told to wait for an origin that is not there.
 const ORIGIN_RETRY: Duration = Duration::from_secs(5);
 
+/// A longer wait is spread as if it were this long: minutes part a crowd, hours would only keep it away.
+const SPREAD_WAIT: Duration = Duration::from_secs(3600);
+
 const JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
@@ -56,11 +59,11 @@ impl Reader {
 }
 
 impl<'a> Problem<'a> {
-    /// A refusal by the gate's own rules. `spread` is how far beyond the wait the client's return is put, between 0
-    /// and the configured share, so that those refused together do not come back together.
+    /// A refusal by the gate's own rules. `spread`, between 0 and the configured share of the wait, is how far beyond
+    /// it the client's return is put, so that those refused together do not come back together.
     pub(super) fn refused(rules: &'a Rules, told: Told<'a>, spread: f64) -> Option<Self> {
         let refusal = told.refusal?;
-        let wait = refusal.wait.mul_f64(1.0 + spread);
+        let wait = refusal.wait + refusal.wait.min(SPREAD_WAIT).mul_f64(spread);
         let (status, kind, title) = match refusal.reason {
             Reason::Tier | Reason::Quota | Reason::Bucket => (
                 StatusCode::TOO_MANY_REQUESTS,

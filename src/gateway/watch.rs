@@ -25,6 +25,7 @@ pub(super) struct Watch {
     /// When a request's body began to wait for the client to send.
     starved: Cell<Option<Timestamp>>,
     served: Cell<u32>,
+    requests_allowed: u32,
     aborted: Cell<u32>,
     order: Cell<Order>,
     waker: RefCell<Option<Waker>>,
@@ -52,7 +53,7 @@ pub(super) enum Order {
 }
 
 impl Watch {
-    pub(super) fn new(clock: Rc<Cell<Timestamp>>) -> Rc<Self> {
+    pub(super) fn new(clock: Rc<Cell<Timestamp>>, requests_allowed: u32) -> Rc<Self> {
         let now = clock.get();
         Rc::new(Self {
             clock,
@@ -62,6 +63,7 @@ impl Watch {
             stalled: Cell::new(None),
             starved: Cell::new(None),
             served: Cell::new(0),
+            requests_allowed,
             aborted: Cell::new(0),
             order: Cell::new(Order::Serve),
             waker: RefCell::new(None),
@@ -97,6 +99,9 @@ impl Watch {
     pub(super) fn request_begins(&self) {
         self.active.set(self.active.get() + 1);
         self.served.set(self.served.get().saturating_add(1));
+        if self.served.get() >= self.requests_allowed {
+            self.give(Order::Finish);
+        }
     }
 
     /// A request is over; `aborted` when the client left before its end.
@@ -109,11 +114,6 @@ impl Watch {
             self.starved.set(None);
             self.enter(Phase::Idle);
         }
-    }
-
-    /// Requests served so far.
-    pub(super) fn served(&self) -> u32 {
-        self.served.get()
     }
 
     /// What to do, asked on each poll of the connection; an order given later wakes it up.

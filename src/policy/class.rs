@@ -118,9 +118,13 @@ pub fn classify(rules: &[AgentRule], classes: &[Class], facts: &Facts<'_>) -> Cl
     Classified { kind, operator, class: ClassId(class as u16), evidence }
 }
 
+/// The place of the operator's rule that fits a user agent, if one does.
+pub fn agent_rule(rules: &[AgentRule], user_agent: &[u8]) -> Option<usize> {
+    rules.iter().position(|rule| contains_ignoring_case(user_agent, rule.contains.as_bytes()))
+}
+
 fn kind(rules: &[AgentRule], facts: &Facts<'_>) -> (Kind, Option<OperatorId>, [Option<Evidence>; 2]) {
-    let rule = rules.iter().position(|rule| contains_ignoring_case(facts.user_agent, rule.contains.as_bytes()));
-    if let Some(place) = rule {
+    if let Some(place) = agent_rule(rules, facts.user_agent) {
         return (rules[place].kind, None, [Some(Evidence::AgentRule(place as u16)), None]);
     }
     match facts.claim {

@@ -26,7 +26,7 @@ pub struct AccessLog {
     orders: SyncSender<Order>,
     shared: Arc<Shared>,
     writer: Thread,
-    finished: Receiver<()>,
+    finished: Mutex<Receiver<()>>,
 }
 
 /// One worker's end of the access log: a buffer that is handed over when it is full enough.
@@ -74,7 +74,7 @@ impl AccessLog {
             writer.run();
             drop(done);
         })?;
-        Ok(Self { orders, shared, writer: thread.thread().clone(), finished })
+        Ok(Self { orders, shared, writer: thread.thread().clone(), finished: Mutex::new(finished) })
     }
 
     /// A worker's end.
@@ -97,7 +97,7 @@ impl AccessLog {
     pub fn close(&self, patience: Duration) -> bool {
         self.shared.closing.store(true, Ordering::Release);
         self.wake();
-        matches!(self.finished.recv_timeout(patience), Err(mpsc::RecvTimeoutError::Disconnected))
+        matches!(self.finished.lock().recv_timeout(patience), Err(mpsc::RecvTimeoutError::Disconnected))
     }
 
     /// The writer waits for an order or, while the disk is full, for the next try. An inbox without room needs no

@@ -69,10 +69,10 @@ impl Cells {
         for found in record.evidence.iter().flatten() {
             match *found {
                 Evidence::AddressPublished(operator) => {
-                    self.operators.named(record.names.operator(operator)).proven += 1
+                    self.operators.named(record.names.operator(operator)).proven += 1;
                 }
                 Evidence::AddressForeign(operator) => {
-                    self.operators.named(record.names.operator(operator)).disproven += 1
+                    self.operators.named(record.names.operator(operator)).disproven += 1;
                 }
                 _ => {}
             }

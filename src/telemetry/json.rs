@@ -5,12 +5,12 @@ use std::time::Duration;
 
 /// Appends `text` as a JSON string.
 ///
-/// Runs that need no escaping are copied whole. Bytes that are not UTF-8 are read as Latin-1, one `\u00XX` each, so
+/// What needs no escaping is copied whole. Bytes that are not UTF-8 are read as Latin-1, one `\u00XX` each, so
 /// that they can still be told apart; the line stays valid JSON whatever a client sends.
 pub(super) fn string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
-    match text.is_ascii() {
-        true => escaped(out, text),
+    match is_plain(text) {
+        true => out.extend_from_slice(text),
         false => {
             for chunk in text.utf8_chunks() {
                 escaped(out, chunk.valid().as_bytes());
@@ -61,6 +61,12 @@ fn thousandths(out: &mut Vec<u8>, value: u64) {
         out.push(b'.');
         out.extend_from_slice(&digits[..kept]);
     }
+}
+
+/// True when nothing has to be escaped. Looks at every byte whatever it finds, so that the compiler may look at
+/// sixteen at once.
+fn is_plain(text: &[u8]) -> bool {
+    text.iter().fold(true, |plain, &byte| plain & (32..127).contains(&byte) & (byte != b'"') & (byte != b'\\'))
 }
 
 fn escaped(out: &mut Vec<u8>, text: &[u8]) {

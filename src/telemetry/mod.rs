@@ -136,6 +136,22 @@ impl Telemetry {
         shown
     }
 
+    /// How many requests of each scope the origin is working on.
+    pub fn origin_inflight(&self) -> Vec<(String, u64)> {
+        self.counted().scopes.iter().map(|(scope, counts)| (scope.to_owned(), counts.inflight)).collect()
+    }
+
+    /// Requests of `scope` that the origin is working on.
+    pub fn inflight(&self, scope: &str) -> u64 {
+        self.workers
+            .lock()
+            .iter()
+            .filter_map(|worker| {
+                worker.0.lock().cells.scopes.iter().find(|(name, _)| *name == scope).map(|(_, of)| of.inflight)
+            })
+            .sum()
+    }
+
     /// The access-log line of decision `id`, if a worker still remembers it.
     pub fn decision(&self, id: u64) -> Option<Vec<u8>> {
         self.workers.lock().iter().find_map(|worker| worker.0.lock().recent.find(id).map(<[u8]>::to_vec))

@@ -51,6 +51,7 @@ fn scrapes_add_up_what_all_workers_counted() {
     other.record(&Record { outcome: Outcome::Refused(Reason::Bucket), status: 429, origin: None, ..person() });
     other.record(&Record { outcome: Outcome::Admitted { shadow: Some(Reason::Tier) }, origin: None, ..person() });
     other.answered_unclassed(400);
+    assert!(gate.telemetry.origin_inflight().contains(&("default".to_owned(), 1)));
     let scraped = Scraped::read(&gate.scrape());
     for (series, value) in [
         (r#"tidegate_requests_total{class="person",verdict="admitted",reason=""}"#, 3.0),

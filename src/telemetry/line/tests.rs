@@ -16,7 +16,7 @@ fn a_line_holds_all_that_the_contract_promises() {
         "headers_seen": ["accept", "accept-language", "sec-fetch-mode"], "kind": "human", "class": "person",
         "operator": null, "evidence": ["names_no_bot"], "route": "/item/*", "cost": {"places_api": 1},
         "charged": {"places_api": 0}, "verdict": "admitted", "reason": null, "shadow": null, "retry_after_s": null,
-        "tier": null, "used": {"places_api": 6012.25}, "scope_wait_ms": 0, "origin_ms": 41.2, "total_ms": 41.9,
+        "tier": null, "used": {"places_api": 6012.25}, "turn": {"places_api": 6044}, "scope_wait_ms": 0, "origin_ms": 41.2, "total_ms": 41.9,
         "cache": null,
     });
     assert_eq!(line, expected);

@@ -1,0 +1,88 @@
+//! Who may ask: holders of the token, or, where there is none, programs of this machine that no web page sent.
+
+use super::problem::Problem;
+use crate::config::settings::Secret;
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// What is asked of whoever asks.
+#[derive(Clone)]
+pub struct Access {
+    /// The bearer token; none only on loopback.
+    pub token: Option<Secret>,
+    /// Where the admin listener listens.
+    pub listen: SocketAddr,
+}
+
+/// Lets a request pass, or says why not.
+pub(super) async fn check(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+    match access.allows(request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+impl Access {
+    fn allows(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        match &self.token {
+            Some(token) => holds(headers, token)?,
+            None => self.named_as_here(headers)?,
+        }
+        sent_by_no_page(headers)
+    }
+
+    /// A page of another site whose name was made to point here (DNS rebinding) still sends that name.
+    fn named_as_here(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let host = headers.get(HOST).and_then(authority);
+        let here = host.is_some_and(|authority| {
+            let name = authority.host().trim_start_matches('[').trim_end_matches(']');
+            let address: Option<IpAddr> = name.parse().ok();
+            name.eq_ignore_ascii_case("localhost")
+                || address.is_some_and(|address| address.is_loopback() || address == self.listen.ip())
+        });
+        match here {
+            true => Ok(()),
+            false => Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "Ask by a loopback address or set a token.")),
+        }
+    }
+}
+
+fn holds(headers: &HeaderMap, token: &Secret) -> Result<(), Problem> {
+    let sent = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+    let sent = match sent.split_at_checked(SCHEME.len()) {
+        Some((scheme, sent)) if scheme.eq_ignore_ascii_case(SCHEME) => sent,
+        _ => b"",
+    };
+    match token.is(sent) {
+        true => Ok(()),
+        false => Err(Problem::new(StatusCode::UNAUTHORIZED, "Send the admin token: Authorization: Bearer ...")
+            .with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+    }
+}
+
+/// Browsers tell where a request comes from; programs say nothing.
+fn sent_by_no_page(headers: &HeaderMap) -> Result<(), Problem> {
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    let foreign_site = site.is_some_and(|site| site != b"same-origin" && site != b"none");
+    let foreign_origin = headers.get(ORIGIN).is_some_and(|origin| {
+        let host = headers.get(HOST).map(HeaderValue::as_bytes).unwrap_or_default();
+        let from = origin.as_bytes();
+        from.strip_prefix(b"http://").or(from.strip_prefix(b"https://")) != Some(host)
+    });
+    match foreign_site || foreign_origin {
+        true => Err(Problem::new(StatusCode::FORBIDDEN, "A page of another site may not ask here.")),
+        false => Ok(()),
+    }
+}
+
+fn authority(host: &HeaderValue) -> Option<Authority> {
+    host.to_str().ok()?.parse().ok()
+}
+
+const SCHEME: &[u8] = b"Bearer ";

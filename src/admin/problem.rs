@@ -1,0 +1,61 @@
+//! Every error as a problem document (RFC 9457).
+
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+/// Why a request was not answered as asked.
+#[derive(Debug)]
+pub(super) struct Problem {
+    status: StatusCode,
+    detail: String,
+    header: Option<(HeaderName, HeaderValue)>,
+}
+
+impl Problem {
+    /// A problem, told in a sentence.
+    pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into(), header: None }
+    }
+
+    /// The same with a header that belongs to the status.
+    pub(super) fn with(self, name: HeaderName, value: HeaderValue) -> Self {
+        Self { header: Some((name, value)), ..self }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let title = self.status.canonical_reason().unwrap_or("Error");
+        let document = json!({ "title": title, "status": self.status.as_u16(), "detail": self.detail });
+        let mut response = (self.status, [(CONTENT_TYPE, PROBLEM_JSON)], document.to_string()).into_response();
+        response.headers_mut().extend(self.header);
+        response
+    }
+}
+
+/// Makes problem documents of the bare errors that routing and limits give.
+pub(super) async fn explain(response: Response) -> Response {
+    let status = response.status();
+    let told = response.headers().get(CONTENT_TYPE).is_some_and(|form| form == PROBLEM_JSON);
+    if told || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let detail = match status {
+        StatusCode::NOT_FOUND => "There is nothing here; the API begins at /api/v1/state.",
+        StatusCode::METHOD_NOT_ALLOWED => "Not with this method; Allow names those that do.",
+        StatusCode::PAYLOAD_TOO_LARGE => "The body is longer than 64 KiB.",
+        StatusCode::SERVICE_UNAVAILABLE => "No answer within 10 s.",
+        _ => "The request cannot be answered.",
+    };
+    let mut explained = Problem::new(status, detail).into_response();
+    for (name, value) in response.headers() {
+        if name != CONTENT_TYPE && name != CONTENT_LENGTH {
+            explained.headers_mut().append(name, value.clone());
+        }
+    }
+    explained
+}
+
+const PROBLEM_JSON: &str = "application/problem+json";

@@ -1,0 +1,290 @@
+use super::*;
+use crate::config::settings::Secret;
+use crate::engine::{ClassView, ClientView, QuotaView, UnknownQuota};
+use crate::policy::identity::ClientKey;
+use crate::policy::tier::Share;
+use crate::policy::{Timestamp, Units};
+use axum::body::{Body, to_bytes};
+use axum::http::Request;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tower::ServiceExt;
+
+#[tokio::test]
+async fn a_gate_without_an_origin_is_alive_but_not_ready() {
+    let desk = Desk { missing: vec!["The origin's name has not been resolved.".into()], ..Desk::new() };
+    let alive = desk.ask("GET /healthz").await;
+    assert_eq!(alive.status, 200);
+    let ready = desk.ask("GET /readyz").await;
+    assert_eq!(ready.status, 503);
+    assert_eq!(ready.json()["detail"], "The origin's name has not been resolved.");
+    assert_eq!(Desk::new().ask("GET /readyz").await.status, 200);
+}
+
+#[tokio::test]
+async fn metrics_come_in_the_format_that_prometheus_asks_for() {
+    let answer = Desk::new().ask("GET /metrics").await;
+    assert_eq!(answer.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+    assert_eq!(answer.body, "tidegate_up 1\n");
+}
+
+#[tokio::test]
+async fn the_state_shows_quotas_classes_scopes_and_who_is_refused_most() {
+    let state = Desk::new().ask("GET /api/v1/state").await.json();
+    assert_eq!(state["uptime_s"], 60);
+    assert_eq!(state["quotas"][0]["used"], json!(12.25));
+    assert_eq!(state["quotas"][0]["remaining"], json!(84.75));
+    assert_eq!(state["quotas"][0]["window_end"], "1970-01-02T00:00:00Z");
+    assert_eq!(state["quotas"][0]["classes"][0], json!({"class": "bot", "charged": 12, "shed": 0.5, "tier": 1}));
+    assert_eq!(state["top_clients"][0], json!({"key": "203.0.113.7", "class": "bot", "refused": 9, "tokens": null}));
+    assert_eq!((&state["classes"], &state["scopes"]), (&json!(["bot"]), &json!([{"name": "default", "inflight": 2}])));
+}
+
+#[tokio::test]
+async fn a_quota_is_corrected_by_hand_to_the_thousandth() {
+    let desk = Desk::new();
+    let answer = desk.put("/api/v1/quotas/places_api/used", r#"{"used": 40.125}"#).await;
+    assert_eq!(answer.json(), json!({"name": "places_api", "from": 12.25, "to": 40.125}));
+    assert_eq!(*desk.used.lock(), Units::from_milli(40_125));
+    assert_eq!(desk.put("/api/v1/quotas/nobodys/used", r#"{"used": 1}"#).await.problem(), 404);
+    for wrong in
+        ["", "{}", "[]", r#"{"used": -1}"#, r#"{"used": "many"}"#, r#"{"used": 1, "limit": 2}"#, "{\"used\": 1e300}"]
+    {
+        assert_eq!(desk.put("/api/v1/quotas/places_api/used", wrong).await.problem(), 422, "{wrong}");
+    }
+    assert_eq!(*desk.used.lock(), Units::from_milli(40_125), "what is wrong changes nothing");
+}
+
+#[tokio::test]
+async fn a_decision_is_explained_until_it_is_forgotten() {
+    let desk = Desk::new();
+    let found = desk.ask("GET /api/v1/decisions/000000000000beef").await;
+    assert_eq!((found.status, &found.json()["verdict"]), (200, &json!("refused")));
+    assert_eq!(desk.ask("GET /api/v1/decisions/000000000000dead").await.problem(), 404);
+    for wrong in ["beef", "zzzzzzzzzzzzzzzz", "+00000000000beef"] {
+        assert_eq!(desk.ask(&format!("GET /api/v1/decisions/{wrong}")).await.problem(), 400, "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn a_reload_tells_every_mistake_and_says_that_the_old_settings_stay() {
+    assert_eq!(Desk::new().ask("POST /api/v1/reload").await.json()["reloaded"], true);
+    let wrong = Desk { mistakes: Some("routes[0].cost: found -1".into()), ..Desk::new() };
+    let answer = wrong.ask("POST /api/v1/reload").await;
+    assert!(answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("routes[0].cost")));
+    assert_eq!(answer.problem(), 422);
+}
+
+#[tokio::test]
+async fn every_error_is_a_problem_document() {
+    let desk = Desk::new();
+    assert_eq!(desk.ask("GET /nothing").await.problem(), 404);
+    let wrong_method = desk.ask("DELETE /api/v1/state").await;
+    assert_eq!(wrong_method.problem(), 405);
+    assert_eq!(wrong_method.header("allow"), "GET,HEAD");
+    let long = "1".repeat(BODY_BYTES_MAX + 1);
+    assert_eq!(desk.put("/api/v1/quotas/places_api/used", &long).await.problem(), 413);
+    assert_eq!(desk.ask("GET /api/v1/decisions/%ff").await.problem(), 400);
+}
+
+#[tokio::test]
+async fn where_a_token_is_set_only_its_holder_gets_past_the_health_checks() {
+    let desk = Desk { token: Some("secret".into()), ..Desk::new() };
+    for wrong in ["", "authorization: Bearer secre", "authorization: Bearer secretly", "authorization: Basic secret"] {
+        for path in ["/metrics", "/api/v1/state", "/nothing"] {
+            let answer = desk.ask(&format!("GET {path}\n{wrong}")).await;
+            assert_eq!(answer.problem(), 401, "{path} {wrong}");
+            assert_eq!(answer.header("www-authenticate"), "Bearer");
+        }
+    }
+    assert_eq!(desk.ask("GET /healthz").await.status, 200);
+    let from_afar = "GET /metrics\nauthorization: bearer secret\nhost: gate.internal:9090";
+    assert_eq!(desk.ask(from_afar).await.status, 200, "the token counts, not the name");
+}
+
+#[tokio::test]
+async fn without_a_token_a_name_that_was_made_to_point_here_is_refused() {
+    let desk = Desk::new();
+    for here in ["127.0.0.1:9090", "localhost:9090", "[::1]:9090", "127.9.9.9"] {
+        assert_eq!(desk.ask(&format!("GET /api/v1/state\nhost: {here}")).await.status, 200, "{here}");
+    }
+    for elsewhere in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:9090", "203.0.113.7", "a b"] {
+        assert_eq!(desk.ask(&format!("GET /api/v1/state\nhost: {elsewhere}")).await.problem(), 421, "{elsewhere}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_another_site_can_change_nothing() {
+    let desk = Desk::new();
+    for page in
+        ["sec-fetch-site: cross-site", "sec-fetch-site: same-site", "origin: http://evil.example", "origin: null"]
+    {
+        assert_eq!(desk.ask(&format!("POST /api/v1/reload\n{page}")).await.problem(), 403, "{page}");
+    }
+    for own in ["sec-fetch-site: same-origin", "sec-fetch-site: none", "origin: http://127.0.0.1:9090"] {
+        assert_eq!(desk.ask(&format!("POST /api/v1/reload\n{own}")).await.status, 200, "{own}");
+    }
+}
+
+#[tokio::test]
+async fn answers_are_neither_cached_nor_guessed_at() {
+    for path in ["/healthz", "/metrics", "/nothing"] {
+        let answer = Desk::new().ask(&format!("GET {path}")).await;
+        assert_eq!(answer.header("cache-control"), "no-store");
+        assert_eq!(answer.header("x-content-type-options"), "nosniff");
+    }
+}
+
+#[tokio::test]
+async fn over_a_socket_it_serves_until_it_is_told_to_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let listen = listener.local_addr().expect("an address");
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    let router = router(Arc::new(Desk::new()), Access { token: None, listen });
+    let server = tokio::spawn(serve(listener, router, async { drop(ended.await) }));
+    let mut client = tokio::net::TcpStream::connect(listen).await.expect("it listens");
+    let body = r#"{"used": 1}"#;
+    let head = format!("PUT /api/v1/quotas/places_api/used HTTP/1.1\r\nHost: {listen}\r\nConnection: close\r\n");
+    let request = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+    client.write_all(request.as_bytes()).await.expect("sent");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.expect("answered");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    drop(end);
+    server.await.expect("no panic").expect("no error");
+}
+
+struct Desk {
+    missing: Vec<String>,
+    mistakes: Option<String>,
+    token: Option<String>,
+    used: Arc<Mutex<Units>>,
+}
+
+struct Answer {
+    status: u16,
+    headers: axum::http::HeaderMap,
+    body: String,
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self { missing: Vec::new(), mistakes: None, token: None, used: Arc::new(Mutex::new(Units::from_milli(12_250))) }
+    }
+
+    /// Asks with a method and a path, and with headers on further lines.
+    async fn ask(&self, asked: &str) -> Answer {
+        self.send(asked, Body::empty()).await
+    }
+
+    async fn put(&self, path: &str, body: &str) -> Answer {
+        self.send(&format!("PUT {path}"), Body::from(body.to_owned())).await
+    }
+
+    async fn send(&self, asked: &str, body: Body) -> Answer {
+        let mut lines = asked.lines();
+        let (method, path) = lines.next().and_then(|line| line.split_once(' ')).expect("a method and a path");
+        let mut request = Request::builder().method(method).uri(path);
+        let headers: Vec<_> = lines.filter_map(|line| line.split_once(": ")).collect();
+        if headers.iter().all(|(name, _)| *name != "host") {
+            request = request.header("host", "127.0.0.1:9090");
+        }
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        let gate = Desk {
+            missing: self.missing.clone(),
+            mistakes: self.mistakes.clone(),
+            token: None,
+            used: Arc::clone(&self.used),
+        };
+        let access = Access {
+            token: self.token.clone().map(Secret::new),
+            listen: "127.0.0.1:9090".parse().expect("an address"),
+        };
+        let response = router(Arc::new(gate), access).oneshot(request.body(body).expect("a request")).await;
+        let (head, body) = response.expect("never fails").into_parts();
+        let body = to_bytes(body, usize::MAX).await.expect("a body");
+        let body = String::from_utf8(body.to_vec()).expect("text");
+        Answer { status: head.status.as_u16(), headers: head.headers, body }
+    }
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).expect("JSON")
+    }
+
+    /// The status, after a look at the problem document that explains it.
+    fn problem(&self) -> u16 {
+        assert_eq!(self.header("content-type"), "application/problem+json");
+        assert_eq!(self.json()["status"], self.status);
+        self.status
+    }
+}
+
+impl Operations for Desk {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_seconds(160)
+    }
+    fn started(&self) -> Timestamp {
+        Timestamp::from_seconds(100)
+    }
+    fn version(&self) -> &str {
+        "1.2.3"
+    }
+    fn missing(&self) -> Vec<String> {
+        self.missing.clone()
+    }
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+    fn metrics(&self) -> String {
+        "tidegate_up 1\n".into()
+    }
+    fn quotas(&self) -> Vec<QuotaView> {
+        let bot = ClassView {
+            class: "bot".into(),
+            charged: Units::whole(12),
+            shed: Share::from_millionths(500_000),
+            tier: 1,
+        };
+        vec![QuotaView {
+            name: "places_api".into(),
+            limit: Units::whole(100),
+            used: *self.used.lock(),
+            reserved: Units::whole(3),
+            overrun: Units::ZERO,
+            window_start: Timestamp::from_seconds(0),
+            window_end: Timestamp::from_seconds(86_400),
+            by_class: vec![bot],
+        }]
+    }
+    fn classes(&self) -> Vec<String> {
+        vec!["bot".into()]
+    }
+    fn scopes(&self) -> Vec<ScopeView> {
+        vec![ScopeView { name: "default".into(), inflight: 2 }]
+    }
+    fn top_clients(&self, count: usize) -> Vec<ClientView> {
+        let key = ClientKey::from_number(0xcb00_7107);
+        vec![ClientView { key, class: "bot".into(), refused: 9, tokens: None }; count.min(1)]
+    }
+    fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota> {
+        match quota {
+            "places_api" => Ok((std::mem::replace(&mut *self.used.lock(), used), used)),
+            _ => Err(UnknownQuota),
+        }
+    }
+    fn decision(&self, id: u64) -> Option<Vec<u8>> {
+        (id == 0xbeef).then(|| b"{\"verdict\":\"refused\"}\n".to_vec())
+    }
+    fn reload(&self) -> Result<String, String> {
+        self.mistakes.clone().map_or(Ok("4 classes".into()), Err)
+    }
+}

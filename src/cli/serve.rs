@@ -1,0 +1,113 @@
+//! `tidegate serve`: runs the gate until it is told to stop.
+
+use super::{DEFAULT_FILE, ServeArgs, environment, failed, wrong};
+use crate::clock::Clock;
+use crate::config::settings::{AccessLog, LogLevel};
+use crate::config::{self, Mistakes, Settings};
+use crate::service::{BUILD, Service, ServiceError, Source};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{error, info};
+use tracing_subscriber::EnvFilter;
+
+/// Runs a gate. Returns when it has drained after SIGTERM or Ctrl-C.
+pub fn run(args: &ServeArgs) -> ExitCode {
+    let operators = crate::verify::Operators::builtin();
+    let names: Vec<&str> = operators.names().collect();
+    // Read once ahead of the start, because where logs go is part of it.
+    let settings = match read(args, &names) {
+        Ok(settings) => settings,
+        Err(mistakes) => return wrong(&mistakes),
+    };
+    log_to_stderr(settings.log.level);
+    let quiet_stdout = settings.log.access == AccessLog::Stdout;
+
+    let source: Source = {
+        let args = args.clone();
+        Box::new(move |names| read(&args, names))
+    };
+    let service = match Service::start(source, Clock::system(), unguessable()) {
+        Ok(service) => service,
+        Err(ServiceError::Settings(mistakes)) => return wrong(&mistakes),
+        Err(error) => return failed(&error),
+    };
+    for note in service.notes() {
+        info!("{note}");
+    }
+    let ready = ready_line(&service, &settings);
+    match quiet_stdout {
+        true => eprintln!("{ready}"),
+        false => println!("{ready}"),
+    }
+    match until_told(&service) {
+        Ok(()) => {
+            service.shut_down();
+            ExitCode::SUCCESS
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+fn read(args: &ServeArgs, operators: &[&str]) -> Result<Settings, Mistakes> {
+    let options = [("listen", &args.listen), ("origin.url", &args.origin)];
+    let overrides: Vec<(&str, String)> =
+        options.into_iter().filter_map(|(key, value)| Some((key, value.clone()?))).collect();
+    let file = args.config.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
+    let no_file_needed = args.config.is_none() && args.origin.is_some() && !file.exists();
+    match no_file_needed {
+        true => config::load(Path::new("(no file)"), "", &environment(), &overrides, operators),
+        false => config::read(&file, &environment(), &overrides, operators),
+    }
+}
+
+fn ready_line(service: &Service, settings: &Settings) -> String {
+    let listen: Vec<String> = service.listen().iter().map(|address| format!("http://{address}")).collect();
+    let admin = service.admin().map(|address| format!(", operators at http://{address}")).unwrap_or_default();
+    format!("tidegate {} is ready: {} -> http://{}{admin}", BUILD.0, listen.join(", "), settings.origin.authority)
+}
+
+fn log_to_stderr(level: LogLevel) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level.name()));
+    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colours).init();
+}
+
+/// Handles signals until one says stop.
+fn until_told(service: &Service) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let [mut terminate, mut interrupt, mut reload, mut reopen] = signals()?;
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = reopen.recv() => service.reopen_access_log(),
+                _ = reload.recv() => {
+                    service.reopen_access_log();
+                    if let Err(mistakes) = service.reload() {
+                        error!("Not reloaded: {mistakes}");
+                    }
+                }
+            }
+        }
+        info!("Draining");
+        Ok(())
+    })
+}
+
+fn signals() -> io::Result<[Signal; 4]> {
+    Ok([
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::hangup())?,
+        signal(SignalKind::user_defined1())?,
+    ])
+}
+
+/// A number that nobody can guess: the standard library keys its hash maps with one.
+pub(super) fn unguessable() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

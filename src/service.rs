@@ -1,0 +1,277 @@
+//! The whole of a running gate: the data plane, the admin listener, and the thread that looks after both.
+//!
+//! This is the only place that knows all the parts; each of them knows as little of the others as it can.
+
+use crate::admin::{self, Access, Operations, ScopeView};
+use crate::agents::Agents;
+use crate::cli::check;
+use crate::clock::Clock;
+use crate::config::settings::AccessLog as Destination;
+use crate::config::{Mistakes, Settings};
+use crate::engine::{ClientView, QuotaView, UnknownQuota};
+use crate::gateway::{Gate, Handle, StartError, Surroundings};
+use crate::ledger::Memory;
+use crate::policy::{Timestamp, Units};
+use crate::telemetry::{AccessLog, Target, Telemetry};
+use crate::verify::Operators;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tracing::{info, warn};
+
+/// How long the last lines of the access log may take to reach the disk.
+const LOG_PATIENCE: Duration = Duration::from_secs(5);
+
+/// This build's version and revision.
+pub const BUILD: (&str, &str) = (
+    env!("CARGO_PKG_VERSION"),
+    match option_env!("TIDEGATE_REVISION") {
+        Some(revision) => revision,
+        None => "unknown",
+    },
+);
+
+/// Where settings come from, asked once at the start and again for each reload.
+pub type Source = Box<dyn Fn(&[&str]) -> Result<Settings, Mistakes> + Send + Sync>;
+
+/// A gate that serves, with all that belongs to it.
+pub struct Service {
+    gate: Gate,
+    running: Arc<Running>,
+    admin: Option<SocketAddr>,
+    control: JoinHandle<()>,
+    end: oneshot::Sender<()>,
+}
+
+/// Why a service cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// The settings are wrong.
+    #[error("{0}")]
+    Settings(Mistakes),
+    /// The gate cannot start.
+    #[error(transparent)]
+    Gate(#[from] StartError),
+    /// The admin listener cannot be opened.
+    #[error("cannot listen for operators on {address}: {source}")]
+    Admin {
+        /// The address.
+        address: SocketAddr,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The access log cannot be opened.
+    #[error("cannot open the access log: {0}")]
+    AccessLog(io::Error),
+    /// A thread cannot be started.
+    #[error("cannot start the control thread: {0}")]
+    Thread(io::Error),
+}
+
+impl Service {
+    /// Starts a gate with the settings of `source`, by `clock`. `seed` is a number that nobody can guess.
+    pub fn start(source: Source, clock: Clock, seed: u64) -> Result<Self, ServiceError> {
+        let operators = Arc::new(Operators::builtin());
+        let names: Vec<&str> = operators.names().collect();
+        let settings = source(&names).map_err(ServiceError::Settings)?;
+        let started = clock.now();
+
+        let log = access_log(&settings.log.access).map_err(ServiceError::AccessLog)?;
+        let telemetry = Telemetry::new(log, BUILD, started);
+        telemetry.rules_in_force(&settings.rules, &names, started);
+        let admin = settings.admin.as_ref().map(|admin| {
+            let listener = TcpListener::bind(admin.listen).and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                Ok((listener.local_addr()?, listener))
+            });
+            let listener = listener.map_err(|source| ServiceError::Admin { address: admin.listen, source });
+            listener.map(|(listen, listener)| (listener, Access { token: admin.token.clone(), listen }))
+        });
+        let admin = admin.transpose()?;
+
+        let surroundings = Surroundings {
+            clock,
+            ledger: Arc::new(Memory),
+            agents: Arc::new(Agents::builtin(operators.tokens())),
+            operators: Arc::clone(&operators),
+            seed,
+        };
+        let gate = Gate::start(settings, surroundings, |_| telemetry.worker())?;
+        let running = Arc::new(Running { handle: gate.handle(), telemetry, operators, source, started });
+        let admin_address = admin.as_ref().map(|(_, access)| access.listen);
+        let (end, ended) = oneshot::channel();
+        let control = {
+            let running = Arc::clone(&running);
+            let thread = std::thread::Builder::new().name("control".into());
+            thread.spawn(move || control(&running, admin, ended)).map_err(ServiceError::Thread)?
+        };
+        Ok(Self { gate, running, admin: admin_address, control, end })
+    }
+
+    /// Where clients are served.
+    pub fn listen(&self) -> &[SocketAddr] {
+        self.gate.listen()
+    }
+
+    /// Where operators are.
+    pub fn admin(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
+    /// Reads the settings again; a summary, or every mistake.
+    pub fn reload(&self) -> Result<String, String> {
+        self.running.reload()
+    }
+
+    /// Opens the access log again, after somebody has moved it away.
+    pub fn reopen_access_log(&self) {
+        self.running.telemetry.reopen_access_log();
+    }
+
+    /// What the gate would like its operator to know.
+    pub fn notes(&self) -> Vec<String> {
+        self.running.notes()
+    }
+
+    /// Stops: what is under way may end, the log is written out, then everything closes.
+    pub fn shut_down(self) {
+        self.gate.shut_down();
+        if !self.running.telemetry.close(LOG_PATIENCE) {
+            warn!("The last lines of the access log did not reach the disk within {LOG_PATIENCE:?}");
+        }
+        let _ = self.end.send(());
+        let _ = self.control.join();
+    }
+}
+
+fn access_log(destination: &Destination) -> io::Result<Option<AccessLog>> {
+    match destination {
+        Destination::Off => Ok(None),
+        Destination::Stdout => AccessLog::start(Target::Stdout).map(Some),
+        Destination::File { path } => AccessLog::start(Target::File(path.clone())).map(Some),
+    }
+}
+
+/// Runs what is not the data plane, on one thread: the admin listener and whatever outlives a request.
+fn control(running: &Arc<Running>, admin: Option<(TcpListener, Access)>, ended: oneshot::Receiver<()>) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return warn!(%error, "The control thread cannot run: {error}"),
+    };
+    runtime.block_on(async {
+        if let Some((listener, access)) = admin {
+            let router = admin::router(Arc::clone(running) as Arc<dyn Operations>, access);
+            match tokio::net::TcpListener::from_std(listener) {
+                Ok(listener) => drop(tokio::spawn(admin::serve(listener, router, std::future::pending()))),
+                Err(error) => warn!(%error, "The admin listener cannot run: {error}"),
+            }
+        }
+        tokio::select! {
+            () = running.handle.tend() => {}
+            _ = ended => {}
+        }
+    });
+}
+
+/// What a running gate can be asked and told.
+struct Running {
+    handle: Handle,
+    telemetry: Telemetry,
+    operators: Arc<Operators>,
+    source: Source,
+    started: Timestamp,
+}
+
+impl Operations for Running {
+    fn now(&self) -> Timestamp {
+        self.handle.now()
+    }
+
+    fn started(&self) -> Timestamp {
+        self.started
+    }
+
+    fn version(&self) -> &str {
+        BUILD.0
+    }
+
+    fn missing(&self) -> Vec<String> {
+        let origin = self.handle.with_settings(|settings| settings.origin.host.clone());
+        match self.handle.knows_origin() {
+            true => Vec::new(),
+            false => vec![format!("The origin's name {origin} has not been resolved yet.")],
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.handle.with_settings(|settings| settings.notes.clone())
+    }
+
+    fn metrics(&self) -> String {
+        self.handle.with_admission(|admission| self.telemetry.render(admission, self.handle.now()))
+    }
+
+    fn quotas(&self) -> Vec<QuotaView> {
+        self.handle.quotas()
+    }
+
+    fn classes(&self) -> Vec<String> {
+        self.handle.with_settings(|settings| settings.rules.classes.iter().map(|class| class.name.clone()).collect())
+    }
+
+    fn scopes(&self) -> Vec<ScopeView> {
+        let names = self.handle.with_settings(|settings| settings.rules.scopes.clone());
+        let view = |name: String| ScopeView { inflight: self.telemetry.inflight(&name), name };
+        names.into_iter().map(view).collect()
+    }
+
+    fn top_clients(&self, count: usize) -> Vec<ClientView> {
+        self.handle.top_clients(count)
+    }
+
+    fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota> {
+        self.handle.set_used(quota, used)
+    }
+
+    fn decision(&self, id: u64) -> Option<Vec<u8>> {
+        self.telemetry.decision(id)
+    }
+
+    fn reload(&self) -> Result<String, String> {
+        let names: Vec<&str> = self.operators.names().collect();
+        let settings = (self.source)(&names).map_err(|mistakes| {
+            self.telemetry.reload_failed();
+            warn!("The new settings are wrong; the old ones stay in force:\n{mistakes}");
+            mistakes.to_string()
+        })?;
+        let mut summary = check::summary(&settings, &names);
+        for key in self.handle.with_settings(|old| needs_restart(old, &settings)) {
+            summary.push_str(&format!("{key}: takes effect at the next start\n"));
+        }
+        self.telemetry.rules_in_force(&settings.rules, &names, self.handle.now());
+        self.handle.replace_settings(settings);
+        info!("New settings are in force");
+        Ok(summary)
+    }
+}
+
+/// The keys that differ and that a running gate cannot change.
+fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
+    let admin = |settings: &Settings| settings.admin.as_ref().map(|admin| (admin.listen, admin.token.clone()));
+    let limits = |settings: &Settings| settings.limits.max_clients;
+    [
+        ("listen", old.listen != new.listen),
+        ("workers", old.workers != new.workers),
+        ("admin", admin(old) != admin(new)),
+        ("state_dir", old.state_dir != new.state_dir),
+        ("log.access", old.log.access != new.log.access),
+        ("log.level", old.log.level != new.log.level),
+        ("limits.max_clients", limits(old) != limits(new)),
+    ]
+    .into_iter()
+    .filter_map(|(key, differs)| differs.then_some(key))
+    .collect()
+}
