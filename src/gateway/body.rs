@@ -1,8 +1,9 @@
 //! Bodies on their way through: streamed both ways, never collected, each piece passed on as it comes.
 
-use super::upstream::{Deadline, Lease};
+use super::upstream::{Deadline, Lease, OriginBody};
 use super::visit::Visit;
 use super::watch::Watch;
+use crate::http1::client;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::cell::Cell;
@@ -46,8 +47,10 @@ pub(super) struct BrokeOff {
 /// Why a body ends before its end.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError {
-    #[error("the other side broke off: {0}")]
-    BrokeOff(#[from] hyper::Error),
+    #[error("the client broke off: {0}")]
+    Client(#[from] hyper::Error),
+    #[error("the origin broke off: {0}")]
+    Origin(#[from] client::Error),
     #[error("the body is larger than allowed")]
     TooLarge,
     #[error("the origin fell silent in the middle of its answer")]
@@ -78,10 +81,6 @@ impl RequestBody {
 impl Upload {
     pub(super) fn is_under_way(&self) -> bool {
         matches!(self.state.get(), UploadState::UnderWay)
-    }
-
-    pub(super) fn is_done(&self) -> bool {
-        matches!(self.state.get(), UploadState::Done)
     }
 
     pub(super) fn broke_off(&self) -> Option<BrokeOff> {
@@ -160,10 +159,9 @@ pub(super) enum ResponseBody {
 
 /// The origin's body on its way to the client, with all that ends when it ends.
 pub(super) struct Streamed {
-    incoming: Incoming,
+    incoming: OriginBody,
     lease: Option<Lease>,
     deadline: Deadline,
-    upload: Option<Rc<Upload>>,
     visit: Visit,
 }
 
@@ -175,14 +173,8 @@ impl ResponseBody {
     }
 
     /// The body of `answer`, whose end is the end of `visit`.
-    pub(super) fn streamed(
-        incoming: Incoming,
-        lease: Lease,
-        deadline: Deadline,
-        upload: Option<Rc<Upload>>,
-        visit: Visit,
-    ) -> Self {
-        Self::Streamed(Box::new(Streamed { incoming, lease: Some(lease), deadline, upload, visit }))
+    pub(super) fn streamed(incoming: OriginBody, lease: Lease, deadline: Deadline, visit: Visit) -> Self {
+        Self::Streamed(Box::new(Streamed { incoming, lease: Some(lease), deadline, visit }))
     }
 }
 
@@ -243,9 +235,8 @@ impl Streamed {
 
     /// The whole answer has been read. The connection may serve again, unless the request is still being sent on it.
     fn comes_to_its_end(&mut self) {
-        let sent = self.upload.as_ref().is_none_or(|upload| upload.is_done());
-        if let Some(lease) = self.lease.take().filter(|_| sent) {
-            lease.give_back(self.visit.uptime());
+        if let Some((lease, connection)) = self.lease.take().zip(self.incoming.take_connection()) {
+            lease.give_back(connection, self.visit.uptime());
         }
         self.visit.complete();
     }

@@ -156,7 +156,6 @@ impl Exchange {
         let current = visit.current();
         let worker = &self.0.worker;
         let request = self.outbound(request, &visit);
-        let upload = request.body().upload();
         let addresses = worker.shared().origin.load_full();
         let origin = &current.settings.origin;
         let most_connections = origin.max_connections.div_ceil(worker.shared().workers);
@@ -177,7 +176,7 @@ impl Exchange {
                 current.announcements.write(rules, visit.told(), &mut scratch, visit.began(), &mut parts.headers);
                 drop(scratch);
                 visit.has_status(parts.status);
-                Response::from_parts(parts, ResponseBody::streamed(body, lease, deadline, upload, visit))
+                Response::from_parts(parts, ResponseBody::streamed(body, lease, deadline, visit))
             }
             Err(error) => {
                 visit.settled(permit.close());

@@ -105,9 +105,7 @@ impl ChunkReader {
             (State::Begin, _) => State::Size(digit(byte).ok_or(Malformed::Chunk)?),
             (State::Size(size), b'\r') => State::SizeEnd(size),
             (State::Size(size), b';' | b' ' | b'\t') => State::Extension(size),
-            (State::Size(size), _) if size >> 60 == 0 => {
-                State::Size(size << 4 | digit(byte).ok_or(Malformed::Chunk)?)
-            }
+            (State::Size(size), _) if size >> 60 == 0 => State::Size(size << 4 | digit(byte).ok_or(Malformed::Chunk)?),
             (State::Extension(size), b'\r') => State::SizeEnd(size),
             (State::Extension(size), byte) if byte >= b' ' && byte != 0x7f || byte == b'\t' => {
                 self.extensions_left = self.extensions_left.checked_sub(1).ok_or(Malformed::Chunk)?;

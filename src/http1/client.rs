@@ -12,6 +12,7 @@ use super::wire::{Incoming, Outgoing};
 use bytes::{Bytes, BytesMut};
 use http::{Method, Request, Response, StatusCode, header};
 use hyper::body::{Body, Frame, SizeHint};
+use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -32,7 +33,7 @@ struct Line<IO> {
 
 /// Why there is no answer, or no end of it.
 #[derive(Debug, thiserror::Error)]
-pub enum Error<E> {
+pub enum Error {
     /// The connection was closed before anything was written: the origin has not seen the request.
     #[error("the connection was closed before the request was sent")]
     Unsent,
@@ -47,7 +48,7 @@ pub enum Error<E> {
     Malformed(#[from] Malformed),
     /// The request's body broke off.
     #[error("the request's body broke off")]
-    Body(E),
+    Body(Box<dyn StdError + Send + Sync>),
     /// The request's body is not as long as it was announced.
     #[error("the request's body has another length than announced")]
     BodyLength,
@@ -56,11 +57,16 @@ pub enum Error<E> {
     Io(io::Error),
 }
 
+/// What the body of a request has to be.
+pub trait Sendable: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin {}
+
+impl<B: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin> Sendable for B {}
+
 /// An error, and the request if it provably did not leave.
 #[derive(Debug)]
-pub struct Failed<B: Body> {
+pub struct Failed<B> {
     /// Why.
-    pub error: Error<B::Error>,
+    pub error: Error,
     /// The request as it was handed in.
     pub unsent: Option<Box<Request<B>>>,
 }
@@ -78,7 +84,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Connection<IO> {
     }
 
     /// Sends `request` as it is: its target in origin form, its fields, its body. Waits for the head of the answer.
-    pub fn send<B: Body<Data = Bytes> + Unpin>(self, request: Request<B>) -> Sending<IO, B> {
+    pub fn send<B: Sendable>(self, request: Request<B>) -> Sending<IO, B> {
         let (reader, method) = (HeadReader::new(self.0.limits), request.method().clone());
         Sending { line: Some(self.0), unsent: Some(request), upload: None, method, reader, heard: false }
     }
@@ -115,7 +121,7 @@ struct Upload<B> {
     refused: Option<io::Error>,
 }
 
-impl<IO: AsyncRead + AsyncWrite + Unpin, B: Body<Data = Bytes> + Unpin> Future for Sending<IO, B> {
+impl<IO: AsyncRead + AsyncWrite + Unpin, B: Sendable> Future for Sending<IO, B> {
     type Output = Result<Response<ResponseBody<IO, B>>, Failed<B>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -129,7 +135,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin, B: Body<Data = Bytes> + Unpin> Future f
     }
 }
 
-impl<IO: AsyncRead + AsyncWrite + Unpin, B: Body<Data = Bytes> + Unpin> Sending<IO, B> {
+impl<IO: AsyncRead + AsyncWrite + Unpin, B: Sendable> Sending<IO, B> {
     /// Writes the head, and all of a request without a body; gives the request back if the connection is gone.
     fn begin(&mut self, request: Request<B>, context: &mut Context<'_>) -> Result<(), Request<B>> {
         let line = self.line.as_mut().expect("polled until it is ready, and no further");
@@ -149,11 +155,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin, B: Body<Data = Bytes> + Unpin> Sending<
         Ok(())
     }
 
-    #[allow(clippy::type_complexity)]
-    fn poll_answer(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Response<ResponseBody<IO, B>>, Error<B::Error>>> {
+    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<Response<ResponseBody<IO, B>>, Error>> {
         let line = self.line.as_mut().expect("polled until it is ready, and no further");
         let upload = self.upload.as_mut().expect("set when it began");
         upload.go_on(line, context)?;
@@ -189,13 +191,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin, B: Body<Data = Bytes> + Unpin> Sending<
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Upload<B> {
+impl<B: Sendable> Upload<B> {
     /// Writes what can be written. An origin that takes no more is no error yet: it may have answered.
-    fn go_on<IO: AsyncWrite + Unpin>(
-        &mut self,
-        line: &mut Line<IO>,
-        context: &mut Context<'_>,
-    ) -> Result<(), Error<B::Error>> {
+    fn go_on<IO: AsyncWrite + Unpin>(&mut self, line: &mut Line<IO>, context: &mut Context<'_>) -> Result<(), Error> {
         if self.done || self.refused.is_some() {
             return Ok(());
         }
@@ -203,7 +201,7 @@ impl<B: Body<Data = Bytes> + Unpin> Upload<B> {
             Poll::Pending => {}
             Poll::Ready(Ok(())) => self.done = true,
             Poll::Ready(Err(WriteError::Io(error))) => self.refused = Some(error),
-            Poll::Ready(Err(WriteError::Body(error))) => return Err(Error::Body(error)),
+            Poll::Ready(Err(WriteError::Body(error))) => return Err(Error::Body(error.into())),
             Poll::Ready(Err(WriteError::Length)) => return Err(Error::BodyLength),
         }
         Ok(())
@@ -260,8 +258,8 @@ impl<IO, B> ResponseBody<IO, B> {
     }
 }
 
-impl<IO: AsyncRead + AsyncWrite + Unpin, B: Body<Data = Bytes> + Unpin> ResponseBody<IO, B> {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Piece, Error<B::Error>>> {
+impl<IO: AsyncRead + AsyncWrite + Unpin, B: Sendable> ResponseBody<IO, B> {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Piece, Error>> {
         let Some(line) = &mut self.line else { return Poll::Ready(Ok(Piece::End)) };
         if let Some(upload) = &mut self.upload {
             upload.go_on(line, context)?;
@@ -284,14 +282,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin, B: Body<Data = Bytes> + Unpin> Response
     }
 }
 
-impl<IO: AsyncRead + AsyncWrite + Unpin, B: Body<Data = Bytes> + Unpin> Body for ResponseBody<IO, B> {
+impl<IO: AsyncRead + AsyncWrite + Unpin, B: Sendable> Body for ResponseBody<IO, B> {
     type Data = Bytes;
-    type Error = Error<B::Error>;
+    type Error = Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let piece = match ready!(self.poll_piece(context)) {
             Ok(piece) => piece,
             Err(error) => {

@@ -3,13 +3,12 @@ use super::*;
 use http::{HeaderMap, HeaderValue};
 use http_body_util::{BodyExt, Empty, Full};
 use proptest::prelude::*;
-use std::convert::Infallible;
 
 const LIMITS: Limits = Limits { size: 16 * 1024, fields: 100 };
 
 type Answer<B> = Result<Response<ResponseBody<Script, B>>, Failed<B>>;
 
-fn ask<B: Body<Data = Bytes> + Unpin>(io: Script, request: Request<B>) -> Option<Answer<B>> {
+fn ask<B: Sendable>(io: Script, request: Request<B>) -> Option<Answer<B>> {
     now_or_never(Connection::new(io, LIMITS).send(request))
 }
 
@@ -31,7 +30,7 @@ struct Got {
     reusable: bool,
 }
 
-fn read(io: Script, request: Request<Empty<Bytes>>) -> Result<Got, Error<Infallible>> {
+fn read(io: Script, request: Request<Empty<Bytes>>) -> Result<Got, Error> {
     let answer = ask(io, request).expect("no wait without end").map_err(|failed| failed.error)?;
     let (parts, mut body) = answer.into_parts();
     let (mut data, mut trailers) = (Vec::new(), None);
@@ -46,7 +45,7 @@ fn read(io: Script, request: Request<Empty<Bytes>>) -> Result<Got, Error<Infalli
     Ok(Got { status: parts.status.as_u16(), fields: parts.headers, body: data, trailers, reusable })
 }
 
-fn answer(text: &str) -> Result<(u16, String, bool), Error<Infallible>> {
+fn answer(text: &str) -> Result<(u16, String, bool), Error> {
     let got = read(Script::says([text]).then_closes(), get())?;
     Ok((got.status, String::from_utf8(got.body).expect("text"), got.reusable))
 }
@@ -61,7 +60,7 @@ fn a_request_is_written_as_it_is() {
 
 #[test]
 fn a_request_says_how_long_its_body_is() {
-    fn sent<B: Body<Data = Bytes> + Unpin>(request: Request<B>) -> String {
+    fn sent<B: Sendable>(request: Request<B>) -> String {
         let io = Script::default();
         let _ = ask(io.clone(), request);
         assert_eq!(io.writes(), 1, "head and body leave together");
@@ -105,7 +104,10 @@ fn answers_end_where_they_should() {
         ("HTTP/1.1 200 OK\r\n\r\nuntil the end", ok("until the end", false)),
         ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", ok("hello", true)),
         ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\nx", ok("hello", false)),
-        ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\na: b\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", ok("", true)),
+        (
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\na: b\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+            ok("", true),
+        ),
         ("HTTP/1.1 204 No Content\r\n\r\n", Ok((204, String::new(), true))),
         ("HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n", Ok((304, String::new(), true))),
         ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhell", Err(())),
@@ -133,7 +135,10 @@ fn answers_end_where_they_should() {
 fn an_answer_to_head_has_no_body() {
     let head = Request::head("/").body(Empty::new()).expect("a request");
     let got = read(Script::says(["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"]), head).expect("an answer");
-    assert_eq!((got.body.len(), got.reusable, &got.fields["content-length"]), (0, true, &HeaderValue::from_static("5")));
+    assert_eq!(
+        (got.body.len(), got.reusable, &got.fields["content-length"]),
+        (0, true, &HeaderValue::from_static("5"))
+    );
 }
 
 #[test]
