@@ -1,9 +1,10 @@
 //! Bodies on their way through: streamed both ways, never collected, each piece passed on as it comes.
 
+use super::connection::Watched;
 use super::upstream::{Deadline, Lease, OriginBody};
 use super::visit::Visit;
 use super::watch::Watch;
-use crate::http1::client;
+use crate::http1::{client, server};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::cell::Cell;
@@ -12,12 +13,19 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc;
 
+/// A request's body as its connection reads it.
+#[derive(Debug)]
+pub(super) enum ClientBody {
+    Http1(server::RequestBody<Watched>),
+    Http2(Incoming),
+}
+
 /// What a client sends, on its way to the origin.
 pub(super) struct RequestBody(Option<Box<Streaming>>);
 
 struct Streaming {
     /// Taken only when it is dropped.
-    incoming: Option<Incoming>,
+    incoming: Option<ClientBody>,
     left: u64,
     watch: Rc<Watch>,
     upload: Rc<Upload>,
@@ -48,13 +56,54 @@ pub(super) struct BrokeOff {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError {
     #[error("the client broke off: {0}")]
-    Client(#[from] hyper::Error),
+    Http1Client(#[from] server::BodyError),
+    #[error("the client broke off: {0}")]
+    Http2Client(#[from] hyper::Error),
     #[error("the origin broke off: {0}")]
     Origin(#[from] client::Error),
     #[error("the body is larger than allowed")]
     TooLarge,
     #[error("the origin fell silent in the middle of its answer")]
     TimedOut,
+}
+
+impl ClientBody {
+    /// Nobody will read it. An HTTP/1.1 connection sees to the rest by itself.
+    pub(super) fn leave_unread(self, drain: &mpsc::Sender<Incoming>) {
+        if let Self::Http2(incoming) = self {
+            // A full drain is no harm: the client loses a stream, as it would have without one.
+            let _ = drain.try_send(incoming);
+        }
+    }
+}
+
+impl Body for ClientBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut *self {
+            Self::Http1(body) => Pin::new(body).poll_frame(context).map_err(BodyError::from),
+            Self::Http2(body) => Pin::new(body).poll_frame(context).map_err(BodyError::from),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Http1(body) => body.is_end_stream(),
+            Self::Http2(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Http1(body) => body.size_hint(),
+            Self::Http2(body) => body.size_hint(),
+        }
+    }
 }
 
 impl RequestBody {
@@ -65,7 +114,7 @@ impl RequestBody {
 
     /// Passes `incoming` on, at most `limit` bytes of it. What nobody reads to its end is drained through `drain`, so
     /// that the client gets to see an answer that came early.
-    pub(super) fn streaming(incoming: Incoming, limit: u64, watch: Rc<Watch>, drain: mpsc::Sender<Incoming>) -> Self {
+    pub(super) fn streaming(incoming: ClientBody, limit: u64, watch: Rc<Watch>, drain: mpsc::Sender<Incoming>) -> Self {
         if incoming.is_end_stream() {
             return Self::none();
         }
@@ -111,7 +160,7 @@ impl Body for RequestBody {
             }
             Some(Err(error)) => {
                 broke_off(false);
-                Poll::Ready(Some(Err(error.into())))
+                Poll::Ready(Some(Err(error)))
             }
             Some(Ok(frame)) => {
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
@@ -143,8 +192,9 @@ impl Drop for Streaming {
         self.watch.body_waits(false);
         if self.upload.is_under_way() {
             self.upload.state.set(UploadState::BrokeOff(BrokeOff { too_large: false }));
-            // A full drain is no harm: the client loses a connection, as it would have without one.
-            let _ = self.incoming.take().map(|incoming| self.drain.try_send(incoming));
+            if let Some(incoming) = self.incoming.take() {
+                incoming.leave_unread(&self.drain);
+            }
         }
     }
 }

@@ -118,11 +118,6 @@ impl<B: Body<Data = Bytes> + Unpin> BodyWriter<B> {
         Self { body, coding, ended }
     }
 
-    /// True once the whole body has been put into what is to be written.
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended
-    }
-
     /// Writes until the body is at its end and nothing waits in `out`.
     ///
     /// Pieces that are at hand together are written together; what is at hand goes out before anyone waits for more.

@@ -10,11 +10,14 @@
 mod body;
 mod chunked;
 pub mod client;
+mod date;
 mod framing;
 mod head;
 #[cfg(test)]
 mod script;
+pub mod server;
 mod wire;
 
+pub use date::Dates;
 pub use framing::Malformed;
 pub use head::Limits;

@@ -1,6 +1,7 @@
 //! Bytes on their way in and out: one buffer each, kept from message to message.
 
 use bytes::{Buf, Bytes, BytesMut};
+use std::cell::RefCell;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
@@ -16,17 +17,26 @@ const COPIED: usize = 4 * 1024;
 /// So much may wait before it is written out.
 const MOST_WAITING: usize = 16 * 1024;
 
+thread_local! {
+    /// Large buffers that no body fills right now. Memory that was touched just now is much cheaper than new memory.
+    static SPARE: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Large buffers that a thread keeps.
+const MOST_SPARE: usize = 8;
+
 /// What has been read and not yet understood.
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) buffer: BytesMut,
     /// What the next read makes room for; grows while reads fill it.
     room: usize,
+    grown: bool,
 }
 
 impl Incoming {
     pub(super) fn new(first: BytesMut) -> Self {
-        Self { buffer: first, room: SMALL }
+        Self { buffer: first, room: SMALL, grown: false }
     }
 
     /// Reads once; 0 is the end. `expected` is how much is certain to come, as far as anyone knows.
@@ -39,11 +49,10 @@ impl Incoming {
         expected: u64,
     ) -> Poll<io::Result<usize>> {
         let room = usize::try_from(expected).unwrap_or(LARGE).clamp(self.room, LARGE);
-        let spare = self.buffer.capacity() - self.buffer.len();
-        if spare < room && !self.buffer.try_reclaim(room) && spare < room / 4 {
-            self.buffer.reserve(room);
+        if self.spare() < room && !self.buffer.try_reclaim(room) && self.spare() < room / 4 {
+            self.grow(room);
         }
-        let spare = self.buffer.capacity() - self.buffer.len();
+        let spare = self.spare();
         let read = ready!(pin!(io.read_buf(&mut self.buffer)).poll(context))?;
         if read == spare {
             self.room = (self.room * 2).min(LARGE);
@@ -54,8 +63,33 @@ impl Incoming {
     /// A message is over: a buffer that grew for it is given up.
     pub(super) fn rest(&mut self) {
         self.room = SMALL;
-        if self.buffer.is_empty() && self.buffer.capacity() > 2 * SMALL {
-            self.buffer = BytesMut::new();
+        if self.grown && self.buffer.is_empty() {
+            self.grown = false;
+            let buffer = std::mem::take(&mut self.buffer);
+            SPARE.with_borrow_mut(|spare| {
+                if spare.len() < MOST_SPARE {
+                    spare.push(buffer);
+                }
+            });
+        }
+    }
+
+    fn spare(&self) -> usize {
+        self.buffer.capacity() - self.buffer.len()
+    }
+
+    fn grow(&mut self, room: usize) {
+        if room < LARGE {
+            return self.buffer.reserve(room);
+        }
+        self.grown = true;
+        let kept = SPARE.with_borrow_mut(Vec::pop).filter(|spare| spare.is_empty());
+        match kept.map(|mut kept| (kept.try_reclaim(LARGE + self.buffer.len()), kept)) {
+            Some((true, mut kept)) => {
+                kept.extend_from_slice(&self.buffer);
+                self.buffer = kept;
+            }
+            _ => self.buffer.reserve(2 * LARGE),
         }
     }
 }
