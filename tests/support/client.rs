@@ -1,0 +1,191 @@
+//! A client that sends bytes as they are written and reads answers without forgiving anything.
+
+use super::PATIENCE;
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+
+/// One HTTP/1.1 connection.
+pub struct Client {
+    stream: TcpStream,
+    read: Vec<u8>,
+}
+
+/// One answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub status: u16,
+    /// Fields by lower-case name; several lines of one name are joined by a comma.
+    pub fields: BTreeMap<String, String>,
+    pub body: Vec<u8>,
+    pub trailers: BTreeMap<String, String>,
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("somebody listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        stream.set_nodelay(true).expect("an option can be set");
+        Self { stream, read: Vec::new() }
+    }
+
+    /// Sends bytes as they are.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
+        self.stream.write_all(bytes.as_ref()).expect("the gate reads");
+        self
+    }
+
+    /// Sends bytes that the gate may no longer want.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(bytes.as_ref()).is_ok()
+    }
+
+    /// Asks for `path` with `fields`, each ended by CRLF, and reads the answer.
+    pub fn get(&mut self, path: &str, fields: &str) -> Answer {
+        self.send(format!("GET {path} HTTP/1.1\r\nHost: example.com\r\n{fields}\r\n"));
+        self.answer()
+    }
+
+    /// Reads the answer to anything but HEAD.
+    pub fn answer(&mut self) -> Answer {
+        self.answer_to("GET")
+    }
+
+    /// Reads the answer to `method`.
+    pub fn answer_to(&mut self, method: &str) -> Answer {
+        let mut answer = self.head();
+        while answer.status == 100 {
+            answer = self.head();
+        }
+        let bare = method == "HEAD" || matches!(answer.status, 204 | 304);
+        if bare {
+            return answer;
+        }
+        if answer.fields.get("transfer-encoding").is_some_and(|coding| coding == "chunked") {
+            self.chunked(&mut answer);
+        } else if let Some(length) = answer.fields.get("content-length") {
+            let length = length.parse().expect("a length");
+            answer.body = self.take(length).unwrap_or_else(|got| panic!("cut off after {got} of {length} bytes"));
+        } else {
+            answer.body = self.rest();
+        }
+        answer
+    }
+
+    /// Reads one head, informational ones included.
+    pub fn head(&mut self) -> Answer {
+        let head = self.until(b"\r\n\r\n").expect("an answer, not the end of the connection");
+        let head = String::from_utf8(head).expect("heads are text");
+        let mut lines = head.lines();
+        let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).expect("a status line");
+        Answer { status, fields: fields(lines), body: Vec::new(), trailers: BTreeMap::new() }
+    }
+
+    /// Everything until the end of the connection.
+    pub fn rest(&mut self) -> Vec<u8> {
+        while self.fill() {}
+        std::mem::take(&mut self.read)
+    }
+
+    /// Reads `length` bytes; where the connection ends before, how many there were.
+    pub fn take(&mut self, length: usize) -> Result<Vec<u8>, usize> {
+        while self.read.len() < length {
+            if !self.fill() {
+                return Err(self.read.len());
+            }
+        }
+        Ok(self.read.drain(..length).collect())
+    }
+
+    /// True when the gate has closed the connection and nothing more comes.
+    pub fn is_closed(&mut self) -> bool {
+        self.read.is_empty() && !self.fill()
+    }
+
+    /// Says that nothing more will be sent.
+    pub fn finish_sending(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Leaves with a reset, not in good order.
+    pub fn reset(self) {
+        let socket = socket2::Socket::from(self.stream);
+        socket.set_linger(Some(std::time::Duration::ZERO)).expect("an option can be set");
+    }
+
+    fn chunked(&mut self, answer: &mut Answer) {
+        loop {
+            let line = self.until(b"\r\n").expect("a chunk's size");
+            let line = String::from_utf8(line).expect("a size is text");
+            let size = usize::from_str_radix(line.trim().split(';').next().unwrap_or(""), 16).expect("a size");
+            if size == 0 {
+                break;
+            }
+            answer.body.extend(self.take(size).unwrap_or_else(|got| panic!("cut off after {got} bytes of a chunk")));
+            assert_eq!(self.take(2).expect("the end of a chunk"), b"\r\n");
+        }
+        let mut lines = Vec::new();
+        loop {
+            let line = self.until(b"\r\n").expect("trailers end");
+            if line == b"\r\n" {
+                break;
+            }
+            lines.push(String::from_utf8(line).expect("trailers are text"));
+        }
+        answer.trailers = fields(lines.iter().map(String::as_str));
+    }
+
+    fn until(&mut self, mark: &[u8]) -> Option<Vec<u8>> {
+        loop {
+            if let Some(at) = self.read.windows(mark.len()).position(|part| part == mark) {
+                return Some(self.read.drain(..at + mark.len()).collect());
+            }
+            if !self.fill() {
+                return None;
+            }
+        }
+    }
+
+    fn fill(&mut self) -> bool {
+        let mut block = [0; 16 * 1024];
+        match self.stream.read(&mut block) {
+            Ok(0) => false,
+            Ok(length) => {
+                self.read.extend_from_slice(&block[..length]);
+                true
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => false,
+            Err(error) => panic!("nothing came in time: {error}"),
+        }
+    }
+}
+
+impl Answer {
+    /// A field, or the empty text.
+    pub fn field(&self, name: &str) -> &str {
+        self.fields.get(name).map_or("", String::as_str)
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+}
+
+/// Header lines as a map; lines of one name are joined.
+pub fn fields<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
+    let mut fields: BTreeMap<String, String> = BTreeMap::new();
+    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
+        fields
+            .entry(name.to_ascii_lowercase())
+            .and_modify(|joined| *joined += &format!(", {}", value.trim()))
+            .or_insert_with(|| value.trim().to_owned());
+    }
+    fields
+}

@@ -1,0 +1,169 @@
+//! A real gate on ports of its own, told by YAML, gone at the end of the test.
+
+use super::PATIENCE;
+use super::client::Client;
+use parking_lot::Mutex;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::TempDir;
+use tidegate::clock::Clock;
+use tidegate::config;
+use tidegate::policy::Timestamp;
+use tidegate::service::{Service, Source};
+
+/// Noon of some day: hours away from the end of any window that a test uses.
+pub const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
+
+/// A running gate.
+pub struct Gate {
+    service: Option<Service>,
+    yaml: Arc<Mutex<String>>,
+    folder: TempDir,
+    pub clock: Clock,
+}
+
+impl Gate {
+    /// A gate before `origin` on a clock that stands at noon, with `rules` in YAML beside what every test needs.
+    pub fn before(origin: SocketAddr, rules: &str) -> Self {
+        Self::with_clock(origin, rules, Clock::by_hand(NOON))
+    }
+
+    /// The same by a clock of the test's own.
+    pub fn with_clock(origin: SocketAddr, rules: &str, clock: Clock) -> Self {
+        let folder = tempfile::tempdir().expect("a folder of its own");
+        let yaml = Arc::new(Mutex::new(yaml(origin, folder.path(), rules)));
+        let source: Source = {
+            let yaml = Arc::clone(&yaml);
+            let file = folder.path().join("tidegate.yaml");
+            Box::new(move |operators| config::load(&file, &yaml.lock(), &[], &[], operators))
+        };
+        let service = match Service::start(source, clock.clone(), 42) {
+            Ok(service) => service,
+            Err(error) => panic!("the gate does not start:\n{error}"),
+        };
+        let gate = Self { service: Some(service), yaml, folder, clock };
+        gate.wait_until_ready();
+        gate
+    }
+
+    fn service(&self) -> &Service {
+        self.service.as_ref().expect("running until the test ends it")
+    }
+
+    /// Where clients are served.
+    pub fn address(&self) -> SocketAddr {
+        self.service().listen()[0]
+    }
+
+    /// A new connection to it.
+    pub fn connect(&self) -> Client {
+        Client::connect(self.address())
+    }
+
+    /// Puts other rules in force; what the gate says of them.
+    pub fn reload(&self, origin: SocketAddr, rules: &str) -> Result<String, String> {
+        *self.yaml.lock() = yaml(origin, self.folder.path(), rules);
+        self.service().reload()
+    }
+
+    /// What the admin listener answers to `GET path`.
+    pub fn admin(&self, path: &str) -> (u16, String) {
+        self.ask_admin("GET", path, "")
+    }
+
+    /// The state as the admin API tells it.
+    pub fn state(&self) -> Value {
+        serde_json::from_str(&self.admin("/api/v1/state").1).expect("the state is JSON")
+    }
+
+    /// Settled and reserved of the first quota.
+    pub fn books(&self) -> (f64, f64) {
+        let quota = &self.state()["quotas"][0];
+        (quota["used"].as_f64().expect("a number"), quota["reserved"].as_f64().expect("a number"))
+    }
+
+    /// All samples that the gate exports, by name and labels as written.
+    pub fn metrics(&self) -> BTreeMap<String, f64> {
+        let (_, text) = self.admin("/metrics");
+        let samples = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+        let sample = |line: &str| {
+            let (name, value) = line.rsplit_once(' ').expect("a name and a value");
+            (name.to_owned(), value.parse().expect("a number"))
+        };
+        samples.map(sample).collect()
+    }
+
+    /// Stops the gate and reads all of its access log.
+    pub fn into_log(mut self) -> Vec<Value> {
+        self.service.take().expect("running").shut_down();
+        let log = std::fs::File::open(log_path(self.folder.path())).expect("a log was written");
+        let parse = |line: std::io::Result<String>| {
+            let line = line.expect("the log is text");
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+        };
+        BufReader::new(log).lines().map(parse).collect()
+    }
+
+    /// Lets what is under way end, as SIGTERM does.
+    pub fn shut_down(mut self) {
+        self.service.take().expect("running").shut_down();
+    }
+
+    fn wait_until_ready(&self) {
+        // Each try is a connection: ten thousand take seconds.
+        let ready = (0..10_000).any(|_| self.admin("/readyz").0 == 200);
+        assert!(ready, "the gate does not become ready");
+    }
+
+    /// Sends one request to the admin listener.
+    pub fn ask_admin(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let address = self.service().admin().expect("tests have an admin listener");
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             Content-Length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("an HTTP answer");
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+        (status, body.to_owned())
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        if let Some(service) = self.service.take() {
+            service.shut_down();
+        }
+    }
+}
+
+fn log_path(folder: &Path) -> PathBuf {
+    folder.join("access.log")
+}
+
+/// A test's own connection is a trusted proxy: it may say whose request it is.
+const BEHIND_LOOPBACK: &str = "clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }";
+
+fn yaml(origin: SocketAddr, folder: &Path, rules: &str) -> String {
+    format!(
+        "listen: 127.0.0.1:0\nadmin: {{ listen: \"127.0.0.1:0\" }}\nstate_dir: {folder}\n\
+         log: {{ access: {{ path: {log} }}, level: warn }}\n\
+         {clients}\n{rules}\n{origin}\n",
+        folder = folder.display(),
+        log = log_path(folder).display(),
+        // A test that sets more of the origin than its address writes the section itself, with ORIGIN in it.
+        rules = rules.replace("ORIGIN", &format!("http://{origin}")),
+        clients = if rules.contains("clients:") { "" } else { BEHIND_LOOPBACK },
+        origin =
+            if rules.contains("origin:") { String::new() } else { format!("origin: {{ url: \"http://{origin}\" }}") },
+    )
+}

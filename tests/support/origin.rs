@@ -1,0 +1,211 @@
+//! An origin that does what a test tells it to, byte by byte, and remembers what it saw.
+
+use super::PATIENCE;
+use super::client::fields;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// What a test tells the origin to do with a request.
+pub type Script = dyn Fn(&Seen, &mut Wire) + Send + Sync;
+
+/// A listening origin.
+pub struct Origin {
+    address: SocketAddr,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    connections: Arc<Mutex<usize>>,
+}
+
+/// A request as the origin saw it.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub method: String,
+    pub target: String,
+    pub fields: BTreeMap<String, String>,
+    pub head: String,
+}
+
+/// The origin's end of a connection.
+pub struct Wire {
+    stream: TcpStream,
+    read: Vec<u8>,
+    closed: bool,
+}
+
+impl Origin {
+    /// An origin that answers everything with a small page.
+    pub fn plain() -> Self {
+        Self::scripted(|_, wire| wire.reply("200 OK", "", b"hello"))
+    }
+
+    /// An origin that does as `script` says; a request's body has not been read when it is asked.
+    pub fn scripted(script: impl Fn(&Seen, &mut Wire) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let (seen, connections) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(0)));
+        let origin = Self { address, seen: Arc::clone(&seen), connections: Arc::clone(&connections) };
+        let script: Arc<Script> = Arc::new(script);
+        // The thread ends with the process: tests are short, and nothing else knows the port.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                *connections.lock() += 1;
+                let (script, seen) = (Arc::clone(&script), Arc::clone(&seen));
+                std::thread::spawn(move || Wire::new(stream).serve(&*script, &seen));
+            }
+        });
+        origin
+    }
+
+    /// An address where nobody listens.
+    pub fn nowhere() -> SocketAddr {
+        TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// All requests so far.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().clone()
+    }
+
+    /// The last request.
+    pub fn last(&self) -> Seen {
+        self.seen().pop().expect("a request came through")
+    }
+
+    /// Connections accepted so far.
+    pub fn connections(&self) -> usize {
+        *self.connections.lock()
+    }
+}
+
+impl Wire {
+    fn new(stream: TcpStream) -> Self {
+        stream.set_nodelay(true).expect("an option can be set");
+        Self { stream, read: Vec::new(), closed: false }
+    }
+
+    fn serve(mut self, script: &Script, seen: &Mutex<Vec<Seen>>) {
+        while !self.closed {
+            let Some(head) = self.until(b"\r\n\r\n") else { return };
+            let head = String::from_utf8_lossy(&head).into_owned();
+            let mut words = head.split(' ');
+            let request = Seen {
+                method: words.next().unwrap_or("").to_owned(),
+                target: words.next().unwrap_or("").to_owned(),
+                fields: fields(head.lines().skip(1)),
+                head: head.clone(),
+            };
+            seen.lock().push(request.clone());
+            script(&request, &mut self);
+        }
+    }
+
+    /// Sends bytes as they are; a gate that has gone is no surprise.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(bytes.as_ref()).is_ok()
+    }
+
+    /// Sends a whole answer.
+    pub fn reply(&mut self, status: &str, fields: &str, body: &[u8]) {
+        let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{fields}\r\n", body.len());
+        self.send([head.as_bytes(), body].concat());
+    }
+
+    /// Reads the request's body, of either framing.
+    pub fn body(&mut self, request: &Seen) -> Vec<u8> {
+        if let Some(length) = request.fields.get("content-length") {
+            return self.take(length.parse().expect("a length"));
+        }
+        let mut body = Vec::new();
+        if !request.fields.contains_key("transfer-encoding") {
+            return body;
+        }
+        loop {
+            let Some(line) = self.until(b"\r\n") else { return body };
+            let line = String::from_utf8_lossy(&line).into_owned();
+            let size = usize::from_str_radix(line.trim(), 16).expect("a chunk's size");
+            if size == 0 {
+                let trailers = self.until(b"\r\n").unwrap_or_default();
+                if trailers != b"\r\n" {
+                    self.until(b"\r\n");
+                }
+                return body;
+            }
+            body.extend(self.take(size));
+            self.take(2);
+        }
+    }
+
+    /// Reads `length` bytes, or what there is until the end.
+    pub fn take(&mut self, length: usize) -> Vec<u8> {
+        while self.read.len() < length && self.fill() {}
+        self.read.drain(..length.min(self.read.len())).collect()
+    }
+
+    /// Waits until the gate closes the connection; true when it did.
+    pub fn sees_the_end(&mut self) -> bool {
+        while self.fill() {}
+        self.closed = true;
+        true
+    }
+
+    /// Closes the connection.
+    pub fn close(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+        self.closed = true;
+    }
+
+    fn until(&mut self, mark: &[u8]) -> Option<Vec<u8>> {
+        loop {
+            if let Some(at) = self.read.windows(mark.len()).position(|part| part == mark) {
+                return Some(self.read.drain(..at + mark.len()).collect());
+            }
+            if !self.fill() {
+                return None;
+            }
+        }
+    }
+
+    fn fill(&mut self) -> bool {
+        let mut block = [0; 16 * 1024];
+        match self.stream.read(&mut block) {
+            Ok(length @ 1..) => {
+                self.read.extend_from_slice(&block[..length]);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A signal between a test and its origin: one end tells, the other waits.
+pub fn signal() -> (Tell, Wait) {
+    let (sender, receiver) = channel();
+    (Tell(sender), Wait(Arc::new(Mutex::new(receiver))))
+}
+
+/// The end that tells.
+#[derive(Clone)]
+pub struct Tell(Sender<()>);
+
+/// The end that waits.
+#[derive(Clone)]
+pub struct Wait(Arc<Mutex<Receiver<()>>>);
+
+impl Tell {
+    pub fn tell(&self) {
+        let _ = self.0.send(());
+    }
+}
+
+impl Wait {
+    pub fn wait(&self) {
+        self.0.lock().recv_timeout(PATIENCE).expect("told in time");
+    }
+}
