@@ -4,6 +4,7 @@ use super::body::ClientBody;
 use super::exchange::Exchange;
 use super::watch::{Order, Watch};
 use super::worker::Worker;
+use crate::config::settings::Limits;
 use crate::http1::{self, server};
 use bytes::BytesMut;
 use hyper::rt::Executor;
@@ -37,7 +38,8 @@ const FIRST_READ: usize = 8 * 1024;
 
 /// Serves one client until it leaves, is told to, or takes too long.
 pub(super) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
-    let watch = Watch::new(worker.uptime());
+    let limits = worker.current().settings.limits.clone();
+    let watch = Watch::new(worker.uptime(), limits.requests_per_connection);
     worker.watched().add(&watch);
     let _ = stream.set_nodelay(true);
     let mut stream = Watched { io: stream, watch: Rc::clone(&watch) };
@@ -45,18 +47,22 @@ pub(super) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAdd
     let spoken = under_orders(&watch, speaks_http2(&mut stream, &mut first), |_| Ending::Now).await;
     let exchange = Exchange::new(Rc::clone(&worker), Rc::clone(&watch), peer);
     match spoken {
-        Some(Ok(true)) => serve_http2(&worker, &watch, Replayed { first, io: stream }, exchange).await,
-        Some(Ok(false)) => serve_http1(&worker, &watch, stream, first, exchange).await,
+        Some(Ok(true)) => serve_http2(&limits, &watch, Replayed { first, io: stream }, exchange).await,
+        Some(Ok(false)) => serve_http1(&worker, &limits, &watch, stream, first, exchange).await,
         _ => {}
     }
 }
 
-async fn serve_http1(worker: &Worker, watch: &Watch, stream: Watched, first: BytesMut, exchange: Exchange) {
+async fn serve_http1(
+    worker: &Worker,
+    limits: &Limits,
+    watch: &Watch,
+    stream: Watched,
+    first: BytesMut,
+    exchange: Exchange,
+) {
     let finish = Cell::new(false);
-    let limits = {
-        let limits = &worker.current().settings.limits;
-        http1::Limits { size: limits.max_head_size, fields: limits.max_headers }
-    };
+    let limits = http1::Limits { size: limits.max_head_size, fields: limits.max_headers };
     let terms = server::Terms { limits, finish: &finish, date: || worker.date() };
     let connection =
         server::serve(stream, first, terms, |request| exchange.clone().handle(request.map(ClientBody::Http1)));
@@ -70,8 +76,7 @@ async fn serve_http1(worker: &Worker, watch: &Watch, stream: Watched, first: Byt
     }
 }
 
-async fn serve_http2(worker: &Worker, watch: &Watch, stream: Replayed, exchange: Exchange) {
-    let limits = worker.current().settings.limits.clone();
+async fn serve_http2(limits: &Limits, watch: &Watch, stream: Replayed, exchange: Exchange) {
     let service = service_fn(move |request: http::Request<_>| {
         let answer = exchange.clone().handle(request.map(ClientBody::Http2));
         async move { Ok::<_, Infallible>(answer.await) }

@@ -6,6 +6,7 @@ use super::wire::Outgoing;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName};
 use hyper::body::{Body, SizeHint};
+use std::error::Error;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -82,6 +83,11 @@ impl BodyReader {
     }
 }
 
+/// A body that can be written.
+pub trait Sendable: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin {}
+
+impl<B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin> Sendable for B {}
+
 /// How a body is written.
 #[derive(Debug)]
 pub(super) enum Coding {
@@ -94,28 +100,28 @@ pub(super) enum Coding {
 }
 
 /// Writes a body as it comes, no faster than the other side takes it.
-#[derive(Debug)]
 pub(super) struct BodyWriter<B> {
     body: B,
     coding: Coding,
-    ended: bool,
+    /// The end, good or bad, once nothing more will come; what came before it is still written.
+    end: Option<Result<(), WriteError>>,
 }
 
 /// Why a body could not be written to its end.
 #[derive(Debug)]
-pub(super) enum WriteError<E> {
+pub(super) enum WriteError {
     /// The body itself broke off.
-    Body(E),
+    Body(Box<dyn Error + Send + Sync>),
     /// It was longer or shorter than announced.
     Length,
     /// The other side does not take it.
     Io(io::Error),
 }
 
-impl<B: Body<Data = Bytes> + Unpin> BodyWriter<B> {
+impl<B: Sendable> BodyWriter<B> {
     pub(super) fn new(body: B, coding: Coding) -> Self {
-        let ended = matches!(coding, Coding::Exact(0));
-        Self { body, coding, ended }
+        let end = matches!(coding, Coding::Exact(0)).then_some(Ok(()));
+        Self { body, coding, end }
     }
 
     /// Writes until the body is at its end and nothing waits in `out`.
@@ -126,40 +132,34 @@ impl<B: Body<Data = Bytes> + Unpin> BodyWriter<B> {
         io: &mut IO,
         out: &mut Outgoing,
         context: &mut Context<'_>,
-    ) -> Poll<Result<(), WriteError<B::Error>>> {
+    ) -> Poll<Result<(), WriteError>> {
         loop {
-            if self.ended || !out.has_room() {
+            if self.end.is_some() || !out.has_room() {
                 ready!(out.poll_flush(io, context)).map_err(WriteError::Io)?;
             }
-            if self.ended {
-                return Poll::Ready(Ok(()));
+            if let Some(end) = self.end.take() {
+                return Poll::Ready(end);
             }
-            match Pin::new(&mut self.body).poll_frame(context) {
+            self.end = match Pin::new(&mut self.body).poll_frame(context) {
                 Poll::Pending => {
                     if let Poll::Ready(Err(error)) = out.poll_flush(io, context) {
                         return Poll::Ready(Err(WriteError::Io(error)));
                     }
                     return Poll::Pending;
                 }
-                Poll::Ready(None) => self.end(out, None)?,
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(WriteError::Body(error))),
-                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(data) => {
-                        self.put(data, out)?;
-                        if self.body.is_end_stream() {
-                            self.end(out, None)?;
-                        }
-                    }
-                    Err(frame) => {
-                        let trailers = frame.into_trailers().ok();
-                        self.end(out, trailers.as_ref())?;
-                    }
+                Poll::Ready(None) => Some(self.finish(out, None)),
+                Poll::Ready(Some(Err(error))) => Some(Err(WriteError::Body(error.into()))),
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data().map(|data| self.put(data, out)) {
+                    Ok(Ok(())) if self.body.is_end_stream() => Some(self.finish(out, None)),
+                    Ok(Ok(())) => None,
+                    Ok(Err(error)) => Some(Err(error)),
+                    Err(frame) => Some(self.finish(out, frame.into_trailers().ok().as_ref())),
                 },
-            }
+            };
         }
     }
 
-    fn put(&mut self, data: Bytes, out: &mut Outgoing) -> Result<(), WriteError<B::Error>> {
+    fn put(&mut self, data: Bytes, out: &mut Outgoing) -> Result<(), WriteError> {
         match &mut self.coding {
             // An empty chunk would be the last.
             _ if data.is_empty() => {}
@@ -177,13 +177,12 @@ impl<B: Body<Data = Bytes> + Unpin> BodyWriter<B> {
         Ok(())
     }
 
-    fn end(&mut self, out: &mut Outgoing, trailers: Option<&HeaderMap>) -> Result<(), WriteError<B::Error>> {
+    fn finish(&self, out: &mut Outgoing, trailers: Option<&HeaderMap>) -> Result<(), WriteError> {
         match &self.coding {
             Coding::Exact(left) if *left > 0 => return Err(WriteError::Length),
             Coding::Chunked(announced) => chunked::write_end(out.text(), trailers, announced),
             _ => {}
         }
-        self.ended = true;
         Ok(())
     }
 }

@@ -4,7 +4,7 @@
 //! it once request and answer are both through: [`ResponseBody::take_connection`]. Dropped anywhere in between, it is
 //! closed.
 
-use super::body::{BodyReader, BodyWriter, Coding, WriteError};
+use super::body::{BodyReader, BodyWriter, Coding, Sendable, WriteError};
 use super::chunked::{self, Piece};
 use super::framing::Malformed;
 use super::head::{self, HeadReader, Limits, ResponseHead};
@@ -12,13 +12,16 @@ use super::wire::{Incoming, Outgoing};
 use bytes::{Bytes, BytesMut};
 use http::{Method, Request, Response, StatusCode, header};
 use hyper::body::{Body, Frame, SizeHint};
+use socket2::SockRef;
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 
 /// A connection to the origin on which nothing is under way.
 pub struct Connection<IO>(Box<Line<IO>>);
@@ -57,11 +60,6 @@ pub enum Error {
     Io(io::Error),
 }
 
-/// What the body of a request has to be.
-pub trait Sendable: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin {}
-
-impl<B: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Unpin> Sendable for B {}
-
 /// An error, and the request if it provably did not leave.
 #[derive(Debug)]
 pub struct Failed<B> {
@@ -71,16 +69,30 @@ pub struct Failed<B> {
     pub unsent: Option<Box<Request<B>>>,
 }
 
-impl<IO: AsyncRead + AsyncWrite + Unpin> Connection<IO> {
+/// What a connection runs over.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin {
+    /// True if nothing has come, not even the end. Asks the system: what waits there may not have been noticed yet,
+    /// and a request on a connection that is closed may not be one to send twice.
+    fn is_silent(&self) -> bool;
+}
+
+impl Stream for TcpStream {
+    fn is_silent(&self) -> bool {
+        let peeked = SockRef::from(self).peek(&mut [MaybeUninit::uninit()]);
+        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
+impl<IO: Stream> Connection<IO> {
     /// A connection over `io`, which is connected.
     pub fn new(io: IO, limits: Limits) -> Self {
         let incoming = Incoming::new(BytesMut::new());
         Self(Box::new(Line { io, incoming, outgoing: Outgoing::default(), limits, used: false }))
     }
 
-    /// True while the origin has neither closed it nor said something unasked. No system call unless something came.
-    pub fn is_idle(&mut self) -> bool {
-        self.0.is_quiet(&mut Context::from_waker(Waker::noop()))
+    /// True while the origin has neither closed it nor said something unasked.
+    pub fn is_idle(&self) -> bool {
+        self.0.incoming.buffer.is_empty() && self.0.io.is_silent()
     }
 
     /// Sends `request` as it is: its target in origin form, its fields, its body. Waits for the head of the answer.
@@ -96,7 +108,7 @@ impl<IO> fmt::Debug for Connection<IO> {
     }
 }
 
-impl<IO: AsyncRead + AsyncWrite + Unpin> Line<IO> {
+impl<IO: Stream> Line<IO> {
     fn is_quiet(&mut self, context: &mut Context<'_>) -> bool {
         self.incoming.buffer.is_empty() && self.incoming.poll_read(&mut self.io, context, 0).is_pending()
     }
@@ -121,7 +133,7 @@ struct Upload<B> {
     refused: Option<io::Error>,
 }
 
-impl<IO: AsyncRead + AsyncWrite + Unpin, B: Sendable> Future for Sending<IO, B> {
+impl<IO: Stream, B: Sendable> Future for Sending<IO, B> {
     type Output = Result<Response<ResponseBody<IO, B>>, Failed<B>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -135,7 +147,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin, B: Sendable> Future for Sending<IO, B> 
     }
 }
 
-impl<IO: AsyncRead + AsyncWrite + Unpin, B: Sendable> Sending<IO, B> {
+impl<IO: Stream, B: Sendable> Sending<IO, B> {
     /// Writes the head, and all of a request without a body; gives the request back if the connection is gone.
     fn begin(&mut self, request: Request<B>, context: &mut Context<'_>) -> Result<(), Request<B>> {
         let line = self.line.as_mut().expect("polled until it is ready, and no further");
@@ -201,7 +213,7 @@ impl<B: Sendable> Upload<B> {
             Poll::Pending => {}
             Poll::Ready(Ok(())) => self.done = true,
             Poll::Ready(Err(WriteError::Io(error))) => self.refused = Some(error),
-            Poll::Ready(Err(WriteError::Body(error))) => return Err(Error::Body(error.into())),
+            Poll::Ready(Err(WriteError::Body(error))) => return Err(Error::Body(error)),
             Poll::Ready(Err(WriteError::Length)) => return Err(Error::BodyLength),
         }
         Ok(())
@@ -258,7 +270,7 @@ impl<IO, B> ResponseBody<IO, B> {
     }
 }
 
-impl<IO: AsyncRead + AsyncWrite + Unpin, B: Sendable> ResponseBody<IO, B> {
+impl<IO: Stream, B: Sendable> ResponseBody<IO, B> {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Piece, Error>> {
         let Some(line) = &mut self.line else { return Poll::Ready(Ok(Piece::End)) };
         if let Some(upload) = &mut self.upload {
@@ -282,7 +294,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin, B: Sendable> ResponseBody<IO, B> {
     }
 }
 
-impl<IO: AsyncRead + AsyncWrite + Unpin, B: Sendable> Body for ResponseBody<IO, B> {
+impl<IO: Stream, B: Sendable> Body for ResponseBody<IO, B> {
     type Data = Bytes;
     type Error = Error;
 

@@ -18,6 +18,7 @@ mod script;
 pub mod server;
 mod wire;
 
+pub use body::Sendable;
 pub use date::Dates;
 pub use framing::Malformed;
 pub use head::Limits;

@@ -1,5 +1,6 @@
 //! A peer that says what a test has written down, and a body that comes when a test says so.
 
+use super::client::Stream;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use std::cell::{RefCell, RefMut};
@@ -125,6 +126,13 @@ impl AsyncRead for Script {
             state.says.push_back(next);
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+impl Stream for Script {
+    fn is_silent(&self) -> bool {
+        let state = self.state();
+        state.says.is_empty() && matches!(state.then, Then::Waits)
     }
 }
 

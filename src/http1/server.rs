@@ -12,11 +12,11 @@ mod tests;
 pub use line::Lingering;
 pub use request::{BodyError, RequestBody};
 
+use super::body::Sendable;
 use super::head::{HeadReader, Limits};
 use super::wire::Outgoing;
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http::{Request, Response};
-use hyper::body::Body;
 use line::{Line, Skipped};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -58,7 +58,7 @@ where
     IO: AsyncRead + AsyncWrite + Unpin,
     S: FnMut(Request<RequestBody<IO>>) -> F,
     F: Future<Output = Response<B>>,
-    B: Body<Data = Bytes> + Unpin,
+    B: Sendable,
     D: Fn() -> [u8; 29],
 {
     let mut line = Line::new(io, first);

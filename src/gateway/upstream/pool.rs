@@ -95,7 +95,7 @@ impl Pool {
     /// Closes what has been idle for longer than the origin is trusted to keep it, and forgets what the origin closed.
     pub(super) fn sweep(&self, idle_timeout: Duration, now: Timestamp) {
         let mut gone = 0;
-        self.idle.borrow_mut().retain_mut(|idle| {
+        self.idle.borrow_mut().retain(|idle| {
             let keep = idle.connection.is_idle() && now.since(idle.since) < idle_timeout;
             gone += usize::from(!keep);
             keep
@@ -116,7 +116,7 @@ impl Pool {
 
     fn idle(self: &Rc<Self>, now: Timestamp) -> Option<(Lease, Connection)> {
         loop {
-            let Idle { mut connection, since } = self.idle.borrow_mut().pop()?;
+            let Idle { connection, since } = self.idle.borrow_mut().pop()?;
             let lease = Lease { pool: Rc::clone(self), era: self.era.get(), idle_for: Some(now.since(since)) };
             if connection.is_idle() {
                 return Some((lease, connection));

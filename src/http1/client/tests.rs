@@ -165,7 +165,7 @@ fn a_connection_is_used_again_only_while_it_is_quiet() {
         let mut body = ask(io, get()).expect("an answer").expect("a good one").into_body();
         body.take_connection().expect("it can be used again")
     };
-    let mut quiet = used(Script::says([ONCE]));
+    let quiet = used(Script::says([ONCE]));
     assert!(quiet.is_idle());
     assert!(now_or_never(quiet.send(get())).is_none(), "sent, and waiting");
     let gone: [fn() -> Script; 3] = [

@@ -1,13 +1,12 @@
 //! Answers on their way to the client: the head, how the body is framed, and whether the connection is kept.
 
-use super::super::body::{BodyWriter, Coding};
+use super::super::body::{BodyWriter, Coding, Sendable};
 use super::super::chunked;
 use super::super::framing::{self, Malformed, list};
 use super::super::head;
 use super::super::wire::Outgoing;
 use super::line::{Line, MOST_UNWANTED};
 use super::{Asked, Terms};
-use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode, header};
 use hyper::body::Body;
 use std::future::poll_fn;
@@ -30,7 +29,7 @@ pub(super) async fn send<IO, B, D>(
 ) -> Option<bool>
 where
     IO: AsyncRead + AsyncWrite + Unpin,
-    B: Body<Data = Bytes> + Unpin,
+    B: Sendable,
     D: Fn() -> [u8; 29],
 {
     let (status, fields, body) = (response.status(), response.headers(), response.body());

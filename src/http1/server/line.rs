@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 /// So much may be read ahead of a client that asks again before it has its answer.
 const MOST_AHEAD: usize = 16 * 1024;
 /// So much of a body that nobody wanted is read to keep the connection.
-pub(super) const MOST_UNWANTED: u64 = 64 * 1024;
+pub(super) const MOST_UNWANTED: u64 = 256 * 1024;
 /// So much is read after the last answer, so that the client gets to read it.
 const MOST_LINGERING: usize = 256 * 1024;
 
@@ -106,7 +106,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Line<IO> {
 
     /// The next piece of the body. Whoever asks for it gives the leave to send it.
     pub(super) fn poll_piece(&self, context: &mut Context<'_>) -> Poll<Result<Piece, BodyError>> {
-        let State { io, incoming, body, leave } = &mut *self.0.borrow_mut();
+        let State { io, incoming, body, leave, .. } = &mut *self.0.borrow_mut();
         // Not to a client that has not waited; but what was begun is said to its end.
         if leave.len() == CONTINUE.len() && !incoming.buffer.is_empty() {
             *leave = b"";

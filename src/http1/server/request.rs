@@ -34,10 +34,7 @@ pub enum BodyError {
 }
 
 /// Makes a request of its head, and notes on `line` how its body is framed.
-pub(super) fn begin<IO>(
-    line: &Line<IO>,
-    head: RequestHead,
-) -> Result<(Asked, Request<RequestBody<IO>>), Malformed> {
+pub(super) fn begin<IO>(line: &Line<IO>, head: RequestHead) -> Result<(Asked, Request<RequestBody<IO>>), Malformed> {
     let RequestHead { method, target, version, fields, noted } = head;
     let length = noted.of_request(version)?;
     let is_http10 = version == Version::HTTP_10;
@@ -60,10 +57,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Body for RequestBody<IO> {
     type Data = Bytes;
     type Error = BodyError;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Some(line) = &self.0 else { return Poll::Ready(None) };
         Poll::Ready(match ready!(line.poll_piece(context)) {
             Ok(Piece::Data(data)) => Some(Ok(Frame::data(data))),
