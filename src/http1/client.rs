@@ -141,7 +141,7 @@ impl<IO: Stream, B: Sendable> Future for Sending<IO, B> {
         if let Some(request) = this.unsent.take()
             && let Err(request) = this.begin(request, context)
         {
-            return Poll::Ready(Err(Failed { error: Error::Unsent, unsent: Some(Box::new(request)) }));
+            return Poll::Ready(Err(Failed { error: Error::Unsent, unsent: Some(request) }));
         }
         this.poll_answer(context).map_err(|error| Failed { error, unsent: None })
     }
@@ -149,10 +149,10 @@ impl<IO: Stream, B: Sendable> Future for Sending<IO, B> {
 
 impl<IO: Stream, B: Sendable> Sending<IO, B> {
     /// Writes the head, and all of a request without a body; gives the request back if the connection is gone.
-    fn begin(&mut self, request: Request<B>, context: &mut Context<'_>) -> Result<(), Request<B>> {
+    fn begin(&mut self, request: Request<B>, context: &mut Context<'_>) -> Result<(), Box<Request<B>>> {
         let line = self.line.as_mut().expect("polled until it is ready, and no further");
         if line.used && !line.is_quiet(context) {
-            return Err(request);
+            return Err(Box::new(request));
         }
         line.used = true;
         let coding = write_head(line.outgoing.text(), &request);
@@ -160,7 +160,7 @@ impl<IO: Stream, B: Sendable> Sending<IO, B> {
             && let Poll::Ready(Err(_)) = line.outgoing.poll_flush(&mut line.io, context)
             && line.outgoing.is_untouched()
         {
-            return Err(request);
+            return Err(Box::new(request));
         }
         let body = BodyWriter::new(request.into_body(), coding);
         self.upload = Some(Upload { body, done: false, refused: None });

@@ -229,6 +229,35 @@ impl Body for Announced {
     }
 }
 
+/// Any body.
+pub(super) struct Boxed(Pin<Box<dyn Body<Data = Bytes, Error = Infallible>>>);
+
+impl Boxed {
+    pub(super) fn new(body: impl Body<Data = Bytes, Error = Infallible> + 'static) -> Self {
+        Self(Box::pin(body))
+    }
+}
+
+impl Body for Boxed {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.as_mut().poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}
+
 /// What `work` comes to without waiting.
 pub(super) fn now_or_never<F: Future>(work: F) -> Option<F::Output> {
     match pin!(work).poll(&mut Context::from_waker(Waker::noop())) {

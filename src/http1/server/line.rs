@@ -118,9 +118,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Line<IO> {
                 piece => return Poll::Ready(Ok(piece)),
             }
             // Only what comes makes the buffer grow: a client's word for it is not worth the memory.
-            match ready!(incoming.poll_read(io, context, 0))? {
-                0 => return Poll::Ready(Err(BodyError::CutShort)),
-                _ => {}
+            if ready!(incoming.poll_read(io, context, 0))? == 0 {
+                return Poll::Ready(Err(BodyError::CutShort));
             }
         }
     }
