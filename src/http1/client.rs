@@ -19,7 +19,7 @@ use std::future::Future;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
@@ -31,7 +31,7 @@ struct Line<IO> {
     incoming: Incoming,
     outgoing: Outgoing,
     limits: Limits,
-    used: bool,
+    carried: u32,
 }
 
 /// Why there is no answer, or no end of it.
@@ -71,8 +71,7 @@ pub struct Failed<B> {
 
 /// What a connection runs over.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin {
-    /// True if nothing has come, not even the end. Asks the system: what waits there may not have been noticed yet,
-    /// and a request on a connection that is closed may not be one to send twice.
+    /// True if nothing has come, not even the end. Asks the system, not the reactor.
     fn is_silent(&self) -> bool;
 }
 
@@ -87,12 +86,22 @@ impl<IO: Stream> Connection<IO> {
     /// A connection over `io`, which is connected.
     pub fn new(io: IO, limits: Limits) -> Self {
         let incoming = Incoming::new(BytesMut::new());
-        Self(Box::new(Line { io, incoming, outgoing: Outgoing::default(), limits, used: false }))
+        Self(Box::new(Line { io, incoming, outgoing: Outgoing::default(), limits, carried: 0 }))
     }
 
-    /// True while the origin has neither closed it nor said something unasked.
-    pub fn is_idle(&self) -> bool {
+    /// True while the origin has neither closed it nor said something unasked, as far as anyone has noticed.
+    pub fn is_idle(&mut self) -> bool {
+        self.0.is_quiet(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// The same, asking the system for what has come but was not noticed yet.
+    pub fn is_certainly_idle(&self) -> bool {
         self.0.incoming.buffer.is_empty() && self.0.io.is_silent()
+    }
+
+    /// How many requests it has carried.
+    pub fn carried(&self) -> u32 {
+        self.0.carried
     }
 
     /// Sends `request` as it is: its target in origin form, its fields, its body. Waits for the head of the answer.
@@ -104,7 +113,7 @@ impl<IO: Stream> Connection<IO> {
 
 impl<IO> fmt::Debug for Connection<IO> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Connection").field("used", &self.0.used).finish_non_exhaustive()
+        out.debug_struct("Connection").field("carried", &self.0.carried).finish_non_exhaustive()
     }
 }
 
@@ -151,10 +160,10 @@ impl<IO: Stream, B: Sendable> Sending<IO, B> {
     /// Writes the head, and all of a request without a body; gives the request back if the connection is gone.
     fn begin(&mut self, request: Request<B>, context: &mut Context<'_>) -> Result<(), Box<Request<B>>> {
         let line = self.line.as_mut().expect("polled until it is ready, and no further");
-        if line.used && !line.is_quiet(context) {
+        if line.carried > 0 && !line.is_quiet(context) {
             return Err(Box::new(request));
         }
-        line.used = true;
+        line.carried = line.carried.saturating_add(1);
         let coding = write_head(line.outgoing.text(), &request);
         if let Coding::Exact(0) = coding
             && let Poll::Ready(Err(_)) = line.outgoing.poll_flush(&mut line.io, context)

@@ -16,6 +16,10 @@ use tokio::time::timeout;
 /// Requests of one worker that may wait for a connection.
 const MOST_WAITING: usize = 1024;
 
+/// A connection idle for so long, or one that has carried a single request, may have been closed a moment ago: the
+/// system is asked. Of one that is in constant use the reactor knows enough, and a system call less is sent.
+const AT_REST: Duration = Duration::from_millis(100);
+
 /// Heads of answers larger than this are not answers.
 const LIMITS: Limits = Limits { size: 128 * 1024, fields: 100 };
 
@@ -95,7 +99,7 @@ impl Pool {
     /// Closes what has been idle for longer than the origin is trusted to keep it, and forgets what the origin closed.
     pub(super) fn sweep(&self, idle_timeout: Duration, now: Timestamp) {
         let mut gone = 0;
-        self.idle.borrow_mut().retain(|idle| {
+        self.idle.borrow_mut().retain_mut(|idle| {
             let keep = idle.connection.is_idle() && now.since(idle.since) < idle_timeout;
             gone += usize::from(!keep);
             keep
@@ -116,9 +120,11 @@ impl Pool {
 
     fn idle(self: &Rc<Self>, now: Timestamp) -> Option<(Lease, Connection)> {
         loop {
-            let Idle { connection, since } = self.idle.borrow_mut().pop()?;
-            let lease = Lease { pool: Rc::clone(self), era: self.era.get(), idle_for: Some(now.since(since)) };
-            if connection.is_idle() {
+            let Idle { mut connection, since } = self.idle.borrow_mut().pop()?;
+            let idle_for = now.since(since);
+            let lease = Lease { pool: Rc::clone(self), era: self.era.get(), idle_for: Some(idle_for) };
+            let is_in_use = connection.carried() > 1 && idle_for < AT_REST;
+            if connection.is_idle() && (is_in_use || connection.is_certainly_idle()) {
                 return Some((lease, connection));
             }
         }

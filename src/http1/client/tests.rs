@@ -165,8 +165,9 @@ fn a_connection_is_used_again_only_while_it_is_quiet() {
         let mut body = ask(io, get()).expect("an answer").expect("a good one").into_body();
         body.take_connection().expect("it can be used again")
     };
-    let quiet = used(Script::says([ONCE]));
-    assert!(quiet.is_idle());
+    let mut quiet = used(Script::says([ONCE]));
+    assert!(quiet.is_idle() && quiet.is_certainly_idle());
+    assert_eq!(quiet.carried(), 1);
     assert!(now_or_never(quiet.send(get())).is_none(), "sent, and waiting");
     let gone: [fn() -> Script; 3] = [
         || Script::says([ONCE]).then_closes(),
@@ -174,7 +175,7 @@ fn a_connection_is_used_again_only_while_it_is_quiet() {
         || Script::says([ONCE, "HTTP/1.1 200 OK"]),
     ];
     for gone in gone {
-        assert!(!used(gone()).is_idle());
+        assert!(!used(gone()).is_idle() && !used(gone()).is_certainly_idle());
         let failed = now_or_never(used(gone()).send(get())).expect("known at once").expect_err("it is gone");
         assert!(matches!(failed.error, Error::Unsent));
         assert_eq!(failed.unsent.expect("given back").uri(), "/a?b=c");
