@@ -67,6 +67,9 @@ impl Pool {
         now: Timestamp,
     ) -> Result<(Lease, Connection), ForwardError> {
         self.turn_to(origin);
+        // After all that is ready now: the reactor hears meanwhile what the origin has closed, and requests leave one
+        // behind the other, so that an origin on this machine is woken once for many of them.
+        tokio::task::yield_now().await;
         loop {
             if let Some(leased) = self.idle(now) {
                 return Ok(leased);
