@@ -75,7 +75,7 @@ pub struct Origin {
 pub struct Limits {
     /// The most connections, all together.
     pub max_connections: usize,
-    /// The most connections from one address, if there is a bound.
+    /// The most connections from one address, as clients are told apart, if there is a bound.
     pub max_connections_per_address: Option<NonZeroUsize>,
     /// How long a new connection may stay silent.
     pub first_byte_timeout: Duration,

@@ -13,6 +13,7 @@ mod exchange;
 mod generation;
 mod headers;
 mod listener;
+mod neighbours;
 mod reply;
 mod scratch;
 mod shared;

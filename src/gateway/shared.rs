@@ -1,6 +1,7 @@
 //! What workers share: read by all, written by none of them but for counters.
 
 use super::generation::Generation;
+use super::neighbours::Neighbours;
 use crate::agents::Agents;
 use crate::clock::Clock;
 use crate::engine::Engine;
@@ -21,6 +22,8 @@ pub(super) struct Shared {
     pub(super) origin: ArcSwap<Vec<SocketAddr>>,
     /// Client connections open now, on all workers.
     pub(super) connections: AtomicUsize,
+    /// The same by address, as far as they are bounded.
+    pub(super) neighbours: Neighbours,
     pub(super) workers: usize,
     pub(super) via: Via,
     generation: ArcSwap<Generation>,
@@ -52,6 +55,7 @@ impl Shared {
             operators,
             origin: ArcSwap::default(),
             connections: AtomicUsize::new(0),
+            neighbours: Neighbours::default(),
             workers,
             via: Via::new(seed),
             generation: ArcSwap::from_pointee(generation),
