@@ -44,7 +44,7 @@ impl Exchange {
         let Caller { worker, watch, .. } = &*self.0;
         let (now, current) = (worker.now(), worker.current());
         let reader = Reader::of(&request);
-        watch.request_begins();
+        watch.request_begins(request.version());
         match self.judge(&request, &current, now) {
             Err(fault) => {
                 watch.request_ends(false);

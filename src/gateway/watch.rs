@@ -5,6 +5,7 @@
 use super::worker::TICK;
 use crate::config::settings::Limits;
 use crate::policy::Timestamp;
+use http::Version;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::task::{Context, Waker};
@@ -25,6 +26,8 @@ pub(super) struct Watch {
     /// When a request's body began to wait for the client to send.
     starved: Cell<Option<Timestamp>>,
     served: Cell<u32>,
+    /// It speaks HTTP/2, where not every byte that comes belongs to a request: pings and windows come at any time.
+    framed: Cell<bool>,
     requests_allowed: u32,
     aborted: Cell<u32>,
     order: Cell<Order>,
@@ -63,6 +66,7 @@ impl Watch {
             stalled: Cell::new(None),
             starved: Cell::new(None),
             served: Cell::new(0),
+            framed: Cell::new(false),
             requests_allowed,
             aborted: Cell::new(0),
             order: Cell::new(Order::Serve),
@@ -72,7 +76,8 @@ impl Watch {
 
     /// Bytes came from the client.
     pub(super) fn heard(&self) {
-        if self.phase.get() != Phase::Head && self.active.get() == 0 {
+        let between_requests = self.phase.get() == Phase::Idle && !self.framed.get();
+        if self.active.get() == 0 && (self.phase.get() == Phase::Silent || between_requests) {
             self.enter(Phase::Head);
         }
     }
@@ -96,7 +101,8 @@ impl Watch {
     }
 
     /// A request has arrived whole, but for its body.
-    pub(super) fn request_begins(&self) {
+    pub(super) fn request_begins(&self, version: Version) {
+        self.framed.set(version == Version::HTTP_2);
         self.active.set(self.active.get() + 1);
         self.served.set(self.served.get().saturating_add(1));
         if self.served.get() >= self.requests_allowed {
