@@ -3,7 +3,7 @@
 use crate::policy::Rules;
 use crate::policy::tier::Share;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -159,6 +159,13 @@ pub enum LogLevel {
     Debug,
     /// Everything.
     Trace,
+}
+
+impl Origin {
+    /// Its address, where that is what was written, not a name.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.host.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, self.port))
+    }
 }
 
 impl Secret {

@@ -157,7 +157,7 @@ impl Exchange {
         let worker = &self.0.worker;
         let request = self.outbound(request, &visit);
         let upload = request.body().upload();
-        let addresses = worker.shared().origin.load_full();
+        let addresses = current.addresses.load_full();
         let origin = &current.settings.origin;
         let most_connections = origin.max_connections.div_ceil(worker.shared().workers);
         let (uptime, now) = (worker.uptime().get(), visit.began());

@@ -8,9 +8,9 @@ use crate::engine::Engine;
 use crate::verify::Operators;
 use arc_swap::ArcSwap;
 use http::HeaderValue;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use tokio::sync::Notify;
 
 /// What all workers of a gate share.
 pub(super) struct Shared {
@@ -18,8 +18,8 @@ pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
     pub(super) agents: Arc<Agents>,
     pub(super) operators: Arc<Operators>,
-    /// The origin's addresses as last resolved; empty until they have been.
-    pub(super) origin: ArcSwap<Vec<SocketAddr>>,
+    /// Told when there is an origin to be looked up at once.
+    pub(super) new_origin: Notify,
     /// Client connections open now, on all workers.
     pub(super) connections: AtomicUsize,
     /// The same by address, as far as they are bounded.
@@ -53,7 +53,7 @@ impl Shared {
             engine,
             agents,
             operators,
-            origin: ArcSwap::default(),
+            new_origin: Notify::new(),
             connections: AtomicUsize::new(0),
             neighbours: Neighbours::default(),
             workers,
