@@ -6,6 +6,7 @@ pub mod calendar;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod demo;
 pub mod engine;
 pub mod gateway;
 pub mod ledger;

@@ -1,9 +1,72 @@
-//! placeholder
+//! `tidegate demo`: a newcomer's first minute. Everything is real but for the day, which runs faster.
+
+use super::failed;
+use super::serve::unguessable;
+use crate::config;
+use crate::demo::frame::Ink;
+use crate::demo::{self, Afterwards, Options, Outcome, Screen};
+use crate::service::{Service, Source};
+use clap::Args;
+use std::io::{self, IsTerminal};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
-/// placeholder
-#[derive(Debug, Clone, clap::Args)]
-pub struct DemoArgs {}
-/// placeholder
-pub fn run(_a: &DemoArgs) -> ExitCode {
-    ExitCode::SUCCESS
+
+/// What the demonstration is told on the command line.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct DemoArgs {
+    /// How many real seconds the day takes.
+    #[arg(long, default_value_t = Options::default().seconds, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+    /// Another seed is another day.
+    #[arg(long, default_value_t = Options::default().seed)]
+    seed: u64,
+    /// Leaves after the summary instead of staying up to be tried.
+    #[arg(long)]
+    exit: bool,
+}
+
+/// Shows a day. Exit code 1 if the gate broke one of its promises.
+pub fn run(args: &DemoArgs) -> ExitCode {
+    let afterwards = if args.exit { Afterwards::Leave } else { Afterwards::Stay };
+    let options = Options { seconds: args.seconds, seed: args.seed, afterwards, ..Options::default() };
+    match show(options) {
+        Ok(Outcome::Kept | Outcome::Interrupted) => ExitCode::SUCCESS,
+        Ok(Outcome::Broken(_)) => ExitCode::FAILURE,
+        Err(error) => failed(&format!("{error:#}")),
+    }
+}
+
+fn show(options: Options) -> anyhow::Result<Outcome> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(demo::run(options, &mut screen(), |yaml, clock| {
+        let yaml = yaml.to_owned();
+        let source: Source =
+            Box::new(move |operators| config::load(Path::new("the demonstration"), &yaml, &[], &[], operators));
+        Ok(Box::new(Service::start(source, clock, unguessable())?))
+    }))
+}
+
+fn screen() -> Screen {
+    let out = Box::new(io::stdout());
+    if !out.is_terminal() {
+        return Screen::lines(out);
+    }
+    let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let ink = if std::env::var_os("NO_COLOR").is_some() { Ink::Plain } else { Ink::Coloured };
+    Screen::terminal(out, width, ink)
+}
+
+impl demo::Gate for Service {
+    fn listen(&self) -> SocketAddr {
+        Service::listen(self)[0]
+    }
+
+    fn admin(&self) -> SocketAddr {
+        Service::admin(self).expect("the demonstration's own file has an admin listener")
+    }
+
+    fn shutdown(self: Box<Self>) {
+        self.shut_down();
+    }
 }

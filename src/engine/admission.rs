@@ -109,7 +109,7 @@ impl Admission {
             }
             client.set_level(level);
             if matches!(decision.ruling, Ruling::Refused(_)) {
-                client.refused = client.refused.saturating_add(1);
+                client.refuse();
             }
             decision.bucket = class_rules.bucket.as_ref().map(|bucket| BucketStanding {
                 remaining: bucket.remaining(level, now),

@@ -1,6 +1,7 @@
 //! Client state in bounded memory: the bucket of each client in each class, and how often it was refused.
 //!
-//! 28 bytes an entry and one of the map's, in a table at worst half full: at most 61 bytes a client.
+//! 26 bytes an entry and one of the map's, in a table that is at worst a little less than half full: at most 62 bytes a
+//! client.
 
 use super::Slot;
 use crate::policy::Timestamp;
@@ -26,21 +27,19 @@ pub(super) struct Clients {
     overflow: Mutex<Vec<State>>,
 }
 
-/// A client in a class: two classes of one address have two buckets. Halves, so that it packs to 12 bytes.
+/// A client in a class: two classes of one address have two buckets. Bytes, so that nothing is padded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
-    high: u32,
-    low: u32,
-    class: Slot,
+    client: [u8; 8],
+    class: [u8; 2],
 }
 
-/// What is kept of one client. Halves of the moment, so that it packs to 16 bytes.
+/// What is kept of one client. Bytes, so that nothing is padded.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct State {
-    missing: u32,
-    since_high: u32,
-    since_low: u32,
-    pub(super) refused: u32,
+    missing: [u8; 4],
+    since: [u8; 8],
+    refused: [u8; 4],
 }
 
 impl Clients {
@@ -78,7 +77,7 @@ impl Clients {
         let before = self.tracked.load(Ordering::Relaxed);
         let mut gone = 0;
         self.map.retain(|key, state| {
-            let keep = !idle(key.class, state.level());
+            let keep = !idle(key.class(), state.level());
             gone += usize::from(!keep);
             keep
         });
@@ -99,10 +98,10 @@ impl Clients {
         let mut clients: Vec<_> = self
             .map
             .iter()
-            .filter(|entry| entry.value().refused > 0)
-            .map(|entry| (entry.key().client(), entry.key().class, *entry.value()))
+            .filter(|entry| entry.value().refused() > 0)
+            .map(|entry| (entry.key().client(), entry.key().class(), *entry.value()))
             .collect();
-        clients.sort_unstable_by_key(|&(client, class, state)| (std::cmp::Reverse(state.refused), client, class));
+        clients.sort_unstable_by_key(|&(client, class, state)| (std::cmp::Reverse(state.refused()), client, class));
         clients.truncate(count);
         clients
     }
@@ -110,24 +109,35 @@ impl Clients {
 
 impl Key {
     fn new(client: ClientKey, class: Slot) -> Self {
-        let number = client.number();
-        Self { high: (number >> 32) as u32, low: number as u32, class }
+        Self { client: client.number().to_ne_bytes(), class: class.to_ne_bytes() }
     }
 
     fn client(self) -> ClientKey {
-        ClientKey::from_number(u64::from(self.high) << 32 | u64::from(self.low))
+        ClientKey::from_number(u64::from_ne_bytes(self.client))
+    }
+
+    fn class(self) -> Slot {
+        Slot::from_ne_bytes(self.class)
     }
 }
 
 impl State {
     pub(super) fn level(&self) -> Level {
-        let since = u64::from(self.since_high) << 32 | u64::from(self.since_low);
-        Level { missing: self.missing, since: Timestamp(since) }
+        Level { missing: u32::from_ne_bytes(self.missing), since: Timestamp(u64::from_ne_bytes(self.since)) }
     }
 
     pub(super) fn set_level(&mut self, level: Level) {
-        let since = level.since.0;
-        (self.missing, self.since_high, self.since_low) = (level.missing, (since >> 32) as u32, since as u32);
+        (self.missing, self.since) = (level.missing.to_ne_bytes(), level.since.0.to_ne_bytes());
+    }
+
+    /// How often it was refused.
+    pub(super) fn refused(&self) -> u32 {
+        u32::from_ne_bytes(self.refused)
+    }
+
+    /// Counts one more refusal.
+    pub(super) fn refuse(&mut self) {
+        self.refused = self.refused().saturating_add(1).to_ne_bytes();
     }
 }
 
@@ -137,7 +147,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_as_small_as_promised() {
-        assert_eq!(size_of::<(Key, State)>(), 28);
+        assert_eq!(size_of::<(Key, State)>(), 26);
     }
 
     #[test]
@@ -145,8 +155,8 @@ mod tests {
         let clients = Clients::new(2);
         let seen = |number: u64| {
             clients.with(ClientKey::from_number(number), 0, |state| {
-                state.refused += 1;
-                state.refused
+                state.refuse();
+                state.refused()
             })
         };
         assert_eq!([1, 2, 3, 4, 1].map(seen), [1, 1, 1, 2, 2]);

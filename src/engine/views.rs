@@ -107,7 +107,7 @@ impl Admission {
         let view = |(key, slot, state): (ClientKey, super::Slot, super::clients::State)| {
             let class = self.rules.classes.get(self.slots.iter().position(|&of_class| of_class == slot)?)?;
             let tokens = class.bucket.map(|bucket| bucket.remaining(state.level(), now));
-            Some(ClientView { key, class: class.name.clone(), refused: state.refused, tokens })
+            Some(ClientView { key, class: class.name.clone(), refused: state.refused(), tokens })
         };
         self.engine.clients.most_refused(count).into_iter().filter_map(view).collect()
     }

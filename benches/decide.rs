@@ -1,0 +1,118 @@
+//! What one decision costs with a million clients known: identity, class, route, bucket, tiers, reservation, permit.
+//!
+//! `cargo bench --bench decide`. Also prints what a known client costs in memory.
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::sync::Arc;
+use tidegate::agents::{Agents, ClaimCache};
+use tidegate::config;
+use tidegate::engine::{Admission, Engine, Ruling};
+use tidegate::ledger::Memory;
+use tidegate::policy::{Claim, Facts, Proof, Timestamp};
+use tidegate::verify::Operators;
+
+const CLIENTS: u32 = 1_000_000;
+const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
+const BROWSER: &[u8] =
+    b"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/125.0.0.0 Safari/537.36";
+
+const RULES: &str = "
+origin: { url: 'http://127.0.0.1:1' }
+quotas:
+  api: { limit: 900000000000, window: { fixed: 24h }, tiers: { person: [ { above: 90%, shed: 50% } ] } }
+classes:
+  - { name: search, when: { operator: [googlebot, bingbot] } }
+  - { name: bot, when: { kind: [verified_bot, declared_bot, suspected_bot, impostor] } }
+  - { name: person, when: { kind: human }, bucket: { rate: 1000000/s, burst: 1000000 } }
+routes:
+  - { match: /search, cost: { api: 4 } }
+  - { match: '/item/*', cost: { api: 1 } }
+limits: { max_clients: 2000000 }";
+
+struct Gate {
+    admission: Admission,
+    agents: Agents,
+    operators: Operators,
+    claims: ClaimCache,
+}
+
+impl Gate {
+    fn new() -> Self {
+        let operators = Operators::builtin();
+        let names: Vec<&str> = operators.names().collect();
+        let settings = config::load(Path::new("bench.yaml"), RULES, &[], &[], &names).expect("the rules are right");
+        let engine = Engine::new(Arc::new(Memory), settings.limits.max_clients);
+        Self {
+            admission: engine.admission(Arc::clone(&settings.rules), NOON),
+            agents: Agents::builtin(operators.tokens()),
+            claims: ClaimCache::new(foldhash::fast::RandomState::default()),
+            operators,
+        }
+    }
+
+    /// One request of the client of that number, from its facts to its permit, which is settled at once.
+    fn decide(&mut self, number: u32, path: &str) -> bool {
+        let client = IpAddr::V4(Ipv4Addr::from(0x0b00_0000 + number));
+        let claim = self.claims.claim(&self.agents, BROWSER);
+        let proof = match claim {
+            Claim::Bot { operator: Some(operator), .. } => self.operators.proof(operator, client),
+            _ => Proof::Unknown,
+        };
+        let method = http::Method::GET;
+        let facts = Facts {
+            method: &method,
+            host: "example.com",
+            path,
+            query: None,
+            client,
+            user_agent: BROWSER,
+            claim,
+            proof,
+        };
+        let rules = self.admission.rules();
+        let (classified, route, key) = (rules.classify(&facts), rules.route(&facts), rules.trust.key(client));
+        match self.admission.admit(key, classified.class, route, path, NOON).ruling {
+            Ruling::Admitted(permit) => permit.close().is_empty(),
+            Ruling::Refused(_) => false,
+        }
+    }
+}
+
+fn decisions(criterion: &mut Criterion) {
+    let mut gate = Gate::new();
+    let before = resident_bytes();
+    for number in 0..CLIENTS {
+        gate.decide(number, "/item/1");
+    }
+    let each = (resident_bytes() - before) as f64 / f64::from(CLIENTS);
+    println!("a known client takes {each:.1} bytes; {CLIENTS} are known");
+
+    let mut group = criterion.benchmark_group("decision");
+    let mut number = 0u32;
+    group.bench_function("a million clients, any of them", |bench| {
+        bench.iter(|| {
+            // Odd multiples modulo 2^32 visit clients in no order that a cache could like.
+            number = number.wrapping_add(0x9e37_79b9);
+            black_box(gate.decide(number % CLIENTS, black_box("/item/1")))
+        });
+    });
+    group.bench_function("a million clients, the same one", |bench| {
+        bench.iter(|| black_box(gate.decide(black_box(7), black_box("/item/1"))));
+    });
+    group.bench_function("a free route", |bench| {
+        bench.iter(|| black_box(gate.decide(black_box(7), black_box("/style.css"))));
+    });
+    group.finish();
+}
+
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
+    let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
+    pages * 4096
+}
+
+criterion_group!(benches, decisions);
+criterion_main!(benches);

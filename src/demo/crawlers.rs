@@ -1,0 +1,297 @@
+//! Who comes to the site besides people, how often, when, and what each says it is.
+//!
+//! Crawlers that can be proven come from networks that their operators publish; everybody else from blocks that are
+//! reserved for documentation and benchmarks, so that nobody real is named.
+
+use super::site::Wants;
+use crate::policy::Kind;
+
+/// One crawler, as it behaves on a full-size day.
+pub(super) struct Crawler {
+    /// What the story calls it.
+    pub(super) actor: &'static str,
+    /// What it really is.
+    pub(super) label: Kind,
+    pub(super) user_agents: &'static [&'static str],
+    pub(super) networks: &'static [&'static str],
+    /// From how many addresses it comes.
+    pub(super) addresses: u64,
+    /// Visits a day, robots.txt included.
+    pub(super) visits: u32,
+    /// How many of them read robots.txt.
+    pub(super) robots: u32,
+    pub(super) hours: &'static Hours,
+    pub(super) wants: Wants,
+    /// At even steps, as a timer does, instead of by chance.
+    pub(super) even: bool,
+    /// Assets it loads with a page, on average.
+    pub(super) assets: f64,
+    pub(super) method: http::Method,
+}
+
+/// How busy each hour of the day is, against the others.
+pub(super) type Hours = [u32; 24];
+
+/// People of one country: asleep at four, at lunch at noon, busiest in the evening.
+pub(super) const WAKING: Hours =
+    [28, 16, 10, 7, 7, 10, 20, 36, 44, 50, 54, 58, 70, 60, 54, 52, 56, 62, 70, 80, 92, 96, 84, 54];
+const STEADY: Hours = [1; 24];
+const NIGHTLY: Hours = [7, 9, 10, 10, 9, 7, 5, 3, 2, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 3, 4, 5, 6];
+const BURSTS: Hours = [1, 1, 5, 9, 3, 1, 1, 5, 9, 2, 1, 1, 1, 4, 9, 4, 1, 1, 2, 8, 6, 1, 1, 1];
+
+const GOOGLEBOT: &str = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
+const GOOGLEBOT_PHONE: &str = "Mozilla/5.0 (Linux; Android 6.0.1; Nexus 5X Build/MMB29P) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.7390.54 Mobile Safari/537.36 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
+const BINGBOT: &str = "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm) Chrome/136.0.0.0 Safari/537.36";
+const OLD_CHROME: &str = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/94.0.4606.81 Safari/537.36";
+
+/// A network of a hosting company in the story: browsers do not live there.
+pub const HOSTING_NETWORKS: [&str; 2] = ["198.19.64.0/22", "203.0.113.128/25"];
+
+const QUIET: Crawler = Crawler {
+    actor: "",
+    label: Kind::DeclaredBot,
+    user_agents: &[],
+    networks: &[],
+    addresses: 1,
+    visits: 0,
+    robots: 0,
+    hours: &STEADY,
+    wants: Wants::Everything,
+    even: false,
+    assets: 0.0,
+    method: http::Method::GET,
+};
+
+/// All of them.
+pub(super) static CRAWLERS: [Crawler; 21] = [
+    Crawler {
+        actor: "bingbot",
+        label: Kind::VerifiedBot,
+        user_agents: &[BINGBOT],
+        networks: &["40.77.167.0/24", "157.55.39.0/24", "207.46.13.0/24", "52.167.144.0/24"],
+        addresses: 40,
+        visits: 10_700,
+        robots: 70,
+        hours: &BURSTS,
+        ..QUIET
+    },
+    Crawler {
+        actor: "googlebot",
+        label: Kind::VerifiedBot,
+        user_agents: &[GOOGLEBOT, GOOGLEBOT_PHONE, GOOGLEBOT_PHONE],
+        networks: &["66.249.66.0/27", "66.249.66.32/27", "66.249.79.128/27"],
+        addresses: 18,
+        visits: 2_600,
+        robots: 4,
+        assets: 0.05,
+        ..QUIET
+    },
+    Crawler {
+        actor: "applebot",
+        label: Kind::VerifiedBot,
+        user_agents: &[
+            "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.4 Safari/605.1.15 (Applebot/0.1; +http://www.apple.com/go/applebot)",
+        ],
+        networks: &["17.241.208.160/27", "17.241.193.160/27"],
+        addresses: 8,
+        visits: 380,
+        robots: 12,
+        assets: 0.1,
+        ..QUIET
+    },
+    Crawler {
+        actor: "gptbot",
+        label: Kind::VerifiedBot,
+        user_agents: &[
+            "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; GPTBot/1.3; +https://openai.com/gptbot)",
+        ],
+        networks: &["20.171.206.0/24", "52.230.152.0/24"],
+        addresses: 10,
+        visits: 1_900,
+        robots: 24,
+        hours: &NIGHTLY,
+        ..QUIET
+    },
+    Crawler {
+        actor: "claudebot",
+        label: Kind::VerifiedBot,
+        user_agents: &[
+            "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; ClaudeBot/1.0; +claudebot@anthropic.com)",
+        ],
+        networks: &["216.73.216.0/24"],
+        addresses: 12,
+        visits: 1_250,
+        robots: 20,
+        hours: &NIGHTLY,
+        ..QUIET
+    },
+    Crawler {
+        actor: "bytespider",
+        user_agents: &[
+            "Mozilla/5.0 (Linux; Android 5.0) AppleWebKit/537.36 (KHTML, like Gecko) Mobile Safari/537.36 (compatible; Bytespider; spider-feedback@bytedance.com)",
+        ],
+        networks: &["198.19.20.0/23"],
+        addresses: 120,
+        visits: 3_900,
+        hours: &NIGHTLY,
+        ..QUIET
+    },
+    Crawler {
+        actor: "ahrefsbot",
+        label: Kind::VerifiedBot,
+        user_agents: &["Mozilla/5.0 (compatible; AhrefsBot/7.0; +http://ahrefs.com/robot/)"],
+        networks: &["15.235.27.0/24", "51.81.104.32/28"],
+        addresses: 30,
+        visits: 3_100,
+        robots: 40,
+        ..QUIET
+    },
+    Crawler {
+        actor: "semrushbot",
+        user_agents: &["Mozilla/5.0 (compatible; SemrushBot/7~bl; +http://www.semrush.com/bot.html)"],
+        networks: &["198.19.17.0/24"],
+        addresses: 20,
+        visits: 2_500,
+        robots: 30,
+        ..QUIET
+    },
+    Crawler {
+        actor: "mj12bot",
+        user_agents: &["Mozilla/5.0 (compatible; MJ12bot/v1.4.8; http://mj12bot.com/)"],
+        networks: &["198.19.18.0/23"],
+        addresses: 60,
+        visits: 1_700,
+        robots: 60,
+        ..QUIET
+    },
+    Crawler {
+        actor: "feed readers",
+        user_agents: &[
+            "Feedly/1.0 (+http://www.feedly.com/fetcher.html; like FeedFetcher-Google)",
+            "Tiny Tiny RSS/24.04 (https://tt-rss.org/)",
+        ],
+        networks: &["198.19.25.0/26"],
+        addresses: 6,
+        visits: 340,
+        wants: Wants::Feed,
+        even: true,
+        ..QUIET
+    },
+    Crawler {
+        actor: "uptime monitor",
+        label: Kind::VerifiedBot,
+        user_agents: &["Mozilla/5.0+(compatible; UptimeRobot/2.0; http://www.uptimerobot.com/)"],
+        networks: &["3.20.63.178/32", "5.161.61.238/32", "3.105.133.239/32"],
+        addresses: 3,
+        visits: 288,
+        wants: Wants::Front,
+        even: true,
+        method: http::Method::HEAD,
+        ..QUIET
+    },
+    Crawler {
+        actor: "link previews",
+        user_agents: &[
+            "Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)",
+            "Mozilla/5.0 (compatible; Discordbot/2.0; +https://discordapp.com)",
+        ],
+        networks: &["198.19.25.128/25"],
+        addresses: 20,
+        visits: 130,
+        robots: 25,
+        hours: &WAKING,
+        ..QUIET
+    },
+    Crawler {
+        actor: "python script",
+        user_agents: &["python-requests/2.32.3"],
+        networks: &["203.0.113.7/32"],
+        visits: 900,
+        hours: &NIGHTLY,
+        wants: Wants::Searches,
+        ..QUIET
+    },
+    Crawler {
+        actor: "curl in cron",
+        user_agents: &["curl/8.9.1"],
+        networks: &["203.0.113.44/32"],
+        visits: 144,
+        wants: Wants::Categories,
+        even: true,
+        ..QUIET
+    },
+    Crawler {
+        actor: "false googlebot, three addresses",
+        label: Kind::Impostor,
+        user_agents: &[GOOGLEBOT],
+        networks: &["203.0.113.64/30"],
+        addresses: 3,
+        visits: 2_200,
+        hours: &BURSTS,
+        ..QUIET
+    },
+    Crawler {
+        actor: "false googlebot, many addresses",
+        label: Kind::Impostor,
+        user_agents: &[GOOGLEBOT_PHONE],
+        networks: &["198.51.100.0/25"],
+        addresses: 90,
+        visits: 780,
+        ..QUIET
+    },
+    Crawler {
+        actor: "false bingbot",
+        label: Kind::Impostor,
+        user_agents: &["Mozilla/5.0 (compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)"],
+        networks: &["192.0.2.16/30"],
+        addresses: 2,
+        visits: 560,
+        hours: &NIGHTLY,
+        ..QUIET
+    },
+    Crawler {
+        actor: "scraper, one address",
+        label: Kind::SuspectedBot,
+        user_agents: &[OLD_CHROME],
+        networks: &["203.0.113.130/32"],
+        visits: 3_500,
+        hours: &BURSTS,
+        wants: Wants::Items,
+        ..QUIET
+    },
+    Crawler {
+        actor: "scraper, rented addresses",
+        label: Kind::SuspectedBot,
+        user_agents: &super::people::BROWSERS,
+        networks: &["198.19.64.0/22"],
+        addresses: 400,
+        visits: 2_300,
+        wants: Wants::Items,
+        ..QUIET
+    },
+    Crawler {
+        actor: "headless browser",
+        label: Kind::SuspectedBot,
+        user_agents: &[
+            "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/131.0.6778.85 Safari/537.36",
+        ],
+        networks: &["203.0.113.200/31"],
+        addresses: 2,
+        visits: 420,
+        hours: &NIGHTLY,
+        wants: Wants::Categories,
+        assets: 3.0,
+        ..QUIET
+    },
+    Crawler {
+        actor: "scanner",
+        label: Kind::SuspectedBot,
+        user_agents: &[OLD_CHROME, ""],
+        networks: &["192.0.2.128/28"],
+        addresses: 9,
+        visits: 600,
+        hours: &BURSTS,
+        wants: Wants::Probes,
+        ..QUIET
+    },
+];

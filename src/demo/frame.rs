@@ -1,0 +1,187 @@
+//! Draws the live table. Pure: a board in, text out.
+
+use super::board::{Board, Gauge, Group, Row};
+use super::day;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// Whether colours may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ink {
+    /// The terminal's colours.
+    Coloured,
+    /// Text only.
+    Plain,
+}
+
+/// The whole table for a terminal of `width` columns.
+pub fn frame(board: &Board, width: usize, ink: Ink) -> String {
+    let mut out = String::new();
+    let hour = ink.bold(&clock(board.now));
+    let _ =
+        writeln!(out, "  {hour}  {}", bar(board.now.as_secs_f64() / day::LENGTH.as_secs_f64(), &[], bar_width(width)));
+    let spent = share(board.quota);
+    let units = format!("{} of {} units", thousands(board.quota.used as u64), thousands(board.quota.limit as u64));
+    let _ = writeln!(out, "  quota  {}  {units}", ink.level(spent, &bar(spent, &board.marks, bar_width(width))));
+    let _ = writeln!(out);
+    let head =
+        format!("  {:<15}{:>9}{:>10}{:>9}{:>9}   last told to come back", "", "asked", "served", "refused", "share");
+    let _ = writeln!(out, "{}", cut(&head, width));
+    for group in Group::ALL {
+        let line = cut(&line(group.name(), board.row(group)), width);
+        let _ = writeln!(out, "{}", if group == Group::People { ink.bold(&line) } else { line });
+    }
+    out
+}
+
+/// One line for a log that nobody redraws.
+pub fn line_of_log(board: &Board) -> String {
+    let mut out = format!("{}  quota {}/{}", clock(board.now), board.quota.used as u64, board.quota.limit as u64);
+    for group in Group::ALL {
+        let row = board.row(group);
+        let _ = write!(out, "  {} {}/{}", group.name(), row.admitted(), row.asked);
+    }
+    out
+}
+
+fn line(name: &str, row: &Row) -> String {
+    let share = match row.asked {
+        0 => "-".to_owned(),
+        asked => format!("{:.1}%", 100.0 * row.refused as f64 / asked as f64),
+    };
+    let wait = row.retry_after.map_or("-".to_owned(), |seconds| format!("in {}", span(seconds)));
+    let [asked, served, refused] = [row.asked, row.admitted(), row.refused].map(thousands);
+    format!("  {name:<15}{asked:>9}{served:>10}{refused:>9}{share:>9}   {wait}")
+}
+
+/// `14:25` of the day.
+pub(super) fn clock(now: Duration) -> String {
+    let minutes = now.as_secs() / 60;
+    format!("{:02}:{:02}", minutes / 60, minutes % 60)
+}
+
+/// Seconds as a person says them.
+pub(super) fn span(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds.div_ceil(60)),
+        _ => format!("{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// `12,345`.
+pub(super) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn share(gauge: Gauge) -> f64 {
+    if gauge.limit > 0.0 { (gauge.used / gauge.limit).clamp(0.0, 1.0) } else { 0.0 }
+}
+
+/// A bar that is full at 1; a mark, in percent, is seen where it is not reached yet and where it is.
+fn bar(filled: f64, marks: &[f64], width: usize) -> String {
+    let cells = (filled.clamp(0.0, 1.0) * width as f64).round() as usize;
+    let marked: Vec<usize> = marks.iter().map(|mark| (mark / 100.0 * width as f64) as usize).collect();
+    (0..width)
+        .map(|cell| match (cell < cells, marked.contains(&cell)) {
+            (true, false) => '█',
+            (true, true) => '▓',
+            (false, true) => '┊',
+            (false, false) => '·',
+        })
+        .collect()
+}
+
+fn bar_width(width: usize) -> usize {
+    width.saturating_sub(36).clamp(10, 60)
+}
+
+fn cut(line: &str, width: usize) -> String {
+    line.chars().take(width).collect()
+}
+
+impl Ink {
+    /// Emphasised.
+    pub(super) fn bold(self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    /// Green, yellow or red, by how much of a quota is gone.
+    fn level(self, share: f64, text: &str) -> String {
+        let colour = match share {
+            low if low < 0.5 => "32",
+            middle if middle < 0.9 => "33",
+            _ => "31",
+        };
+        self.paint(colour, text)
+    }
+
+    fn paint(self, code: &str, text: &str) -> String {
+        match self {
+            Self::Coloured => format!("\x1b[{code}m{text}\x1b[0m"),
+            Self::Plain => text.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn afternoon() -> Board {
+        let mut board = Board {
+            now: Duration::from_secs(14 * 3600 + 25 * 60),
+            quota: Gauge { limit: 2000.0, used: 1024.0 },
+            marks: vec![20.0, 75.0],
+            ..Board::default()
+        };
+        board.rows[Group::People as usize] = Row { asked: 1203, costly: 400, ..Row::default() };
+        board.rows[Group::Impostors as usize] =
+            Row { asked: 40, refused: 30, retry_after: Some(34_500), ..Row::default() };
+        board
+    }
+
+    #[test]
+    fn a_frame_says_when_it_is_what_is_left_and_who_was_served() {
+        let drawn = frame(&afternoon(), 80, Ink::Plain);
+        let lines: Vec<&str> = drawn.lines().collect();
+        assert!(lines[0].starts_with("  14:25  ███"), "{drawn}");
+        assert!(
+            lines[1].contains("▓") && lines[1].contains("┊") && lines[1].ends_with("1,024 of 2,000 units"),
+            "{drawn}"
+        );
+        assert_eq!(lines[4], "  people             1,203     1,203        0     0.0%   -");
+        assert_eq!(lines[8], "  impostors             40        10       30    75.0%   in 9 h 35 min");
+        assert_eq!(lines.len(), 9);
+    }
+
+    #[test]
+    fn a_frame_fits_into_a_narrow_terminal_and_is_plain_where_it_must_be() {
+        for width in [40, 60, 80, 200] {
+            let drawn = frame(&afternoon(), width, Ink::Plain);
+            assert!(drawn.lines().skip(2).all(|line| line.chars().count() <= width), "{width}\n{drawn}");
+            assert!(!drawn.contains('\x1b'));
+        }
+        assert!(frame(&afternoon(), 80, Ink::Coloured).contains("\x1b[1m14:25\x1b[0m"));
+    }
+
+    #[test]
+    fn an_empty_board_can_be_drawn() {
+        assert!(frame(&Board::default(), 80, Ink::Plain).contains("0 of 0 units"));
+        assert!(line_of_log(&Board::default()).starts_with("00:00  quota 0/0"));
+    }
+
+    #[test]
+    fn spans_and_numbers_read_as_people_say_them() {
+        assert_eq!([0, 59, 121, 7260].map(span), ["0 s", "59 s", "3 min", "2 h 01 min"]);
+        assert_eq!([0, 999, 1000, 1_234_567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
+    }
+}

@@ -1,0 +1,262 @@
+//! The origin of the demonstration: a shop whose pages are made from an API with a daily allowance.
+//!
+//! It counts what it served and what that cost by itself, so that the gate's word can be checked against it.
+
+use super::site;
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
+use http::{HeaderValue, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashSet};
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// A running origin. It stops when it is dropped.
+pub struct Origin {
+    address: SocketAddr,
+    books: Arc<Mutex<Books>>,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the origin has served so far, by its own count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Requests, of whatever kind.
+    pub requests: u64,
+    /// Units spent at the API.
+    pub units: u64,
+    /// Requests that cost units.
+    pub paid: u64,
+    /// Costly pages that it still had.
+    pub cached: u64,
+    /// Requests by the class that the gate announced; empty where it announced none.
+    pub by_class: BTreeMap<String, u64>,
+    /// Requests by path, without the query.
+    pub by_path: BTreeMap<String, u64>,
+}
+
+/// How fast the origin is, what its pages cost, and whether it keeps what it made.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    /// Units that a path with its query costs to make.
+    pub cost: fn(&str) -> u64,
+    /// How long a page takes that has to be made; other things take none.
+    pub latency: Duration,
+    /// Pages that were made once cost nothing from then on.
+    pub keeps_pages: bool,
+}
+
+impl Default for Manner {
+    /// The shop of the story, as fast as it goes, keeping nothing.
+    fn default() -> Self {
+        Self { cost: site::cost, latency: Duration::ZERO, keeps_pages: false }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    served: Served,
+    kept: HashSet<String>,
+}
+
+/// What the answer to a request has cost, in units.
+const COST: HeaderName = HeaderName::from_static("x-api-cost");
+const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+const CLASS: HeaderName = HeaderName::from_static("x-tidegate-class");
+
+/// Long enough for any answer under way; a connection that is still busy then is dropped.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+impl Origin {
+    /// Starts on a free port of the loopback interface, on a thread of its own.
+    pub fn start(manner: Manner) -> io::Result<Self> {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let books = Arc::new(Mutex::new(Books::default()));
+        let (stop, stopped) = watch::channel(false);
+        let shelf = Arc::clone(&books);
+        let thread = std::thread::Builder::new().name("demo-origin".into()).spawn(move || {
+            runtime.block_on(accept(listener, manner, shelf, stopped));
+        })?;
+        Ok(Self { address, books, stop, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it has served so far.
+    pub fn served(&self) -> Served {
+        self.books.lock().served.clone()
+    }
+
+    /// Finishes the answers under way and closes, then says what it served in all.
+    pub fn stop(mut self) -> Served {
+        self.close();
+        self.served()
+    }
+
+    fn close(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(thread) = self.thread.take() {
+            // A panic of that thread was reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+async fn accept(
+    listener: std::net::TcpListener,
+    manner: Manner,
+    books: Arc<Mutex<Books>>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let Ok(listener) = TcpListener::from_std(listener) else { return };
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((stream, _)) = accepted else { continue };
+                connections.spawn(serve(stream, manner, Arc::clone(&books), stopped.clone()));
+            }
+            _ = connections.join_next(), if !connections.is_empty() => {}
+            _ = stopped.changed() => break,
+        }
+    }
+    let finished = async { while connections.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(PATIENCE, finished).await;
+}
+
+async fn serve(stream: TcpStream, manner: Manner, books: Arc<Mutex<Books>>, mut stopped: watch::Receiver<bool>) {
+    // Only a matter of speed.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request| answer(request, manner, Arc::clone(&books)));
+    let connection = http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        // A client that breaks off is the client's business.
+        _ = connection.as_mut() => return,
+        _ = stopped.changed() => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    manner: Manner,
+    books: Arc<Mutex<Books>>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (head, body) = request.into_parts();
+    // Read to its end, so that the connection can be used again; what it says matters to nobody here.
+    let _ = body.collect().await;
+    let target = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
+    let class = head.headers.get(CLASS).and_then(|class| class.to_str().ok()).unwrap_or("").to_owned();
+    let costly = (manner.cost)(&target) > 0;
+    let spent = books.lock().enter(&target, class, manner);
+    if spent > 0 && !manner.latency.is_zero() {
+        tokio::time::sleep(manner.latency).await;
+    }
+    let mut response = Response::new(Full::new(page(&target)));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type(&target)));
+    if costly {
+        headers.insert(COST, HeaderValue::from(spent));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=0"));
+        let kept = if spent == 0 { "shop; hit" } else { "shop; fwd=miss" };
+        headers.insert(CACHE_STATUS, HeaderValue::from_static(kept));
+    }
+    Ok(response)
+}
+
+impl Books {
+    /// Enters a request and says what it costs.
+    fn enter(&mut self, target: &str, class: String, manner: Manner) -> u64 {
+        let cost = (manner.cost)(target);
+        let had_it = cost > 0 && manner.keeps_pages && !self.kept.insert(target.to_owned());
+        let spent = if had_it { 0 } else { cost };
+        let path = target.split('?').next().unwrap_or(target);
+        let served = &mut self.served;
+        served.requests += 1;
+        served.units += spent;
+        served.paid += u64::from(spent > 0);
+        served.cached += u64::from(had_it);
+        *served.by_class.entry(class).or_default() += 1;
+        *served.by_path.entry(path.to_owned()).or_default() += 1;
+        spent
+    }
+}
+
+fn page(target: &str) -> Bytes {
+    match target {
+        "/robots.txt" => Bytes::from_static(b"User-agent: *\nDisallow: /cart\n"),
+        "/feed.xml" => Bytes::from_static(b"<?xml version=\"1.0\"?><feed xmlns=\"http://www.w3.org/2005/Atom\"/>\n"),
+        _ if target.starts_with("/assets/") => Bytes::from_static(&[b'.'; 512]),
+        _ => Bytes::from_static(b"<!doctype html><title>Shop</title><p>Made from an API that has a price.\n"),
+    }
+}
+
+fn content_type(target: &str) -> &'static str {
+    match target.rsplit('.').next() {
+        Some("txt") => "text/plain; charset=utf-8",
+        Some("xml") => "application/atom+xml",
+        Some("css") => "text/css",
+        Some("js") => "text/javascript",
+        Some("svg") => "image/svg+xml",
+        Some("webp") => "image/webp",
+        _ => "text/html; charset=utf-8",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_made_once_costs_nothing_the_second_time() {
+        let (mut books, keeps) = (Books::default(), Manner { keeps_pages: true, ..Manner::default() });
+        assert_eq!(books.enter("/search?q=oak", "person".into(), keeps), 4);
+        assert_eq!(books.enter("/search?q=oak", "person".into(), keeps), 0);
+        assert_eq!(books.enter("/item/1", String::new(), keeps), 1);
+        assert_eq!(books.enter("/robots.txt", String::new(), keeps), 0);
+        let served = books.served;
+        assert_eq!((served.requests, served.units, served.paid, served.cached), (4, 5, 2, 1));
+        assert_eq!(served.by_path["/search"], 2);
+        assert_eq!(served.by_class["person"], 2);
+    }
+
+    #[test]
+    fn an_origin_that_keeps_nothing_pays_each_time() {
+        let mut books = Books::default();
+        assert_eq!((1..=3).map(|_| books.enter("/item/1", String::new(), Manner::default())).sum::<u64>(), 3);
+    }
+
+    #[test]
+    fn it_stops_when_told_even_with_an_idle_connection_open() {
+        let origin = Origin::start(Manner::default()).expect("a free port");
+        let idle = std::net::TcpStream::connect(origin.address()).expect("it listens");
+        assert_eq!(origin.stop(), Served::default());
+        drop(idle);
+    }
+}

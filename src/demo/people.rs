@@ -1,0 +1,119 @@
+//! People: they come by the hour of the day, look at a few pages with everything on them, and leave.
+
+use super::chance::Chance;
+use super::crawlers::WAKING;
+use super::day::{self, Visit};
+use super::site::{self, ASSETS, Wants};
+use crate::policy::Kind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+/// What people browse with, the common ones more than once.
+pub(super) static BROWSERS: [&str; 12] = [
+    IPHONE,
+    IPHONE,
+    IPHONE,
+    ANDROID,
+    ANDROID,
+    WINDOWS,
+    WINDOWS,
+    WINDOWS,
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36 Edg/141.0.0.0",
+    "Mozilla/5.0 (X11; Linux x86_64; rv:144.0) Gecko/20100101 Firefox/144.0",
+    "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.6 Safari/605.1.15",
+    "Mozilla/5.0 (Linux; Android 14; SAMSUNG SM-S918B) AppleWebKit/537.36 (KHTML, like Gecko) SamsungBrowser/28.0 Chrome/130.0.0.0 Mobile Safari/537.36",
+];
+const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_6 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.6 Mobile/15E148 Safari/604.1";
+const ANDROID: &str =
+    "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Mobile Safari/537.36";
+const WINDOWS: &str =
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36";
+
+/// Where people come from; empty is a bookmark.
+const FOUND_BY: [&str; 6] =
+    ["https://www.google.com/", "https://www.google.com/", "https://www.bing.com/", "https://duckduckgo.com/", "", ""];
+
+/// Visits to the site on a full-size day.
+const SESSIONS: f64 = 940.0;
+/// Of them, behind the few addresses of an office or a mobile carrier.
+const BEHIND_NAT: f64 = 0.12;
+/// Of the others, with IPv6.
+const ON_IPV6: f64 = 0.25;
+/// Returning, with the assets still in their cache.
+const RETURNING: f64 = 0.3;
+/// Pages of a session beyond the first, on average.
+const MORE_PAGES: f64 = 1.7;
+/// A few read on and on.
+const AVID: f64 = 6.0;
+/// Seconds between two pages of a session, on average.
+const READING: f64 = 45.0;
+/// The longest session of the rest.
+const PAGES_MAX: u64 = 30;
+
+/// Everything people ask for on the day, in no order.
+pub(super) fn visits(seed: u64, scale: f64) -> Vec<Visit> {
+    let mut chance = Chance::of(seed, "people");
+    let mut visits = Vec::new();
+    let avid = day::scaled(AVID, scale);
+    for number in 0..day::scaled(SESSIONS, scale) + avid {
+        let avid = number < avid;
+        let pages =
+            if avid { 80 + chance.below(100) } else { 1 + (chance.exponential(MORE_PAGES) as u64).min(PAGES_MAX) };
+        session(&mut chance, if avid { "person, avid" } else { "person" }, pages, &mut visits);
+    }
+    visits
+}
+
+fn session(chance: &mut Chance, actor: &'static str, pages: u64, visits: &mut Vec<Visit>) {
+    let (client, actor) = address(chance, actor);
+    let user_agent = *chance.pick(&BROWSERS);
+    let returning = chance.happens(RETURNING);
+    let mut at = day::moment(chance, &WAKING);
+    let mut referer = (*chance.pick(&FOUND_BY)).to_owned();
+    let mut path = if chance.happens(0.7) { site::popular_item(chance) } else { "/".to_owned() };
+    let visit = |at, path: &str, referer: &str| Visit {
+        at,
+        client,
+        method: http::Method::GET,
+        cost: site::cost(path),
+        path: path.to_owned(),
+        user_agent: user_agent.into(),
+        referer: Some(referer.to_owned()).filter(|from| !from.is_empty()),
+        label: Kind::Human,
+        actor,
+    };
+    for page in 0..pages {
+        if at >= day::LENGTH {
+            break;
+        }
+        visits.push(visit(at, &path, &referer));
+        referer = format!("https://shop.example{path}");
+        let assets = if page == 0 && !returning { ASSETS.len() } else { 0 };
+        for asset in &ASSETS[..assets] {
+            visits.push(visit(shortly_after(chance, at), asset, &referer));
+        }
+        for _ in 0..chance.below(4) {
+            let picture = format!("/assets/item/{}.webp", chance.below(40_000));
+            visits.push(visit(shortly_after(chance, at), &picture, &referer));
+        }
+        at += Duration::from_secs_f64(2.0 + chance.exponential(READING));
+        path = if chance.happens(0.65) { site::popular_item(chance) } else { Wants::Everything.page(chance) };
+    }
+}
+
+fn shortly_after(chance: &mut Chance, at: Duration) -> Duration {
+    (at + Duration::from_millis(60 + chance.below(1800))).min(day::LAST_MOMENT)
+}
+
+fn address(chance: &mut Chance, actor: &'static str) -> (IpAddr, &'static str) {
+    if chance.happens(BEHIND_NAT) {
+        return (Ipv4Addr::new(198, 18, 255, 1 + chance.below(5) as u8).into(), "person, shared address");
+    }
+    if chance.happens(ON_IPV6) {
+        let network = chance.bits();
+        let (site, subnet, host) = ((network >> 48) as u16, (network >> 32) as u16, network as u16);
+        return (Ipv6Addr::new(0x2001, 0xdb8, site, subnet, 0, 0, 0, host).into(), actor);
+    }
+    let bits = chance.bits();
+    (Ipv4Addr::new(198, 18, (bits >> 8) as u8 % 255, bits as u8).into(), actor)
+}

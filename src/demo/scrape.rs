@@ -1,0 +1,135 @@
+//! What a running gate says of itself: the numbers of `/metrics`, asked for over the wire.
+
+use bytes::Bytes;
+use http::Request;
+use http::header::HOST;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::rt::TokioIo;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// The samples of one scrape.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scrape {
+    samples: Vec<Sample>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Sample {
+    name: String,
+    labels: BTreeMap<String, String>,
+    value: f64,
+}
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Scrape {
+    /// Asks the admin listener at `admin`.
+    pub async fn of(admin: SocketAddr) -> Result<Self, anyhow::Error> {
+        let text = tokio::time::timeout(PATIENCE, get(admin, "/metrics")).await??;
+        Ok(Self::parse(&text))
+    }
+
+    /// Reads the Prometheus text format; a line that is none of it is passed over.
+    pub fn parse(text: &str) -> Self {
+        Self { samples: text.lines().filter_map(sample).collect() }
+    }
+
+    /// The sum of all samples called `name` that have these labels.
+    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let fits = |sample: &&Sample| {
+            sample.name == name
+                && labels.iter().all(|(label, value)| sample.labels.get(*label).is_some_and(|has| has == value))
+        };
+        self.samples.iter().filter(fits).map(|sample| sample.value).sum()
+    }
+
+    /// The same, as a whole number.
+    pub fn count(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
+        self.sum(name, labels) as u64
+    }
+
+    /// Every value that `label` has on samples called `name`, in order.
+    pub fn values(&self, name: &str, label: &str) -> Vec<String> {
+        let named = self.samples.iter().filter(|sample| sample.name == name);
+        let mut values: Vec<String> = named.filter_map(|sample| sample.labels.get(label).cloned()).collect();
+        values.sort();
+        values.dedup();
+        values
+    }
+}
+
+/// The body of `path` at `address`.
+async fn get(address: SocketAddr, path: &str) -> Result<String, anyhow::Error> {
+    let stream = TcpStream::connect(address).await?;
+    let (mut connection, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(driver);
+    let request = Request::get(path).header(HOST, address.to_string()).body(Empty::<Bytes>::new())?;
+    let response = connection.send_request(request).await?;
+    anyhow::ensure!(response.status().is_success(), "{path} answered {}", response.status());
+    let body = response.into_body().collect().await?.to_bytes();
+    Ok(String::from_utf8_lossy(&body).into_owned())
+}
+
+fn sample(line: &str) -> Option<Sample> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return None;
+    }
+    let name_ends = line.find(['{', ' '])?;
+    let (name, mut rest) = line.split_at(name_ends);
+    let mut labels = BTreeMap::new();
+    if let Some(inside) = rest.strip_prefix('{') {
+        rest = inside;
+        while !rest.starts_with('}') {
+            let (label, value) = rest.split_once("=\"")?;
+            let (value, after) = quoted(value)?;
+            labels.insert(label.trim_start_matches(',').trim().to_owned(), value);
+            rest = after;
+        }
+        rest = &rest[1..];
+    }
+    let value = rest.split_whitespace().next()?.parse().ok()?;
+    Some(Sample { name: name.to_owned(), labels, value })
+}
+
+/// The text up to the closing quotation mark, and what follows that.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let mut value = String::new();
+    let mut letters = text.char_indices();
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '"' => return Some((value, &text[at + 1..])),
+            '\\' => match letters.next()?.1 {
+                'n' => value.push('\n'),
+                other => value.push(other),
+            },
+            other => value.push(other),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_summed_over_the_labels_not_asked_for() {
+        let scrape = Scrape::parse(
+            "# HELP tidegate_requests_total Requests.\n\
+             tidegate_requests_total{class=\"person\",verdict=\"admitted\",reason=\"\"} 12\n\
+             tidegate_requests_total{class=\"bot\",verdict=\"refused\",reason=\"tier\"} 3\n\
+             tidegate_requests_total{class=\"bot\",verdict=\"refused\",reason=\"a \\\"b\\\" }\"} 4\n\
+             tidegate_clients_tracked 7\n\
+             half a line",
+        );
+        assert_eq!(scrape.count("tidegate_requests_total", &[]), 19);
+        assert_eq!(scrape.count("tidegate_requests_total", &[("class", "bot")]), 7);
+        assert_eq!(scrape.count("tidegate_requests_total", &[("reason", "a \"b\" }")]), 4);
+        assert_eq!(scrape.count("tidegate_clients_tracked", &[]), 7);
+        assert_eq!(scrape.values("tidegate_requests_total", "class"), ["bot", "person"]);
+    }
+}

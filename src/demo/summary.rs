@@ -1,0 +1,159 @@
+//! The end of the story: what was promised, what came of it, and what to try next. Pure: books in, text out.
+
+use super::board::{Board, Example, Group};
+use super::frame::{Ink, clock, span, thousands};
+use super::origin::Served;
+use super::scrape::Scrape;
+use super::told::LIMIT;
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+/// Promises that were not kept, each as a sentence; empty when all is well.
+pub fn broken_promises(board: &Board, served: &Served) -> Vec<String> {
+    let mut broken = Vec::new();
+    let people = board.row(Group::People);
+    if people.refused > 0 {
+        broken.push(format!("{} requests of people were refused", thousands(people.refused)));
+    }
+    if people.asked == 0 {
+        broken.push("nobody came".to_owned());
+    }
+    if served.units > LIMIT {
+        broken.push(format!("the origin spent {} units of {}", thousands(served.units), thousands(LIMIT)));
+    }
+    let impostors = board.row(Group::Impostors);
+    if impostors.costly_refused < impostors.costly {
+        let passed = impostors.costly - impostors.costly_refused;
+        broken.push(format!("{} costly requests of impostors were let through", thousands(passed)));
+    }
+    if board.failed > 0 {
+        broken.push(format!("{} requests got no proper answer", thousands(board.failed)));
+    }
+    broken
+}
+
+/// What came of the day.
+pub fn summary(board: &Board, served: &Served, scrape: &Scrape, ink: Ink) -> String {
+    let mut out = String::new();
+    let people = board.row(Group::People);
+    let _ = writeln!(out, "{}", ink.bold("The day is over."));
+    let _ = writeln!(
+        out,
+        "  People asked {} times and were refused {} times.",
+        thousands(people.asked),
+        thousands(people.refused)
+    );
+    let _ = writeln!(
+        out,
+        "  The origin spent {} of {} units by its own count; the gate counted {}.",
+        thousands(served.units),
+        thousands(LIMIT),
+        thousands(board.quota.used as u64)
+    );
+    let impostors = board.row(Group::Impostors);
+    let caught = scrape.count("tidegate_requests_total", &[("class", "impostor")]);
+    let _ = writeln!(
+        out,
+        "  {} requests claimed to be Googlebot or Bingbot and were not; the gate saw through {}.",
+        thousands(impostors.asked),
+        thousands(caught)
+    );
+    let _ = writeln!(out, "\n{}", ink.bold("Who was refused, and why"));
+    let _ = writeln!(out, "  {:<32}{:>9}{:>10}   reasons", "", "asked", "refused");
+    for (actor, row) in board.actors.iter().filter(|(_, row)| row.refused > 0) {
+        let reasons: Vec<&str> = row.reasons.keys().map(String::as_str).collect();
+        let _ = writeln!(
+            out,
+            "  {actor:<32}{:>9}{:>10}   {}",
+            thousands(row.asked),
+            thousands(row.refused),
+            reasons.join(", ")
+        );
+    }
+    if let Some(example) = &board.example {
+        out.push_str(&as_seen(example, ink));
+    }
+    out
+}
+
+fn as_seen(example: &Example, ink: Ink) -> String {
+    let visit = &example.visit;
+    let mut out = format!("\n{}\n", ink.bold("A refusal, as its client saw it"));
+    let _ = writeln!(
+        out,
+        "  {} {}    ({} from {} at {})",
+        visit.method,
+        visit.path,
+        visit.actor,
+        visit.client,
+        clock(visit.at)
+    );
+    let _ = writeln!(out, "  HTTP/1.1 {}", example.status);
+    for (name, value) in &example.headers {
+        let _ = writeln!(out, "  {name}: {value}");
+    }
+    let _ = writeln!(out, "\n  {}", example.body.trim_end().replace('\n', "\n  "));
+    out
+}
+
+/// What can be tried while the gate stays up.
+pub fn to_try(listen: SocketAddr, admin: SocketAddr) -> String {
+    let ask = format!("curl -si http://{listen}/item/100042");
+    format!(
+        "The gate stays up at http://{listen}, its admin listener at http://{admin}. A new day begins: the quota is full.\n\
+         \x20 {ask} -A 'Mozilla/5.0 (X11; Linux x86_64; rv:144.0) Gecko/20100101 Firefox/144.0'   # a person\n\
+         \x20 {ask} -A 'Mozilla/5.0 (compatible; Googlebot/2.1)'   # an impostor: Google has no such address\n\
+         \x20 {ask} -A 'GPTBot/1.3'   # a bot: refused what costs, served what is free\n\
+         \x20 curl -s http://{admin}/api/v1/state ; curl -s http://{admin}/metrics\n\
+         Ctrl-C ends it.\n"
+    )
+}
+
+/// What is about to happen.
+pub fn opening(rules: &str, seconds: u64, requests: usize, ink: Ink) -> String {
+    let mut out = format!("{}\n", ink.bold("What this gate was told"));
+    for line in rules.lines() {
+        let _ = writeln!(out, "  {line}");
+    }
+    let _ = writeln!(
+        out,
+        "\n{}",
+        ink.bold(&format!("A day in {}: {} requests", span(seconds), thousands(requests as u64)))
+    );
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::board::{Gauge, Row};
+    use super::*;
+
+    fn a_good_day() -> (Board, Served) {
+        let mut board = Board { quota: Gauge { limit: 2000.0, used: 1800.0 }, ..Board::default() };
+        board.rows[Group::People as usize] = Row { asked: 900, ..Row::default() };
+        let refused = Row { asked: 10, refused: 8, costly: 8, costly_refused: 8, ..Row::default() };
+        board.rows[Group::Impostors as usize] = refused.clone();
+        board.actors.insert("false bingbot", Row { reasons: [("tier".to_owned(), 8)].into(), ..refused });
+        (board, Served { units: 1800, ..Served::default() })
+    }
+
+    #[test]
+    fn a_good_day_breaks_no_promise() {
+        let (board, served) = a_good_day();
+        assert_eq!(broken_promises(&board, &served), Vec::<String>::new());
+        let said = summary(&board, &served, &Scrape::default(), Ink::Plain);
+        assert!(said.contains("People asked 900 times and were refused 0 times."), "{said}");
+        assert!(said.contains("false bingbot                          10         8   tier"), "{said}");
+    }
+
+    #[test]
+    fn each_broken_promise_is_said() {
+        let (mut board, mut served) = a_good_day();
+        board.rows[Group::People as usize].refused = 1;
+        board.rows[Group::Impostors as usize].costly_refused = 5;
+        board.failed = 2;
+        served.units = LIMIT + 1;
+        assert_eq!(broken_promises(&board, &served).len(), 4);
+        assert_eq!(broken_promises(&Board::default(), &Served::default()), ["nobody came"]);
+    }
+}
