@@ -343,6 +343,25 @@ routes: [ { match: /both, cost: { plenty: 10, scarce: 1 } }, { match: /one, cost
 }
 
 #[test]
+fn no_more_than_the_limit_reaches_the_origin_however_many_ask() {
+    let origin = Origin::plain();
+    let rules = "workers: 4
+quotas: { api: { limit: 50, window: { fixed: 24h } } }
+routes: [ { match: /**, cost: { api: 1 } } ]";
+    let gate = Gate::before(origin.address(), rules);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let mut client = gate.connect();
+                (0..50).for_each(|_| drop(client.get("/", "")));
+            });
+        }
+    });
+    assert_eq!(origin.seen().len(), 50);
+    assert_eq!(gate.books(), (50.0, 0.0));
+}
+
+#[test]
 fn what_is_only_tried_is_counted_and_logged_and_refuses_nobody() {
     let cases = [
         ("quota", "quotas: { api: { limit: 1, window: { fixed: 1h }, enforce: false } }", "quota"),

@@ -6,7 +6,7 @@ use socket2::{Domain, Socket, Type};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 use support::client::Client;
-use support::frames::{Frames, GOAWAY, HEADERS, RST_STREAM};
+use support::frames::{DATA, Frames, GOAWAY, HEADERS, RST_STREAM};
 use support::gate::Gate;
 use support::origin::{Origin, signal};
 
@@ -368,6 +368,29 @@ fn a_flood_of_requests_taken_back_ends_the_connection() {
     assert!(closed, "a thousand resets are an attack");
     gate.wait_for_metric("tidegate_connections", 0.0);
     assert_eq!(gate.connect().get("/others", "").status, 200, "which is nobody else's trouble");
+}
+
+#[test]
+fn an_http2_reader_that_gives_no_window_is_cut_off_and_frees_the_origin() {
+    let (tell, cut_off) = signal();
+    let origin = Origin::scripted(move |_, wire| {
+        wire.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 1u64 << 40));
+        let block = vec![b'x'; 1 << 20];
+        while wire.send(&block) {}
+        wire.close();
+        tell.tell();
+    });
+    let gate = Gate::before(origin.address(), PATIENT);
+    let mut client = Frames::connect(gate.address());
+    client.get(1);
+    client.until(|frame| frame.kind == DATA);
+    // It reads what comes and answers pings, but lets nothing more of the answer come.
+    gate.pass(seconds(31));
+    client.ping();
+    assert!(!cut_off.has_come(), "it may have been the origin that was slow");
+    gate.pass(seconds(31));
+    cut_off.wait();
+    assert!(gate.into_log()[0]["bytes"].as_u64() > Some(0));
 }
 
 #[test]

@@ -65,6 +65,30 @@ fn what_is_under_way_ends_by_the_rules_it_began_with() {
 }
 
 #[test]
+fn a_reload_under_load_loses_nothing() {
+    let origin = Origin::plain();
+    let rules = |limit: usize| {
+        let quota = format!("quotas: {{ api: {{ limit: {limit}, window: {{ fixed: 24h }} }} }}");
+        format!("{quota}\nroutes: [ {{ match: /**, cost: {{ api: 1 }} }} ]")
+    };
+    let gate = Gate::before(origin.address(), &rules(1000));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut client = gate.connect();
+                (0..100).for_each(|_| assert_eq!(client.get("/", "").status, 200));
+            });
+        }
+        for more in 0..20 {
+            gate.reload(origin.address(), &rules(1000 + more)).expect("good rules");
+        }
+    });
+    assert_eq!(gate.books(), (400.0, 0.0));
+    assert_eq!(origin.seen().len(), 400);
+    assert_eq!(gate.into_log().len(), 400);
+}
+
+#[test]
 fn a_file_with_mistakes_changes_nothing_and_is_told_off() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), FIRST_RULES);

@@ -46,6 +46,8 @@ pub(super) struct Visit {
     status: StatusCode,
     bytes: u64,
     at_origin: bool,
+    /// The answer under way, as the watch knows it.
+    answer: Option<usize>,
     origin_status: Option<u16>,
     origin_took: Option<Duration>,
     complete: bool,
@@ -85,6 +87,7 @@ impl Visit {
             status: StatusCode::from_u16(CLIENT_LEFT).expect("between 100 and 999"),
             bytes: 0,
             at_origin: false,
+            answer: None,
             origin_status: None,
             origin_took: None,
             complete: false,
@@ -180,11 +183,15 @@ impl Visit {
     /// The client is being sent an answer.
     pub(super) fn has_status(&mut self, status: StatusCode) {
         self.status = status;
+        self.answer = self.watch.answer_begins();
     }
 
     /// So many bytes of the answer's body have gone out.
     pub(super) fn count(&mut self, bytes: u64) {
         self.bytes += bytes;
+        if let Some(answer) = self.answer {
+            self.watch.answer_moves(answer);
+        }
     }
 
     /// The answer has gone out whole.
@@ -269,6 +276,9 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
+        if let Some(answer) = self.answer {
+            self.watch.answer_ends(answer);
+        }
         self.watch.request_ends(!self.complete);
         // The client may have left before its answer, or before the request was sent.
         self.close();

@@ -6,6 +6,7 @@ use super::worker::TICK;
 use crate::config::settings::Limits;
 use crate::policy::Timestamp;
 use http::Version;
+use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::task::{Context, Waker};
@@ -25,6 +26,9 @@ pub(super) struct Watch {
     stalled: Cell<Option<Timestamp>>,
     /// When a request's body began to wait for the client to send.
     starved: Cell<Option<Timestamp>>,
+    /// Answers under way over HTTP/2, and when each last moved. There a client stalls an answer by giving it no window,
+    /// which no write to the connection waits for.
+    answers: RefCell<Slab<Timestamp>>,
     served: Cell<u32>,
     /// It speaks HTTP/2, where not every byte that comes belongs to a request: pings and windows come at any time.
     framed: Cell<bool>,
@@ -65,6 +69,7 @@ impl Watch {
             active: Cell::new(0),
             stalled: Cell::new(None),
             starved: Cell::new(None),
+            answers: RefCell::default(),
             served: Cell::new(0),
             framed: Cell::new(false),
             requests_allowed,
@@ -122,6 +127,21 @@ impl Watch {
         }
     }
 
+    /// An answer is about to be sent; a key for it, where the connection alone does not tell whether it moves.
+    pub(super) fn answer_begins(&self) -> Option<usize> {
+        self.framed.get().then(|| self.answers.borrow_mut().insert(self.clock.get()))
+    }
+
+    /// A piece of it has gone out.
+    pub(super) fn answer_moves(&self, key: usize) {
+        self.answers.borrow_mut()[key] = self.clock.get();
+    }
+
+    /// It is over.
+    pub(super) fn answer_ends(&self, key: usize) {
+        self.answers.borrow_mut().remove(key);
+    }
+
     /// What to do, asked on each poll of the connection; an order given later wakes it up.
     pub(super) fn order(&self, context: &Context<'_>) -> Order {
         let mut waker = self.waker.borrow_mut();
@@ -146,12 +166,17 @@ impl Watch {
         self.since.set(self.clock.get());
     }
 
-    fn verdict(&self, limits: &Limits) -> Order {
+    fn verdict(&self, limits: &Limits, response_timeout: Duration) -> Order {
         let now = self.clock.get();
         let over = |since: Option<Timestamp>, limit: Duration| since.is_some_and(|since| overdue(since, limit, now));
         if over(self.stalled.get(), limits.response_write_timeout)
             || over(self.starved.get(), limits.request_body_timeout)
         {
+            return Order::Close;
+        }
+        // Had it been the origin that was waited for, its own time would have run out before this.
+        let longest = response_timeout + limits.response_write_timeout;
+        if self.answers.borrow().iter().any(|(_, &moved)| over(Some(moved), longest)) {
             return Order::Close;
         }
         let aborted = self.aborted.get();
@@ -189,10 +214,10 @@ impl Watched {
     }
 
     /// Ends what has taken too long and forgets connections that are gone.
-    pub(super) fn sweep(&self, limits: &Limits) {
+    pub(super) fn sweep(&self, limits: &Limits, response_timeout: Duration) {
         self.0.borrow_mut().retain(|watch| {
             let Some(watch) = watch.upgrade() else { return false };
-            watch.give(watch.verdict(limits));
+            watch.give(watch.verdict(limits, response_timeout));
             true
         });
     }

@@ -218,7 +218,7 @@ impl Worker {
     fn tick(&self) {
         self.uptime.set(self.shared.clock.uptime());
         let current = self.current();
-        self.watched.sweep(&current.settings.limits);
+        self.watched.sweep(&current.settings.limits, current.settings.origin.response_timeout);
         self.upstream.sweep(&current.settings.origin, self.uptime.get());
         self.telemetry().flush();
     }
