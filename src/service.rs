@@ -16,7 +16,7 @@ use crate::telemetry::{AccessLog, Target, Telemetry};
 use crate::verify::Operators;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -24,6 +24,9 @@ use tracing::{info, warn};
 
 /// How long the last lines of the access log may take to reach the disk.
 const LOG_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a start waits for the origin's name to be looked up.
+const RESOLVE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// This build's version and revision.
 pub const BUILD: (&str, &str) = (
@@ -103,11 +106,14 @@ impl Service {
         let running = Arc::new(Running { handle: gate.handle(), telemetry, operators, source, started });
         let admin_address = admin.as_ref().map(|(_, access)| access.listen);
         let (end, ended) = oneshot::channel();
+        let (found, finding) = mpsc::channel();
         let control = {
             let running = Arc::clone(&running);
             let thread = std::thread::Builder::new().name("control".into());
-            thread.spawn(move || control(&running, admin, ended)).map_err(ServiceError::Thread)?
+            thread.spawn(move || control(&running, admin, found, ended)).map_err(ServiceError::Thread)?
         };
+        // Ready is who knows where to send requests; a name that cannot be looked up now is tried again while serving.
+        let _ = finding.recv_timeout(RESOLVE_PATIENCE);
         Ok(Self { gate, running, admin: admin_address, control, end })
     }
 
@@ -156,7 +162,12 @@ fn access_log(destination: &Destination) -> io::Result<Option<AccessLog>> {
 }
 
 /// Runs what is not the data plane, on one thread: the admin listener and whatever outlives a request.
-fn control(running: &Arc<Running>, admin: Option<(TcpListener, Access)>, ended: oneshot::Receiver<()>) {
+fn control(
+    running: &Arc<Running>,
+    admin: Option<(TcpListener, Access)>,
+    found: mpsc::Sender<()>,
+    ended: oneshot::Receiver<()>,
+) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return warn!(%error, "The control thread cannot run: {error}"),
@@ -169,8 +180,13 @@ fn control(running: &Arc<Running>, admin: Option<(TcpListener, Access)>, ended: 
                 Err(error) => warn!(%error, "The admin listener cannot run: {error}"),
             }
         }
+        let work = async move {
+            running.handle.find_origin().await;
+            let _ = found.send(());
+            running.handle.tend().await;
+        };
         tokio::select! {
-            () = running.handle.tend() => {}
+            () = work => {}
             _ = ended => {}
         }
     });

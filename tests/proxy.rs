@@ -476,7 +476,7 @@ fn cookies_of_http2_become_one_and_hosts_must_agree() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), FREE);
     let address = gate.address();
-    let statuses = http2(address, |request| {
+    let statuses = support::http2(address, |request| {
         let request = request.uri("http://shop.example/x").header("cookie", "a=1").header("cookie", "b=2");
         vec![request.body(()).expect("a request")]
     });
@@ -486,37 +486,10 @@ fn cookies_of_http2_become_one_and_hosts_must_agree() {
     assert_eq!(seen.fields["host"], "shop.example");
     assert!(seen.fields["via"].starts_with("2.0 tidegate-"));
     assert!(seen.head.starts_with("GET /x HTTP/1.1\r\n"));
-    let statuses = http2(address, |request| {
+    let statuses = support::http2(address, |request| {
         vec![request.uri("http://a.example/").header("host", "b.example").body(()).expect("a request")]
     });
     assert_eq!(statuses, [400]);
-}
-
-/// Sends requests over one cleartext HTTP/2 connection and tells their statuses.
-fn http2(
-    address: std::net::SocketAddr,
-    requests: impl FnOnce(http::request::Builder) -> Vec<http::Request<()>>,
-) -> Vec<u16> {
-    use http_body_util::{BodyExt, Empty};
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let work = async {
-        let stream = tokio::net::TcpStream::connect(address).await.expect("it listens");
-        let io = hyper_util::rt::TokioIo::new(stream);
-        let (mut sender, connection) = hyper::client::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new())
-            .handshake(io)
-            .await
-            .expect("it speaks HTTP/2");
-        tokio::spawn(connection);
-        let mut statuses = Vec::new();
-        for request in requests(http::Request::builder()) {
-            let request = request.map(|()| Empty::<bytes::Bytes>::new());
-            let response = sender.send_request(request).await.expect("an answer");
-            statuses.push(response.status().as_u16());
-            response.into_body().collect().await.expect("a whole body");
-        }
-        statuses
-    };
-    runtime.block_on(async { tokio::time::timeout(support::PATIENCE, work).await.expect("answered in time") })
 }
 
 /// Pages cost one unit of a plentiful quota.

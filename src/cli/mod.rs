@@ -96,10 +96,7 @@ fn classify_lines(config: Option<&std::path::Path>, json: bool) -> ExitCode {
     };
     let agents = Agents::builtin(operators.tokens());
     let done = classify::run(&agents, &rules, io::stdin().lock(), io::BufWriter::new(io::stdout().lock()), json);
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(&error),
-    }
+    ended(done)
 }
 
 /// The environment as text; what is not text cannot be meant for us.
@@ -108,9 +105,14 @@ fn environment() -> Vec<(String, String)> {
     std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
 }
 
-/// Prints a result. A reader that has left is no failure of ours.
+/// Prints a result.
 fn print(text: &str) -> ExitCode {
-    match io::stdout().lock().write_all(text.as_bytes()) {
+    ended(io::stdout().lock().write_all(text.as_bytes()))
+}
+
+/// How printing ended. A reader that has left is no failure of ours.
+fn ended(printed: io::Result<()>) -> ExitCode {
+    match printed {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => failed(&error),
         _ => ExitCode::SUCCESS,
     }

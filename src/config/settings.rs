@@ -3,7 +3,7 @@
 use crate::policy::Rules;
 use crate::policy::tier::Share;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ pub struct Origin {
 pub struct Limits {
     /// The most connections, all together.
     pub max_connections: usize,
-    /// The most connections from one address, if there is a bound.
+    /// The most connections from one address, as clients are told apart, if there is a bound.
     pub max_connections_per_address: Option<NonZeroUsize>,
     /// How long a new connection may stay silent.
     pub first_byte_timeout: Duration,
@@ -159,6 +159,13 @@ pub enum LogLevel {
     Debug,
     /// Everything.
     Trace,
+}
+
+impl Origin {
+    /// Its address, where that is what was written, not a name.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.host.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, self.port))
+    }
 }
 
 impl Secret {

@@ -149,10 +149,15 @@ impl Admission {
 
         let verdict = decide::decide(asked, *level, &mut positions, now);
 
-        for (book, position) in books.iter_mut().zip(&positions) {
+        let mut reservations: Few<Reservation> = SmallVec::new();
+        for ((account, book), position) in accounts.iter().zip(&mut books).zip(&positions) {
             book.class(slot).shedding = position.shedding;
             if matches!(verdict, Verdict::Admit { .. }) {
-                book.reserved = book.reserved.plus(position.cost);
+                // robots.txt is let in even where nothing is left; it takes what there is.
+                let room = if position.quota.enforce { position.grant.minus(position.taken) } else { Units::MAX };
+                let (account, expected) = (Arc::clone(account), position.cost.min(room));
+                book.reserved = book.reserved.plus(expected);
+                reservations.push(Reservation { account, quota: position.id, expected, opened: book.span.start });
             }
         }
         let standings =
@@ -161,10 +166,6 @@ impl Admission {
             Verdict::Refuse(refusal) => (Ruling::Refused(refusal), None),
             Verdict::Admit { level: after, shadow } => {
                 *level = after;
-                let reserve = |((account, book), &(quota, expected)): ((&&Arc<Account>, &MutexGuard<'_, Book>), &_)| {
-                    Reservation { account: Arc::clone(account), quota, expected, opened: book.span.start }
-                };
-                let reservations = accounts.iter().zip(&books).zip(charges).map(reserve).collect();
                 (Ruling::Admitted(Permit::new(slot, reservations)), shadow)
             }
         };

@@ -9,7 +9,7 @@ use crate::policy::class::Class;
 use crate::policy::route::Route;
 use crate::policy::time::seconds_rounded_up;
 use crate::policy::{ClassId, Refusal, Rules, Timestamp};
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use std::fmt::Write;
 
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -50,13 +50,14 @@ impl Announcements {
         }
     }
 
-    /// Writes what `told` says into `headers`, over whatever the origin said there.
+    /// Writes what `told` says into the `headers` of an answer with `status`, over whatever the origin said there.
     pub(super) fn write(
         &self,
         rules: &Rules,
         told: Told<'_>,
         scratch: &mut Scratch,
         now: Timestamp,
+        status: StatusCode,
         headers: &mut HeaderMap,
     ) {
         let Some(policy) = &self.policies[usize::from(told.class.0)][told.route] else { return };
@@ -67,7 +68,7 @@ impl Announcements {
             }
         }
         if self.atlassian {
-            write_atlassian(rules, told, scratch, headers);
+            write_atlassian(rules, told, scratch, status, headers);
         }
     }
 }
@@ -126,7 +127,7 @@ fn ratelimit(text: &mut impl Write, rules: &Rules, told: Told<'_>, now: Timestam
 }
 
 /// Atlassian's family tells of a bucket; where a client has none, of its first quota, which fills once a window.
-fn write_atlassian(rules: &Rules, told: Told<'_>, scratch: &mut Scratch, headers: &mut HeaderMap) {
+fn write_atlassian(rules: &Rules, told: Told<'_>, scratch: &mut Scratch, status: StatusCode, headers: &mut HeaderMap) {
     let class = &rules.classes[usize::from(told.class.0)];
     let (limit, remaining, interval, fill) = match (class.bucket, told.bucket, told.standings.first()) {
         (Some(bucket), Some(standing), _) => {
@@ -146,7 +147,9 @@ fn write_atlassian(rules: &Rules, told: Told<'_>, scratch: &mut Scratch, headers
             headers.insert(name, value);
         }
     }
-    if remaining > 0 {
-        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("0"));
+    // Where something else asks for patience, as an origin under load does, "at once" would be bad advice.
+    let asks_for_patience = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+    if remaining > 0 && !asks_for_patience {
+        headers.entry(header::RETRY_AFTER).or_insert(HeaderValue::from_static("0"));
     }
 }

@@ -43,7 +43,7 @@ impl Exchange {
         let Caller { worker, watch, .. } = &*self.0;
         let (now, current) = (worker.now(), worker.current());
         let reader = Reader::of(&request);
-        watch.request_begins();
+        watch.request_begins(request.version());
         match self.judge(&request, &current, now) {
             Err(fault) => {
                 watch.request_ends(false);
@@ -129,7 +129,7 @@ impl Exchange {
         let (status, retry_after) = (problem.status(), problem.retry_after());
         let (mut response, bytes) = problem.into_response(reader, visit.id(), &mut scratch);
         let fields = response.headers_mut();
-        current.announcements.write(rules, told, &mut scratch, visit.began(), fields);
+        current.announcements.write(rules, told, &mut scratch, visit.began(), status, fields);
         drop(scratch);
         visit.refused(refusal.reason, retry_after);
         visit.answered(status, bytes);
@@ -149,43 +149,48 @@ impl Exchange {
         &self,
         request: Request<ClientBody>,
         mut visit: Visit,
-        mut permit: Permit,
+        permit: Permit,
         reader: Reader,
     ) -> Response<ResponseBody> {
         let current = visit.current();
         let worker = &self.0.worker;
         let request = self.outbound(request, &visit);
-        let addresses = worker.shared().origin.load_full();
+        let addresses = current.addresses.load_full();
         let origin = &current.settings.origin;
         let most_connections = origin.max_connections.div_ceil(worker.shared().workers);
         let (uptime, now) = (worker.uptime().get(), visit.began());
         let route = Route { origin, addresses: &addresses, uptime, now, most_connections };
-        visit.goes_to_origin();
-        let answer = worker.upstream().send(&mut permit, request, &route).await;
+        visit.goes_to_origin(permit);
+        let answer = worker.upstream().send(visit.permit(), request, &route).await;
         visit.origin_answered(worker.now(), answer.as_ref().map(|answer| answer.response.status()).ok());
         match answer {
             Ok(Answer { response, lease, deadline }) => {
                 let rules = &current.settings.rules;
                 let quota = |id: crate::policy::QuotaId| &rules.quotas[usize::from(id.0)];
-                visit.settled(permit.settle(|id, expected| cost::actual(quota(id), expected, response.headers())));
+                visit.settle(|id, expected| cost::actual(quota(id), expected, response.headers()));
                 let (mut parts, body) = response.into_parts();
                 parts.version = Version::HTTP_11;
                 headers::strip_hop_by_hop(&mut parts.headers);
                 let mut scratch = worker.scratch();
-                current.announcements.write(rules, visit.told(), &mut scratch, visit.began(), &mut parts.headers);
+                let (told, fields) = (visit.told(), &mut parts.headers);
+                current.announcements.write(rules, told, &mut scratch, visit.began(), parts.status, fields);
                 drop(scratch);
                 visit.has_status(parts.status);
                 Response::from_parts(parts, ResponseBody::streamed(body, lease, deadline, visit))
             }
             Err(error) => {
-                visit.settled(permit.close());
-                if let ForwardError::NoRoom = error {
-                    visit.refused(crate::policy::Reason::Throttle, None);
-                }
+                visit.close();
                 worker.note_failure(&error);
                 let problem = Problem::origin_failed(&error);
                 let status = problem.status();
-                let (response, bytes) = problem.into_response(reader, visit.id(), &mut worker.scratch());
+                if let ForwardError::NoRoom = error {
+                    visit.found_no_room(problem.retry_after());
+                }
+                let mut scratch = worker.scratch();
+                let (mut response, bytes) = problem.into_response(reader, visit.id(), &mut scratch);
+                let (rules, fields) = (&current.settings.rules, response.headers_mut());
+                current.announcements.write(rules, visit.told(), &mut scratch, visit.began(), status, fields);
+                drop(scratch);
                 visit.answered(status, bytes);
                 response
             }

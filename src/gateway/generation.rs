@@ -4,7 +4,9 @@ use super::announce::Announcements;
 use crate::config::Settings;
 use crate::engine::{Admission, Engine};
 use crate::policy::Timestamp;
+use arc_swap::ArcSwap;
 use http::HeaderValue;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// The settings, and what is made of them once so that no request has to.
@@ -14,6 +16,9 @@ pub(super) struct Generation {
     pub(super) announcements: Announcements,
     /// Each class's name as the origin is told it.
     pub(super) class_names: Vec<HeaderValue>,
+    /// Where its origin is, as last resolved; empty until it has been. Each generation has its own, so that no request is
+    /// sent to the origin of another.
+    pub(super) addresses: ArcSwap<Vec<SocketAddr>>,
 }
 
 impl Generation {
@@ -24,7 +29,17 @@ impl Generation {
             admission: engine.admission(Arc::clone(&rules), now),
             announcements: Announcements::new(&settings.headers, &rules),
             class_names: rules.classes.iter().map(|class| name(&class.name)).collect(),
+            addresses: ArcSwap::from_pointee(settings.origin.address().into_iter().collect()),
             settings,
         }
+    }
+
+    /// The same, at the addresses that `before` knows of, if it had the same origin.
+    pub(super) fn after(self, before: &Self) -> Self {
+        let (ours, theirs) = (&self.settings.origin, &before.settings.origin);
+        if (&ours.host, ours.port) == (&theirs.host, theirs.port) {
+            self.addresses.store(before.addresses.load_full());
+        }
+        self
     }
 }

@@ -13,6 +13,7 @@ mod exchange;
 mod generation;
 mod headers;
 mod listener;
+mod neighbours;
 mod reply;
 mod scratch;
 mod shared;
@@ -25,7 +26,6 @@ mod worker;
 use crate::agents::Agents;
 use crate::clock::Clock;
 use crate::config::Settings;
-use crate::config::settings::Origin;
 use crate::engine::{Admission, ClientView, Engine, Ledger, QuotaView, UnknownQuota};
 use crate::policy::{Timestamp, Units};
 use crate::telemetry::WorkerTelemetry;
@@ -33,7 +33,7 @@ use crate::verify::Operators;
 use generation::Generation;
 use shared::Shared;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -157,7 +157,9 @@ impl Gate {
 impl Handle {
     /// Puts new settings in force. What was counted is kept; requests under way end by the rules they began with.
     pub fn replace_settings(&self, settings: Settings) {
-        self.0.replace_generation(Generation::new(settings, &self.0.engine, self.now()));
+        let before = self.0.generation();
+        self.0.replace_generation(Generation::new(settings, &self.0.engine, self.now()).after(&before));
+        self.0.new_origin.notify_one();
     }
 
     /// The settings in force.
@@ -177,7 +179,7 @@ impl Handle {
 
     /// True once the origin's address is known.
     pub fn knows_origin(&self) -> bool {
-        !self.0.origin.load().is_empty()
+        !self.0.generation().addresses.load().is_empty()
     }
 
     /// Client connections open now.
@@ -208,39 +210,36 @@ impl Handle {
     /// Looks after what outlives a request, for as long as it is polled: the origin's address, clients that went away.
     pub async fn tend(&self) {
         let mut ticks = tokio::time::interval(TEND_EVERY);
-        let mut resolved_for = None;
         for count in 0u64.. {
-            ticks.tick().await;
-            let generation = self.0.generation();
-            let origin = &generation.settings.origin;
-            let name = (origin.host.clone(), origin.port);
-            if resolved_for.as_ref() != Some(&name) || count % RESOLVE_EVERY == 0 || !self.knows_origin() {
-                self.resolve(origin, resolved_for.as_ref() != Some(&name)).await;
-                resolved_for = Some(name);
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = self.0.new_origin.notified() => {}
+            }
+            if count % RESOLVE_EVERY == 0 || !self.knows_origin() {
+                self.find_origin().await;
             }
             if count % FORGET_EVERY == 0 {
-                generation.admission.forget_idle_clients(self.now());
+                self.0.generation().admission.forget_idle_clients(self.now());
             }
         }
     }
 
-    /// Looks the origin up. A failed look-up leaves the last good answer, unless the origin is another now.
-    async fn resolve(&self, origin: &Origin, is_new: bool) {
-        let addresses: Vec<SocketAddr> = match origin.host.parse::<IpAddr>() {
-            Ok(address) => vec![SocketAddr::new(address, origin.port)],
-            Err(_) => match tokio::net::lookup_host((origin.host.as_str(), origin.port)).await {
-                Ok(found) => found.collect(),
-                Err(error) => {
-                    warn!(%error, "Cannot look up the origin {}: {error}", origin.host);
-                    Vec::new()
+    /// Looks the origin up. A look-up that fails leaves the last good answer.
+    pub async fn find_origin(&self) {
+        let generation = self.0.generation();
+        let origin = &generation.settings.origin;
+        if origin.address().is_some() {
+            return;
+        }
+        match tokio::net::lookup_host((origin.host.as_str(), origin.port)).await.map(Vec::from_iter) {
+            Ok(found) if !found.is_empty() => {
+                if generation.addresses.load().is_empty() {
+                    info!("The origin {} is at {}", origin.authority, found[0]);
                 }
-            },
-        };
-        if !addresses.is_empty() || is_new {
-            if self.0.origin.load().is_empty() && !addresses.is_empty() {
-                info!("The origin {} is at {}", origin.authority, addresses[0]);
+                generation.addresses.store(Arc::new(found));
             }
-            self.0.origin.store(Arc::new(addresses));
+            Ok(_) => warn!("The origin's name {} has no address", origin.host),
+            Err(error) => warn!(%error, "Cannot look up the origin {}: {error}", origin.host),
         }
     }
 }

@@ -11,6 +11,7 @@ use super::target::Malformed;
 use super::upstream::ForwardError;
 use crate::policy::time::seconds_rounded_up;
 use crate::policy::{Reason, Rules};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -170,8 +171,16 @@ impl<'a> Problem<'a> {
             let value = scratch.value(|text| text.write_str(itoa::Buffer::new().format(seconds)));
             headers.extend(value.map(|value| (header::RETRY_AFTER, value)));
         }
-        let length = if reader.wants_body { body.len() as u64 } else { 0 };
-        let mut response = Response::new(ResponseBody::whole(body));
+        // HTTP/1 leaves the body of an answer to HEAD out by itself, HTTP/2 does not.
+        let sent = match reader.wants_body {
+            true => body,
+            false => {
+                headers.insert(header::CONTENT_LENGTH, body.len().into());
+                Bytes::new()
+            }
+        };
+        let length = sent.len() as u64;
+        let mut response = Response::new(ResponseBody::whole(sent));
         *response.status_mut() = self.status;
         *response.headers_mut() = headers;
         (response, length)

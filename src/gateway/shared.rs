@@ -1,15 +1,16 @@
 //! What workers share: read by all, written by none of them but for counters.
 
 use super::generation::Generation;
+use super::neighbours::Neighbours;
 use crate::agents::Agents;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::verify::Operators;
 use arc_swap::ArcSwap;
 use http::HeaderValue;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use tokio::sync::Notify;
 
 /// What all workers of a gate share.
 pub(super) struct Shared {
@@ -17,10 +18,12 @@ pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
     pub(super) agents: Arc<Agents>,
     pub(super) operators: Arc<Operators>,
-    /// The origin's addresses as last resolved; empty until they have been.
-    pub(super) origin: ArcSwap<Vec<SocketAddr>>,
+    /// Told when there is an origin to be looked up at once.
+    pub(super) new_origin: Notify,
     /// Client connections open now, on all workers.
     pub(super) connections: AtomicUsize,
+    /// The same by address, as far as they are bounded.
+    pub(super) neighbours: Neighbours,
     pub(super) workers: usize,
     pub(super) via: Via,
     generation: ArcSwap<Generation>,
@@ -50,8 +53,9 @@ impl Shared {
             engine,
             agents,
             operators,
-            origin: ArcSwap::default(),
+            new_origin: Notify::new(),
             connections: AtomicUsize::new(0),
+            neighbours: Neighbours::default(),
             workers,
             via: Via::new(seed),
             generation: ArcSwap::from_pointee(generation),

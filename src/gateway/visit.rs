@@ -5,9 +5,9 @@ use super::announce::Told;
 use super::target::Target;
 use super::watch::Watch;
 use super::worker::{Current, Worker};
-use crate::engine::{BucketStanding, Decision, Receipt, Ruling, Standing};
+use crate::engine::{BucketStanding, Decision, Permit, Receipt, Ruling, Standing};
 use crate::policy::identity::{ClientKey, Origin};
-use crate::policy::{Classified, Reason, Timestamp, Units};
+use crate::policy::{Classified, QuotaId, Reason, Timestamp, Units};
 use crate::telemetry::{Charge, OriginCall, Outcome, Record};
 use http::{HeaderValue, Method, StatusCode, Version};
 use smallvec::SmallVec;
@@ -40,10 +40,14 @@ pub(super) struct Visit {
     shadow: Option<Reason>,
     refused: Option<Reason>,
     retry_after: Option<u64>,
+    /// Held from admission until its cost is known.
+    permit: Option<Permit>,
     receipt: Receipt,
     status: StatusCode,
     bytes: u64,
     at_origin: bool,
+    /// The answer under way, as the watch knows it.
+    answer: Option<usize>,
     origin_status: Option<u16>,
     origin_took: Option<Duration>,
     complete: bool,
@@ -78,10 +82,12 @@ impl Visit {
                 Ruling::Admitted(_) => None,
             },
             retry_after: None,
+            permit: None,
             receipt: Receipt::new(),
             status: StatusCode::from_u16(CLIENT_LEFT).expect("between 100 and 999"),
             bytes: 0,
             at_origin: false,
+            answer: None,
             origin_status: None,
             origin_took: None,
             complete: false,
@@ -130,10 +136,23 @@ impl Visit {
         self.retry_after = retry_after;
     }
 
-    /// It is on its way to the origin.
-    pub(super) fn goes_to_origin(&mut self) {
+    /// It is on its way to the origin, as far as `permit` allows.
+    pub(super) fn goes_to_origin(&mut self, permit: Permit) {
+        self.permit = Some(permit);
         self.at_origin = true;
         self.worker.telemetry().origin_began(&self.route().scopes, &self.worker.names(&self.current));
+    }
+
+    /// The origin had no room for it: it never left, and the client was told to come back.
+    pub(super) fn found_no_room(&mut self, retry_after: Option<u64>) {
+        self.leaves_origin();
+        self.refused(Reason::Throttle, retry_after);
+    }
+
+    fn leaves_origin(&mut self) {
+        if std::mem::take(&mut self.at_origin) {
+            self.worker.telemetry().origin_ended(&self.route().scopes, &self.worker.names(&self.current));
+        }
     }
 
     /// The origin has answered, or failed to.
@@ -142,19 +161,37 @@ impl Visit {
         self.origin_status = status.map(|status| status.as_u16());
     }
 
-    /// Its cost is known.
-    pub(super) fn settled(&mut self, receipt: Receipt) {
-        self.receipt = receipt;
+    /// The right to be sent.
+    pub(super) fn permit(&mut self) -> &mut Permit {
+        self.permit.as_mut().expect("it went to the origin, and is not settled yet")
+    }
+
+    /// Its cost is known: what `actual` says, quota by quota.
+    pub(super) fn settle(&mut self, actual: impl FnMut(QuotaId, Units) -> Units) {
+        if let Some(permit) = self.permit.take() {
+            self.receipt = permit.settle(actual);
+        }
+    }
+
+    /// Nothing will be known of its cost.
+    pub(super) fn close(&mut self) {
+        if let Some(permit) = self.permit.take() {
+            self.receipt = permit.close();
+        }
     }
 
     /// The client is being sent an answer.
     pub(super) fn has_status(&mut self, status: StatusCode) {
         self.status = status;
+        self.answer = self.watch.answer_begins();
     }
 
     /// So many bytes of the answer's body have gone out.
     pub(super) fn count(&mut self, bytes: u64) {
         self.bytes += bytes;
+        if let Some(answer) = self.answer {
+            self.watch.answer_moves(answer);
+        }
     }
 
     /// The answer has gone out whole.
@@ -230,23 +267,22 @@ impl Visit {
         });
     }
 
-    /// What a quota was charged: what was settled, or, where the client left before that, what was expected.
+    /// What a quota was charged: nothing, where the request was refused.
     fn charged(&self, standing: &Standing) -> Units {
         let settled = self.receipt.iter().find(|charged| charged.quota == standing.quota);
-        match (settled, self.refused) {
-            (Some(charged), _) => charged.settled,
-            (None, Some(_)) => Units::ZERO,
-            (None, None) => standing.cost,
-        }
+        settled.map_or(Units::ZERO, |charged| charged.settled)
     }
 }
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        self.watch.request_ends(!self.complete);
-        if self.at_origin {
-            self.worker.telemetry().origin_ended(&self.route().scopes, &self.worker.names(&self.current));
+        if let Some(answer) = self.answer {
+            self.watch.answer_ends(answer);
         }
+        self.watch.request_ends(!self.complete);
+        // The client may have left before its answer, or before the request was sent.
+        self.close();
         self.record();
+        self.leaves_origin();
     }
 }

@@ -5,6 +5,8 @@
 use super::worker::TICK;
 use crate::config::settings::Limits;
 use crate::policy::Timestamp;
+use http::Version;
+use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::task::{Context, Waker};
@@ -24,7 +26,12 @@ pub(super) struct Watch {
     stalled: Cell<Option<Timestamp>>,
     /// When a request's body began to wait for the client to send.
     starved: Cell<Option<Timestamp>>,
+    /// Answers under way over HTTP/2, and when each last moved. There a client stalls an answer by giving it no window,
+    /// which no write to the connection waits for.
+    answers: RefCell<Slab<Timestamp>>,
     served: Cell<u32>,
+    /// It speaks HTTP/2, where not every byte that comes belongs to a request: pings and windows come at any time.
+    framed: Cell<bool>,
     requests_allowed: u32,
     aborted: Cell<u32>,
     order: Cell<Order>,
@@ -62,7 +69,9 @@ impl Watch {
             active: Cell::new(0),
             stalled: Cell::new(None),
             starved: Cell::new(None),
+            answers: RefCell::default(),
             served: Cell::new(0),
+            framed: Cell::new(false),
             requests_allowed,
             aborted: Cell::new(0),
             order: Cell::new(Order::Serve),
@@ -72,7 +81,8 @@ impl Watch {
 
     /// Bytes came from the client.
     pub(super) fn heard(&self) {
-        if self.phase.get() != Phase::Head && self.active.get() == 0 {
+        let between_requests = self.phase.get() == Phase::Idle && !self.framed.get();
+        if self.active.get() == 0 && (self.phase.get() == Phase::Silent || between_requests) {
             self.enter(Phase::Head);
         }
     }
@@ -96,7 +106,8 @@ impl Watch {
     }
 
     /// A request has arrived whole, but for its body.
-    pub(super) fn request_begins(&self) {
+    pub(super) fn request_begins(&self, version: Version) {
+        self.framed.set(version == Version::HTTP_2);
         self.active.set(self.active.get() + 1);
         self.served.set(self.served.get().saturating_add(1));
         if self.served.get() >= self.requests_allowed {
@@ -114,6 +125,21 @@ impl Watch {
             self.starved.set(None);
             self.enter(Phase::Idle);
         }
+    }
+
+    /// An answer is about to be sent; a key for it, where the connection alone does not tell whether it moves.
+    pub(super) fn answer_begins(&self) -> Option<usize> {
+        self.framed.get().then(|| self.answers.borrow_mut().insert(self.clock.get()))
+    }
+
+    /// A piece of it has gone out.
+    pub(super) fn answer_moves(&self, key: usize) {
+        self.answers.borrow_mut()[key] = self.clock.get();
+    }
+
+    /// It is over.
+    pub(super) fn answer_ends(&self, key: usize) {
+        self.answers.borrow_mut().remove(key);
     }
 
     /// What to do, asked on each poll of the connection; an order given later wakes it up.
@@ -140,12 +166,17 @@ impl Watch {
         self.since.set(self.clock.get());
     }
 
-    fn verdict(&self, limits: &Limits) -> Order {
+    fn verdict(&self, limits: &Limits, response_timeout: Duration) -> Order {
         let now = self.clock.get();
         let over = |since: Option<Timestamp>, limit: Duration| since.is_some_and(|since| overdue(since, limit, now));
         if over(self.stalled.get(), limits.response_write_timeout)
             || over(self.starved.get(), limits.request_body_timeout)
         {
+            return Order::Close;
+        }
+        // Had it been the origin that was waited for, its own time would have run out before this.
+        let longest = response_timeout + limits.response_write_timeout;
+        if self.answers.borrow().iter().any(|(_, &moved)| over(Some(moved), longest)) {
             return Order::Close;
         }
         let aborted = self.aborted.get();
@@ -183,10 +214,10 @@ impl Watched {
     }
 
     /// Ends what has taken too long and forgets connections that are gone.
-    pub(super) fn sweep(&self, limits: &Limits) {
+    pub(super) fn sweep(&self, limits: &Limits, response_timeout: Duration) {
         self.0.borrow_mut().retain(|watch| {
             let Some(watch) = watch.upgrade() else { return false };
-            watch.give(watch.verdict(limits));
+            watch.give(watch.verdict(limits, response_timeout));
             true
         });
     }

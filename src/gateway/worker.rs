@@ -9,13 +9,14 @@ use super::upstream::{Deadlines, ForwardError, Upstream};
 use super::watch::{Order, Watched};
 use crate::agents::ClaimCache;
 use crate::http1::Dates;
+use crate::policy::identity::ClientKey;
 use crate::policy::{BotId, Claim, OperatorId, Rules, ScopeId, Timestamp};
 use crate::telemetry::{Names, WorkerTelemetry};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use std::cell::{Cell, RefCell, RefMut};
 use std::io;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -101,7 +102,7 @@ async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, mut stage
         };
         match accepted {
             Ok((stream, peer)) => {
-                let Some(place) = Place::take(&worker) else { continue };
+                let Some(place) = Place::take(&worker, peer.ip()) else { continue };
                 let worker = Rc::clone(&worker);
                 tokio::task::spawn_local(async move {
                     connection::serve(worker, stream, peer).await;
@@ -123,17 +124,23 @@ async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, mut stage
 struct Place {
     shared: Arc<Shared>,
     telemetry: WorkerTelemetry,
+    /// Whose it is, where connections from one address are bounded.
+    counted_for: Option<ClientKey>,
 }
 
 impl Place {
-    fn take(worker: &Rc<Worker>) -> Option<Self> {
-        let most = worker.current().settings.limits.max_connections;
-        let open = worker.shared.connections.fetch_add(1, Ordering::Relaxed);
-        if open < most {
+    fn take(worker: &Rc<Worker>, peer: IpAddr) -> Option<Self> {
+        let current = worker.current();
+        let limits = &current.settings.limits;
+        let bound = limits.max_connections_per_address.map(|most| (current.settings.rules.trust.key(peer), most));
+        let shared = &worker.shared;
+        let open = shared.connections.fetch_add(1, Ordering::Relaxed);
+        if open < limits.max_connections && bound.is_none_or(|(key, most)| shared.neighbours.enter(key, most)) {
             worker.telemetry.connection_opened();
-            return Some(Self { shared: Arc::clone(&worker.shared), telemetry: worker.telemetry.clone() });
+            let counted_for = bound.map(|(key, _)| key);
+            return Some(Self { shared: Arc::clone(shared), telemetry: worker.telemetry.clone(), counted_for });
         }
-        worker.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        shared.connections.fetch_sub(1, Ordering::Relaxed);
         worker.telemetry.connection_refused();
         None
     }
@@ -142,6 +149,9 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        if let Some(key) = self.counted_for {
+            self.shared.neighbours.leave(key);
+        }
         self.telemetry.connection_closed();
     }
 }
@@ -211,7 +221,7 @@ impl Worker {
     fn tick(&self) {
         self.uptime.set(self.shared.clock.uptime());
         let current = self.current();
-        self.watched.sweep(&current.settings.limits);
+        self.watched.sweep(&current.settings.limits, current.settings.origin.response_timeout);
         self.upstream.sweep(&current.settings.origin, self.uptime.get());
         self.telemetry().flush();
     }

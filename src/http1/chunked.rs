@@ -185,7 +185,8 @@ mod tests {
     #[test]
     fn chunks_are_read_by_the_letter() {
         let whole = |data: &str| Ok((data.as_bytes().to_vec(), true));
-        let table: &[(&str, Result<(Vec<u8>, bool), Malformed>)] = &[
+        type Case<'a> = (&'a str, Result<(Vec<u8>, bool), Malformed>);
+        let table: &[Case<'_>] = &[
             ("0\r\n\r\n", whole("")),
             ("3\r\nabc\r\n0\r\n\r\n", whole("abc")),
             ("A\r\n0123456789\r\n00\r\n\r\n", whole("0123456789")),

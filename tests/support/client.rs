@@ -23,7 +23,11 @@ pub struct Answer {
 
 impl Client {
     pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("somebody listens");
+        Self::over(TcpStream::connect(address).expect("somebody listens"))
+    }
+
+    /// A client on a connection that is already there.
+    pub fn over(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
         stream.set_write_timeout(Some(PATIENCE)).expect("a timeout can be set");
         stream.set_nodelay(true).expect("an option can be set");

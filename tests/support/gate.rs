@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 use tidegate::clock::Clock;
 use tidegate::config;
@@ -64,9 +65,14 @@ impl Gate {
         Client::connect(self.address())
     }
 
+    /// Writes other rules, for the next reload.
+    pub fn write(&self, origin: SocketAddr, rules: &str) {
+        *self.yaml.lock() = yaml(origin, self.folder.path(), rules);
+    }
+
     /// Puts other rules in force; what the gate says of them.
     pub fn reload(&self, origin: SocketAddr, rules: &str) -> Result<String, String> {
-        *self.yaml.lock() = yaml(origin, self.folder.path(), rules);
+        self.write(origin, rules);
         self.service().reload()
     }
 
@@ -97,6 +103,30 @@ impl Gate {
         samples.map(sample).collect()
     }
 
+    /// One sample; zero where there is none yet.
+    pub fn metric(&self, name: &str) -> f64 {
+        self.metrics().get(name).copied().unwrap_or(0.0)
+    }
+
+    /// Asks until the sample is `value`.
+    pub fn wait_for_metric(&self, name: &str, value: f64) {
+        // Each try is a connection, as in `wait_until_ready`.
+        let came = (0..10_000).any(|_| self.metric(name) == value);
+        assert!(came, "{name} is {}, not {value}", self.metric(name));
+    }
+
+    /// Lets `span` pass, and returns once the worker (of which there is one) has looked at all of its connections
+    /// since: one that said nothing, and may be silent for a second, is closed by then.
+    pub fn pass(&self, span: Duration) {
+        assert!(span >= Duration::from_millis(1250), "a silent client is borne for that long");
+        let mut silent = self.connect();
+        // Connections are accepted in turn: once a later one has its answer (not a request that counts as one), the
+        // silent one is under watch.
+        assert_eq!(self.connect().send("GET / HTTP/1.1\r\n\r\n").answer().status, 400);
+        self.clock.advance(span);
+        assert!(silent.is_closed(), "first_byte_timeout is 1s in a test that lets time pass");
+    }
+
     /// Stops the gate and reads all of its access log.
     pub fn into_log(mut self) -> Vec<Value> {
         self.service.take().expect("running").shut_down();
@@ -111,6 +141,13 @@ impl Gate {
     /// Lets what is under way end, as SIGTERM does.
     pub fn shut_down(mut self) {
         self.service.take().expect("running").shut_down();
+    }
+
+    /// Corrects by hand what a quota has used.
+    pub fn set_used(&self, quota: &str, used: u32) {
+        let body = format!("{{\"used\": {used}}}");
+        let (status, told) = self.ask_admin("PUT", &format!("/api/v1/quotas/{quota}/used"), &body);
+        assert_eq!(status, 200, "{told}");
     }
 
     fn wait_until_ready(&self) {

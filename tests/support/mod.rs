@@ -5,8 +5,11 @@
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses a part of it")]
 
 pub mod client;
+pub mod fields;
+pub mod frames;
 pub mod gate;
 pub mod origin;
+pub mod program;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,4 +26,31 @@ pub fn shared() -> Option<PathBuf> {
     }
     println!("skipped: no ../shared");
     None
+}
+
+/// Sends requests over one cleartext HTTP/2 connection and tells their statuses.
+pub fn http2(
+    address: std::net::SocketAddr,
+    requests: impl FnOnce(http::request::Builder) -> Vec<http::Request<()>>,
+) -> Vec<u16> {
+    use http_body_util::{BodyExt, Empty};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let work = async {
+        let stream = tokio::net::TcpStream::connect(address).await.expect("it listens");
+        let io = hyper_util::rt::TokioIo::new(stream);
+        let (mut sender, connection) = hyper::client::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new())
+            .handshake(io)
+            .await
+            .expect("it speaks HTTP/2");
+        tokio::spawn(connection);
+        let mut statuses = Vec::new();
+        for request in requests(http::Request::builder()) {
+            let request = request.map(|()| Empty::<bytes::Bytes>::new());
+            let response = sender.send_request(request).await.expect("an answer");
+            statuses.push(response.status().as_u16());
+            response.into_body().collect().await.expect("a whole body");
+        }
+        statuses
+    };
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await.expect("answered in time") })
 }

@@ -205,6 +205,11 @@ impl Tell {
 }
 
 impl Wait {
+    /// True when it has been told already.
+    pub fn has_come(&self) -> bool {
+        self.0.lock().try_recv().is_ok()
+    }
+
     pub fn wait(&self) {
         self.0.lock().recv_timeout(PATIENCE).expect("told in time");
     }

@@ -149,10 +149,10 @@ impl JsonSchema for Access {
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Limits {
-    /// The most connections from clients, all together; further ones wait to be accepted. Default 10000.
+    /// The most connections from clients, all together; further ones are closed. Default 10000.
     pub max_connections: Option<u32>,
-    /// The most connections from one address; further ones are closed. 0 is no bound, which a gate behind a proxy needs.
-    /// Default 0.
+    /// The most connections from one address (IPv6: one prefix, as clients are told apart); further ones are closed. 0 is
+    /// no bound, which a gate behind a proxy needs. Default 0.
     pub max_connections_per_address: Option<u32>,
     /// How long a new connection may stay silent. Default 10s.
     pub first_byte_timeout: Option<Span>,

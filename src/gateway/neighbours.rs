@@ -1,0 +1,54 @@
+//! How many connections each address has open, where the settings set a bound. Addresses are told apart as clients are:
+//! who owns an IPv6 prefix owns billions of addresses.
+
+use crate::policy::identity::ClientKey;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::num::NonZeroUsize;
+
+/// Open connections by address. It never has more entries than there are connections.
+#[derive(Default)]
+pub(super) struct Neighbours(Mutex<HashMap<ClientKey, usize, foldhash::fast::RandomState>>);
+
+impl Neighbours {
+    /// Counts one more connection from `address`; false, and nothing counted, where it has `most` already.
+    pub(super) fn enter(&self, address: ClientKey, most: NonZeroUsize) -> bool {
+        let mut open = self.0.lock();
+        let count = open.get(&address).copied().unwrap_or(0);
+        if count >= most.get() {
+            return false;
+        }
+        open.insert(address, count + 1);
+        true
+    }
+
+    /// Counts one that had entered out again.
+    pub(super) fn leave(&self, address: ClientKey) {
+        if let Entry::Occupied(mut open) = self.0.lock().entry(address) {
+            *open.get_mut() -= 1;
+            if *open.get() == 0 {
+                open.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::identity::Trust;
+
+    #[test]
+    fn an_address_that_has_left_leaves_nothing_behind() {
+        let neighbours = Neighbours::default();
+        let key = Trust::default().key([192, 0, 2, 1].into());
+        let two = NonZeroUsize::new(2).expect("two is not zero");
+        assert_eq!([0; 3].map(|_| neighbours.enter(key, two)), [true, true, false]);
+        neighbours.leave(key);
+        assert!(neighbours.enter(key, two));
+        neighbours.leave(key);
+        neighbours.leave(key);
+        assert!(neighbours.0.lock().is_empty());
+    }
+}

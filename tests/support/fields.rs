@@ -1,0 +1,113 @@
+//! A strict reader of structured fields (RFC 9651), as far as `RateLimit` and `RateLimit-Policy` use them: a list of
+//! strings with integer parameters. What it does not know it does not forgive.
+
+/// One member of the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    pub name: String,
+    pub parameters: Vec<(String, u64)>,
+}
+
+impl Item {
+    /// The value of a parameter that must be there.
+    pub fn parameter(&self, key: &str) -> u64 {
+        let found = self.parameters.iter().find(|(found, _)| found == key);
+        found.unwrap_or_else(|| panic!("no {key} in {self:?}")).1
+    }
+
+    /// True when each of `keys` is there, once, and nothing else is.
+    pub fn has_only(&self, keys: &[&str]) -> bool {
+        self.parameters.len() == keys.len()
+            && keys.iter().all(|key| self.parameters.iter().any(|(found, _)| found == key))
+    }
+}
+
+/// Reads a list that is not empty.
+pub fn list(text: &str) -> Vec<Item> {
+    let mut reader = Reader { text, rest: text.as_bytes() };
+    let mut items = vec![reader.item()];
+    loop {
+        reader.skip(b" \t");
+        if reader.rest.is_empty() {
+            return items;
+        }
+        reader.expect(b',');
+        reader.skip(b" \t");
+        items.push(reader.item());
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    rest: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn item(&mut self) -> Item {
+        let name = self.string();
+        let mut parameters = Vec::new();
+        while self.rest.first() == Some(&b';') {
+            self.expect(b';');
+            self.skip(b" ");
+            let key = self.key();
+            self.expect(b'=');
+            let number = self.integer();
+            assert!(parameters.iter().all(|(other, _)| *other != key), "{key} twice in {:?}", self.text);
+            parameters.push((key, number));
+        }
+        Item { name, parameters }
+    }
+
+    fn string(&mut self) -> String {
+        self.expect(b'"');
+        let mut string = String::new();
+        loop {
+            match self.next() {
+                b'"' => return string,
+                b'\\' => match self.next() {
+                    escaped @ (b'"' | b'\\') => string.push(char::from(escaped)),
+                    other => panic!("\\{} in {:?}", char::from(other), self.text),
+                },
+                plain @ 0x20..=0x7e => string.push(char::from(plain)),
+                other => panic!("byte {other} in {:?}", self.text),
+            }
+        }
+    }
+
+    fn key(&mut self) -> String {
+        let key = self.while_in(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'.' | b'*'));
+        assert!(
+            key.starts_with(|first: char| first.is_ascii_lowercase() || first == '*'),
+            "{key:?} in {:?}",
+            self.text
+        );
+        key
+    }
+
+    fn integer(&mut self) -> u64 {
+        let digits = self.while_in(|byte| byte.is_ascii_digit());
+        assert!((1..=15).contains(&digits.len()), "{digits:?} in {:?}", self.text);
+        digits.parse().expect("fifteen digits fit")
+    }
+
+    fn while_in(&mut self, fits: impl Fn(u8) -> bool) -> String {
+        let length = self.rest.iter().take_while(|byte| fits(**byte)).count();
+        let (taken, rest) = self.rest.split_at(length);
+        self.rest = rest;
+        String::from_utf8_lossy(taken).into_owned()
+    }
+
+    fn skip(&mut self, blanks: &[u8]) {
+        self.while_in(|byte| blanks.contains(&byte));
+    }
+
+    fn expect(&mut self, byte: u8) {
+        assert_eq!(char::from(self.next()), char::from(byte), "in {:?}", self.text);
+    }
+
+    fn next(&mut self) -> u8 {
+        let (first, rest) = self.rest.split_first().unwrap_or_else(|| panic!("{:?} ends too early", self.text));
+        self.rest = rest;
+        *first
+    }
+}

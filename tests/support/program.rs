@@ -1,0 +1,126 @@
+//! The real program as a process of its own.
+
+use super::PATIENCE;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+/// A running program.
+pub struct Program {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Option<Receiver<String>>,
+    errors: Receiver<String>,
+    told: Vec<String>,
+}
+
+/// How it ended, and what it said that nobody had read before.
+pub struct Ended {
+    pub code: i32,
+    pub output: String,
+    pub errors: String,
+}
+
+/// Runs the program to its end.
+pub fn run(arguments: &[&str], input: &[u8]) -> Ended {
+    let mut program = Program::start(arguments);
+    program.write(input);
+    program.end()
+}
+
+impl Program {
+    /// Starts it in a folder where there is no file it could take for its own.
+    pub fn start(arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+            .args(arguments)
+            .current_dir(std::env::temp_dir())
+            .env_remove("RUST_LOG")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it was built");
+        let input = child.stdin.take();
+        let output = child.stdout.take().map(lines);
+        let errors = child.stderr.take().map(lines).expect("it is piped");
+        Self { child, input, output, errors, told: Vec::new() }
+    }
+
+    /// Sends it all of its input. A program that ends without reading it is no surprise.
+    pub fn write(&mut self, input: &[u8]) {
+        let mut pipe = self.input.take().expect("its input is written once");
+        let input = input.to_vec();
+        // Apart, because it may say more than the pipe back holds before it has read everything.
+        std::thread::spawn(move || drop(pipe.write_all(&input)));
+    }
+
+    /// Leaves its output to nobody.
+    pub fn close_output(&mut self) {
+        self.output = None;
+    }
+
+    /// The next line of its output.
+    pub fn line(&mut self) -> String {
+        let output = self.output.as_ref().expect("its output is read");
+        output.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("it says nothing: {:?}", self.errors.try_recv()))
+    }
+
+    /// Reads its errors up to a line that holds `text`.
+    pub fn error_line(&mut self, text: &str) {
+        loop {
+            let line = self.errors.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.told));
+            let found = line.contains(text);
+            self.told.push(line);
+            if found {
+                return;
+            }
+        }
+    }
+
+    /// Sends it a signal by name.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill -s {name}");
+    }
+
+    /// Waits for its end.
+    pub fn end(mut self) -> Ended {
+        drop(self.input.take());
+        let rest = |lines: &Receiver<String>| {
+            let lines = std::iter::from_fn(|| match lines.recv_timeout(PATIENCE) {
+                Ok(line) => Some(line + "\n"),
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => None,
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("it does not end"),
+            });
+            lines.collect::<String>()
+        };
+        let errors = rest(&self.errors);
+        let output = self.output.as_ref().map(rest).unwrap_or_default();
+        let code = self.child.wait().expect("it is ours").code().expect("no signal ended it");
+        Ended { code, output, errors }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The lines of a pipe as they come.
+fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut pipe = BufReader::new(pipe);
+        let mut line = Vec::new();
+        while pipe.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+            let text = String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(&line)).into_owned();
+            if sender.send(text).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    });
+    receiver
+}
