@@ -1,6 +1,7 @@
 //! What a request asks for, checked: the host, the path as sent and as rules match it, the framing.
 //!
-//! hyper parses and frames (RFC 9112); what it leaves to us is checked here, before anything is counted.
+//! What parses and frames it (`http1`, or hyper for HTTP/2) leaves the rest to us: checked here, before anything is
+//! counted.
 
 use crate::policy::route::normalise;
 use http::uri::{Authority, PathAndQuery};
