@@ -9,6 +9,7 @@ pub mod config;
 pub mod demo;
 pub mod engine;
 pub mod gateway;
+pub mod http1;
 pub mod ledger;
 pub mod policy;
 pub mod service;

@@ -1,8 +1,10 @@
 //! Bodies on their way through: streamed both ways, never collected, each piece passed on as it comes.
 
-use super::upstream::{Deadline, Lease};
+use super::connection::Watched;
+use super::upstream::{Deadline, Lease, OriginBody};
 use super::visit::Visit;
 use super::watch::Watch;
+use crate::http1::{client, server};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::cell::Cell;
@@ -11,12 +13,19 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc;
 
+/// A request's body as its connection reads it.
+#[derive(Debug)]
+pub(super) enum ClientBody {
+    Http1(server::RequestBody<Watched>),
+    Http2(Incoming),
+}
+
 /// What a client sends, on its way to the origin.
 pub(super) struct RequestBody(Option<Box<Streaming>>);
 
 struct Streaming {
     /// Taken only when it is dropped.
-    incoming: Option<Incoming>,
+    incoming: Option<ClientBody>,
     left: u64,
     watch: Rc<Watch>,
     upload: Rc<Upload>,
@@ -46,12 +55,55 @@ pub(super) struct BrokeOff {
 /// Why a body ends before its end.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError {
-    #[error("the other side broke off: {0}")]
-    BrokeOff(#[from] hyper::Error),
+    #[error("the client broke off: {0}")]
+    Http1Client(#[from] server::BodyError),
+    #[error("the client broke off: {0}")]
+    Http2Client(#[from] hyper::Error),
+    #[error("the origin broke off: {0}")]
+    Origin(#[from] client::Error),
     #[error("the body is larger than allowed")]
     TooLarge,
     #[error("the origin fell silent in the middle of its answer")]
     TimedOut,
+}
+
+impl ClientBody {
+    /// Nobody will read it. An HTTP/1.1 connection sees to the rest by itself.
+    pub(super) fn leave_unread(self, drain: &mpsc::Sender<Incoming>) {
+        if let Self::Http2(incoming) = self {
+            // A full drain is no harm: the client loses a stream, as it would have without one.
+            let _ = drain.try_send(incoming);
+        }
+    }
+}
+
+impl Body for ClientBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut *self {
+            Self::Http1(body) => Pin::new(body).poll_frame(context).map_err(BodyError::from),
+            Self::Http2(body) => Pin::new(body).poll_frame(context).map_err(BodyError::from),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Http1(body) => body.is_end_stream(),
+            Self::Http2(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Http1(body) => body.size_hint(),
+            Self::Http2(body) => body.size_hint(),
+        }
+    }
 }
 
 impl RequestBody {
@@ -62,7 +114,7 @@ impl RequestBody {
 
     /// Passes `incoming` on, at most `limit` bytes of it. What nobody reads to its end is drained through `drain`, so
     /// that the client gets to see an answer that came early.
-    pub(super) fn streaming(incoming: Incoming, limit: u64, watch: Rc<Watch>, drain: mpsc::Sender<Incoming>) -> Self {
+    pub(super) fn streaming(incoming: ClientBody, limit: u64, watch: Rc<Watch>, drain: mpsc::Sender<Incoming>) -> Self {
         if incoming.is_end_stream() {
             return Self::none();
         }
@@ -78,10 +130,6 @@ impl RequestBody {
 impl Upload {
     pub(super) fn is_under_way(&self) -> bool {
         matches!(self.state.get(), UploadState::UnderWay)
-    }
-
-    pub(super) fn is_done(&self) -> bool {
-        matches!(self.state.get(), UploadState::Done)
     }
 
     pub(super) fn broke_off(&self) -> Option<BrokeOff> {
@@ -112,7 +160,7 @@ impl Body for RequestBody {
             }
             Some(Err(error)) => {
                 broke_off(false);
-                Poll::Ready(Some(Err(error.into())))
+                Poll::Ready(Some(Err(error)))
             }
             Some(Ok(frame)) => {
                 let length = frame.data_ref().map_or(0, |data| data.len() as u64);
@@ -144,8 +192,9 @@ impl Drop for Streaming {
         self.watch.body_waits(false);
         if self.upload.is_under_way() {
             self.upload.state.set(UploadState::BrokeOff(BrokeOff { too_large: false }));
-            // A full drain is no harm: the client loses a connection, as it would have without one.
-            let _ = self.incoming.take().map(|incoming| self.drain.try_send(incoming));
+            if let Some(incoming) = self.incoming.take() {
+                incoming.leave_unread(&self.drain);
+            }
         }
     }
 }
@@ -160,10 +209,9 @@ pub(super) enum ResponseBody {
 
 /// The origin's body on its way to the client, with all that ends when it ends.
 pub(super) struct Streamed {
-    incoming: Incoming,
+    incoming: OriginBody,
     lease: Option<Lease>,
     deadline: Deadline,
-    upload: Option<Rc<Upload>>,
     visit: Visit,
 }
 
@@ -175,14 +223,8 @@ impl ResponseBody {
     }
 
     /// The body of `answer`, whose end is the end of `visit`.
-    pub(super) fn streamed(
-        incoming: Incoming,
-        lease: Lease,
-        deadline: Deadline,
-        upload: Option<Rc<Upload>>,
-        visit: Visit,
-    ) -> Self {
-        Self::Streamed(Box::new(Streamed { incoming, lease: Some(lease), deadline, upload, visit }))
+    pub(super) fn streamed(incoming: OriginBody, lease: Lease, deadline: Deadline, visit: Visit) -> Self {
+        Self::Streamed(Box::new(Streamed { incoming, lease: Some(lease), deadline, visit }))
     }
 }
 
@@ -243,9 +285,8 @@ impl Streamed {
 
     /// The whole answer has been read. The connection may serve again, unless the request is still being sent on it.
     fn comes_to_its_end(&mut self) {
-        let sent = self.upload.as_ref().is_none_or(|upload| upload.is_done());
-        if let Some(lease) = self.lease.take().filter(|_| sent) {
-            lease.give_back(self.visit.uptime());
+        if let Some((lease, connection)) = self.lease.take().zip(self.incoming.take_connection()) {
+            lease.give_back(connection, self.visit.uptime());
         }
         self.visit.complete();
     }

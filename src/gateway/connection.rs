@@ -1,12 +1,17 @@
 //! One client connection: which protocol it speaks, and its life under watch.
 
+use super::body::ClientBody;
 use super::exchange::Exchange;
 use super::watch::{Order, Watch};
 use super::worker::Worker;
+use crate::config::settings::Limits;
+use crate::http1::{self, server};
 use bytes::BytesMut;
-use hyper::rt::{Executor, Read, ReadBufCursor, Write};
+use hyper::rt::Executor;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use std::cell::Cell;
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +19,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 /// What an HTTP/2 client that knows the gate speaks it says first (RFC 9113 section 3.4).
@@ -26,44 +31,84 @@ const HTTP2_CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 /// A peer that answers no ping is gone.
 const HTTP2_PING_EVERY: Duration = Duration::from_secs(20);
 
+/// How long a client is given to read the last answer and close.
+const LINGER: Duration = Duration::from_secs(2);
+/// Room for a head as most clients send it.
+const FIRST_READ: usize = 8 * 1024;
+
 /// Serves one client until it leaves, is told to, or takes too long.
 pub(super) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
     let limits = worker.current().settings.limits.clone();
     let watch = Watch::new(worker.uptime(), limits.requests_per_connection);
     worker.watched().add(&watch);
     let _ = stream.set_nodelay(true);
-    let mut stream = Watched { io: stream, first: BytesMut::with_capacity(1024), watch: Rc::clone(&watch) };
-    let Some(Ok(http2)) = under_orders(&watch, stream.speaks_http2(), |_| Ending::Now).await else { return };
-
+    let mut stream = Watched { io: stream, watch: Rc::clone(&watch) };
+    let mut first = BytesMut::with_capacity(FIRST_READ);
+    let spoken = under_orders(&watch, speaks_http2(&mut stream, &mut first), |_| Ending::Now).await;
     let exchange = Exchange::new(Rc::clone(&worker), Rc::clone(&watch), peer);
-    let service = service_fn(move |request| exchange.clone().handle(request));
-    let stream = stream.into_hyper();
-    if http2 {
-        let connection = hyper::server::conn::http2::Builder::new(OnThisThread)
-            .timer(TokioTimer::new())
-            .keep_alive_interval(HTTP2_PING_EVERY)
-            .initial_stream_window_size(HTTP2_STREAM_WINDOW)
-            .initial_connection_window_size(HTTP2_CONNECTION_WINDOW)
-            .max_concurrent_streams(limits.http2_streams)
-            .max_header_list_size(u32::try_from(limits.max_head_size).unwrap_or(u32::MAX))
-            .serve_connection(stream, service);
-        under_orders(&watch, connection, |connection| {
-            connection.graceful_shutdown();
-            Ending::InItsTime
-        })
-        .await;
-    } else {
-        let mut builder = hyper::server::conn::http1::Builder::new();
-        builder.header_read_timeout(None).max_header_size(limits.max_head_size);
-        if limits.max_headers != 100 {
-            builder.max_headers(limits.max_headers);
+    match spoken {
+        Some(Ok(true)) => serve_http2(&limits, &watch, Replayed { first, io: stream }, exchange).await,
+        Some(Ok(false)) => serve_http1(&worker, &limits, &watch, stream, first, exchange).await,
+        _ => {}
+    }
+}
+
+async fn serve_http1(
+    worker: &Worker,
+    limits: &Limits,
+    watch: &Watch,
+    stream: Watched,
+    first: BytesMut,
+    exchange: Exchange,
+) {
+    let finish = Cell::new(false);
+    let limits = http1::Limits { size: limits.max_head_size, fields: limits.max_headers };
+    let terms = server::Terms { limits, finish: &finish, date: || worker.date() };
+    let connection =
+        server::serve(stream, first, terms, |request| exchange.clone().handle(request.map(ClientBody::Http1)));
+    let ended = under_orders(watch, connection, |_| {
+        finish.set(true);
+        Ending::InItsTime
+    });
+    if let Some(Some(lingering)) = ended.await {
+        let closed = under_orders(watch, lingering.until_closed(), |_| Ending::InItsTime);
+        let _ = tokio::time::timeout(LINGER, closed).await;
+    }
+}
+
+async fn serve_http2(limits: &Limits, watch: &Watch, stream: Replayed, exchange: Exchange) {
+    let service = service_fn(move |request: http::Request<_>| {
+        let answer = exchange.clone().handle(request.map(ClientBody::Http2));
+        async move { Ok::<_, Infallible>(answer.await) }
+    });
+    let connection = hyper::server::conn::http2::Builder::new(OnThisThread)
+        .timer(TokioTimer::new())
+        .keep_alive_interval(HTTP2_PING_EVERY)
+        .initial_stream_window_size(HTTP2_STREAM_WINDOW)
+        .initial_connection_window_size(HTTP2_CONNECTION_WINDOW)
+        .max_concurrent_streams(limits.http2_streams)
+        .max_header_list_size(u32::try_from(limits.max_head_size).unwrap_or(u32::MAX))
+        .serve_connection(TokioIo::new(stream), service);
+    under_orders(watch, connection, |connection| {
+        connection.graceful_shutdown();
+        Ending::InItsTime
+    })
+    .await;
+}
+
+/// Reads into `first` until it is certain which protocol the client speaks.
+async fn speaks_http2(stream: &mut Watched, first: &mut BytesMut) -> io::Result<bool> {
+    loop {
+        let known = first.len().min(PREFACE.len());
+        if first[..known] != PREFACE[..known] {
+            return Ok(false);
         }
-        let connection = builder.serve_connection(stream, service);
-        under_orders(&watch, connection, |connection| {
-            connection.graceful_shutdown();
-            Ending::InItsTime
-        })
-        .await;
+        if known == PREFACE.len() {
+            return Ok(true);
+        }
+        if stream.read_buf(first).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
     }
 }
 
@@ -98,50 +143,18 @@ enum Ending {
     InItsTime,
 }
 
-/// A stream that notes for the watch what it waits for, and begins with bytes that were read to see what is spoken.
-struct Watched<S> {
-    io: S,
-    first: BytesMut,
+/// A stream that notes for the watch what it waits for.
+pub(super) struct Watched {
+    io: TcpStream,
     watch: Rc<Watch>,
 }
 
-impl Watched<TcpStream> {
-    /// Reads until it is certain which protocol the client speaks.
-    async fn speaks_http2(&mut self) -> io::Result<bool> {
-        loop {
-            let known = self.first.len().min(PREFACE.len());
-            if self.first[..known] != PREFACE[..known] {
-                return Ok(false);
-            }
-            if known == PREFACE.len() {
-                return Ok(true);
-            }
-            if self.io.read_buf(&mut self.first).await? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            self.watch.heard();
-        }
-    }
-
-    fn into_hyper(self) -> Watched<TokioIo<TcpStream>> {
-        Watched { io: TokioIo::new(self.io), first: self.first, watch: self.watch }
-    }
-}
-
-impl Read for Watched<TokioIo<TcpStream>> {
+impl AsyncRead for Watched {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        mut buffer: ReadBufCursor<'_>,
+        buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.first.is_empty() {
-            let length = self.first.len().min(buffer.remaining());
-            buffer.put_slice(&self.first.split_to(length));
-            if self.first.is_empty() {
-                self.first = BytesMut::new();
-            }
-            return Poll::Ready(Ok(()));
-        }
         let read = Pin::new(&mut self.io).poll_read(context, buffer);
         if let Poll::Ready(Ok(())) = read {
             self.watch.heard();
@@ -150,7 +163,7 @@ impl Read for Watched<TokioIo<TcpStream>> {
     }
 }
 
-impl Write for Watched<TokioIo<TcpStream>> {
+impl AsyncWrite for Watched {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(context, bytes);
         self.watch.wrote(written.is_pending());
@@ -165,6 +178,56 @@ impl Write for Watched<TokioIo<TcpStream>> {
         let written = Pin::new(&mut self.io).poll_write_vectored(context, slices);
         self.watch.wrote(written.is_pending());
         written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
+
+/// A stream that begins with bytes that were read to see what is spoken.
+struct Replayed {
+    first: BytesMut,
+    io: Watched,
+}
+
+impl AsyncRead for Replayed {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.first.is_empty() {
+            return Pin::new(&mut self.io).poll_read(context, buffer);
+        }
+        let length = self.first.len().min(buffer.remaining());
+        buffer.put_slice(&self.first.split_to(length));
+        if self.first.is_empty() {
+            self.first = BytesMut::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Replayed {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(context, slices)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,7 +1,7 @@
 //! The life of one request: facts, identity, class, route and cost, admission, the way to the origin and back.
 
 use super::announce::Told;
-use super::body::{RequestBody, ResponseBody};
+use super::body::{ClientBody, RequestBody, ResponseBody};
 use super::reply::{Problem, Reader};
 use super::target::{Malformed, Target};
 use super::upstream::{Answer, ForwardError, Route};
@@ -13,9 +13,8 @@ use crate::engine::{Permit, Ruling};
 use crate::policy::identity::{AddressSource, Origin};
 use crate::policy::{Claim, Facts, Proof, Refusal, Timestamp};
 use http::{HeaderMap, HeaderValue, Request, Response, Version, header};
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 use smallvec::SmallVec;
-use std::convert::Infallible;
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -40,7 +39,7 @@ impl Exchange {
     }
 
     /// Answers one request, whatever happens.
-    pub(super) async fn handle(self, request: Request<Incoming>) -> Result<Response<ResponseBody>, Infallible> {
+    pub(super) async fn handle(self, request: Request<ClientBody>) -> Response<ResponseBody> {
         let Caller { worker, watch, .. } = &*self.0;
         let (now, current) = (worker.now(), worker.current());
         let reader = Reader::of(&request);
@@ -49,20 +48,20 @@ impl Exchange {
             Err(fault) => {
                 watch.request_ends(false);
                 self.leave_unread(request);
-                Ok(self.reject(fault, reader))
+                self.reject(fault, reader)
             }
             Ok((visit, Ruling::Refused(refusal))) => {
                 self.leave_unread(request);
-                Ok(self.refuse(visit, &refusal, reader))
+                self.refuse(visit, &refusal, reader)
             }
-            Ok((visit, Ruling::Admitted(permit))) => Ok(self.forward(request, visit, permit, reader).await),
+            Ok((visit, Ruling::Admitted(permit))) => self.forward(request, visit, permit, reader).await,
         }
     }
 
     /// Everything up to the verdict. Nothing here waits, and nothing of the body has been read.
     fn judge(
         &self,
-        request: &Request<Incoming>,
+        request: &Request<ClientBody>,
         current: &Rc<Current>,
         now: Timestamp,
     ) -> Result<(Visit, Ruling), Malformed> {
@@ -148,7 +147,7 @@ impl Exchange {
     /// What goes to the origin, and what comes back.
     async fn forward(
         &self,
-        request: Request<Incoming>,
+        request: Request<ClientBody>,
         mut visit: Visit,
         permit: Permit,
         reader: Reader,
@@ -156,7 +155,6 @@ impl Exchange {
         let current = visit.current();
         let worker = &self.0.worker;
         let request = self.outbound(request, &visit);
-        let upload = request.body().upload();
         let addresses = current.addresses.load_full();
         let origin = &current.settings.origin;
         let most_connections = origin.max_connections.div_ceil(worker.shared().workers);
@@ -178,7 +176,7 @@ impl Exchange {
                 current.announcements.write(rules, told, &mut scratch, visit.began(), parts.status, fields);
                 drop(scratch);
                 visit.has_status(parts.status);
-                Response::from_parts(parts, ResponseBody::streamed(body, lease, deadline, upload, visit))
+                Response::from_parts(parts, ResponseBody::streamed(body, lease, deadline, visit))
             }
             Err(error) => {
                 visit.close();
@@ -200,7 +198,7 @@ impl Exchange {
     }
 
     /// The request as the origin gets it: unchanged but for what concerns only this connection, and what we add.
-    fn outbound(&self, request: Request<Incoming>, visit: &Visit) -> Request<RequestBody> {
+    fn outbound(&self, request: Request<ClientBody>, visit: &Visit) -> Request<RequestBody> {
         let Caller { worker, watch, peer, peer_text } = &*self.0;
         let current = visit.current();
         let (mut parts, body) = request.into_parts();
@@ -245,10 +243,9 @@ impl Exchange {
 
     /// A request that is turned away before its body was read: what is already on its way is read and thrown away, or
     /// the client would be cut off before it sees why. Not if it waits for our leave to send (100-continue).
-    fn leave_unread(&self, request: Request<Incoming>) {
+    fn leave_unread(&self, request: Request<ClientBody>) {
         if !request.body().is_end_stream() && !request.headers().contains_key(header::EXPECT) {
-            // A full drain is no harm: the client loses a connection, as it would have without one.
-            let _ = self.0.worker.drain().try_send(request.into_body());
+            request.into_body().leave_unread(&self.0.worker.drain());
         }
     }
 }

@@ -8,6 +8,7 @@ use super::shared::Shared;
 use super::upstream::{Deadlines, ForwardError, Upstream};
 use super::watch::{Order, Watched};
 use crate::agents::ClaimCache;
+use crate::http1::Dates;
 use crate::policy::identity::ClientKey;
 use crate::policy::{BotId, Claim, OperatorId, Rules, ScopeId, Timestamp};
 use crate::telemetry::{Names, WorkerTelemetry};
@@ -42,6 +43,7 @@ pub(super) struct Worker {
     current: RefCell<Rc<Current>>,
     /// How long the clock had been running at the last tick: good enough for timeouts.
     uptime: Rc<Cell<Timestamp>>,
+    dates: Dates,
     watched: Watched,
     upstream: Upstream,
     claims: RefCell<ClaimCache>,
@@ -177,6 +179,7 @@ impl Worker {
         Rc::new(Self {
             current: RefCell::new(Rc::new(current)),
             uptime,
+            dates: Dates::new(),
             watched: Watched::default(),
             upstream: Upstream::new(deadlines),
             claims: RefCell::new(ClaimCache::new(foldhash::fast::RandomState::default())),
@@ -240,6 +243,11 @@ impl Worker {
     /// The time, asked of the clock.
     pub(super) fn now(&self) -> Timestamp {
         self.shared.clock.now()
+    }
+
+    /// The time as answers carry it.
+    pub(super) fn date(&self) -> [u8; 29] {
+        self.dates.text(self.now().seconds())
     }
 
     /// How long the clock has been running, as of the last tick.

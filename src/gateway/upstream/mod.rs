@@ -1,7 +1,6 @@
 //! The way to the origin: a connection, the request on it, the head of the answer.
 //!
-//! What speaks HTTP/1.1 here is hyper's client connection; nothing outside this folder knows. Whoever replaces it by a
-//! codec of its own keeps [`Upstream::send`] and [`Answer`].
+//! What speaks HTTP/1.1 here is [`crate::http1::client`]; what is sent when, and what may be sent twice, is decided here.
 
 mod deadline;
 mod pool;
@@ -12,17 +11,22 @@ pub(super) use pool::Lease;
 use super::body::RequestBody;
 use crate::config::settings::Origin;
 use crate::engine::Permit;
+use crate::http1::client;
 use crate::policy::Timestamp;
 use http::{Method, Request, Response};
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 use pool::Pool;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
+use tokio::net::TcpStream;
 
-type Sender = hyper::client::conn::http1::SendRequest<RequestBody>;
+/// A connection to the origin on which nothing is under way.
+pub(super) type Connection = client::Connection<TcpStream>;
+/// The origin's answer as it comes.
+pub(super) type OriginBody = client::ResponseBody<TcpStream, RequestBody>;
 
 /// A connection idle for longer than this may have been closed by the origin just as we write; a request on it is
 /// copied so that it can be sent again. On busier connections that race is too rare to pay for the copy.
@@ -39,7 +43,7 @@ pub(super) struct Upstream {
 
 /// The head of the origin's answer, and what its body still needs.
 pub(super) struct Answer {
-    pub(super) response: Response<Incoming>,
+    pub(super) response: Response<OriginBody>,
     pub(super) lease: Lease,
     pub(super) deadline: Deadline,
 }
@@ -78,7 +82,7 @@ pub(super) enum ForwardError {
     #[error("the origin gave no answer: {source}")]
     OriginClosed {
         /// The connection's reason.
-        source: hyper::Error,
+        source: client::Error,
     },
     /// The origin did not answer in time.
     #[error("no answer from the origin within {after:?}")]
@@ -115,14 +119,14 @@ impl Upstream {
         let upload = request.body().upload();
         let mut tries = 0;
         loop {
-            let mut lease = match tries {
+            let (lease, connection) = match tries {
                 0 => self.pool.lease(route.origin, route.most_connections, route.addresses, route.uptime).await?,
                 _ => self.pool.dial(route.origin, route.addresses).await?,
             };
             tries += 1;
             let copy = lease.idle_for.filter(|idle| *idle >= COPY_AFTER_IDLE).and_then(|_| repeatable(&request));
             permit.sent();
-            let mut sending = pin!(lease.sender().try_send_request(request));
+            let mut sending = pin!(connection.send(request));
             let sent = std::future::poll_fn(|context| match sending.as_mut().poll(context) {
                 Poll::Ready(result) => Poll::Ready(Some(result)),
                 Poll::Pending if upload.as_ref().is_some_and(|upload| upload.is_under_way()) => {
@@ -133,7 +137,7 @@ impl Upstream {
                 Poll::Pending => Poll::Pending,
             })
             .await;
-            let mut failed = match sent {
+            let failed = match sent {
                 None => return Err(ForwardError::TimedOut { after }),
                 Some(Ok(response)) => {
                     deadline.starts_over();
@@ -141,19 +145,20 @@ impl Upstream {
                 }
                 Some(Err(failed)) => failed,
             };
-            if let Some(unsent) = failed.take_message() {
+            let nobody_answered = matches!(failed.error, client::Error::Unanswered);
+            if let Some(unsent) = failed.unsent {
                 permit.not_sent();
                 if tries < UNSENT_TRIES {
-                    request = unsent;
+                    request = *unsent;
                     continue;
                 }
             } else if let Some(broke_off) = upload.as_ref().and_then(|upload| upload.broke_off()) {
                 return Err(ForwardError::ClientBody { too_large: broke_off.too_large });
-            } else if let Some(copy) = copy.filter(|_| permit.charge_again(route.now)) {
+            } else if let Some(copy) = copy.filter(|_| nobody_answered && permit.charge_again(route.now)) {
                 request = copy;
                 continue;
             }
-            return Err(ForwardError::OriginClosed { source: failed.into_error() });
+            return Err(ForwardError::OriginClosed { source: failed.error });
         }
     }
 

@@ -1,9 +1,9 @@
 //! Connections to the origin that one worker keeps: last used first, bounded, no lock.
 
-use super::{ForwardError, Sender};
+use super::{Connection, ForwardError};
 use crate::config::settings::Origin;
+use crate::http1::Limits;
 use crate::policy::Timestamp;
-use hyper_util::rt::TokioIo;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -16,6 +16,13 @@ use tokio::time::timeout;
 /// Requests of one worker that may wait for a connection.
 const MOST_WAITING: usize = 1024;
 
+/// A connection idle for so long, or one that has carried a single request, may have been closed a moment ago: the
+/// system is asked. Of one that is in constant use the reactor knows enough, and a system call less is sent.
+const AT_REST: Duration = Duration::from_millis(100);
+
+/// Heads of answers larger than this are not answers.
+const LIMITS: Limits = Limits { size: 128 * 1024, fields: 100 };
+
 /// One worker's connections to the origin.
 pub(super) struct Pool {
     idle: RefCell<Vec<Idle>>,
@@ -27,15 +34,15 @@ pub(super) struct Pool {
 }
 
 struct Idle {
-    sender: Sender,
+    connection: Connection,
     since: Timestamp,
 }
 
-/// A connection for the length of one exchange. Dropped, it is closed; only [`Lease::give_back`] keeps it.
+/// The place of a connection for the length of one exchange. Dropped, it is free for another; [`Lease::give_back`] keeps
+/// it with its connection.
 pub(in crate::gateway) struct Lease {
     pool: Rc<Pool>,
     era: u64,
-    sender: Option<Sender>,
     /// How long it had been idle; `None` when it was made for this exchange.
     pub(super) idle_for: Option<Duration>,
 }
@@ -58,11 +65,14 @@ impl Pool {
         most: usize,
         addresses: &[SocketAddr],
         now: Timestamp,
-    ) -> Result<Lease, ForwardError> {
+    ) -> Result<(Lease, Connection), ForwardError> {
         self.turn_to(origin);
+        // After all that is ready now: the reactor hears meanwhile what the origin has closed, and requests leave one
+        // behind the other, so that an origin on this machine is woken once for many of them.
+        tokio::task::yield_now().await;
         loop {
-            if let Some(lease) = self.idle(now).await {
-                return Ok(lease);
+            if let Some(leased) = self.idle(now) {
+                return Ok(leased);
             }
             if self.open.get() < most {
                 return self.dial(origin, addresses).await;
@@ -76,33 +86,24 @@ impl Pool {
         self: &Rc<Self>,
         origin: &Origin,
         addresses: &[SocketAddr],
-    ) -> Result<Lease, ForwardError> {
+    ) -> Result<(Lease, Connection), ForwardError> {
         // Counted before it is there: the lease gives the place back if dialling fails or the client leaves.
         self.open.set(self.open.get() + 1);
-        let mut lease = Lease { pool: Rc::clone(self), era: self.era.get(), sender: None, idle_for: None };
+        let lease = Lease { pool: Rc::clone(self), era: self.era.get(), idle_for: None };
         let stream = match timeout(origin.connect_timeout, connect(addresses)).await {
             Err(_) => return Err(ForwardError::ConnectTimedOut { after: origin.connect_timeout }),
             Ok(Err(source)) => return Err(ForwardError::ConnectFailed { source }),
             Ok(Ok(stream)) => stream,
         };
         let _ = stream.set_nodelay(true);
-        let (sender, connection) = hyper::client::conn::http1::Builder::new()
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(|source| ForwardError::OriginClosed { source })?;
-        tokio::task::spawn_local(async move {
-            // What goes wrong on it is told to whoever waits for the answer.
-            let _ = connection.await;
-        });
-        lease.sender = Some(sender);
-        Ok(lease)
+        Ok((lease, Connection::new(stream, LIMITS)))
     }
 
     /// Closes what has been idle for longer than the origin is trusted to keep it, and forgets what the origin closed.
     pub(super) fn sweep(&self, idle_timeout: Duration, now: Timestamp) {
         let mut gone = 0;
-        self.idle.borrow_mut().retain(|idle| {
-            let keep = !idle.sender.is_closed() && now.since(idle.since) < idle_timeout;
+        self.idle.borrow_mut().retain_mut(|idle| {
+            let keep = idle.connection.is_idle() && now.since(idle.since) < idle_timeout;
             gone += usize::from(!keep);
             keep
         });
@@ -120,19 +121,14 @@ impl Pool {
         }
     }
 
-    async fn idle(self: &Rc<Self>, now: Timestamp) -> Option<Lease> {
+    fn idle(self: &Rc<Self>, now: Timestamp) -> Option<(Lease, Connection)> {
         loop {
-            let Idle { sender, since } = self.idle.borrow_mut().pop()?;
-            let mut lease = Lease {
-                pool: Rc::clone(self),
-                era: self.era.get(),
-                sender: Some(sender),
-                idle_for: Some(now.since(since)),
-            };
-            let sender = lease.sender();
-            // Its task may still be putting the last answer away; an origin that never lets it finish closes it.
-            if !sender.is_closed() && (sender.is_ready() || sender.ready().await.is_ok()) {
-                return Some(lease);
+            let Idle { mut connection, since } = self.idle.borrow_mut().pop()?;
+            let idle_for = now.since(since);
+            let lease = Lease { pool: Rc::clone(self), era: self.era.get(), idle_for: Some(idle_for) };
+            let is_in_use = connection.carried() > 1 && idle_for < AT_REST;
+            if connection.is_idle() && (is_in_use || connection.is_certainly_idle()) {
+                return Some((lease, connection));
             }
         }
     }
@@ -169,17 +165,10 @@ impl Pool {
 }
 
 impl Lease {
-    pub(super) fn sender(&mut self) -> &mut Sender {
-        self.sender.as_mut().expect("a lease that is handed out has its connection")
-    }
-
-    /// Keeps the connection for the next request.
-    pub(in crate::gateway) fn give_back(mut self, now: Timestamp) {
-        if self.era != self.pool.era.get() {
-            return;
-        }
-        if let Some(sender) = self.sender.take().filter(|sender| !sender.is_closed()) {
-            self.pool.idle.borrow_mut().push(Idle { sender, since: now });
+    /// Keeps the place with its connection for the next request.
+    pub(in crate::gateway) fn give_back(mut self, connection: Connection, now: Timestamp) {
+        if self.era == self.pool.era.get() {
+            self.pool.idle.borrow_mut().push(Idle { connection, since: now });
             self.era = KEPT;
             self.pool.wake_one();
         }

@@ -1,0 +1,188 @@
+//! Bodies as they cross the wire: cut out of what was read, put into what is written.
+
+use super::chunked::{self, ChunkReader, Piece};
+use super::framing::{Length, Malformed};
+use super::wire::Outgoing;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderName};
+use hyper::body::{Body, SizeHint};
+use std::error::Error;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::AsyncWrite;
+
+/// Cuts a body out of what is read.
+#[derive(Debug)]
+pub(super) enum BodyReader {
+    Exact(u64),
+    Chunked(ChunkReader),
+    UntilClose { closed: bool },
+}
+
+impl BodyReader {
+    pub(super) fn new(length: Length) -> Self {
+        match length {
+            Length::Exact(length) => Self::Exact(length),
+            Length::Chunked => Self::Chunked(ChunkReader::new()),
+            Length::UntilClose => Self::UntilClose { closed: false },
+        }
+    }
+
+    /// What `buffer` holds of the body.
+    pub(super) fn next(&mut self, buffer: &mut BytesMut) -> Result<Piece, Malformed> {
+        match self {
+            Self::Exact(0) => Ok(Piece::End),
+            Self::Chunked(chunks) => chunks.next(buffer),
+            Self::UntilClose { closed: true } if buffer.is_empty() => Ok(Piece::End),
+            _ if buffer.is_empty() => Ok(Piece::Later),
+            Self::Exact(left) => {
+                let length = usize::try_from(*left).unwrap_or(usize::MAX).min(buffer.len());
+                *left -= length as u64;
+                Ok(Piece::Data(buffer.split_to(length).freeze()))
+            }
+            Self::UntilClose { .. } => Ok(Piece::Data(buffer.split().freeze())),
+        }
+    }
+
+    /// The sender has closed its side; true if that is the end of the body and not its loss.
+    pub(super) fn closed(&mut self) -> bool {
+        match self {
+            Self::UntilClose { closed } => {
+                *closed = true;
+                true
+            }
+            _ => self.is_done(),
+        }
+    }
+
+    /// True once the end has been seen.
+    pub(super) fn is_done(&self) -> bool {
+        match self {
+            Self::Exact(left) => *left == 0,
+            Self::Chunked(chunks) => chunks.is_done(),
+            Self::UntilClose { closed } => *closed,
+        }
+    }
+
+    /// How much is certain to come, as far as the sender has said.
+    pub(super) fn expected(&self) -> u64 {
+        match self {
+            Self::Exact(left) => *left,
+            Self::Chunked(chunks) => chunks.expected(),
+            Self::UntilClose { .. } => 0,
+        }
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Exact(left) => SizeHint::with_exact(*left),
+            _ if self.is_done() => SizeHint::with_exact(0),
+            _ => SizeHint::default(),
+        }
+    }
+}
+
+/// A body that can be written.
+pub trait Sendable: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin {}
+
+impl<B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin> Sendable for B {}
+
+/// How a body is written.
+#[derive(Debug)]
+pub(super) enum Coding {
+    /// So many bytes are still owed.
+    Exact(u64),
+    /// In chunks, and in the end those trailers.
+    Chunked(Vec<HeaderName>),
+    /// As it comes: the end of the connection is its end.
+    UntilClose,
+}
+
+/// Writes a body as it comes, no faster than the other side takes it.
+pub(super) struct BodyWriter<B> {
+    body: B,
+    coding: Coding,
+    /// The end, good or bad, once nothing more will come; what came before it is still written.
+    end: Option<Result<(), WriteError>>,
+}
+
+/// Why a body could not be written to its end.
+#[derive(Debug)]
+pub(super) enum WriteError {
+    /// The body itself broke off.
+    Body(Box<dyn Error + Send + Sync>),
+    /// It was longer or shorter than announced.
+    Length,
+    /// The other side does not take it.
+    Io(io::Error),
+}
+
+impl<B: Sendable> BodyWriter<B> {
+    pub(super) fn new(body: B, coding: Coding) -> Self {
+        let end = matches!(coding, Coding::Exact(0)).then_some(Ok(()));
+        Self { body, coding, end }
+    }
+
+    /// Writes until the body is at its end and nothing waits in `out`.
+    ///
+    /// Pieces that are at hand together are written together; what is at hand goes out before anyone waits for more.
+    pub(super) fn poll_write<IO: AsyncWrite + Unpin>(
+        &mut self,
+        io: &mut IO,
+        out: &mut Outgoing,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), WriteError>> {
+        loop {
+            if self.end.is_some() || !out.has_room() {
+                ready!(out.poll_flush(io, context)).map_err(WriteError::Io)?;
+            }
+            if let Some(end) = self.end.take() {
+                return Poll::Ready(end);
+            }
+            self.end = match Pin::new(&mut self.body).poll_frame(context) {
+                Poll::Pending => {
+                    if let Poll::Ready(Err(error)) = out.poll_flush(io, context) {
+                        return Poll::Ready(Err(WriteError::Io(error)));
+                    }
+                    return Poll::Pending;
+                }
+                Poll::Ready(None) => Some(self.finish(out, None)),
+                Poll::Ready(Some(Err(error))) => Some(Err(WriteError::Body(error.into()))),
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data().map(|data| self.put(data, out)) {
+                    Ok(Ok(())) if self.body.is_end_stream() => Some(self.finish(out, None)),
+                    Ok(Ok(())) => None,
+                    Ok(Err(error)) => Some(Err(error)),
+                    Err(frame) => Some(self.finish(out, frame.into_trailers().ok().as_ref())),
+                },
+            };
+        }
+    }
+
+    fn put(&mut self, data: Bytes, out: &mut Outgoing) -> Result<(), WriteError> {
+        match &mut self.coding {
+            // An empty chunk would be the last.
+            _ if data.is_empty() => {}
+            Coding::Exact(left) => {
+                *left = left.checked_sub(data.len() as u64).ok_or(WriteError::Length)?;
+                out.push(data);
+            }
+            Coding::Chunked(_) => {
+                chunked::write_size(out.text(), data.len());
+                out.push(data);
+                out.text().extend_from_slice(b"\r\n");
+            }
+            Coding::UntilClose => out.push(data),
+        }
+        Ok(())
+    }
+
+    fn finish(&self, out: &mut Outgoing, trailers: Option<&HeaderMap>) -> Result<(), WriteError> {
+        match &self.coding {
+            Coding::Exact(left) if *left > 0 => return Err(WriteError::Length),
+            Coding::Chunked(announced) => chunked::write_end(out.text(), trailers, announced),
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,235 @@
+//! The chunked coding, read and written (RFC 9112 section 7.1).
+
+use super::framing::{Malformed, list};
+use super::head;
+use bytes::{Buf, Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, header};
+use std::io::Write;
+
+/// Extensions of all chunks of a body together, and its trailers: no known sender needs more than a few bytes.
+const MOST_EXTENSIONS: usize = 16 * 1024;
+const MOST_TRAILERS: usize = 16 * 1024;
+
+/// Takes a chunked body apart.
+#[derive(Debug)]
+pub(super) struct ChunkReader {
+    state: State,
+    extensions_left: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before the first digit of a size.
+    Begin,
+    Size(u64),
+    Extension(u64),
+    /// After the CR that ends the line of a size.
+    SizeEnd(u64),
+    Data(u64),
+    DataEnd,
+    DataEndLine,
+    Trailers,
+    Done,
+}
+
+/// What comes next in a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    Data(Bytes),
+    Trailers(HeaderMap),
+    /// Nothing, until more has been read.
+    Later,
+    End,
+}
+
+impl ChunkReader {
+    pub(super) fn new() -> Self {
+        Self { state: State::Begin, extensions_left: MOST_EXTENSIONS }
+    }
+
+    pub(super) fn next(&mut self, buffer: &mut BytesMut) -> Result<Piece, Malformed> {
+        self.skip_lines(buffer)?;
+        match self.state {
+            State::Data(left) if !buffer.is_empty() => {
+                let length = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+                let data = buffer.split_to(length).freeze();
+                self.state = match left - length as u64 {
+                    0 => State::DataEnd,
+                    left => State::Data(left),
+                };
+                // The end is often at hand already. What is wrong there comes to light when it is asked for.
+                if self.skip_lines(buffer).is_ok() && self.state == State::Trailers && buffer.starts_with(b"\r\n") {
+                    buffer.advance(2);
+                    self.state = State::Done;
+                }
+                Ok(Piece::Data(data))
+            }
+            State::Trailers if !buffer.is_empty() => {
+                let Some(trailers) = head::trailers(buffer, MOST_TRAILERS)? else { return Ok(Piece::Later) };
+                self.state = State::Done;
+                Ok(if trailers.is_empty() { Piece::End } else { Piece::Trailers(trailers) })
+            }
+            State::Done => Ok(Piece::End),
+            _ => Ok(Piece::Later),
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// How much of the chunk at hand is still to come.
+    pub(super) fn expected(&self) -> u64 {
+        match self.state {
+            State::Data(left) => left,
+            _ => 0,
+        }
+    }
+
+    /// Moves over what stands between data. Nothing is consumed of what is malformed.
+    fn skip_lines(&mut self, buffer: &mut BytesMut) -> Result<(), Malformed> {
+        let mut skipped = 0;
+        for &byte in buffer.iter() {
+            if matches!(self.state, State::Data(_) | State::Trailers | State::Done) {
+                break;
+            }
+            self.state = self.after(byte)?;
+            skipped += 1;
+        }
+        buffer.advance(skipped);
+        Ok(())
+    }
+
+    fn after(&mut self, byte: u8) -> Result<State, Malformed> {
+        Ok(match (self.state, byte) {
+            (State::Begin, _) => State::Size(digit(byte).ok_or(Malformed::Chunk)?),
+            (State::Size(size), b'\r') => State::SizeEnd(size),
+            (State::Size(size), b';' | b' ' | b'\t') => State::Extension(size),
+            (State::Size(size), _) if size >> 60 == 0 => State::Size(size << 4 | digit(byte).ok_or(Malformed::Chunk)?),
+            (State::Extension(size), b'\r') => State::SizeEnd(size),
+            (State::Extension(size), byte) if byte >= b' ' && byte != 0x7f || byte == b'\t' => {
+                self.extensions_left = self.extensions_left.checked_sub(1).ok_or(Malformed::Chunk)?;
+                State::Extension(size)
+            }
+            (State::SizeEnd(0), b'\n') => State::Trailers,
+            (State::SizeEnd(size), b'\n') => State::Data(size),
+            (State::DataEnd, b'\r') => State::DataEndLine,
+            (State::DataEndLine, b'\n') => State::Begin,
+            _ => return Err(Malformed::Chunk),
+        })
+    }
+}
+
+fn digit(byte: u8) -> Option<u64> {
+    char::from(byte).to_digit(16).map(u64::from)
+}
+
+/// Writes the line before a chunk of `size` bytes; `\r\n` follows it.
+pub(super) fn write_size(out: &mut Vec<u8>, size: usize) {
+    write!(out, "{size:x}\r\n").expect("a vector takes everything");
+}
+
+/// Writes the last chunk, and of `trailers` those that `announced` names and that may come so late.
+pub(super) fn write_end(out: &mut Vec<u8>, trailers: Option<&HeaderMap>, announced: &[HeaderName]) {
+    out.extend_from_slice(b"0\r\n");
+    for (name, value) in trailers.into_iter().flatten() {
+        if announced.contains(name) {
+            head::write_field(out, name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The trailers that `fields` announce, but for those that would change how the message is read (RFC 9110 section 6.5.1).
+pub(super) fn announced(fields: &HeaderMap) -> Vec<HeaderName> {
+    let names = fields.get_all(header::TRAILER).into_iter().flat_map(list);
+    names.filter_map(|name| HeaderName::from_bytes(name).ok()).filter(may_trail).collect()
+}
+
+fn may_trail(name: &HeaderName) -> bool {
+    !matches!(
+        *name,
+        header::AUTHORIZATION
+            | header::CACHE_CONTROL
+            | header::CONNECTION
+            | header::CONTENT_ENCODING
+            | header::CONTENT_LENGTH
+            | header::CONTENT_RANGE
+            | header::CONTENT_TYPE
+            | header::COOKIE
+            | header::HOST
+            | header::MAX_FORWARDS
+            | header::SET_COOKIE
+            | header::TE
+            | header::TRAILER
+            | header::TRANSFER_ENCODING
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(body: &[u8]) -> Result<(Vec<u8>, bool), Malformed> {
+        let (mut reader, mut buffer, mut data) = (ChunkReader::new(), BytesMut::from(body), Vec::new());
+        loop {
+            match reader.next(&mut buffer)? {
+                Piece::Data(more) => data.extend_from_slice(&more),
+                Piece::Trailers(_) => {}
+                Piece::Later => return Ok((data, false)),
+                Piece::End => return Ok((data, true)),
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_are_read_by_the_letter() {
+        let whole = |data: &str| Ok((data.as_bytes().to_vec(), true));
+        let table: &[(&str, Result<(Vec<u8>, bool), Malformed>)] = &[
+            ("0\r\n\r\n", whole("")),
+            ("3\r\nabc\r\n0\r\n\r\n", whole("abc")),
+            ("A\r\n0123456789\r\n00\r\n\r\n", whole("0123456789")),
+            ("3;name=value\r\nabc\r\n0;x\r\n\r\n", whole("abc")),
+            ("3 ; a\r\nabc\r\n0\r\nx-sum: 1\r\n\r\n", whole("abc")),
+            ("3\r\nab", Ok((b"ab".to_vec(), false))),
+            ("3\r\nabc\r\n0\r\n", Ok((b"abc".to_vec(), false))),
+            ("\r\n0\r\n\r\n", Err(Malformed::Chunk)),
+            ("x\r\n", Err(Malformed::Chunk)),
+            ("0x3\r\nabc\r\n", Err(Malformed::Chunk)),
+            ("-1\r\n", Err(Malformed::Chunk)),
+            ("3\nabc\n0\n\n", Err(Malformed::Chunk)),
+            ("3\r\nabcd\r\n", Err(Malformed::Chunk)),
+            ("3\r\nabc0\r\n\r\n", Err(Malformed::Chunk)),
+            ("3;a\nb\r\nabc\r\n", Err(Malformed::Chunk)),
+            ("3;a\rb\r\nabc\r\n", Err(Malformed::Chunk)),
+            ("10000000000000000\r\n", Err(Malformed::Chunk)),
+            ("0\r\nx-sum 1\r\n\r\n", Err(Malformed::Trailers)),
+            ("0\r\n folded\r\n\r\n", Err(Malformed::Trailers)),
+        ];
+        for (body, expected) in table {
+            assert_eq!(read(body.as_bytes()), *expected, "{body:?}");
+        }
+    }
+
+    #[test]
+    fn extensions_and_trailers_have_bounds() {
+        let endless = |start: &str, more: &str| [start, &more.repeat(40 * 1024)].concat();
+        assert_eq!(read(endless("1;", "x").as_bytes()), Err(Malformed::Chunk));
+        assert_eq!(read(endless("", "1;x\r\na\r\n").as_bytes()), Err(Malformed::Chunk), "all chunks together");
+        assert_eq!(read(endless("0\r\nx: ", "x").as_bytes()), Err(Malformed::Trailers));
+        assert_eq!(read(endless("0\r\n", "a: b\r\n").as_bytes()), Err(Malformed::Trailers));
+    }
+
+    #[test]
+    fn only_announced_trailers_that_change_nothing_are_written() {
+        let mut fields = HeaderMap::new();
+        fields.insert(header::TRAILER, "x-sum, content-length".parse().expect("a value"));
+        let mut trailers = HeaderMap::new();
+        for name in ["x-sum", "content-length", "x-other"] {
+            trailers.insert(name, "1".parse().expect("a value"));
+        }
+        let mut out = Vec::new();
+        write_end(&mut out, Some(&trailers), &announced(&fields));
+        assert_eq!(out, b"0\r\nx-sum: 1\r\n\r\n");
+    }
+}

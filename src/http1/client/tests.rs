@@ -1,0 +1,253 @@
+use super::super::script::{Announced, Pieces, Script, now_or_never};
+use super::*;
+use http::{HeaderMap, HeaderValue};
+use http_body_util::{BodyExt, Empty, Full};
+use proptest::prelude::*;
+
+const LIMITS: Limits = Limits { size: 16 * 1024, fields: 100 };
+
+type Answer<B> = Result<Response<ResponseBody<Script, B>>, Failed<B>>;
+
+fn ask<B: Sendable>(io: Script, request: Request<B>) -> Option<Answer<B>> {
+    now_or_never(Connection::new(io, LIMITS).send(request))
+}
+
+fn get() -> Request<Empty<Bytes>> {
+    Request::get("/a?b=c").header("host", "origin").body(Empty::new()).expect("a request")
+}
+
+fn post<B>(body: B) -> Request<B> {
+    Request::post("/").header("host", "origin").body(body).expect("a request")
+}
+
+/// What a reader gets out of an answer: status, fields, body, trailers; and whether the connection can be used again.
+#[derive(Debug, PartialEq)]
+struct Got {
+    status: u16,
+    fields: HeaderMap,
+    body: Vec<u8>,
+    trailers: Option<HeaderMap>,
+    reusable: bool,
+}
+
+fn read(io: Script, request: Request<Empty<Bytes>>) -> Result<Got, Error> {
+    let answer = ask(io, request).expect("no wait without end").map_err(|failed| failed.error)?;
+    let (parts, mut body) = answer.into_parts();
+    let (mut data, mut trailers) = (Vec::new(), None);
+    while let Some(frame) = now_or_never(body.frame()).expect("no wait without end") {
+        match frame?.into_data() {
+            Ok(more) => data.extend_from_slice(&more),
+            Err(frame) => trailers = frame.into_trailers().ok(),
+        }
+    }
+    assert!(body.is_end_stream());
+    let reusable = body.take_connection().is_some();
+    Ok(Got { status: parts.status.as_u16(), fields: parts.headers, body: data, trailers, reusable })
+}
+
+fn answer(text: &str) -> Result<(u16, String, bool), Error> {
+    let got = read(Script::says([text]).then_closes(), get())?;
+    Ok((got.status, String::from_utf8(got.body).expect("text"), got.reusable))
+}
+
+#[test]
+fn a_request_is_written_as_it_is() {
+    let io = Script::default();
+    assert!(ask(io.clone(), get()).is_none(), "there is no answer yet");
+    assert_eq!(io.heard(), "GET /a?b=c HTTP/1.1\r\nhost: origin\r\n\r\n");
+    assert_eq!(io.writes(), 1);
+}
+
+#[test]
+fn a_request_says_how_long_its_body_is() {
+    fn sent<B: Sendable>(request: Request<B>) -> String {
+        let io = Script::default();
+        let _ = ask(io.clone(), request);
+        assert_eq!(io.writes(), 1, "head and body leave together");
+        let text = io.heard();
+        text.strip_prefix("POST / HTTP/1.1\r\nhost: origin\r\n").expect("the head as given").to_owned()
+    }
+    let stream = || Pieces::all(["hello", "", " you"].map(|piece| Frame::data(Bytes::from(piece))));
+    let chunks = "transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n4\r\n you\r\n0\r\n\r\n";
+    assert_eq!(sent(post(Full::<Bytes>::from("hello"))), "content-length: 5\r\n\r\nhello");
+    assert_eq!(sent(post(Empty::<Bytes>::new())), "content-length: 0\r\n\r\n");
+    assert_eq!(sent(post(stream())), chunks);
+    let mut contradictory = post(stream());
+    contradictory.headers_mut().insert("content-length", HeaderValue::from_static("7"));
+    contradictory.headers_mut().insert("transfer-encoding", HeaderValue::from_static("gzip"));
+    assert_eq!(sent(contradictory), chunks, "never both");
+}
+
+#[test]
+fn announced_request_trailers_are_sent() {
+    let mut trailers = HeaderMap::new();
+    trailers.insert("x-sum", HeaderValue::from_static("1"));
+    let large = Bytes::from_static(&[b'x'; 9000]);
+    let mut request = post(Pieces::all([Frame::data(large), Frame::trailers(trailers)]));
+    request.headers_mut().insert("trailer", HeaderValue::from_static("x-sum"));
+    let io = Script::default();
+    let _ = ask(io.clone(), request);
+    assert!(io.heard().ends_with("xxx\r\n0\r\nx-sum: 1\r\n\r\n"));
+}
+
+#[test]
+fn answers_end_where_they_should() {
+    let ok = |body: &str, reusable| Ok((200, body.to_owned(), reusable));
+    type Case<'a> = (&'a str, Result<(u16, String, bool), ()>);
+    let table: &[Case<'_>] = &[
+        ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello", ok("hello", true)),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", ok("", true)),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello", ok("hello", false)),
+        ("HTTP/1.0 200 OK\r\ncontent-length: 5\r\n\r\nhello", ok("hello", false)),
+        ("HTTP/1.0 200 OK\r\ncontent-length: 5\r\nconnection: keep-alive\r\n\r\nhello", ok("hello", true)),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello, and more", ok("hello", false)),
+        ("HTTP/1.1 200 OK\r\n\r\nuntil the end", ok("until the end", false)),
+        ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", ok("hello", true)),
+        ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\nx", ok("hello", false)),
+        (
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\na: b\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+            ok("", true),
+        ),
+        ("HTTP/1.1 204 No Content\r\n\r\n", Ok((204, String::new(), true))),
+        ("HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n", Ok((304, String::new(), true))),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhell", Err(())),
+        ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n", Err(())),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", Err(())),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello", Err(())),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 5, 5\r\n\r\nhello", Err(())),
+        ("HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n", Err(())),
+        ("HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", Err(())),
+        ("HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n", Err(())),
+        ("HTTP/1.1 200 OK\r\na: b\r\n folded\r\n\r\n", Err(())),
+        ("HTTP/1.1 200 OK\r\na : b\r\n\r\n", Err(())),
+        ("HTTP/1.1 200 OK\r\na: b\rc\r\n\r\n", Err(())),
+        ("HTTP/2.0 200 OK\r\n\r\n", Err(())),
+        ("HTTP/1.1 99 Low\r\n\r\n", Err(())),
+        ("SSH-2.0-OpenSSH\r\n", Err(())),
+        ("HTTP/1.1 200 OK\r\na: b", Err(())),
+    ];
+    for (text, expected) in table {
+        assert_eq!(answer(text).map_err(|_| ()), *expected, "{text:?}");
+    }
+}
+
+#[test]
+fn an_answer_to_head_has_no_body() {
+    let head = Request::head("/").body(Empty::new()).expect("a request");
+    let got = read(Script::says(["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"]), head).expect("an answer");
+    assert_eq!(
+        (got.body.len(), got.reusable, &got.fields["content-length"]),
+        (0, true, &HeaderValue::from_static("5"))
+    );
+}
+
+#[test]
+fn a_head_has_bounds() {
+    let with = |fields: String| answer(&format!("HTTP/1.1 200 OK\r\n{fields}content-length: 0\r\n\r\n"));
+    assert!(with("a: b\r\n".repeat(99)).is_ok());
+    assert!(matches!(with("a: b\r\n".repeat(100)), Err(Error::Malformed(Malformed::HeadTooLarge))));
+    assert!(matches!(with(format!("a: {}\r\n", "b".repeat(20_000))), Err(Error::Malformed(Malformed::HeadTooLarge))));
+    let endless = Script::says(["HTTP/1.1 200 OK\r\n", "a: b\r\n"]).then_repeats();
+    assert!(matches!(read(endless, get()), Err(Error::Malformed(Malformed::HeadTooLarge))));
+}
+
+#[test]
+fn an_origin_that_closes_without_a_word_is_told_from_one_that_breaks_off() {
+    assert!(matches!(answer(""), Err(Error::Unanswered)));
+    assert!(matches!(answer("H"), Err(Error::CutShort)));
+    assert!(matches!(read(Script::default().then_fails(), get()), Err(Error::Unanswered)));
+}
+
+#[test]
+fn a_connection_is_used_again_only_while_it_is_quiet() {
+    const ONCE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+    let used = |io: Script| {
+        let mut body = ask(io, get()).expect("an answer").expect("a good one").into_body();
+        body.take_connection().expect("it can be used again")
+    };
+    let mut quiet = used(Script::says([ONCE]));
+    assert!(quiet.is_idle() && quiet.is_certainly_idle());
+    assert_eq!(quiet.carried(), 1);
+    assert!(now_or_never(quiet.send(get())).is_none(), "sent, and waiting");
+    let gone: [fn() -> Script; 3] = [
+        || Script::says([ONCE]).then_closes(),
+        || Script::says([ONCE]).then_fails(),
+        || Script::says([ONCE, "HTTP/1.1 200 OK"]),
+    ];
+    for gone in gone {
+        assert!(!used(gone()).is_idle() && !used(gone()).is_certainly_idle());
+        let failed = now_or_never(used(gone()).send(get())).expect("known at once").expect_err("it is gone");
+        assert!(matches!(failed.error, Error::Unsent));
+        assert_eq!(failed.unsent.expect("given back").uri(), "/a?b=c");
+    }
+}
+
+#[test]
+fn a_request_that_cannot_be_written_is_given_back() {
+    let io = Script::default().takes(0);
+    let failed = ask(io, get()).expect("known at once").expect_err("nothing can be written");
+    assert!(failed.unsent.is_some());
+}
+
+#[test]
+fn an_origin_may_answer_before_it_has_heard_everything() {
+    let upload = Pieces::open();
+    let io = Script::says(["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe"]);
+    let answer = ask(io.clone(), post(upload.clone())).expect("at once").expect("an answer");
+    let mut body = answer.into_body();
+    let first = now_or_never(body.frame()).flatten().expect("a piece").expect("whole");
+    assert_eq!(first.into_data().ok(), Some(Bytes::from("he")));
+    upload.send("late");
+    assert!(now_or_never(body.frame()).is_none());
+    assert!(io.heard().ends_with("4\r\nlate\r\n"), "the upload goes on");
+    io.says_more("llo");
+    assert!(now_or_never(body.frame()).flatten().is_some());
+    assert!(body.is_end_stream() && body.take_connection().is_none(), "it is still being sent on");
+}
+
+#[test]
+fn an_answer_is_heard_even_where_the_request_is_not() {
+    let io = Script::says(["HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n"]).takes(0);
+    let answer = ask(io, post(Full::<Bytes>::from("hello"))).expect("at once").map_err(|failed| failed.error);
+    let mut body = answer.expect("an answer").into_body();
+    assert!(body.take_connection().is_none());
+}
+
+#[test]
+fn a_body_that_breaks_its_word_breaks_the_connection() {
+    let short = Announced { length: 9, body: Pieces::all([Frame::data(Bytes::from("short"))]) };
+    let failed = ask(Script::default(), post(short)).expect("at once").expect_err("too short");
+    assert!(matches!(failed.error, Error::BodyLength));
+    let long = Announced { length: 3, body: Pieces::all([Frame::data(Bytes::from("too long"))]) };
+    let failed = ask(Script::default(), post(long)).expect("at once").expect_err("too long");
+    assert!(matches!(failed.error, Error::BodyLength));
+}
+
+#[test]
+fn a_large_body_comes_in_large_pieces() {
+    let text = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{}", 1 << 20, "x".repeat(1 << 20));
+    let io = Script::says([text]);
+    let got = read(io.clone(), get()).expect("an answer");
+    assert_eq!((got.body.len(), got.reusable), (1 << 20, true));
+    assert!(io.reads() <= 7, "{} reads", io.reads());
+}
+
+proptest! {
+    #[test]
+    fn it_does_not_matter_how_the_bytes_are_cut(cuts in proptest::collection::vec(1usize..40, 0..200), which in 0usize..3) {
+        let text = [
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nx-a: 1\r\nx-a: 2\r\ncontent-length: 11\r\n\r\nhello world",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n6\r\n world\r\n0\r\nx-sum: 1\r\nx-b: c\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nx-a: 1\r\n\r\nhello world, and so on until the end",
+        ][which];
+        let whole = read(Script::says([text]).then_closes(), get()).expect("a good answer");
+        let cut = read(Script::cut(text.as_bytes(), &cuts).then_closes(), get()).expect("the same answer");
+        prop_assert_eq!(whole, cut);
+    }
+
+    #[test]
+    fn nonsense_is_survived(start in 0usize..4, bytes: Vec<u8>) {
+        let start = ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n"][start];
+        let _ = read(Script::cut(&[start.as_bytes(), &bytes].concat(), &[]).then_closes(), get());
+    }
+}

@@ -1,0 +1,46 @@
+//! The time as answers carry it (RFC 9110 section 5.6.7), written once a second.
+
+use std::cell::Cell;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// The last second that was asked for, and its text.
+#[derive(Debug)]
+pub struct Dates(Cell<(u64, [u8; 29])>);
+
+impl Dates {
+    /// Knows no second yet.
+    pub fn new() -> Self {
+        Self(Cell::new((0, *b"Thu, 01 Jan 1970 00:00:00 GMT")))
+    }
+
+    /// The text of the second that is so many seconds after 1970.
+    pub fn text(&self, second: u64) -> [u8; 29] {
+        let (known, text) = self.0.get();
+        if known == second {
+            return text;
+        }
+        let written = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
+        let text = written.as_bytes().try_into().unwrap_or(text);
+        self.0.set((second, text));
+        text
+    }
+}
+
+impl Default for Dates {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_changes_with_the_second() {
+        let dates = Dates::new();
+        assert_eq!(&dates.text(784_111_777), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(&dates.text(784_111_777), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(&dates.text(784_111_778), b"Sun, 06 Nov 1994 08:49:38 GMT");
+    }
+}

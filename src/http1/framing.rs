@@ -1,0 +1,228 @@
+//! How long a message's body is and whether its connection lives on (RFC 9112 sections 6.3 and 9.3).
+//!
+//! Stricter than the RFC where leniency is how requests are smuggled: whatever two readers could frame differently is
+//! refused.
+
+use http::{HeaderName, HeaderValue, Method, StatusCode, Version, header};
+
+/// Why a message cannot be understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// The head breaks the grammar.
+    #[error("the head is not HTTP/1.1")]
+    Head,
+    /// The head is larger, or has more fields, than allowed.
+    #[error("the head is too large")]
+    HeadTooLarge,
+    /// The target is longer than any URI may be.
+    #[error("the request target is too long")]
+    TargetTooLong,
+    /// Content-Length is not one number.
+    #[error("Content-Length is not one number")]
+    ContentLength,
+    /// Transfer-Encoding is not exactly `chunked`, or comes from HTTP/1.0.
+    #[error("Transfer-Encoding is not chunked")]
+    TransferEncoding,
+    /// Both Content-Length and Transfer-Encoding.
+    #[error("both Content-Length and Transfer-Encoding")]
+    BothLengths,
+    /// A protocol nobody asked for.
+    #[error("the origin switched protocols unasked")]
+    Switched,
+    /// A chunk breaks the grammar, or has extensions without end.
+    #[error("a chunk is malformed")]
+    Chunk,
+    /// The trailers break the grammar, or are too large.
+    #[error("the trailers are malformed")]
+    Trailers,
+}
+
+/// Where a body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Length {
+    /// After so many bytes; none at all for 0.
+    Exact(u64),
+    /// After the last chunk.
+    Chunked,
+    /// When the connection is closed.
+    UntilClose,
+}
+
+/// What a head's fields say about its framing, noted as they are read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Noted {
+    length: Option<u64>,
+    chunked: bool,
+    close: bool,
+    keep_alive: bool,
+    /// The sender waits for leave to send its body.
+    pub(super) expects_continue: bool,
+    /// The sender understands trailers.
+    pub(super) takes_trailers: bool,
+}
+
+impl Noted {
+    /// Notes one field. False if it repeats what is known and need not be kept.
+    pub(super) fn note(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<bool, Malformed> {
+        match *name {
+            header::CONTENT_LENGTH => {
+                let length = decimal(value.as_bytes()).ok_or(Malformed::ContentLength)?;
+                match self.length.replace(length) {
+                    None => return Ok(true),
+                    Some(same) if same == length => return Ok(false),
+                    Some(_) => return Err(Malformed::ContentLength),
+                }
+            }
+            header::TRANSFER_ENCODING => {
+                if self.chunked || !value.as_bytes().eq_ignore_ascii_case(b"chunked") {
+                    return Err(Malformed::TransferEncoding);
+                }
+                self.chunked = true;
+            }
+            header::CONNECTION => {
+                for option in list(value) {
+                    self.close |= option.eq_ignore_ascii_case(b"close");
+                    self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                }
+            }
+            header::EXPECT => self.expects_continue |= value.as_bytes().eq_ignore_ascii_case(b"100-continue"),
+            header::TE => self.takes_trailers |= list(value).any(|coding| coding.eq_ignore_ascii_case(b"trailers")),
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    /// How long a request's body is.
+    pub(super) fn of_request(&self, version: Version) -> Result<Length, Malformed> {
+        Ok(self.given(version)?.unwrap_or(Length::Exact(0)))
+    }
+
+    /// How long the body of an answer to `method` is.
+    pub(super) fn of_response(
+        &self,
+        method: &Method,
+        status: StatusCode,
+        version: Version,
+    ) -> Result<Length, Malformed> {
+        let given = self.given(version)?;
+        Ok(match has_no_body(method, status) {
+            true => Length::Exact(0),
+            false => given.unwrap_or(Length::UntilClose),
+        })
+    }
+
+    /// True if the sender keeps the connection after this message.
+    pub(super) fn keeps_alive(&self, version: Version) -> bool {
+        !self.close && (version == Version::HTTP_11 || self.keep_alive)
+    }
+
+    fn given(&self, version: Version) -> Result<Option<Length>, Malformed> {
+        match (self.chunked, self.length) {
+            (true, Some(_)) => Err(Malformed::BothLengths),
+            (true, None) if version != Version::HTTP_11 => Err(Malformed::TransferEncoding),
+            (true, None) => Ok(Some(Length::Chunked)),
+            (false, length) => Ok(length.map(Length::Exact)),
+        }
+    }
+}
+
+/// True if an answer has no body whatever its head says.
+pub(super) fn has_no_body(method: &Method, status: StatusCode) -> bool {
+    method == Method::HEAD || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+}
+
+/// The items of a comma-separated field.
+pub(super) fn list(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
+    value.as_bytes().split(|&byte| byte == b',').map(<[u8]>::trim_ascii)
+}
+
+/// Digits and nothing else: `str::parse` would take a sign.
+fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |number, digit| match digit {
+        b'0'..=b'9' => number.checked_mul(10)?.checked_add(u64::from(digit - b'0')),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noted(fields: &[(&'static str, &'static str)]) -> Result<Noted, Malformed> {
+        let mut noted = Noted::default();
+        for (name, value) in fields {
+            noted.note(&HeaderName::from_static(name), &HeaderValue::from_static(value))?;
+        }
+        Ok(noted)
+    }
+
+    #[test]
+    fn a_request_is_framed_one_way_or_refused() {
+        use Length::{Chunked, Exact};
+        let cl = |value| ("content-length", value);
+        let te = |value| ("transfer-encoding", value);
+        type Case<'a> = (&'a [(&'static str, &'static str)], Version, Result<Length, Malformed>);
+        let table: &[Case<'_>] = &[
+            (&[], Version::HTTP_11, Ok(Exact(0))),
+            (&[cl("5")], Version::HTTP_11, Ok(Exact(5))),
+            (&[cl("5")], Version::HTTP_10, Ok(Exact(5))),
+            (&[cl("5"), cl("5")], Version::HTTP_11, Ok(Exact(5))),
+            (&[cl("5"), cl("6")], Version::HTTP_11, Err(Malformed::ContentLength)),
+            (&[cl("5, 5")], Version::HTTP_11, Err(Malformed::ContentLength)),
+            (&[cl("+5")], Version::HTTP_11, Err(Malformed::ContentLength)),
+            (&[cl("-1")], Version::HTTP_11, Err(Malformed::ContentLength)),
+            (&[cl("0x5")], Version::HTTP_11, Err(Malformed::ContentLength)),
+            (&[cl("")], Version::HTTP_11, Err(Malformed::ContentLength)),
+            (&[cl("5 ")], Version::HTTP_11, Err(Malformed::ContentLength)),
+            (&[cl("18446744073709551616")], Version::HTTP_11, Err(Malformed::ContentLength)),
+            (&[te("chunked")], Version::HTTP_11, Ok(Chunked)),
+            (&[te("Chunked")], Version::HTTP_11, Ok(Chunked)),
+            (&[te("chunked")], Version::HTTP_10, Err(Malformed::TransferEncoding)),
+            (&[te("gzip, chunked")], Version::HTTP_11, Err(Malformed::TransferEncoding)),
+            (&[te("chunked, gzip")], Version::HTTP_11, Err(Malformed::TransferEncoding)),
+            (&[te("chunked, chunked")], Version::HTTP_11, Err(Malformed::TransferEncoding)),
+            (&[te("chunked"), te("chunked")], Version::HTTP_11, Err(Malformed::TransferEncoding)),
+            (&[te("chunked"), te("identity")], Version::HTTP_11, Err(Malformed::TransferEncoding)),
+            (&[te("xchunked")], Version::HTTP_11, Err(Malformed::TransferEncoding)),
+            (&[te("\"chunked\"")], Version::HTTP_11, Err(Malformed::TransferEncoding)),
+            (&[te("")], Version::HTTP_11, Err(Malformed::TransferEncoding)),
+            (&[cl("5"), te("chunked")], Version::HTTP_11, Err(Malformed::BothLengths)),
+            (&[te("chunked"), cl("5")], Version::HTTP_11, Err(Malformed::BothLengths)),
+        ];
+        for (fields, version, expected) in table {
+            let framed = noted(fields).and_then(|noted| noted.of_request(*version));
+            assert_eq!(framed, *expected, "{fields:?} {version:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_ends_where_its_request_and_status_say() {
+        let length = [("content-length", "5")];
+        let answer = |fields: &[_], method, status| {
+            noted(fields).and_then(|noted| noted.of_response(&method, status, Version::HTTP_11))
+        };
+        assert_eq!(answer(&length, Method::GET, StatusCode::OK), Ok(Length::Exact(5)));
+        assert_eq!(answer(&length, Method::HEAD, StatusCode::OK), Ok(Length::Exact(0)));
+        assert_eq!(answer(&length, Method::GET, StatusCode::NOT_MODIFIED), Ok(Length::Exact(0)));
+        assert_eq!(answer(&length, Method::GET, StatusCode::NO_CONTENT), Ok(Length::Exact(0)));
+        assert_eq!(answer(&[], Method::GET, StatusCode::OK), Ok(Length::UntilClose));
+        assert_eq!(answer(&[("transfer-encoding", "chunked")], Method::GET, StatusCode::OK), Ok(Length::Chunked));
+        assert_eq!(
+            answer(&[("transfer-encoding", "gzip")], Method::HEAD, StatusCode::OK),
+            Err(Malformed::TransferEncoding)
+        );
+    }
+
+    #[test]
+    fn a_connection_lives_on_by_version_and_word() {
+        let lives = |value, version| noted(&[("connection", value)]).map(|noted| noted.keeps_alive(version));
+        assert_eq!(lives("x-hop", Version::HTTP_11), Ok(true));
+        assert_eq!(lives("x-hop, Close", Version::HTTP_11), Ok(false));
+        assert_eq!(lives("x-hop", Version::HTTP_10), Ok(false));
+        assert_eq!(lives("Keep-Alive", Version::HTTP_10), Ok(true));
+        assert_eq!(lives("keep-alive, close", Version::HTTP_10), Ok(false));
+    }
+}

@@ -1,0 +1,267 @@
+//! A peer that says what a test has written down, and a body that comes when a test says so.
+
+use super::client::Stream;
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use std::cell::{RefCell, RefMut};
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// One side of a connection whose other side is the test's. Clones are the same connection.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Script(Rc<RefCell<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    says: VecDeque<Vec<u8>>,
+    then: Then,
+    heard: Vec<u8>,
+    reads: usize,
+    writes: usize,
+    takes: Option<usize>,
+    shut: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Then {
+    #[default]
+    Waits,
+    Closes,
+    Fails,
+    Repeats,
+}
+
+impl Script {
+    /// A peer that says each of `parts` in a segment of its own, then waits.
+    pub(super) fn says<T: AsRef<[u8]>>(parts: impl IntoIterator<Item = T>) -> Self {
+        let script = Self::default();
+        parts.into_iter().for_each(|part| script.says_more(part));
+        script
+    }
+
+    /// A peer that says `text` in segments as long as `cuts` say, and the rest in one.
+    pub(super) fn cut(mut text: &[u8], cuts: &[usize]) -> Self {
+        let script = Self::default();
+        for &cut in cuts {
+            let (segment, rest) = text.split_at(cut.min(text.len()));
+            script.says_more(segment);
+            text = rest;
+        }
+        script.says_more(text);
+        script
+    }
+
+    pub(super) fn says_more(&self, part: impl AsRef<[u8]>) {
+        if !part.as_ref().is_empty() {
+            self.state().says.push_back(part.as_ref().to_vec());
+        }
+    }
+
+    pub(super) fn then_closes(self) -> Self {
+        self.closes();
+        self
+    }
+
+    pub(super) fn closes(&self) {
+        self.state().then = Then::Closes;
+    }
+
+    pub(super) fn then_fails(self) -> Self {
+        self.state().then = Then::Fails;
+        self
+    }
+
+    /// A peer that says its last part again and again.
+    pub(super) fn then_repeats(self) -> Self {
+        self.state().then = Then::Repeats;
+        self
+    }
+
+    /// A peer to which no more than `most` bytes can be written.
+    pub(super) fn takes(self, most: usize) -> Self {
+        self.state().takes = Some(most);
+        self
+    }
+
+    pub(super) fn heard(&self) -> String {
+        String::from_utf8_lossy(&self.state().heard).into_owned()
+    }
+
+    pub(super) fn reads(&self) -> usize {
+        self.state().reads
+    }
+
+    pub(super) fn writes(&self) -> usize {
+        self.state().writes
+    }
+
+    fn state(&self) -> RefMut<'_, State> {
+        self.0.borrow_mut()
+    }
+}
+
+impl AsyncRead for Script {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let mut state = self.state();
+        state.reads += 1;
+        let then = state.then;
+        let Some(mut next) = state.says.pop_front() else {
+            return match then {
+                Then::Closes => Poll::Ready(Ok(())),
+                Then::Fails => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+                Then::Waits | Then::Repeats => Poll::Pending,
+            };
+        };
+        let rest = next.split_off(next.len().min(buffer.remaining()));
+        buffer.put_slice(&next);
+        if !rest.is_empty() {
+            state.says.push_front(rest);
+        } else if let (Then::Repeats, true) = (then, state.says.is_empty()) {
+            state.says.push_back(next);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Stream for Script {
+    fn is_silent(&self) -> bool {
+        let state = self.state();
+        state.says.is_empty() && matches!(state.then, Then::Waits)
+    }
+}
+
+impl AsyncWrite for Script {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut state = self.state();
+        let room = state.takes.map_or(usize::MAX, |most| most - state.heard.len());
+        if room == 0 {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let bytes = &bytes[..bytes.len().min(room)];
+        state.heard.extend_from_slice(bytes);
+        state.writes += 1;
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        self.poll_write(context, &all)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.state().shut = true;
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A body of unknown length, piece by piece. Clones are the same body.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pieces(Rc<RefCell<VecDeque<Option<Frame<Bytes>>>>>);
+
+impl Pieces {
+    /// A body that has only begun.
+    pub(super) fn open() -> Self {
+        Self::default()
+    }
+
+    /// The body that is made of `frames`.
+    pub(super) fn all(frames: impl IntoIterator<Item = Frame<Bytes>>) -> Self {
+        let pieces = Self::open();
+        pieces.0.borrow_mut().extend(frames.into_iter().map(Some).chain([None]));
+        pieces
+    }
+
+    pub(super) fn send(&self, data: &'static str) {
+        self.0.borrow_mut().push_back(Some(Frame::data(Bytes::from(data))));
+    }
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.0.borrow_mut().pop_front() {
+            None => Poll::Pending,
+            Some(next) => Poll::Ready(next.map(Ok)),
+        }
+    }
+}
+
+/// A body that is not as long as it says.
+#[derive(Debug)]
+pub(super) struct Announced {
+    pub(super) length: u64,
+    pub(super) body: Pieces,
+}
+
+impl Body for Announced {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.length)
+    }
+}
+
+/// Any body.
+pub(super) struct Boxed(Pin<Box<dyn Body<Data = Bytes, Error = Infallible>>>);
+
+impl Boxed {
+    pub(super) fn new(body: impl Body<Data = Bytes, Error = Infallible> + 'static) -> Self {
+        Self(Box::pin(body))
+    }
+}
+
+impl Body for Boxed {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.as_mut().poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}
+
+/// What `work` comes to without waiting.
+pub(super) fn now_or_never<F: Future>(work: F) -> Option<F::Output> {
+    match pin!(work).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}

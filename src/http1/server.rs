@@ -1,0 +1,92 @@
+//! Requests from a client and answers to it, one after the other on one connection.
+//!
+//! [`serve`] runs a connection; it ends by itself when the client leaves, when either side wants it to, or when the
+//! client says what cannot be understood. How long anything may take is the caller's business: it drops the future.
+
+mod answer;
+mod line;
+mod request;
+#[cfg(test)]
+mod tests;
+
+pub use line::Lingering;
+pub use request::{BodyError, RequestBody};
+
+use super::body::Sendable;
+use super::head::{HeadReader, Limits};
+use super::wire::Outgoing;
+use bytes::BytesMut;
+use http::{Request, Response};
+use line::{Line, Skipped};
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// What a connection is served by.
+#[derive(Debug)]
+pub struct Terms<'a, D> {
+    /// How large heads may be.
+    pub limits: Limits,
+    /// Set to end the connection after the answer under way, or at once if there is none. Whoever sets it polls.
+    pub finish: &'a Cell<bool>,
+    /// Tells the time for answers that carry none.
+    pub date: D,
+}
+
+/// What of a request its answer depends on.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    is_http10: bool,
+    is_head: bool,
+    keeps_alive: bool,
+    takes_trailers: bool,
+}
+
+/// Serves the client on `io`, of whom `first` has been read already.
+///
+/// The work of `service` is dropped if the client leaves meanwhile. Returns the connection if the client might not
+/// get to read the last answer were it closed at once.
+pub async fn serve<IO, S, F, B, D>(
+    io: IO,
+    first: BytesMut,
+    terms: Terms<'_, D>,
+    mut service: S,
+) -> Option<Lingering<IO>>
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+    S: FnMut(Request<RequestBody<IO>>) -> F,
+    F: Future<Output = Response<B>>,
+    B: Sendable,
+    D: Fn() -> [u8; 29],
+{
+    let mut line = Line::new(io, first);
+    let mut out = Outgoing::default();
+    let mut reader = HeadReader::new(terms.limits);
+    loop {
+        let head = poll_fn(|context| line.poll_head(&mut reader, terms.finish, context)).await?;
+        let (asked, request) = match head.and_then(|head| request::begin(&line, head)) {
+            Ok(request) => request,
+            Err(fault) => {
+                answer::write_refusal(out.text(), fault, &(terms.date)());
+                poll_fn(|context| out.poll_flush(&mut line, context)).await.ok()?;
+                return Some(Lingering::new(line));
+            }
+        };
+        let response = {
+            let mut work = pin!(service(request));
+            poll_fn(|context| match work.as_mut().poll(context) {
+                Poll::Ready(response) => Poll::Ready(Some(response)),
+                Poll::Pending => line.poll_gone(context).map(|()| None),
+            })
+            .await?
+        };
+        let kept = answer::send(&mut line, &mut out, asked, response, &terms).await?;
+        match poll_fn(|context| line.poll_skip_body(kept, context)).await {
+            Skipped::All if kept => line.rest(),
+            Skipped::All => return line.close().await,
+            Skipped::NotAll => return Some(Lingering::new(line)),
+        }
+    }
+}

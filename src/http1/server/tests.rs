@@ -1,0 +1,353 @@
+use super::super::script::{Boxed, Pieces, Script, now_or_never};
+use super::super::{Dates, Limits};
+use super::*;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::body::{Body, Frame};
+use proptest::prelude::*;
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::rc::Rc;
+
+const LIMITS: Limits = Limits { size: 16 * 1024, fields: 20 };
+const DATE: &str = "date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+
+type Answer = Response<Boxed>;
+
+/// How a conversation ended.
+#[derive(Debug, PartialEq)]
+enum End {
+    Waits,
+    Closed,
+    Lingers,
+}
+
+/// What the service saw of a request.
+#[derive(Clone, Debug, PartialEq)]
+struct Seen {
+    method: Method,
+    target: String,
+    version: Version,
+    fields: HeaderMap,
+    body: Vec<u8>,
+    trailers: Option<HeaderMap>,
+    whole: bool,
+}
+
+fn talk<S, F>(io: Script, finish: bool, service: S) -> End
+where
+    S: FnMut(Request<RequestBody<Script>>) -> F,
+    F: Future<Output = Answer>,
+{
+    let (dates, finish) = (Dates::new(), Cell::new(finish));
+    let terms = Terms { limits: LIMITS, finish: &finish, date: || dates.text(784_111_777) };
+    match now_or_never(serve(io, BytesMut::new(), terms, service)) {
+        None => End::Waits,
+        Some(None) => End::Closed,
+        Some(Some(_)) => End::Lingers,
+    }
+}
+
+/// Serves a client with a service that reads all and answers with the length of the body.
+fn serves(io: Script) -> (End, Vec<Seen>) {
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let end = talk(io, false, |request| {
+        let seen = Rc::clone(&seen);
+        async move {
+            let read = read(request).await;
+            let answer = Full::from(format!("{}", read.body.len()));
+            seen.borrow_mut().push(read);
+            self::answer(answer)
+        }
+    });
+    (end, seen.take())
+}
+
+async fn read(request: Request<RequestBody<Script>>) -> Seen {
+    let (parts, mut body) = request.into_parts();
+    let (mut data, mut trailers, mut whole) = (Vec::new(), None, true);
+    while let Some(frame) = body.frame().await {
+        match frame.map(Frame::into_data) {
+            Ok(Ok(more)) => data.extend_from_slice(&more),
+            Ok(Err(frame)) => trailers = frame.into_trailers().ok(),
+            Err(_) => {
+                whole = false;
+                break;
+            }
+        }
+    }
+    Seen {
+        method: parts.method,
+        target: parts.uri.to_string(),
+        version: parts.version,
+        fields: parts.headers,
+        body: data,
+        trailers,
+        whole,
+    }
+}
+
+fn answer<B: Body<Data = Bytes, Error = Infallible> + Unpin + 'static>(body: B) -> Answer {
+    Response::new(Boxed::new(body))
+}
+
+/// What a client hears that says `text` and is answered so.
+fn hears(text: &str, give: impl Fn() -> Answer) -> (String, End) {
+    let io = Script::says([text]);
+    let end = talk(io.clone(), false, |_| std::future::ready(give()));
+    (io.heard(), end)
+}
+
+fn get(fields: &str) -> String {
+    format!("GET / HTTP/1.1\r\nhost: a\r\n{fields}\r\n")
+}
+
+#[test]
+fn requests_are_answered_one_after_the_other() {
+    let io = Script::says([get(""), "POST /b HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi".to_owned() + &get("")]);
+    let (end, seen) = serves(io.clone());
+    assert_eq!((end, seen.len()), (End::Waits, 3));
+    assert_eq!((seen[1].method.as_str(), seen[1].target.as_str(), &seen[1].body[..]), ("POST", "/b", &b"hi"[..]));
+    let one = |length| format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n{DATE}\r\n{length}");
+    assert_eq!(io.heard(), [one(0), one(2), one(0)].concat());
+    assert_eq!(io.writes(), 3, "head and body leave together");
+}
+
+#[test]
+fn what_cannot_be_understood_is_refused_and_ends_the_connection() {
+    let table: &[(String, &str)] = &[
+        (get("a : b\r\n"), "400 Bad Request"),
+        (get("a: b\r\n c\r\n"), "400 Bad Request"),
+        (get("a: b\rc\r\n"), "400 Bad Request"),
+        (get("a: \0\r\n"), "400 Bad Request"),
+        (get("no colon\r\n"), "400 Bad Request"),
+        (get("content-length: 1\r\ncontent-length: 2\r\n"), "400 Bad Request"),
+        (get("content-length: 1, 1\r\n"), "400 Bad Request"),
+        (get("content-length: +1\r\n"), "400 Bad Request"),
+        (get("content-length: 1\r\ntransfer-encoding: chunked\r\n"), "400 Bad Request"),
+        (get("transfer-encoding: gzip, chunked\r\n"), "400 Bad Request"),
+        (get("transfer-encoding: \x0bchunked\r\n"), "400 Bad Request"),
+        ("GET / HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n".into(), "400 Bad Request"),
+        ("GET / HTTP/2.0\r\n\r\n".into(), "400 Bad Request"),
+        ("GET  / HTTP/1.1\r\n\r\n".into(), "400 Bad Request"),
+        ("GET / HTTP/1.1\r\n \r\n\r\n".into(), "400 Bad Request"),
+        ("\x16\x03\x01\x02".into(), "400 Bad Request"),
+        (get(&"a: b\r\n".repeat(20)), "431 Request Header Fields Too Large"),
+        (get(&format!("a: {}\r\n", "b".repeat(17_000))), "431 Request Header Fields Too Large"),
+        (format!("GET /{}", "b".repeat(17_000)), "431 Request Header Fields Too Large"),
+    ];
+    for (text, status) in table {
+        let io = Script::says([text]);
+        let (end, seen) = serves(io.clone());
+        assert_eq!((end, seen.len()), (End::Lingers, 0), "{text:?}");
+        let heard = io.heard();
+        assert!(heard.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{text:?}: {heard}");
+        assert!(heard.contains("connection: close\r\n"), "{text:?}");
+    }
+}
+
+#[test]
+fn a_target_that_nobody_can_hold_is_too_long() {
+    let io = Script::says([format!("GET /{} HTTP/1.1\r\n\r\n", "b".repeat(66_000))]);
+    let (dates, finish) = (Dates::new(), Cell::new(false));
+    let limits = Limits { size: 1 << 20, fields: 20 };
+    let terms = Terms { limits, finish: &finish, date: || dates.text(0) };
+    let _ = now_or_never(serve(io.clone(), BytesMut::new(), terms, |_| async { answer(Empty::new()) }));
+    assert!(io.heard().starts_with("HTTP/1.1 414 URI Too Long\r\n"));
+}
+
+#[test]
+fn a_connection_is_kept_as_both_sides_agree() {
+    let plain = || answer(Full::from("x"));
+    let closing = || {
+        let mut answer = plain();
+        answer.headers_mut().insert("connection", HeaderValue::from_static("close"));
+        answer
+    };
+    let http10 = |fields: &str| format!("GET / HTTP/1.0\r\n{fields}\r\n");
+    type Case<'a> = (String, &'a dyn Fn() -> Answer, &'a str, &'a str, End);
+    let table: &[Case<'_>] = &[
+        (get(""), &plain, "HTTP/1.1 200 OK", "", End::Waits),
+        (get("connection: close\r\n"), &plain, "HTTP/1.1 200 OK", "connection: close\r\n", End::Closed),
+        (get(""), &closing, "HTTP/1.1 200 OK", "connection: close\r\n", End::Closed),
+        (http10(""), &plain, "HTTP/1.0 200 OK", "connection: close\r\n", End::Closed),
+        (http10("connection: keep-alive\r\n"), &plain, "HTTP/1.0 200 OK", "connection: keep-alive\r\n", End::Waits),
+    ];
+    for (text, give, status, connection, end) in table {
+        let (heard, ended) = hears(text, give);
+        assert_eq!(heard, format!("{status}\r\ncontent-length: 1\r\n{connection}{DATE}\r\nx"), "{text:?}");
+        assert_eq!(ended, *end, "{text:?}");
+    }
+}
+
+#[test]
+fn an_answer_is_framed_for_who_reads_it() {
+    let pieces = || Pieces::all(["ab", "c"].map(|piece| Frame::data(Bytes::from(piece))));
+    let streamed = || answer(pieces());
+    let with_length = |answer: Answer| {
+        let mut answer = answer;
+        answer.headers_mut().insert("content-length", HeaderValue::from_static("9"));
+        answer
+    };
+    let status = |mut answer: Answer, status| {
+        *answer.status_mut() = status;
+        answer
+    };
+    let body_of = |text: &str, give: &dyn Fn() -> Answer| {
+        let heard = hears(text, give).0;
+        let (head, body) = heard.split_once("\r\n\r\n").expect("a head");
+        let length = head.lines().find(|line| line.starts_with("content-length") || line.starts_with("transfer"));
+        (length.unwrap_or_default().to_owned(), body.to_owned())
+    };
+    let framed = |length: &str, body: &str| (length.to_owned(), body.to_owned());
+    assert_eq!(body_of(&get(""), &streamed), framed("transfer-encoding: chunked", "2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"));
+    assert_eq!(body_of("GET / HTTP/1.0\r\n\r\n", &streamed), framed("", "abc"));
+    let head = "HEAD / HTTP/1.1\r\n\r\n";
+    assert_eq!(body_of(head, &|| answer(Full::from("abc"))), framed("content-length: 3", ""));
+    assert_eq!(body_of(head, &|| with_length(answer(Empty::new()))), framed("content-length: 9", ""));
+    assert_eq!(body_of(head, &|| answer(Empty::new())), framed("", ""));
+    let unmodified = || with_length(status(answer(Empty::new()), StatusCode::NOT_MODIFIED));
+    assert_eq!(body_of(&get(""), &unmodified), framed("content-length: 9", ""));
+    let nothing = || with_length(status(answer(Full::from("abc")), StatusCode::NO_CONTENT));
+    assert_eq!(body_of(&get(""), &nothing), framed("", ""));
+    assert_eq!(body_of(&get(""), &|| answer(Empty::new())), framed("content-length: 0", ""));
+}
+
+#[test]
+fn a_body_that_is_not_as_long_as_announced_breaks_off() {
+    let (heard, end) = hears(&get(""), || {
+        let mut short = answer(Pieces::all([Frame::data(Bytes::from("abc"))]));
+        short.headers_mut().insert("content-length", HeaderValue::from_static("9"));
+        short
+    });
+    assert!(heard.ends_with("\r\n\r\nabc"), "what there is, and no more: {heard}");
+    assert_eq!(end, End::Closed);
+}
+
+#[test]
+fn trailers_go_to_those_who_take_them() {
+    let give = || {
+        let mut trailers = HeaderMap::new();
+        trailers.insert("x-sum", HeaderValue::from_static("1"));
+        trailers.insert("x-other", HeaderValue::from_static("2"));
+        let mut answer = answer(Pieces::all([Frame::data(Bytes::from("a")), Frame::trailers(trailers)]));
+        answer.headers_mut().insert("trailer", HeaderValue::from_static("x-sum"));
+        answer
+    };
+    assert!(hears(&get("te: trailers\r\n"), give).0.ends_with("a\r\n0\r\nx-sum: 1\r\n\r\n"));
+    assert!(hears(&get(""), give).0.ends_with("a\r\n0\r\n\r\n"));
+}
+
+#[test]
+fn a_large_piece_is_not_copied_and_leaves_with_its_head() {
+    let io = Script::says([get("")]);
+    let large = Bytes::from(vec![b'x'; 100_000]);
+    talk(io.clone(), false, |_| std::future::ready(answer(Full::new(large.clone()))));
+    assert_eq!(io.writes(), 1);
+    assert!(io.heard().ends_with(&"x".repeat(100_000)));
+}
+
+#[test]
+fn leave_to_send_is_given_when_the_body_is_asked_for() {
+    let asks = "POST / HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n";
+    let io = Script::says([asks]);
+    assert_eq!(serves(io.clone()).0, End::Waits);
+    assert_eq!(io.heard(), "HTTP/1.1 100 Continue\r\n\r\n");
+    let io = Script::says([asks.to_owned() + "hi"]);
+    assert_eq!(serves(io.clone()).0, End::Waits);
+    assert!(io.heard().starts_with("HTTP/1.1 200 OK\r\n"), "not to one that did not wait");
+    let (heard, end) = hears(asks, || answer(Full::from("no")));
+    assert!(heard.starts_with("HTTP/1.1 200 OK\r\n") && heard.contains("connection: close\r\n"), "never late: {heard}");
+    assert_eq!(end, End::Lingers);
+}
+
+#[test]
+fn a_body_that_nobody_reads_is_skipped_if_it_is_short() {
+    let post = |length: usize, sent: usize| {
+        format!("POST / HTTP/1.1\r\ncontent-length: {length}\r\n\r\n{}", "x".repeat(sent)) + &get("")
+    };
+    let ends = |text: String| {
+        let (heard, end) = hears(&text, || answer(Empty::new()));
+        (heard.matches("HTTP/1.1 200 OK").count(), heard.contains("connection: close"), end)
+    };
+    assert_eq!(ends(post(50_000, 50_000)), (2, false, End::Waits));
+    assert_eq!(ends(post(50_000, 40_000)), (1, false, End::Waits), "the rest may still come");
+    assert_eq!(ends(post(5_000_000, 40_000)), (1, true, End::Lingers));
+    let chunked = |body: String| format!("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n{body}");
+    assert_eq!(ends(chunked("1\r\na\r\n0\r\n\r\n".to_owned() + &get(""))), (2, false, End::Waits));
+    assert_eq!(ends(chunked("1\r\na\r\nnonsense".to_owned())), (1, false, End::Lingers));
+    assert_eq!(ends(chunked(format!("{:x}\r\n{}", 400_000, "x".repeat(400_000)))), (1, false, End::Lingers));
+}
+
+#[test]
+fn a_client_that_leaves_takes_its_work_along() {
+    struct Dropped(Rc<Cell<bool>>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.set(true);
+        }
+    }
+    let ends = |io: Script, answers: bool| {
+        let dropped = Rc::new(Cell::new(false));
+        let end = talk(io, false, |_| {
+            let work = Dropped(Rc::clone(&dropped));
+            async move {
+                let _work = work;
+                if !answers {
+                    std::future::pending::<()>().await;
+                }
+                answer(Pieces::open())
+            }
+        });
+        (end, dropped.get())
+    };
+    assert_eq!(ends(Script::says([get("")]).then_closes(), false), (End::Closed, true));
+    assert_eq!(ends(Script::says([get("")]).then_closes(), true).0, End::Closed, "in the middle of the answer too");
+    assert_eq!(ends(Script::says([get(""), get("")]).then_closes(), false).0, End::Closed);
+    let endless = Script::says([get(""), "x".repeat(1000)]).then_repeats();
+    assert_eq!(ends(endless.clone(), false).0, End::Waits);
+    assert!(endless.reads() < 40, "reading ahead has a bound: {}", endless.reads());
+}
+
+#[test]
+fn a_finishing_connection_serves_what_it_has_heard() {
+    let io = Script::says([get("")]);
+    assert_eq!(talk(io.clone(), true, |_| async { answer(Empty::new()) }), End::Closed);
+    assert_eq!(io.heard(), "", "nothing was heard yet");
+    let (dates, finish) = (Dates::new(), Cell::new(true));
+    let terms = Terms { limits: LIMITS, finish: &finish, date: || dates.text(0) };
+    let first = BytesMut::from(get("").as_bytes());
+    let io = Script::default();
+    let _ = now_or_never(serve(io.clone(), first, terms, |_| async { answer(Empty::new()) }));
+    assert!(io.heard().contains("connection: close\r\n"));
+}
+
+#[test]
+fn a_body_cut_short_is_not_whole() {
+    let io = Script::says(["POST / HTTP/1.1\r\ncontent-length: 5\r\n\r\nhel"]).then_closes();
+    let (end, seen) = serves(io);
+    assert!(!seen[0].whole);
+    assert_ne!(end, End::Waits);
+}
+
+const CONVERSATION: &str = "\r\nGET /a?b HTTP/1.1\r\nhost: a\r\nx-a: 1\r\nx-a: 2\r\n\r\n\
+    POST /b HTTP/1.1\r\nhost: a\r\ncontent-length: 11\r\n\r\nhello world\
+    POST /c HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n1\r\n!\r\n0\r\nx-sum: 1\r\n\r\n\
+    GET /d HTTP/1.1\r\nhost: a\r\n\r\n";
+
+proptest! {
+    #[test]
+    fn it_does_not_matter_how_the_bytes_are_cut(cuts in proptest::collection::vec(1usize..40, 0..200)) {
+        let (whole, cut) = (Script::says([CONVERSATION]), Script::cut(CONVERSATION.as_bytes(), &cuts));
+        prop_assert_eq!(serves(whole.clone()), serves(cut.clone()));
+        prop_assert_eq!(whole.heard(), cut.heard());
+        prop_assert_eq!(whole.heard().matches("200 OK").count(), 4);
+    }
+
+    #[test]
+    fn nonsense_is_survived(start in 0usize..4, bytes: Vec<u8>, cuts in proptest::collection::vec(1usize..9, 0..9)) {
+        let start = ["", "GET / HTTP/1.1\r\n", "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n", "POST / HTTP/1.1\r\ncontent-length: 9\r\n\r\n"][start];
+        serves(Script::cut(&[start.as_bytes(), &bytes].concat(), &cuts).then_closes());
+    }
+}

@@ -1,0 +1,185 @@
+//! Bytes on their way in and out: one buffer each, kept from message to message.
+
+use bytes::{Buf, Bytes, BytesMut};
+use std::cell::RefCell;
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+
+/// Room for a head and a small body; what an idle connection keeps.
+pub(super) const SMALL: usize = 8 * 1024;
+/// Room for one read of a large body: a few system calls a megabyte, and still within a core's cache.
+pub(super) const LARGE: usize = 256 * 1024;
+/// Pieces up to this size are copied behind what already waits, which costs less than a slice of their own.
+const COPIED: usize = 4 * 1024;
+/// So much may wait before it is written out.
+const MOST_WAITING: usize = 16 * 1024;
+
+thread_local! {
+    /// Large buffers that no body fills right now. Memory that was touched just now is much cheaper than new memory.
+    static SPARE: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Large buffers that a thread keeps.
+const MOST_SPARE: usize = 8;
+
+/// What has been read and not yet understood.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    pub(super) buffer: BytesMut,
+    /// What the next read makes room for; grows while reads fill it.
+    room: usize,
+    grown: bool,
+}
+
+impl Incoming {
+    pub(super) fn new(first: BytesMut) -> Self {
+        Self { buffer: first, room: SMALL, grown: false }
+    }
+
+    /// Reads once; 0 is the end. `expected` is how much is certain to come, as far as anyone knows.
+    ///
+    /// A read that does not fill its room leaves the socket marked as drained, so that nobody asks it again in vain.
+    pub(super) fn poll_read<IO: AsyncRead + Unpin>(
+        &mut self,
+        io: &mut IO,
+        context: &mut Context<'_>,
+        expected: u64,
+    ) -> Poll<io::Result<usize>> {
+        let room = usize::try_from(expected).unwrap_or(LARGE).clamp(self.room, LARGE);
+        if self.spare() < room && !self.buffer.try_reclaim(room) && self.spare() < room / 4 {
+            self.grow(room);
+        }
+        let spare = self.spare();
+        let read = ready!(pin!(io.read_buf(&mut self.buffer)).poll(context))?;
+        if read == spare {
+            self.room = (self.room * 2).min(LARGE);
+        }
+        Poll::Ready(Ok(read))
+    }
+
+    /// A message is over: a buffer that grew for it is given up.
+    pub(super) fn rest(&mut self) {
+        self.room = SMALL;
+        if self.grown && self.buffer.is_empty() {
+            self.grown = false;
+            let buffer = std::mem::take(&mut self.buffer);
+            SPARE.with_borrow_mut(|spare| {
+                if spare.len() < MOST_SPARE {
+                    spare.push(buffer);
+                }
+            });
+        }
+    }
+
+    fn spare(&self) -> usize {
+        self.buffer.capacity() - self.buffer.len()
+    }
+
+    fn grow(&mut self, room: usize) {
+        if room < LARGE {
+            return self.buffer.reserve(room);
+        }
+        self.grown = true;
+        let kept = SPARE.with_borrow_mut(Vec::pop).filter(|spare| spare.is_empty());
+        match kept.map(|mut kept| (kept.try_reclaim(LARGE + self.buffer.len()), kept)) {
+            Some((true, mut kept)) => {
+                kept.extend_from_slice(&self.buffer);
+                self.buffer = kept;
+            }
+            _ => self.buffer.reserve(2 * LARGE),
+        }
+    }
+}
+
+/// What waits to be written: bytes that were put together here, at most one piece that was not copied, and what
+/// follows it.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    front: Vec<u8>,
+    written: usize,
+    piece: Bytes,
+    behind: Vec<u8>,
+}
+
+impl Outgoing {
+    /// Where the next bytes go that are put together here.
+    pub(super) fn text(&mut self) -> &mut Vec<u8> {
+        if self.piece.is_empty() { &mut self.front } else { &mut self.behind }
+    }
+
+    /// Puts `bytes` behind what waits; only while there [is room](Self::has_room).
+    pub(super) fn push(&mut self, bytes: Bytes) {
+        if bytes.len() <= COPIED || !self.piece.is_empty() {
+            self.text().extend_from_slice(&bytes);
+        } else {
+            self.piece = bytes;
+        }
+    }
+
+    /// True while more may be pushed before a flush.
+    pub(super) fn has_room(&self) -> bool {
+        self.piece.is_empty() && self.front.len() < MOST_WAITING
+    }
+
+    /// Writes until nothing waits.
+    pub(super) fn poll_flush<IO: AsyncWrite + Unpin>(
+        &mut self,
+        io: &mut IO,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        while !self.is_empty() {
+            let front = &self.front[self.written..];
+            let io = Pin::new(&mut *io);
+            let written = if self.piece.is_empty() {
+                ready!(io.poll_write(context, front))?
+            } else {
+                let slices = [IoSlice::new(front), IoSlice::new(&self.piece), IoSlice::new(&self.behind)];
+                let begin = usize::from(front.is_empty());
+                let end = 3 - usize::from(self.behind.is_empty());
+                ready!(io.poll_write_vectored(context, &slices[begin..end]))?
+            };
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.advance(written);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// True when nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.written == self.front.len() && self.piece.is_empty()
+    }
+
+    /// True when nothing of what waits has been written.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.written == 0
+    }
+
+    fn advance(&mut self, written: usize) {
+        let front = written.min(self.front.len() - self.written);
+        self.written += front;
+        let rest = written - front;
+        if self.written == self.front.len() {
+            self.front.clear();
+            self.written = 0;
+            if !self.piece.is_empty() {
+                let piece = rest.min(self.piece.len());
+                self.piece.advance(piece);
+                if self.piece.is_empty() {
+                    // Lets go of the reader's buffer, which is waiting to be used again.
+                    self.piece = Bytes::new();
+                    std::mem::swap(&mut self.front, &mut self.behind);
+                    self.written = rest - piece;
+                }
+            }
+        }
+        if self.written == self.front.len() {
+            self.front.clear();
+            self.written = 0;
+        }
+    }
+}
