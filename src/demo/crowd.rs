@@ -15,7 +15,6 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 /// A day to be sent, and how.
 pub struct Crowd {
@@ -106,11 +105,11 @@ impl Crowd {
                 line
             })
             .collect();
-        let begun = Instant::now();
+        let begun = self.clock.uptime();
         for (number, visit) in self.day.iter().enumerate() {
             if let Some(takes) = self.takes {
-                tokio::time::sleep_until(begun + takes.mul_f64(visit.at.as_secs_f64() / day::LENGTH.as_secs_f64()))
-                    .await;
+                let due = takes.mul_f64(visit.at.as_secs_f64() / day::LENGTH.as_secs_f64());
+                tokio::time::sleep(due.saturating_sub(self.clock.uptime().since(begun))).await;
             }
             self.clock.set(self.begins + visit.at);
             // A line is closed only when its caller has panicked, which the answers missing in the end will show.
