@@ -9,6 +9,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info};
 use tracing_subscriber::EnvFilter;
@@ -29,6 +30,11 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         let args = args.clone();
         Box::new(move |names| read(&args, names))
     };
+    // Signals are ours before anybody can know that we run: one that came earlier would end the process.
+    let (runtime, signals) = match listen_for_signals() {
+        Ok(listening) => listening,
+        Err(error) => return failed(&error),
+    };
     let service = match Service::start(source, Clock::system(), unguessable()) {
         Ok(service) => service,
         Err(ServiceError::Settings(mistakes)) => return wrong(&mistakes),
@@ -42,13 +48,9 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         true => eprintln!("{ready}"),
         false => println!("{ready}"),
     }
-    match until_told(&service) {
-        Ok(()) => {
-            service.shut_down();
-            ExitCode::SUCCESS
-        }
-        Err(error) => failed(&error),
-    }
+    runtime.block_on(until_told(&service, signals));
+    service.shut_down();
+    ExitCode::SUCCESS
 }
 
 fn read(args: &ServeArgs, operators: &[&str]) -> Result<Settings, Mistakes> {
@@ -76,26 +78,27 @@ fn log_to_stderr(level: LogLevel) {
 }
 
 /// Handles signals until one says stop.
-fn until_told(service: &Service) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let [mut terminate, mut interrupt, mut reload, mut reopen] = signals()?;
-        loop {
-            tokio::select! {
-                _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
-                _ = reopen.recv() => service.reopen_access_log(),
-                _ = reload.recv() => {
-                    service.reopen_access_log();
-                    if let Err(mistakes) = service.reload() {
-                        error!("Not reloaded: {mistakes}");
-                    }
+async fn until_told(service: &Service, [mut terminate, mut interrupt, mut reload, mut reopen]: [Signal; 4]) {
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = reopen.recv() => service.reopen_access_log(),
+            _ = reload.recv() => {
+                service.reopen_access_log();
+                if let Err(mistakes) = service.reload() {
+                    error!("Not reloaded: {mistakes}");
                 }
             }
         }
-        info!("Draining");
-        Ok(())
-    })
+    }
+    info!("Draining");
+}
+
+fn listen_for_signals() -> io::Result<(Runtime, [Signal; 4])> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let signals = runtime.block_on(async { signals() })?;
+    Ok((runtime, signals))
 }
 
 fn signals() -> io::Result<[Signal; 4]> {

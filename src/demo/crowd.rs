@@ -108,8 +108,8 @@ impl Crowd {
         let begun = self.clock.uptime();
         for (number, visit) in self.day.iter().enumerate() {
             if let Some(takes) = self.takes {
-                let due = begun + takes.mul_f64(visit.at.as_secs_f64() / day::LENGTH.as_secs_f64());
-                tokio::time::sleep(due.since(self.clock.uptime())).await;
+                let due = takes.mul_f64(visit.at.as_secs_f64() / day::LENGTH.as_secs_f64());
+                tokio::time::sleep(due.saturating_sub(self.clock.uptime().since(begun))).await;
             }
             self.clock.set(self.begins + visit.at);
             // A line is closed only when its caller has panicked, which the answers missing in the end will show.
