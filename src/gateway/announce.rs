@@ -28,6 +28,9 @@ pub(super) struct Announcements {
     atlassian: bool,
     /// By class, then by route; `None` where nothing is limited.
     policies: Vec<Vec<Option<HeaderValue>>>,
+    /// What is said of the bucket of each class, and of each quota, up to the number that is left.
+    buckets: Vec<String>,
+    quotas: Vec<String>,
 }
 
 /// The numbers of one decision.
@@ -43,10 +46,13 @@ pub(super) struct Told<'a> {
 impl Announcements {
     pub(super) fn new(headers: &Headers, rules: &Rules) -> Self {
         let of_class = |class: &Class| rules.routes.iter().map(|route| policies(class, route, rules)).collect();
+        let opening = |name: &str| format!("\"{name}\";r=");
         Self {
             ratelimit: headers.ratelimit,
             atlassian: headers.legacy.contains(&LegacyFamily::Atlassian),
             policies: rules.classes.iter().map(of_class).collect(),
+            buckets: rules.classes.iter().map(|class| opening(&class.name)).collect(),
+            quotas: rules.quotas.iter().map(|quota| opening(&quota.name)).collect(),
         }
     }
 
@@ -63,7 +69,7 @@ impl Announcements {
         let Some(policy) = &self.policies[usize::from(told.class.0)][told.route] else { return };
         if self.ratelimit {
             headers.insert(RATELIMIT_POLICY, policy.clone());
-            if let Some(limits) = scratch.value(|text| ratelimit(text, rules, told, now)) {
+            if let Some(limits) = scratch.value(|text| self.ratelimit(text, told, now)) {
                 headers.insert(RATELIMIT, limits);
             }
         }
@@ -71,6 +77,39 @@ impl Announcements {
             write_atlassian(rules, told, scratch, status, headers);
         }
     }
+
+    /// What is left, policy by policy. A policy that has just refused has nothing left until the client may come back.
+    fn ratelimit(&self, text: &mut Scratch, told: Told<'_>, now: Timestamp) -> std::fmt::Result {
+        let refused_wait = told.refusal.map(|refusal| seconds_rounded_up(refusal.wait));
+        if let Some(bucket) = told.bucket {
+            let said_no = told.refusal.is_some_and(|refusal| refusal.quotas == 0);
+            let (remaining, wait) = match refused_wait.filter(|_| said_no) {
+                Some(wait) => (0, wait),
+                None => (bucket.remaining.into(), seconds_rounded_up(bucket.full_after)),
+            };
+            left(text, &self.buckets[usize::from(told.class.0)], remaining, wait)?;
+        }
+        for (place, standing) in told.standings.iter().enumerate() {
+            if place > 0 || told.bucket.is_some() {
+                text.write_str(", ")?;
+            }
+            let said_no = told.refusal.is_some_and(|refusal| refusal.quotas >> place.min(7) & 1 == 1);
+            let (remaining, wait) = match refused_wait.filter(|_| said_no) {
+                Some(wait) => (0, wait),
+                None => (standing.remaining.floor().min(LARGEST), seconds_rounded_up(standing.resets_at.since(now))),
+            };
+            left(text, &self.quotas[usize::from(standing.quota.0)], remaining, wait)?;
+        }
+        Ok(())
+    }
+}
+
+/// `"places_api";r=12;t=3600`
+fn left(text: &mut Scratch, opening: &str, remaining: u64, wait: u64) -> std::fmt::Result {
+    text.write_str(opening)?;
+    text.write_str(itoa::Buffer::new().format(remaining))?;
+    text.write_str(";t=")?;
+    text.write_str(itoa::Buffer::new().format(wait))
 }
 
 fn policies(class: &Class, route: &Route, rules: &Rules) -> Option<HeaderValue> {
@@ -92,38 +131,6 @@ fn policies(class: &Class, route: &Route, rules: &Rules) -> Option<HeaderValue> 
 fn seconds_to_fill(bucket: &Bucket) -> u64 {
     let fills = bucket.capacity.div_ceil(bucket.fill.max(1));
     seconds_rounded_up(bucket.interval.saturating_mul(fills)).max(1)
-}
-
-/// What is left, policy by policy. A policy that has just refused has nothing left until the client may come back.
-fn ratelimit(text: &mut impl Write, rules: &Rules, told: Told<'_>, now: Timestamp) -> std::fmt::Result {
-    let mut separator = "";
-    let refused_wait = told.refusal.map(|refusal| seconds_rounded_up(refusal.wait));
-    if let Some(bucket) = told.bucket {
-        let name = &rules.classes[usize::from(told.class.0)].name;
-        let (remaining, wait) = match refused_wait.filter(|_| told.refusal.is_some_and(|refusal| refusal.quotas == 0)) {
-            Some(wait) => (0, wait),
-            None => (bucket.remaining, seconds_rounded_up(bucket.full_after)),
-        };
-        write!(text, "\"{name}\";r={remaining};t={wait}")?;
-        separator = ", ";
-    }
-    for (place, standing) in told.standings.iter().enumerate() {
-        let name = &rules.quotas[usize::from(standing.quota.0)].name;
-        let said_no = told.refusal.is_some_and(|refusal| refusal.quotas >> place.min(7) & 1 == 1);
-        let (remaining, wait) = match refused_wait.filter(|_| said_no) {
-            Some(wait) => (0, wait),
-            None => (standing.remaining.floor().min(LARGEST), seconds_rounded_up(standing.resets_at.since(now))),
-        };
-        text.write_str(separator)?;
-        text.write_char('"')?;
-        text.write_str(name)?;
-        text.write_str("\";r=")?;
-        text.write_str(itoa::Buffer::new().format(remaining))?;
-        text.write_str(";t=")?;
-        text.write_str(itoa::Buffer::new().format(wait))?;
-        separator = ", ";
-    }
-    Ok(())
 }
 
 /// Atlassian's family tells of a bucket; where a client has none, of its first quota, which fills once a window.

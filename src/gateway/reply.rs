@@ -11,6 +11,7 @@ use super::target::Malformed;
 use super::upstream::ForwardError;
 use crate::policy::time::seconds_rounded_up;
 use crate::policy::{Reason, Rules};
+use crate::telemetry::hexadecimal;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use std::fmt::{self, Write};
@@ -22,40 +23,92 @@ const ORIGIN_RETRY: Duration = Duration::from_secs(5);
 /// A longer wait is spread as if it were this long: minutes part a crowd, hours would only keep it away.
 const SPREAD_WAIT: Duration = Duration::from_secs(3600);
 
+/// The fields of a refusal that names policies, `RateLimit` and its policy among them.
+const USUAL_FIELDS: usize = 6;
+
 const JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// What the gate says in the origin's place.
 pub(super) struct Problem<'a> {
-    status: StatusCode,
-    kind: &'static str,
-    title: &'static str,
-    detail: &'a str,
+    words: Words,
     reason: Option<Reason>,
     violated: Violated<'a>,
     retry_after: Option<u64>,
+}
+
+/// What is always the same of one problem. Its document is put together by the compiler, but for the decision's id and
+/// the policies that said no.
+struct Words {
+    status: u16,
+    detail: &'static str,
+    until_id: &'static str,
+    after_id: &'static str,
+}
+
+/// The document in its order, as RFC 9457 has it.
+macro_rules! words {
+    ($status:literal, $kind:literal, $title:literal, $detail:literal, $after_id:expr) => {
+        Words {
+            status: $status,
+            detail: $detail,
+            until_id: concat!(
+                "{\"type\":\"",
+                $kind,
+                "\",\"title\":\"",
+                $title,
+                "\",\"status\":",
+                $status,
+                ",\"detail\":\"",
+                $detail,
+                "\",\"instance\":\"urn:tidegate:decision:"
+            ),
+            after_id: $after_id,
+        }
+    };
+}
+
+/// A problem that says no more than its status.
+macro_rules! plain {
+    ($status:literal, $title:literal, $detail:literal) => {
+        words!($status, "about:blank", $title, $detail, "\"}\n")
+    };
+}
+
+/// A problem with its reason among [`Reason::name`]s; the policies follow.
+macro_rules! refusal {
+    ($status:literal, $kind:literal, $title:literal, $detail:literal, $reason:literal) => {
+        words!($status, $kind, $title, $detail, concat!("\",\"reason\":\"", $reason, "\",\"violated-policies\":["))
+    };
+}
+
+macro_rules! quota_exceeded {
+    ($detail:literal, $reason:literal) => {
+        refusal!(
+            429,
+            "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "Request cannot be satisfied as assigned quota has been exceeded",
+            $detail,
+            $reason
+        )
+    };
 }
 
 /// The policies that said no, by name.
 #[derive(Clone, Copy)]
 struct Violated<'a>(Option<(&'a Rules, Told<'a>)>);
 
-/// Who asks, as far as the form of the answer depends on it.
-#[derive(Clone, Copy)]
+/// Who asks, as far as the form of the answer depends on it. Looked into only when the gate itself has to answer.
 pub(super) struct Reader {
-    pub(super) prefers_html: bool,
-    pub(super) wants_body: bool,
+    accept: Option<HeaderValue>,
+    wants_body: bool,
 }
 
 impl Reader {
-    /// Reads what form of answer the request prefers.
+    /// Notes what form of answer the request prefers.
     pub(super) fn of<B>(request: &http::Request<B>) -> Self {
-        let accept = request.headers().get(header::ACCEPT);
-        Self {
-            prefers_html: accept.is_some_and(|accept| prefers_html(accept.as_bytes())),
-            wants_body: request.method() != Method::HEAD,
-        }
+        Self { accept: request.headers().get(header::ACCEPT).cloned(), wants_body: request.method() != Method::HEAD }
     }
 }
 
@@ -65,30 +118,23 @@ impl<'a> Problem<'a> {
     pub(super) fn refused(rules: &'a Rules, told: Told<'a>, spread: f64) -> Option<Self> {
         let refusal = told.refusal?;
         let wait = refusal.wait + refusal.wait.min(SPREAD_WAIT).mul_f64(spread);
-        let (status, kind, title) = match refusal.reason {
-            Reason::Tier | Reason::Quota | Reason::Bucket => (
-                StatusCode::TOO_MANY_REQUESTS,
-                "https://iana.org/assignments/http-problem-types#quota-exceeded",
-                "Request cannot be satisfied as assigned quota has been exceeded",
-            ),
-            Reason::Blocked => (
-                StatusCode::TOO_MANY_REQUESTS,
+        let words = match refusal.reason {
+            Reason::Tier => {
+                quota_exceeded!("Clients of this kind have used their share of the allowance for now.", "tier")
+            }
+            Reason::Quota => quota_exceeded!("The allowance of this period is used up.", "quota"),
+            Reason::Bucket => quota_exceeded!("You are asking faster than clients of this kind may.", "bucket"),
+            Reason::Blocked => refusal!(
+                429,
                 "https://iana.org/assignments/http-problem-types#abnormal-usage-detected",
                 "Request not satisfied due to detection of abnormal request pattern",
+                "Clients of this kind are not served here.",
+                "blocked"
             ),
             Reason::Throttle => return Some(Self::no_capacity(wait)),
         };
-        let detail = match refusal.reason {
-            Reason::Tier => "Clients of this kind have used their share of the allowance for now.",
-            Reason::Quota => "The allowance of this period is used up.",
-            Reason::Bucket => "You are asking faster than clients of this kind may.",
-            _ => "Clients of this kind are not served here.",
-        };
         Some(Self {
-            status,
-            kind,
-            title,
-            detail,
+            words,
             reason: Some(refusal.reason),
             violated: Violated(Some((rules, told))),
             retry_after: Some(seconds_rounded_up(wait).max(1)),
@@ -97,56 +143,60 @@ impl<'a> Problem<'a> {
 
     /// The origin's answer did not come.
     pub(super) fn origin_failed(error: &ForwardError) -> Self {
-        let (status, detail) = match error {
+        Self::plain(match error {
             ForwardError::NoRoom => return Self::no_capacity(ORIGIN_RETRY),
             ForwardError::ConnectTimedOut { .. } => {
-                (StatusCode::GATEWAY_TIMEOUT, "The site did not take the request in time.")
+                plain!(504, "Gateway Timeout", "The site did not take the request in time.")
             }
-            ForwardError::TimedOut { .. } => (StatusCode::GATEWAY_TIMEOUT, "The site did not answer in time."),
-            ForwardError::ConnectFailed { .. } => (StatusCode::BAD_GATEWAY, "The site cannot be reached."),
-            ForwardError::OriginClosed { .. } => (StatusCode::BAD_GATEWAY, "The site broke off without an answer."),
+            ForwardError::TimedOut { .. } => plain!(504, "Gateway Timeout", "The site did not answer in time."),
+            ForwardError::ConnectFailed { .. } => plain!(502, "Bad Gateway", "The site cannot be reached."),
+            ForwardError::OriginClosed { .. } => plain!(502, "Bad Gateway", "The site broke off without an answer."),
             ForwardError::ClientBody { too_large: true } => return Self::malformed(Malformed::TooLarge),
-            ForwardError::ClientBody { too_large: false } => (StatusCode::BAD_REQUEST, "The request's body broke off."),
-        };
-        Self::plain(status, detail)
+            ForwardError::ClientBody { too_large: false } => {
+                plain!(400, "Bad Request", "The request's body broke off.")
+            }
+        })
     }
 
     /// The request is not one that can be passed on.
     pub(super) fn malformed(fault: Malformed) -> Self {
-        let (status, detail) = match fault {
-            Malformed::Host => (StatusCode::BAD_REQUEST, "The request needs exactly one valid host."),
-            Malformed::Path => (StatusCode::BAD_REQUEST, "The path contains an encoded NUL."),
-            Malformed::Target => (StatusCode::BAD_REQUEST, "The request target is neither a path nor a URL."),
-            Malformed::Framing => (StatusCode::BAD_REQUEST, "Content-Length and Transfer-Encoding exclude each other."),
-            Malformed::Method => (StatusCode::METHOD_NOT_ALLOWED, "CONNECT and TRACE are not served here."),
-            Malformed::Expectation => (StatusCode::EXPECTATION_FAILED, "Only 100-continue can be expected here."),
-            Malformed::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "The request's body is larger than allowed."),
-            Malformed::Loop => (StatusCode::LOOP_DETECTED, "The request has already passed through this gate."),
-        };
-        Self::plain(status, detail)
+        Self::plain(match fault {
+            Malformed::Host => plain!(400, "Bad Request", "The request needs exactly one valid host."),
+            Malformed::Path => plain!(400, "Bad Request", "The path contains an encoded NUL."),
+            Malformed::Target => plain!(400, "Bad Request", "The request target is neither a path nor a URL."),
+            Malformed::Framing => {
+                plain!(400, "Bad Request", "Content-Length and Transfer-Encoding exclude each other.")
+            }
+            Malformed::Method => plain!(405, "Method Not Allowed", "CONNECT and TRACE are not served here."),
+            Malformed::Expectation => plain!(417, "Expectation Failed", "Only 100-continue can be expected here."),
+            Malformed::TooLarge => plain!(413, "Payload Too Large", "The request's body is larger than allowed."),
+            Malformed::Loop => plain!(508, "Loop Detected", "The request has already passed through this gate."),
+        })
     }
 
     fn no_capacity(wait: Duration) -> Self {
         Self {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            kind: "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-            title: "Request cannot be satisfied due to temporary server capacity constraints",
-            detail: "The site has no room for another request right now.",
+            words: refusal!(
+                503,
+                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+                "Request cannot be satisfied due to temporary server capacity constraints",
+                "The site has no room for another request right now.",
+                "throttle"
+            ),
             reason: Some(Reason::Throttle),
             violated: Violated(None),
             retry_after: Some(seconds_rounded_up(wait).max(1)),
         }
     }
 
-    fn plain(status: StatusCode, detail: &'a str) -> Self {
-        let title = status.canonical_reason().unwrap_or("Error");
-        let retry_after = status.is_server_error().then(|| seconds_rounded_up(ORIGIN_RETRY));
-        Self { status, kind: "about:blank", title, detail, reason: None, violated: Violated(None), retry_after }
+    fn plain(words: Words) -> Self {
+        let retry_after = (words.status >= 500).then(|| seconds_rounded_up(ORIGIN_RETRY));
+        Self { words, reason: None, violated: Violated(None), retry_after }
     }
 
     /// The status the client gets.
     pub(super) fn status(&self) -> StatusCode {
-        self.status
+        StatusCode::from_u16(self.words.status).expect("between 100 and 999")
     }
 
     /// The seconds the client is told to wait.
@@ -156,15 +206,19 @@ impl<'a> Problem<'a> {
 
     /// The answer, in the form that `reader` prefers, under decision `id`; and how long its body is.
     pub(super) fn into_response(self, reader: Reader, id: u64, scratch: &mut Scratch) -> (Response<ResponseBody>, u64) {
-        let body = match reader.prefers_html {
+        let id = hexadecimal(id);
+        let id = std::str::from_utf8(&id).expect("hexadecimal digits");
+        let Reader { accept, wants_body } = reader;
+        let prefers_html = accept.is_some_and(|accept| prefers_html(accept.as_bytes()));
+        let body = match prefers_html {
             true => scratch.bytes(|text| self.write_html(id, text)),
             false => scratch.bytes(|text| self.write_json(id, text)),
         }
         .unwrap_or_default();
-        let mut headers = HeaderMap::with_capacity(16);
-        headers.insert(header::CONTENT_TYPE, if reader.prefers_html { HTML } else { JSON });
+        let mut headers = HeaderMap::with_capacity(USUAL_FIELDS);
+        headers.insert(header::CONTENT_TYPE, if prefers_html { HTML } else { JSON });
         headers.insert(header::CACHE_CONTROL, NO_STORE);
-        if let Some(value) = scratch.value(|text| write_hex(id, text)) {
+        if let Some(value) = scratch.value(|text| text.write_str(id)) {
             headers.insert(DECISION, value);
         }
         if let Some(seconds) = self.retry_after {
@@ -172,7 +226,7 @@ impl<'a> Problem<'a> {
             headers.extend(value.map(|value| (header::RETRY_AFTER, value)));
         }
         // HTTP/1 leaves the body of an answer to HEAD out by itself, HTTP/2 does not.
-        let sent = match reader.wants_body {
+        let sent = match wants_body {
             true => body,
             false => {
                 headers.insert(header::CONTENT_LENGTH, body.len().into());
@@ -181,35 +235,24 @@ impl<'a> Problem<'a> {
         };
         let length = sent.len() as u64;
         let mut response = Response::new(ResponseBody::whole(sent));
-        *response.status_mut() = self.status;
+        *response.status_mut() = self.status();
         *response.headers_mut() = headers;
         (response, length)
     }
 
-    fn write_json(&self, id: u64, text: &mut Scratch) -> fmt::Result {
-        text.write_str("{\"type\":\"")?;
-        text.write_str(self.kind)?;
-        text.write_str("\",\"title\":\"")?;
-        text.write_str(self.title)?;
-        text.write_str("\",\"status\":")?;
-        text.write_str(self.status.as_str())?;
-        text.write_str(",\"detail\":\"")?;
-        text.write_str(self.detail)?;
-        text.write_str("\",\"instance\":\"urn:tidegate:decision:")?;
-        write_hex(id, text)?;
-        text.write_char('"')?;
-        if let Some(reason) = self.reason {
-            text.write_str(",\"reason\":\"")?;
-            text.write_str(reason.name())?;
-            text.write_str("\",\"violated-policies\":[")?;
+    fn write_json(&self, id: &str, text: &mut Scratch) -> fmt::Result {
+        text.write_str(self.words.until_id)?;
+        text.write_str(id)?;
+        text.write_str(self.words.after_id)?;
+        if self.reason.is_some() {
             self.violated.write(text)?;
-            text.write_char(']')?;
+            text.write_str("]}\n")?;
         }
-        text.write_str("}\n")
+        Ok(())
     }
 
-    fn write_html(&self, id: u64, text: &mut Scratch) -> fmt::Result {
-        let number = self.status.as_u16();
+    fn write_html(&self, id: &str, text: &mut Scratch) -> fmt::Result {
+        let (status, number) = (self.status(), self.words.status);
         write!(
             text,
             "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
@@ -217,20 +260,18 @@ impl<'a> Problem<'a> {
              <title>{number} {0}</title>\n\
              <style>:root{{color-scheme:light dark}}body{{font:1.1rem/1.5 system-ui,sans-serif;max-width:36rem;\
              margin:15vh auto;padding:0 1rem}}small{{opacity:.7}}</style>\n<h1>{1}</h1>\n<p>{2}</p>\n",
-            self.status.canonical_reason().unwrap_or("Error"),
+            status.canonical_reason().unwrap_or("Error"),
             self.heading(),
-            self.detail,
+            self.words.detail,
         )?;
         if let Some(seconds) = self.retry_after {
             writeln!(text, "<p>Please come back in {}.</p>", Wait(seconds))?;
         }
-        write!(text, "<p><small>Decision ")?;
-        write_hex(id, text)?;
-        text.write_str("</small></p>\n")
+        writeln!(text, "<p><small>Decision {id}</small></p>")
     }
 
     fn heading(&self) -> &'static str {
-        match self.status {
+        match self.status() {
             StatusCode::TOO_MANY_REQUESTS => "Not right now",
             status if status.is_server_error() => "The site is not available",
             _ => "This request cannot be served",
@@ -243,7 +284,9 @@ impl Violated<'_> {
         let Some((rules, told)) = self.0 else { return Ok(()) };
         let Some(refusal) = told.refusal else { return Ok(()) };
         if refusal.quotas == 0 {
-            return write!(text, "\"{}\"", rules.classes[usize::from(told.class.0)].name);
+            text.write_char('"')?;
+            text.write_str(&rules.classes[usize::from(told.class.0)].name)?;
+            return text.write_char('"');
         }
         let mut separator = "";
         for (place, standing) in told.standings.iter().enumerate() {
@@ -273,30 +316,28 @@ impl fmt::Display for Wait {
     }
 }
 
-fn write_hex(id: u64, text: &mut impl Write) -> fmt::Result {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits: [u8; 16] = std::array::from_fn(|place| DIGITS[(id >> (60 - 4 * place) & 15) as usize]);
-    text.write_str(std::str::from_utf8(&digits).unwrap_or_default())
-}
-
 /// True when HTML is accepted at least as gladly as anything else that is named.
 fn prefers_html(accept: &[u8]) -> bool {
-    let Ok(accept) = std::str::from_utf8(accept) else { return false };
-    let quality = |wanted: &str| {
-        accept
-            .split(',')
-            .filter_map(|range| {
-                let mut parts = range.split(';').map(str::trim);
-                let named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(wanted));
-                let weight =
-                    parts.find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0), |q| q.parse::<f32>().ok());
-                weight.filter(|_| named)
-            })
-            .fold(None, |best: Option<f32>, weight| Some(best.map_or(weight, |best| best.max(weight))))
-    };
-    let html = quality("text/html").unwrap_or(0.0);
-    let json = quality("application/problem+json").or(quality("application/json")).unwrap_or(0.0);
-    html > 0.0 && html >= json
+    if std::str::from_utf8(accept).is_err() {
+        return false;
+    }
+    let [mut html, mut problem, mut json] = [None; 3];
+    for range in accept.split(|&byte| byte == b',') {
+        let mut parts = range.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
+        let best = match parts.next() {
+            Some(name) if name.eq_ignore_ascii_case(b"text/html") => &mut html,
+            Some(name) if name.eq_ignore_ascii_case(b"application/problem+json") => &mut problem,
+            Some(name) if name.eq_ignore_ascii_case(b"application/json") => &mut json,
+            _ => continue,
+        };
+        let weight = match parts.find_map(|part| part.strip_prefix(b"q=")) {
+            Some(weight) => std::str::from_utf8(weight).ok().and_then(|weight| weight.parse().ok()),
+            None => Some(1.0),
+        };
+        *best = weight.map(|weight: f32| best.map_or(weight, |best: f32| best.max(weight))).or(*best);
+    }
+    let html = html.unwrap_or(0.0);
+    html > 0.0 && html >= problem.or(json).unwrap_or(0.0)
 }
 
 #[cfg(test)]
@@ -309,6 +350,9 @@ mod tests {
         assert!(!prefers_html(b"*/*"));
         assert!(!prefers_html(b"application/json, text/html;q=0.5"));
         assert!(!prefers_html(b"text/html;q=0"));
+        assert!(prefers_html(b"application/json;q=0.4, Text/HTML; level=1; q=0.5"));
+        assert!(!prefers_html(b"application/problem+json, application/json;q=0.1, text/html;q=0.5"));
+        assert!(prefers_html(b"text/html;q=much, text/html;q=0.1"), "a weight that is none is passed over");
         assert!(!prefers_html(b"\xff"));
     }
 
@@ -320,11 +364,53 @@ mod tests {
     }
 
     #[test]
+    fn a_title_is_that_of_its_status() {
+        use Malformed::*;
+        for fault in [Host, Path, Target, Framing, Method, Expectation, TooLarge, Loop] {
+            let problem = Problem::malformed(fault);
+            let json = document(&problem);
+            assert_eq!(json["title"].as_str(), problem.status().canonical_reason());
+            assert_eq!(json["status"], problem.status().as_u16());
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_its_reason_and_who_said_no() {
+        let rules = Rules {
+            trust: Default::default(),
+            agent_rules: Vec::new(),
+            classes: Vec::new(),
+            quotas: Vec::new(),
+            routes: Vec::new(),
+            scopes: Vec::new(),
+        };
+        for reason in Reason::ALL {
+            let refusal = crate::policy::Refusal { reason, quotas: 1, wait: Duration::from_secs(1) };
+            let told = Told {
+                class: crate::policy::ClassId(0),
+                route: 0,
+                standings: &[],
+                bucket: None,
+                refusal: Some(&refusal),
+            };
+            let problem = Problem::refused(&rules, told, 0.0).expect("a refusal");
+            let json = document(&problem);
+            assert_eq!((&json["reason"], &json["detail"]), (&reason.name().into(), &problem.words.detail.into()));
+            assert_eq!(
+                (&json["status"], &json["violated-policies"]),
+                (&problem.words.status.into(), &serde_json::json!([]))
+            );
+        }
+    }
+
+    fn document(problem: &Problem<'_>) -> serde_json::Value {
+        let body = Scratch::new().bytes(|text| problem.write_json("0000000000000007", text)).expect("it is written");
+        serde_json::from_slice(&body).expect("valid JSON")
+    }
+
+    #[test]
     fn a_problem_is_valid_json() {
-        let mut scratch = Scratch::new();
-        let body =
-            scratch.bytes(|text| Problem::malformed(Malformed::Host).write_json(7, text)).expect("it is written");
-        let json: serde_json::Value = serde_json::from_slice(&body).expect("valid JSON");
+        let json = document(&Problem::malformed(Malformed::Host));
         assert_eq!((&json["status"], &json["type"]), (&400.into(), &"about:blank".into()));
         assert_eq!(json["instance"], "urn:tidegate:decision:0000000000000007");
     }

@@ -7,6 +7,9 @@ use std::fmt;
 /// Enough for the headers of a few dozen answers.
 const BLOCK: usize = 8192;
 
+/// Room that there is before anything is written, so that it rarely has to be made in the midst of it.
+const ROOM: usize = 1024;
+
 /// Text that becomes header values.
 pub(super) struct Scratch(BytesMut);
 
@@ -22,6 +25,9 @@ impl Scratch {
 
     /// The text that `write` writes.
     pub(super) fn bytes(&mut self, write: impl FnOnce(&mut Self) -> fmt::Result) -> Option<Bytes> {
+        if self.0.capacity() - self.0.len() < ROOM {
+            self.0.reserve(BLOCK);
+        }
         let written = write(self);
         let text = self.0.split().freeze();
         written.is_ok().then_some(text)
@@ -29,10 +35,8 @@ impl Scratch {
 }
 
 impl fmt::Write for Scratch {
+    #[inline]
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        if self.0.capacity() - self.0.len() < text.len() {
-            self.0.reserve(BLOCK.max(text.len()));
-        }
         self.0.extend_from_slice(text.as_bytes());
         Ok(())
     }

@@ -218,7 +218,8 @@ impl Visit {
             .standings
             .iter()
             .map(|standing| Charge {
-                quota: &rules.quotas[usize::from(standing.quota.0)].name,
+                quota: standing.quota,
+                quota_name: &rules.quotas[usize::from(standing.quota.0)].name,
                 expected: standing.cost,
                 settled: self.charged(standing),
                 used: standing.used,
@@ -245,9 +246,10 @@ impl Visit {
             kind: classified.kind,
             class: classified.class,
             class_name: &rules.classes[usize::from(classified.class.0)].name,
-            operator: classified.operator.map(|operator| self.worker.shared().operators.name(operator)),
+            operator: classified.operator,
             evidence: &classified.evidence,
-            route: &self.route().name,
+            route: self.visitor.route,
+            route_name: &self.route().name,
             charges: &charges,
             outcome: match self.refused {
                 Some(reason) => Outcome::Refused(reason),

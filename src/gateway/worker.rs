@@ -287,7 +287,7 @@ impl Worker {
     }
 
     pub(super) fn names<'a>(&'a self, current: &'a Current) -> KnownNames<'a> {
-        KnownNames { shared: &self.shared, rules: &current.settings.rules }
+        KnownNames { shared: &self.shared, rules: &current.settings.rules, number: current.number }
     }
 
     pub(super) fn note_failure(&self, error: &ForwardError) {
@@ -307,9 +307,14 @@ impl Deref for Current {
 pub(super) struct KnownNames<'a> {
     shared: &'a Shared,
     rules: &'a Rules,
+    number: u64,
 }
 
 impl Names for KnownNames<'_> {
+    fn settings(&self) -> u64 {
+        self.number
+    }
+
     fn bot(&self, bot: BotId) -> &str {
         self.shared.agents.name(bot)
     }

@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 /// One reason for a classification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Evidence {
     /// The operator's own user-agent rule, by its place in the settings.
     AgentRule(u16),

@@ -5,9 +5,9 @@
 
 use super::code::Code;
 use super::histogram::Histogram;
-use super::record::{Outcome, Record};
+use super::record::{Names, Outcome, Record};
 use crate::policy::class::Evidence;
-use crate::policy::{Kind, Reason};
+use crate::policy::{Kind, Reason, ScopeId};
 
 /// The counts of one worker, or of several added up.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +20,22 @@ pub struct Cells {
     pub(super) unclassed: [u64; Code::NAMES.len()],
     pub(super) connections_open: u64,
     pub(super) connections_refused: u64,
+    known: Known,
 }
+
+/// Where the classes and scopes of the settings in force have their slots, so that names are compared once and not
+/// with every request.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    settings: u64,
+    classes: Places,
+    /// The default scope, then the scopes by number.
+    scopes: Places,
+}
+
+/// Places in slots, by number in the settings.
+#[derive(Clone, Debug, Default)]
+struct Places(Vec<Option<usize>>);
 
 /// Numbers by name, in the order in which the names came up.
 #[derive(Clone, Debug)]
@@ -57,11 +72,11 @@ impl Cells {
     pub fn record(&mut self, record: &Record<'_>) {
         let refused = usize::from(matches!(record.outcome, Outcome::Refused(_)));
         self.kinds[record.kind as usize][refused] += 1;
-        self.classes.hinted(usize::from(record.class.0), record.class_name).record(record);
+        self.known.be_of(record.names.settings());
+        self.known.classes.slot(usize::from(record.class.0), &mut self.classes, || record.class_name).record(record);
         if let Some(origin) = record.origin {
             let code = origin.status.map_or(Code::ERROR, Code::of);
-            each_scope(record.names, origin.scopes, |name| {
-                let scope = self.scopes.named(name);
+            self.each_scope(record.names, origin.scopes, |scope| {
                 scope.codes[code.place()] += 1;
                 scope.took.record(origin.took);
             });
@@ -76,6 +91,18 @@ impl Cells {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Calls `each` with the slots of `scopes`, or with that of the default scope.
+    pub(super) fn each_scope(&mut self, names: &dyn Names, scopes: &[ScopeId], mut each: impl FnMut(&mut OfScope)) {
+        let Self { known, scopes: slots, .. } = self;
+        known.be_of(names.settings());
+        if scopes.is_empty() {
+            each(known.scopes.slot(0, slots, || DEFAULT_SCOPE));
+        }
+        for &scope in scopes {
+            each(known.scopes.slot(usize::from(scope.0) + 1, slots, || names.scope(scope)));
         }
     }
 
@@ -106,6 +133,7 @@ impl Cells {
             scopes: self.scopes.emptied_but(|scope| OfScope { inflight: scope.inflight, ..OfScope::default() }),
             operators: self.operators.emptied(),
             connections_open: self.connections_open,
+            known: std::mem::take(&mut self.known),
             ..Self::default()
         };
         std::mem::replace(self, left)
@@ -139,11 +167,11 @@ impl OfClass {
                 self.admitted += 1;
                 self.admitted_took.record(record.total);
                 if let Some(reason) = shadow {
-                    self.shadow[place(reason)] += 1;
+                    self.shadow[reason as usize] += 1;
                 }
             }
             Outcome::Refused(reason) => {
-                self.refused[place(reason)] += 1;
+                self.refused[reason as usize] += 1;
                 self.refused_took.record(record.total);
             }
         }
@@ -169,19 +197,15 @@ impl<T> Default for Slots<T> {
 impl<T: Default> Slots<T> {
     /// The slot of `name`, made where it is missing.
     pub(super) fn named(&mut self, name: &str) -> &mut T {
-        let place = self.0.iter().position(|(known, _)| **known == *name).unwrap_or_else(|| {
-            self.0.push((name.into(), T::default()));
-            self.0.len() - 1
-        });
+        let place = self.place(name);
         &mut self.0[place].1
     }
 
-    /// The slot of `name`, which most likely is the one at `hint`.
-    fn hinted(&mut self, hint: usize, name: &str) -> &mut T {
-        match self.0.get(hint).is_some_and(|(known, _)| **known == *name) {
-            true => &mut self.0[hint].1,
-            false => self.named(name),
-        }
+    fn place(&mut self, name: &str) -> usize {
+        self.0.iter().position(|(known, _)| **known == *name).unwrap_or_else(|| {
+            self.0.push((name.into(), T::default()));
+            self.0.len() - 1
+        })
     }
 
     /// All slots, in the order of their places.
@@ -198,20 +222,29 @@ impl<T: Default> Slots<T> {
     }
 }
 
-/// Calls `each` with the names of `scopes`, or with that of the default scope.
-pub(super) fn each_scope(
-    names: &dyn super::record::Names,
-    scopes: &[crate::policy::ScopeId],
-    mut each: impl FnMut(&str),
-) {
-    match scopes {
-        [] => each(DEFAULT_SCOPE),
-        _ => scopes.iter().for_each(|&scope| each(names.scope(scope))),
+impl Known {
+    /// Forgets what was known of other settings.
+    fn be_of(&mut self, settings: u64) {
+        if self.settings != settings {
+            *self = Self { settings, ..Self::default() };
+        }
     }
 }
 
-fn place(reason: Reason) -> usize {
-    Reason::ALL.iter().position(|&known| known == reason).unwrap_or_default()
+impl Places {
+    /// The slot of what has this `number` in the settings; it is looked for by `name` the first time.
+    fn slot<'a, 'n, T: Default>(
+        &mut self,
+        number: usize,
+        slots: &'a mut Slots<T>,
+        name: impl FnOnce() -> &'n str,
+    ) -> &'a mut T {
+        if self.0.len() <= number {
+            self.0.resize(number + 1, None);
+        }
+        let place = *self.0[number].get_or_insert_with(|| slots.place(name()));
+        &mut slots.0[place].1
+    }
 }
 
 fn add(totals: &mut [u64], more: &[u64]) {
@@ -223,7 +256,7 @@ pub(super) const DEFAULT_SCOPE: &str = "default";
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::person;
+    use super::super::sample::{Nameless, person};
     use super::*;
     use crate::policy::ClassId;
 
@@ -233,12 +266,29 @@ mod tests {
         for known in ["bot", "person"] {
             cells.classes.named(known);
         }
+        let names = &Nameless(1);
         cells.record(&person());
-        cells.record(&Record { class: ClassId(0), ..person() });
-        cells.record(&Record { class: ClassId(1), class_name: "bot", ..person() });
-        cells.record(&Record { class: ClassId(7), class_name: "new", ..person() });
+        cells.record(&Record { class: ClassId(0), names, ..person() });
+        cells.record(&Record { class: ClassId(1), class_name: "bot", names, ..person() });
+        cells.record(&Record { class: ClassId(7), class_name: "new", names, ..person() });
         let counts: Vec<_> = cells.classes.iter().map(|(name, class)| (name, class.admitted)).collect();
         assert_eq!(counts, [("bot", 1), ("person", 2), ("new", 1)]);
+    }
+
+    #[test]
+    fn reasons_and_kinds_are_counted_where_they_are_shown() {
+        assert!(Reason::ALL.iter().enumerate().all(|(place, &reason)| reason as usize == place));
+        assert!(Kind::ALL.iter().enumerate().all(|(place, &kind)| kind as usize == place));
+    }
+
+    #[test]
+    fn scopes_are_counted_by_name_whatever_their_numbers() {
+        let mut cells = Cells::default();
+        for (names, scopes) in [(Nameless(0), &[ScopeId(0)][..]), (Nameless(1), &[ScopeId(3)]), (Nameless(1), &[])] {
+            cells.each_scope(&names, scopes, |scope| scope.inflight += 1);
+        }
+        let open: Vec<_> = cells.scopes.iter().map(|(name, scope)| (name, scope.inflight)).collect();
+        assert_eq!(open, [("search_backend", 2), ("default", 1)]);
     }
 
     #[test]

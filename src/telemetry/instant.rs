@@ -1,12 +1,14 @@
 //! A moment as text: RFC 3339 in UTC, to the microsecond.
 
+use super::digits;
 use crate::policy::Timestamp;
 
 /// Writes moments; remembers the text of the second that it wrote last, because most lines share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InstantText {
     second: Option<u64>,
-    prefix: String,
+    /// To the point before the fraction.
+    prefix: [u8; 20],
 }
 
 impl InstantText {
@@ -14,16 +16,13 @@ impl InstantText {
     pub(super) fn write(&mut self, out: &mut Vec<u8>, moment: Timestamp) {
         if self.second != Some(moment.seconds()) {
             self.second = Some(moment.seconds());
-            self.prefix = second_text(moment);
+            let text = second_text(moment) + ".";
+            // A timestamp ends in the year 2554, so every year has four digits.
+            self.prefix = *text.as_bytes().first_chunk().expect("four digits of a year and what follows");
         }
-        out.extend_from_slice(self.prefix.as_bytes());
-        let mut micros = (moment.0 % 1_000_000_000 / 1000) as u32;
-        let mut fraction = *b".000000Z";
-        for digit in fraction[1..7].iter_mut().rev() {
-            *digit = b'0' + (micros % 10) as u8;
-            micros /= 10;
-        }
-        out.extend_from_slice(&fraction);
+        out.extend_from_slice(&self.prefix);
+        let [a, b, c, d, e, f] = digits::six((moment.0 % 1_000_000_000 / 1000) as u32);
+        out.extend_from_slice(&[a, b, c, d, e, f, b'Z']);
     }
 }
 

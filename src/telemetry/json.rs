@@ -1,14 +1,21 @@
 //! Writes JSON straight into a byte buffer: the access log has no time for a serializer.
 
+use super::digits::{self, HEX};
 use crate::policy::Units;
 use std::time::Duration;
 
 /// Appends `text` as a JSON string.
+pub(super) fn string(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'"');
+    content(out, text);
+    out.push(b'"');
+}
+
+/// Appends what goes between the quotes of a JSON string.
 ///
 /// What needs no escaping is copied whole. Bytes that are not UTF-8 are read as Latin-1, one `\u00XX` each, so
 /// that they can still be told apart; the line stays valid JSON whatever a client sends.
-pub(super) fn string(out: &mut Vec<u8>, text: &[u8]) {
-    out.push(b'"');
+pub(super) fn content(out: &mut Vec<u8>, text: &[u8]) {
     match is_plain(text) {
         true => out.extend_from_slice(text),
         false => {
@@ -18,7 +25,6 @@ pub(super) fn string(out: &mut Vec<u8>, text: &[u8]) {
             }
         }
     }
-    out.push(b'"');
 }
 
 /// Appends a JSON string, or `null`.
@@ -29,44 +35,37 @@ pub(super) fn string_or_null(out: &mut Vec<u8>, text: Option<&[u8]>) {
     }
 }
 
-/// Appends a whole number.
-pub(super) fn number(out: &mut Vec<u8>, number: impl itoa::Integer) {
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-}
-
 /// Appends a whole number, or `null`.
-pub(super) fn number_or_null(out: &mut Vec<u8>, value: Option<impl itoa::Integer>) {
-    match value {
-        Some(value) => number(out, value),
+pub(super) fn number_or_null(out: &mut Vec<u8>, number: Option<u64>) {
+    match number {
+        Some(number) => digits::number(out, number),
         None => out.extend_from_slice(b"null"),
     }
 }
 
 /// Appends units as a decimal: `12`, `12.25`.
 pub(super) fn units(out: &mut Vec<u8>, units: Units) {
-    thousandths(out, units.milli());
+    digits::thousandths(out, units.milli());
 }
 
 /// Appends a span in milliseconds, exact to the microsecond.
 pub(super) fn milliseconds(out: &mut Vec<u8>, span: Duration) {
-    thousandths(out, u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
+    digits::thousandths(out, u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
 }
 
-fn thousandths(out: &mut Vec<u8>, value: u64) {
-    number(out, value / 1000);
-    let fraction = value % 1000;
-    if fraction > 0 {
-        let digits = [fraction / 100, fraction / 10 % 10, fraction % 10].map(|digit| b'0' + digit as u8);
-        let kept = digits.iter().rposition(|&digit| digit != b'0').map_or(0, |last| last + 1);
-        out.push(b'.');
-        out.extend_from_slice(&digits[..kept]);
+/// True when nothing has to be escaped. Looks at sixteen bytes at once; the last sixteen may be some of them again.
+fn is_plain(text: &[u8]) -> bool {
+    match (text.as_chunks(), text.last_chunk()) {
+        ((chunks, _), Some(last)) => chunks.iter().all(are_plain::<16>) && are_plain::<16>(last),
+        _ => match (text.first_chunk(), text.last_chunk()) {
+            (Some(first), Some(last)) => are_plain::<8>(first) && are_plain::<8>(last),
+            _ => text.iter().all(|byte| are_plain(&[*byte])),
+        },
     }
 }
 
-/// True when nothing has to be escaped. Looks at every byte whatever it finds, so that the compiler may look at
-/// sixteen at once.
-fn is_plain(text: &[u8]) -> bool {
-    text.iter().fold(true, |plain, &byte| plain & (32..127).contains(&byte) & (byte != b'"') & (byte != b'\\'))
+fn are_plain<const N: usize>(bytes: &[u8; N]) -> bool {
+    bytes.iter().fold(true, |plain, &byte| plain & (32..127).contains(&byte) & (byte != b'"') & (byte != b'\\'))
 }
 
 fn escaped(out: &mut Vec<u8>, text: &[u8]) {
@@ -88,9 +87,6 @@ fn unicode(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(b"\\u00");
     out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
 }
-
-/// The digits of hexadecimal numbers.
-pub(super) const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// Control characters, the quote and the backslash. DEL is harmless in JSON but not in a terminal.
 const NEEDS_ESCAPE: [bool; 256] = {
@@ -134,6 +130,21 @@ mod tests {
         assert_eq!(shown(&|out| milliseconds(out, Duration::ZERO)), "0");
         assert_eq!(shown(&|out| milliseconds(out, Duration::from_micros(5))), "0.005");
         assert_eq!(shown(&|out| units(out, Units::from_milli(12_250))), "12.25");
+    }
+
+    #[test]
+    fn what_has_to_be_escaped_is_seen_wherever_it_stands() {
+        for length in 0..70 {
+            let plain = vec![b'~'; length];
+            assert!(is_plain(&plain));
+            for (place, byte) in
+                (0..length).flat_map(|place| [0, 31, 127, 128, 255, b'"', b'\\'].map(|byte| (place, byte)))
+            {
+                let mut text = plain.clone();
+                text[place] = byte;
+                assert!(!is_plain(&text), "{byte} at {place} of {length}");
+            }
+        }
     }
 
     proptest! {

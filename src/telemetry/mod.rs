@@ -6,6 +6,7 @@
 mod access_log;
 mod cells;
 mod code;
+mod digits;
 mod exposition;
 mod histogram;
 mod instant;
@@ -13,6 +14,7 @@ mod json;
 mod line;
 mod log_writer;
 pub mod metrics;
+mod passage;
 mod recent;
 mod record;
 #[doc(hidden)]
@@ -25,6 +27,7 @@ mod tests;
 
 pub use access_log::{AccessLog, LogBuffer, Target};
 pub use cells::Cells;
+pub use digits::hexadecimal;
 pub use histogram::Histogram;
 pub use instant::rfc3339;
 pub use line::LineWriter;

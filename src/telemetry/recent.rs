@@ -3,16 +3,31 @@
 /// A ring of access-log lines. The oldest is overwritten.
 #[derive(Debug)]
 pub(super) struct Recent {
-    ids: Box<[u64]>,
-    lines: Box<[Vec<u8>]>,
+    entries: Box<[Entry]>,
     next: usize,
+    /// The lines, one behind the other and from the start again: a store that moves on steadily is one that the
+    /// processor sees coming.
+    text: Box<[u8]>,
+    /// Bytes that were ever written, or left out where a line did not fit before the end.
+    written: u64,
+}
+
+/// Where a line was put.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    id: u64,
+    /// As counted by [`Recent::written`].
+    start: u64,
+    /// None is the length of no line.
+    length: usize,
 }
 
 impl Recent {
-    /// Remembers up to `capacity` decisions.
+    /// Remembers up to `capacity` decisions; fewer where their lines are longer than is usual.
     pub(super) fn new(capacity: usize) -> Self {
         let capacity = capacity.max(1);
-        Self { ids: vec![0; capacity].into(), lines: vec![Vec::new(); capacity].into(), next: 0 }
+        let bytes = (capacity * LINE_BYTES_USUAL).max(LINE_BYTES_MAX);
+        Self { entries: vec![Entry::default(); capacity].into(), next: 0, text: vec![0; bytes].into(), written: 0 }
     }
 
     /// Remembers the line of decision `id`, unless it is too long to be kept.
@@ -20,26 +35,39 @@ impl Recent {
         if line.len() > LINE_BYTES_MAX {
             return;
         }
-        let slot = &mut self.lines[self.next];
-        slot.clear();
-        slot.extend_from_slice(line);
-        self.ids[self.next] = id;
-        self.next = (self.next + 1) % self.ids.len();
+        let left = self.text.len() - self.place(self.written);
+        if left < line.len() {
+            self.written += left as u64;
+        }
+        let start = self.place(self.written);
+        self.text[start..start + line.len()].copy_from_slice(line);
+        self.entries[self.next] = Entry { id, start: self.written, length: line.len() };
+        self.written += line.len() as u64;
+        self.next = if self.next + 1 == self.entries.len() { 0 } else { self.next + 1 };
     }
 
     /// The line of decision `id`, if it is still there.
     pub(super) fn find(&self, id: u64) -> Option<&[u8]> {
-        let found = |place: &usize| self.ids[*place] == id && !self.lines[*place].is_empty();
-        (0..self.ids.len()).find(found).map(|place| self.lines[place].as_slice())
+        let kept =
+            |entry: &&Entry| entry.id == id && entry.length > 0 && self.written - entry.start <= self.text.len() as u64;
+        self.entries.iter().find(kept).map(|entry| &self.text[self.place(entry.start)..][..entry.length])
+    }
+
+    fn place(&self, written: u64) -> usize {
+        (written % self.text.len() as u64) as usize
     }
 }
 
-/// Longer lines are not kept, so that a ring of 1024 never takes more than 4 MiB, whatever clients send.
+/// What a line usually takes at most: a ring of 1024 takes 1 MiB, whatever clients send.
+const LINE_BYTES_USUAL: usize = 1024;
+
+/// Longer lines are not kept: one of them would cost several others their place.
 const LINE_BYTES_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn the_oldest_decision_is_forgotten_first() {
@@ -49,6 +77,23 @@ mod tests {
         recent.remember(2, b"two");
         recent.remember(3, b"three");
         assert_eq!([1, 2, 3].map(|id| recent.find(id)), [None, Some(&b"two"[..]), Some(&b"three"[..])]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_found_is_what_was_remembered(lengths in proptest::collection::vec(1..=LINE_BYTES_MAX, 1..40)) {
+            let mut recent = Recent::new(8);
+            let line = |place: usize| vec![place as u8; lengths[place]];
+            for last in 0..lengths.len() {
+                recent.remember(last as u64, &line(last));
+                for place in 0..=last {
+                    let (found, line) = (recent.find(place as u64), line(place));
+                    prop_assert!(found.is_none_or(|found| *found == *line));
+                    let behind: usize = lengths[place..=last].iter().sum();
+                    prop_assert!(found.is_some() || last - place >= 8 || behind + LINE_BYTES_MAX > 8 * LINE_BYTES_USUAL);
+                }
+            }
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::policy::class::Evidence;
 use crate::policy::identity::ClientKey;
-use crate::policy::{BotId, ClassId, Kind, OperatorId, Reason, ScopeId, Timestamp, Units};
+use crate::policy::{BotId, ClassId, Kind, OperatorId, QuotaId, Reason, ScopeId, Timestamp, Units};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub struct Record<'a> {
     /// Where the client says it came from.
     pub referer: Option<&'a [u8]>,
     /// The names of the headers that policy looked at; never their values.
-    pub headers_seen: &'a [&'a str],
+    pub headers_seen: &'static [&'static str],
     /// What kind of client it is.
     pub kind: Kind,
     /// Its class, by place ...
@@ -46,11 +46,13 @@ pub struct Record<'a> {
     /// ... and by name.
     pub class_name: &'a str,
     /// Whose crawler it is, where that is proven.
-    pub operator: Option<&'a str>,
+    pub operator: Option<OperatorId>,
     /// Why it was classified so.
     pub evidence: &'a [Option<Evidence>],
-    /// The route's name.
-    pub route: &'a str,
+    /// Its route, by place ...
+    pub route: usize,
+    /// ... and by name.
+    pub route_name: &'a str,
     /// What it was charged, quota by quota; a refused request has what it would have cost.
     pub charges: &'a [Charge<'a>],
     /// What became of it.
@@ -74,8 +76,10 @@ pub struct Record<'a> {
 /// What one quota was charged for one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Charge<'a> {
-    /// The quota's name.
-    pub quota: &'a str,
+    /// The quota, by place ...
+    pub quota: QuotaId,
+    /// ... and by name.
+    pub quota_name: &'a str,
     /// What was set aside at admission.
     pub expected: Units,
     /// What it cost in the end.
@@ -87,7 +91,7 @@ pub struct Charge<'a> {
 }
 
 /// What became of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// It went on; `shadow` would have refused it, were that rule enforced.
     Admitted {
@@ -111,6 +115,9 @@ pub struct OriginCall<'a> {
 
 /// Gives names to what policy knows by number. Only names from the settings and the built-in lists.
 pub trait Names {
+    /// The number of the settings that the names are from. As long as it is the same, so is the name of every class,
+    /// route, quota, scope and rule: what was made of them may be used again.
+    fn settings(&self) -> u64;
     /// The name of a bot of the list.
     fn bot(&self, bot: BotId) -> &str;
     /// The name of an operator.

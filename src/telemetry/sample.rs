@@ -3,7 +3,7 @@
 use super::record::{Charge, Names, OriginCall, Outcome, Record};
 use crate::policy::class::Evidence;
 use crate::policy::identity::Trust;
-use crate::policy::{BotId, ClassId, Kind, OperatorId, ScopeId, Timestamp, Units};
+use crate::policy::{BotId, ClassId, Kind, OperatorId, QuotaId, ScopeId, Timestamp, Units};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -32,7 +32,8 @@ pub fn person() -> Record<'static> {
         class_name: "person",
         operator: None,
         evidence: &[Some(Evidence::NamesNoBot), None],
-        route: "/item/*",
+        route: 0,
+        route_name: "/item/*",
         charges: &CHARGES,
         outcome: Outcome::Admitted { shadow: None },
         retry_after_s: None,
@@ -41,30 +42,34 @@ pub fn person() -> Record<'static> {
         origin: Some(OriginCall { scopes: &[], status: Some(200), took: Duration::from_micros(41_200) }),
         total: Duration::from_micros(41_900),
         cache: None,
-        names: &Nameless,
+        names: &Nameless(0),
     }
 }
 
 const CHARGES: [Charge<'static>; 1] = [Charge {
-    quota: "places_api",
+    quota: QuotaId(0),
+    quota_name: "places_api",
     expected: Units::whole(1),
     settled: Units::ZERO,
     used: Units::from_milli(6_012_250),
     turn: 6_044,
 }];
 
-/// Names everything by what it is.
-pub struct Nameless;
+/// Names everything by what it is, in the settings of this number.
+pub struct Nameless(pub u64);
 
 impl Names for Nameless {
+    fn settings(&self) -> u64 {
+        self.0
+    }
     fn bot(&self, _bot: BotId) -> &str {
         "bot"
     }
     fn operator(&self, _operator: OperatorId) -> &str {
         "googlebot"
     }
-    fn agent_rule(&self, _place: u16) -> &str {
-        "rule"
+    fn agent_rule(&self, place: u16) -> &str {
+        ["rule", "other rule"][usize::from(place) % 2]
     }
     fn scope(&self, _scope: ScopeId) -> &str {
         "search_backend"

@@ -2,7 +2,7 @@
 //! a scrape ever contends for.
 
 use super::access_log::LogBuffer;
-use super::cells::{Cells, each_scope};
+use super::cells::Cells;
 use super::line::LineWriter;
 use super::recent::Recent;
 use super::record::{Names, Record};
@@ -69,17 +69,12 @@ impl WorkerTelemetry {
 
     /// Counts a request of `scopes` that goes to the origin now.
     pub fn origin_began(&self, scopes: &[ScopeId], names: &dyn Names) {
-        let cells = &mut self.0.lock().cells;
-        each_scope(names, scopes, |name| cells.scopes.named(name).inflight += 1);
+        self.0.lock().cells.each_scope(names, scopes, |scope| scope.inflight += 1);
     }
 
     /// Counts it out again. The scopes must be those that it went in with.
     pub fn origin_ended(&self, scopes: &[ScopeId], names: &dyn Names) {
-        let cells = &mut self.0.lock().cells;
-        each_scope(names, scopes, |name| {
-            let inflight = &mut cells.scopes.named(name).inflight;
-            *inflight = inflight.saturating_sub(1);
-        });
+        self.0.lock().cells.each_scope(names, scopes, |scope| scope.inflight = scope.inflight.saturating_sub(1));
     }
 
     /// Hands the lines so far to the writer; called at every tick and when the worker ends. Never waits.
@@ -90,5 +85,5 @@ impl WorkerTelemetry {
     }
 }
 
-/// Decisions that each worker can still explain.
+/// Decisions that each worker can still explain, at most.
 const DECISIONS_REMEMBERED: usize = 1024;

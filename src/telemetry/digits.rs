@@ -1,0 +1,136 @@
+//! Numbers as text, written in pieces of a fixed size: what is too much of a piece is cut off again, which costs less
+//! than a copy whose length only the running program knows.
+
+use std::net::Ipv4Addr;
+
+/// Appends a whole number.
+pub(super) fn number(out: &mut Vec<u8>, number: u64) {
+    match number {
+        0..10 => out.push(b'0' + number as u8),
+        10..10_000 => four(out, number as usize),
+        _ => out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
+    }
+}
+
+/// Appends a number of up to four digits.
+fn four(out: &mut Vec<u8>, number: usize) {
+    let ([a, b], [c, d]) = (DECIMAL[number / 100], DECIMAL[number % 100]);
+    let idle = usize::from(number < 1000) + usize::from(number < 100) + usize::from(number < 10);
+    let digits = u32::from_le_bytes([a, b, c, d]) >> (8 * idle);
+    out.extend_from_slice(&digits.to_le_bytes());
+    out.truncate(out.len() - idle);
+}
+
+/// Appends so many thousandths as a decimal, without idle zeros: `12`, `12.25`.
+pub(super) fn thousandths(out: &mut Vec<u8>, value: u64) {
+    number(out, value / 1000);
+    let fraction = (value % 1000) as usize;
+    if fraction > 0 {
+        let [tenths, hundredths] = DECIMAL[fraction / 10];
+        out.extend_from_slice(&[b'.', tenths, hundredths, b'0' + (fraction % 10) as u8]);
+        let idle = usize::from(fraction.is_multiple_of(10)) + usize::from(fraction.is_multiple_of(100));
+        out.truncate(out.len() - idle);
+    }
+}
+
+/// Six digits of a number below a million.
+pub(super) fn six(number: u32) -> [u8; 6] {
+    let number = number as usize % 1_000_000;
+    let ([a, b], [c, d], [e, f]) = (DECIMAL[number / 10_000], DECIMAL[number / 100 % 100], DECIMAL[number % 100]);
+    [a, b, c, d, e, f]
+}
+
+/// Appends an IPv4 address.
+pub(super) fn ipv4(out: &mut Vec<u8>, address: Ipv4Addr) {
+    for octet in address.octets() {
+        out.extend_from_slice(&OCTETS[usize::from(octet)]);
+        let idle = usize::from(octet < 100) + usize::from(octet < 10);
+        out.truncate(out.len() - idle);
+    }
+    out.truncate(out.len() - 1);
+}
+
+/// The digits of a decision's id.
+pub fn hexadecimal(id: u64) -> [u8; 16] {
+    let mut digits = [0; 16];
+    for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(id.to_be_bytes()) {
+        *pair = HEX_PAIRS[usize::from(byte)];
+    }
+    digits
+}
+
+/// The digits of hexadecimal numbers.
+pub(super) const HEX: &[u8; 16] = b"0123456789abcdef";
+
+static HEX_PAIRS: [[u8; 2]; 256] = {
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        pairs[byte] = [HEX[byte >> 4], HEX[byte & 15]];
+        byte += 1;
+    }
+    pairs
+};
+
+/// `00` to `99`.
+static DECIMAL: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [HEX[number / 10], HEX[number % 10]];
+        number += 1;
+    }
+    pairs
+};
+
+/// `0.` to `255.`, each with what is too much of it behind.
+static OCTETS: [[u8; 4]; 256] = {
+    let mut octets = [[b'.'; 4]; 256];
+    let mut octet = 0;
+    while octet < 256 {
+        let digits = [HEX[octet / 100], HEX[octet / 10 % 10], HEX[octet % 10]];
+        let idle = (octet < 100) as usize + (octet < 10) as usize;
+        let mut place = idle;
+        while place < 3 {
+            octets[octet][place - idle] = digits[place];
+            place += 1;
+        }
+        octet += 1;
+    }
+    octets
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Units;
+    use proptest::prelude::*;
+
+    fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = b"before".to_vec();
+        write(&mut out);
+        String::from_utf8(out).expect("ASCII").split_off(6)
+    }
+
+    #[test]
+    fn every_small_number_is_written_as_it_is() {
+        for small in 0..=10_001 {
+            assert_eq!(written(|out| number(out, small)), small.to_string());
+            assert_eq!(written(|out| thousandths(out, small)), Units::from_milli(small).to_string());
+        }
+        for octet in 0..=255 {
+            let address = Ipv4Addr::new(octet, 0, 10, 255 - octet);
+            assert_eq!(written(|out| ipv4(out, address)), address.to_string());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_number_is_written_as_it_is(any: u64) {
+            prop_assert_eq!(written(|out| number(out, any)), any.to_string());
+            prop_assert_eq!(written(|out| out.extend(hexadecimal(any))), format!("{any:016x}"));
+            let micros = (any % 1_000_000) as u32;
+            prop_assert_eq!(written(|out| out.extend(six(micros))), format!("{micros:06}"));
+        }
+    }
+}
