@@ -164,14 +164,15 @@ fn open(path: &Path) -> io::Result<Box<dyn io::Write + Send>> {
     Ok(Box::new(OpenOptions::new().append(true).create(true).mode(0o640).open(path)?))
 }
 
-/// A buffer goes to the writer from this size on: about fifty lines.
-pub(super) const HAND_OVER_BYTES: usize = 32 * 1024;
+/// A buffer goes to the writer from this size on, or at the next tick: about four hundred lines. Waking the writer
+/// costs more than a dozen of them.
+pub(super) const HAND_OVER_BYTES: usize = 256 * 1024;
 
 /// Room for the line that goes over the size.
 const LINE_BYTES: usize = 4 * 1024;
 
-/// Buffers that may wait for the writer: 8 MiB, several seconds of a busy gate.
-pub(super) const QUEUE_LENGTH: usize = 256;
+/// Buffers that may wait for the writer: 8 MiB, the better part of a second of a busy gate.
+pub(super) const QUEUE_LENGTH: usize = 32;
 
 #[cfg(test)]
 mod tests;
