@@ -98,12 +98,13 @@ impl Admission {
     pub fn admit(&self, key: ClientKey, class: ClassId, route: usize, path: &str, now: Timestamp) -> Decision {
         let class_rules = &self.rules.classes[usize::from(class.0)];
         let asked = Asked { class, class_rules, route: &self.rules.routes[route], path };
-        if class_rules.bucket.is_none() && asked.route.is_free() {
-            return self.decide(&asked, &mut Level::default(), &[], now);
+        let charges = if asked.is_free() { &[][..] } else { &self.charges[route] };
+        if class_rules.bucket.is_none() && charges.is_empty() {
+            return self.decide(&asked, &mut Level::default(), charges, now);
         }
         self.engine.clients.with(key, self.slot(class), |client| {
             let mut level = client.level();
-            let mut decision = self.decide(&asked, &mut level, &self.charges[route], now);
+            let mut decision = self.decide(&asked, &mut level, charges, now);
             if class_rules.bucket.is_none() {
                 level.since = level.since.max(now);
             }

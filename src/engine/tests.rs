@@ -2,6 +2,7 @@ use super::*;
 use crate::ledger::Memory;
 use crate::policy::bucket::Bucket;
 use crate::policy::class::{Class, When};
+use crate::policy::decide::ROBOTS_TXT;
 use crate::policy::identity::{ClientKey, Trust};
 use crate::policy::quota::{ClassLadder, Quota};
 use crate::policy::route::{Pattern, Route};
@@ -75,6 +76,16 @@ fn ask(admission: &Admission, class: ClassId, route: usize, now: Timestamp) -> R
 fn books(admission: &Admission, place: usize) -> (u64, u64) {
     let view = &admission.quotas(NOON)[place];
     (view.used.floor(), view.reserved.floor())
+}
+
+#[test]
+fn robots_txt_takes_nothing_even_where_its_route_costs_something() {
+    let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)])]);
+    let _last = ask(&admission, PERSON, 0, NOON).expect("one is left");
+    let decision = admission.admit(ANN, BOT, 0, ROBOTS_TXT, NOON);
+    let Ruling::Admitted(_permit) = &decision.ruling else { panic!("never refused") };
+    assert!(decision.standings.is_empty());
+    assert_eq!(books(&admission, 0), (0, 1), "no more than the limit");
 }
 
 #[test]
