@@ -163,7 +163,8 @@ impl Admission {
             Verdict::Admit { level: after, shadow } => {
                 *level = after;
                 let reserve = |((account, book), &(quota, expected)): ((&&Arc<Account>, &MutexGuard<'_, Book>), &_)| {
-                    Reservation { account: Arc::clone(account), quota, expected, opened: book.span.start }
+                    let (account, opened) = (Arc::clone(account), book.span.start);
+                    Reservation { account, quota, expected, opened, charged: Units::ZERO }
                 };
                 let reservations = accounts.iter().zip(&books).zip(charges).map(reserve).collect();
                 (Ruling::Admitted(Permit::new(slot, reservations)), shadow)

@@ -123,6 +123,17 @@ fn what_the_origin_spends_beyond_the_limit_is_kept_apart() {
 }
 
 #[test]
+fn a_request_that_was_sent_twice_is_receipted_for_both() {
+    let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
+    let mut permit = ask(&admission, PERSON, 0, NOON).expect("there is plenty");
+    permit.sent();
+    assert!(permit.charge_again(NOON));
+    let receipt = permit.settle(|_, _| Units::whole(1));
+    assert_eq!(receipt[0].settled, Units::whole(5), "the first try as expected, the second as the origin says");
+    assert_eq!(books(&admission, 0), (5, 0));
+}
+
+#[test]
 fn all_quotas_are_charged_or_none() {
     let admission = admission(vec![quota("wide", 100, &[]), quota("narrow", 1, &[])], vec![route(&[(0, 1), (1, 1)])]);
     let _held = ask(&admission, PERSON, 0, NOON).expect("both have one");
