@@ -477,7 +477,7 @@ fn cookies_of_http2_become_one_and_hosts_must_agree() {
     let gate = Gate::before(origin.address(), FREE);
     let address = gate.address();
     let statuses = http2(address, |request| {
-        let request = request.uri(format!("http://shop.example/x")).header("cookie", "a=1").header("cookie", "b=2");
+        let request = request.uri("http://shop.example/x").header("cookie", "a=1").header("cookie", "b=2");
         vec![request.body(()).expect("a request")]
     });
     assert_eq!(statuses, [200]);
