@@ -98,12 +98,13 @@ impl Admission {
     pub fn admit(&self, key: ClientKey, class: ClassId, route: usize, path: &str, now: Timestamp) -> Decision {
         let class_rules = &self.rules.classes[usize::from(class.0)];
         let asked = Asked { class, class_rules, route: &self.rules.routes[route], path };
-        if class_rules.bucket.is_none() && asked.route.is_free() {
-            return self.decide(&asked, &mut Level::default(), &[], now);
+        let charges = if asked.is_free() { &[][..] } else { &self.charges[route] };
+        if class_rules.bucket.is_none() && charges.is_empty() {
+            return self.decide(&asked, &mut Level::default(), charges, now);
         }
         self.engine.clients.with(key, self.slot(class), |client| {
             let mut level = client.level();
-            let mut decision = self.decide(&asked, &mut level, &self.charges[route], now);
+            let mut decision = self.decide(&asked, &mut level, charges, now);
             if class_rules.bucket.is_none() {
                 level.since = level.since.max(now);
             }
@@ -149,15 +150,10 @@ impl Admission {
 
         let verdict = decide::decide(asked, *level, &mut positions, now);
 
-        let mut reservations: Few<Reservation> = SmallVec::new();
-        for ((account, book), position) in accounts.iter().zip(&mut books).zip(&positions) {
+        for (book, position) in books.iter_mut().zip(&positions) {
             book.class(slot).shedding = position.shedding;
             if matches!(verdict, Verdict::Admit { .. }) {
-                // robots.txt is let in even where nothing is left; it takes what there is.
-                let room = if position.quota.enforce { position.grant.minus(position.taken) } else { Units::MAX };
-                let (account, expected) = (Arc::clone(account), position.cost.min(room));
-                book.reserved = book.reserved.plus(expected);
-                reservations.push(Reservation { account, quota: position.id, expected, opened: book.span.start });
+                book.reserved = book.reserved.plus(position.cost);
             }
         }
         let standings =
@@ -166,6 +162,11 @@ impl Admission {
             Verdict::Refuse(refusal) => (Ruling::Refused(refusal), None),
             Verdict::Admit { level: after, shadow } => {
                 *level = after;
+                let reserve = |((account, book), &(quota, expected)): ((&&Arc<Account>, &MutexGuard<'_, Book>), &_)| {
+                    let (account, opened) = (Arc::clone(account), book.span.start);
+                    Reservation { account, quota, expected, opened, charged: Units::ZERO }
+                };
+                let reservations = accounts.iter().zip(&books).zip(charges).map(reserve).collect();
                 (Ruling::Admitted(Permit::new(slot, reservations)), shadow)
             }
         };

@@ -25,6 +25,8 @@ pub(super) struct Reservation {
     pub(super) expected: Units,
     /// The window that pays, by its beginning.
     pub(super) opened: Timestamp,
+    /// What earlier tries of the same request were charged.
+    pub(super) charged: Units,
 }
 
 /// What a request cost in the end.
@@ -37,7 +39,7 @@ pub struct Charged {
     pub quota: QuotaId,
     /// What was set aside at admission.
     pub expected: Units,
-    /// What was charged.
+    /// What was charged, for all tries together.
     pub settled: Units,
 }
 
@@ -74,6 +76,7 @@ impl Permit {
             }
             let class = book.class(self.class);
             class.charged = class.charged.plus(one.expected);
+            one.charged = one.charged.plus(one.expected);
             book.reserved = book.reserved.plus(one.expected);
             one.opened = book.span.start;
         }
@@ -88,6 +91,7 @@ impl Permit {
             .map(|reservation| {
                 let settled = actual(reservation.quota, reservation.expected);
                 reservation.account.settle(reservation.opened, class, reservation.expected, settled);
+                let settled = settled.plus(reservation.charged);
                 Charged { quota: reservation.quota, expected: reservation.expected, settled }
             })
             .collect()

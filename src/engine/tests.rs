@@ -2,6 +2,7 @@ use super::*;
 use crate::ledger::Memory;
 use crate::policy::bucket::Bucket;
 use crate::policy::class::{Class, When};
+use crate::policy::decide::ROBOTS_TXT;
 use crate::policy::identity::{ClientKey, Trust};
 use crate::policy::quota::{ClassLadder, Quota};
 use crate::policy::route::{Pattern, Route};
@@ -78,6 +79,16 @@ fn books(admission: &Admission, place: usize) -> (u64, u64) {
 }
 
 #[test]
+fn robots_txt_takes_nothing_even_where_its_route_costs_something() {
+    let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)])]);
+    let _last = ask(&admission, PERSON, 0, NOON).expect("one is left");
+    let decision = admission.admit(ANN, BOT, 0, ROBOTS_TXT, NOON);
+    let Ruling::Admitted(_permit) = &decision.ruling else { panic!("never refused") };
+    assert!(decision.standings.is_empty());
+    assert_eq!(books(&admission, 0), (0, 1), "no more than the limit");
+}
+
+#[test]
 fn a_permit_dropped_before_anything_was_sent_gives_its_units_back() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
     let permit = ask(&admission, PERSON, 0, NOON).expect("there is plenty");
@@ -109,6 +120,17 @@ fn what_the_origin_spends_beyond_the_limit_is_kept_apart() {
     ask(&admission, PERSON, 0, NOON).expect("plenty").settle(|_, _| Units::whole(15));
     let view = &admission.quotas(NOON)[0];
     assert_eq!((view.used, view.overrun), (Units::whole(10), Units::whole(5)));
+}
+
+#[test]
+fn a_request_that_was_sent_twice_is_receipted_for_both() {
+    let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
+    let mut permit = ask(&admission, PERSON, 0, NOON).expect("there is plenty");
+    permit.sent();
+    assert!(permit.charge_again(NOON));
+    let receipt = permit.settle(|_, _| Units::whole(1));
+    assert_eq!(receipt[0].settled, Units::whole(5), "the first try as expected, the second as the origin says");
+    assert_eq!(books(&admission, 0), (5, 0));
 }
 
 #[test]

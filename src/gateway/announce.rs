@@ -67,6 +67,10 @@ impl Announcements {
         headers: &mut HeaderMap,
     ) {
         let Some(policy) = &self.policies[usize::from(told.class.0)][told.route] else { return };
+        // Robots.txt on a costly route: nothing limits it.
+        if told.standings.is_empty() && told.bucket.is_none() {
+            return;
+        }
         if self.ratelimit {
             headers.insert(RATELIMIT_POLICY, policy.clone());
             if let Some(limits) = scratch.value(|text| self.ratelimit(text, told, now)) {

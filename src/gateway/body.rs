@@ -212,7 +212,8 @@ pub(super) struct Streamed {
     incoming: OriginBody,
     lease: Option<Lease>,
     deadline: Deadline,
-    visit: Visit,
+    /// Until the end of the body.
+    visit: Option<Visit>,
 }
 
 impl ResponseBody {
@@ -224,7 +225,12 @@ impl ResponseBody {
 
     /// The body of `answer`, whose end is the end of `visit`.
     pub(super) fn streamed(incoming: OriginBody, lease: Lease, deadline: Deadline, visit: Visit) -> Self {
-        Self::Streamed(Box::new(Streamed { incoming, lease: Some(lease), deadline, visit }))
+        let mut streamed = Box::new(Streamed { incoming, lease: Some(lease), deadline, visit: Some(visit) });
+        // An answer without a body (to HEAD, or a 304) is never polled.
+        if streamed.incoming.is_end_stream() {
+            streamed.comes_to_its_end();
+        }
+        Self::Streamed(streamed)
     }
 }
 
@@ -274,7 +280,9 @@ impl Streamed {
             }
             Some(Err(error)) => Poll::Ready(Some(Err(error.into()))),
             Some(Ok(frame)) => {
-                self.visit.count(frame.data_ref().map_or(0, |data| data.len() as u64));
+                if let Some(visit) = &mut self.visit {
+                    visit.count(frame.data_ref().map_or(0, |data| data.len() as u64));
+                }
                 if self.incoming.is_end_stream() {
                     self.comes_to_its_end();
                 }
@@ -284,19 +292,12 @@ impl Streamed {
     }
 
     /// The whole answer has been read. The connection may serve again, unless the request is still being sent on it.
+    /// The visit is written down now: whoever has read an answer to its end finds it counted.
     fn comes_to_its_end(&mut self) {
+        let Some(visit) = self.visit.take() else { return };
         if let Some((lease, connection)) = self.lease.take().zip(self.incoming.take_connection()) {
-            lease.give_back(connection, self.visit.uptime());
+            lease.give_back(connection, visit.uptime());
         }
-        self.visit.complete();
-    }
-}
-
-impl Drop for Streamed {
-    fn drop(&mut self) {
-        // An answer without a body (to HEAD, or a 304) is dropped without ever being polled.
-        if self.incoming.is_end_stream() {
-            self.comes_to_its_end();
-        }
+        visit.complete();
     }
 }

@@ -195,7 +195,7 @@ impl Visit {
     }
 
     /// The answer has gone out whole.
-    pub(super) fn complete(&mut self) {
+    pub(super) fn complete(mut self) {
         self.complete = true;
     }
 

@@ -25,6 +25,14 @@ pub struct Asked<'a> {
     pub path: &'a str,
 }
 
+impl Asked<'_> {
+    /// Returns whether the request costs nothing. Robots.txt never does, whatever its route says: it is never refused,
+    /// and would take what is no longer there.
+    pub fn is_free(&self) -> bool {
+        self.path == ROBOTS_TXT || self.route.is_free()
+    }
+}
+
 /// A quota, by its place in the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QuotaId(pub u16);

@@ -77,13 +77,25 @@ impl Client {
         answer
     }
 
+    /// Reads the answer to `method`, which has a length; `None` where the connection ends before it does.
+    pub fn answer_or_end(&mut self, method: &str) -> Option<Answer> {
+        let mut answer = self.head_or_end()?;
+        if method != "HEAD" && !matches!(answer.status, 204 | 304) {
+            answer.body = self.take(answer.field("content-length").parse().expect("a length")).ok()?;
+        }
+        Some(answer)
+    }
+
     /// Reads one head, informational ones included.
     pub fn head(&mut self) -> Answer {
-        let head = self.until(b"\r\n\r\n").expect("an answer, not the end of the connection");
-        let head = String::from_utf8(head).expect("heads are text");
+        self.head_or_end().expect("an answer, not the end of the connection")
+    }
+
+    fn head_or_end(&mut self) -> Option<Answer> {
+        let head = String::from_utf8(self.until(b"\r\n\r\n")?).expect("heads are text");
         let mut lines = head.lines();
         let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).expect("a status line");
-        Answer { status, fields: fields(lines), body: Vec::new(), trailers: BTreeMap::new() }
+        Some(Answer { status, fields: fields(lines), body: Vec::new(), trailers: BTreeMap::new() })
     }
 
     /// Everything until the end of the connection.

@@ -4,12 +4,17 @@
 
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses a part of it")]
 
+pub mod access_log;
 pub mod client;
+pub mod combined_log;
+pub mod crowd;
+pub mod day;
 pub mod fields;
 pub mod frames;
 pub mod gate;
 pub mod origin;
 pub mod program;
+pub mod site;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -161,6 +161,13 @@ impl Wire {
         self.closed = true;
     }
 
+    /// Breaks the connection off, not in good order.
+    pub fn reset(&mut self) {
+        // Without a linger the close that follows is a reset; where there is no such option, it is a close.
+        let _ = socket2::SockRef::from(&self.stream).set_linger(Some(std::time::Duration::ZERO));
+        self.closed = true;
+    }
+
     fn until(&mut self, mark: &[u8]) -> Option<Vec<u8>> {
         loop {
             if let Some(at) = self.read.windows(mark.len()).position(|part| part == mark) {

@@ -1,0 +1,102 @@
+//! Sites with a price for each page: what the gate is told of them, and origins that keep books of their own.
+
+use super::origin::{Origin, Seen, Wire};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tidegate::demo;
+
+/// A site, as its operator tells the gate of it, and as it is.
+#[derive(Clone, Copy)]
+pub struct Site {
+    pub routes: &'static str,
+    /// What the origin really spends on a target that it has to make.
+    pub cost: fn(&str) -> u64,
+}
+
+/// The shop of the made-up day.
+pub const SHOP: Site = Site {
+    routes: r#"
+  - { match: "/item/*", cost: { api: 1 } }
+  - { match: "/category/*", cost: { api: 1 } }
+  - { match: "/search", cost: { api: 4 } }"#,
+    cost: demo::site::cost,
+};
+
+/// Something like the sites of the real logs, where everything that is not listed as free costs something.
+pub const SITE: Site = Site {
+    routes: r#"
+  - { match: "/presentations/**" }
+  - { match: "/images/**" }
+  - { match: "/favicon.ico" }
+  - { match: "/*.css" }
+  - { match: "/blog/**", cost: { api: 4 } }
+  - { match: "/wp-cron.php", cost: { api: 4 } }
+  - { match: "/**", cost: { api: 1 } }"#,
+    cost: |target| {
+        let path = target.split(['?', '#']).next().unwrap_or(target).trim_start_matches('/');
+        let (first, rest) = path.split_once('/').map_or((path, None), |(first, rest)| (first, Some(rest)));
+        match first {
+            "presentations" | "images" | "favicon.ico" | "robots.txt" => 0,
+            _ if rest.is_none() && first.ends_with(".css") => 0,
+            "blog" | "wp-cron.php" => 4,
+            _ => 1,
+        }
+    },
+};
+
+/// How the origin behaves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Mood {
+    /// It makes every page and answers every request.
+    Steady,
+    /// Pages that it has made before cost nothing, and one request in twenty sees its connection reset: before the
+    /// answer, or in the middle of it.
+    Moody,
+}
+
+/// What the origin knows of itself.
+#[derive(Default)]
+pub struct Books {
+    asked: u64,
+    pub spent: u64,
+    /// Connections that it has reset.
+    pub broken: u64,
+    made: BTreeSet<String>,
+}
+
+impl Site {
+    /// The site's origin, and its books.
+    pub fn open(self, mood: Mood) -> (Origin, Arc<Mutex<Books>>) {
+        let books = Arc::new(Mutex::new(Books::default()));
+        let kept = Arc::clone(&books);
+        (Origin::scripted(move |request, wire| serve(request, wire, self, mood, &kept)), books)
+    }
+}
+
+fn serve(request: &Seen, wire: &mut Wire, site: Site, mood: Mood, books: &Mutex<Books>) {
+    let cost = (site.cost)(&request.target);
+    let (breaks_off, spent) = {
+        let mut books = books.lock();
+        books.asked += 1;
+        let breaks_off = mood == Mood::Moody && books.asked.is_multiple_of(20);
+        books.broken += u64::from(breaks_off);
+        let has_it = mood == Mood::Moody && !books.made.insert(request.target.clone());
+        let spent = if has_it { 0 } else { cost };
+        books.spent += spent;
+        (breaks_off.then_some(books.broken), spent)
+    };
+    // An origin says nothing of what it spent as usual.
+    let said = if spent < cost { "X-API-Cost: 0\r\n" } else { "" };
+    match breaks_off {
+        Some(number) if number % 2 == 0 => wire.reset(),
+        Some(_) => {
+            wire.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n{said}\r\nand then"));
+            wire.reset();
+        }
+        None if request.method == "HEAD" => {
+            wire.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n{said}\r\n"));
+        }
+        None => wire.reply("200 OK", said, b"page"),
+    }
+}
