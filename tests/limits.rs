@@ -360,12 +360,14 @@ fn a_flood_of_requests_taken_back_ends_the_connection() {
     let gate = Gate::before(origin.address(), PATIENT);
     let mut client = Frames::connect(gate.address());
     let mut streams = (1..).step_by(2);
-    // A flood that lets each request begin, so that not only the protocol's own count of unseen resets is at work.
-    let closed = (0..100).any(|_| {
+    gate.wait_for_metric("tidegate_connections", 1.0);
+    // A flood that lets each request begin, so that not only the protocol's own count of unseen resets is at work. It
+    // goes on until the next sweep.
+    let closed = (0..5_000).any(|_| {
         let sent = streams.by_ref().take(10).all(|stream| client.get(stream) && client.reset(stream));
         !sent || gate.metric("tidegate_connections") == 0.0
     });
-    assert!(closed, "a thousand resets are an attack");
+    assert!(closed, "resets by the thousand are an attack");
     gate.wait_for_metric("tidegate_connections", 0.0);
     assert_eq!(gate.connect().get("/others", "").status, 200, "which is nobody else's trouble");
 }

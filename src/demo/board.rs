@@ -1,7 +1,7 @@
 //! The state of the demonstration: who asked, who was served, what it cost. Filled from what the gate answered.
 
 use super::crowd::Heard;
-use super::day::Visit;
+use super::day::{self, Visit};
 use super::scrape::Scrape;
 use crate::policy::Kind;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub struct Board {
     pub actors: BTreeMap<&'static str, Row>,
     /// Requests that got no answer, or one that the origin does not give.
     pub failed: u64,
-    /// The last refusal of somebody who is no person.
+    /// A refusal of somebody who is no person: the first impostor's after noon, or the last before one came.
     pub example: Option<Example>,
 }
 
@@ -146,7 +146,7 @@ impl Board {
         let group = Group::of(visit);
         self.rows[group as usize].add(visit, refusal);
         self.actors.entry(visit.actor).or_default().add(visit, refusal);
-        if refusal.is_some() && group != Group::People {
+        if refusal.is_some() && group != Group::People && !self.example.as_ref().is_some_and(is_telling) {
             let shown = SHOWN.iter().filter_map(|name| {
                 let value = answer.headers.get(*name)?.to_str().ok()?;
                 Some(((*name).to_owned(), value.to_owned()))
@@ -171,6 +171,11 @@ impl Board {
     }
 }
 
+/// Early enough that there is still a day to wait for.
+fn is_telling(example: &Example) -> bool {
+    example.visit.label == Kind::Impostor && example.visit.at >= day::LENGTH / 2
+}
+
 /// The fields of a refusal that a client should look at.
 const SHOWN: [&str; 5] = ["retry-after", "ratelimit-policy", "ratelimit", "content-type", "x-tidegate-decision"];
 
@@ -182,7 +187,6 @@ fn reason(problem: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::crowd::Answer;
-    use super::super::day;
     use super::*;
     use bytes::Bytes;
 

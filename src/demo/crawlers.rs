@@ -179,9 +179,8 @@ pub(super) static CRAWLERS: [Crawler; 21] = [
     },
     Crawler {
         actor: "uptime monitor",
-        label: Kind::VerifiedBot,
         user_agents: &["Mozilla/5.0+(compatible; UptimeRobot/2.0; http://www.uptimerobot.com/)"],
-        networks: &["3.20.63.178/32", "5.161.61.238/32", "3.105.133.239/32"],
+        networks: &["198.19.26.0/28"],
         addresses: 3,
         visits: 288,
         wants: Wants::Front,

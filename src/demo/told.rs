@@ -7,7 +7,7 @@ pub const QUOTA: &str = "shop_api";
 /// Its units a day.
 pub const LIMIT: u64 = 2_000;
 /// From these shares of it on, in percent, search engines are shed.
-pub const MARKS: [f64; 3] = [20.0, 35.0, 50.0];
+pub const MARKS: [f64; 3] = [30.0, 50.0, 70.0];
 
 /// The part that matters, as it is shown to whoever watches.
 pub const RULES: &str = r#"quotas:
@@ -16,7 +16,7 @@ pub const RULES: &str = r#"quotas:
     window: { fixed: 24h }
     cost_header: X-API-Cost            # what the origin says a page really cost
     tiers:                             # from this much used on, refuse this share
-      search: [{ above: 20%, shed: 50% }, { above: 35%, shed: 75% }, { above: 50%, shed: 100% }]
+      search: [{ above: 30%, shed: 50% }, { above: 50%, shed: 75% }, { above: 70%, shed: 100% }]
       hosting: [{ above: 0%, shed: 100% }]
       impostor: [{ above: 0%, shed: 100% }]
       bot: [{ above: 0%, shed: 100% }]
