@@ -513,3 +513,17 @@ limits: { first_byte_timeout: 1s, head_timeout: 10s, keep_alive_timeout: 60s, re
 const COSTLY: &str = "
 quotas: { api: { limit: 1000, window: { fixed: 24h } } }
 routes: [ { match: /page, cost: { api: 1 } } ]";
+
+#[test]
+fn what_cannot_be_read_is_answered_like_everything_else_the_gate_says() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), "limits: { max_headers: 10 }");
+    let mut client = gate.connect();
+    client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X-Field: 1\r\n".repeat(20)));
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.field("content-type")), (431, "application/problem+json"));
+    assert_eq!((answer.field("cache-control"), answer.field("x-tidegate-decision").len()), ("no-store", 16));
+    assert_eq!(answer.json()["status"], 431);
+    assert!(client.is_closed(), "where the next request begins is not known");
+    assert_eq!(gate.metric("tidegate_responses_total{class=\"\",code=\"4xx\"}"), 1.0);
+}

@@ -63,7 +63,8 @@ async fn serve_http1(
 ) {
     let finish = Cell::new(false);
     let limits = http1::Limits { size: limits.max_head_size, fields: limits.max_headers };
-    let terms = server::Terms { limits, finish: &finish, date: || worker.date() };
+    let refuse = |fault| exchange.refuse_unread(fault);
+    let terms = server::Terms { limits, finish: &finish, date: || worker.date(), refuse };
     let connection =
         server::serve(stream, first, terms, |request| exchange.clone().handle(request.map(ClientBody::Http1)));
     let ended = under_orders(watch, connection, |_| {

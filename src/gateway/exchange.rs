@@ -136,6 +136,11 @@ impl Exchange {
         response
     }
 
+    /// Answers what could not be understood as a request at all.
+    pub(super) fn refuse_unread(&self, fault: crate::http1::Malformed) -> Response<ResponseBody> {
+        self.reject(Malformed::Unreadable(fault), Reader::UNKNOWN)
+    }
+
     fn reject(&self, fault: Malformed, reader: Reader) -> Response<ResponseBody> {
         let worker = &self.0.worker;
         let problem = Problem::malformed(fault);

@@ -9,6 +9,7 @@ use super::headers::DECISION;
 use super::scratch::Scratch;
 use super::target::Malformed;
 use super::upstream::ForwardError;
+use crate::http1;
 use crate::policy::time::seconds_rounded_up;
 use crate::policy::{Reason, Rules};
 use crate::telemetry::hexadecimal;
@@ -106,6 +107,9 @@ pub(super) struct Reader {
 }
 
 impl Reader {
+    /// Somebody whose request could not be read.
+    pub(super) const UNKNOWN: Self = Self { accept: None, wants_body: true };
+
     /// Notes what form of answer the request prefers.
     pub(super) fn of<B>(request: &http::Request<B>) -> Self {
         Self { accept: request.headers().get(header::ACCEPT).cloned(), wants_body: request.method() != Method::HEAD }
@@ -171,6 +175,15 @@ impl<'a> Problem<'a> {
             Malformed::Expectation => plain!(417, "Expectation Failed", "Only 100-continue can be expected here."),
             Malformed::TooLarge => plain!(413, "Payload Too Large", "The request's body is larger than allowed."),
             Malformed::Loop => plain!(508, "Loop Detected", "The request has already passed through this gate."),
+            Malformed::Unreadable(http1::Malformed::HeadTooLarge) => {
+                plain!(431, "Request Header Fields Too Large", "The request's header is larger than allowed.")
+            }
+            Malformed::Unreadable(http1::Malformed::TargetTooLong) => {
+                plain!(414, "URI Too Long", "The request target is longer than allowed.")
+            }
+            Malformed::Unreadable(_) => {
+                plain!(400, "Bad Request", "The request is not HTTP/1.1 that everyone reads the same way.")
+            }
         })
     }
 

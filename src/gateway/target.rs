@@ -3,6 +3,7 @@
 //! What parses and frames it (`http1`, or hyper for HTTP/2) leaves the rest to us: checked here, before anything is
 //! counted.
 
+use crate::http1;
 use crate::policy::route::normalise;
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header};
@@ -36,6 +37,8 @@ pub(super) enum Malformed {
     TooLarge,
     /// It has already passed through this gate.
     Loop,
+    /// It is not HTTP/1.1 that everyone reads the same way.
+    Unreadable(http1::Malformed),
 }
 
 impl Target {

@@ -13,6 +13,7 @@ pub use line::Lingering;
 pub use request::{BodyError, RequestBody};
 
 use super::body::Sendable;
+use super::framing::{Length, Malformed};
 use super::head::{HeadReader, Limits};
 use super::wire::Outgoing;
 use bytes::BytesMut;
@@ -26,13 +27,15 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 /// What a connection is served by.
 #[derive(Debug)]
-pub struct Terms<'a, D> {
+pub struct Terms<'a, D, R> {
     /// How large heads may be.
     pub limits: Limits,
     /// Set to end the connection after the answer under way, or at once if there is none. Whoever sets it polls.
     pub finish: &'a Cell<bool>,
     /// Tells the time for answers that carry none.
     pub date: D,
+    /// Answers what cannot be understood. It is the last answer: where the next request begins is not known.
+    pub refuse: R,
 }
 
 /// What of a request its answer depends on.
@@ -44,14 +47,19 @@ struct Asked {
     takes_trailers: bool,
 }
 
+impl Asked {
+    /// Nobody knows what was asked, nor where it ends.
+    const NOT_UNDERSTOOD: Self = Self { is_http10: false, is_head: false, keeps_alive: false, takes_trailers: false };
+}
+
 /// Serves the client on `io`, of whom `first` has been read already.
 ///
 /// The work of `service` is dropped if the client leaves meanwhile. Returns the connection if the client might not
 /// get to read the last answer were it closed at once.
-pub async fn serve<IO, S, F, B, D>(
+pub async fn serve<IO, S, F, B, D, R>(
     io: IO,
     first: BytesMut,
-    terms: Terms<'_, D>,
+    terms: Terms<'_, D, R>,
     mut service: S,
 ) -> Option<Lingering<IO>>
 where
@@ -60,6 +68,7 @@ where
     F: Future<Output = Response<B>>,
     B: Sendable,
     D: Fn() -> [u8; 29],
+    R: Fn(Malformed) -> Response<B>,
 {
     let mut line = Line::new(io, first);
     let mut out = Outgoing::default();
@@ -69,8 +78,8 @@ where
         let (asked, request) = match head.and_then(|head| request::begin(&line, head)) {
             Ok(request) => request,
             Err(fault) => {
-                answer::write_refusal(out.text(), fault, &(terms.date)());
-                poll_fn(|context| out.poll_flush(&mut line, context)).await.ok()?;
+                line.expect_body(Length::Exact(0), false);
+                answer::send(&mut line, &mut out, Asked::NOT_UNDERSTOOD, (terms.refuse)(fault), &terms).await?;
                 return Some(Lingering::new(line));
             }
         };

@@ -2,7 +2,7 @@
 
 use super::super::body::{BodyWriter, Coding, Sendable};
 use super::super::chunked;
-use super::super::framing::{self, Malformed, list};
+use super::super::framing::{self, list};
 use super::super::head;
 use super::super::wire::Outgoing;
 use super::line::{Line, MOST_UNWANTED};
@@ -20,12 +20,12 @@ struct Framed {
 }
 
 /// Sends an answer; true if the client may ask again, `None` if it has left or the answer broke off.
-pub(super) async fn send<IO, B, D>(
+pub(super) async fn send<IO, B, D, R>(
     line: &mut Line<IO>,
     out: &mut Outgoing,
     asked: Asked,
     response: Response<B>,
-    terms: &Terms<'_, D>,
+    terms: &Terms<'_, D, R>,
 ) -> Option<bool>
 where
     IO: AsyncRead + AsyncWrite + Unpin,
@@ -120,22 +120,4 @@ fn write_status(out: &mut Vec<u8>, is_http10: bool, status: StatusCode) {
     out.push(b' ');
     out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
     out.extend_from_slice(b"\r\n");
-}
-
-/// Writes the answer to what cannot be understood. It is the last one: where the next request begins is not known.
-pub(super) fn write_refusal(out: &mut Vec<u8>, fault: Malformed, date: &[u8]) {
-    let status = match fault {
-        Malformed::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-        Malformed::TargetTooLong => StatusCode::URI_TOO_LONG,
-        _ => StatusCode::BAD_REQUEST,
-    };
-    let text = fault.to_string();
-    write_status(out, false, status);
-    head::write_field(out, b"content-type", b"text/plain; charset=utf-8");
-    head::write_content_length(out, text.len() as u64 + 1);
-    head::write_field(out, b"connection", b"close");
-    head::write_field(out, b"date", date);
-    out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(text.as_bytes());
-    out.push(b'\n');
 }

@@ -41,12 +41,22 @@ where
     F: Future<Output = Answer>,
 {
     let (dates, finish) = (Dates::new(), Cell::new(finish));
-    let terms = Terms { limits: LIMITS, finish: &finish, date: || dates.text(784_111_777) };
+    let terms = Terms { limits: LIMITS, finish: &finish, date: || dates.text(784_111_777), refuse };
     match now_or_never(serve(io, BytesMut::new(), terms, service)) {
         None => End::Waits,
         Some(None) => End::Closed,
         Some(Some(_)) => End::Lingers,
     }
+}
+
+fn refuse(fault: Malformed) -> Answer {
+    let mut refusal = answer(Full::from(fault.to_string()));
+    *refusal.status_mut() = match fault {
+        Malformed::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        Malformed::TargetTooLong => StatusCode::URI_TOO_LONG,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    refusal
 }
 
 /// Serves a client with a service that reads all and answers with the length of the body.
@@ -152,7 +162,7 @@ fn a_target_that_nobody_can_hold_is_too_long() {
     let io = Script::says([format!("GET /{} HTTP/1.1\r\n\r\n", "b".repeat(66_000))]);
     let (dates, finish) = (Dates::new(), Cell::new(false));
     let limits = Limits { size: 1 << 20, fields: 20 };
-    let terms = Terms { limits, finish: &finish, date: || dates.text(0) };
+    let terms = Terms { limits, finish: &finish, date: || dates.text(0), refuse };
     let _ = now_or_never(serve(io.clone(), BytesMut::new(), terms, |_| async { answer(Empty::new()) }));
     assert!(io.heard().starts_with("HTTP/1.1 414 URI Too Long\r\n"));
 }
@@ -316,7 +326,7 @@ fn a_finishing_connection_serves_what_it_has_heard() {
     assert_eq!(talk(io.clone(), true, |_| async { answer(Empty::new()) }), End::Closed);
     assert_eq!(io.heard(), "", "nothing was heard yet");
     let (dates, finish) = (Dates::new(), Cell::new(true));
-    let terms = Terms { limits: LIMITS, finish: &finish, date: || dates.text(0) };
+    let terms = Terms { limits: LIMITS, finish: &finish, date: || dates.text(0), refuse };
     let first = BytesMut::from(get("").as_bytes());
     let io = Script::default();
     let _ = now_or_never(serve(io.clone(), first, terms, |_| async { answer(Empty::new()) }));
