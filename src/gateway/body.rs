@@ -213,7 +213,7 @@ pub(super) struct Streamed {
     lease: Option<Lease>,
     deadline: Deadline,
     /// Until the end of the body.
-    visit: Option<Visit>,
+    visit: Option<Box<Visit>>,
 }
 
 impl ResponseBody {
@@ -224,7 +224,7 @@ impl ResponseBody {
     }
 
     /// The body of `answer`, whose end is the end of `visit`.
-    pub(super) fn streamed(incoming: OriginBody, lease: Lease, deadline: Deadline, visit: Visit) -> Self {
+    pub(super) fn streamed(incoming: OriginBody, lease: Lease, deadline: Deadline, visit: Box<Visit>) -> Self {
         let mut streamed = Box::new(Streamed { incoming, lease: Some(lease), deadline, visit: Some(visit) });
         // An answer without a body (to HEAD, or a 304) is never polled.
         if streamed.incoming.is_end_stream() {

@@ -64,7 +64,7 @@ impl Exchange {
         request: &Request<ClientBody>,
         current: &Rc<Current>,
         now: Timestamp,
-    ) -> Result<(Visit, Ruling), Malformed> {
+    ) -> Result<(Box<Visit>, Ruling), Malformed> {
         let Caller { worker, watch, .. } = &*self.0;
         let rules = &current.settings.rules;
         let target = Target::of(request, &worker.shared().via.pseudonym, current.settings.limits.max_body_size)?;
@@ -119,7 +119,7 @@ impl Exchange {
         trust.client(self.0.peer, &lines)
     }
 
-    fn refuse(&self, mut visit: Visit, refusal: &Refusal, reader: Reader) -> Response<ResponseBody> {
+    fn refuse(&self, mut visit: Box<Visit>, refusal: &Refusal, reader: Reader) -> Response<ResponseBody> {
         let current = visit.current();
         let rules = &current.settings.rules;
         let told = Told { refusal: Some(refusal), ..visit.told() };
@@ -153,7 +153,7 @@ impl Exchange {
     async fn forward(
         &self,
         request: Request<ClientBody>,
-        mut visit: Visit,
+        mut visit: Box<Visit>,
         permit: Permit,
         reader: Reader,
     ) -> Response<ResponseBody> {

@@ -66,8 +66,9 @@ impl Visit {
         decision: &Decision,
         id: u64,
         began: Timestamp,
-    ) -> Self {
-        Self {
+    ) -> Box<Self> {
+        // Boxed, because it goes through many hands.
+        Box::new(Self {
             worker,
             watch,
             current,
@@ -91,7 +92,7 @@ impl Visit {
             origin_status: None,
             origin_took: None,
             complete: false,
-        }
+        })
     }
 
     pub(super) fn id(&self) -> u64 {
@@ -195,12 +196,12 @@ impl Visit {
     }
 
     /// The answer has gone out whole.
-    pub(super) fn complete(mut self) {
+    pub(super) fn complete(mut self: Box<Self>) {
         self.complete = true;
     }
 
     /// The answer was made here, and is all there is.
-    pub(super) fn answered(mut self, status: StatusCode, bytes: u64) {
+    pub(super) fn answered(mut self: Box<Self>, status: StatusCode, bytes: u64) {
         self.has_status(status);
         self.count(bytes);
         self.complete();
