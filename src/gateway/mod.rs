@@ -1,9 +1,10 @@
 //! The live shell: sockets in front, the origin behind, and the life of a request between them.
 //!
-//! A connection is accepted by one [`worker`] and stays there. [`connection`] finds out what it speaks: `http1` or hyper (HTTP/2)
-//! parses it; [`exchange`] takes each request through its life: [`target`] checks what it asks for, the engine decides,
-//! [`upstream`] carries it to the origin, [`body`] carries the answer back, [`reply`] speaks where the gate answers
-//! itself. A [`visit`] goes along and is written down at its end. What a client can make wait is under [`watch`].
+//! A connection is accepted by one [`worker`] and stays there. [`connection`] finds out what it speaks: `http1` or hyper
+//! (HTTP/2) parses it; [`exchange`] takes each request through its life: [`target`] checks what it asks for, the engine
+//! decides, [`upstream`] carries it to the origin, [`body`] carries the answer back, [`reply`] speaks where the gate
+//! answers itself. A [`visit`] goes along and is written down at its end. What a client can make wait is under
+//! [`watch`].
 
 mod announce;
 mod body;
