@@ -86,7 +86,7 @@ pub struct Charge<'a> {
     pub settled: Units,
     /// The decision's number on this quota: sorts lines into the order of admission.
     pub turn: u64,
-    /// What the quota had used when the request was decided on.
+    /// Settled and reserved once the request had been decided on, with its own share if it was admitted.
     pub used: Units,
 }
 
