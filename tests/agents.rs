@@ -1,7 +1,9 @@
 //! How many bots are heard, and how many people are taken for bots.
 
+mod support;
+
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use tidegate::agents::Agents;
@@ -27,7 +29,7 @@ fn the_people_of_the_sample_are_left_alone() {
 
 #[test]
 fn the_labelled_user_agents_are_told_apart() {
-    let Some(shared) = shared() else { return };
+    let Some(shared) = support::shared() else { return };
     let agents = agents();
     let bots = std::fs::read_to_string(shared.join("data/ua/ua_dev_bots.tsv")).expect("a labelled list");
     let people = unzip(&shared.join("data/ua/ua_dev_humans.tsv.gz"));
@@ -72,17 +74,6 @@ fn is_bot(agents: &Agents, agent: &str) -> bool {
 
 fn lines(list: &str) -> impl Iterator<Item = &str> {
     list.lines().filter(|line| !line.starts_with('#'))
-}
-
-/// The material beside the repository, where there is any.
-fn shared() -> Option<PathBuf> {
-    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared");
-    let shared = std::env::var_os("TIDEGATE_SHARED").map_or_else(|| beside.into(), PathBuf::from);
-    if !shared.is_dir() {
-        println!("skipped: no ../shared");
-        return None;
-    }
-    Some(shared)
 }
 
 fn unzip(path: &Path) -> String {
