@@ -1,23 +1,16 @@
 //! What clients are told of their allowance: `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11)
 //! and, by choice, the older family of Atlassian.
 
-use super::scratch::Scratch;
 use crate::config::settings::{Headers, LegacyFamily};
 use crate::engine::{BucketStanding, Standing};
+use crate::http1::{Fields, Name};
 use crate::policy::bucket::Bucket;
 use crate::policy::class::Class;
 use crate::policy::route::Route;
 use crate::policy::time::seconds_rounded_up;
 use crate::policy::{ClassId, Refusal, Rules, Timestamp};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::StatusCode;
 use std::fmt::Write;
-
-const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-const X_INTERVAL: HeaderName = HeaderName::from_static("x-ratelimit-interval-seconds");
-const X_FILL: HeaderName = HeaderName::from_static("x-ratelimit-fillrate");
 
 /// The most that a structured-field integer can say (RFC 9651 section 3.3.1).
 const LARGEST: u64 = 999_999_999_999_999;
@@ -27,7 +20,7 @@ pub(super) struct Announcements {
     ratelimit: bool,
     atlassian: bool,
     /// By class, then by route; `None` where nothing is limited.
-    policies: Vec<Vec<Option<HeaderValue>>>,
+    policies: Vec<Vec<Option<Box<str>>>>,
     /// What is said of the bucket of each class, and of each quota, up to the number that is left.
     buckets: Vec<String>,
     quotas: Vec<String>,
@@ -56,34 +49,24 @@ impl Announcements {
         }
     }
 
-    /// Writes what `told` says into the `headers` of an answer with `status`, over whatever the origin said there.
-    pub(super) fn write(
-        &self,
-        rules: &Rules,
-        told: Told<'_>,
-        scratch: &mut Scratch,
-        now: Timestamp,
-        status: StatusCode,
-        headers: &mut HeaderMap,
-    ) {
+    /// Writes what `told` says into the `fields` of an answer with `status`, over whatever the origin said there.
+    pub(super) fn write(&self, rules: &Rules, told: Told<'_>, now: Timestamp, status: StatusCode, fields: &mut Fields) {
         let Some(policy) = &self.policies[usize::from(told.class.0)][told.route] else { return };
         // Robots.txt on a costly route: nothing limits it.
         if told.standings.is_empty() && told.bucket.is_none() {
             return;
         }
         if self.ratelimit {
-            headers.insert(RATELIMIT_POLICY, policy.clone());
-            if let Some(limits) = scratch.value(|text| self.ratelimit(text, told, now)) {
-                headers.insert(RATELIMIT, limits);
-            }
+            fields.insert(Name::RateLimitPolicy, policy.as_bytes());
+            fields.insert_with(Name::RateLimit, |text| self.ratelimit(text, told, now));
         }
         if self.atlassian {
-            write_atlassian(rules, told, scratch, status, headers);
+            write_atlassian(rules, told, status, fields);
         }
     }
 
     /// What is left, policy by policy. A policy that has just refused has nothing left until the client may come back.
-    fn ratelimit(&self, text: &mut Scratch, told: Told<'_>, now: Timestamp) -> std::fmt::Result {
+    fn ratelimit(&self, text: &mut impl Write, told: Told<'_>, now: Timestamp) -> std::fmt::Result {
         let refused_wait = told.refusal.map(|refusal| seconds_rounded_up(refusal.wait));
         if let Some(bucket) = told.bucket {
             let said_no = told.refusal.is_some_and(|refusal| refusal.quotas == 0);
@@ -109,14 +92,14 @@ impl Announcements {
 }
 
 /// `"places_api";r=12;t=3600`
-fn left(text: &mut Scratch, opening: &str, remaining: u64, wait: u64) -> std::fmt::Result {
+fn left(text: &mut impl Write, opening: &str, remaining: u64, wait: u64) -> std::fmt::Result {
     text.write_str(opening)?;
     text.write_str(itoa::Buffer::new().format(remaining))?;
     text.write_str(";t=")?;
     text.write_str(itoa::Buffer::new().format(wait))
 }
 
-fn policies(class: &Class, route: &Route, rules: &Rules) -> Option<HeaderValue> {
+fn policies(class: &Class, route: &Route, rules: &Rules) -> Option<Box<str>> {
     let mut text = String::new();
     if let Some(bucket) = &class.bucket {
         let _ = write!(text, "\"{}\";q={};w={}", class.name, bucket.capacity, seconds_to_fill(bucket));
@@ -128,7 +111,7 @@ fn policies(class: &Class, route: &Route, rules: &Rules) -> Option<HeaderValue> 
         let limit = quota.limit.floor().min(LARGEST);
         let _ = write!(text, "{separator}\"{}\";q={limit};w={window}", quota.name);
     }
-    HeaderValue::from_str(&text).ok().filter(|value| !value.is_empty())
+    (!text.is_empty()).then(|| text.into())
 }
 
 /// The window in which a bucket's capacity can be used at a steady rate.
@@ -138,7 +121,7 @@ fn seconds_to_fill(bucket: &Bucket) -> u64 {
 }
 
 /// Atlassian's family tells of a bucket; where a client has none, of its first quota, which fills once a window.
-fn write_atlassian(rules: &Rules, told: Told<'_>, scratch: &mut Scratch, status: StatusCode, headers: &mut HeaderMap) {
+fn write_atlassian(rules: &Rules, told: Told<'_>, status: StatusCode, fields: &mut Fields) {
     let class = &rules.classes[usize::from(told.class.0)];
     let (limit, remaining, interval, fill) = match (class.bucket, told.bucket, told.standings.first()) {
         (Some(bucket), Some(standing), _) => {
@@ -153,14 +136,17 @@ fn write_atlassian(rules: &Rules, told: Told<'_>, scratch: &mut Scratch, status:
         _ => return,
     };
     let remaining = if told.refusal.is_some() { 0 } else { remaining };
-    for (name, number) in [(X_LIMIT, limit), (X_REMAINING, remaining), (X_INTERVAL, interval), (X_FILL, fill)] {
-        if let Some(value) = scratch.value(|text| text.write_str(itoa::Buffer::new().format(number))) {
-            headers.insert(name, value);
-        }
+    for (name, number) in [
+        (Name::XRateLimitLimit, limit),
+        (Name::XRateLimitRemaining, remaining),
+        (Name::XRateLimitIntervalSeconds, interval),
+        (Name::XRateLimitFillRate, fill),
+    ] {
+        fields.insert(name, itoa::Buffer::new().format(number).as_bytes());
     }
     // Where something else asks for patience, as an origin under load does, "at once" would be bad advice.
     let asks_for_patience = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
-    if remaining > 0 && !asks_for_patience {
-        headers.entry(header::RETRY_AFTER).or_insert(HeaderValue::from_static("0"));
+    if remaining > 0 && !asks_for_patience && !fields.contains(Name::RetryAfter) {
+        fields.append(Name::RetryAfter, b"0");
     }
 }

@@ -114,11 +114,17 @@ impl RequestBody {
 
     /// Passes `incoming` on, at most `limit` bytes of it. What nobody reads to its end is drained through `drain`, so
     /// that the client gets to see an answer that came early.
-    pub(super) fn streaming(incoming: ClientBody, limit: u64, watch: Rc<Watch>, drain: mpsc::Sender<Incoming>) -> Self {
+    pub(super) fn streaming(
+        incoming: ClientBody,
+        limit: u64,
+        watch: Rc<Watch>,
+        drain: impl FnOnce() -> mpsc::Sender<Incoming>,
+    ) -> Self {
         if incoming.is_end_stream() {
             return Self::none();
         }
-        Self(Some(Box::new(Streaming { incoming: Some(incoming), left: limit, watch, upload: Rc::default(), drain })))
+        let (upload, drain) = (Rc::default(), drain());
+        Self(Some(Box::new(Streaming { incoming: Some(incoming), left: limit, watch, upload, drain })))
     }
 
     /// How far it has come, for whoever waits for the answer meanwhile.

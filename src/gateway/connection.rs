@@ -1,12 +1,13 @@
 //! One client connection: which protocol it speaks, and its life under watch.
 
-use super::body::ClientBody;
+use super::body::{ClientBody, ResponseBody};
 use super::exchange::Exchange;
 use super::watch::{Order, Watch};
 use super::worker::Worker;
 use crate::config::settings::Limits;
-use crate::http1::{self, server};
+use crate::http1::{self, Fields, Request, RequestHead, Response, server};
 use bytes::BytesMut;
+use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -65,8 +66,9 @@ async fn serve_http1(
     let limits = http1::Limits { size: limits.max_head_size, fields: limits.max_headers };
     let refuse = |fault| exchange.refuse_unread(fault);
     let terms = server::Terms { limits, finish: &finish, date: || worker.date(), refuse };
-    let connection =
-        server::serve(stream, first, terms, |request| exchange.clone().handle(request.map(ClientBody::Http1)));
+    let connection = server::serve(stream, first, terms, |Request { head, body }| {
+        exchange.clone().handle(Request { head, body: ClientBody::Http1(body) })
+    });
     let ended = under_orders(watch, connection, |_| {
         finish.set(true);
         Ending::InItsTime
@@ -79,8 +81,8 @@ async fn serve_http1(
 
 async fn serve_http2(limits: &Limits, watch: &Watch, stream: Replayed, exchange: Exchange) {
     let service = service_fn(move |request: http::Request<_>| {
-        let answer = exchange.clone().handle(request.map(ClientBody::Http2));
-        async move { Ok::<_, Infallible>(answer.await) }
+        let answer = exchange.clone().handle(from_http2(request));
+        async move { Ok::<_, Infallible>(to_http2(answer.await)) }
     });
     let connection = hyper::server::conn::http2::Builder::new(OnThisThread)
         .timer(TokioTimer::new())
@@ -95,6 +97,19 @@ async fn serve_http2(limits: &Limits, watch: &Watch, stream: Replayed, exchange:
         Ending::InItsTime
     })
     .await;
+}
+
+fn from_http2(request: http::Request<Incoming>) -> Request<ClientBody> {
+    let (http::request::Parts { method, uri, version, headers, .. }, body) = request.into_parts();
+    let head = RequestHead { method, target: uri, version, fields: Fields::from(&headers) };
+    Request { head, body: ClientBody::Http2(body) }
+}
+
+fn to_http2(response: Response<ResponseBody>) -> http::Response<ResponseBody> {
+    let mut answer = http::Response::new(response.body);
+    *answer.status_mut() = response.status;
+    *answer.headers_mut() = response.fields.to_map();
+    answer
 }
 
 /// Reads into `first` until it is certain which protocol the client speaks.

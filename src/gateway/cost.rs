@@ -1,20 +1,18 @@
 //! What an answer really cost, as the origin's own headers tell it.
 
+use crate::http1::{Fields, Name};
 use crate::policy::Units;
 use crate::policy::quota::Quota;
 use crate::policy::quoted;
-use http::{HeaderMap, HeaderName, header};
 
-const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
-
-/// The actual cost of an answer with these `headers`: what `cost_header` says; else nothing, where the origin had it
+/// The actual cost of an answer with these `fields`: what `cost_header` says; else nothing, where the origin had it
 /// cached; else what was expected. A cost header that is not a number says nothing.
-pub(super) fn actual(quota: &Quota, expected: Units, headers: &HeaderMap) -> Units {
-    let said = quota.cost_header.as_ref().and_then(|name| headers.get(name));
-    if let Some(cost) = said.and_then(|value| value.to_str().ok()?.parse().ok()) {
+pub(super) fn actual(quota: &Quota, expected: Units, fields: &Fields) -> Units {
+    let said = quota.cost_header.as_ref().and_then(|name| fields.named(name.as_str()).next());
+    if let Some(cost) = said.and_then(|value| std::str::from_utf8(value).ok()?.parse().ok()) {
         return cost;
     }
-    if quota.free_when_cached && was_cached(headers) {
+    if quota.free_when_cached && was_cached(fields) {
         return Units::ZERO;
     }
     expected
@@ -22,10 +20,10 @@ pub(super) fn actual(quota: &Quota, expected: Units, headers: &HeaderMap) -> Uni
 
 /// RFC 9211: a member with the parameter `hit` was served without asking further. Before it there was only `Age`
 /// (RFC 9111 section 5.1), which no fresh answer has.
-fn was_cached(headers: &HeaderMap) -> bool {
-    let hit = headers.get_all(CACHE_STATUS).iter().any(|line| quoted::split(line.as_bytes(), b',').any(has_hit));
+fn was_cached(fields: &Fields) -> bool {
+    let hit = fields.all(Name::CacheStatus).any(|line| quoted::split(line, b',').any(has_hit));
     let aged = || {
-        let age = headers.get(header::AGE).and_then(|age| age.to_str().ok()?.trim().parse::<u64>().ok());
+        let age = fields.get(Name::Age).and_then(|age| std::str::from_utf8(age).ok()?.trim().parse::<u64>().ok());
         age.is_some_and(|age| age > 0)
     };
     hit || aged()
@@ -39,7 +37,7 @@ fn has_hit(member: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::policy::window::Window;
-    use http::HeaderValue;
+    use http::HeaderName;
     use std::time::Duration;
 
     fn cost(fields: &[(&'static str, &'static str)]) -> String {
@@ -52,9 +50,7 @@ mod tests {
             free_when_cached: true,
             ladders: vec![],
         };
-        let fields =
-            fields.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        actual(&quota, Units::whole(3), &fields.collect()).to_string()
+        actual(&quota, Units::whole(3), &fields.iter().copied().collect()).to_string()
     }
 
     #[test]

@@ -5,7 +5,6 @@ use crate::config::Settings;
 use crate::engine::{Admission, Engine};
 use crate::policy::Timestamp;
 use arc_swap::ArcSwap;
-use http::HeaderValue;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -14,8 +13,6 @@ pub(super) struct Generation {
     pub(super) settings: Settings,
     pub(super) admission: Admission,
     pub(super) announcements: Announcements,
-    /// Each class's name as the origin is told it.
-    pub(super) class_names: Vec<HeaderValue>,
     /// Where its origin is, as last resolved; empty until it has been. Each generation has its own, so that no request is
     /// sent to the origin of another.
     pub(super) addresses: ArcSwap<Vec<SocketAddr>>,
@@ -24,11 +21,9 @@ pub(super) struct Generation {
 impl Generation {
     pub(super) fn new(settings: Settings, engine: &Arc<Engine>, now: Timestamp) -> Self {
         let rules = Arc::clone(&settings.rules);
-        let name = |name: &str| HeaderValue::from_str(name).expect("checked by config: class names are plain words");
         Self {
             admission: engine.admission(Arc::clone(&rules), now),
             announcements: Announcements::new(&settings.headers, &rules),
-            class_names: rules.classes.iter().map(|class| name(&class.name)).collect(),
             addresses: ArcSwap::from_pointee(settings.origin.address().into_iter().collect()),
             settings,
         }

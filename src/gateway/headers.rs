@@ -1,99 +1,88 @@
 //! Which header fields pass, which stay behind, which are ours (RFC 9110 section 7.6).
 
-use http::header::{self, Entry};
-use http::{HeaderMap, HeaderName, HeaderValue};
-
-pub(super) const CLASS: HeaderName = HeaderName::from_static("x-tidegate-class");
-pub(super) const OPERATOR: HeaderName = HeaderName::from_static("x-tidegate-operator");
-pub(super) const DECISION: HeaderName = HeaderName::from_static("x-tidegate-decision");
-pub(super) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-pub(super) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-pub(super) const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+use crate::http1::{Fields, Name, list};
 
 /// What concerns only the connection it arrived on, and goes no further.
-const HOP_BY_HOP: [HeaderName; 8] = [
-    header::CONNECTION,
-    KEEP_ALIVE,
-    PROXY_CONNECTION,
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-];
+fn is_hop_by_hop(name: Name) -> bool {
+    matches!(
+        name,
+        Name::Connection
+            | Name::KeepAlive
+            | Name::ProxyConnection
+            | Name::Te
+            | Name::TransferEncoding
+            | Name::Upgrade
+            | Name::ProxyAuthenticate
+            | Name::ProxyAuthorization
+    )
+}
 
 /// What a client could only forge: the gate says it, or nobody.
-const OURS: [HeaderName; 3] = [CLASS, OPERATOR, DECISION];
+fn is_ours(name: Name) -> bool {
+    matches!(name, Name::Class | Name::Operator | Name::Decision)
+}
 
 /// How an address came here, as others tell it; believed from trusted proxies only.
-const FORWARDING: [HeaderName; 6] = [
-    FORWARDED_FOR,
-    FORWARDED_PROTO,
-    FORWARDED_HOST,
-    header::FORWARDED,
-    HeaderName::from_static("x-real-ip"),
-    HeaderName::from_static("x-forwarded-port"),
-];
+fn is_forwarding(name: Name) -> bool {
+    matches!(
+        name,
+        Name::ForwardedFor
+            | Name::ForwardedProto
+            | Name::ForwardedHost
+            | Name::Forwarded
+            | Name::RealIp
+            | Name::ForwardedPort
+    )
+}
 
 /// What `Connection` may not take away, whoever lists it there.
-fn is_protected(name: &HeaderName) -> bool {
-    matches!(
-        *name,
-        header::HOST
-            | header::CONTENT_LENGTH
-            | header::AUTHORIZATION
-            | header::COOKIE
-            | header::CACHE_CONTROL
-            | header::VIA
-    ) || FORWARDING.contains(name)
-        || OURS.contains(name)
+fn is_protected(name: Name) -> bool {
+    is_ours(name)
+        || is_forwarding(name)
+        || matches!(
+            name,
+            Name::Host
+                | Name::ContentLength
+                | Name::Authorization
+                | Name::Cookie
+                | Name::CacheControl
+                | Name::UserAgent
+                | Name::Via
+        )
 }
 
 /// Takes away what goes no further, in either direction. `TE: trailers` stays, because trailers are passed on.
-pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    if !headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
+pub(super) fn strip_hop_by_hop(fields: &mut Fields) {
+    if !fields.iter().any(|field| is_hop_by_hop(field.name)) {
         return;
     }
-    let listed: Vec<HeaderName> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .flat_map(|value| value.as_bytes().split(|&byte| byte == b','))
-        .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
-        .filter(|name| !is_protected(name))
+    let goes_anyway = |name: &[u8]| is_hop_by_hop(Name::of(name)) || name.eq_ignore_ascii_case(b"close");
+    let listed: Vec<Vec<u8>> = fields
+        .all(Name::Connection)
+        .flat_map(list)
+        .filter(|name| !goes_anyway(name) && !is_protected(Name::of(name)))
+        .map(<[u8]>::to_vec)
         .collect();
-    let trailers = headers.get_all(header::TE).iter().any(|value| {
-        let codings = value.as_bytes().split(|&byte| byte == b',');
-        codings.into_iter().any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
-    });
-    for name in listed.iter().chain(&HOP_BY_HOP) {
-        headers.remove(name);
-    }
+    let trailers = fields.all(Name::Te).flat_map(list).any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
+    fields
+        .retain(|field| !is_hop_by_hop(field.name) && !listed.iter().any(|name| name.eq_ignore_ascii_case(field.text)));
     if trailers {
-        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        fields.append(Name::Te, b"trailers");
     }
 }
 
 /// Takes away copies of our own fields, and of the forwarding fields where they are not believed.
-pub(super) fn strip_claims(headers: &mut HeaderMap, believed: bool) {
-    let must_go =
-        |name: &HeaderName| OURS.contains(name) || *name == header::EXPECT || (!believed && FORWARDING.contains(name));
-    let going: smallvec::SmallVec<[HeaderName; 4]> = headers.keys().filter(|name| must_go(name)).cloned().collect();
-    for name in going {
-        headers.remove(name);
-    }
+pub(super) fn strip_claims(fields: &mut Fields, believed: bool) {
+    fields
+        .retain(|field| !is_ours(field.name) && field.name != Name::Expect && (believed || !is_forwarding(field.name)));
 }
 
 /// HTTP/2 may split a cookie into several fields; HTTP/1.1 knows only one (RFC 9113 section 8.2.3).
-pub(super) fn join_cookies(headers: &mut HeaderMap) {
-    let Entry::Occupied(cookies) = headers.entry(header::COOKIE) else { return };
-    if cookies.iter().nth(1).is_none() {
-        return;
-    }
-    let crumbs: Vec<&[u8]> = cookies.iter().map(HeaderValue::as_bytes).collect();
-    if let Ok(joined) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])) {
-        headers.insert(header::COOKIE, joined);
+pub(super) fn join_cookies(fields: &mut Fields) {
+    if fields.all(Name::Cookie).nth(1).is_some() {
+        let crumbs: Vec<&[u8]> = fields.all(Name::Cookie).collect();
+        let joined = crumbs.join(&b"; "[..]);
+        fields.insert(Name::Cookie, &joined);
     }
 }
 
@@ -101,52 +90,49 @@ pub(super) fn join_cookies(headers: &mut HeaderMap) {
 mod tests {
     use super::*;
 
-    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in fields {
-            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
-        }
-        headers
+    fn fields(given: &[(&'static str, &'static str)]) -> Fields {
+        given.iter().copied().collect()
     }
 
     #[test]
     fn what_connection_lists_goes_no_further() {
-        let mut fields =
-            headers(&[("connection", "close, x-hop"), ("x-hop", "1"), ("keep-alive", "5"), ("accept", "*/*")]);
-        strip_hop_by_hop(&mut fields);
-        assert_eq!(fields, headers(&[("accept", "*/*")]));
+        let mut found =
+            fields(&[("Connection", "close, X-Hop"), ("x-hop", "1"), ("Keep-Alive", "5"), ("accept", "*/*")]);
+        strip_hop_by_hop(&mut found);
+        assert_eq!(found, fields(&[("accept", "*/*")]));
     }
 
     #[test]
     fn connection_cannot_take_away_what_others_rely_on() {
-        let mut fields = headers(&[("connection", "x-forwarded-for, host, x-tidegate-class"), ("host", "a")]);
-        fields.insert(FORWARDED_FOR, HeaderValue::from_static("192.0.2.1"));
-        strip_hop_by_hop(&mut fields);
-        assert_eq!(fields, headers(&[("host", "a"), ("x-forwarded-for", "192.0.2.1")]));
+        let kept = [("host", "a"), ("user-agent", "b"), ("x-forwarded-for", "192.0.2.1")];
+        let listing = ("connection", "x-forwarded-for, host, user-agent, x-tidegate-class");
+        let mut found: Fields = [listing].into_iter().chain(kept).collect();
+        strip_hop_by_hop(&mut found);
+        assert_eq!(found, fields(&kept));
     }
 
     #[test]
     fn te_keeps_nothing_but_trailers() {
-        let mut fields = headers(&[("te", "gzip, trailers")]);
-        strip_hop_by_hop(&mut fields);
-        assert_eq!(fields, headers(&[("te", "trailers")]));
+        let mut found = fields(&[("te", "gzip, trailers")]);
+        strip_hop_by_hop(&mut found);
+        assert_eq!(found, fields(&[("te", "trailers")]));
     }
 
     #[test]
     fn our_own_fields_are_never_taken_from_a_client() {
         let forged =
-            [("x-tidegate-class", "person"), ("x-tidegate-operator", "googlebot"), ("x-forwarded-for", "1.2.3.4")];
-        let mut fields = headers(&forged);
-        strip_claims(&mut fields, true);
-        assert_eq!(fields, headers(&[("x-forwarded-for", "1.2.3.4")]), "a trusted proxy's chain stays");
-        strip_claims(&mut fields, false);
-        assert!(fields.is_empty());
+            [("x-tidegate-class", "person"), ("X-Tidegate-Operator", "googlebot"), ("x-forwarded-for", "1.2.3.4")];
+        let mut found = fields(&forged);
+        strip_claims(&mut found, true);
+        assert_eq!(found, fields(&[("x-forwarded-for", "1.2.3.4")]), "a trusted proxy's chain stays");
+        strip_claims(&mut found, false);
+        assert!(found.is_empty());
     }
 
     #[test]
     fn cookie_crumbs_become_one_cookie() {
-        let mut fields = headers(&[("cookie", "a=1"), ("cookie", "b=2")]);
-        join_cookies(&mut fields);
-        assert_eq!(fields, headers(&[("cookie", "a=1; b=2")]));
+        let mut found = fields(&[("cookie", "a=1"), ("cookie", "b=2")]);
+        join_cookies(&mut found);
+        assert_eq!(found, fields(&[("cookie", "a=1; b=2")]));
     }
 }

@@ -5,16 +5,15 @@
 
 use super::announce::Told;
 use super::body::ResponseBody;
-use super::headers::DECISION;
 use super::scratch::Scratch;
 use super::target::Malformed;
 use super::upstream::ForwardError;
-use crate::http1;
+use crate::http1::{self, Fields, Name, RequestHead, Response};
 use crate::policy::time::seconds_rounded_up;
 use crate::policy::{Reason, Rules};
 use crate::telemetry::hexadecimal;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http::{Method, StatusCode};
 use std::fmt::{self, Write};
 use std::time::Duration;
 
@@ -24,12 +23,8 @@ const ORIGIN_RETRY: Duration = Duration::from_secs(5);
 /// A longer wait is spread as if it were this long: minutes part a crowd, hours would only keep it away.
 const SPREAD_WAIT: Duration = Duration::from_secs(3600);
 
-/// The fields of a refusal that names policies, `RateLimit` and its policy among them.
-const USUAL_FIELDS: usize = 6;
-
-const JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
-const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+const JSON: &[u8] = b"application/problem+json";
+const HTML: &[u8] = b"text/html; charset=utf-8";
 
 /// What the gate says in the origin's place.
 pub(super) struct Problem<'a> {
@@ -101,18 +96,20 @@ macro_rules! quota_exceeded {
 struct Violated<'a>(Option<(&'a Rules, Told<'a>)>);
 
 /// Who asks, as far as the form of the answer depends on it. Looked into only when the gate itself has to answer.
+#[derive(Clone, Copy)]
 pub(super) struct Reader {
-    accept: Option<HeaderValue>,
+    prefers_html: bool,
     wants_body: bool,
 }
 
 impl Reader {
     /// Somebody whose request could not be read.
-    pub(super) const UNKNOWN: Self = Self { accept: None, wants_body: true };
+    pub(super) const UNKNOWN: Self = Self { prefers_html: false, wants_body: true };
 
-    /// Notes what form of answer the request prefers.
-    pub(super) fn of<B>(request: &http::Request<B>) -> Self {
-        Self { accept: request.headers().get(header::ACCEPT).cloned(), wants_body: request.method() != Method::HEAD }
+    /// What form of answer the request prefers.
+    pub(super) fn of(head: &RequestHead) -> Self {
+        let prefers_html = head.fields.get(Name::Accept).is_some_and(prefers_html);
+        Self { prefers_html, wants_body: head.method != Method::HEAD }
     }
 }
 
@@ -221,36 +218,29 @@ impl<'a> Problem<'a> {
     pub(super) fn into_response(self, reader: Reader, id: u64, scratch: &mut Scratch) -> (Response<ResponseBody>, u64) {
         let id = hexadecimal(id);
         let id = std::str::from_utf8(&id).expect("hexadecimal digits");
-        let Reader { accept, wants_body } = reader;
-        let prefers_html = accept.is_some_and(|accept| prefers_html(accept.as_bytes()));
+        let Reader { prefers_html, wants_body } = reader;
         let body = match prefers_html {
             true => scratch.bytes(|text| self.write_html(id, text)),
             false => scratch.bytes(|text| self.write_json(id, text)),
         }
         .unwrap_or_default();
-        let mut headers = HeaderMap::with_capacity(USUAL_FIELDS);
-        headers.insert(header::CONTENT_TYPE, if prefers_html { HTML } else { JSON });
-        headers.insert(header::CACHE_CONTROL, NO_STORE);
-        if let Some(value) = scratch.value(|text| text.write_str(id)) {
-            headers.insert(DECISION, value);
-        }
+        let mut fields = Fields::new();
+        fields.append(Name::ContentType, if prefers_html { HTML } else { JSON });
+        fields.append(Name::CacheControl, b"no-store");
+        fields.append(Name::Decision, id.as_bytes());
         if let Some(seconds) = self.retry_after {
-            let value = scratch.value(|text| text.write_str(itoa::Buffer::new().format(seconds)));
-            headers.extend(value.map(|value| (header::RETRY_AFTER, value)));
+            fields.append(Name::RetryAfter, itoa::Buffer::new().format(seconds).as_bytes());
         }
         // HTTP/1 leaves the body of an answer to HEAD out by itself, HTTP/2 does not.
         let sent = match wants_body {
             true => body,
             false => {
-                headers.insert(header::CONTENT_LENGTH, body.len().into());
+                fields.append(Name::ContentLength, itoa::Buffer::new().format(body.len()).as_bytes());
                 Bytes::new()
             }
         };
         let length = sent.len() as u64;
-        let mut response = Response::new(ResponseBody::whole(sent));
-        *response.status_mut() = self.status();
-        *response.headers_mut() = headers;
-        (response, length)
+        (Response { status: self.status(), fields, body: ResponseBody::whole(sent) }, length)
     }
 
     fn write_json(&self, id: &str, text: &mut Scratch) -> fmt::Result {

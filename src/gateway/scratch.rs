@@ -1,26 +1,20 @@
-//! One buffer a worker from which header values and small bodies are cut: many share an allocation.
+//! One buffer a worker from which small bodies are cut: many share an allocation.
 
 use bytes::{Bytes, BytesMut};
-use http::HeaderValue;
 use std::fmt;
 
-/// Enough for the headers of a few dozen answers.
+/// Enough for the bodies of a few dozen refusals.
 const BLOCK: usize = 8192;
 
 /// Room that there is before anything is written, so that it rarely has to be made in the midst of it.
 const ROOM: usize = 1024;
 
-/// Text that becomes header values.
+/// Text that becomes bodies.
 pub(super) struct Scratch(BytesMut);
 
 impl Scratch {
     pub(super) fn new() -> Self {
         Self(BytesMut::with_capacity(BLOCK))
-    }
-
-    /// The text that `write` writes, as a header value; `None` if it cannot be one.
-    pub(super) fn value(&mut self, write: impl FnOnce(&mut Self) -> fmt::Result) -> Option<HeaderValue> {
-        HeaderValue::from_maybe_shared(self.bytes(write)?).ok()
     }
 
     /// The text that `write` writes.

@@ -7,7 +7,6 @@ use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::verify::Operators;
 use arc_swap::ArcSwap;
-use http::HeaderValue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::Notify;
@@ -33,8 +32,8 @@ pub(super) struct Shared {
 /// How this gate names itself in `Via`: its own name, so that a loop is told from a chain of gates.
 pub(super) struct Via {
     pub(super) pseudonym: String,
-    pub(super) http1: HeaderValue,
-    pub(super) http2: HeaderValue,
+    pub(super) http1: String,
+    pub(super) http2: String,
 }
 
 impl Shared {
@@ -83,9 +82,6 @@ impl Shared {
 impl Via {
     fn new(seed: u64) -> Self {
         let pseudonym = format!("tidegate-{:08x}", seed as u32);
-        let value = |version| {
-            HeaderValue::from_str(&format!("{version} {pseudonym}")).expect("letters, digits, a dash and a dot")
-        };
-        Self { http1: value("1.1"), http2: value("2.0"), pseudonym }
+        Self { http1: format!("1.1 {pseudonym}"), http2: format!("2.0 {pseudonym}"), pseudonym }
     }
 }

@@ -2,27 +2,25 @@
 //! count in the metrics.
 
 use super::announce::Told;
-use super::target::Target;
+use super::target;
 use super::watch::Watch;
 use super::worker::{Current, Worker};
 use crate::engine::{BucketStanding, Decision, Permit, Receipt, Ruling, Standing};
+use crate::http1::{Name, RequestHead};
 use crate::policy::identity::{ClientKey, Origin};
 use crate::policy::{Classified, QuotaId, Reason, Timestamp, Units};
 use crate::telemetry::{Charge, OriginCall, Outcome, Record};
-use http::{HeaderValue, Method, StatusCode, Version};
+use http::StatusCode;
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::time::Duration;
 
 /// Who asked, and for what.
 pub(super) struct Visitor {
+    /// What was asked; on its way to the origin, what the origin is asked.
+    pub(super) head: RequestHead,
     pub(super) origin: Origin,
     pub(super) key: ClientKey,
-    pub(super) method: Method,
-    pub(super) version: Version,
-    pub(super) target: Target,
-    pub(super) user_agent: Option<HeaderValue>,
-    pub(super) referer: Option<HeaderValue>,
     pub(super) classified: Classified,
     pub(super) route: usize,
 }
@@ -120,6 +118,11 @@ impl Visit {
         &self.visitor
     }
 
+    /// Who asked, so that what was asked can be made what the origin gets.
+    pub(super) fn visitor_mut(&mut self) -> &mut Visitor {
+        &mut self.visitor
+    }
+
     /// The numbers that the client is told.
     pub(super) fn told(&self) -> Told<'_> {
         Told {
@@ -162,9 +165,10 @@ impl Visit {
         self.origin_status = status.map(|status| status.as_u16());
     }
 
-    /// The right to be sent.
-    pub(super) fn permit(&mut self) -> &mut Permit {
-        self.permit.as_mut().expect("it went to the origin, and is not settled yet")
+    /// The right to be sent, and what is to be sent.
+    pub(super) fn departs(&mut self) -> (&mut Permit, &RequestHead) {
+        let permit = self.permit.as_mut().expect("it went to the origin, and is not settled yet");
+        (permit, &self.visitor.head)
     }
 
     /// Its cost is known: what `actual` says, quota by quota.
@@ -213,7 +217,7 @@ impl Visit {
 
     fn record(&self) {
         let rules = &self.current.settings.rules;
-        let Visitor { target, classified, .. } = &self.visitor;
+        let Visitor { head, classified, .. } = &self.visitor;
         let names = self.worker.names(&self.current);
         let charges: SmallVec<[Charge<'_>; 2]> = self
             .standings
@@ -234,15 +238,15 @@ impl Visit {
             id: self.id,
             client: self.visitor.origin.client,
             key: self.visitor.key,
-            method: &self.visitor.method,
-            host: target.host.to_str().unwrap_or_default(),
-            path: target.path(),
-            query: target.path_and_query.query(),
-            version: self.visitor.version,
+            method: &head.method,
+            host: target::host(head),
+            path: head.target.path(),
+            query: head.target.query(),
+            version: head.version,
             status: self.status.as_u16(),
             bytes: self.bytes,
-            user_agent: self.visitor.user_agent.as_ref().map_or(b"", HeaderValue::as_bytes),
-            referer: self.visitor.referer.as_ref().map(HeaderValue::as_bytes),
+            user_agent: head.fields.get(Name::UserAgent).unwrap_or_default(),
+            referer: head.fields.get(Name::Referer),
             headers_seen: &["user-agent"],
             kind: classified.kind,
             class: classified.class,

@@ -1,7 +1,9 @@
 //! The chunked coding, read and written (RFC 9112 section 7.1).
 
-use super::framing::{Malformed, list};
+use super::fields::{Fields, list, write_field};
+use super::framing::Malformed;
 use super::head;
+use super::name::Name;
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, header};
 use std::io::Write;
@@ -134,15 +136,15 @@ pub(super) fn write_end(out: &mut Vec<u8>, trailers: Option<&HeaderMap>, announc
     out.extend_from_slice(b"0\r\n");
     for (name, value) in trailers.into_iter().flatten() {
         if announced.contains(name) {
-            head::write_field(out, name.as_str().as_bytes(), value.as_bytes());
+            write_field(out, name.as_str().as_bytes(), value.as_bytes());
         }
     }
     out.extend_from_slice(b"\r\n");
 }
 
 /// The trailers that `fields` announce, but for those that would change how the message is read (RFC 9110 section 6.5.1).
-pub(super) fn announced(fields: &HeaderMap) -> Vec<HeaderName> {
-    let names = fields.get_all(header::TRAILER).into_iter().flat_map(list);
+pub(super) fn announced(fields: &Fields) -> Vec<HeaderName> {
+    let names = fields.all(Name::Trailer).flat_map(list);
     names.filter_map(|name| HeaderName::from_bytes(name).ok()).filter(may_trail).collect()
 }
 
@@ -223,8 +225,7 @@ mod tests {
 
     #[test]
     fn only_announced_trailers_that_change_nothing_are_written() {
-        let mut fields = HeaderMap::new();
-        fields.insert(header::TRAILER, "x-sum, content-length".parse().expect("a value"));
+        let fields = Fields::from_iter([("Trailer", "x-sum, content-length")]);
         let mut trailers = HeaderMap::new();
         for name in ["x-sum", "content-length", "x-other"] {
             trailers.insert(name, "1".parse().expect("a value"));

@@ -8,9 +8,11 @@ use super::body::{BodyReader, BodyWriter, Coding, Sendable, WriteError};
 use super::chunked::{self, Piece};
 use super::framing::Malformed;
 use super::head::{self, HeadReader, Limits, ResponseHead};
+use super::message::{RequestHead, Response};
+use super::name::Name;
 use super::wire::{Incoming, Outgoing};
 use bytes::{Bytes, BytesMut};
-use http::{Method, Request, Response, StatusCode, header};
+use http::{Method, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 use socket2::SockRef;
 use std::error::Error as StdError;
@@ -60,13 +62,13 @@ pub enum Error {
     Io(io::Error),
 }
 
-/// An error, and the request if it provably did not leave.
+/// An error, and the request's body if it provably did not leave.
 #[derive(Debug)]
 pub struct Failed<B> {
     /// Why.
     pub error: Error,
-    /// The request as it was handed in.
-    pub unsent: Option<Box<Request<B>>>,
+    /// The body as it was handed in.
+    pub unsent: Option<B>,
 }
 
 /// What a connection runs over.
@@ -104,10 +106,10 @@ impl<IO: Stream> Connection<IO> {
         self.0.carried
     }
 
-    /// Sends `request` as it is: its target in origin form, its fields, its body. Waits for the head of the answer.
-    pub fn send<B: Sendable>(self, request: Request<B>) -> Sending<IO, B> {
-        let (reader, method) = (HeadReader::new(self.0.limits), request.method().clone());
-        Sending { line: Some(self.0), unsent: Some(request), upload: None, method, reader, heard: false }
+    /// Sends a request as it is: its target in origin form, its fields, its body. Waits for the head of the answer.
+    pub fn send<B: Sendable>(self, head: &RequestHead, body: B) -> Sending<'_, IO, B> {
+        let reader = HeadReader::new(self.0.limits);
+        Sending { line: Some(self.0), head, unsent: Some(body), upload: None, reader, heard: false }
     }
 }
 
@@ -124,11 +126,11 @@ impl<IO: Stream> Line<IO> {
 }
 
 /// A request on its way, until the head of its answer is there.
-pub struct Sending<IO, B> {
+pub struct Sending<'a, IO, B> {
     line: Option<Box<Line<IO>>>,
-    unsent: Option<Request<B>>,
+    head: &'a RequestHead,
+    unsent: Option<B>,
     upload: Option<Upload<B>>,
-    method: Method,
     reader: HeadReader,
     heard: bool,
 }
@@ -142,37 +144,36 @@ struct Upload<B> {
     refused: Option<io::Error>,
 }
 
-impl<IO: Stream, B: Sendable> Future for Sending<IO, B> {
+impl<IO: Stream, B: Sendable> Future for Sending<'_, IO, B> {
     type Output = Result<Response<ResponseBody<IO, B>>, Failed<B>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        if let Some(request) = this.unsent.take()
-            && let Err(request) = this.begin(request, context)
+        if let Some(body) = this.unsent.take()
+            && let Err(body) = this.begin(body, context)
         {
-            return Poll::Ready(Err(Failed { error: Error::Unsent, unsent: Some(request) }));
+            return Poll::Ready(Err(Failed { error: Error::Unsent, unsent: Some(body) }));
         }
         this.poll_answer(context).map_err(|error| Failed { error, unsent: None })
     }
 }
 
-impl<IO: Stream, B: Sendable> Sending<IO, B> {
-    /// Writes the head, and all of a request without a body; gives the request back if the connection is gone.
-    fn begin(&mut self, request: Request<B>, context: &mut Context<'_>) -> Result<(), Box<Request<B>>> {
+impl<IO: Stream, B: Sendable> Sending<'_, IO, B> {
+    /// Writes the head, and all of a request without a body; gives the body back if the connection is gone.
+    fn begin(&mut self, body: B, context: &mut Context<'_>) -> Result<(), B> {
         let line = self.line.as_mut().expect("polled until it is ready, and no further");
         if line.carried > 0 && !line.is_quiet(context) {
-            return Err(Box::new(request));
+            return Err(body);
         }
         line.carried = line.carried.saturating_add(1);
-        let coding = write_head(line.outgoing.text(), &request);
+        let coding = write_head(line.outgoing.text(), self.head, &body);
         if let Coding::Exact(0) = coding
             && let Poll::Ready(Err(_)) = line.outgoing.poll_flush(&mut line.io, context)
             && line.outgoing.is_untouched()
         {
-            return Err(Box::new(request));
+            return Err(body);
         }
-        let body = BodyWriter::new(request.into_body(), coding);
-        self.upload = Some(Upload { body, done: false, refused: None });
+        self.upload = Some(Upload { body: BodyWriter::new(body, coding), done: false, refused: None });
         Ok(())
     }
 
@@ -197,18 +198,14 @@ impl<IO: Stream, B: Sendable> Sending<IO, B> {
             }
         };
         let ResponseHead { status, version, fields, noted } = head;
-        let length = noted.of_response(&self.method, status, version)?;
+        let length = noted.of_response(&self.head.method, status, version)?;
         let body = ResponseBody {
             line: self.line.take(),
             upload: self.upload.take().filter(|upload| !upload.done),
             body: BodyReader::new(length),
             reusable: noted.keeps_alive(version),
         };
-        let mut response = Response::new(body);
-        *response.status_mut() = status;
-        *response.version_mut() = version;
-        *response.headers_mut() = fields;
-        Poll::Ready(Ok(response))
+        Poll::Ready(Ok(Response { status, fields, body }))
     }
 }
 
@@ -230,22 +227,19 @@ impl<B: Sendable> Upload<B> {
 }
 
 /// Writes a request's head and says how its body is to follow.
-fn write_head<B: Body>(out: &mut Vec<u8>, request: &Request<B>) -> Coding {
-    let (method, fields) = (request.method(), request.headers());
+fn write_head<B: Body>(out: &mut Vec<u8>, head: &RequestHead, body: &B) -> Coding {
+    let RequestHead { method, target, fields, .. } = head;
     out.extend_from_slice(method.as_str().as_bytes());
     out.push(b' ');
-    out.extend_from_slice(request.uri().path_and_query().map_or("/", |target| target.as_str()).as_bytes());
+    out.extend_from_slice(target.path_and_query().map_or("/", |target| target.as_str()).as_bytes());
     out.extend_from_slice(b" HTTP/1.1\r\n");
     let mut has_length = false;
-    for (name, value) in fields {
-        match *name {
-            header::TRANSFER_ENCODING => {}
-            header::CONTENT_LENGTH => has_length = true,
-            _ => head::write_field(out, name.as_str().as_bytes(), value.as_bytes()),
-        }
-    }
+    fields.write(out, |name| {
+        has_length |= name == Name::ContentLength;
+        !matches!(name, Name::TransferEncoding | Name::ContentLength)
+    });
     let expects_body = has_length || matches!(*method, Method::POST | Method::PUT | Method::PATCH);
-    let coding = match request.body().size_hint().exact() {
+    let coding = match body.size_hint().exact() {
         Some(0) if !expects_body => Coding::Exact(0),
         Some(length) => {
             head::write_content_length(out, length);

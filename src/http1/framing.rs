@@ -3,7 +3,9 @@
 //! Stricter than the RFC where leniency is how requests are smuggled: whatever two readers could frame differently is
 //! refused.
 
-use http::{HeaderName, HeaderValue, Method, StatusCode, Version, header};
+use super::fields::list;
+use super::name::Name;
+use http::{Method, StatusCode, Version};
 
 /// Why a message cannot be understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,30 +65,30 @@ pub(super) struct Noted {
 
 impl Noted {
     /// Notes one field. False if it repeats what is known and need not be kept.
-    pub(super) fn note(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<bool, Malformed> {
-        match *name {
-            header::CONTENT_LENGTH => {
-                let length = decimal(value.as_bytes()).ok_or(Malformed::ContentLength)?;
+    pub(super) fn note(&mut self, name: Name, value: &[u8]) -> Result<bool, Malformed> {
+        match name {
+            Name::ContentLength => {
+                let length = decimal(value).ok_or(Malformed::ContentLength)?;
                 match self.length.replace(length) {
                     None => return Ok(true),
                     Some(same) if same == length => return Ok(false),
                     Some(_) => return Err(Malformed::ContentLength),
                 }
             }
-            header::TRANSFER_ENCODING => {
-                if self.chunked || !value.as_bytes().eq_ignore_ascii_case(b"chunked") {
+            Name::TransferEncoding => {
+                if self.chunked || !value.eq_ignore_ascii_case(b"chunked") {
                     return Err(Malformed::TransferEncoding);
                 }
                 self.chunked = true;
             }
-            header::CONNECTION => {
+            Name::Connection => {
                 for option in list(value) {
                     self.close |= option.eq_ignore_ascii_case(b"close");
                     self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
                 }
             }
-            header::EXPECT => self.expects_continue |= value.as_bytes().eq_ignore_ascii_case(b"100-continue"),
-            header::TE => self.takes_trailers |= list(value).any(|coding| coding.eq_ignore_ascii_case(b"trailers")),
+            Name::Expect => self.expects_continue |= value.eq_ignore_ascii_case(b"100-continue"),
+            Name::Te => self.takes_trailers |= list(value).any(|coding| coding.eq_ignore_ascii_case(b"trailers")),
             _ => {}
         }
         Ok(true)
@@ -131,11 +133,6 @@ pub(super) fn has_no_body(method: &Method, status: StatusCode) -> bool {
     method == Method::HEAD || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
-/// The items of a comma-separated field.
-pub(super) fn list(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
-    value.as_bytes().split(|&byte| byte == b',').map(<[u8]>::trim_ascii)
-}
-
 /// Digits and nothing else: `str::parse` would take a sign.
 fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
@@ -154,7 +151,7 @@ mod tests {
     fn noted(fields: &[(&'static str, &'static str)]) -> Result<Noted, Malformed> {
         let mut noted = Noted::default();
         for (name, value) in fields {
-            noted.note(&HeaderName::from_static(name), &HeaderValue::from_static(value))?;
+            noted.note(Name::of(name.as_bytes()), value.as_bytes())?;
         }
         Ok(noted)
     }

@@ -1,11 +1,12 @@
 //! Heads of messages: parsed into what the rest of the gate reads, written out again field by field.
 
+use super::fields::{Fields, LINES_ADDED, Line, offset, write_field};
 use super::framing::{Malformed, Noted};
-use bytes::{Bytes, BytesMut};
+use super::message::RequestHead;
+use bytes::{Buf, BytesMut};
 use http::uri::Uri;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use httparse::{EMPTY_HEADER, Header, ParserConfig};
-use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 
 /// How large the head of a message may be.
@@ -17,29 +18,17 @@ pub struct Limits {
     pub fields: usize,
 }
 
-/// Fields a gate usually adds on the way, for which the map need not grow.
-const ADDED: usize = 8;
-
 /// What the `http` crate can hold of a target.
 const LONGEST_TARGET: usize = u16::MAX as usize - 1;
 
 /// Fields up to which parsing needs no allocation.
 const ON_STACK: usize = 100;
 
-/// A request without its body.
-pub(super) struct RequestHead {
-    pub(super) method: Method,
-    pub(super) target: Uri,
-    pub(super) version: Version,
-    pub(super) fields: HeaderMap,
-    pub(super) noted: Noted,
-}
-
 /// An answer without its body.
 pub(super) struct ResponseHead {
     pub(super) status: StatusCode,
     pub(super) version: Version,
-    pub(super) fields: HeaderMap,
+    pub(super) fields: Fields,
     pub(super) noted: Noted,
 }
 
@@ -50,22 +39,15 @@ pub(super) struct HeadReader {
     seen: usize,
 }
 
-/// Where in the head a field stands.
-#[derive(Clone, Copy)]
-struct Place {
-    name: (usize, usize),
-    value: (usize, usize),
-}
-
-type Places = SmallVec<[Place; 32]>;
 type Slots<'b> = [MaybeUninit<Header<'b>>];
 
-/// A start line and the places of fields, as far as they can be told without taking the buffer apart.
+/// A head, as far as it can be told without taking the buffer apart.
 struct Parsed<S> {
     start: S,
     version: Version,
     length: usize,
-    places: Places,
+    lines: Vec<Line>,
+    noted: Noted,
 }
 
 impl HeadReader {
@@ -73,8 +55,8 @@ impl HeadReader {
         Self { limits, seen: 0 }
     }
 
-    /// Takes a request's head off `buffer`; `None` until it is all there.
-    pub(super) fn request(&mut self, buffer: &mut BytesMut) -> Result<Option<RequestHead>, Malformed> {
+    /// Takes a request's head off `buffer`, with what its fields say of its framing; `None` until it is all there.
+    pub(super) fn request(&mut self, buffer: &mut BytesMut) -> Result<Option<(RequestHead, Noted)>, Malformed> {
         let parsed = self.parse(buffer, |bytes, slots| {
             let mut request = httparse::Request::new(&mut []);
             let config = ParserConfig::default();
@@ -83,18 +65,19 @@ impl HeadReader {
                 httparse::Status::Complete(length) => length,
             };
             let method = Method::from_bytes(request.method.unwrap_or_default().as_bytes());
-            let target = place(bytes, request.path.unwrap_or_default().as_bytes());
-            let places = places(bytes, request.headers);
-            Ok(Some(Parsed { start: (method, target), version: version(request.version), length, places }))
+            let target = request.path.unwrap_or_default();
+            let from = offset(bytes, target.as_bytes());
+            let start = (method.map_err(|_| Malformed::Head)?, from, from + target.len());
+            let (lines, noted) = lines(bytes, request.headers)?;
+            Ok(Some(Parsed { start, version: version(request.version), length, lines, noted }))
         })?;
-        let Some(Parsed { start: (method, (from, to)), version, length, places }) = parsed else { return Ok(None) };
+        let Some(Parsed { start: (method, from, to), version, length, lines, noted }) = parsed else { return Ok(None) };
         if to - from > LONGEST_TARGET {
             return Err(Malformed::TargetTooLong);
         }
         let head = buffer.split_to(length).freeze();
         let target = Uri::from_maybe_shared(head.slice(from..to)).map_err(|_| Malformed::Head)?;
-        let (fields, noted) = fields(&head, &places)?;
-        Ok(Some(RequestHead { method: method.map_err(|_| Malformed::Head)?, target, version, fields, noted }))
+        Ok(Some((RequestHead { method, target, version, fields: Fields::read(head, lines) }, noted)))
     }
 
     /// Takes an answer's head off `buffer`; `None` until it is all there.
@@ -106,21 +89,19 @@ impl HeadReader {
                 httparse::Status::Partial => return Ok(None),
                 httparse::Status::Complete(length) => length,
             };
-            let places = places(bytes, response.headers);
-            let start = response.code.unwrap_or_default();
-            Ok(Some(Parsed { start, version: version(response.version), length, places }))
+            let start = StatusCode::from_u16(response.code.unwrap_or_default()).map_err(|_| Malformed::Head)?;
+            let (lines, noted) = lines(bytes, response.headers)?;
+            Ok(Some(Parsed { start, version: version(response.version), length, lines, noted }))
         })?;
-        let Some(Parsed { start, version, length, places }) = parsed else { return Ok(None) };
-        let status = StatusCode::from_u16(start).map_err(|_| Malformed::Head)?;
-        let head = buffer.split_to(length).freeze();
-        let (fields, noted) = fields(&head, &places)?;
+        let Some(Parsed { start: status, version, length, lines, noted }) = parsed else { return Ok(None) };
+        let fields = Fields::read(buffer.split_to(length).freeze(), lines);
         Ok(Some(ResponseHead { status, version, fields, noted }))
     }
 
     fn parse<S>(
         &mut self,
         buffer: &BytesMut,
-        parse: impl for<'b> FnOnce(&'b [u8], &mut Slots<'b>) -> Result<Option<Parsed<S>>, httparse::Error>,
+        parse: impl for<'b> FnOnce(&'b [u8], &mut Slots<'b>) -> Result<Option<Parsed<S>>, Malformed>,
     ) -> Result<Option<Parsed<S>>, Malformed> {
         // Parsed once when it begins, so that nonsense is answered at once, and once when its end is there: a head
         // that arrives byte by byte is not parsed byte by byte.
@@ -132,15 +113,13 @@ impl HeadReader {
         } else {
             parse(buffer, &mut vec![MaybeUninit::new(EMPTY_HEADER); self.limits.fields])
         };
-        match parsed {
-            Ok(None) => self.more(buffer),
-            Ok(Some(parsed)) if parsed.length > self.limits.size => Err(Malformed::HeadTooLarge),
-            Ok(Some(parsed)) => {
+        match parsed? {
+            None => self.more(buffer),
+            Some(parsed) if parsed.length > self.limits.size => Err(Malformed::HeadTooLarge),
+            Some(parsed) => {
                 self.seen = 0;
                 Ok(Some(parsed))
             }
-            Err(httparse::Error::TooManyHeaders) => Err(Malformed::HeadTooLarge),
-            Err(_) => Err(Malformed::Head),
         }
     }
 
@@ -166,53 +145,43 @@ fn version(minor: Option<u8>) -> Version {
     }
 }
 
-/// Where `part` stands within `whole`.
-fn place(whole: &[u8], part: &[u8]) -> (usize, usize) {
-    let from = part.as_ptr() as usize - whole.as_ptr() as usize;
-    (from, from + part.len())
-}
-
-fn places(bytes: &[u8], headers: &[Header<'_>]) -> Places {
-    let field =
-        |header: &Header<'_>| Place { name: place(bytes, header.name.as_bytes()), value: place(bytes, header.value) };
-    headers.iter().map(field).collect()
-}
-
-fn fields(head: &Bytes, places: &[Place]) -> Result<(HeaderMap, Noted), Malformed> {
-    let mut fields = HeaderMap::with_capacity(places.len() + ADDED);
-    let mut noted = Noted::default();
-    for Place { name, value } in places {
-        let name = HeaderName::from_bytes(&head[name.0..name.1]).map_err(|_| Malformed::Head)?;
-        let value = HeaderValue::from_maybe_shared(head.slice(value.0..value.1)).map_err(|_| Malformed::Head)?;
-        if noted.note(&name, &value)? {
-            fields.append(name, value);
+impl From<httparse::Error> for Malformed {
+    fn from(error: httparse::Error) -> Self {
+        match error {
+            httparse::Error::TooManyHeaders => Self::HeadTooLarge,
+            _ => Self::Head,
         }
     }
-    Ok((fields, noted))
+}
+
+/// Where the fields of `head` stand, and what they say of its framing. One that only repeats another is left out.
+fn lines(head: &[u8], headers: &[Header<'_>]) -> Result<(Vec<Line>, Noted), Malformed> {
+    let mut lines = Vec::with_capacity(headers.len() + LINES_ADDED);
+    let mut noted = Noted::default();
+    for header in headers {
+        let line = Line::read(head, header.name.as_bytes(), header.value);
+        if noted.note(line.name(), header.value)? {
+            lines.push(line);
+        }
+    }
+    Ok((lines, noted))
 }
 
 /// Reads a trailer section, which ends like a head; `None` until it is all there.
 pub(super) fn trailers(buffer: &mut BytesMut, most: usize) -> Result<Option<HeaderMap>, Malformed> {
     let mut slots = [EMPTY_HEADER; ON_STACK];
-    let (length, places) = match httparse::parse_headers(buffer, &mut slots) {
-        Ok(httparse::Status::Complete((length, headers))) => (length, places(buffer, headers)),
+    let (length, headers) = match httparse::parse_headers(buffer, &mut slots) {
+        Ok(httparse::Status::Complete((length, headers))) if length <= most => (length, headers),
         Ok(httparse::Status::Partial) if buffer.len() <= most => return Ok(None),
         _ => return Err(Malformed::Trailers),
     };
-    if length > most {
-        return Err(Malformed::Trailers);
+    let mut fields = HeaderMap::with_capacity(headers.len());
+    for header in headers {
+        let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| Malformed::Trailers)?;
+        fields.append(name, HeaderValue::from_bytes(header.value).map_err(|_| Malformed::Trailers)?);
     }
-    let section = buffer.split_to(length).freeze();
-    let (fields, _) = fields(&section, &places).map_err(|_| Malformed::Trailers)?;
+    buffer.advance(length);
     Ok(Some(fields))
-}
-
-/// Writes one field.
-pub(super) fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    out.extend_from_slice(name);
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
 }
 
 /// Writes a Content-Length.

@@ -11,8 +11,11 @@ mod body;
 mod chunked;
 pub mod client;
 mod date;
+mod fields;
 mod framing;
 mod head;
+mod message;
+mod name;
 #[cfg(test)]
 mod script;
 pub mod server;
@@ -20,5 +23,9 @@ mod wire;
 
 pub use body::Sendable;
 pub use date::Dates;
+pub(crate) use fields::list;
+pub use fields::{Field, Fields, Value};
 pub use framing::Malformed;
 pub use head::Limits;
+pub use message::{Request, RequestHead, Response};
+pub use name::Name;

@@ -15,9 +15,9 @@ pub use request::{BodyError, RequestBody};
 use super::body::Sendable;
 use super::framing::{Length, Malformed};
 use super::head::{HeadReader, Limits};
+use super::message::{Request, Response};
 use super::wire::Outgoing;
 use bytes::BytesMut;
-use http::{Request, Response};
 use line::{Line, Skipped};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -75,7 +75,7 @@ where
     let mut reader = HeadReader::new(terms.limits);
     loop {
         let head = poll_fn(|context| line.poll_head(&mut reader, terms.finish, context)).await?;
-        let (asked, request) = match head.and_then(|head| request::begin(&line, head)) {
+        let (asked, request) = match head.and_then(|(head, noted)| request::begin(&line, head, noted)) {
             Ok(request) => request,
             Err(fault) => {
                 line.expect_body(Length::Exact(0), false);

@@ -11,9 +11,9 @@ pub(super) use pool::Lease;
 use super::body::RequestBody;
 use crate::config::settings::Origin;
 use crate::engine::Permit;
-use crate::http1::client;
+use crate::http1::{RequestHead, Response, client};
 use crate::policy::Timestamp;
-use http::{Method, Request, Response};
+use http::Method;
 use hyper::body::Body;
 use pool::Pool;
 use std::net::SocketAddr;
@@ -27,10 +27,6 @@ use tokio::net::TcpStream;
 pub(super) type Connection = client::Connection<TcpStream>;
 /// The origin's answer as it comes.
 pub(super) type OriginBody = client::ResponseBody<TcpStream, RequestBody>;
-
-/// A connection idle for longer than this may have been closed by the origin just as we write; a request on it is
-/// copied so that it can be sent again. On busier connections that race is too rare to pay for the copy.
-const COPY_AFTER_IDLE: Duration = Duration::from_millis(500);
 
 /// How often a request that never left may be put on another connection.
 const UNSENT_TRIES: usize = 4;
@@ -111,12 +107,14 @@ impl Upstream {
     pub(super) async fn send(
         &self,
         permit: &mut Permit,
-        mut request: Request<RequestBody>,
+        head: &RequestHead,
+        mut body: RequestBody,
         route: &Route<'_>,
     ) -> Result<Answer, ForwardError> {
         let after = route.origin.response_timeout;
         let deadline = self.deadlines.each(after);
-        let upload = request.body().upload();
+        let upload = body.upload();
+        let is_repeatable = is_idempotent(&head.method) && body.is_end_stream();
         let mut tries = 0;
         loop {
             let (lease, connection) = match tries {
@@ -124,9 +122,9 @@ impl Upstream {
                 _ => self.pool.dial(route.origin, route.addresses).await?,
             };
             tries += 1;
-            let copy = lease.idle_for.filter(|idle| *idle >= COPY_AFTER_IDLE).and_then(|_| repeatable(&request));
+            let may_repeat = is_repeatable && lease.idle_for.is_some();
             permit.sent();
-            let mut sending = pin!(connection.send(request));
+            let mut sending = pin!(connection.send(head, body));
             let sent = std::future::poll_fn(|context| match sending.as_mut().poll(context) {
                 Poll::Ready(result) => Poll::Ready(Some(result)),
                 Poll::Pending if upload.as_ref().is_some_and(|upload| upload.is_under_way()) => {
@@ -149,13 +147,13 @@ impl Upstream {
             if let Some(unsent) = failed.unsent {
                 permit.not_sent();
                 if tries < UNSENT_TRIES {
-                    request = *unsent;
+                    body = unsent;
                     continue;
                 }
             } else if let Some(broke_off) = upload.as_ref().and_then(|upload| upload.broke_off()) {
                 return Err(ForwardError::ClientBody { too_large: broke_off.too_large });
-            } else if let Some(copy) = copy.filter(|_| nobody_answered && permit.charge_again(route.now)) {
-                request = copy;
+            } else if may_repeat && nobody_answered && permit.charge_again(route.now) {
+                body = RequestBody::none();
                 continue;
             }
             return Err(ForwardError::OriginClosed { source: failed.error });
@@ -169,15 +167,7 @@ impl Upstream {
     }
 }
 
-/// A second copy of a request that may be sent twice.
-fn repeatable(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
-    let harmless = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE);
-    if !harmless || !request.body().is_end_stream() {
-        return None;
-    }
-    let mut copy = Request::new(RequestBody::none());
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.headers_mut() = request.headers().clone();
-    Some(copy)
+/// True for what may be done twice as well as once, and does nothing (RFC 9110 section 9.2).
+fn is_idempotent(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
 }

@@ -2,12 +2,15 @@
 
 use super::super::body::{BodyWriter, Coding, Sendable};
 use super::super::chunked;
-use super::super::framing::{self, list};
+use super::super::fields::{Fields, list, write_field};
+use super::super::framing;
 use super::super::head;
+use super::super::message::Response;
+use super::super::name::Name;
 use super::super::wire::Outgoing;
 use super::line::{Line, MOST_UNWANTED};
 use super::{Asked, Terms};
-use http::{HeaderMap, Method, Response, StatusCode, header};
+use http::{Method, StatusCode};
 use hyper::body::Body;
 use std::future::poll_fn;
 use std::task::Poll;
@@ -32,17 +35,17 @@ where
     B: Sendable,
     D: Fn() -> [u8; 29],
 {
-    let (status, fields, body) = (response.status(), response.headers(), response.body());
-    let framed = framed(asked, status, fields, body);
+    let Response { status, fields, body } = response;
+    let framed = framed(asked, status, &fields, &body);
     let kept = asked.keeps_alive
         && !terms.finish.get()
         && !matches!(framed.coding, Coding::UntilClose)
         && !line.waits_for_leave()
         && line.with_body(|body| body.expected() <= MOST_UNWANTED)
-        && !wants_close(fields);
+        && !wants_close(&fields);
     poll_fn(|context| line.poll_withdraw_leave(context)).await.ok()?;
-    write_head(out.text(), asked, status, fields, &framed, kept, &terms.date);
-    let mut body = BodyWriter::new(response.into_body(), framed.coding);
+    write_head(out.text(), asked, status, &fields, &framed, kept, &terms.date);
+    let mut body = BodyWriter::new(body, framed.coding);
     let written = poll_fn(|context| {
         if let Poll::Ready(written) = body.poll_write(line, out, context) {
             return Poll::Ready(written.ok());
@@ -53,10 +56,10 @@ where
     Some(kept)
 }
 
-fn framed<B: Body>(asked: Asked, status: StatusCode, fields: &HeaderMap, body: &B) -> Framed {
+fn framed<B: Body>(asked: Asked, status: StatusCode, fields: &Fields, body: &B) -> Framed {
     let method = if asked.is_head { Method::HEAD } else { Method::GET };
     let exact = body.size_hint().exact();
-    let given = || fields.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
+    let given = || std::str::from_utf8(fields.get(Name::ContentLength)?).ok()?.parse().ok();
     if framing::has_no_body(&method, status) {
         let content_length = match status {
             StatusCode::NO_CONTENT => None,
@@ -75,29 +78,25 @@ fn framed<B: Body>(asked: Asked, status: StatusCode, fields: &HeaderMap, body: &
     }
 }
 
-fn wants_close(fields: &HeaderMap) -> bool {
-    fields.get_all(header::CONNECTION).into_iter().flat_map(list).any(|option| option.eq_ignore_ascii_case(b"close"))
+fn wants_close(fields: &Fields) -> bool {
+    fields.all(Name::Connection).flat_map(list).any(|option| option.eq_ignore_ascii_case(b"close"))
 }
 
 fn write_head(
     out: &mut Vec<u8>,
     asked: Asked,
     status: StatusCode,
-    fields: &HeaderMap,
+    fields: &Fields,
     framed: &Framed,
     kept: bool,
     date: impl Fn() -> [u8; 29],
 ) {
     write_status(out, asked.is_http10, status);
     let mut has_date = false;
-    for (name, value) in fields {
-        match *name {
-            header::CONNECTION | header::TRANSFER_ENCODING | header::CONTENT_LENGTH => continue,
-            header::DATE => has_date = true,
-            _ => {}
-        }
-        head::write_field(out, name.as_str().as_bytes(), value.as_bytes());
-    }
+    fields.write(out, |name| {
+        has_date |= name == Name::Date;
+        !matches!(name, Name::Connection | Name::TransferEncoding | Name::ContentLength)
+    });
     if let Some(length) = framed.content_length {
         head::write_content_length(out, length);
     } else if let Coding::Chunked(_) = framed.coding {
@@ -109,7 +108,7 @@ fn write_head(
         false => out.extend_from_slice(b"connection: close\r\n"),
     }
     if !has_date {
-        head::write_field(out, b"date", &date());
+        write_field(out, b"date", &date());
     }
     out.extend_from_slice(b"\r\n");
 }

@@ -2,8 +2,9 @@
 
 use super::super::body::BodyReader;
 use super::super::chunked::Piece;
-use super::super::framing::{Length, Malformed};
-use super::super::head::{HeadReader, RequestHead};
+use super::super::framing::{Length, Malformed, Noted};
+use super::super::head::HeadReader;
+use super::super::message::RequestHead;
 use super::super::wire::Incoming;
 use super::BodyError;
 use bytes::BytesMut;
@@ -88,7 +89,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Line<IO> {
         reader: &mut HeadReader,
         finish: &Cell<bool>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<RequestHead, Malformed>>> {
+    ) -> Poll<Option<Result<(RequestHead, Noted), Malformed>>> {
         let State { io, incoming, .. } = &mut *self.0.borrow_mut();
         loop {
             if let Some(head) = reader.request(&mut incoming.buffer).transpose() {

@@ -1,12 +1,12 @@
 //! A request as the service gets it.
 
 use super::super::chunked::Piece;
-use super::super::framing::{Length, Malformed};
-use super::super::head::RequestHead;
+use super::super::framing::{Length, Malformed, Noted};
+use super::super::message::{Request, RequestHead};
 use super::Asked;
 use super::line::Line;
 use bytes::Bytes;
-use http::{Method, Request, Version};
+use http::{Method, Version};
 use hyper::body::{Body, Frame, SizeHint};
 use std::fmt;
 use std::io;
@@ -34,23 +34,23 @@ pub enum BodyError {
 }
 
 /// Makes a request of its head, and notes on `line` how its body is framed.
-pub(super) fn begin<IO>(line: &Line<IO>, head: RequestHead) -> Result<(Asked, Request<RequestBody<IO>>), Malformed> {
-    let RequestHead { method, target, version, fields, noted } = head;
+pub(super) fn begin<IO>(
+    line: &Line<IO>,
+    head: RequestHead,
+    noted: Noted,
+) -> Result<(Asked, Request<RequestBody<IO>>), Malformed> {
+    let version = head.version;
     let length = noted.of_request(version)?;
     let is_http10 = version == Version::HTTP_10;
     line.expect_body(length, noted.expects_continue && !is_http10);
     let asked = Asked {
         is_http10,
-        is_head: method == Method::HEAD,
+        is_head: head.method == Method::HEAD,
         keeps_alive: noted.keeps_alive(version),
         takes_trailers: noted.takes_trailers,
     };
-    let mut request = Request::new(RequestBody((length != Length::Exact(0)).then(|| line.clone())));
-    *request.method_mut() = method;
-    *request.uri_mut() = target;
-    *request.version_mut() = version;
-    *request.headers_mut() = fields;
-    Ok((asked, request))
+    let body = RequestBody((length != Length::Exact(0)).then(|| line.clone()));
+    Ok((asked, Request { head, body }))
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Body for RequestBody<IO> {

@@ -1,5 +1,5 @@
 use super::super::script::{Boxed, Pieces, Script, now_or_never};
-use super::super::{Dates, Limits};
+use super::super::{Dates, Fields, Limits, Name};
 use super::*;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
@@ -29,7 +29,7 @@ struct Seen {
     method: Method,
     target: String,
     version: Version,
-    fields: HeaderMap,
+    fields: Fields,
     body: Vec<u8>,
     trailers: Option<HeaderMap>,
     whole: bool,
@@ -51,7 +51,7 @@ where
 
 fn refuse(fault: Malformed) -> Answer {
     let mut refusal = answer(Full::from(fault.to_string()));
-    *refusal.status_mut() = match fault {
+    refusal.status = match fault {
         Malformed::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
         Malformed::TargetTooLong => StatusCode::URI_TOO_LONG,
         _ => StatusCode::BAD_REQUEST,
@@ -75,7 +75,7 @@ fn serves(io: Script) -> (End, Vec<Seen>) {
 }
 
 async fn read(request: Request<RequestBody<Script>>) -> Seen {
-    let (parts, mut body) = request.into_parts();
+    let Request { head, mut body } = request;
     let (mut data, mut trailers, mut whole) = (Vec::new(), None, true);
     while let Some(frame) = body.frame().await {
         match frame.map(Frame::into_data) {
@@ -88,10 +88,10 @@ async fn read(request: Request<RequestBody<Script>>) -> Seen {
         }
     }
     Seen {
-        method: parts.method,
-        target: parts.uri.to_string(),
-        version: parts.version,
-        fields: parts.headers,
+        method: head.method,
+        target: head.target.to_string(),
+        version: head.version,
+        fields: head.fields,
         body: data,
         trailers,
         whole,
@@ -99,7 +99,7 @@ async fn read(request: Request<RequestBody<Script>>) -> Seen {
 }
 
 fn answer<B: Body<Data = Bytes, Error = Infallible> + Unpin + 'static>(body: B) -> Answer {
-    Response::new(Boxed::new(body))
+    Response { status: StatusCode::OK, fields: Fields::new(), body: Boxed::new(body) }
 }
 
 /// What a client hears that says `text` and is answered so.
@@ -172,7 +172,7 @@ fn a_connection_is_kept_as_both_sides_agree() {
     let plain = || answer(Full::from("x"));
     let closing = || {
         let mut answer = plain();
-        answer.headers_mut().insert("connection", HeaderValue::from_static("close"));
+        answer.fields.append(Name::Connection, b"close");
         answer
     };
     let http10 = |fields: &str| format!("GET / HTTP/1.0\r\n{fields}\r\n");
@@ -197,11 +197,11 @@ fn an_answer_is_framed_for_who_reads_it() {
     let streamed = || answer(pieces());
     let with_length = |answer: Answer| {
         let mut answer = answer;
-        answer.headers_mut().insert("content-length", HeaderValue::from_static("9"));
+        answer.fields.append(Name::ContentLength, b"9");
         answer
     };
     let status = |mut answer: Answer, status| {
-        *answer.status_mut() = status;
+        answer.status = status;
         answer
     };
     let body_of = |text: &str, give: &dyn Fn() -> Answer| {
@@ -228,7 +228,7 @@ fn an_answer_is_framed_for_who_reads_it() {
 fn a_body_that_is_not_as_long_as_announced_breaks_off() {
     let (heard, end) = hears(&get(""), || {
         let mut short = answer(Pieces::all([Frame::data(Bytes::from("abc"))]));
-        short.headers_mut().insert("content-length", HeaderValue::from_static("9"));
+        short.fields.append(Name::ContentLength, b"9");
         short
     });
     assert!(heard.ends_with("\r\n\r\nabc"), "what there is, and no more: {heard}");
@@ -242,7 +242,7 @@ fn trailers_go_to_those_who_take_them() {
         trailers.insert("x-sum", HeaderValue::from_static("1"));
         trailers.insert("x-other", HeaderValue::from_static("2"));
         let mut answer = answer(Pieces::all([Frame::data(Bytes::from("a")), Frame::trailers(trailers)]));
-        answer.headers_mut().insert("trailer", HeaderValue::from_static("x-sum"));
+        answer.fields.append(Name::Trailer, b"x-sum");
         answer
     };
     assert!(hears(&get("te: trailers\r\n"), give).0.ends_with("a\r\n0\r\nx-sum: 1\r\n\r\n"));

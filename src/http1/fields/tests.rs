@@ -1,0 +1,94 @@
+use super::super::head::HeadReader;
+use super::super::{Limits, RequestHead};
+use super::*;
+use bytes::BytesMut;
+use proptest::prelude::*;
+
+fn read(text: &str) -> RequestHead {
+    let mut buffer = BytesMut::from(format!("GET / HTTP/1.1\r\n{text}\r\n").as_str());
+    let mut reader = HeadReader::new(Limits { size: 64 * 1024, fields: 100 });
+    reader.request(&mut buffer).expect("well-formed").expect("whole").0
+}
+
+fn written(fields: &Fields) -> String {
+    let mut out = Vec::new();
+    fields.write(&mut out, |_| true);
+    String::from_utf8(out).expect("text")
+}
+
+#[test]
+fn what_nobody_touches_is_written_as_it_came() {
+    let text = "Host: a\r\nX-Odd-Spelling: 1\r\nAccept: */*\r\n";
+    assert_eq!(written(&read(text).fields), text);
+}
+
+#[test]
+fn lines_of_another_form_are_put_into_the_usual_one() {
+    let fields = read("a:b\r\nc: \t d \r\ne:\r\nf: g\n").fields;
+    assert_eq!(written(&fields), "a: b\r\nc: d\r\ne: \r\nf: g\r\n");
+}
+
+#[test]
+fn what_is_taken_away_or_put_in_its_place_is_not_written() {
+    let mut fields = read("Host: a\r\nAccept: 1\r\nx-a: 2\r\naccept: 3\r\nx-b: 4\r\n").fields;
+    fields.insert(Name::Accept, b"5");
+    fields.retain(|field| field.text != b"x-b");
+    fields.append(Name::Via, b"6");
+    assert_eq!(written(&fields), "Host: a\r\nx-a: 2\r\naccept: 5\r\nvia: 6\r\n");
+    assert_eq!((fields.len(), fields.get(Name::Accept)), (4, Some(&b"5"[..])));
+}
+
+#[test]
+fn fields_are_found_in_any_spelling() {
+    let fields = read("X-Api-Cost: 1\r\nUSER-AGENT: b\r\nx-api-cost: 2\r\n").fields;
+    assert_eq!(fields.named("x-api-cost").collect::<Vec<_>>(), [b"1", b"2"]);
+    assert_eq!(fields.named("user-agent").collect::<Vec<_>>(), [b"b"]);
+    assert!(fields.contains(Name::UserAgent) && fields.named("x-api").next().is_none());
+}
+
+#[test]
+fn what_would_break_a_line_is_not_added() {
+    let mut fields = Fields::new();
+    fields.append(Name::Class, b"a\r\nhost: b");
+    fields.append(Name::Other, b"nameless");
+    fields.append_with(Name::Via, |_| Err(fmt::Error));
+    assert_eq!((fields.len(), written(&fields).as_str()), (0, ""));
+}
+
+fn lines() -> impl Strategy<Value = Vec<(String, String)>> {
+    let name = prop_oneof!["[A-Za-z-]{1,12}", Just("Host".to_owned()), Just("accept".to_owned())];
+    prop::collection::vec((name, "([!-~]([ -~]{0,12}[!-~])?)?"), 0..20)
+}
+
+proptest! {
+    /// A map of the fields holds the same as they do, and fields made of that map hold the same as it.
+    #[test]
+    fn fields_and_maps_hold_the_same(lines in lines()) {
+        let text: String = lines.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        prop_assume!(!lines.iter().any(|(name, _)| name.eq_ignore_ascii_case("te")));
+        let fields = read(&text).fields;
+        let map = fields.to_map();
+        prop_assert_eq!(map.len(), lines.len());
+        prop_assert_eq!(&Fields::from(&map).to_map(), &map);
+        for (name, _) in &lines {
+            let ours: Vec<&[u8]> = fields.named(name).collect();
+            let theirs: Vec<&[u8]> = map.get_all(name.as_str()).iter().map(HeaderValue::as_bytes).collect();
+            prop_assert_eq!(ours, theirs);
+        }
+    }
+
+    /// However lines are taken away, what is written is the rest.
+    #[test]
+    fn what_is_written_is_what_is_kept(lines in lines(), mask in any::<u32>()) {
+        let text: String = lines.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let mut fields = read(&text).fields;
+        let mut place = 0;
+        fields.retain(|_| {
+            place += 1;
+            mask >> (place - 1) & 1 == 1
+        });
+        let kept = lines.iter().enumerate().filter(|(place, _)| mask >> place & 1 == 1);
+        let expected: String = kept.map(|(_, (name, value))| format!("{name}: {value}\r\n")).collect();
+        prop_assert_eq!(written(&fields), expected);
+    }
+}

@@ -1,0 +1,146 @@
+//! Names of header fields. Those that a gate looks at are known by number, so that nobody compares text twice.
+
+/// Declares the names that are known, each with its text in lower case.
+macro_rules! names {
+    ($($name:ident = $text:literal,)*) => {
+        /// The name of a header field.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Name {
+            $(#[doc = concat!("`", $text, "`")] $name,)*
+            /// Any other.
+            Other,
+        }
+
+        const KNOWN: &[(Name, &str)] = &[$((Name::$name, $text),)*];
+    };
+}
+
+names! {
+    Accept = "accept",
+    Age = "age",
+    Authorization = "authorization",
+    CacheControl = "cache-control",
+    CacheStatus = "cache-status",
+    Class = "x-tidegate-class",
+    Connection = "connection",
+    ContentLength = "content-length",
+    ContentType = "content-type",
+    Cookie = "cookie",
+    Date = "date",
+    Decision = "x-tidegate-decision",
+    Expect = "expect",
+    Forwarded = "forwarded",
+    ForwardedFor = "x-forwarded-for",
+    ForwardedHost = "x-forwarded-host",
+    ForwardedPort = "x-forwarded-port",
+    ForwardedProto = "x-forwarded-proto",
+    Host = "host",
+    KeepAlive = "keep-alive",
+    Operator = "x-tidegate-operator",
+    ProxyAuthenticate = "proxy-authenticate",
+    ProxyAuthorization = "proxy-authorization",
+    ProxyConnection = "proxy-connection",
+    RateLimit = "ratelimit",
+    RateLimitPolicy = "ratelimit-policy",
+    RealIp = "x-real-ip",
+    Referer = "referer",
+    RetryAfter = "retry-after",
+    Te = "te",
+    Trailer = "trailer",
+    TransferEncoding = "transfer-encoding",
+    Upgrade = "upgrade",
+    UserAgent = "user-agent",
+    Via = "via",
+    XRateLimitFillRate = "x-ratelimit-fillrate",
+    XRateLimitIntervalSeconds = "x-ratelimit-interval-seconds",
+    XRateLimitLimit = "x-ratelimit-limit",
+    XRateLimitRemaining = "x-ratelimit-remaining",
+}
+
+impl Name {
+    /// The name that `text` spells, in any case.
+    pub fn of(text: &[u8]) -> Self {
+        if text.is_empty() {
+            return Self::Other;
+        }
+        let (name, spelling) = match TABLE[slot(FACTOR, text)] {
+            NOBODY => return Self::Other,
+            place => KNOWN[place as usize],
+        };
+        if text.eq_ignore_ascii_case(spelling.as_bytes()) { name } else { Self::Other }
+    }
+
+    /// Its text; nothing for [`Name::Other`], which has none of its own.
+    pub fn text(self) -> &'static str {
+        KNOWN.get(self as usize).map_or("", |(_, text)| text)
+    }
+}
+
+const SLOTS: usize = 256;
+const NOBODY: u8 = u8::MAX;
+
+/// A factor under which no two known names share a slot, found by the compiler.
+const FACTOR: usize = factor();
+
+/// The place of each known name in [`KNOWN`], by its slot.
+const TABLE: [u8; SLOTS] = match table(FACTOR) {
+    Some(table) => table,
+    None => panic!("the factor is one that has a table"),
+};
+
+/// Where a name stands: its length, and its first, last and fourth last letter in either case.
+const fn slot(factor: usize, text: &[u8]) -> usize {
+    let length = text.len();
+    let fourth_last = text[if length < 4 { 0 } else { length - 4 }];
+    let mut key = length << 24;
+    key |=
+        ((text[0] | 0x20) as usize) << 16 | ((text[length - 1] | 0x20) as usize) << 8 | (fourth_last | 0x20) as usize;
+    (key.wrapping_mul(factor) >> 20) % SLOTS
+}
+
+const fn factor() -> usize {
+    let mut factor = 1_000_003;
+    while table(factor).is_none() {
+        factor += 2;
+    }
+    factor
+}
+
+const fn table(factor: usize) -> Option<[u8; SLOTS]> {
+    let mut table = [NOBODY; SLOTS];
+    let mut place = 0;
+    while place < KNOWN.len() {
+        let text = KNOWN[place].1.as_bytes();
+        let slot = slot(factor, text);
+        if table[slot] != NOBODY {
+            return None;
+        }
+        table[slot] = place as u8;
+        place += 1;
+    }
+    Some(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_known_name_is_found_in_any_case() {
+        for (place, (name, text)) in KNOWN.iter().enumerate() {
+            assert_eq!(*name as usize, place);
+            assert_eq!(Name::of(text.as_bytes()), *name);
+            assert_eq!(Name::of(text.to_ascii_uppercase().as_bytes()), *name);
+            assert_eq!(name.text(), *text);
+        }
+    }
+
+    #[test]
+    fn what_only_looks_alike_is_another_name() {
+        for text in ["", "h", "hast", "hostt", "xhost", "user_agent", "x-tidegate-clazs", "\u{e4}", "-"] {
+            assert_eq!(Name::of(text.as_bytes()), Name::Other, "{text}");
+        }
+        assert_eq!(Name::Other.text(), "");
+    }
+}
