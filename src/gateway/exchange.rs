@@ -137,7 +137,6 @@ impl Exchange {
     async fn forward(&self, body: ClientBody, mut visit: Box<Visit>, permit: Permit) -> Response<ResponseBody> {
         let current = visit.current();
         let Caller { worker, watch, .. } = &*self.0;
-        let reader = Reader::of(&visit.visitor().head);
         self.make_outbound(&mut visit);
         let limit = current.settings.limits.max_body_size;
         let body = RequestBody::streaming(body, limit, Rc::clone(watch), || worker.drain());
@@ -169,6 +168,7 @@ impl Exchange {
                 if let ForwardError::NoRoom = error {
                     visit.found_no_room(problem.retry_after());
                 }
+                let reader = Reader::of(&visit.visitor().head);
                 let (mut response, bytes) = problem.into_response(reader, visit.id(), &mut worker.scratch());
                 let (rules, fields) = (&current.settings.rules, &mut response.fields);
                 current.announcements.write(rules, visit.told(), visit.began(), status, fields);
@@ -184,7 +184,7 @@ impl Exchange {
         let current = visit.current();
         let rules = &current.settings.rules;
         let Visitor { head, origin, classified, .. } = visit.visitor_mut();
-        let host = target::host(head).to_owned();
+        let host: SmallVec<[u8; 64]> = SmallVec::from_slice(target::host(head));
         let fields = &mut head.fields;
         headers::strip_hop_by_hop(fields);
         headers::strip_claims(fields, rules.trust.believes(*peer));
@@ -196,7 +196,9 @@ impl Exchange {
             }
             _ => &via.http1,
         };
-        fields.insert(Name::Host, host.as_bytes());
+        if head.target.authority().is_some() || !fields.contains(Name::Host) {
+            fields.insert(Name::Host, &host);
+        }
         fields.insert_with(Name::ForwardedFor, |text| match origin.client == *peer && origin.hops.is_empty() {
             true => text.write_str(peer_text),
             false => write_chain(text, origin, *peer),
@@ -205,7 +207,7 @@ impl Exchange {
             fields.append(Name::ForwardedProto, b"http");
         }
         if !fields.contains(Name::ForwardedHost) {
-            fields.append(Name::ForwardedHost, host.as_bytes());
+            fields.append(Name::ForwardedHost, &host);
         }
         fields.append(Name::Via, via.as_bytes());
         fields.append(Name::Class, rules.classes[usize::from(classified.class.0)].name.as_bytes());

@@ -53,7 +53,7 @@ fn is_protected(name: Name) -> bool {
 
 /// Takes away what goes no further, in either direction. `TE: trailers` stays, because trailers are passed on.
 pub(super) fn strip_hop_by_hop(fields: &mut Fields) {
-    if !fields.iter().any(|field| is_hop_by_hop(field.name)) {
+    if !fields.names().any(is_hop_by_hop) {
         return;
     }
     let goes_anyway = |name: &[u8]| is_hop_by_hop(Name::of(name)) || name.eq_ignore_ascii_case(b"close");
@@ -73,8 +73,10 @@ pub(super) fn strip_hop_by_hop(fields: &mut Fields) {
 
 /// Takes away copies of our own fields, and of the forwarding fields where they are not believed.
 pub(super) fn strip_claims(fields: &mut Fields, believed: bool) {
-    fields
-        .retain(|field| !is_ours(field.name) && field.name != Name::Expect && (believed || !is_forwarding(field.name)));
+    let must_go = |name| is_ours(name) || name == Name::Expect || (!believed && is_forwarding(name));
+    if fields.names().any(must_go) {
+        fields.retain(|field| !must_go(field.name));
+    }
 }
 
 /// HTTP/2 may split a cookie into several fields; HTTP/1.1 knows only one (RFC 9113 section 8.2.3).

@@ -108,7 +108,10 @@ impl Reader {
 
     /// What form of answer the request prefers.
     pub(super) fn of(head: &RequestHead) -> Self {
-        let prefers_html = head.fields.get(Name::Accept).is_some_and(prefers_html);
+        // What programs send.
+        let takes_anything = |accept: &&[u8]| *accept == b"*/*";
+        let accept = head.fields.get(Name::Accept).filter(|accept| !takes_anything(accept));
+        let prefers_html = accept.is_some_and(prefers_html);
         Self { prefers_html, wants_body: head.method != Method::HEAD }
     }
 }

@@ -69,19 +69,20 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The host as the origin is told it, of a request whose target has been read.
-pub(super) fn host(head: &RequestHead) -> &str {
+/// The host as the origin is told it.
+pub(super) fn host(head: &RequestHead) -> &[u8] {
     match head.target.authority() {
-        Some(authority) => authority.as_str(),
-        None => head.fields.get(Name::Host).and_then(|host| std::str::from_utf8(host).ok()).unwrap_or_default(),
+        Some(authority) => authority.as_str().as_bytes(),
+        None => head.fields.get(Name::Host).unwrap_or_default(),
     }
 }
 
-fn without_port(host: &str) -> Cow<'_, str> {
-    let host = match host.rfind([':', ']']) {
-        Some(at) if host.as_bytes()[at] == b':' => &host[..at],
+fn without_port(host: &[u8]) -> Cow<'_, str> {
+    let host = match host.iter().rposition(|byte| matches!(byte, b':' | b']')) {
+        Some(at) if host[at] == b':' => &host[..at],
         _ => host,
     };
+    let host = std::str::from_utf8(host).unwrap_or_default();
     match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
         true => Cow::Owned(host.to_ascii_lowercase()),
         false => Cow::Borrowed(host),

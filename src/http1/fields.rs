@@ -4,7 +4,7 @@
 //! most fields on as they are, so they stay where they were read; what is added stands behind them, and a list says
 //! which lines count.
 
-use super::name::Name;
+use super::name::{Name, SEPARATOR};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::fmt;
@@ -47,7 +47,6 @@ enum Source {
     Added,
 }
 
-const SEPARATOR: &[u8] = b": ";
 const LINE_END: &[u8] = b"\r\n";
 
 /// Room for what a gate adds to a message.
@@ -64,7 +63,7 @@ impl Line {
         // An empty value is not sure to point anywhere.
         let from = if value.is_empty() { name_end } else { offset(head, value) };
         let end = from + value.len();
-        let neat = head.get(name_end..from) == Some(SEPARATOR) && head[end..].starts_with(LINE_END);
+        let neat = head.get(name_end..from) == Some(SEPARATOR.as_bytes()) && head[end..].starts_with(LINE_END);
         let [start, name_end, from, end] = [start, name_end, from, end].map(|place| place as u32);
         Self { name: Name::of(name), source: Source::Read, neat, start, name_end, value: from, end }
     }
@@ -117,6 +116,11 @@ impl Fields {
         self.lines.iter().map(|line| line.field(self.source(line)))
     }
 
+    /// The names of all of them, in their order.
+    pub fn names(&self) -> impl Iterator<Item = Name> {
+        self.lines.iter().map(|line| line.name)
+    }
+
     /// The value of the first field of that name.
     pub fn get(&self, name: Name) -> Option<&[u8]> {
         self.all(name).next()
@@ -139,7 +143,7 @@ impl Fields {
 
     /// True if there is a field of that name.
     pub fn contains(&self, name: Name) -> bool {
-        self.lines.iter().any(|line| line.name == name)
+        self.names().any(|known| known == name)
     }
 
     /// Keeps the fields of which `keep` says so.
@@ -150,7 +154,9 @@ impl Fields {
 
     /// Takes all fields of that name away.
     pub fn remove(&mut self, name: Name) {
-        self.lines.retain(|line| line.name != name);
+        if self.contains(name) {
+            self.lines.retain(|line| line.name != name);
+        }
     }
 
     /// Adds a field behind the others. A value with control characters is none, and nothing is added.
@@ -169,7 +175,7 @@ impl Fields {
 
     /// Adds a field whose value is what `write` writes; nothing if that fails or is no value.
     pub fn append_with(&mut self, name: Name, write: impl FnOnce(&mut Value<'_>) -> fmt::Result) {
-        self.append_spelt(name, name.text().as_bytes(), write);
+        self.append_line(name, [name.opening(), ""], write);
     }
 
     /// Puts one field, whose value is what `write` writes, in the place of all of that name.
@@ -178,19 +184,27 @@ impl Fields {
         self.append_with(name, write);
     }
 
-    fn append_spelt(&mut self, name: Name, text: &[u8], write: impl FnOnce(&mut Value<'_>) -> fmt::Result) {
+    /// Adds a field of any name behind the others.
+    fn append_spelt(&mut self, name: &str, value: &[u8]) {
+        self.append_line(Name::of(name.as_bytes()), [name, SEPARATOR], |text| {
+            text.0.extend_from_slice(value);
+            Ok(())
+        });
+    }
+
+    /// Adds a line that begins with `opening`: a name and what parts it from its value.
+    fn append_line(&mut self, name: Name, opening: [&str; 2], write: impl FnOnce(&mut Value<'_>) -> fmt::Result) {
         let added = &mut self.added;
         if added.capacity() == 0 {
             added.reserve(USUALLY_ADDED);
         }
         let start = added.len();
-        added.extend_from_slice(text);
-        let name_end = added.len();
-        added.extend_from_slice(SEPARATOR);
+        opening.iter().for_each(|part| added.extend_from_slice(part.as_bytes()));
         let value = added.len();
+        let name_end = value.saturating_sub(SEPARATOR.len());
         let written = write(&mut Value(added));
         let end = added.len();
-        if written.is_err() || text.is_empty() || !is_value(&added[value..]) {
+        if written.is_err() || name_end <= start || !is_value(&added[value..]) {
             return added.truncate(start);
         }
         added.extend_from_slice(LINE_END);
@@ -251,11 +265,7 @@ impl From<&HeaderMap> for Fields {
         let text = map.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>();
         fields.added.reserve(text + USUALLY_ADDED);
         for (name, value) in map {
-            let text = name.as_str().as_bytes();
-            fields.append_spelt(Name::of(text), text, |written| {
-                written.0.extend_from_slice(value.as_bytes());
-                Ok(())
-            });
+            fields.append_spelt(name.as_str(), value.as_bytes());
         }
         fields
     }
@@ -272,15 +282,16 @@ impl fmt::Write for Value<'_> {
     }
 }
 
-/// RFC 9110 section 5.5: no control character but the tab.
+/// RFC 9110 section 5.5: no control character but the tab. Looks at all of it, which is faster than byte by byte.
 fn is_value(bytes: &[u8]) -> bool {
-    !bytes.iter().any(|&byte| (byte < b' ' && byte != b'\t') || byte == 0x7f)
+    let is_control = |byte: u8| (byte < b' ' && byte != b'\t') || byte == 0x7f;
+    !bytes.iter().fold(false, |found, &byte| found | is_control(byte))
 }
 
 /// Writes one field.
 pub(super) fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(name);
-    out.extend_from_slice(SEPARATOR);
+    out.extend_from_slice(SEPARATOR.as_bytes());
     out.extend_from_slice(value);
     out.extend_from_slice(LINE_END);
 }
@@ -311,8 +322,7 @@ impl<'a> FromIterator<(&'a str, &'a str)> for Fields {
     fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(given: I) -> Self {
         let mut fields = Self::new();
         for (name, value) in given {
-            let text = name.as_bytes();
-            fields.append_spelt(Name::of(text), text, |written| fmt::Write::write_str(written, value));
+            fields.append_spelt(name, value.as_bytes());
         }
         fields
     }

@@ -12,7 +12,7 @@ macro_rules! names {
             Other,
         }
 
-        const KNOWN: &[(Name, &str)] = &[$((Name::$name, $text),)*];
+        const KNOWN: &[(Name, &str)] = &[$((Name::$name, concat!($text, ": ")),)*];
     };
 }
 
@@ -64,18 +64,27 @@ impl Name {
         if text.is_empty() {
             return Self::Other;
         }
-        let (name, spelling) = match TABLE[slot(FACTOR, text)] {
+        let (name, opening) = match TABLE[slot(FACTOR, text)] {
             NOBODY => return Self::Other,
             place => KNOWN[place as usize],
         };
-        if text.eq_ignore_ascii_case(spelling.as_bytes()) { name } else { Self::Other }
+        let spelling = &opening.as_bytes()[..opening.len() - SEPARATOR.len()];
+        if text.eq_ignore_ascii_case(spelling) { name } else { Self::Other }
     }
 
     /// Its text; nothing for [`Name::Other`], which has none of its own.
     pub fn text(self) -> &'static str {
-        KNOWN.get(self as usize).map_or("", |(_, text)| text)
+        self.opening().strip_suffix(SEPARATOR).unwrap_or_default()
+    }
+
+    /// How a line with it begins.
+    pub(super) fn opening(self) -> &'static str {
+        KNOWN.get(self as usize).map_or("", |(_, opening)| opening)
     }
 }
+
+/// What stands between a name and its value.
+pub(super) const SEPARATOR: &str = ": ";
 
 const SLOTS: usize = 256;
 const NOBODY: u8 = u8::MAX;
@@ -111,7 +120,7 @@ const fn table(factor: usize) -> Option<[u8; SLOTS]> {
     let mut table = [NOBODY; SLOTS];
     let mut place = 0;
     while place < KNOWN.len() {
-        let text = KNOWN[place].1.as_bytes();
+        let (text, _) = KNOWN[place].1.as_bytes().split_at(KNOWN[place].1.len() - SEPARATOR.len());
         let slot = slot(factor, text);
         if table[slot] != NOBODY {
             return None;
@@ -128,11 +137,12 @@ mod tests {
 
     #[test]
     fn every_known_name_is_found_in_any_case() {
-        for (place, (name, text)) in KNOWN.iter().enumerate() {
+        for (place, (name, opening)) in KNOWN.iter().enumerate() {
+            let text = opening.trim_end_matches(": ");
             assert_eq!(*name as usize, place);
             assert_eq!(Name::of(text.as_bytes()), *name);
             assert_eq!(Name::of(text.to_ascii_uppercase().as_bytes()), *name);
-            assert_eq!(name.text(), *text);
+            assert_eq!(name.text(), text);
         }
     }
 

@@ -52,7 +52,7 @@ fn request(out: &mut Vec<u8>, record: &Record<'_>) {
         // A method is a token: nothing in it has to be escaped.
         ref other => write_infallibly(out, format_args!("\",\"method\":\"{other}\",\"host\":\"")),
     }
-    json::content(out, record.host.as_bytes());
+    json::content(out, record.host);
     out.extend_from_slice(b"\",\"path\":\"");
     json::content(out, record.path.as_bytes());
     out.extend_from_slice(b"\",\"query\":");

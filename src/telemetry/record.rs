@@ -22,7 +22,7 @@ pub struct Record<'a> {
     /// The method, as sent.
     pub method: &'a http::Method,
     /// The host asked for.
-    pub host: &'a str,
+    pub host: &'a [u8],
     /// The path as sent, not normalised.
     pub path: &'a str,
     /// The query, without its question mark.

@@ -17,7 +17,7 @@ pub fn person() -> Record<'static> {
         client,
         key: Trust::default().key(client),
         method: &http::Method::GET,
-        host: "example.com",
+        host: b"example.com",
         path: "/item/42",
         query: Some("ref=home&page=2"),
         version: http::Version::HTTP_11,

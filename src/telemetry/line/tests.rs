@@ -150,7 +150,7 @@ proptest! {
             referer: referer.as_deref(),
             path: &path,
             query: query.as_deref(),
-            host: &host,
+            host: host.as_bytes(),
             class_name: &class,
             status,
             ..person()
