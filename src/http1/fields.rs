@@ -197,6 +197,7 @@ impl Fields {
         let added = &mut self.added;
         if added.capacity() == 0 {
             added.reserve(USUALLY_ADDED);
+            self.lines.reserve(LINES_ADDED);
         }
         let start = added.len();
         opening.iter().for_each(|part| added.extend_from_slice(part.as_bytes()));

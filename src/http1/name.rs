@@ -101,7 +101,7 @@ const TABLE: [u8; SLOTS] = match table(FACTOR) {
 /// Where a name stands: its length, and its first, last and fourth last letter in either case.
 const fn slot(factor: usize, text: &[u8]) -> usize {
     let length = text.len();
-    let fourth_last = text[if length < 4 { 0 } else { length - 4 }];
+    let fourth_last = text[length.saturating_sub(4)];
     let mut key = length << 24;
     key |=
         ((text[0] | 0x20) as usize) << 16 | ((text[length - 1] | 0x20) as usize) << 8 | (fourth_last | 0x20) as usize;
