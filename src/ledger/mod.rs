@@ -4,5 +4,7 @@
 //! the whole limit and forgets with the process; a durable ledger grants what it has leased ahead.
 
 mod memory;
+pub mod store;
 
 pub use memory::Memory;
+pub use store::{Ask, Lease, Store, StoreError, WindowKey};
