@@ -8,9 +8,8 @@ use crate::cli::check;
 use crate::clock::Clock;
 use crate::config::settings::AccessLog as Destination;
 use crate::config::{Mistakes, Settings};
-use crate::engine::{ClientView, QuotaView, UnknownQuota};
+use crate::engine::{ClientView, Engine, QuotaView, Supply, UnknownQuota};
 use crate::gateway::{Gate, Handle, StartError, Surroundings};
-use crate::ledger::Memory;
 use crate::policy::{Timestamp, Units};
 use crate::telemetry::{AccessLog, Target, Telemetry};
 use crate::verify::Operators;
@@ -97,7 +96,7 @@ impl Service {
 
         let surroundings = Surroundings {
             clock,
-            ledger: Arc::new(Memory),
+            engine: Engine::new(Supply::Whole, settings.limits.max_clients),
             agents: Arc::new(Agents::builtin(operators.tokens())),
             operators: Arc::clone(&operators),
             seed,

@@ -3,8 +3,6 @@
 //! The engine asks [`crate::engine::Ledger`] on every decision and expects an answer from memory. [`Memory`] grants
 //! the whole limit and forgets with the process; a durable ledger grants what it has leased ahead.
 
-mod memory;
 pub mod store;
 
-pub use memory::Memory;
 pub use store::{Ask, Lease, Store, StoreError, WindowKey};
