@@ -300,10 +300,10 @@ impl Book {
     /// The tally of the window at `span`: as it was left, or a new one, unless it may be one that has been forgotten.
     pub(super) fn at_span(&mut self, span: Span) -> Tally {
         let id = span.start.0;
-        let tally = match self.take_other(|tally| tally.id == id) {
-            Some(tally) => Tally { span, opened: true, ..tally },
-            None if self.forgotten.covers(span) => Tally::fresh(id, span, true).spent(self.limit),
-            None => Tally::fresh(id, span, true),
+        let tally = match self.take_other(|tally| tally.id == id && !tally.by_use) {
+            Some(tally) => Tally { span, ..tally },
+            None if self.forgotten.covers(span) => Tally::fresh(id, span).spent(self.limit),
+            None => Tally::fresh(id, span),
         };
         match self.forgotten.weighs_on(span, self.window.back()) {
             true => tally.spent(self.limit),
@@ -317,12 +317,11 @@ impl Book {
     /// lasts longer, and nobody has more of it.
     fn opened_by_use(&mut self, length: Duration) -> Tally {
         let now = self.latest;
-        let of_use = |tally: &Tally| !tally.opened || tally.id != tally.span.start.0;
-        if let Some(open) = self.take_other(|tally| of_use(tally) && tally.opened && tally.span.contains(now)) {
+        if let Some(open) = self.take_other(|tally| tally.by_use && tally.opened && tally.span.contains(now)) {
             return open;
         }
-        let newest = self.others.iter().filter(|tally| of_use(tally)).map(|tally| tally.id).max();
-        match newest.and_then(|id| self.take_other(|tally| tally.id == id)) {
+        let newest = self.others.iter().filter(|tally| tally.by_use).map(|tally| tally.id).max();
+        match newest.and_then(|id| self.take_other(|tally| tally.by_use && tally.id == id)) {
             Some(tally) if !tally.opened => tally,
             Some(tally) if now < tally.span.start => Tally { span: Span { start: now, end: now + length }, ..tally },
             Some(tally) => {
@@ -438,12 +437,13 @@ fn first(window: &Window, now: Timestamp) -> Tally {
         Some(_) => unopened(0),
         None => {
             let span = window.span(now);
-            Tally::fresh(span.start.0, span, true)
+            Tally::fresh(span.start.0, span)
         }
     }
 }
 
 /// A window that the next charge opens.
 fn unopened(ordinal: u64) -> Tally {
-    Tally::fresh(ordinal, Span { start: Timestamp(0), end: Timestamp(u64::MAX) }, false)
+    let ever = Span { start: Timestamp(0), end: Timestamp(u64::MAX) };
+    Tally { opened: false, by_use: true, ..Tally::fresh(ordinal, ever) }
 }

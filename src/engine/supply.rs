@@ -187,7 +187,7 @@ impl Book {
         if !(is_current && corrected) {
             tally.taken_elsewhere = lease.taken_elsewhere;
         }
-        if let (Some(span), Some(length)) = (lease.span, length) {
+        if let (true, Some(span), Some(length)) = (tally.by_use, lease.span, length) {
             let start = if tally.opened { tally.span.start.min(span.start) } else { span.start };
             let end = if span.end < start + length { span.end } else { start + length };
             (tally.span.start, tally.span.end, tally.opened) = (start, end, true);

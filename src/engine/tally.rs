@@ -12,6 +12,8 @@ pub(super) struct Tally {
     /// When it is; all of time while it has not been opened.
     pub(super) span: Span,
     pub(super) opened: bool,
+    /// It opens at its first use: its id is an ordinal.
+    pub(super) by_use: bool,
     /// Nobody remembers what was taken of it: it counts as spent.
     pub(super) spent: bool,
     pub(super) settled: Units,
@@ -34,11 +36,12 @@ pub(super) struct Tally {
 
 impl Tally {
     /// A window of which nothing is taken, and nothing held.
-    pub(super) fn fresh(id: u64, span: Span, opened: bool) -> Self {
+    pub(super) fn fresh(id: u64, span: Span) -> Self {
         Self {
             id,
             span,
-            opened,
+            opened: true,
+            by_use: false,
             spent: false,
             settled: Units::ZERO,
             reserved: Units::ZERO,
