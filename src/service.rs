@@ -6,11 +6,11 @@ use crate::admin::{self, Access, Operations, ScopeView};
 use crate::agents::Agents;
 use crate::cli::check;
 use crate::clock::Clock;
-use crate::config::settings::AccessLog as Destination;
+use crate::config::settings::{AccessLog as Destination, Ledger};
 use crate::config::{Mistakes, Settings};
-use crate::engine::{ClientView, QuotaView, UnknownQuota};
+use crate::engine::{ClientView, Engine, QuotaView, Supply, UnknownQuota};
 use crate::gateway::{Gate, Handle, StartError, Surroundings};
-use crate::ledger::Memory;
+use crate::ledger::{self, Bell, Keeper, OpenError};
 use crate::policy::{Timestamp, Units};
 use crate::telemetry::{AccessLog, Target, Telemetry};
 use crate::verify::Operators;
@@ -27,6 +27,9 @@ const LOG_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a start waits for the origin's name to be looked up.
 const RESOLVE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a start waits for the first leases, and a correction by hand until it is written.
+const LEDGER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// This build's version and revision.
 pub const BUILD: (&str, &str) = (
@@ -69,6 +72,9 @@ pub enum ServiceError {
     /// The access log cannot be opened.
     #[error("cannot open the access log: {0}")]
     AccessLog(io::Error),
+    /// The ledger cannot be opened.
+    #[error(transparent)]
+    Ledger(#[from] OpenError),
     /// A thread cannot be started.
     #[error("cannot start the control thread: {0}")]
     Thread(io::Error),
@@ -95,15 +101,17 @@ impl Service {
         });
         let admin = admin.transpose()?;
 
+        let (engine, keeper) = engine(&settings, &clock)?;
         let surroundings = Surroundings {
             clock,
-            ledger: Arc::new(Memory),
+            engine: Arc::clone(&engine),
             agents: Arc::new(Agents::builtin(operators.tokens())),
             operators: Arc::clone(&operators),
             seed,
         };
         let gate = Gate::start(settings, surroundings, |_| telemetry.worker())?;
-        let running = Arc::new(Running { handle: gate.handle(), telemetry, operators, source, started });
+        let running =
+            Arc::new(Running { handle: gate.handle(), telemetry, operators, source, started, engine, keeper });
         let admin_address = admin.as_ref().map(|(_, access)| access.listen);
         let (end, ended) = oneshot::channel();
         let (found, finding) = mpsc::channel();
@@ -150,7 +158,36 @@ impl Service {
         }
         let _ = self.end.send(());
         let _ = self.control.join();
+        // Last, when nobody can spend or correct anything any more.
+        if let Some(keeper) = &self.running.keeper {
+            keeper.close();
+        }
     }
+}
+
+/// The engine, with accounts that hold something before anybody asks, and who keeps them supplied.
+fn engine(settings: &Settings, clock: &Clock) -> Result<(Arc<Engine>, Option<Keeper>), ServiceError> {
+    let most = settings.limits.max_clients;
+    if settings.ledger == Ledger::Memory {
+        return Ok((Engine::new(Supply::Whole, most), None));
+    }
+    let uptime = {
+        let clock = clock.clone();
+        Box::new(move || clock.uptime())
+    };
+    let file = ledger::File::open(&settings.state_dir, &ledger::boot_id(), uptime, clock.now())?;
+    let bell = Bell::default();
+    let engine = Engine::new(bell.supply(), most);
+    engine.prepare(&settings.rules, clock.now());
+    let now = {
+        let clock = clock.clone();
+        move || clock.now()
+    };
+    let keeper = Keeper::start(file, Arc::clone(&engine), bell, now).map_err(ServiceError::Thread)?;
+    if !keeper.catch_up(LEDGER_PATIENCE) {
+        warn!("The ledger has not handed out anything within {LEDGER_PATIENCE:?}");
+    }
+    Ok((engine, Some(keeper)))
 }
 
 fn access_log(destination: &Destination) -> io::Result<Option<AccessLog>> {
@@ -199,6 +236,8 @@ struct Running {
     operators: Arc<Operators>,
     source: Source,
     started: Timestamp,
+    engine: Arc<Engine>,
+    keeper: Option<Keeper>,
 }
 
 impl Operations for Running {
@@ -216,10 +255,14 @@ impl Operations for Running {
 
     fn missing(&self) -> Vec<String> {
         let origin = self.handle.with_settings(|settings| settings.origin.host.clone());
-        match self.handle.knows_origin() {
-            true => Vec::new(),
-            false => vec![format!("The origin's name {origin} has not been resolved yet.")],
+        let mut missing = Vec::new();
+        if !self.handle.knows_origin() {
+            missing.push(format!("The origin's name {origin} has not been resolved yet."));
         }
+        if self.keeper.as_ref().is_some_and(|keeper| !keeper.is_ready()) {
+            missing.push("The ledger has not handed out anything yet.".into());
+        }
+        missing
     }
 
     fn notes(&self) -> Vec<String> {
@@ -249,7 +292,11 @@ impl Operations for Running {
     }
 
     fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota> {
-        self.handle.set_used(quota, used)
+        let corrected = self.handle.set_used(quota, used)?;
+        if self.keeper.as_ref().is_some_and(|keeper| !keeper.catch_up(LEDGER_PATIENCE)) {
+            warn!("The correction of {quota} is in force, but not in the ledger yet");
+        }
+        Ok(corrected)
     }
 
     fn decision(&self, id: u64) -> Option<Vec<u8>> {
@@ -268,6 +315,11 @@ impl Operations for Running {
             summary.push_str(&format!("{key}: takes effect at the next start\n"));
         }
         self.telemetry.rules_in_force(&settings.rules, &names, self.handle.now());
+        // New accounts hold something before the first request asks.
+        self.engine.prepare(&settings.rules, self.handle.now());
+        if let Some(keeper) = &self.keeper {
+            keeper.catch_up(LEDGER_PATIENCE);
+        }
         self.handle.replace_settings(settings);
         info!("New settings are in force");
         Ok(summary)
@@ -283,6 +335,7 @@ fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("workers", old.workers != new.workers),
         ("admin", admin(old) != admin(new)),
         ("state_dir", old.state_dir != new.state_dir),
+        ("ledger", old.ledger != new.ledger),
         ("log.access", old.log.access != new.log.access),
         ("log.level", old.log.level != new.log.level),
         ("limits.max_clients", limits(old) != limits(new)),

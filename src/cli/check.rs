@@ -1,6 +1,6 @@
 //! `tidegate check`: is the file right, and what does it say in words?
 
-use crate::config::settings::AccessLog;
+use crate::config::settings::{AccessLog, Ledger};
 use crate::config::{self, Mistakes, Settings};
 use crate::policy::bucket::Bucket;
 use crate::policy::class::{Class, When};
@@ -35,6 +35,11 @@ pub fn summary(settings: &Settings, operators: &[&str]) -> String {
         AccessLog::File { path } => format!("access log: {}", path.display()),
     });
 
+    line(match &settings.ledger {
+        Ledger::File => format!("ledger: in {}", settings.state_dir.display()),
+        Ledger::Memory => "ledger: in memory, a restart begins anew".into(),
+    });
+
     line(format!("\nquotas: {}", rules.quotas.len()));
     for quota in &rules.quotas {
         line(format!("  {}: {} units, {}{}", quota.name, quota.limit, window(&quota.window), shadow(quota.enforce)));
@@ -66,6 +71,8 @@ fn window(window: &Window) -> String {
     match window {
         Window::Fixed { length } => format!("every {}", duration(*length)),
         Window::Calendar(calendar) => format!("each {calendar:?}"),
+        Window::FirstUse { length } => format!("for {} from the first use on", duration(*length)),
+        Window::Sliding { length, .. } => format!("in any span of {}", duration(*length)),
     }
 }
 
@@ -146,6 +153,7 @@ mod tests {
         let told = check(file, &[], &OPERATORS).unwrap_or_else(|mistakes| panic!("{mistakes}"));
         for line in [
             "listens on 127.0.0.1:8080, forwards to 127.0.0.1:3000",
+            "ledger: in ./state",
             "  places_api: 10000 units, each day of America/Los_Angeles, from 00:00",
             "    search: from 6000 (60%) sheds 50%, from 8000 (80%) sheds 75%, from 9500 (95%) sheds 100%",
             "  search: googlebot or bingbot or applebot",
@@ -157,6 +165,15 @@ mod tests {
         ] {
             assert!(told.lines().any(|told| told == line), "no line {line:?} in\n{told}");
         }
+    }
+
+    #[test]
+    fn every_window_has_its_words() {
+        let told = |window: &Window| super::window(window);
+        let day = Duration::from_secs(86_400);
+        assert_eq!(told(&Window::Fixed { length: day }), "every 1d");
+        assert_eq!(told(&Window::FirstUse { length: day }), "for 1d from the first use on");
+        assert_eq!(told(&Window::Sliding { length: day, parts: 60 }), "in any span of 1d");
     }
 
     #[test]

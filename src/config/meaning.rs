@@ -45,6 +45,7 @@ pub(super) fn settle(
     let rules = Arc::new(Rules { trust, agent_rules, classes, quotas, routes, scopes });
     let workers = raw.workers.as_ref().and_then(|threads| threads.0);
     let state_dir = raw.state_dir.as_deref().unwrap_or("./state").into();
+    let ledger = serving::ledger(raw.ledger);
     let (mistakes, notes) = report.into_parts();
-    (Settings { listen, workers, admin, state_dir, origin, limits, headers, log, rules, notes }, mistakes)
+    (Settings { listen, workers, admin, state_dir, ledger, origin, limits, headers, log, rules, notes }, mistakes)
 }

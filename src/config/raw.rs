@@ -27,6 +27,8 @@ pub(super) struct File {
     pub admin: Option<serving::Admin>,
     /// The directory of the ledger, which survives restarts. Default ./state.
     pub state_dir: Option<String>,
+    /// Where the count of what is spent is kept: file (in state_dir) or memory (a restart begins anew). Default file.
+    pub ledger: serving::Ledger,
     /// The server behind the gate.
     pub origin: serving::Origin,
     /// Whose request it is.
@@ -57,6 +59,7 @@ pub(super) const SECTIONS: &[&str] = &[
     "workers",
     "admin",
     "state_dir",
+    "ledger",
     "origin",
     "clients",
     "agents",

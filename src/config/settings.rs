@@ -21,6 +21,8 @@ pub struct Settings {
     pub admin: Option<Admin>,
     /// The directory of the ledger.
     pub state_dir: PathBuf,
+    /// Where the count of what is spent is kept.
+    pub ledger: Ledger,
     /// The server behind the gate.
     pub origin: Origin,
     /// How much clients may hold on to.
@@ -33,6 +35,16 @@ pub struct Settings {
     pub rules: Arc<Rules>,
     /// What is right but worth knowing, a sentence each: mostly keys that this version does not carry out.
     pub notes: Vec<String>,
+}
+
+/// Where the count of what is spent is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ledger {
+    /// In the state directory: it survives restarts.
+    File,
+    /// In memory: a restart begins anew.
+    Memory,
 }
 
 /// The listener for operators.

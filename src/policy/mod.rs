@@ -9,6 +9,7 @@ pub mod class;
 pub mod decide;
 pub mod facts;
 pub mod identity;
+pub mod lease;
 pub mod quota;
 pub mod quoted;
 pub mod route;
