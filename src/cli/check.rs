@@ -4,6 +4,7 @@ use crate::config::settings::{AccessLog, Ledger};
 use crate::config::{self, Mistakes, Settings};
 use crate::policy::bucket::Bucket;
 use crate::policy::class::{Class, When};
+use crate::policy::cost::Cost;
 use crate::policy::quota::{ClassLadder, Quota};
 use crate::policy::route::Route;
 use crate::policy::window::Window;
@@ -125,9 +126,12 @@ fn route(route: &Route, rules: &Rules) -> String {
         None => format!("?{name}"),
     }));
     let narrowed = if narrowed.is_empty() { String::new() } else { format!(" [{}]", narrowed.join(" ")) };
-    let cost = |(quota, units): &(crate::policy::QuotaId, crate::policy::Units)| {
+    let cost = |(quota, cost): &(crate::policy::QuotaId, Cost)| {
         let name = rules.quotas.get(usize::from(quota.0)).map_or("?", |quota| quota.name.as_str());
-        format!("{units} of {name}")
+        match cost {
+            Cost::Known(units) => format!("{units} of {name}"),
+            Cost::Learned => format!("what it is learned to cost of {name}"),
+        }
     };
     let costs: Vec<String> = route.costs.iter().map(cost).collect();
     let costs = if costs.is_empty() { "free".into() } else { costs.join(", ") };

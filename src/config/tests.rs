@@ -1,6 +1,7 @@
 use super::settings::{AccessLog, LegacyFamily, LogLevel};
 use super::*;
 use crate::policy::Units;
+use crate::policy::cost::Cost;
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -59,7 +60,8 @@ fn our_own_example_means_what_it_says() {
         rules.quotas[0].ladders[0].iter().flat_map(|tiers| tiers.ladder.tiers()).map(|tier| tier.above).collect();
     assert_eq!(above, [6000, 8000, 9500].map(Units::whole));
     let costs: Vec<_> = rules.routes.iter().map(|route| route.costs.first().map(|cost| cost.1)).collect();
-    assert_eq!(costs, [Some(Units::whole(1)), Some(Units::whole(4)), None]);
+    let known = |units| Some(Cost::Known(Units::whole(units)));
+    assert_eq!(costs, [known(1), known(4), None]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The words that values are written in: durations, sizes, shares, amounts, addresses.
 
+use crate::policy::cost::Cost;
 use crate::policy::identity::Prefix;
 use crate::policy::tier::Share;
 use crate::policy::units::Units;
@@ -101,6 +102,11 @@ word! {
 }
 
 word! {
+    /// What a request is expected to cost: so much, or what others have cost lately.
+    Price(Cost), "an amount, or learned; write it like 10 or 0.25", "[0-9.]+|learned", digits: true, price
+}
+
+word! {
     /// A share of the limit, or an amount of units.
     Mark(Level), "a share of the limit or an amount; write it like 60% or 6000", "[0-9.]+%?", digits: true, level
 }
@@ -180,6 +186,13 @@ fn share(text: &str) -> Option<Share> {
     let percent: Units = text.strip_suffix('%')?.parse().ok()?;
     let millionths = percent.milli() * 10;
     u32::try_from(millionths).ok().filter(|&millionths| millionths <= 1_000_000).map(Share::from_millionths)
+}
+
+fn price(text: &str) -> Option<Cost> {
+    match text {
+        "learned" => Some(Cost::Learned),
+        amount => amount.parse().ok().map(Cost::Known),
+    }
 }
 
 fn level(text: &str) -> Option<Level> {

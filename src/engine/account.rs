@@ -145,8 +145,9 @@ impl Account {
         }
     }
 
-    /// Asks for more, though nothing was taken: it was not enough.
-    pub(super) fn ran_short(&self, book: &mut Book) {
+    /// Asks for more, though nothing was taken: it was not enough for `cost`.
+    pub(super) fn ran_short(&self, book: &mut Book, cost: Units) {
+        book.dearest = book.dearest.max(cost);
         if book.current.low < Units::MAX {
             self.ask(book);
         }
@@ -176,7 +177,7 @@ impl Account {
                 true => tally.owed = tally.owed.plus(beyond),
                 false => book.overrun = book.overrun.plus(beyond),
             }
-            self.ran_short(&mut book);
+            self.ran_short(&mut book, beyond);
         }
         book.changed(id);
         self.see_to_supply(&mut book);

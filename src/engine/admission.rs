@@ -1,11 +1,14 @@
 //! Admission under one set of rules: the only place where a [`Permit`] is made.
 
 use super::account::{Account, Book};
+use super::expectation::Expectation;
 use super::permit::Reservation;
 use super::{Engine, Permit, Slot};
 use crate::policy::bucket::Level;
+use crate::policy::cost::Cost;
 use crate::policy::decide::{self, Asked, Position};
 use crate::policy::identity::ClientKey;
+use crate::policy::route::Route;
 use crate::policy::{ClassId, QuotaId, Reason, Refusal, Rules, Timestamp, Units, Verdict};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
@@ -14,6 +17,10 @@ use std::time::Duration;
 
 /// Most requests touch one quota, few two.
 type Few<T> = SmallVec<[T; 2]>;
+
+/// An account that was charged, its book, what was decided on, and what it was told to expect.
+type Charged<'a, 'b> =
+    (((&'a &'b Arc<Account>, &'a MutexGuard<'b, Book>), &'a Position<'b>), &'a (QuotaId, Expectation));
 
 /// A client that has not been seen for this long is forgotten once its bucket is full.
 const IDLE_AFTER: Duration = Duration::from_secs(600);
@@ -25,7 +32,7 @@ pub struct Admission {
     pub(super) accounts: Vec<Arc<Account>>,
     pub(super) slots: Vec<Slot>,
     /// What each route is expected to cost, in the order in which accounts are locked.
-    charges: Vec<Vec<(QuotaId, Units)>>,
+    charges: Vec<Vec<(QuotaId, Expectation)>>,
 }
 
 /// A decision, with the numbers it was made on.
@@ -78,12 +85,16 @@ pub struct BucketStanding {
 
 impl Admission {
     pub(super) fn new(engine: Arc<Engine>, rules: Arc<Rules>, accounts: Vec<Arc<Account>>, slots: Vec<Slot>) -> Self {
-        let in_lock_order = |costs: &[(QuotaId, Units)]| {
-            let mut costs = costs.to_vec();
-            costs.sort_by_key(|(quota, _)| accounts[usize::from(quota.0)].number());
-            costs
+        let in_lock_order = |route: &Route| {
+            let expectation = |&(id, cost): &(QuotaId, Cost)| {
+                let quota = &rules.quotas[usize::from(id.0)].name;
+                (id, engine.experience.expectation(&route.name, quota, cost))
+            };
+            let mut charges: Vec<_> = route.costs.iter().map(expectation).collect();
+            charges.sort_by_key(|(quota, _)| accounts[usize::from(quota.0)].number());
+            charges
         };
-        let charges = rules.routes.iter().map(|route| in_lock_order(&route.costs)).collect();
+        let charges = rules.routes.iter().map(in_lock_order).collect();
         Self { engine, rules, accounts, slots, charges }
     }
 
@@ -130,17 +141,23 @@ impl Admission {
         });
     }
 
-    fn decide(&self, asked: &Asked<'_>, level: &mut Level, charges: &[(QuotaId, Units)], now: Timestamp) -> Decision {
+    fn decide(
+        &self,
+        asked: &Asked<'_>,
+        level: &mut Level,
+        charges: &[(QuotaId, Expectation)],
+        now: Timestamp,
+    ) -> Decision {
         let slot = self.slot(asked.class);
         let accounts: Few<&Arc<Account>> = charges.iter().map(|(quota, _)| self.account(*quota)).collect();
         let mut books: Few<MutexGuard<'_, Book>> = accounts.iter().map(|account| account.at(now)).collect();
         let mut positions: Few<Position<'_>> = SmallVec::new();
-        for (book, &(id, cost)) in books.iter_mut().zip(charges) {
+        for (book, &(id, ref expectation)) in books.iter_mut().zip(charges) {
             book.turn += 1;
             positions.push(Position {
                 id,
                 quota: &self.rules.quotas[usize::from(id.0)],
-                cost,
+                cost: expectation.units(),
                 taken: book.taken(),
                 limit: book.limit(),
                 grant: book.granted(),
@@ -158,7 +175,7 @@ impl Admission {
                     book.reserve(position.cost);
                     account.see_to_supply(book);
                 }
-                Verdict::Refuse(Refusal { reason: Reason::Ledger, .. }) => account.ran_short(book),
+                Verdict::Refuse(Refusal { reason: Reason::Ledger, .. }) => account.ran_short(book, position.cost),
                 Verdict::Refuse(_) => {}
             }
         }
@@ -168,11 +185,15 @@ impl Admission {
             Verdict::Refuse(refusal) => (Ruling::Refused(refusal), None),
             Verdict::Admit { level: after, shadow } => {
                 *level = after;
-                let reserve = |((account, book), &(quota, expected)): ((&&Arc<Account>, &MutexGuard<'_, Book>), &_)| {
-                    let (account, window) = (Arc::clone(account), book.current.id);
-                    Reservation { account, quota, expected, window, charged: Units::ZERO }
+                let reserve = |(((account, book), position), (quota, expectation)): Charged<'_, '_>| Reservation {
+                    account: Arc::clone(account),
+                    quota: *quota,
+                    expected: position.cost,
+                    learned: expectation.learned(),
+                    window: book.current.id,
+                    charged: Units::ZERO,
                 };
-                let reservations = accounts.iter().zip(&books).zip(charges).map(reserve).collect();
+                let reservations = accounts.iter().zip(&books).zip(&positions).zip(charges).map(reserve).collect();
                 (Ruling::Admitted(Permit::new(slot, reservations)), shadow)
             }
         };

@@ -7,6 +7,7 @@
 mod account;
 mod admission;
 mod clients;
+mod expectation;
 mod permit;
 mod supply;
 mod tally;
@@ -20,10 +21,12 @@ pub use permit::{Charged, Permit, Receipt};
 pub use supply::Supply;
 pub use views::{ClassView, ClientView, QuotaView, UnknownQuota};
 
+use crate::policy::cost::{Cost, Estimate};
 use crate::policy::quota::Quota;
 use crate::policy::{Rules, Timestamp, Units};
 use account::Account;
 use clients::Clients;
+use expectation::Experience;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -31,6 +34,7 @@ use std::sync::Arc;
 pub struct Engine {
     supply: Supply,
     clients: Clients,
+    experience: Experience,
     accounts: Mutex<Vec<Arc<Account>>>,
     class_names: Mutex<Vec<String>>,
 }
@@ -44,6 +48,7 @@ impl Engine {
         Arc::new(Self {
             supply,
             clients: Clients::new(max_clients),
+            experience: Experience::default(),
             accounts: Mutex::default(),
             class_names: Mutex::default(),
         })
@@ -88,9 +93,12 @@ impl Engine {
     }
 }
 
-/// The most that one request is expected to cost of the quota at `place`.
+/// The most that one request is expected to cost of the quota at `place`, as far as the settings say.
 fn dearest(rules: &Rules, place: usize) -> Units {
     let costs = rules.routes.iter().flat_map(|route| &route.costs);
-    let of_quota = costs.filter(|(quota, _)| usize::from(quota.0) == place).map(|&(_, cost)| cost);
+    let of_quota = costs.filter(|(quota, _)| usize::from(quota.0) == place).map(|(_, cost)| match cost {
+        Cost::Known(units) => *units,
+        Cost::Learned => Estimate::FIRST.0,
+    });
     of_quota.max().unwrap_or(Units::whole(1))
 }

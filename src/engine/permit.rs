@@ -2,6 +2,7 @@
 
 use super::Slot;
 use super::account::{Account, Book};
+use super::expectation::Learned;
 use crate::policy::{QuotaId, Timestamp, Units};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
@@ -23,6 +24,8 @@ pub(super) struct Reservation {
     pub(super) account: Arc<Account>,
     pub(super) quota: QuotaId,
     pub(super) expected: Units,
+    /// Where experience is kept, if that is where the expectation came from.
+    pub(super) learned: Option<Learned>,
     /// The window that pays.
     pub(super) window: u64,
     /// What earlier tries of the same request were charged.
@@ -83,24 +86,34 @@ impl Permit {
         true
     }
 
-    /// Replaces the expected cost by what `actual` says, quota by quota.
-    pub fn settle(mut self, mut actual: impl FnMut(QuotaId, Units) -> Units) -> Receipt {
-        let class = self.class;
-        self.reservations
-            .drain(..)
-            .map(|reservation| {
-                let settled = actual(reservation.quota, reservation.expected);
-                reservation.account.settle(reservation.window, class, reservation.expected, settled);
-                let settled = settled.plus(reservation.charged);
-                Charged { quota: reservation.quota, expected: reservation.expected, settled }
-            })
-            .collect()
+    /// Replaces the expected cost by what `actual` says, quota by quota; what others are expected to cost follows it.
+    pub fn settle(self, mut actual: impl FnMut(QuotaId, Units) -> Units) -> Receipt {
+        self.end(|reservation| {
+            let settled = actual(reservation.quota, reservation.expected);
+            if let Some(learned) = &reservation.learned {
+                learned.learn(settled);
+            }
+            settled
+        })
     }
 
     /// Ends it where nothing is known of the cost: nothing if nothing was sent, else what was expected.
     pub fn close(self) -> Receipt {
         let sent = self.sent;
-        self.settle(|_, expected| if sent { expected } else { Units::ZERO })
+        self.end(|reservation| if sent { reservation.expected } else { Units::ZERO })
+    }
+
+    fn end(mut self, mut cost: impl FnMut(&Reservation) -> Units) -> Receipt {
+        let class = self.class;
+        self.reservations
+            .drain(..)
+            .map(|reservation| {
+                let settled = cost(&reservation);
+                reservation.account.settle(reservation.window, class, reservation.expected, settled);
+                let settled = settled.plus(reservation.charged);
+                Charged { quota: reservation.quota, expected: reservation.expected, settled }
+            })
+            .collect()
     }
 }
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::policy::bucket::Bucket;
 use crate::policy::class::{Class, When};
+use crate::policy::cost::Cost;
 use crate::policy::decide::ROBOTS_TXT;
 use crate::policy::identity::{ClientKey, Trust};
 use crate::policy::quota::{ClassLadder, Quota};
@@ -39,7 +40,7 @@ fn route(costs: &[(u16, u64)]) -> Route {
         hosts: vec![],
         methods: vec![],
         query: vec![],
-        costs: costs.iter().map(|&(quota, cost)| (QuotaId(quota), Units::whole(cost))).collect(),
+        costs: costs.iter().map(|&(quota, cost)| (QuotaId(quota), Cost::Known(Units::whole(cost)))).collect(),
         scopes: vec![],
     }
 }

@@ -1,11 +1,12 @@
 //! Facts in, verdict out. Pure: no I/O, no clock, no locks, no chance.
 //!
 //! The life of a request, file by file: [`identity`] finds the client behind the proxies, [`class`] says what kind it
-//! is, [`route`] what it asks for and what that costs, [`decide`] asks every rule in order. The leaves ([`bucket`],
+//! is, [`route`] what it asks for and what that [costs](cost), [`decide`] asks every rule in order. The leaves ([`bucket`],
 //! [`tier`], [`window`], [`quota`]) take values and give values back.
 
 pub mod bucket;
 pub mod class;
+pub mod cost;
 pub mod decide;
 pub mod facts;
 pub mod identity;

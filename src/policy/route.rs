@@ -1,8 +1,8 @@
 //! Which requests a route is for, and what they cost.
 
+use super::cost::Cost;
 use super::decide::QuotaId;
 use super::facts::Facts;
-use super::units::Units;
 use std::borrow::Cow;
 
 /// Requests that are treated alike: what they cost and which parts of the origin they touch.
@@ -19,7 +19,7 @@ pub struct Route {
     /// Query parameters that must be there, by name, or by name and value.
     pub query: Vec<(String, Option<String>)>,
     /// What a request is expected to cost, by quota; empty is free.
-    pub costs: Vec<(QuotaId, Units)>,
+    pub costs: Vec<(QuotaId, Cost)>,
     /// The scopes it belongs to.
     pub scopes: Vec<ScopeId>,
 }

@@ -2,6 +2,7 @@
 
 use super::report::Report;
 use crate::config::raw::routes as raw;
+use crate::policy::cost::Cost;
 use crate::policy::quota::Quota;
 use crate::policy::route::{BadPattern, Pattern, Route};
 use crate::policy::{QuotaId, ScopeId, Units};
@@ -142,9 +143,9 @@ fn query(raw: &[String], path: &str, report: &mut Report) -> Vec<(String, Option
     raw.iter().map(parameter).collect()
 }
 
-fn costs(raw: &raw::Route, path: &str, quotas: &[Quota], report: &mut Report) -> Vec<(QuotaId, Units)> {
+fn costs(raw: &raw::Route, path: &str, quotas: &[Quota], report: &mut Report) -> Vec<(QuotaId, Cost)> {
     let mut costs = Vec::new();
-    for (name, amount) in &raw.cost.0 {
+    for (name, price) in &raw.cost.0 {
         let path = format!("{path}.{name}");
         let Some(place) = quotas.iter().position(|quota| quota.name == *name) else {
             if !(quotas.is_empty() && report.spoiled("quotas")) {
@@ -152,16 +153,12 @@ fn costs(raw: &raw::Route, path: &str, quotas: &[Quota], report: &mut Report) ->
             }
             continue;
         };
-        let limit = quotas[place].limit;
-        if amount.0 > limit && !report.spoiled(&format!("quotas.{name}.limit")) && !limit.is_zero() {
-            report.mistake(
-                &path,
-                format!("{} is more than the quota's limit of {limit}: never admitted", amount.0),
-                "lower the cost or raise the limit",
-            );
+        match price.0 {
+            Cost::Known(amount) => check_amount(amount, &path, &quotas[place], report),
+            Cost::Learned => check_learned(&path, &quotas[place], report),
         }
-        if !amount.0.is_zero() {
-            costs.push((QuotaId(u16::try_from(place).unwrap_or(u16::MAX)), amount.0));
+        if price.0 != Cost::Known(Units::ZERO) {
+            costs.push((QuotaId(u16::try_from(place).unwrap_or(u16::MAX)), price.0));
         }
     }
     if costs.len() > MOST_COSTS {
@@ -172,6 +169,27 @@ fn costs(raw: &raw::Route, path: &str, quotas: &[Quota], report: &mut Report) ->
         );
     }
     costs
+}
+
+fn check_amount(amount: Units, path: &str, quota: &Quota, report: &mut Report) {
+    let limit = quota.limit;
+    if amount > limit && !report.spoiled(&format!("quotas.{}.limit", quota.name)) && !limit.is_zero() {
+        report.mistake(
+            path,
+            format!("{amount} is more than the quota's limit of {limit}: never admitted"),
+            "lower the cost or raise the limit",
+        );
+    }
+}
+
+fn check_learned(path: &str, quota: &Quota, report: &mut Report) {
+    if quota.cost_header.is_none() && !quota.free_when_cached {
+        report.mistake(
+            path,
+            format!("nothing tells what requests really cost: quota {:?} has no cost_header", quota.name),
+            "name the header in which the origin says it, or write an amount",
+        );
+    }
 }
 
 fn scope_ids(raw: &[String], path: &str, scopes: &[String], report: &mut Report) -> Vec<ScopeId> {

@@ -1,7 +1,7 @@
 //! `routes:` as written.
 
 use crate::config::forms::{Named, OneOrMany};
-use crate::config::words::{Amount, Verb};
+use crate::config::words::{Price, Verb};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -18,8 +18,9 @@ pub(in crate::config) struct Route {
     pub method: OneOrMany<Verb>,
     /// Query parameters that must be there: `name`, or `name=value`.
     pub query: OneOrMany<String>,
-    /// What a request is expected to cost, by quota. Default nothing: it is never refused for quota.
-    pub cost: Named<Amount>,
+    /// What a request is expected to cost, by quota: an amount, or learned, which is what requests of the route have cost
+    /// lately. Default nothing: it is never refused for quota.
+    pub cost: Named<Price>,
     /// The parts of the origin it touches: one, or a list. Default `default`.
     pub scopes: OneOrMany<String>,
 }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::policy::bucket::Bucket;
 use crate::policy::class::When;
+use crate::policy::cost::Cost;
 use crate::policy::quota::ClassLadder;
 use crate::policy::route::Pattern;
 use crate::policy::tier::{Ladder, Tier};
@@ -49,7 +50,7 @@ impl Door {
                 hosts: vec![],
                 methods: vec![],
                 query: vec![],
-                costs: vec![(QuotaId(0), Units::whole(1))],
+                costs: vec![(QuotaId(0), Cost::Known(Units::whole(1)))],
                 scopes: vec![],
             },
             path: "/item/1",
