@@ -47,6 +47,7 @@ pub(super) fn quota(view: &QuotaView) -> Value {
         "reserved": amount(view.reserved),
         "remaining": amount(view.limit.minus(view.used).minus(view.reserved)),
         "overrun": amount(view.overrun),
+        "drift": view.drift as f64 / 1000.0,
         "window_start": rfc3339(view.window_start),
         "window_end": rfc3339(view.window_end),
         "classes": classes.collect::<Vec<Value>>(),

@@ -261,6 +261,7 @@ impl Operations for Desk {
             reserved: Units::whole(3),
             overrun: Units::ZERO,
             lost: Units::ZERO,
+            drift: -1500,
             window_start: Timestamp::from_seconds(0),
             window_end: Timestamp::from_seconds(86_400),
             by_class: vec![bot],

@@ -5,6 +5,7 @@
 
 use super::tally::Tally;
 use super::{Slot, Supply};
+use crate::policy::calibration::{self, OriginCount, OurCount};
 use crate::policy::lease::WindowKey;
 use crate::policy::quota::Quota;
 use crate::policy::tier::Shedding;
@@ -15,6 +16,9 @@ use std::time::Duration;
 
 /// A clock that is set back by less than this is being corrected: it counts as standing still.
 const STEP_BACK: Duration = Duration::from_secs(2);
+
+/// A drift that moves by more than this part of the limit is worth telling.
+const DRIFT_TOLD_BY: u64 = 100;
 
 /// So many windows are remembered beside the present one and those that weigh on it.
 const REMEMBERED: usize = 8;
@@ -49,6 +53,12 @@ pub(super) struct Book {
     pub(super) overrun: Units,
     /// What was lost to crashes.
     pub(super) lost: Units,
+    /// What the origin has counted beyond what is counted here, in thousandths, as of its last word ...
+    pub(super) drift: i64,
+    /// ... and as of the last time that anybody was told.
+    drift_told: i64,
+    /// The origin has said that nothing is left before this moment.
+    closed_until: Timestamp,
     /// What a correction by hand still has to tell the ledger.
     pub(super) corrected: Option<Units>,
     by_class: Vec<ClassBook>,
@@ -88,6 +98,9 @@ impl Account {
             turn: 0,
             overrun: Units::ZERO,
             lost: Units::ZERO,
+            drift: 0,
+            drift_told: 0,
+            closed_until: Timestamp::default(),
             corrected: None,
             by_class: Vec::new(),
         };
@@ -183,6 +196,30 @@ impl Account {
         self.see_to_supply(&mut book);
     }
 
+    /// The origin has told where its own count of the window `id` stands. Returns the drift in thousandths if it has
+    /// become another one that is worth telling.
+    pub(super) fn origin_counts(&self, id: u64, said: OriginCount, now: Timestamp) -> Option<i64> {
+        let mut book = self.at(now);
+        let turns = book.window.back() == 0;
+        let span = if book.current.opened { book.current.span } else { return None };
+        let (limit, used, reserved) = (book.limit, book.used(), book.current.reserved);
+        let calibration = calibration::calibrate(said, OurCount { limit, used, reserved, span, turns }, now);
+        if let Some(moment) = calibration.closed_until {
+            book.closed_until = book.closed_until.max(moment);
+        }
+        if turns && book.current.id != id {
+            return None;
+        }
+        book.tighten(calibration.taken);
+        book.drift = calibration.drift?;
+        let worth_telling = limit.milli() / DRIFT_TOLD_BY;
+        let moved = book.drift.abs_diff(book.drift_told);
+        (moved > worth_telling).then(|| {
+            book.drift_told = book.drift;
+            book.drift
+        })
+    }
+
     /// Takes back a reservation of which nothing was spent.
     pub(super) fn release(&self, id: u64, expected: Units) {
         let mut book = self.book.lock();
@@ -208,6 +245,31 @@ impl Book {
     /// Units that were bought for the window.
     pub(super) fn limit(&self) -> Units {
         self.limit
+    }
+
+    /// What may be taken in all at this moment.
+    pub(super) fn open_limit(&self) -> Units {
+        if self.is_closed() { self.taken().min(self.limit) } else { self.limit }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.latest < self.closed_until
+    }
+
+    /// Counts at least `counted` as taken by all.
+    fn tighten(&mut self, counted: Units) {
+        let beyond = counted.minus(self.taken());
+        if beyond.is_zero() {
+            return;
+        }
+        match self.leased {
+            // Nobody's own: several gates hear the same from the origin.
+            true => {
+                self.current.taken_elsewhere = self.current.taken_elsewhere.plus(beyond);
+                self.corrected = self.corrected.max(Some(counted));
+            }
+            false => self.current.settled = self.current.settled.plus(beyond),
+        }
     }
 
     /// Settled by all gates, as far as is known.
@@ -239,6 +301,7 @@ impl Book {
     /// When what is taken begins to come back.
     pub(super) fn resets_at(&self) -> Timestamp {
         match self.window.opened_by_use().filter(|_| !self.current.opened) {
+            _ if self.is_closed() => self.closed_until,
             Some(length) => self.latest + length,
             None => self.resets_at,
         }

@@ -5,6 +5,7 @@ use super::expectation::Expectation;
 use super::permit::Reservation;
 use super::{Engine, Permit, Slot};
 use crate::policy::bucket::Level;
+use crate::policy::calibration::OriginCount;
 use crate::policy::cost::Cost;
 use crate::policy::decide::{self, Asked, Position};
 use crate::policy::identity::ClientKey;
@@ -131,6 +132,12 @@ impl Admission {
         })
     }
 
+    /// The origin has told where its own count of `quota` stands, in an answer to a request that was charged to `window`.
+    /// Returns what it has counted beyond what is counted here, in thousandths, if that is worth telling.
+    pub fn origin_counts(&self, quota: QuotaId, window: u64, said: OriginCount, now: Timestamp) -> Option<i64> {
+        self.account(quota).origin_counts(window, said, now)
+    }
+
     /// Forgets clients that have been idle for ten minutes and whose bucket is full: forgetting them changes nothing.
     pub fn forget_idle_clients(&self, now: Timestamp) {
         self.engine.clients.forget(|slot, level| {
@@ -159,7 +166,7 @@ impl Admission {
                 quota: &self.rules.quotas[usize::from(id.0)],
                 cost: expectation.units(),
                 taken: book.taken(),
-                limit: book.limit(),
+                limit: book.open_limit(),
                 grant: book.granted(),
                 resets_at: book.resets_at(),
                 shedding: book.class(slot).shedding,

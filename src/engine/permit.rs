@@ -44,6 +44,8 @@ pub struct Charged {
     pub expected: Units,
     /// What was charged, for all tries together.
     pub settled: Units,
+    /// The window that paid.
+    pub window: u64,
 }
 
 impl Permit {
@@ -111,7 +113,12 @@ impl Permit {
                 let settled = cost(&reservation);
                 reservation.account.settle(reservation.window, class, reservation.expected, settled);
                 let settled = settled.plus(reservation.charged);
-                Charged { quota: reservation.quota, expected: reservation.expected, settled }
+                Charged {
+                    quota: reservation.quota,
+                    expected: reservation.expected,
+                    settled,
+                    window: reservation.window,
+                }
             })
             .collect()
     }

@@ -29,6 +29,7 @@ fn quota(name: &str, limit: u64, bot_tiers: &[(u64, u32)]) -> Quota {
         enforce: true,
         cost_header: None,
         free_when_cached: true,
+        sync_from: None,
         ladders: vec![None, Some(ClassLadder { ladder, enforce: true })],
     }
 }

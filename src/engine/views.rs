@@ -20,6 +20,8 @@ pub struct QuotaView {
     pub overrun: Units,
     /// Units that count as spent since a gate died, though nobody knows whether they were; since the process began.
     pub lost: Units,
+    /// What the origin has counted beyond what is counted here, in thousandths; below zero where it has counted less.
+    pub drift: i64,
     /// When the window began.
     pub window_start: Timestamp,
     /// When it ends.
@@ -98,6 +100,7 @@ impl Admission {
                     reserved: book.current.reserved,
                     overrun: book.overrun,
                     lost: book.lost,
+                    drift: book.drift,
                     window_start: span.start,
                     window_end: span.end,
                     by_class: by_class.collect(),

@@ -286,8 +286,9 @@ impl Streamed {
             }
             Some(Err(error)) => Poll::Ready(Some(Err(error.into()))),
             Some(Ok(frame)) => {
-                if let Some(visit) = &mut self.visit {
-                    visit.count(frame.data_ref().map_or(0, |data| data.len() as u64));
+                if let (Some(visit), Some(data)) = (&mut self.visit, frame.data_ref()) {
+                    visit.count(data.len() as u64);
+                    visit.listen(data);
                 }
                 if self.incoming.is_end_stream() {
                     self.comes_to_its_end();

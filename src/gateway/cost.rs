@@ -48,6 +48,7 @@ mod tests {
             enforce: true,
             cost_header: Some(HeaderName::from_static("x-api-cost")),
             free_when_cached: true,
+            sync_from: None,
             ladders: vec![],
         };
         actual(&quota, Units::whole(3), &fields.iter().copied().collect()).to_string()

@@ -155,6 +155,7 @@ impl Exchange {
                 let quota = |id: crate::policy::QuotaId| &rules.quotas[usize::from(id.0)];
                 let Response { status, mut fields, body } = response;
                 visit.settle(|id, expected| cost::actual(quota(id), expected, &fields));
+                visit.hear(status, &fields);
                 headers::strip_hop_by_hop(&mut fields);
                 current.announcements.write(rules, visit.told(), visit.began(), status, &mut fields);
                 visit.has_status(status);

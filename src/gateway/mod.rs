@@ -8,6 +8,7 @@
 
 mod announce;
 mod body;
+mod calibration;
 mod connection;
 mod cost;
 mod exchange;

@@ -2,11 +2,13 @@
 //! count in the metrics.
 
 use super::announce::Told;
+use super::calibration::{self, Listening};
 use super::target;
 use super::watch::Watch;
 use super::worker::{Current, Worker};
-use crate::engine::{BucketStanding, Decision, Permit, Receipt, Ruling, Standing};
-use crate::http1::{Name, RequestHead};
+use crate::engine::{BucketStanding, Charged, Decision, Permit, Receipt, Ruling, Standing};
+use crate::http1::{Fields, Name, RequestHead};
+use crate::policy::calibration::OriginCount;
 use crate::policy::identity::{ClientKey, Origin};
 use crate::policy::{Classified, QuotaId, Reason, Timestamp, Units};
 use crate::telemetry::{Charge, OriginCall, Outcome, Record};
@@ -48,6 +50,8 @@ pub(super) struct Visit {
     answer: Option<usize>,
     origin_status: Option<u16>,
     origin_took: Option<Duration>,
+    /// What the answer's body may still tell of a quota.
+    listening: Vec<Listening>,
     complete: bool,
 }
 
@@ -89,6 +93,7 @@ impl Visit {
             answer: None,
             origin_status: None,
             origin_took: None,
+            listening: Vec::new(),
             complete: false,
         })
     }
@@ -176,6 +181,37 @@ impl Visit {
         if let Some(permit) = self.permit.take() {
             self.receipt = permit.settle(actual);
         }
+    }
+
+    /// The origin's answer may tell how its own counts stand of the quotas that were charged.
+    pub(super) fn hear(&mut self, status: StatusCode, fields: &Fields) {
+        let current = Rc::clone(&self.current);
+        let mut now = None;
+        for &Charged { quota, window, .. } in &self.receipt {
+            let Some(sync) = &current.settings.rules.quotas[usize::from(quota.0)].sync_from else { continue };
+            let now = *now.get_or_insert_with(|| self.worker.now());
+            let told = calibration::read(sync, status, fields, now);
+            self.worker.origin_counts(&current, quota, window, told.count, now);
+            if let Some(text) = told.if_body_says {
+                self.listening.push(Listening::new(quota, window, told.count, text));
+            }
+        }
+    }
+
+    /// A piece of the answer's body goes by: it may tell that nothing is left of a quota.
+    pub(super) fn listen(&mut self, data: &[u8]) {
+        if self.listening.is_empty() {
+            return;
+        }
+        let (worker, current) = (&self.worker, &self.current);
+        self.listening.retain_mut(|ear| {
+            let heard = ear.hears(data);
+            if heard {
+                let count = OriginCount { exhausted: true, ..ear.count };
+                worker.origin_counts(current, ear.quota, ear.window, count, worker.now());
+            }
+            !heard
+        });
     }
 
     /// Nothing will be known of its cost.

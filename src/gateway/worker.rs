@@ -9,8 +9,9 @@ use super::upstream::{Deadlines, ForwardError, Upstream};
 use super::watch::{Order, Watched};
 use crate::agents::ClaimCache;
 use crate::http1::Dates;
+use crate::policy::calibration::OriginCount;
 use crate::policy::identity::ClientKey;
-use crate::policy::{BotId, Claim, OperatorId, Rules, ScopeId, Timestamp};
+use crate::policy::{BotId, Claim, OperatorId, QuotaId, Rules, ScopeId, Timestamp};
 use crate::telemetry::{Names, WorkerTelemetry};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 /// How often a worker looks after what no request does: timeouts, idle connections, the access log.
 pub(super) const TICK: Duration = Duration::from_millis(250);
@@ -288,6 +289,27 @@ impl Worker {
 
     pub(super) fn names<'a>(&'a self, current: &'a Current) -> KnownNames<'a> {
         KnownNames { shared: &self.shared, rules: &current.settings.rules, number: current.number }
+    }
+
+    /// The origin has told where its own count of a quota stands.
+    pub(super) fn origin_counts(
+        &self,
+        current: &Current,
+        quota: QuotaId,
+        window: u64,
+        said: OriginCount,
+        now: Timestamp,
+    ) {
+        let Some(drift) = current.admission.origin_counts(quota, window, said, now) else { return };
+        let (quota, drift) = (&current.settings.rules.quotas[usize::from(quota.0)].name, drift as f64 / 1000.0);
+        match drift > 0.0 {
+            true => warn!(
+                quota,
+                drift,
+                "The origin counts {drift} units of {quota} beyond ours: something else spends them, or costs are set too low"
+            ),
+            false => info!(quota, drift, "The origin counts {} units of {quota} fewer than are counted here", -drift),
+        }
     }
 
     pub(super) fn note_failure(&self, error: &ForwardError) {

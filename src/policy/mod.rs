@@ -5,6 +5,7 @@
 //! [`tier`], [`window`], [`quota`]) take values and give values back.
 
 pub mod bucket;
+pub mod calibration;
 pub mod class;
 pub mod cost;
 pub mod decide;

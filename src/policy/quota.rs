@@ -20,8 +20,30 @@ pub struct Quota {
     pub cost_header: Option<http::HeaderName>,
     /// An answer that the origin had cached cost nothing.
     pub free_when_cached: bool,
+    /// How the origin tells where its own count stands, if it does.
+    pub sync_from: Option<SyncFrom>,
     /// The ladder of each class, by [`ClassId`]; a class without one is refused only when nothing is left.
     pub ladders: Vec<Option<ClassLadder>>,
+}
+
+/// How an origin tells, with its answers, where its own count of a quota stands.
+#[derive(Clone, Debug)]
+pub struct SyncFrom {
+    /// The response header that says how many units are left.
+    pub remaining_header: Option<http::HeaderName>,
+    /// The response header that says when they are renewed.
+    pub reset_header: Option<http::HeaderName>,
+    /// Which answers say that nothing is left.
+    pub exhausted: Option<Exhausted>,
+}
+
+/// Which answers say that nothing is left.
+#[derive(Clone, Debug)]
+pub struct Exhausted {
+    /// Those with one of these statuses ...
+    pub statuses: Vec<u16>,
+    /// ... and, if given, with this text in a header's value or near the beginning of the body.
+    pub says: Option<String>,
 }
 
 /// One class's tiers in one quota.

@@ -78,6 +78,8 @@ metrics! {
     QUOTA_CHARGED: Counter "tidegate_quota_charged_total" ["quota", "class"];
     /// Units that count as spent though nobody knows whether they were: reserved when a gate died.
     QUOTA_LOST: Counter "tidegate_quota_lost_total" ["quota"];
+    /// Units that the origin counted beyond ours at its last word (sync_from); below zero where it counted fewer.
+    QUOTA_DRIFT: Gauge "tidegate_quota_drift" ["quota"];
     /// Units that the origin said were spent beyond the limit.
     QUOTA_OVERRUN: Counter "tidegate_quota_overrun_total" ["quota"];
     /// The share of the class's requests that its tier refuses now.

@@ -120,6 +120,7 @@ fn write_quotas(text: &mut Exposition, quotas: &[QuotaView]) {
     each_quota(text, quotas, QUOTA_WINDOW_START, |quota| quota.window_start.seconds());
     each_quota(text, quotas, QUOTA_WINDOW_END, |quota| quota.window_end.seconds());
     each_quota(text, quotas, QUOTA_LOST, |quota| quota.lost);
+    each_quota(text, quotas, QUOTA_DRIFT, |quota| quota.drift as f64 / 1000.0);
     each_quota(text, quotas, QUOTA_OVERRUN, |quota| quota.overrun);
     let mut family = text.family(QUOTA_CHARGED);
     each_class(quotas, |quota, class| family.sample(&[quota, &class.class], class.charged));

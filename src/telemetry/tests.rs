@@ -145,6 +145,7 @@ fn rules() -> Rules {
             enforce: true,
             cost_header: None,
             free_when_cached: false,
+            sync_from: None,
             ladders: Vec::new(),
         }],
         routes: Vec::new(),

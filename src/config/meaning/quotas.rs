@@ -4,10 +4,10 @@ use super::report::Report;
 use crate::calendar::{self, Civil};
 use crate::config::forms::Named;
 use crate::config::raw::quotas::{self as raw, Pacing, Tiers, Unit};
-use crate::config::words::Level;
+use crate::config::words::{Field, Level};
 use crate::policy::Units;
 use crate::policy::class::Class;
-use crate::policy::quota::{ClassLadder, Quota};
+use crate::policy::quota::{ClassLadder, Exhausted, Quota, SyncFrom};
 use crate::policy::tier::{Ladder, Share, Tier};
 use crate::policy::window::Window;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ const MOST: usize = 1000;
 const PARTS: u32 = 60;
 /// Tiers are counted in a byte.
 const MOST_TIERS: usize = 100;
+/// What is looked for in an answer's body.
+const MOST_SAID: usize = 200;
 
 pub(super) fn quotas(raw: &Named<raw::Quota>, classes: &[Class], report: &mut Report) -> Vec<Quota> {
     if raw.0.len() > MOST {
@@ -57,8 +59,44 @@ fn quota(name: &str, raw: &raw::Quota, classes: &[Class], report: &mut Report) -
         enforce: raw.enforce.unwrap_or(true),
         cost_header: raw.cost_header.as_ref().map(|field| field.0.clone()),
         free_when_cached: raw.free_when_cached,
+        sync_from: raw.sync_from.as_ref().map(|raw| sync_from(raw, &format!("{path}.sync_from"), report)),
         ladders: ladders(raw, limit, &path, classes, report),
     }
+}
+
+fn sync_from(raw: &raw::SyncFrom, path: &str, report: &mut Report) -> SyncFrom {
+    if raw.remaining_header.is_none() && raw.exhausted.is_none() {
+        report.mistake(
+            path,
+            "tells nothing",
+            "write { remaining_header: X-RateLimit-Remaining } or { exhausted: { statuses: [429] } }",
+        );
+    }
+    let field = |field: &Option<Field>| field.as_ref().map(|field| field.0.clone());
+    let exhausted = raw.exhausted.as_ref().map(|exhausted| {
+        let path = format!("{path}.exhausted");
+        let unknown = exhausted.statuses.iter().find(|status| !(100..=599).contains(*status));
+        if exhausted.statuses.is_empty() {
+            report.mistake(&format!("{path}.statuses"), "missing", "write the statuses, such as [429]");
+        } else if let Some(status) = unknown {
+            report.mistake(&format!("{path}.statuses"), format!("found {status}"), "statuses are from 100 to 599");
+        } else if exhausted.body_or_header.is_none() && exhausted.statuses.iter().any(|status| *status < 400) {
+            report.mistake(
+                &format!("{path}.statuses"),
+                "a good answer alone does not say that nothing is left",
+                "say with body_or_header what it says then",
+            );
+        }
+        if exhausted.body_or_header.as_ref().is_some_and(|text| !(1..=MOST_SAID).contains(&text.len())) {
+            report.mistake(
+                &format!("{path}.body_or_header"),
+                "no text that can be looked for",
+                format!("write 1 to {MOST_SAID} bytes that only such an answer has"),
+            );
+        }
+        Exhausted { statuses: exhausted.statuses.clone(), says: exhausted.body_or_header.clone() }
+    });
+    SyncFrom { remaining_header: field(&raw.remaining_header), reset_header: field(&raw.reset_header), exhausted }
 }
 
 fn window(raw: Option<&raw::Window>, path: &str, report: &mut Report) -> Window {

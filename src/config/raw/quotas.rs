@@ -21,6 +21,8 @@ pub(in crate::config) struct Quota {
     pub cost_header: Option<Field>,
     /// true: an answer that the origin had cached (`Cache-Status: ...; hit`, or `Age` above 0) costs nothing. Default false.
     pub free_when_cached: bool,
+    /// The origin's own count, by which this one is tightened. Default none.
+    pub sync_from: Option<SyncFrom>,
     /// How what remains is spread over the time that remains; this version knows off only. Default off.
     pub pacing: Pacing,
     /// From this much used on, refuse this share, by class. A class without tiers is refused only when nothing is left.
@@ -45,6 +47,30 @@ pub(in crate::config) struct Window {
     pub first_use: Option<Span>,
     /// Never more than the limit in any span of this length. What was taken weighs for that long and up to a 60th of it more.
     pub sliding: Option<Span>,
+}
+
+/// How the origin tells, with its answers, where its own count stands.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct SyncFrom {
+    /// The response header with the units that are left, such as X-RateLimit-Remaining; `RateLimit` is read as the IETF
+    /// draft has it. Default none.
+    pub remaining_header: Option<Field>,
+    /// The response header with the time of renewal: seconds from now, seconds or milliseconds since 1970, or a date.
+    /// Default none.
+    pub reset_header: Option<Field>,
+    /// Which answers say that nothing is left; then the quota is closed until its renewal. Default none.
+    pub exhausted: Option<Exhausted>,
+}
+
+/// An answer that says that nothing is left.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Exhausted {
+    /// It has one of these statuses. Must be given.
+    pub statuses: Vec<u16>,
+    /// And this text in the value of a header or in the first 16 KiB of the body. Default anything.
+    pub body_or_header: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Deserialize, JsonSchema)]

@@ -34,6 +34,7 @@ impl Door {
                 enforce: true,
                 cost_header: None,
                 free_when_cached: true,
+                sync_from: None,
                 ladders: vec![None],
             },
             class: Class {
