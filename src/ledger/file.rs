@@ -150,7 +150,7 @@ impl<F: Folder> Inner<F> {
             complained: None,
         };
         let path = opened.folder.path(JOURNAL.0);
-        opened.write_marks(opened.ledger.number).map_err(|source| OpenError::Write { path, source })?;
+        opened.write_marks().map_err(|source| OpenError::Write { path, source })?;
         Ok(opened)
     }
 
@@ -170,7 +170,7 @@ impl<F: Folder> Inner<F> {
             leases.push(Lease { held: most, lost, ..stands });
         }
         self.marks.retain(|(quota, window), _| self.table.remembers(quota, *window));
-        self.write_marks(self.ledger.number).map_err(|source| self.failed(JOURNAL.0, source))?;
+        self.write_marks().map_err(|source| self.failed(JOURNAL.0, source))?;
         Ok(leases)
     }
 
@@ -221,7 +221,7 @@ impl<F: Folder> Inner<F> {
             let mark = Mark { most: ask.held.max(ask.taken), taken: ask.taken };
             self.marks.entry((ask.quota.clone(), ask.window.id)).or_insert(mark);
         }
-        self.write_marks(self.ledger.number + 2).map_err(|source| self.failed(JOURNAL.0, source))?;
+        self.write_marks().map_err(|source| self.failed(JOURNAL.0, source))?;
         settle_marks(&mut table, &self.marks, asks);
         self.syncs.note(uptime);
         if let Err(source) = self.commit(table) {
@@ -238,9 +238,10 @@ impl<F: Folder> Inner<F> {
         Ok(())
     }
 
-    /// Writes the marks, good for the ledger's record of that number and any before it.
-    fn write_marks(&mut self, number: u64) -> io::Result<()> {
-        if self.written.as_ref().is_some_and(|(of, marks)| *of >= number && *marks == self.marks) {
+    /// Writes the marks, good for the ledger's present record and for the one that may be written next.
+    fn write_marks(&mut self) -> io::Result<()> {
+        let number = self.ledger.number_after_next();
+        if self.written.as_ref().is_some_and(|(of, marks)| *of == number && *marks == self.marks) {
             return Ok(());
         }
         let record = encode(&Marks::of(self.life, &self.boot, number, &self.marks));

@@ -97,6 +97,11 @@ impl Slots {
         self.put(folder, record, |folder, name| folder.sync(name))
     }
 
+    /// No record that may have been written since the last good one has a higher number.
+    pub(super) fn number_after_next(&self) -> u64 {
+        self.number + 2
+    }
+
     fn put<F: Folder>(
         &mut self,
         folder: &mut F,
@@ -126,7 +131,7 @@ impl Slots {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the record is too large"));
         }
         // Numbered beyond the one that may or may not have been written.
-        let number = self.number + 2;
+        let number = self.number_after_next();
         let mut bytes = vec![0; HEADER + 2 * slot];
         bytes[..8].copy_from_slice(MAGIC);
         bytes[8..16].copy_from_slice(self.kind);

@@ -69,13 +69,14 @@ impl Table {
         Lease { held, elsewhere, taken_elsewhere, span, ..Lease::default() }
     }
 
-    /// Notes that `who` holds no more than it has taken.
+    /// Notes that `who` has taken what it says, and is no more.
     pub fn close(&mut self, who: Holder, ask: &Ask) {
         let series = self.quotas.entry(ask.quota.clone()).or_default();
         if !series.is_forgotten(&ask.window) {
             let window = series.windows.entry(ask.window.id).or_default();
             window.learn(ask.window.span);
-            window.holdings.insert(who, Holding { held: ask.taken, taken: ask.taken });
+            window.holdings.remove(&who);
+            window.add_to_earlier(ask.taken);
         }
     }
 
@@ -142,9 +143,7 @@ impl Table {
             for (&id, window) in &mut series.windows {
                 let Some(held) = window.holdings.remove(&who) else { continue };
                 let taken = fate(quota, id, held);
-                let earlier = window.holdings.entry(EARLIER).or_default();
-                earlier.taken = earlier.taken.plus(taken);
-                earlier.held = earlier.taken;
+                window.add_to_earlier(taken);
                 if !taken.is_zero() {
                     window.span = window.span.or(Some(Span { start: now, end: Timestamp(u64::MAX) }));
                 }
@@ -213,6 +212,12 @@ impl Series {
 }
 
 impl Window {
+    fn add_to_earlier(&mut self, taken: Units) {
+        let earlier = self.holdings.entry(EARLIER).or_default();
+        earlier.taken = earlier.taken.plus(taken);
+        earlier.held = earlier.taken;
+    }
+
     /// Windows of one id are one, whatever the gates' clocks say: the earliest beginning counts.
     fn learn(&mut self, told: Option<Span>) {
         self.span = match (self.span, told) {

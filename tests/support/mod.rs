@@ -15,6 +15,7 @@ pub mod gate;
 pub mod origin;
 pub mod program;
 pub mod site;
+pub mod stores;
 
 use std::path::PathBuf;
 use std::time::Duration;
