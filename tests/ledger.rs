@@ -17,6 +17,7 @@ use support::stores::{self, NOON, at_once, put_through};
 use tempfile::TempDir;
 use tidegate::engine::{Admission, Engine, Permit, Ruling, Supply};
 use tidegate::ledger::{File, Memory, OpenError, Store, Table};
+use tidegate::policy::cost::Cost;
 use tidegate::policy::class::{Class, When};
 use tidegate::policy::identity::{ClientKey, Trust};
 use tidegate::policy::lease::Spending;
@@ -97,6 +98,7 @@ fn rules(window: Window) -> Arc<Rules> {
         enforce: true,
         cost_header: None,
         free_when_cached: true,
+        sync_from: None,
         ladders: vec![None],
     };
     let class =
@@ -107,7 +109,7 @@ fn rules(window: Window) -> Arc<Rules> {
         hosts: vec![],
         methods: vec![],
         query: vec![],
-        costs: vec![(QuotaId(0), Units::whole(cost))],
+        costs: vec![(QuotaId(0), Cost::Known(Units::whole(cost)))],
         scopes: vec![],
     };
     Arc::new(Rules {
