@@ -44,12 +44,18 @@ fn left(gate: &Gate) -> f64 {
 
 #[test]
 fn what_others_spend_is_seen_and_kept_off_the_limit() {
+    for ledger in ["memory", "file"] {
+        others_spend(&format!("ledger: {ledger}\n{SYNCED}"));
+    }
+}
+
+fn others_spend(rules: &str) {
     let origin = origin(&[
         ("200 OK", "X-RateLimit-Remaining: 99\r\n", "one"),
         ("200 OK", "X-RateLimit-Remaining: 40\r\n", "two"),
         ("200 OK", "X-RateLimit-Remaining: 90\r\n", "three"),
     ]);
-    let gate = gate(&origin, SYNCED);
+    let gate = gate(&origin, rules);
     let mut client = gate.connect();
     assert_eq!(client.get("/a", "").status, 200);
     assert_eq!((left(&gate), gate.metric("tidegate_quota_drift{quota=\"api\"}")), (99.0, 0.0));
@@ -58,6 +64,8 @@ fn what_others_spend_is_seen_and_kept_off_the_limit() {
     client.get("/c", "");
     assert_eq!(left(&gate), 39.0, "it can only become stricter");
     assert_eq!(gate.metric("tidegate_quota_drift{quota=\"api\"}"), -51.0);
+    let served = (0..100).filter(|_| client.get("/d", "").status == 200).count();
+    assert!(served <= 39, "{served} of the 39 that are left");
 }
 
 #[test]
