@@ -107,6 +107,7 @@ impl Service {
             engine: Arc::clone(&engine),
             agents: Arc::new(Agents::builtin(operators.tokens())),
             operators: Arc::clone(&operators),
+            ledger_answers: keeper.as_ref().map(Keeper::answers),
             seed,
         };
         let gate = Gate::start(settings, surroundings, |_| telemetry.worker())?;

@@ -121,7 +121,7 @@ impl Admission {
                 level.since = level.since.max(now);
             }
             client.set_level(level);
-            if matches!(decision.ruling, Ruling::Refused(_)) {
+            if matches!(&decision.ruling, Ruling::Refused(refusal) if refusal.reason != Reason::Ledger) {
                 client.refuse();
             }
             decision.bucket = class_rules.bucket.as_ref().map(|bucket| BucketStanding {
@@ -176,7 +176,11 @@ impl Admission {
         let verdict = decide::decide(asked, *level, &mut positions, now);
 
         for ((account, book), position) in accounts.iter().zip(&mut books).zip(&positions) {
-            book.class(slot).shedding = position.shedding;
+            match verdict {
+                // Asked again in a moment: it counts once.
+                Verdict::Refuse(Refusal { reason: Reason::Ledger, .. }) => {}
+                _ => book.class(slot).shedding = position.shedding,
+            }
             match verdict {
                 Verdict::Admit { .. } => {
                     book.reserve(position.cost);

@@ -12,13 +12,20 @@ use super::{cost, headers};
 use crate::engine::{Decision, Permit, Ruling};
 use crate::http1::{Fields, Name, Request, RequestHead, Response};
 use crate::policy::identity::{AddressSource, ClientKey, Origin, Trust};
-use crate::policy::{Claim, Classified, Facts, Proof, Refusal, Timestamp};
+use crate::policy::{Claim, Classified, Facts, Proof, Reason, Refusal, Timestamp};
 use http::Version;
 use hyper::body::Body;
 use smallvec::SmallVec;
 use std::fmt::{self, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::futures::Notified;
+use tokio::time::sleep;
+
+/// A burst may take more than was leased ahead. More is a moment away: people do not see it, and nobody is refused for it.
+const LEDGER_PATIENCE: Duration = Duration::from_millis(250);
 
 /// A client connection's way into the gate.
 #[derive(Clone)]
@@ -41,10 +48,14 @@ impl Exchange {
     /// Answers one request, whatever happens.
     pub(super) async fn handle(self, request: Request<ClientBody>) -> Response<ResponseBody> {
         let Caller { worker, watch, .. } = &*self.0;
-        let (now, current) = (worker.now(), worker.current());
+        let (mut now, mut current) = (worker.now(), worker.current());
         let Request { head, body } = request;
         watch.request_begins(head.version);
-        let judged = match self.judge(&head, &current, now) {
+        let mut judged = self.judge(&head, &current, now);
+        if judged.as_ref().is_ok_and(Judged::ran_short) && worker.shared().ledger_answers.is_some() {
+            (now, current, judged) = Box::pin(self.judge_again(&head)).await;
+        }
+        let judged = match judged {
             Ok(judged) => judged,
             Err(fault) => {
                 watch.request_ends(false);
@@ -92,6 +103,25 @@ impl Exchange {
         let key = rules.trust.key(origin.client);
         let decision = current.admission.admit(key, classified.class, route, &target.path, now);
         Ok(Judged { origin, key, classified, route, decision })
+    }
+
+    /// The verdict once the ledger has handed out more, or as it is when patience has run out.
+    async fn judge_again(&self, head: &RequestHead) -> (Timestamp, Rc<Current>, Result<Judged, Malformed>) {
+        let worker = &self.0.worker;
+        let mut patience = pin!(sleep(LEDGER_PATIENCE));
+        loop {
+            let answers = worker.shared().ledger_answers.as_ref();
+            let mut answer = pin!(answers.map(|answers| answers.notified()));
+            // Heard from here on: what was answered a moment ago is asked for first.
+            answer.as_mut().as_pin_mut().map(Notified::enable);
+            let (now, current) = (worker.now(), worker.current());
+            let judged = self.judge(head, &current, now);
+            let waits = judged.as_ref().is_ok_and(Judged::ran_short) && !patience.is_elapsed();
+            match answer.as_pin_mut().filter(|_| waits) {
+                None => return (now, current, judged),
+                Some(answer) => tokio::select! { () = answer => {} () = &mut patience => {} },
+            }
+        }
     }
 
     fn identify(&self, trust: &Trust, fields: &Fields) -> Origin {
@@ -230,6 +260,13 @@ impl Exchange {
 fn write_chain(text: &mut impl Write, origin: &Origin, peer: IpAddr) -> fmt::Result {
     write!(text, "{}", origin.client)?;
     origin.hops.iter().chain([&peer]).try_for_each(|hop| write!(text, ", {hop}"))
+}
+
+impl Judged {
+    /// True when nothing was in the way but that the ledger had not handed out enough yet.
+    fn ran_short(&self) -> bool {
+        matches!(self.decision.ruling, Ruling::Refused(Refusal { reason: Reason::Ledger, .. }))
+    }
 }
 
 /// What is known of a request once the verdict is there.

@@ -40,7 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::watch as stages;
+use tokio::sync::{Notify, watch as stages};
 use tracing::{info, warn};
 use worker::Stage;
 
@@ -60,6 +60,8 @@ pub struct Surroundings {
     pub agents: Arc<Agents>,
     /// Knows whose addresses are whose.
     pub operators: Arc<Operators>,
+    /// Tells that the ledger has answered, where it answers soon enough for a request to wait for it.
+    pub ledger_answers: Option<Arc<Notify>>,
     /// A number nobody can guess: ids and jitter come from it.
     pub seed: u64,
 }
@@ -108,9 +110,9 @@ impl Gate {
             listen.extend(bound.first().and_then(|socket| socket.local_addr().ok()));
             sockets.iter_mut().zip(bound).for_each(|(of_worker, socket)| of_worker.push(socket));
         }
-        let Surroundings { clock, engine, agents, operators, seed } = surroundings;
+        let Surroundings { clock, engine, agents, operators, ledger_answers, seed } = surroundings;
         let generation = Generation::new(settings, &engine, clock.now());
-        let shared = Arc::new(Shared::new(clock, engine, agents, operators, generation, count, seed));
+        let shared = Arc::new(Shared::new(clock, engine, agents, operators, ledger_answers, generation, count, seed));
         let (stage, stages) = stages::channel(Stage::Serving);
         let start = |(number, listeners): (usize, Vec<_>)| {
             let (shared, stages, telemetry) = (Arc::clone(&shared), stages.clone(), telemetry(number));

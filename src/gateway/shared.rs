@@ -17,6 +17,8 @@ pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
     pub(super) agents: Arc<Agents>,
     pub(super) operators: Arc<Operators>,
+    /// Tells that the ledger has answered, where a request may wait for it.
+    pub(super) ledger_answers: Option<Arc<Notify>>,
     /// Told when there is an origin to be looked up at once.
     pub(super) new_origin: Notify,
     /// Client connections open now, on all workers.
@@ -43,6 +45,7 @@ impl Shared {
         engine: Arc<Engine>,
         agents: Arc<Agents>,
         operators: Arc<Operators>,
+        ledger_answers: Option<Arc<Notify>>,
         generation: Generation,
         workers: usize,
         seed: u64,
@@ -52,6 +55,7 @@ impl Shared {
             engine,
             agents,
             operators,
+            ledger_answers,
             new_origin: Notify::new(),
             connections: AtomicUsize::new(0),
             neighbours: Neighbours::default(),

@@ -28,6 +28,7 @@ pub struct Bell(Arc<Notify>);
 pub struct Keeper {
     bell: Bell,
     shared: Arc<Shared>,
+    answers: Arc<Notify>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -61,14 +62,19 @@ impl Keeper {
         bell: Bell,
         now: impl Fn() -> Timestamp + Send + 'static,
     ) -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let (shared, answers) = (Arc::new(Shared::default()), Arc::new(Notify::new()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = {
-            let (bell, shared) = (bell.clone(), Arc::clone(&shared));
-            let keep = move || runtime.block_on(keep(store, &engine, &bell, &shared, now));
+            let (bell, shared, answers) = (bell.clone(), Arc::clone(&shared), Arc::clone(&answers));
+            let keep = move || runtime.block_on(keep(store, &engine, &bell, &shared, &answers, now));
             std::thread::Builder::new().name("ledger".into()).spawn(keep)?
         };
-        Ok(Self { bell, shared, thread: Mutex::new(Some(thread)) })
+        Ok(Self { bell, shared, answers, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Tells everybody who waits for it that the ledger has answered.
+    pub fn answers(&self) -> Arc<Notify> {
+        Arc::clone(&self.answers)
     }
 
     /// True once the ledger has answered for the first time.
@@ -96,7 +102,14 @@ impl Keeper {
     }
 }
 
-async fn keep<S: Store>(mut store: S, engine: &Engine, bell: &Bell, shared: &Shared, now: impl Fn() -> Timestamp) {
+async fn keep<S: Store>(
+    mut store: S,
+    engine: &Engine,
+    bell: &Bell,
+    shared: &Shared,
+    answers: &Notify,
+    now: impl Fn() -> Timestamp,
+) {
     let mut troubles = 0;
     loop {
         let stopping = {
@@ -131,6 +144,7 @@ async fn keep<S: Store>(mut store: S, engine: &Engine, bell: &Bell, shared: &Sha
             progress.ended = progress.begun;
             progress.ready |= round.is_ok();
             shared.went_on.notify_all();
+            answers.notify_waiters();
         }
         if stopping {
             return;
