@@ -9,10 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use support::client::Client;
-use support::gate;
-use support::origin::Origin;
-use support::program::{Program, run};
+use support::crash;
 use support::stores::{self, NOON, at_once, put_through};
 use tempfile::TempDir;
 use tidegate::engine::{Admission, Engine, Permit, Ruling, Supply};
@@ -24,7 +21,7 @@ use tidegate::policy::lease::Spending;
 use tidegate::policy::quota::Quota;
 use tidegate::policy::route::{Pattern, Route};
 use tidegate::policy::window::Window;
-use tidegate::policy::{ClassId, QuotaId, Reason, Rules, Timestamp, Units};
+use tidegate::policy::{ClassId, QuotaId, Rules, Timestamp, Units};
 
 // --- one suite for every store -------------------------------------------------------------------------------------
 
@@ -57,10 +54,10 @@ impl InFile {
     }
 }
 
-/// An uptime on which a tenth of a second passes between any two looks: syncs are never too many.
+/// An uptime on which a second passes between any two looks: syncs are never too many, and none is put off.
 fn uptime() -> tidegate::ledger::Uptime {
     let ticks = AtomicU64::new(0);
-    Box::new(move || Timestamp(ticks.fetch_add(100_000_000, Ordering::Relaxed)))
+    Box::new(move || Timestamp(ticks.fetch_add(1_000_000_000, Ordering::Relaxed)))
 }
 
 impl stores::Ledger for InFile {
@@ -352,4 +349,177 @@ proptest! {
     fn a_crash_wastes_no_more_than_a_lease_in_a_file(steps in proptest::collection::vec(step(), 1..120)) {
         waste_is_bounded(OnDisk(tempfile::tempdir().expect("a directory"), 0), &steps);
     }
+}
+
+// --- files that are not as they should be --------------------------------------------------------------------------
+
+fn open(folder: &Path) -> Result<File, OpenError> {
+    File::open(folder, "this boot", uptime(), NOON)
+}
+
+fn complaint(folder: &Path) -> String {
+    open(folder).err().expect("it cannot be opened").to_string()
+}
+
+/// A directory with a ledger in which 30 units are counted.
+fn with_a_ledger() -> TempDir {
+    let mut ledger = InFile::new();
+    let store = stores::Ledger::gate(&mut ledger);
+    let mut gate = stores::Gate::new(&ledger, store);
+    gate.asks(100);
+    gate.takes(30);
+    gate.closes();
+    ledger.0
+}
+
+#[test]
+fn what_is_not_a_ledger_is_named_and_left_alone() {
+    type Spoil = fn(&mut Vec<u8>);
+    let table: [(&str, Spoil, &str); 6] = [
+        ("foreign", |bytes| *bytes = b"#!/bin/sh\nexit 0\n".to_vec(), "is not a ledger of Tidegate; move it away"),
+        ("empty", Vec::clear, "is damaged: it is empty; put a backup in its place, or move it away"),
+        ("newer", |bytes| bytes[16] = 2, "has format 2, and this version knows up to 1; run the version that wrote it"),
+        ("truncated", |bytes| bytes.truncate(9000), "is damaged: it is shorter than it was made"),
+        ("header", |bytes| bytes[20] ^= 1, "is damaged: its header does not match its checksum"),
+        ("records", |bytes| bytes[4096..].fill(7), "is damaged: neither of its records is whole"),
+    ];
+    for (name, spoil, told) in table {
+        let folder = with_a_ledger();
+        let file = folder.path().join("ledger");
+        let mut bytes = std::fs::read(&file).expect("there is one");
+        spoil(&mut bytes);
+        std::fs::write(&file, &bytes).expect("it can be written");
+        let complaint = complaint(folder.path());
+        assert!(complaint.starts_with(&file.display().to_string()) && complaint.contains(told), "{name}: {complaint}");
+        assert_eq!(std::fs::read(&file).expect("it is there"), bytes, "{name}: nothing is overwritten");
+    }
+}
+
+#[test]
+fn one_damaged_record_leaves_the_other() {
+    let folder = with_a_ledger();
+    let file = folder.path().join("ledger");
+    let mut bytes = std::fs::read(&file).expect("there is one");
+    let slot = (bytes.len() - 4096) / 2;
+    bytes[4096 + slot..].fill(7);
+    std::fs::write(&file, &bytes).expect("it can be written");
+    assert!(open(folder.path()).is_ok());
+}
+
+#[test]
+fn a_damaged_journal_proves_nothing_and_stops_nobody() {
+    let folder = with_a_ledger();
+    std::fs::write(folder.path().join("journal"), b"junk").expect("it can be written");
+    assert!(open(folder.path()).is_ok());
+}
+
+#[test]
+fn a_second_gate_is_told_of_the_first() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let _first = open(folder.path()).expect("nobody else has it");
+    let told = format!("another gate is running on the state directory {}; stop it", folder.path().display());
+    assert!(complaint(folder.path()).starts_with(&told), "{}", complaint(folder.path()));
+}
+
+#[test]
+fn a_directory_that_cannot_be_had_is_named() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").expect("it can be written");
+    let told = complaint(&file.join("state"));
+    assert!(told.starts_with("cannot use the state directory") && told.contains("state_dir"), "{told}");
+}
+
+#[test]
+fn a_read_only_directory_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a directory");
+    let closed = std::fs::Permissions::from_mode(0o500);
+    std::fs::set_permissions(folder.path(), closed).expect("it is ours");
+    if std::fs::write(folder.path().join("probe"), "").is_ok() {
+        return println!("skipped: rights do not bind this user");
+    }
+    let told = complaint(folder.path());
+    assert!(told.contains("make it writable"), "{told}");
+}
+
+#[test]
+fn the_state_directory_is_for_this_user_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a directory");
+    let state = folder.path().join("deep/state");
+    let _ledger = open(&state).expect("it is made");
+    for (name, mode) in [("", 0o700), ("ledger", 0o600), ("journal", 0o600), ("lock", 0o600)] {
+        let found = std::fs::metadata(state.join(name)).expect("it is there").permissions().mode() & 0o777;
+        assert_eq!(found, mode, "{name}: {found:o}");
+    }
+}
+
+/// A file system of 64 KiB, where that can be had.
+struct Small(TempDir);
+
+impl Small {
+    fn mount() -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a directory");
+        let options = ["-t", "tmpfs", "-o", "size=64k", "tmpfs"];
+        let mounted = std::process::Command::new("mount").args(options).arg(folder.path()).output();
+        mounted.is_ok_and(|told| told.status.success()).then(|| Self(folder))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_noticed_at_the_start() {
+    let Some(small) = Small::mount() else { return println!("skipped: no file system can be mounted here") };
+    let told = complaint(small.0.path());
+    let path = small.0.path().join("ledger");
+    assert!(told.starts_with(&format!("cannot write {}", path.display())) && told.contains("make room"), "{told}");
+    assert!(!path.exists(), "nothing half made is left");
+}
+
+#[test]
+fn a_ledger_of_many_quotas_opens_quickly() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let mut ledger = open(folder.path()).expect("it is made");
+    let asks: Vec<_> = (0..1000)
+        .flat_map(|quota| (0..8).map(move |day| (quota, day)))
+        .map(|(quota, day)| tidegate::ledger::Ask {
+            quota: format!("quota_{quota}"),
+            limit: Units::whole(1000),
+            window: stores::window(day * 86_400, 86_400, 0),
+            taken: Units::whole(1),
+            held: Units::ZERO,
+            wanted: Units::whole(20),
+            soon: Units::whole(2),
+        })
+        .collect();
+    at_once(ledger.lease(&asks, NOON)).expect("an answer");
+    drop(ledger);
+    let clock = tidegate::clock::Clock::system();
+    open(folder.path()).expect("it is whole");
+    // 200 ms are promised of the program as it is shipped; this one is not optimised.
+    assert!(clock.uptime() < Timestamp::from_seconds(2), "{:?}", clock.uptime());
+}
+
+// --- the program itself, killed under load -------------------------------------------------------------------------
+
+#[test]
+fn a_program_that_is_killed_at_any_moment_never_overspends() {
+    let rounds = std::env::var("TIDEGATE_CRASH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(20);
+    crash::killed_again_and_again(rounds);
+}
+
+#[test]
+fn a_program_that_is_stopped_across_the_end_of_a_window_never_overspends() {
+    crash::stopped_across_the_end_of_a_window();
+}
+
+#[test]
+fn a_clean_stop_and_a_correction_by_hand_survive_a_restart() {
+    crash::restarted_in_good_order();
 }

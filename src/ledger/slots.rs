@@ -37,7 +37,7 @@ pub(super) struct Slots {
 }
 
 /// What was found in the place of a file.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// It is something else.
     Foreign,

@@ -95,13 +95,22 @@ const A_FEW: u64 = 4;
 
 impl Spending {
     /// Returns how much to hold: about a second of spending, between a small floor and [`Spending::largest`]; never more
-    /// than half of what is left, down to one request.
+    /// than half of what is left, down to one request. Whole units, where requests cost whole units.
     pub fn size(&self) -> Size {
         let few = times(self.dearest, A_FEW);
         let tapered = part_of(self.left, 2).max(self.dearest).min(self.left);
         let lease = self.per_second.max(part_of(self.limit, 256)).max(few).min(self.largest()).min(tapered);
+        let lease = self.whole(lease).max(self.dearest.min(self.left));
         let soon = part_of(self.per_second, 10).max(part_of(self.limit, 1024)).max(few).min(lease);
-        Size { lease, soon }
+        Size { lease, soon: self.whole(soon).max(self.dearest.min(self.left)) }
+    }
+
+    /// Rounded down, where a part of a unit would be of no use.
+    fn whole(&self, units: Units) -> Units {
+        match self.dearest.milli() % 1000 {
+            0 => Units::whole(units.floor()),
+            _ => units,
+        }
     }
 
     /// Returns the most that is ever held beyond what is taken: a 64th of the limit, or a few of the dearest requests.

@@ -7,6 +7,7 @@
 pub mod access_log;
 pub mod client;
 pub mod combined_log;
+pub mod crash;
 pub mod crowd;
 pub mod day;
 pub mod fields;

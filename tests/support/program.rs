@@ -86,6 +86,12 @@ impl Program {
         assert!(sent.is_ok_and(|status| status.success()), "kill -s {name}");
     }
 
+    /// Kills it, as the system does when memory runs out: it gets no chance to do anything.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it is ours");
+    }
+
     /// Waits for its end.
     pub fn end(mut self) -> Ended {
         drop(self.input.take());

@@ -1,0 +1,266 @@
+//! The real program on a state directory of its own, under load, killed and started again.
+
+use super::client::Client;
+use super::origin::Origin;
+use super::program::Program;
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tempfile::TempDir;
+
+/// Requests under way at once.
+const CLIENTS: u64 = 4;
+
+/// A page that costs one unit, and an origin that counts by the time at which it was asked.
+struct Scene {
+    origin: Origin,
+    folder: TempDir,
+    served: Arc<AtomicU64>,
+}
+
+struct Running {
+    program: Program,
+    address: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let served = Arc::new(AtomicU64::new(0));
+        let counting = Arc::clone(&served);
+        let origin = Origin::scripted(move |_, wire| {
+            counting.fetch_add(1, Ordering::SeqCst);
+            wire.reply("200 OK", "", b"page");
+        });
+        Self { origin, folder: tempfile::tempdir().expect("a directory"), served }
+    }
+
+    fn start(&self, limit: u64, window: &str) -> Running {
+        let file = self.folder.path().join("gate.yaml");
+        let yaml = format!(
+            "listen: 127.0.0.1:0\nadmin: {{ listen: \"127.0.0.1:0\" }}\nstate_dir: {}\nworkers: 2\n\
+             origin: {{ url: \"http://{}\" }}\nlog: {{ level: warn }}\n\
+             quotas: {{ api: {{ limit: {limit}, window: {window} }} }}\n\
+             routes: [ {{ match: /page, cost: {{ api: 1 }} }} ]\n",
+            self.folder.path().join("state").display(),
+            self.origin.address(),
+        );
+        std::fs::write(&file, yaml).expect("it can be written");
+        let mut program = Program::start(&["serve", "--config", &file.display().to_string()]);
+        let ready = program.line();
+        let mut addresses = ready.split("http://").skip(1).map(|rest| {
+            let address = rest.split([' ', ',']).next().unwrap_or_default();
+            address.parse::<SocketAddr>().unwrap_or_else(|_| panic!("no address in {ready:?}"))
+        });
+        let (address, _, admin) = (addresses.next(), addresses.next(), addresses.next());
+        Running { program, address: address.expect("it listens"), admin: admin.expect("for operators, too") }
+    }
+
+    fn served(&self) -> u64 {
+        self.served.load(Ordering::SeqCst)
+    }
+}
+
+impl Running {
+    fn ask_admin(&self, method: &str, path: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(self.admin).expect("it listens");
+        let (host, length) = (self.admin, body.len());
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        answer.split_once("\r\n\r\n").expect("an HTTP answer").1.to_owned()
+    }
+
+    /// What is counted: settled and reserved.
+    fn counted(&self) -> u64 {
+        let state: Value = serde_json::from_str(&self.ask_admin("GET", "/api/v1/state", "")).expect("JSON");
+        let quota = &state["quotas"][0];
+        quota["used"].as_u64().expect("whole units") + quota["reserved"].as_u64().expect("whole units")
+    }
+
+    fn lost(&self) -> f64 {
+        let text = self.ask_admin("GET", "/metrics", "");
+        let sample = text.lines().find_map(|line| line.strip_prefix("tidegate_quota_lost_total{quota=\"api\"} "));
+        sample.and_then(|value| value.parse().ok()).expect("it is exported")
+    }
+
+    fn load(&self, done: impl Fn(u64) -> bool + Sync) -> Statuses {
+        load(self.address, done)
+    }
+}
+
+/// Sends requests from several clients until `done` says so of the number answered, or the gate is no more; how often
+/// each status came.
+fn load(address: SocketAddr, done: impl Fn(u64) -> bool + Sync) -> Statuses {
+    let (answered, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let statuses = Statuses::default();
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let Some(status) = ask(address) else { return };
+                    statuses.count(status);
+                    if done(answered.fetch_add(1, Ordering::Relaxed) + 1) {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    statuses
+}
+
+#[derive(Default)]
+struct Statuses {
+    ok: AtomicU64,
+    spent: AtomicU64,
+    short: AtomicU64,
+}
+
+impl Statuses {
+    fn count(&self, status: u16) {
+        let place = match status {
+            200 => &self.ok,
+            429 => &self.spent,
+            503 => &self.short,
+            other => panic!("{other} is none of what can happen"),
+        };
+        place.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// One request on a connection of its own; nothing where the gate has died meanwhile.
+fn ask(address: SocketAddr) -> Option<u16> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(super::PATIENCE)).ok()?;
+    stream.write_all(b"GET /page HTTP/1.1\r\nHost: site\r\nConnection: close\r\n\r\n").ok()?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).ok()?;
+    std::str::from_utf8(answer.get(9..12)?).ok()?.parse().ok()
+}
+
+/// Kills a gate under load, at another moment each time, and starts it on what is left.
+pub fn killed_again_and_again(rounds: u64) {
+    let scene = Scene::new();
+    // So large that it lasts for all rounds: a lease is a 64th of it at most, and two may be lost.
+    let limit = rounds * 300;
+    let bound = 2 * (limit / 64).max(4) + CLIENTS;
+    let (mut counted, mut total, mut largest) = (0, 0, 0);
+    for round in 0..rounds {
+        let gate = scene.start(limit, "{ fixed: 7d }");
+        let (served, found) = (scene.served(), gate.counted());
+        assert!(found >= served, "round {round}: {found} counted, {served} served");
+        let wasted = (found - served).saturating_sub(counted);
+        assert!(wasted <= bound, "round {round}: {wasted} wasted, {bound} at most");
+        assert!(gate.lost() <= (bound + CLIENTS) as f64, "round {round}");
+        counted = found - served;
+        largest = largest.max(wasted);
+        total += wasted;
+        // Between the first request and a few hundred, in no order: 7919 is prime.
+        let dies_after = 1 + (round * 7919) % 257;
+        std::thread::scope(|scope| {
+            let (tell, told) = std::sync::mpsc::channel();
+            let address = gate.address;
+            scope.spawn(move || {
+                load(address, |answered| {
+                    if answered == dies_after {
+                        let _ = tell.send(());
+                    }
+                    // It goes on until the gate has died.
+                    false
+                })
+            });
+            told.recv_timeout(super::PATIENCE).expect("it serves");
+            gate.program.signal("KILL");
+        });
+        gate.program.kill();
+    }
+    // What is left can be had, to the last unit.
+    let gate = scene.start(limit, "{ fixed: 7d }");
+    let left = limit - gate.counted();
+    let before = scene.served();
+    let statuses = gate.load(|_| scene.served() - before >= left || scene.served() >= limit);
+    assert_eq!(ask_until_spent(&gate), 429);
+    assert_eq!(scene.served() - before, left, "served to the last unit");
+    assert!(scene.served() <= limit, "{} of {limit} served", scene.served());
+    println!(
+        "{rounds} kills: {} of {limit} served, {total} wasted in all, {largest} by one, {bound} allowed; then {} short of {left}",
+        scene.served(),
+        statuses.short.load(Ordering::Relaxed),
+    );
+}
+
+/// The status of a request once nothing is left: there may be a lease under way.
+fn ask_until_spent(gate: &Running) -> u16 {
+    (0..10_000).filter_map(|_| ask(gate.address)).find(|status| *status != 503).expect("it answers")
+}
+
+/// Stops a gate in the middle of a window of two seconds, and lets it go on in the next.
+pub fn stopped_across_the_end_of_a_window() {
+    const LIMIT: u64 = 60;
+    let windows: Arc<parking_lot::Mutex<std::collections::BTreeMap<u64, u64>>> = Arc::default();
+    let scene = {
+        let counting = Arc::clone(&windows);
+        let served = Arc::new(AtomicU64::new(0));
+        let origin = Origin::scripted(move |seen, wire| {
+            // The gate's own time of admission is not told; a request is short, and admitted in this window or just
+            // before its end. What counts against the limit is the sum of any two.
+            let _ = seen;
+            *counting.lock().entry(seconds() / 2).or_default() += 1;
+            wire.reply("200 OK", "", b"page");
+        });
+        Scene { origin, folder: tempfile::tempdir().expect("a directory"), served }
+    };
+    let gate = scene.start(LIMIT, "{ fixed: 2s }");
+    for _ in 0..2 {
+        let before = seconds() / 2;
+        gate.load(|answered| answered >= 20);
+        gate.program.signal("STOP");
+        while seconds() / 2 == before {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        gate.program.signal("CONT");
+        gate.load(|answered| answered >= 2 * LIMIT);
+    }
+    let windows = windows.lock().clone();
+    for (window, served) in &windows {
+        // A request that was admitted before the stop may arrive after it: at most one a client.
+        assert!(*served <= LIMIT + CLIENTS, "{served} in window {window}: {windows:?}");
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the origin counts by real time, as origins do")]
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// A gate that is told to stop, and one that is corrected: the count is exact.
+pub fn restarted_in_good_order() {
+    let scene = Scene::new();
+    let gate = scene.start(1000, "{ fixed: 7d }");
+    gate.load(|answered| answered >= 50);
+    let counted = gate.counted();
+    assert_eq!(counted, scene.served());
+    gate.program.signal("TERM");
+    assert_eq!(gate.program.end().code, 0);
+
+    let gate = scene.start(1000, "{ fixed: 7d }");
+    assert_eq!((gate.counted(), gate.lost()), (counted, 0.0), "nothing is lost by a clean stop");
+    for used in [700, 10, 0, 500] {
+        let told = gate.ask_admin("PUT", "/api/v1/quotas/api/used", &format!("{{\"used\": {used}}}"));
+        assert!(told.contains(&format!("\"to\":{used}")), "{told}");
+        assert_eq!(gate.counted(), used);
+    }
+    gate.program.kill();
+    let gate = scene.start(1000, "{ fixed: 7d }");
+    let counted = gate.counted();
+    assert!((500..=500 + 2 * 15).contains(&counted), "{counted}");
+    let mut client = Client::connect(gate.address);
+    assert_eq!(client.get("/page", "").status, 200);
+}
