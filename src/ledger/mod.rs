@@ -4,7 +4,9 @@
 //! the whole limit and forgets with the process; a durable ledger grants what it has leased ahead.
 
 mod memory;
+pub mod redis;
 pub mod store;
 
 pub use memory::Memory;
+pub use redis::RedisStore;
 pub use store::{Ask, Lease, Store, StoreError, WindowKey};
