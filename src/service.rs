@@ -283,6 +283,7 @@ fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("workers", old.workers != new.workers),
         ("admin", admin(old) != admin(new)),
         ("state_dir", old.state_dir != new.state_dir),
+        ("ledger", old.ledger != new.ledger),
         ("log.access", old.log.access != new.log.access),
         ("log.level", old.log.level != new.log.level),
         ("limits.max_clients", limits(old) != limits(new)),

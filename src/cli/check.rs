@@ -1,6 +1,6 @@
 //! `tidegate check`: is the file right, and what does it say in words?
 
-use crate::config::settings::AccessLog;
+use crate::config::settings::{AccessLog, Ledger, WhenLost};
 use crate::config::{self, Mistakes, Settings};
 use crate::policy::bucket::Bucket;
 use crate::policy::class::{Class, When};
@@ -28,6 +28,15 @@ pub fn summary(settings: &Settings, operators: &[&str]) -> String {
     line(format!("listens on {}, forwards to {}", listen.join(", "), settings.origin.authority));
     if let Some(admin) = &settings.admin {
         line(format!("operators: {}{}", admin.listen, if admin.token.is_some() { ", with a token" } else { "" }));
+    }
+    if let Ledger::Redis(redis) = &settings.ledger {
+        let lost = match redis.when_lost {
+            WhenLost::Refuse => "refuses",
+            WhenLost::Share => "spends its share",
+        };
+        let host = if redis.host.contains(':') { format!("[{}]", redis.host) } else { redis.host.clone() };
+        let (port, prefix) = (redis.port, &redis.prefix);
+        line(format!("quotas are shared through redis at {host}:{port} as {prefix}; a gate that is cut off {lost}"));
     }
     line(match &settings.log.access {
         AccessLog::Off => "access log: off".into(),

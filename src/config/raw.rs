@@ -4,6 +4,7 @@
 
 pub(super) mod classes;
 pub(super) mod clients;
+pub(super) mod ledger;
 pub(super) mod quotas;
 pub(super) mod routes;
 pub(super) mod scopes;
@@ -27,6 +28,8 @@ pub(super) struct File {
     pub admin: Option<serving::Admin>,
     /// The directory of the ledger, which survives restarts. Default ./state.
     pub state_dir: Option<String>,
+    /// Where the account of what has been spent is kept. Without this section: in state_dir, for this gate alone.
+    pub ledger: ledger::Ledger,
     /// The server behind the gate.
     pub origin: serving::Origin,
     /// Whose request it is.
@@ -57,6 +60,7 @@ pub(super) const SECTIONS: &[&str] = &[
     "workers",
     "admin",
     "state_dir",
+    "ledger",
     "origin",
     "clients",
     "agents",
