@@ -29,8 +29,6 @@ use timing::Timing;
 use tracing::{info, warn};
 use wire::Reply;
 
-/// How long a gate hears nothing before it begins to live by its share.
-const LOST_AFTER: Duration = Duration::from_secs(2);
 /// Clocks that differ by less are not worth an error: a window that is not leased yet, or no more, is soon another.
 const CLOCKS_AGREE: Duration = Duration::from_secs(2);
 /// A call is answered at once, or wants to be told more, or is sent elsewhere; whoever is still sent about then is lost.
@@ -56,7 +54,6 @@ pub struct RedisStore {
     /// Every call has its number: one that was overtaken is not carried out.
     calls: u64,
     rounds: u64,
-    heard: Option<Timestamp>,
     windows: HashMap<(String, u64), Known>,
     /// All that was said of a quota last, as the script writes it: what every gate holds. Told back to a server that lost it.
     floors: HashMap<String, String>,
@@ -70,6 +67,9 @@ pub struct RedisStore {
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     lease: Lease,
+    /// What was put aside for this gate, and it has not taken up yet. The store takes it up itself, so that nobody else
+    /// needs to know whether an answer came: `Lease::share` stays nothing.
+    share: Units,
     lost: Units,
     round: u64,
 }
@@ -83,7 +83,7 @@ enum Operation {
 
 impl RedisStore {
     /// Leases from `server`, under names that begin with `prefix`. With `shares`, every answer also puts a part of what is
-    /// left aside for this gate: what it may take when it hears nothing for two seconds.
+    /// left aside for this gate: what it may take while it hears nothing.
     pub fn new(server: Server, prefix: &str, shares: bool, identity: Identity) -> Self {
         Self {
             prefix: prefix.to_owned(),
@@ -96,7 +96,6 @@ impl RedisStore {
             moved: HashMap::new(),
             calls: 0,
             rounds: 0,
-            heard: None,
             windows: HashMap::new(),
             floors: HashMap::new(),
             unsure: BTreeMap::new(),
@@ -231,7 +230,7 @@ impl RedisStore {
             milli(ask.held),
             milli(ask.wanted),
             milli(ask.soon),
-            milli(known.map_or(Units::ZERO, |known| known.lease.share)),
+            milli(known.map_or(Units::ZERO, |known| known.share)),
             yes(self.shares),
             yes(known.is_some()),
             if tell { floor() } else { "-".into() },
@@ -241,14 +240,13 @@ impl RedisStore {
 
     /// What is answered while the server is lost: as much as is wanted, out of the share. It has been this gate's since the
     /// last answer; nobody else can have been given it. `None` where nothing can be added.
-    fn live_by_shares(&mut self, asks: &[Ask], now: Timestamp) -> Option<Vec<Lease>> {
+    fn live_by_shares(&mut self, asks: &[Ask]) -> Option<Vec<Lease>> {
         let added = |known: Option<&Known>, ask: &Ask| {
             let held = ask.held.min(ask.wanted).max(ask.taken);
-            (held, known.map_or(Units::ZERO, |known| known.lease.share.min(ask.wanted.minus(held))))
+            (held, known.map_or(Units::ZERO, |known| known.share.min(ask.wanted.minus(held))))
         };
-        let lost = self.heard.is_some_and(|heard| now.since(heard) >= LOST_AFTER);
         let of = |ask: &Ask| (ask.quota.clone(), ask.window.id);
-        if !lost || asks.iter().all(|ask| added(self.windows.get(&of(ask)), ask).1.is_zero()) {
+        if asks.iter().all(|ask| added(self.windows.get(&of(ask)), ask).1.is_zero()) {
             return None;
         }
         let leases = asks.iter().map(|ask| {
@@ -256,7 +254,7 @@ impl RedisStore {
             let (held, more) = added(known.as_deref(), ask);
             match known {
                 Some(known) => {
-                    known.lease.share = known.lease.share.minus(more);
+                    known.share = known.share.minus(more);
                     Lease { held: held.plus(more), lost: Units::ZERO, ..known.lease }
                 }
                 None => Lease { held, ..Lease::default() },
@@ -271,11 +269,12 @@ impl RedisStore {
         known.round = self.rounds;
         let lost = granted.lost.minus(known.lost);
         known.lost = known.lost.max(granted.lost);
+        known.share = granted.share;
         known.lease = Lease {
             held: granted.held,
             elsewhere: granted.elsewhere,
             taken_elsewhere: granted.taken_elsewhere,
-            share: granted.share,
+            share: Units::ZERO,
             span: granted.span.filter(|_| ask.window.id < MOST_ORDINAL),
             lost,
         };
@@ -288,9 +287,8 @@ impl Store for RedisStore {
         self.rounds += 1;
         let granted = match self.round(asks, Operation::Lease, now).await {
             Ok(granted) => granted,
-            Err(error) => return self.live_by_shares(asks, now).ok_or(error),
+            Err(error) => return self.live_by_shares(asks).ok_or(error),
         };
-        self.heard = Some(now);
         let mut leases = Vec::with_capacity(asks.len());
         let mut wrong_clock = None;
         for (ask, granted) in asks.iter().zip(granted) {

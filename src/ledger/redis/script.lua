@@ -292,12 +292,16 @@ end
 
 -- What may be granted ----------------------------------------------------------------------------------------------------
 
-local function is_before(earlier, later)
-  if later.back == 0 or not later.starts or not earlier.starts or earlier.ordinal then
+-- True when what was taken of one window weighs on the other: it is within reach before a sliding one, or it is at the same
+-- time, under rules that have changed since.
+local function weighs_on(one, other)
+  if one == other or not one.starts or not other.starts or one.ordinal or other.ordinal then
     return false
   end
-  local length = later.ends - later.starts
-  return earlier.starts < later.starts and earlier.starts > later.starts - later.back * length - length / 2
+  local length = other.ends - other.starts
+  local first = other.starts - other.back * length - length / 2
+  local is_before = other.back > 0 and one.starts < other.starts and one.starts > first
+  return is_before or (one.starts < other.ends and one.ends > other.starts)
 end
 
 -- What one window weighs, but for what this gate holds of the window it asks about.
@@ -314,7 +318,7 @@ end
 local function weight_on(one)
   local all, known = weight(one)
   for _, other in pairs(windows) do
-    if is_before(other, one) then
+    if weighs_on(other, one) then
       local more, more_known = weight(other)
       all, known = all + more, known + more_known
     end
@@ -363,7 +367,7 @@ end
 local base = math.max(taken, math.min(held, wanted))
 local free = limit - elsewhere - base
 for _, later in pairs(windows) do
-  if is_before(window, later) then
+  if weighs_on(window, later) then
     free = math.min(free, limit - weight_on(later) - base)
   end
 end
