@@ -9,8 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tidegate::agents::{Agents, ClaimCache};
 use tidegate::config;
-use tidegate::engine::{Admission, Engine, Ruling};
-use tidegate::ledger::Memory;
+use tidegate::engine::{Admission, Engine, Ruling, Supply};
 use tidegate::policy::{Claim, Facts, Proof, Timestamp};
 use tidegate::verify::Operators;
 
@@ -44,7 +43,7 @@ impl Gate {
         let operators = Operators::builtin();
         let names: Vec<&str> = operators.names().collect();
         let settings = config::load(Path::new("bench.yaml"), RULES, &[], &[], &names).expect("the rules are right");
-        let engine = Engine::new(Arc::new(Memory), settings.limits.max_clients);
+        let engine = Engine::new(Supply::Whole, settings.limits.max_clients);
         Self {
             admission: engine.admission(Arc::clone(&settings.rules), NOON),
             agents: Agents::builtin(operators.tokens()),

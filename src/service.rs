@@ -6,11 +6,12 @@ use crate::admin::{self, Access, Operations, ScopeView};
 use crate::agents::Agents;
 use crate::cli::check;
 use crate::clock::Clock;
-use crate::config::settings::AccessLog as Destination;
+use crate::config::settings::{AccessLog as Destination, Ledger, WhenLost};
 use crate::config::{Mistakes, Settings};
-use crate::engine::{ClientView, QuotaView, UnknownQuota};
+use crate::engine::{ClientView, Engine, QuotaView, Supply, UnknownQuota};
 use crate::gateway::{Gate, Handle, StartError, Surroundings};
-use crate::ledger::Memory;
+use crate::ledger::redis::{Identity, Server};
+use crate::ledger::{self, Bell, Keeper, OpenError, RedisStore, Store};
 use crate::policy::{Timestamp, Units};
 use crate::telemetry::{AccessLog, Target, Telemetry};
 use crate::verify::Operators;
@@ -27,6 +28,9 @@ const LOG_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a start waits for the origin's name to be looked up.
 const RESOLVE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a start waits for the first leases, and a correction by hand until it is written.
+const LEDGER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// This build's version and revision.
 pub const BUILD: (&str, &str) = (
@@ -69,6 +73,9 @@ pub enum ServiceError {
     /// The access log cannot be opened.
     #[error("cannot open the access log: {0}")]
     AccessLog(io::Error),
+    /// The ledger cannot be opened.
+    #[error(transparent)]
+    Ledger(#[from] OpenError),
     /// A thread cannot be started.
     #[error("cannot start the control thread: {0}")]
     Thread(io::Error),
@@ -95,15 +102,17 @@ impl Service {
         });
         let admin = admin.transpose()?;
 
+        let (engine, keeper) = engine(&settings, &clock, seed)?;
         let surroundings = Surroundings {
             clock,
-            ledger: Arc::new(Memory),
+            engine: Arc::clone(&engine),
             agents: Arc::new(Agents::builtin(operators.tokens())),
             operators: Arc::clone(&operators),
             seed,
         };
         let gate = Gate::start(settings, surroundings, |_| telemetry.worker())?;
-        let running = Arc::new(Running { handle: gate.handle(), telemetry, operators, source, started });
+        let running =
+            Arc::new(Running { handle: gate.handle(), telemetry, operators, source, started, engine, keeper });
         let admin_address = admin.as_ref().map(|(_, access)| access.listen);
         let (end, ended) = oneshot::channel();
         let (found, finding) = mpsc::channel();
@@ -150,7 +159,60 @@ impl Service {
         }
         let _ = self.end.send(());
         let _ = self.control.join();
+        // Last, when nobody can spend or correct anything any more.
+        if let Some(keeper) = &self.running.keeper {
+            keeper.close();
+        }
     }
+}
+
+/// The engine, with accounts that hold something before anybody asks, and who keeps them supplied.
+fn engine(settings: &Settings, clock: &Clock, seed: u64) -> Result<(Arc<Engine>, Option<Keeper>), ServiceError> {
+    match &settings.ledger {
+        Ledger::Memory => Ok((Engine::new(Supply::Whole, settings.limits.max_clients), None)),
+        Ledger::File => {
+            let uptime = {
+                let clock = clock.clone();
+                Box::new(move || clock.uptime())
+            };
+            let file = ledger::File::open(&settings.state_dir, &ledger::boot_id(), uptime, clock.now())?;
+            supplied(file, settings, clock)
+        }
+        Ledger::Redis(redis) => {
+            // Nothing here tells what an earlier life has spent, so what it held when it crashed is lost.
+            let identity = Identity::next_life(&settings.state_dir, seed, false);
+            let identity =
+                identity.map_err(|source| OpenError::Folder { folder: settings.state_dir.clone(), source })?;
+            let server = Server {
+                host: redis.host.clone(),
+                port: redis.port,
+                user: redis.user.clone(),
+                password: redis.password.as_ref().map(|password| password.reveal().to_owned()),
+                database: redis.database,
+            };
+            let shares = redis.when_lost == WhenLost::Share;
+            supplied(RedisStore::new(server, &redis.prefix, shares, identity), settings, clock)
+        }
+    }
+}
+
+fn supplied<S: Store>(
+    store: S,
+    settings: &Settings,
+    clock: &Clock,
+) -> Result<(Arc<Engine>, Option<Keeper>), ServiceError> {
+    let bell = Bell::default();
+    let engine = Engine::new(bell.supply(), settings.limits.max_clients);
+    engine.prepare(&settings.rules, clock.now());
+    let now = {
+        let clock = clock.clone();
+        move || clock.now()
+    };
+    let keeper = Keeper::start(store, Arc::clone(&engine), bell, now).map_err(ServiceError::Thread)?;
+    if !keeper.catch_up(LEDGER_PATIENCE) {
+        warn!("The ledger has not handed out anything within {LEDGER_PATIENCE:?}");
+    }
+    Ok((engine, Some(keeper)))
 }
 
 fn access_log(destination: &Destination) -> io::Result<Option<AccessLog>> {
@@ -199,6 +261,8 @@ struct Running {
     operators: Arc<Operators>,
     source: Source,
     started: Timestamp,
+    engine: Arc<Engine>,
+    keeper: Option<Keeper>,
 }
 
 impl Operations for Running {
@@ -216,10 +280,14 @@ impl Operations for Running {
 
     fn missing(&self) -> Vec<String> {
         let origin = self.handle.with_settings(|settings| settings.origin.host.clone());
-        match self.handle.knows_origin() {
-            true => Vec::new(),
-            false => vec![format!("The origin's name {origin} has not been resolved yet.")],
+        let mut missing = Vec::new();
+        if !self.handle.knows_origin() {
+            missing.push(format!("The origin's name {origin} has not been resolved yet."));
         }
+        if self.keeper.as_ref().is_some_and(|keeper| !keeper.is_ready()) {
+            missing.push("The ledger has not handed out anything yet.".into());
+        }
+        missing
     }
 
     fn notes(&self) -> Vec<String> {
@@ -249,7 +317,11 @@ impl Operations for Running {
     }
 
     fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota> {
-        self.handle.set_used(quota, used)
+        let corrected = self.handle.set_used(quota, used)?;
+        if self.keeper.as_ref().is_some_and(|keeper| !keeper.catch_up(LEDGER_PATIENCE)) {
+            warn!("The correction of {quota} is in force, but not in the ledger yet");
+        }
+        Ok(corrected)
     }
 
     fn decision(&self, id: u64) -> Option<Vec<u8>> {
@@ -268,6 +340,11 @@ impl Operations for Running {
             summary.push_str(&format!("{key}: takes effect at the next start\n"));
         }
         self.telemetry.rules_in_force(&settings.rules, &names, self.handle.now());
+        // New accounts hold something before the first request asks.
+        self.engine.prepare(&settings.rules, self.handle.now());
+        if let Some(keeper) = &self.keeper {
+            keeper.catch_up(LEDGER_PATIENCE);
+        }
         self.handle.replace_settings(settings);
         info!("New settings are in force");
         Ok(summary)

@@ -260,6 +260,7 @@ impl Operations for Desk {
             used: *self.used.lock(),
             reserved: Units::whole(3),
             overrun: Units::ZERO,
+            lost: Units::ZERO,
             window_start: Timestamp::from_seconds(0),
             window_end: Timestamp::from_seconds(86_400),
             by_class: vec![bot],

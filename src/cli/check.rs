@@ -1,6 +1,6 @@
 //! `tidegate check`: is the file right, and what does it say in words?
 
-use crate::config::settings::{AccessLog, Ledger, WhenLost};
+use crate::config::settings::{AccessLog, Ledger, Redis, WhenLost};
 use crate::config::{self, Mistakes, Settings};
 use crate::policy::bucket::Bucket;
 use crate::policy::class::{Class, When};
@@ -29,19 +29,16 @@ pub fn summary(settings: &Settings, operators: &[&str]) -> String {
     if let Some(admin) = &settings.admin {
         line(format!("operators: {}{}", admin.listen, if admin.token.is_some() { ", with a token" } else { "" }));
     }
-    if let Ledger::Redis(redis) = &settings.ledger {
-        let lost = match redis.when_lost {
-            WhenLost::Refuse => "refuses",
-            WhenLost::Share => "spends its share",
-        };
-        let host = if redis.host.contains(':') { format!("[{}]", redis.host) } else { redis.host.clone() };
-        let (port, prefix) = (redis.port, &redis.prefix);
-        line(format!("quotas are shared through redis at {host}:{port} as {prefix}; a gate that is cut off {lost}"));
-    }
     line(match &settings.log.access {
         AccessLog::Off => "access log: off".into(),
         AccessLog::Stdout => "access log: standard output".into(),
         AccessLog::File { path } => format!("access log: {}", path.display()),
+    });
+
+    line(match &settings.ledger {
+        Ledger::File => format!("ledger: in {}", settings.state_dir.display()),
+        Ledger::Memory => "ledger: in memory, a restart begins anew".into(),
+        Ledger::Redis(redis) => shared(redis),
     });
 
     line(format!("\nquotas: {}", rules.quotas.len()));
@@ -67,6 +64,15 @@ pub fn summary(settings: &Settings, operators: &[&str]) -> String {
     text
 }
 
+fn shared(redis: &Redis) -> String {
+    let lost = match redis.when_lost {
+        WhenLost::Refuse => "refuses",
+        WhenLost::Share => "spends its share",
+    };
+    let host = if redis.host.contains(':') { format!("[{}]", redis.host) } else { redis.host.clone() };
+    format!("ledger: shared in redis at {host}:{} as {}; a gate that is cut off {lost}", redis.port, redis.prefix)
+}
+
 fn shadow(enforce: bool) -> &'static str {
     if enforce { "" } else { " (counted, not enforced)" }
 }
@@ -75,6 +81,8 @@ fn window(window: &Window) -> String {
     match window {
         Window::Fixed { length } => format!("every {}", duration(*length)),
         Window::Calendar(calendar) => format!("each {calendar:?}"),
+        Window::FirstUse { length } => format!("for {} from the first use on", duration(*length)),
+        Window::Sliding { length, .. } => format!("in any span of {}", duration(*length)),
     }
 }
 
@@ -155,6 +163,7 @@ mod tests {
         let told = check(file, &[], &OPERATORS).unwrap_or_else(|mistakes| panic!("{mistakes}"));
         for line in [
             "listens on 127.0.0.1:8080, forwards to 127.0.0.1:3000",
+            "ledger: in ./state",
             "  places_api: 10000 units, each day of America/Los_Angeles, from 00:00",
             "    search: from 6000 (60%) sheds 50%, from 8000 (80%) sheds 75%, from 9500 (95%) sheds 100%",
             "  search: googlebot or bingbot or applebot",
@@ -166,6 +175,15 @@ mod tests {
         ] {
             assert!(told.lines().any(|told| told == line), "no line {line:?} in\n{told}");
         }
+    }
+
+    #[test]
+    fn every_window_has_its_words() {
+        let told = |window: &Window| super::window(window);
+        let day = Duration::from_secs(86_400);
+        assert_eq!(told(&Window::Fixed { length: day }), "every 1d");
+        assert_eq!(told(&Window::FirstUse { length: day }), "for 1d from the first use on");
+        assert_eq!(told(&Window::Sliding { length: day, parts: 60 }), "in any span of 1d");
     }
 
     #[test]

@@ -28,7 +28,8 @@ pub(super) struct File {
     pub admin: Option<serving::Admin>,
     /// The directory of the ledger, which survives restarts. Default ./state.
     pub state_dir: Option<String>,
-    /// Where the account of what has been spent is kept. Without this section: in state_dir, for this gate alone.
+    /// Where the count of what is spent is kept: file (in state_dir), memory (a restart begins anew), or { redis: ... },
+    /// which several gates share. Default file.
     pub ledger: ledger::Ledger,
     /// The server behind the gate.
     pub origin: serving::Origin,

@@ -21,7 +21,7 @@ pub struct Settings {
     pub admin: Option<Admin>,
     /// The directory of the ledger.
     pub state_dir: PathBuf,
-    /// Where the account of what has been spent is kept.
+    /// Where the count of what is spent is kept.
     pub ledger: Ledger,
     /// The server behind the gate.
     pub origin: Origin,
@@ -37,6 +37,18 @@ pub struct Settings {
     pub notes: Vec<String>,
 }
 
+/// Where the count of what is spent is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ledger {
+    /// In the state directory: it survives restarts.
+    File,
+    /// In memory: a restart begins anew.
+    Memory,
+    /// In a Redis or Valkey, for all gates that use it with the same prefix.
+    Redis(Redis),
+}
+
 /// The listener for operators.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -45,16 +57,6 @@ pub struct Admin {
     pub listen: SocketAddr,
     /// The bearer token that must be shown.
     pub token: Option<Secret>,
-}
-
-/// Where the account of what has been spent is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Ledger {
-    /// In the state directory, for this gate alone.
-    File,
-    /// In a Redis or Valkey, for all gates that use it with the same prefix.
-    Redis(Redis),
 }
 
 /// A Redis or Valkey that several gates share.

@@ -285,12 +285,20 @@ fn each_contradiction_is_found() {
             "2:11: quotas.Q: the name \"Q\" is not plain; use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"",
         ),
         (
-            "quotas: { q: { limit: 1, window: { sliding: 1m } } }".into(),
-            "2:45: quotas.q.window.sliding: sliding is not in this version; use calendar or fixed",
+            "quotas: { q: { limit: 1, window: { sliding: 0s } } }".into(),
+            "2:45: quotas.q.window.sliding: found no time at all; write a duration such as 10s",
         ),
         (
-            "quotas: { q: { limit: 1, window: { first_use: 1m } } }".into(),
-            "2:47: quotas.q.window.first_use: first_use is not in this version; use calendar or fixed",
+            "quotas: { q: { limit: 1, window: { first_use: 1m, at: '01:00' } } }".into(),
+            "2:55: quotas.q.window.at: says nothing about a first_use window; leave it out, or use calendar",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { first_use: 1m, sliding: 1m } } }".into(),
+            "2:26: quotas.q.window: found first_use and sliding at once; keep one of them",
+        ),
+        (
+            "quotas: { q: { limit: 1, window: { zone: UTC } } }".into(),
+            "2:26: quotas.q.window: found none of calendar, fixed, first_use and sliding; write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }",
         ),
         (
             "quotas: { q: { limit: 1, window: { fixed: 0s } } }".into(),
@@ -302,7 +310,7 @@ fn each_contradiction_is_found() {
         ),
         (
             "quotas: { q: { limit: 1, window: { fixed: 1m, calendar: day } } }".into(),
-            "2:26: quotas.q.window: found both calendar and fixed; keep one of them",
+            "2:26: quotas.q.window: found calendar and fixed at once; keep one of them",
         ),
         (
             "quotas: { q: { limit: 1, window: { calendar: day, zone: Mars } } }".into(),

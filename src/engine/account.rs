@@ -1,43 +1,56 @@
 //! The account of one quota: what is settled, what is promised, and where each class stands on its ladder.
+//!
+//! It holds the present window and remembers others: those that still weigh on the present one, those in which a
+//! reservation is open, and the last few, so that a clock set back finds them as they were.
 
-use super::Slot;
+use super::tally::Tally;
+use super::{Slot, Supply};
+use crate::policy::lease::WindowKey;
 use crate::policy::quota::Quota;
 use crate::policy::tier::Shedding;
-use crate::policy::window::{Span, Window};
+use crate::policy::window::{Forgotten, Span, Window};
 use crate::policy::{Timestamp, Units};
 use parking_lot::{Mutex, MutexGuard};
-use std::sync::Arc;
+use std::time::Duration;
 
-/// Where units come from. Asked under a lock on every decision: it answers from memory and never waits.
-pub trait Ledger: Send + Sync {
-    /// What an earlier life of this gate has already spent of the quota's `span`.
-    fn spent_before(&self, quota: &str, span: Span) -> Units;
+/// A clock that is set back by less than this is being corrected: it counts as standing still.
+const STEP_BACK: Duration = Duration::from_secs(2);
 
-    /// How much of `span` may be spent in all, at most `limit`.
-    fn granted(&self, quota: &str, span: Span, limit: Units) -> Units;
-}
+/// So many windows are remembered beside the present one and those that weigh on it.
+const REMEMBERED: usize = 8;
 
 /// One quota's account.
 pub(super) struct Account {
     name: String,
     number: usize,
-    ledger: Arc<dyn Ledger>,
+    supply: Supply,
     book: Mutex<Book>,
 }
 
 /// What the account's lock guards.
 pub(super) struct Book {
-    window: Window,
+    pub(super) window: Window,
     limit: Units,
-    enforce: bool,
-    latest: Timestamp,
-    pub(super) span: Span,
-    pub(super) settled: Units,
-    pub(super) reserved: Units,
+    pub(super) enforce: bool,
+    /// The most that one request is expected to cost.
+    pub(super) dearest: Units,
+    leased: bool,
+    pub(super) latest: Timestamp,
+    pub(super) current: Tally,
+    /// The others that are remembered, in no order.
+    pub(super) others: Vec<Tally>,
+    forgotten: Forgotten,
+    /// When what is taken of the present window begins to come back.
+    resets_at: Timestamp,
+    pub(super) pace: Pace,
     /// Decisions made on this account, in order.
     pub(super) turn: u64,
     /// What the origin said was spent beyond what could be booked.
     pub(super) overrun: Units,
+    /// What was lost to crashes.
+    pub(super) lost: Units,
+    /// What a correction by hand still has to tell the ledger.
+    pub(super) corrected: Option<Units>,
     by_class: Vec<ClassBook>,
 }
 
@@ -49,37 +62,50 @@ pub(super) struct ClassBook {
     pub(super) charged: Units,
 }
 
+/// How fast the present window is being spent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pace {
+    looked: Timestamp,
+    taken: Units,
+    pub(super) per_second: Units,
+}
+
 impl Account {
-    pub(super) fn open(number: usize, quota: &Quota, ledger: Arc<dyn Ledger>, now: Timestamp) -> Self {
-        let span = quota.window.span(now);
-        let book = Book {
+    pub(super) fn open(number: usize, quota: &Quota, dearest: Units, supply: Supply, now: Timestamp) -> Self {
+        let leased = matches!(supply, Supply::Leased(_));
+        let mut book = Book {
             window: quota.window.clone(),
             limit: quota.limit,
             enforce: quota.enforce,
+            dearest,
+            leased,
             latest: now,
-            span,
-            settled: ledger.spent_before(&quota.name, span),
-            reserved: Units::ZERO,
+            current: first(&quota.window, now),
+            others: Vec::new(),
+            forgotten: Forgotten::default(),
+            resets_at: now,
+            pace: Pace::default(),
             turn: 0,
             overrun: Units::ZERO,
+            lost: Units::ZERO,
+            corrected: None,
             by_class: Vec::new(),
         };
-        Self { name: quota.name.clone(), number, ledger, book: Mutex::new(book) }
+        book.weigh();
+        Self { name: quota.name.clone(), number, supply, book: Mutex::new(book) }
     }
 
-    /// Goes on under changed rules. What is spent stays spent, whatever becomes of the window; what is promised counts
-    /// as spent where the window now begins at another moment.
-    pub(super) fn follow(&self, quota: &Quota, now: Timestamp) {
+    /// Goes on under changed rules. What is spent stays spent: a window that begins at another moment now is weighed on
+    /// by the one before.
+    pub(super) fn follow(&self, quota: &Quota, dearest: Units, now: Timestamp) {
         let mut book = self.at(now);
         book.window = quota.window.clone();
         book.limit = quota.limit;
         book.enforce = quota.enforce;
-        let span = quota.window.span(book.latest);
-        if span.start != book.span.start {
-            book.settled = book.taken();
-            book.reserved = Units::ZERO;
-        }
-        book.span = span;
+        book.dearest = dearest;
+        book.go_on();
+        drop(book);
+        self.supply.wake();
     }
 
     pub(super) fn name(&self) -> &str {
@@ -91,69 +117,145 @@ impl Account {
         self.number
     }
 
-    /// The account's book as of `now`: a window that has ended is closed and the next one opened.
+    /// The account's book as of `now`: in the window that this moment falls into.
     pub(super) fn at(&self, now: Timestamp) -> MutexGuard<'_, Book> {
         let mut book = self.book.lock();
-        book.latest = book.latest.max(now);
-        if book.latest >= book.span.end {
-            book.span = book.window.span(book.latest);
-            book.settled = self.ledger.spent_before(&self.name, book.span);
-            book.reserved = Units::ZERO;
-            for class in &mut book.by_class {
-                class.shedding.tier = 0;
-            }
+        if now >= book.latest || book.latest.since(now) >= STEP_BACK {
+            book.latest = now;
+        }
+        if !book.current.opened {
+            // What weighs on a window that is not open yet changes with the time.
+            book.weigh();
+        } else if !book.current.span.contains(book.latest) {
+            book.go_on();
+            self.supply.wake();
         }
         book
     }
 
-    /// What may be taken in all in the book's present window.
-    pub(super) fn granted(&self, book: &Book) -> Units {
-        self.ledger.granted(&self.name, book.span, book.limit).min(book.limit)
+    /// The account's book as it was last left.
+    pub(super) fn as_it_is(&self) -> MutexGuard<'_, Book> {
+        self.book.lock()
     }
 
-    /// Replaces a reservation of `expected`, made in the window that began at `opened`, by `actual`.
+    /// Asks for more when what is held runs low. Called after units were taken; asks once until it is answered.
+    pub(super) fn see_to_supply(&self, book: &mut Book) {
+        if book.current.taken() > book.current.low {
+            self.ask(book);
+        }
+    }
+
+    /// Asks for more, though nothing was taken: it was not enough.
+    pub(super) fn ran_short(&self, book: &mut Book) {
+        if book.current.low < Units::MAX {
+            self.ask(book);
+        }
+    }
+
+    fn ask(&self, book: &mut Book) {
+        book.current.low = Units::MAX;
+        self.supply.wake();
+    }
+
+    /// Replaces a reservation of `expected`, made in the window `id`, by `actual`.
     ///
-    /// A window that has ended since is closed: the charge was its own and weighs on no other. What the origin says
-    /// it spent beyond the limit cannot be undone; it is kept apart as overrun, so that the books stay within it.
-    pub(super) fn settle(&self, opened: Timestamp, class: Slot, expected: Units, actual: Units) -> Units {
+    /// The charge is that window's own, also when it has ended since. What the origin says it spent beyond the limit
+    /// cannot be undone; it is kept apart as overrun, so that the books stay within it.
+    pub(super) fn settle(&self, id: u64, class: Slot, expected: Units, actual: Units) {
         let mut book = self.book.lock();
         book.class(class).charged = book.class(class).charged.plus(actual);
-        if book.span.start != opened {
-            return book.taken();
+        let (limit, enforce, leased) = (book.limit, book.enforce, book.leased);
+        let Some(tally) = book.tally(id) else { return };
+        tally.reserved = tally.reserved.minus(expected);
+        let room = if enforce { tally.held.min(limit).minus(tally.taken()).minus(tally.owed) } else { Units::MAX };
+        tally.settled = tally.settled.plus(actual.min(room));
+        let beyond = actual.minus(room);
+        if !beyond.is_zero() {
+            match leased {
+                // The limit may have room where the lease has not: the ledger will say.
+                true => tally.owed = tally.owed.plus(beyond),
+                false => book.overrun = book.overrun.plus(beyond),
+            }
+            self.ran_short(&mut book);
         }
-        book.reserved = book.reserved.minus(expected);
-        let room = if book.enforce { book.limit.minus(book.taken()) } else { Units::MAX };
-        book.settled = book.settled.plus(actual.min(room));
-        book.overrun = book.overrun.plus(actual.minus(room));
-        book.taken()
+        book.changed(id);
+        self.see_to_supply(&mut book);
     }
 
     /// Takes back a reservation of which nothing was spent.
-    pub(super) fn release(&self, opened: Timestamp, expected: Units) {
+    pub(super) fn release(&self, id: u64, expected: Units) {
         let mut book = self.book.lock();
-        if book.span.start == opened {
-            book.reserved = book.reserved.minus(expected);
+        if let Some(tally) = book.tally(id) {
+            tally.reserved = tally.reserved.minus(expected);
         }
+        book.changed(id);
     }
 
     /// Corrects what is settled by hand; returns what it was and what it is now.
     pub(super) fn set_used(&self, used: Units, now: Timestamp) -> (Units, Units) {
         let mut book = self.at(now);
-        let before = book.settled;
-        book.settled = if book.enforce { used.min(book.limit.minus(book.reserved)) } else { used };
-        (before, book.settled)
+        let before = book.used();
+        let after = if book.enforce { used.min(book.limit.minus(book.current.reserved)) } else { used };
+        book.set_used(after);
+        drop(book);
+        self.supply.wake();
+        (before, after)
     }
 }
 
 impl Book {
-    /// Settled and reserved together.
-    pub(super) fn taken(&self) -> Units {
-        self.settled.plus(self.reserved)
-    }
-
     /// Units that were bought for the window.
     pub(super) fn limit(&self) -> Units {
         self.limit
+    }
+
+    /// Settled by all gates, as far as is known.
+    pub(super) fn used(&self) -> Units {
+        self.current.settled.plus(self.current.taken_elsewhere)
+    }
+
+    /// Settled and reserved by all gates, as far as is known.
+    pub(super) fn taken(&self) -> Units {
+        self.current.taken_by_all()
+    }
+
+    /// What may be taken by all before this gate has to ask for more.
+    pub(super) fn granted(&self) -> Units {
+        let Tally { held, owed, taken_elsewhere, .. } = self.current;
+        held.minus(owed).plus(taken_elsewhere).min(self.limit)
+    }
+
+    /// Sets `cost` aside; the window's first charge opens it, where that is how it opens.
+    pub(super) fn reserve(&mut self, cost: Units) {
+        if !self.current.opened && !cost.is_zero() {
+            self.current.span = self.window.span(self.latest);
+            self.current.opened = true;
+            self.weigh();
+        }
+        self.current.reserved = self.current.reserved.plus(cost);
+    }
+
+    /// When what is taken begins to come back.
+    pub(super) fn resets_at(&self) -> Timestamp {
+        match self.window.opened_by_use().filter(|_| !self.current.opened) {
+            Some(length) => self.latest + length,
+            None => self.resets_at,
+        }
+    }
+
+    /// The time in which what is taken weighs.
+    pub(super) fn shown_span(&self) -> Span {
+        let span = if self.current.opened { self.current.span } else { self.window.span(self.latest) };
+        let reach = span.length().saturating_mul(self.window.back());
+        Span { start: span.start - reach, end: self.resets_at() }
+    }
+
+    /// The tally of the window `id`, if it is remembered.
+    pub(super) fn tally(&mut self, id: u64) -> Option<&mut Tally> {
+        match self.current.id == id {
+            true => Some(&mut self.current),
+            false => self.others.iter_mut().find(|tally| tally.id == id),
+        }
     }
 
     /// What is kept for one class.
@@ -169,4 +271,179 @@ impl Book {
     pub(super) fn classes(&self) -> &[ClassBook] {
         &self.by_class
     }
+
+    /// Notes that the tally of the window `id` has changed, which may weigh on the present one.
+    pub(super) fn changed(&mut self, id: u64) {
+        if self.current.id != id {
+            self.weigh();
+        }
+    }
+
+    /// Goes on to the window that the present moment falls into.
+    fn go_on(&mut self) {
+        let before = self.current.id;
+        self.others.push(self.current);
+        self.current = match self.window.opened_by_use() {
+            Some(length) => self.opened_by_use(length),
+            None => self.at_span(self.window.span(self.latest)),
+        };
+        if before != self.current.id {
+            for class in &mut self.by_class {
+                class.shedding.tier = 0;
+            }
+            self.pace.taken = self.current.taken();
+        }
+        self.forget();
+        self.weigh();
+    }
+
+    /// The tally of the window at `span`: as it was left, or a new one, unless it may be one that has been forgotten.
+    pub(super) fn at_span(&mut self, span: Span) -> Tally {
+        let id = span.start.0;
+        let tally = match self.take_other(|tally| tally.id == id && !tally.by_use) {
+            Some(tally) => Tally { span, ..tally },
+            None if self.forgotten.covers(span) => Tally::fresh(id, span).spent(self.limit),
+            None => Tally::fresh(id, span),
+        };
+        match self.forgotten.weighs_on(span, self.window.back()) {
+            true => tally.spent(self.limit),
+            false => tally,
+        }
+    }
+
+    /// The tally of the window that is open now, or of the next to be opened.
+    ///
+    /// A clock set back into a window finds it as it was. Set back to before the newest, that one goes on from there: it
+    /// lasts longer, and nobody has more of it.
+    fn opened_by_use(&mut self, length: Duration) -> Tally {
+        let now = self.latest;
+        if let Some(open) = self.take_other(|tally| tally.by_use && tally.opened && tally.span.contains(now)) {
+            return open;
+        }
+        let newest = self.others.iter().filter(|tally| tally.by_use).map(|tally| tally.id).max();
+        match newest.and_then(|id| self.take_other(|tally| tally.by_use && tally.id == id)) {
+            Some(tally) if !tally.opened => tally,
+            Some(tally) if now < tally.span.start => Tally { span: Span { start: now, end: now + length }, ..tally },
+            Some(tally) => {
+                self.others.push(tally);
+                unopened(tally.id + 1)
+            }
+            None => unopened(0),
+        }
+    }
+
+    pub(super) fn take_other(&mut self, is: impl Fn(&Tally) -> bool) -> Option<Tally> {
+        let place = self.others.iter().position(is)?;
+        Some(self.others.swap_remove(place))
+    }
+
+    /// Forgets the oldest windows beyond a few, unless they weigh on the present one or a reservation is open.
+    fn forget(&mut self) {
+        let key = self.current.key(self.window.back());
+        while self.others.len() > REMEMBERED {
+            let idle = |tally: &&Tally| {
+                tally.reserved.is_zero() && tally.owed.is_zero() && !key.is_weighed_on_by(tally.id, tally.known_span())
+            };
+            let oldest = self.others.iter().filter(idle).min_by_key(|tally| tally.span.start).map(|tally| tally.id);
+            let Some(oldest) = oldest else { return };
+            if let Some(tally) = self.take_other(|tally| tally.id == oldest)
+                && tally.opened
+            {
+                self.forgotten.forget(tally.span);
+            }
+        }
+    }
+
+    /// Adds up what other windows weigh on the present one. A ledger does that itself, for all gates.
+    pub(super) fn weigh(&mut self) {
+        let back = self.window.back();
+        let span = if self.current.opened { self.current.span } else { self.window.span(self.latest) };
+        let key = WindowKey { id: self.current.id, span: Some(span), back };
+        if !self.leased && !self.current.spent {
+            let weighs = |tally: &&Tally| key.is_weighed_on_by(tally.id, tally.known_span());
+            let weight = self.others.iter().filter(weighs).fold(Units::ZERO, |sum, tally| sum.plus(tally.taken()));
+            self.current.elsewhere = weight;
+            self.current.taken_elsewhere = weight;
+            self.current.held = self.limit.minus(weight);
+            self.current.low = Units::MAX;
+        }
+        self.resets_at = match back {
+            0 => self.current.span.end,
+            _ => self.first_relief(back),
+        };
+    }
+
+    /// When the earliest of what weighs on the present window begins to weigh no more.
+    fn first_relief(&self, back: u32) -> Timestamp {
+        let span = self.current.span;
+        let relief = |start: Timestamp| start + span.length().saturating_mul(back + 1);
+        let key = self.current.key(back);
+        let weighs = |tally: &&Tally| !tally.taken().is_zero() && key.is_weighed_on_by(tally.id, tally.known_span());
+        let oldest = self.others.iter().filter(weighs).map(|tally| tally.span.start).min();
+        match oldest {
+            Some(start) => relief(start).max(span.end),
+            None if self.current.taken_elsewhere.is_zero() => relief(span.start),
+            // Somebody else's: it may be the next moment.
+            None => span.end,
+        }
+    }
+
+    fn set_used(&mut self, used: Units) {
+        let back = self.window.back();
+        let key = self.current.key(back);
+        self.current.owed = Units::ZERO;
+        if used >= self.current.taken_elsewhere {
+            self.current.settled = used.minus(self.current.taken_elsewhere);
+            return;
+        }
+        // Less than others took, or earlier windows: those are corrected, too.
+        self.current.spent = false;
+        self.current.settled = Units::ZERO;
+        for tally in self.others.iter_mut().filter(|tally| key.is_weighed_on_by(tally.id, tally.known_span())) {
+            tally.settled = Units::ZERO;
+        }
+        match self.leased {
+            true => {
+                self.current.taken_elsewhere = used;
+                self.corrected = Some(used.plus(self.current.reserved));
+            }
+            false => {
+                self.weigh();
+                self.current.settled = used.minus(self.current.taken_elsewhere);
+            }
+        }
+    }
+}
+
+impl Pace {
+    /// Looks again: up at once, down over a second or two.
+    pub(super) fn look(&mut self, taken: Units, now: Timestamp) {
+        const SHORTEST: Duration = Duration::from_millis(20);
+        let passed = now.since(self.looked);
+        if now >= self.looked && passed < SHORTEST {
+            return;
+        }
+        let since = u128::from(taken.minus(self.taken).milli());
+        let rate = since * 1_000_000_000 / passed.max(SHORTEST).as_nanos();
+        let rate = Units::from_milli(u64::try_from(rate).unwrap_or(u64::MAX));
+        let kept = 1.0 - (passed.as_secs_f64() / 2.0).min(1.0);
+        let faded = Units::from_milli((self.per_second.milli() as f64 * kept) as u64);
+        *self = Self { looked: now, taken, per_second: rate.max(faded) };
+    }
+}
+
+fn first(window: &Window, now: Timestamp) -> Tally {
+    match window.opened_by_use() {
+        Some(_) => unopened(0),
+        None => {
+            let span = window.span(now);
+            Tally::fresh(span.start.0, span)
+        }
+    }
+}
+
+/// A window that the next charge opens.
+fn unopened(ordinal: u64) -> Tally {
+    let ever = Span { start: Timestamp(0), end: Timestamp(u64::MAX) };
+    Tally { opened: false, by_use: true, ..Tally::fresh(ordinal, ever) }
 }

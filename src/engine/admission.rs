@@ -135,25 +135,31 @@ impl Admission {
         let accounts: Few<&Arc<Account>> = charges.iter().map(|(quota, _)| self.account(*quota)).collect();
         let mut books: Few<MutexGuard<'_, Book>> = accounts.iter().map(|account| account.at(now)).collect();
         let mut positions: Few<Position<'_>> = SmallVec::new();
-        for ((account, book), &(id, cost)) in accounts.iter().zip(&mut books).zip(charges) {
+        for (book, &(id, cost)) in books.iter_mut().zip(charges) {
             book.turn += 1;
             positions.push(Position {
                 id,
                 quota: &self.rules.quotas[usize::from(id.0)],
                 cost,
                 taken: book.taken(),
-                grant: account.granted(book),
-                resets_at: book.span.end,
+                limit: book.limit(),
+                grant: book.granted(),
+                resets_at: book.resets_at(),
                 shedding: book.class(slot).shedding,
             });
         }
 
         let verdict = decide::decide(asked, *level, &mut positions, now);
 
-        for (book, position) in books.iter_mut().zip(&positions) {
+        for ((account, book), position) in accounts.iter().zip(&mut books).zip(&positions) {
             book.class(slot).shedding = position.shedding;
-            if matches!(verdict, Verdict::Admit { .. }) {
-                book.reserved = book.reserved.plus(position.cost);
+            match verdict {
+                Verdict::Admit { .. } => {
+                    book.reserve(position.cost);
+                    account.see_to_supply(book);
+                }
+                Verdict::Refuse(Refusal { reason: Reason::Ledger, .. }) => account.ran_short(book),
+                Verdict::Refuse(_) => {}
             }
         }
         let standings =
@@ -163,8 +169,8 @@ impl Admission {
             Verdict::Admit { level: after, shadow } => {
                 *level = after;
                 let reserve = |((account, book), &(quota, expected)): ((&&Arc<Account>, &MutexGuard<'_, Book>), &_)| {
-                    let (account, opened) = (Arc::clone(account), book.span.start);
-                    Reservation { account, quota, expected, opened, charged: Units::ZERO }
+                    let (account, window) = (Arc::clone(account), book.current.id);
+                    Reservation { account, quota, expected, window, charged: Units::ZERO }
                 };
                 let reservations = accounts.iter().zip(&books).zip(charges).map(reserve).collect();
                 (Ruling::Admitted(Permit::new(slot, reservations)), shadow)
@@ -187,7 +193,7 @@ fn standing(class: ClassId, book: &Book, position: &Position<'_>) -> Standing {
         quota: position.id,
         cost: position.cost,
         used: book.taken(),
-        remaining: position.quota.ceiling(class).min(position.grant).minus(book.taken()),
+        remaining: position.quota.ceiling(class).min(position.limit).minus(book.taken()),
         tier: position.shedding.tier,
         resets_at: position.resets_at,
         turn: book.turn,

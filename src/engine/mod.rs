@@ -8,17 +8,20 @@ mod account;
 mod admission;
 mod clients;
 mod permit;
+mod supply;
+mod tally;
 mod views;
 
 #[cfg(test)]
 mod tests;
 
-pub use account::Ledger;
 pub use admission::{Admission, BucketStanding, Decision, Ruling, Standing};
 pub use permit::{Charged, Permit, Receipt};
+pub use supply::Supply;
 pub use views::{ClassView, ClientView, QuotaView, UnknownQuota};
 
-use crate::policy::{Rules, Timestamp};
+use crate::policy::quota::Quota;
+use crate::policy::{Rules, Timestamp, Units};
 use account::Account;
 use clients::Clients;
 use parking_lot::Mutex;
@@ -26,7 +29,7 @@ use std::sync::Arc;
 
 /// What the gate remembers from one request, and from one set of rules, to the next.
 pub struct Engine {
-    ledger: Arc<dyn Ledger>,
+    supply: Supply,
     clients: Clients,
     accounts: Mutex<Vec<Arc<Account>>>,
     class_names: Mutex<Vec<String>>,
@@ -36,10 +39,10 @@ pub struct Engine {
 pub(crate) type Slot = u16;
 
 impl Engine {
-    /// An engine that spends what `ledger` grants and remembers at most `max_clients` clients.
-    pub fn new(ledger: Arc<dyn Ledger>, max_clients: usize) -> Arc<Self> {
+    /// An engine that spends what comes from `supply` and remembers at most `max_clients` clients.
+    pub fn new(supply: Supply, max_clients: usize) -> Arc<Self> {
         Arc::new(Self {
-            ledger,
+            supply,
             clients: Clients::new(max_clients),
             accounts: Mutex::default(),
             class_names: Mutex::default(),
@@ -49,8 +52,18 @@ impl Engine {
     /// Puts `rules` in force: what follows is decided by them, on the accounts as they stand.
     pub fn admission(self: &Arc<Self>, rules: Arc<Rules>, now: Timestamp) -> Admission {
         let slots: Vec<Slot> = rules.classes.iter().map(|class| self.slot(&class.name)).collect();
-        let accounts = rules.quotas.iter().map(|quota| self.account(quota, now)).collect();
+        let accounts = self.open(&rules, now);
         Admission::new(Arc::clone(self), rules, accounts, slots)
+    }
+
+    /// Opens the accounts of `rules`, or goes on with them, so that they can be supplied before anybody asks.
+    pub fn prepare(&self, rules: &Rules, now: Timestamp) {
+        self.open(rules, now);
+    }
+
+    fn open(&self, rules: &Rules, now: Timestamp) -> Vec<Arc<Account>> {
+        let open = |(place, quota)| self.account(quota, dearest(rules, place), now);
+        rules.quotas.iter().enumerate().map(open).collect()
     }
 
     fn slot(&self, class: &str) -> Slot {
@@ -62,14 +75,22 @@ impl Engine {
         place as Slot
     }
 
-    fn account(&self, quota: &crate::policy::quota::Quota, now: Timestamp) -> Arc<Account> {
+    fn account(&self, quota: &Quota, dearest: Units, now: Timestamp) -> Arc<Account> {
         let mut accounts = self.accounts.lock();
         if let Some(account) = accounts.iter().find(|account| account.name() == quota.name) {
-            account.follow(quota, now);
+            account.follow(quota, dearest, now);
             return Arc::clone(account);
         }
-        let account = Arc::new(Account::open(accounts.len(), quota, Arc::clone(&self.ledger), now));
+        let account = Arc::new(Account::open(accounts.len(), quota, dearest, self.supply.clone(), now));
         accounts.push(Arc::clone(&account));
+        self.supply.wake();
         account
     }
+}
+
+/// The most that one request is expected to cost of the quota at `place`.
+fn dearest(rules: &Rules, place: usize) -> Units {
+    let costs = rules.routes.iter().flat_map(|route| &route.costs);
+    let of_quota = costs.filter(|(quota, _)| usize::from(quota.0) == place).map(|&(_, cost)| cost);
+    of_quota.max().unwrap_or(Units::whole(1))
 }

@@ -23,8 +23,8 @@ pub(super) struct Reservation {
     pub(super) account: Arc<Account>,
     pub(super) quota: QuotaId,
     pub(super) expected: Units,
-    /// The window that pays, by its beginning.
-    pub(super) opened: Timestamp,
+    /// The window that pays.
+    pub(super) window: u64,
     /// What earlier tries of the same request were charged.
     pub(super) charged: Units,
 }
@@ -63,22 +63,22 @@ impl Permit {
     pub fn charge_again(&mut self, now: Timestamp) -> bool {
         let accounts: SmallVec<[_; 2]> = self.reservations.iter().map(|one| Arc::clone(&one.account)).collect();
         let mut books: SmallVec<[_; 2]> = accounts.iter().map(|account| account.at(now)).collect();
-        let affordable = |(one, book): (&Reservation, &mut MutexGuard<'_, Book>)| {
-            book.taken().plus(one.expected) <= one.account.granted(book)
-        };
+        let affordable =
+            |(one, book): (&Reservation, &mut MutexGuard<'_, Book>)| book.taken().plus(one.expected) <= book.granted();
         if !self.reservations.iter().zip(&mut books).all(affordable) {
             return false;
         }
-        for (one, book) in self.reservations.iter_mut().zip(&mut books) {
-            if book.span.start == one.opened {
-                book.reserved = book.reserved.minus(one.expected);
-                book.settled = book.settled.plus(one.expected);
+        for ((one, account), book) in self.reservations.iter_mut().zip(&accounts).zip(&mut books) {
+            if let Some(first) = book.tally(one.window) {
+                first.reserved = first.reserved.minus(one.expected);
+                first.settled = first.settled.plus(one.expected);
             }
             let class = book.class(self.class);
             class.charged = class.charged.plus(one.expected);
             one.charged = one.charged.plus(one.expected);
-            book.reserved = book.reserved.plus(one.expected);
-            one.opened = book.span.start;
+            book.reserve(one.expected);
+            one.window = book.current.id;
+            account.see_to_supply(book);
         }
         true
     }
@@ -90,7 +90,7 @@ impl Permit {
             .drain(..)
             .map(|reservation| {
                 let settled = actual(reservation.quota, reservation.expected);
-                reservation.account.settle(reservation.opened, class, reservation.expected, settled);
+                reservation.account.settle(reservation.window, class, reservation.expected, settled);
                 let settled = settled.plus(reservation.charged);
                 Charged { quota: reservation.quota, expected: reservation.expected, settled }
             })
@@ -108,9 +108,9 @@ impl Drop for Permit {
     fn drop(&mut self) {
         for reservation in self.reservations.drain(..) {
             if self.sent {
-                reservation.account.settle(reservation.opened, self.class, reservation.expected, reservation.expected);
+                reservation.account.settle(reservation.window, self.class, reservation.expected, reservation.expected);
             } else {
-                reservation.account.release(reservation.opened, reservation.expected);
+                reservation.account.release(reservation.window, reservation.expected);
             }
         }
     }

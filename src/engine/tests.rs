@@ -1,5 +1,4 @@
 use super::*;
-use crate::ledger::Memory;
 use crate::policy::bucket::Bucket;
 use crate::policy::class::{Class, When};
 use crate::policy::decide::ROBOTS_TXT;
@@ -62,7 +61,7 @@ fn rules(quotas: Vec<Quota>, routes: Vec<Route>) -> Arc<Rules> {
 }
 
 fn admission(quotas: Vec<Quota>, routes: Vec<Route>) -> Admission {
-    Engine::new(Arc::new(Memory), 1000).admission(rules(quotas, routes), NOON)
+    Engine::new(Supply::Whole, 1000).admission(rules(quotas, routes), NOON)
 }
 
 fn ask(admission: &Admission, class: ClassId, route: usize, now: Timestamp) -> Result<Permit, Reason> {
@@ -154,15 +153,108 @@ fn a_new_window_starts_from_nothing_and_old_charges_do_not_weigh_on_it() {
 }
 
 #[test]
-fn a_clock_set_back_does_not_reopen_a_closed_window() {
+fn a_clock_set_back_finds_the_window_as_it_was_left() {
     let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)])]);
-    let _spent = ask(&admission, PERSON, 0, TOMORROW).expect("one is there");
+    let _today = ask(&admission, PERSON, 0, NOON).expect("one is there");
+    let _tomorrow = ask(&admission, PERSON, 0, TOMORROW).expect("one is there");
     assert_eq!(ask(&admission, PERSON, 0, NOON).err(), Some(Reason::Quota));
+    assert_eq!(ask(&admission, PERSON, 0, TOMORROW).err(), Some(Reason::Quota));
+}
+
+#[test]
+fn a_clock_that_is_corrected_by_a_second_stands_still() {
+    let admission = admission(vec![quota("api", 2, &[])], vec![route(&[(0, 1)])]);
+    let _first = ask(&admission, PERSON, 0, TOMORROW).expect("two are there");
+    let _second = ask(&admission, PERSON, 0, TOMORROW - Duration::from_secs(1)).expect("it still is tomorrow");
+    assert_eq!(ask(&admission, PERSON, 0, TOMORROW).err(), Some(Reason::Quota));
+}
+
+#[test]
+fn a_window_that_nobody_remembers_counts_as_spent() {
+    let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)])]);
+    for day in 1..30 {
+        drop(ask(&admission, PERSON, 0, Timestamp::from_seconds(day * 86_400)));
+    }
+    assert_eq!(ask(&admission, PERSON, 0, Timestamp::from_seconds(2 * 86_400)).err(), Some(Reason::Quota));
+    assert!(ask(&admission, PERSON, 0, Timestamp::from_seconds(28 * 86_400)).is_ok());
+}
+
+fn windowed(limit: u64, window: Window) -> Admission {
+    admission(vec![Quota { window, ..quota("api", limit, &[]) }], vec![route(&[(0, 1)])])
+}
+
+#[test]
+fn a_window_of_first_use_opens_with_the_first_charge_and_not_before() {
+    let admission = windowed(1, Window::FirstUse { length: Duration::from_secs(60) });
+    let (opened, soon) = (NOON + Duration::from_secs(7200), NOON + Duration::from_secs(7259));
+    let _one = ask(&admission, PERSON, 0, opened).expect("the first");
+    assert_eq!(admission.quotas(soon)[0].window_end, opened + Duration::from_secs(60));
+    assert_eq!(ask(&admission, PERSON, 0, soon).err(), Some(Reason::Quota));
+    let later = opened + Duration::from_secs(1000);
+    let _next = ask(&admission, PERSON, 0, later).expect("the next window");
+    assert_eq!(admission.quotas(later)[0].window_start, later);
+}
+
+#[test]
+fn a_window_of_first_use_goes_on_when_the_clock_is_set_back_before_it() {
+    let admission = windowed(1, Window::FirstUse { length: Duration::from_secs(60) });
+    let _one = ask(&admission, PERSON, 0, TOMORROW).expect("the first");
+    assert_eq!(ask(&admission, PERSON, 0, NOON).err(), Some(Reason::Quota), "no second allowance");
+    assert_eq!(admission.quotas(NOON)[0].window_end, NOON + Duration::from_secs(60), "and no wait until tomorrow");
+}
+
+#[test]
+fn what_was_taken_weighs_on_a_sliding_window_until_it_is_over() {
+    let admission = windowed(2, Window::Sliding { length: Duration::from_secs(60), parts: 60 });
+    let at = |seconds: u64| NOON + Duration::from_secs(seconds);
+    ask(&admission, PERSON, 0, at(0)).expect("the first").settle(|_, cost| cost);
+    ask(&admission, PERSON, 0, at(30)).expect("the second").settle(|_, cost| cost);
+    assert_eq!(ask(&admission, PERSON, 0, at(59)).err(), Some(Reason::Quota));
+    assert_eq!(admission.quotas(at(59))[0].used, Units::whole(2));
+    assert_eq!(admission.quotas(at(59))[0].window_end, at(61), "when the first weighs no more");
+    ask(&admission, PERSON, 0, at(61)).expect("the first is over").settle(|_, cost| cost);
+    assert_eq!(ask(&admission, PERSON, 0, at(62)).err(), Some(Reason::Quota));
+}
+
+#[test]
+fn a_charge_settled_late_weighs_on_a_sliding_window_as_what_it_was() {
+    let admission = windowed(4, Window::Sliding { length: Duration::from_secs(60), parts: 60 });
+    let late: Vec<_> = (0..4).map(|_| ask(&admission, PERSON, 0, NOON).expect("four")).collect();
+    let later = NOON + Duration::from_secs(30);
+    assert_eq!(ask(&admission, PERSON, 0, later).err(), Some(Reason::Quota));
+    late.into_iter().for_each(|permit| drop(permit.settle(|_, _| Units::ZERO)));
+    assert!(ask(&admission, PERSON, 0, later).is_ok());
+}
+
+#[test]
+fn a_correction_by_hand_reaches_what_earlier_parts_weigh() {
+    let admission = windowed(2, Window::Sliding { length: Duration::from_secs(60), parts: 60 });
+    let later = NOON + Duration::from_secs(30);
+    for now in [NOON, later] {
+        ask(&admission, PERSON, 0, now).expect("two").settle(|_, cost| cost);
+    }
+    assert_eq!(admission.set_used("api", Units::ZERO, later), Ok((Units::whole(2), Units::ZERO)));
+    assert_eq!(admission.quotas(later)[0].used, Units::ZERO);
+    assert!(ask(&admission, PERSON, 0, later).is_ok());
+}
+
+#[test]
+fn a_window_cut_otherwise_is_weighed_on_by_the_one_before() {
+    let engine = Engine::new(Supply::Whole, 1000);
+    let daily = quota("api", 10, &[]);
+    let hourly = Quota { window: Window::Fixed { length: Duration::from_secs(3600) }, ..daily.clone() };
+    let routes = || vec![route(&[(0, 6)])];
+    let (ten, noon) = (NOON - Duration::from_secs(7200), NOON);
+    let before = engine.admission(rules(vec![daily], routes()), ten);
+    ask(&before, PERSON, 0, ten).expect("plenty").settle(|_, cost| cost);
+    let after = engine.admission(rules(vec![hourly], routes()), noon);
+    assert_eq!(ask(&after, PERSON, 0, noon).err(), Some(Reason::Quota), "six of ten are gone today");
+    assert!(ask(&after, PERSON, 0, TOMORROW).is_ok());
 }
 
 #[test]
 fn a_reload_keeps_what_was_counted() {
-    let engine = Engine::new(Arc::new(Memory), 1000);
+    let engine = Engine::new(Supply::Whole, 1000);
     let before = engine.admission(rules(vec![quota("api", 10, &[(5, 50)])], vec![route(&[(0, 6)])]), NOON);
     ask(&before, PERSON, 0, NOON).expect("plenty").settle(|_, cost| cost);
     let after = engine.admission(
@@ -266,5 +358,45 @@ proptest! {
         prop_assert_eq!(reserved, 0, "every reservation has ended");
         prop_assert!(used <= limit);
         prop_assert_eq!(used % cost, 0);
+    }
+
+    #[test]
+    fn no_jump_of_the_clock_opens_a_window_twice(
+        kind in 0usize..3, steps in proptest::collection::vec((0u64..40, any::<bool>()), 1..200),
+    ) {
+        const LIMIT: u64 = 3;
+        let length = Duration::from_secs(100);
+        let window = [
+            Window::Fixed { length },
+            Window::Sliding { length, parts: 4 },
+            Window::FirstUse { length },
+        ][kind].clone();
+        let admission = windowed(LIMIT, window.clone());
+        let mut taken: std::collections::BTreeMap<Timestamp, u64> = Default::default();
+        let mut now = NOON;
+        for (step, back) in steps {
+            let step = Duration::from_secs(step * step);
+            now = if back { now - step } else { now + step };
+            if let Ok(permit) = ask(&admission, PERSON, 0, now) {
+                // A step back of less than two seconds is none; no other is that small.
+                let span = if kind == 2 { now } else { window.span(now).start };
+                let span = if back && step < Duration::from_secs(2) { continue } else { span };
+                *taken.entry(span).or_default() += 1;
+                permit.settle(|_, cost| cost);
+            }
+        }
+        if kind == 0 {
+            prop_assert!(taken.values().all(|&units| units <= LIMIT), "{taken:?}");
+        }
+        if kind == 1 {
+            for start in taken.keys() {
+                let sum: u64 = taken.range(*start..=*start + length).map(|(_, units)| units).sum();
+                prop_assert!(sum <= LIMIT, "{sum} from {start:?} on: {taken:?}");
+            }
+        }
+        if kind == 2 {
+            let bound = LIMIT * (1 + taken.len() as u64);
+            prop_assert!(taken.values().sum::<u64>() <= bound);
+        }
     }
 }

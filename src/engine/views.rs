@@ -12,12 +12,14 @@ pub struct QuotaView {
     pub name: String,
     /// Units that were bought for the window.
     pub limit: Units,
-    /// Units that are settled.
+    /// Units that are settled, by all gates.
     pub used: Units,
-    /// Units that are set aside for requests under way.
+    /// Units that are set aside for requests of this gate under way.
     pub reserved: Units,
     /// What the origin said was spent beyond the limit, since the process began.
     pub overrun: Units,
+    /// Units that count as spent since a gate died, though nobody knows whether they were; since the process began.
+    pub lost: Units,
     /// When the window began.
     pub window_start: Timestamp,
     /// When it ends.
@@ -88,14 +90,16 @@ impl Admission {
                     let shed = ladder.map_or(Share::NONE, |ladder| ladder.share(tier));
                     ClassView { class: class.name.clone(), charged: kept.charged, shed, tier }
                 });
+                let span = book.shown_span();
                 QuotaView {
                     name: account.name().to_owned(),
                     limit: book.limit(),
-                    used: book.settled,
-                    reserved: book.reserved,
+                    used: book.used(),
+                    reserved: book.current.reserved,
                     overrun: book.overrun,
-                    window_start: book.span.start,
-                    window_end: book.span.end,
+                    lost: book.lost,
+                    window_start: span.start,
+                    window_end: span.end,
                     by_class: by_class.collect(),
                 }
             })

@@ -27,7 +27,7 @@ mod worker;
 use crate::agents::Agents;
 use crate::clock::Clock;
 use crate::config::Settings;
-use crate::engine::{Admission, ClientView, Engine, Ledger, QuotaView, UnknownQuota};
+use crate::engine::{Admission, ClientView, Engine, QuotaView, UnknownQuota};
 use crate::policy::{Timestamp, Units};
 use crate::telemetry::WorkerTelemetry;
 use crate::verify::Operators;
@@ -53,8 +53,8 @@ const RESOLVE_EVERY: u64 = 30;
 pub struct Surroundings {
     /// Tells the time.
     pub clock: Clock,
-    /// Grants units.
-    pub ledger: Arc<dyn Ledger>,
+    /// Remembers what was spent, from one set of rules to the next.
+    pub engine: Arc<Engine>,
     /// Knows what user agents say.
     pub agents: Arc<Agents>,
     /// Knows whose addresses are whose.
@@ -107,8 +107,7 @@ impl Gate {
             listen.extend(bound.first().and_then(|socket| socket.local_addr().ok()));
             sockets.iter_mut().zip(bound).for_each(|(of_worker, socket)| of_worker.push(socket));
         }
-        let Surroundings { clock, ledger, agents, operators, seed } = surroundings;
-        let engine = Engine::new(ledger, settings.limits.max_clients);
+        let Surroundings { clock, engine, agents, operators, seed } = surroundings;
         let generation = Generation::new(settings, &engine, clock.now());
         let shared = Arc::new(Shared::new(clock, engine, agents, operators, generation, count, seed));
         let (stage, stages) = stages::channel(Stage::Serving);

@@ -136,6 +136,13 @@ impl<'a> Problem<'a> {
                 "blocked"
             ),
             Reason::Throttle => return Some(Self::no_capacity(wait)),
+            Reason::Ledger => refusal!(
+                503,
+                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+                "Request cannot be satisfied due to temporary server capacity constraints",
+                "The allowance is being accounted for; there is more in a moment.",
+                "ledger"
+            ),
         };
         Some(Self {
             words,

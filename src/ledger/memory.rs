@@ -1,19 +1,41 @@
-//! A ledger that lives and dies with the process: whoever restarts it starts a new count.
+//! A ledger that lives and dies with the process, for several gates in it: whoever restarts it starts a new count.
 
-use crate::engine::Ledger;
-use crate::policy::Units;
-use crate::policy::window::Span;
+use super::store::{Ask, Lease, Store, StoreError};
+use super::table::{Holder, Table};
+use crate::policy::{Timestamp, Units};
+use parking_lot::Mutex;
+use std::future::Future;
+use std::future::ready;
+use std::sync::Arc;
 
-/// Grants the whole limit of every window at once.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Memory;
+/// One gate's access to a table that gates share. Hands out at once whatever there is.
+#[derive(Clone)]
+pub struct Memory {
+    table: Arc<Mutex<Table>>,
+    gate: Holder,
+}
 
-impl Ledger for Memory {
-    fn spent_before(&self, _quota: &str, _span: Span) -> Units {
-        Units::ZERO
+impl Memory {
+    /// The gate of that number, from 1 on, at `table`.
+    pub fn new(table: Arc<Mutex<Table>>, gate: Holder) -> Self {
+        Self { table, gate }
+    }
+}
+
+impl Store for Memory {
+    fn lease(&mut self, asks: &[Ask], now: Timestamp) -> impl Future<Output = Result<Vec<Lease>, StoreError>> {
+        let mut table = self.table.lock();
+        ready(Ok(asks.iter().map(|ask| table.lease(self.gate, ask, now)).collect()))
     }
 
-    fn granted(&self, _quota: &str, _span: Span, limit: Units) -> Units {
-        limit
+    fn close(&mut self, asks: &[Ask], _: Timestamp) -> impl Future<Output = Result<(), StoreError>> {
+        let mut table = self.table.lock();
+        asks.iter().for_each(|ask| table.close(self.gate, ask));
+        ready(Ok(()))
+    }
+
+    fn correct(&mut self, ask: &Ask, used: Units, now: Timestamp) -> impl Future<Output = Result<(), StoreError>> {
+        self.table.lock().correct(self.gate, ask, used, now);
+        ready(Ok(()))
     }
 }

@@ -1,12 +1,30 @@
-//! The account of what has been bought and spent, beyond the life of a request.
+//! The account of what has been bought and spent, beyond the life of a request and of a process.
 //!
-//! The engine asks [`crate::engine::Ledger`] on every decision and expects an answer from memory. [`Memory`] grants
-//! the whole limit and forgets with the process; a durable ledger grants what it has leased ahead.
+//! The engine takes from what its accounts hold and asks nobody. The [`Keeper`] sees to it that they hold something: it
+//! asks a [`Store`] for leases ahead of the need, all accounts in one call. A store writes down what it hands out before
+//! it does, so whatever dies, nobody can have taken more than is written.
+//!
+//! [`File`] keeps the account of one gate in its state directory; [`Memory`] that of several gates in one process. Both
+//! do their arithmetic in a [`Table`]. [`RedisStore`] leaves it to a script in a server that several gates share.
 
+mod file;
+mod folder;
+mod image;
+mod keeper;
 mod memory;
+mod opening;
 pub mod redis;
+mod slots;
 pub mod store;
+mod table;
 
+#[cfg(test)]
+mod tests;
+
+pub use file::{File, Uptime, boot_id};
+pub use keeper::{Bell, Keeper};
 pub use memory::Memory;
+pub use opening::OpenError;
 pub use redis::RedisStore;
 pub use store::{Ask, Lease, Store, StoreError, WindowKey};
+pub use table::{EARLIER, Holder, Holding, Table};

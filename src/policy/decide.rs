@@ -46,9 +46,11 @@ pub struct Position<'a> {
     pub quota: &'a Quota,
     /// What the request is expected to cost.
     pub cost: Units,
-    /// Settled and reserved together.
+    /// Settled and reserved together, by all gates.
     pub taken: Units,
-    /// What may be taken in all: the limit, or what the ledger has handed out of it so far.
+    /// What may be taken in all.
+    pub limit: Units,
+    /// What the ledger has handed out of it so far: at most the limit.
     pub grant: Units,
     /// When the window ends.
     pub resets_at: Timestamp,
@@ -94,10 +96,15 @@ pub enum Reason {
     Blocked,
     /// The origin has no room for another request.
     Throttle,
+    /// The quota is not spent, but the ledger has not handed out enough of it yet.
+    Ledger,
 }
 
 /// How long a blocked client is told to stay away.
 const BLOCKED_FOR: Duration = Duration::from_secs(3600);
+
+/// A lease that has run out is made up for in milliseconds, unless the ledger cannot be reached.
+const LEASED_IN: Duration = Duration::from_secs(1);
 
 /// A class shed in part is told to come back so that about one request a minute of each client gets through.
 const PARTLY_SHED_FOR: Duration = Duration::from_secs(60);
@@ -186,8 +193,13 @@ fn tier(class: ClassId, position: &mut Position<'_>, now: Timestamp) -> Result<(
 }
 
 fn spent(position: &Position<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
-    match position.taken.plus(position.cost) > position.grant {
-        true => Err((Reason::Quota, position.resets_at.since(now))),
+    let after = position.taken.plus(position.cost);
+    if after > position.limit {
+        return Err((Reason::Quota, position.resets_at.since(now)));
+    }
+    // A quota in shadow may be overspent: nothing waits for its ledger.
+    match after > position.grant && position.quota.enforce {
+        true => Err((Reason::Ledger, LEASED_IN)),
         false => Ok(()),
     }
 }
@@ -199,7 +211,7 @@ fn partly_shed_wait(share: Share) -> Duration {
 
 impl Reason {
     /// All reasons, in the order of their labels.
-    pub const ALL: [Self; 5] = [Self::Tier, Self::Quota, Self::Bucket, Self::Blocked, Self::Throttle];
+    pub const ALL: [Self; 6] = [Self::Tier, Self::Quota, Self::Bucket, Self::Blocked, Self::Throttle, Self::Ledger];
 
     /// Its name in logs, metrics and problem documents.
     pub const fn name(self) -> &'static str {
@@ -209,6 +221,7 @@ impl Reason {
             Self::Bucket => "bucket",
             Self::Blocked => "blocked",
             Self::Throttle => "throttle",
+            Self::Ledger => "ledger",
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use super::units::Units;
 use super::window::Span;
+use std::time::Duration;
 
 /// Which window of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,4 +54,134 @@ pub struct Lease {
     pub span: Option<Span>,
     /// Units newly known to be lost to a crash.
     pub lost: Units,
+}
+
+impl WindowKey {
+    /// True when what was taken of the window `id`, which is at `span`, weighs on this one as well: within reach of a
+    /// sliding window, or under other rules at the same time.
+    pub fn is_weighed_on_by(&self, id: u64, span: Option<Span>) -> bool {
+        let (Some(ours), Some(theirs)) = (self.span, span) else { return false };
+        let reach = ours.length().saturating_mul(self.back);
+        id != self.id && theirs.end > ours.start - reach && theirs.start < ours.end + reach
+    }
+}
+
+/// How one gate spends a quota, as far as the size of its leases depends on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Spending {
+    /// Units that were bought for the window.
+    pub limit: Units,
+    /// What is neither taken nor leased to others.
+    pub left: Units,
+    /// How long the window is.
+    pub length: Duration,
+    /// Units that were taken in the last second or so.
+    pub per_second: Units,
+    /// The most that one request is expected to cost.
+    pub dearest: Units,
+}
+
+/// How much to hold beyond what is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// For about a second.
+    pub lease: Units,
+    /// For about a tenth of one.
+    pub soon: Units,
+}
+
+/// Requests that come at once, as those for one page do, find this many of the dearest held.
+const A_FEW: u64 = 4;
+
+impl Spending {
+    /// Returns how much to hold: about a second of spending, between a small floor and [`Spending::largest`]; never more
+    /// than half of what is left, down to one request.
+    pub fn size(&self) -> Size {
+        let few = times(self.dearest, A_FEW);
+        let tapered = part_of(self.left, 2).max(self.dearest).min(self.left);
+        let lease = self.per_second.max(part_of(self.limit, 256)).max(few).min(self.largest()).min(tapered);
+        let soon = part_of(self.per_second, 10).max(part_of(self.limit, 1024)).max(few).min(lease);
+        Size { lease, soon }
+    }
+
+    /// Returns the most that is ever held beyond what is taken: a 64th of the limit, or a few of the dearest requests.
+    /// Of a window shorter than 16 s it is more, a quarter at most, so that it can be spent in time.
+    pub fn largest(&self) -> Units {
+        let parts = self.length.as_secs().saturating_mul(4).clamp(4, 64);
+        part_of(self.limit, parts).max(times(self.dearest, A_FEW))
+    }
+}
+
+fn times(units: Units, count: u64) -> Units {
+    Units::from_milli(units.milli().saturating_mul(count))
+}
+
+/// Rounded down to whole thousandths.
+fn part_of(units: Units, parts: u64) -> Units {
+    Units::from_milli(units.milli() / parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Timestamp;
+    use proptest::prelude::*;
+
+    fn spending(left: u64, per_second: u64) -> Spending {
+        Spending {
+            limit: Units::whole(10_000),
+            left: Units::whole(left),
+            length: Duration::from_secs(86_400),
+            per_second: Units::whole(per_second),
+            dearest: Units::whole(1),
+        }
+    }
+
+    #[test]
+    fn a_lease_follows_the_rate_and_shrinks_to_single_requests() {
+        let lease = |left, per_second| spending(left, per_second).size().lease.floor();
+        assert_eq!(lease(10_000, 0), 39, "the floor of a quiet quota");
+        assert_eq!(lease(10_000, 100), 100, "a second of spending");
+        assert_eq!(lease(10_000, 5000), 156, "a 64th at most");
+        assert_eq!([100, 10, 3, 2, 1, 0].map(|left| lease(left, 100)), [50, 5, 1, 1, 1, 0]);
+        assert_eq!(spending(10_000, 100).size().soon.floor(), 10);
+    }
+
+    #[test]
+    fn a_window_of_a_second_can_be_spent_in_a_few_leases() {
+        let spending = Spending { length: Duration::from_secs(1), ..spending(10_000, 10_000) };
+        assert_eq!(spending.size().lease, Units::whole(2500));
+    }
+
+    #[test]
+    fn what_weighs_is_in_reach_on_either_side_or_overlaps() {
+        let span = |start: u64| Span { start: Timestamp(start), end: Timestamp(start + 10) };
+        let sliding = WindowKey { id: 100, span: Some(span(100)), back: 3 };
+        let weighs = |key: WindowKey, start: u64| key.is_weighed_on_by(start, Some(span(start)));
+        assert_eq!(
+            [60, 70, 90, 100, 110, 130, 140].map(|start| weighs(sliding, start)),
+            [false, true, true, false, true, true, false]
+        );
+        let fixed = WindowKey { back: 0, ..sliding };
+        assert_eq!([90, 95, 100, 105, 110].map(|start| weighs(fixed, start)), [false, true, false, true, false]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_lease_is_never_more_than_what_is_left_nor_than_is_published(
+            limit in 1u64..1_000_000_000, left in 0u64..1_000_000_000, seconds in 0u64..100_000,
+            per_second in 0u64..1_000_000_000, dearest in 0u64..1_000_000,
+        ) {
+            let spending = Spending {
+                limit: Units::from_milli(limit),
+                left: Units::from_milli(left),
+                length: Duration::from_secs(seconds),
+                per_second: Units::from_milli(per_second),
+                dearest: Units::from_milli(dearest),
+            };
+            let Size { lease, soon } = spending.size();
+            prop_assert!(soon <= lease && lease <= spending.left && lease <= spending.largest());
+            prop_assert!(lease >= spending.dearest.min(spending.left), "one request is never kept waiting for size");
+        }
+    }
 }

@@ -15,6 +15,22 @@ pub enum Window {
     },
     /// Hours, days, weeks or months of a time zone; how long they are is the calendar's business.
     Calendar(Arc<dyn Calendar>),
+    /// Opened by the first charge, then `length` long; the next one is opened by the first charge after its end.
+    FirstUse {
+        /// How long it lasts once it is open. Never zero.
+        length: Duration,
+    },
+    /// Never more than the limit in any span of `length`.
+    ///
+    /// A series of fixed parts, each a window of its own, on which the `parts` before it weigh, too: together they cover
+    /// any span of that length. So it errs low by at most one part: what was taken weighs for up to `length` and one
+    /// part of it more.
+    Sliding {
+        /// Any span of this length is kept within the limit. Never zero.
+        length: Duration,
+        /// Into so many parts it is cut. Never zero.
+        parts: u32,
+    },
 }
 
 /// Civil time, handed in: which span of the calendar a moment falls into.
@@ -26,6 +42,16 @@ pub trait Calendar: fmt::Debug + Send + Sync {
 
     /// How long a usual span lasts, as told to clients (a day is 24 h even where one has 23 or 25).
     fn usual_length(&self) -> Duration;
+}
+
+/// How much of a series of windows is no longer remembered. A window that may be among them counts as spent: a clock set
+/// back must not open it a second time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forgotten {
+    /// Windows that begin before this moment ...
+    pub before: Timestamp,
+    /// ... and are not much longer than the longest of the forgotten: others belong to other rules.
+    pub longest: Duration,
 }
 
 /// One window: from `start` up to, not including, `end`.
@@ -41,19 +67,33 @@ impl Window {
     /// The window that `moment` falls into.
     pub fn span(&self, moment: Timestamp) -> Span {
         match self {
-            Self::Fixed { length } => {
-                let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX).max(1);
-                let start = Timestamp(moment.0 - moment.0 % length);
-                Span { start, end: Timestamp(start.0.saturating_add(length)) }
-            }
+            Self::Fixed { length } => tile(moment, *length),
             Self::Calendar(calendar) => calendar.span(moment),
+            Self::FirstUse { length } => Span { start: moment, end: moment + *length },
+            Self::Sliding { length, parts } => tile(moment, part(*length, *parts)),
+        }
+    }
+
+    /// How long a window lasts that is opened by its first charge; `None` where the time alone says when one opens.
+    pub fn opened_by_use(&self) -> Option<Duration> {
+        match self {
+            Self::FirstUse { length } => Some(*length),
+            Self::Fixed { .. } | Self::Calendar(_) | Self::Sliding { .. } => None,
+        }
+    }
+
+    /// So many windows weigh on the one that follows them.
+    pub fn back(&self) -> u32 {
+        match self {
+            Self::Sliding { parts, .. } => *parts,
+            Self::Fixed { .. } | Self::Calendar(_) | Self::FirstUse { .. } => 0,
         }
     }
 
     /// How long a usual window lasts, as told to clients.
     pub fn usual_length(&self) -> Duration {
         match self {
-            Self::Fixed { length } => *length,
+            Self::Fixed { length } | Self::FirstUse { length } | Self::Sliding { length, .. } => *length,
             Self::Calendar(calendar) => calendar.usual_length(),
         }
     }
@@ -63,5 +103,86 @@ impl Span {
     /// True when `moment` falls into this window.
     pub fn contains(&self, moment: Timestamp) -> bool {
         self.start <= moment && moment < self.end
+    }
+
+    /// How long it lasts.
+    pub fn length(&self) -> Duration {
+        self.end.since(self.start)
+    }
+}
+
+impl Forgotten {
+    /// Notes that `span` is no longer remembered.
+    pub fn forget(&mut self, span: Span) {
+        self.before = self.before.max(span.end);
+        self.longest = self.longest.max(span.length());
+    }
+
+    /// True when `span` may be one of those that are no longer remembered.
+    pub fn covers(&self, span: Span) -> bool {
+        self.may_hold(span.start, span.length())
+    }
+
+    /// True when one of them may be among the `back` windows before `span`, which weigh on it.
+    pub fn weighs_on(&self, span: Span, back: u32) -> bool {
+        back > 0 && self.may_hold(span.start - span.length().saturating_mul(back), span.length())
+    }
+
+    fn may_hold(&self, start: Timestamp, length: Duration) -> bool {
+        start < self.before && length <= self.longest * 2
+    }
+}
+
+/// The span of `length`, counted from the epoch, that `moment` falls into.
+fn tile(moment: Timestamp, length: Duration) -> Span {
+    let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX).max(1);
+    let start = Timestamp(moment.0 - moment.0 % length);
+    Span { start, end: Timestamp(start.0.saturating_add(length)) }
+}
+
+/// One of `parts` that together are at least `length` long.
+fn part(length: Duration, parts: u32) -> Duration {
+    let nanoseconds = length.as_nanos().div_ceil(u128::from(parts.max(1)));
+    Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_first_use_opens_where_it_falls() {
+        let window = Window::FirstUse { length: Duration::from_secs(60) };
+        let span = window.span(Timestamp::from_seconds(77));
+        assert_eq!((span.start.seconds(), span.end.seconds()), (77, 137));
+        assert_eq!(window.opened_by_use(), Some(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn a_forgotten_window_is_known_by_when_it_was_and_how_long() {
+        let day = |number: u64| tile(Timestamp::from_seconds(number * 86_400), Duration::from_secs(86_400));
+        let mut forgotten = Forgotten::default();
+        assert!(!forgotten.covers(day(3)));
+        forgotten.forget(day(3));
+        assert!(forgotten.covers(day(3)) && forgotten.covers(day(1)));
+        assert!(!forgotten.covers(day(4)));
+        let month = Span { start: day(1).start, end: day(31).start };
+        assert!(!forgotten.covers(month), "a window of other rules was never forgotten");
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_that_weigh_cover_any_span_of_the_length(
+            length in 1u64..100_000_000_000, parts in 1u32..100, moment in 0u64..10_000_000_000_000,
+        ) {
+            let window = Window::Sliding { length: Duration::from_nanos(length), parts };
+            let span = window.span(Timestamp(moment));
+            let covered = span.start.0.saturating_sub(u64::from(window.back()) * (span.end.0 - span.start.0));
+            prop_assert!(span.contains(Timestamp(moment)));
+            prop_assert!(covered == 0 || moment - covered >= length);
+            let errs_low = moment.saturating_sub(length).saturating_sub(covered);
+            prop_assert!(covered == 0 || errs_low <= (span.end.0 - span.start.0) + u64::from(parts));
+        }
     }
 }

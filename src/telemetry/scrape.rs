@@ -119,8 +119,7 @@ fn write_quotas(text: &mut Exposition, quotas: &[QuotaView]) {
     each_quota(text, quotas, QUOTA_RESERVED, |quota| quota.reserved);
     each_quota(text, quotas, QUOTA_WINDOW_START, |quota| quota.window_start.seconds());
     each_quota(text, quotas, QUOTA_WINDOW_END, |quota| quota.window_end.seconds());
-    // The ledger in memory forgets all at once and so loses nothing of a window that it still knows.
-    each_quota(text, quotas, QUOTA_LOST, |_| 0);
+    each_quota(text, quotas, QUOTA_LOST, |quota| quota.lost);
     each_quota(text, quotas, QUOTA_OVERRUN, |quota| quota.overrun);
     let mut family = text.family(QUOTA_CHARGED);
     each_class(quotas, |quota, class| family.sample(&[quota, &class.class], class.charged));

@@ -1,9 +1,9 @@
 use super::metrics::{Form, METRICS, Metric};
 use super::sample::person;
 use super::*;
-use crate::engine::{Engine, Ledger};
+use crate::engine::{Engine, Supply};
 use crate::policy::class::{Class, When};
-use crate::policy::window::{Span, Window};
+use crate::policy::window::Window;
 use crate::policy::{Reason, Units};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -116,24 +116,12 @@ impl Gate {
         let telemetry = Telemetry::new(None, ("1.0.0", "abc"), NOW);
         telemetry.rules_in_force(&rules(), &["googlebot", "bingbot"], NOW);
         let worker = telemetry.worker();
-        let admission = Engine::new(Arc::new(Memory), 100).admission(Arc::new(rules()), NOW);
+        let admission = Engine::new(Supply::Whole, 100).admission(Arc::new(rules()), NOW);
         Self { telemetry, worker, admission }
     }
 
     fn scrape(&self) -> String {
         self.telemetry.render(&self.admission, NOW)
-    }
-}
-
-/// Grants everything, remembers nothing.
-struct Memory;
-
-impl Ledger for Memory {
-    fn spent_before(&self, _quota: &str, _span: Span) -> Units {
-        Units::ZERO
-    }
-    fn granted(&self, _quota: &str, _span: Span, limit: Units) -> Units {
-        limit
     }
 }
 

@@ -4,6 +4,7 @@ use super::PATIENCE;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use tempfile::TempDir;
 
 /// A running program.
 pub struct Program {
@@ -12,6 +13,7 @@ pub struct Program {
     output: Option<Receiver<String>>,
     errors: Receiver<String>,
     told: Vec<String>,
+    _folder: TempDir,
 }
 
 /// How it ended, and what it said that nobody had read before.
@@ -29,11 +31,12 @@ pub fn run(arguments: &[&str], input: &[u8]) -> Ended {
 }
 
 impl Program {
-    /// Starts it in a folder where there is no file it could take for its own.
+    /// Starts it in a folder of its own, where there is no file it could take for its own.
     pub fn start(arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder of its own");
         let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
             .args(arguments)
-            .current_dir(std::env::temp_dir())
+            .current_dir(folder.path())
             .env_remove("RUST_LOG")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -43,7 +46,7 @@ impl Program {
         let input = child.stdin.take();
         let output = child.stdout.take().map(lines);
         let errors = child.stderr.take().map(lines).expect("it is piped");
-        Self { child, input, output, errors, told: Vec::new() }
+        Self { child, input, output, errors, told: Vec::new(), _folder: folder }
     }
 
     /// Sends it all of its input. A program that ends without reading it is no surprise.

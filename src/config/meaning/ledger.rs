@@ -12,8 +12,15 @@ const EXAMPLE: &str = "write it like redis://:${REDIS_PASSWORD}@10.0.0.5:6379";
 const MOST: Units = Units::from_milli(1 << 53);
 
 pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Report) -> Ledger {
-    let Some(written) = &raw.redis else { return Ledger::File };
-    report.not_carried_out("ledger.redis");
+    let shared = match raw {
+        raw::Ledger::File => return Ledger::File,
+        raw::Ledger::Memory => return Ledger::Memory,
+        raw::Ledger::Shared(shared) => shared,
+    };
+    let Some(written) = &shared.redis else {
+        report.mistake("ledger", "names no place", "use file, memory or { redis: { url: redis://HOST } }");
+        return Ledger::File;
+    };
     let mut redis = match written.url.as_ref().map(|url| server(&url.0)) {
         Some(Ok(redis)) => redis,
         Some(Err((wrong, remedy))) => {

@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MOST: usize = 1000;
+/// A sliding window errs low by at most one of its parts: with 60 of them, 24 minutes of a day.
+const PARTS: u32 = 60;
 /// Tiers are counted in a byte.
 const MOST_TIERS: usize = 100;
 
@@ -66,34 +68,42 @@ fn window(raw: Option<&raw::Window>, path: &str, report: &mut Report) -> Window 
         report.mistake(path, "missing", EXAMPLE);
         return harmless;
     };
-    for (key, given) in [("first_use", raw.first_use.is_some()), ("sliding", raw.sliding.is_some())] {
-        if given {
-            report.mistake(&format!("{path}.{key}"), format!("{key} is not in this version"), "use calendar or fixed");
+    let lengths = [("fixed", &raw.fixed), ("first_use", &raw.first_use), ("sliding", &raw.sliding)];
+    let given: Vec<_> = lengths.into_iter().filter_map(|(key, length)| Some((key, length.as_ref()?.0))).collect();
+    match (raw.calendar, &given[..]) {
+        (Some(unit), []) => calendar_window(unit, raw, path, report).unwrap_or(harmless),
+        (None, &[(key, length)]) => {
+            no_calendar_keys(key, raw, path, report);
+            let length = report.lasting(&format!("{path}.{key}"), Some(length), Duration::from_secs(1));
+            match key {
+                "first_use" => Window::FirstUse { length },
+                "sliding" => Window::Sliding { length, parts: PARTS },
+                _ => Window::Fixed { length },
+            }
+        }
+        (None, []) => {
+            if !report.spoiled(path) {
+                report.mistake(path, "found none of calendar, fixed, first_use and sliding", EXAMPLE);
+            }
+            harmless
+        }
+        (calendar, several) => {
+            let mut found: Vec<&str> = calendar.map(|_| "calendar").into_iter().collect();
+            found.extend(several.iter().map(|(key, _)| *key));
+            report.mistake(path, format!("found {} at once", found.join(" and ")), "keep one of them");
+            harmless
         }
     }
-    match (raw.calendar, &raw.fixed) {
-        (Some(unit), None) => calendar_window(unit, raw, path, report).unwrap_or(harmless),
-        (None, Some(length)) => {
-            for (key, given) in [("zone", raw.zone.is_some()), ("at", raw.at.is_some())] {
-                if given {
-                    report.mistake(
-                        &format!("{path}.{key}"),
-                        "says nothing about a fixed window",
-                        "leave it out, or use calendar",
-                    );
-                }
-            }
-            Window::Fixed { length: report.lasting(&format!("{path}.fixed"), Some(length.0), Duration::from_secs(1)) }
-        }
-        (Some(_), Some(_)) => {
-            report.mistake(path, "found both calendar and fixed", "keep one of them");
-            harmless
-        }
-        (None, None) => {
-            if !report.spoiled(path) {
-                report.mistake(path, "found neither calendar nor fixed", EXAMPLE);
-            }
-            harmless
+}
+
+fn no_calendar_keys(kind: &str, raw: &raw::Window, path: &str, report: &mut Report) {
+    for (key, given) in [("zone", raw.zone.is_some()), ("at", raw.at.is_some())] {
+        if given {
+            report.mistake(
+                &format!("{path}.{key}"),
+                format!("says nothing about a {kind} window"),
+                "leave it out, or use calendar",
+            );
         }
     }
 }

@@ -1,15 +1,53 @@
 //! `ledger:` as written.
 
-use crate::config::forms::Hidden;
-use schemars::JsonSchema;
-use serde::Deserialize;
+use crate::config::forms::{Hidden, word_or_keys};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+use std::borrow::Cow;
 
-/// Where the account of what has been spent is kept. Without this section: in `state_dir`, for this gate alone.
+/// Where the count of what is spent is kept.
+#[derive(Clone, Default)]
+pub(in crate::config) enum Ledger {
+    #[default]
+    File,
+    Memory,
+    Shared(Shared),
+}
+
+/// A ledger that several gates share.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Ledger {
-    /// Several gates share each quota through this Redis or Valkey.
+pub(in crate::config) struct Shared {
+    /// The Redis or Valkey through which they share each quota. Must be given.
     pub redis: Option<Redis>,
+}
+
+impl From<Shared> for Ledger {
+    fn from(shared: Shared) -> Self {
+        Self::Shared(shared)
+    }
+}
+
+impl<'de> Deserialize<'de> for Ledger {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let needs = "a place for the count; use file, memory or { redis: { url: redis://HOST } }";
+        word_or_keys::<D, Self, Shared>(deserializer, needs, |word| match word {
+            "file" => Some(Self::File),
+            "memory" => Some(Self::Memory),
+            _ => None,
+        })
+    }
+}
+
+impl JsonSchema for Ledger {
+    fn schema_name() -> Cow<'static, str> {
+        "Ledger".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let shared = generator.subschema_for::<Shared>();
+        json_schema!({ "anyOf": [{ "enum": ["file", "memory"] }, shared] })
+    }
 }
 
 /// A Redis or Valkey that several gates share.

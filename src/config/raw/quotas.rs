@@ -29,7 +29,7 @@ pub(in crate::config) struct Quota {
     pub enforce: Option<bool>,
 }
 
-/// When a quota is renewed: exactly one of `calendar` and `fixed`.
+/// When a quota is renewed: exactly one of `calendar`, `fixed`, `first_use` and `sliding`.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Window {
@@ -41,9 +41,9 @@ pub(in crate::config) struct Window {
     pub at: Option<TimeOfDay>,
     /// Every so often, counted from 1970-01-01T00:00:00Z.
     pub fixed: Option<Span>,
-    /// Not in this version.
+    /// So long after the first charge; the first charge after that opens the next window.
     pub first_use: Option<Span>,
-    /// Not in this version.
+    /// Never more than the limit in any span of this length. What was taken weighs for that long and up to a 60th of it more.
     pub sliding: Option<Span>,
 }
 

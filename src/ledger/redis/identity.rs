@@ -24,6 +24,7 @@ impl Identity {
     /// Remembered before it returns. The directory must not be copied to a second gate that runs beside this one: the
     /// second inherits nothing as long as the first speaks, and what it cannot inherit counts against both.
     pub fn next_life(state_dir: &Path, fresh: u64, proven: bool) -> io::Result<Self> {
+        fs::create_dir_all(state_dir)?;
         let path = state_dir.join(FILE);
         let written = match fs::read_to_string(&path) {
             Ok(written) => written,

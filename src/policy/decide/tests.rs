@@ -17,6 +17,7 @@ struct Door {
     route: Route,
     path: &'static str,
     taken: u64,
+    granted: u64,
     cost: u64,
     shedding: Shedding,
     level: Level,
@@ -53,6 +54,7 @@ impl Door {
             },
             path: "/item/1",
             taken: 0,
+            granted: 1000,
             cost: 1,
             shedding: Shedding::default(),
             level: Level::default(),
@@ -72,7 +74,8 @@ impl Door {
             quota: &self.quota,
             cost: Units::whole(self.cost),
             taken: Units::whole(self.taken),
-            grant: self.quota.limit,
+            limit: self.quota.limit,
+            grant: Units::whole(self.granted),
             resets_at: MIDNIGHT,
             shedding: self.shedding,
         }];
@@ -113,6 +116,18 @@ fn with_one_unit_left_the_cheap_page_still_passes() {
     assert_eq!(door.reason(), None);
     door.cost = 12;
     assert_eq!(door.reason(), Some(Reason::Quota));
+}
+
+#[test]
+fn a_lease_that_has_run_out_is_not_a_spent_quota() {
+    let mut door = Door { taken: 500, granted: 500, ..Door::new() };
+    let wait = Duration::from_secs(1);
+    assert_eq!(door.asks(), Verdict::Refuse(Refusal { reason: Reason::Ledger, quotas: 1, wait }));
+    door.taken = 1000;
+    assert_eq!(door.reason(), Some(Reason::Quota), "nobody is told to come back for what is gone");
+    door.quota.enforce = false;
+    door.taken = 500;
+    assert_eq!(door.shadow(), None, "nothing waits for the ledger of a quota that may be overspent");
 }
 
 #[test]
@@ -184,13 +199,13 @@ proptest! {
     #[test]
     fn nothing_enforced_is_ever_admitted_beyond_the_grant(
         taken in 0u64..1100, cost in 0u64..50, above in 0u64..1000, percent in 0u32..=100, carry in 0u32..1_000_000,
-        class_enforces: bool, tier_enforces: bool,
+        granted in 0u64..=1000, class_enforces: bool, tier_enforces: bool,
     ) {
-        let mut door = Door { taken, cost, ..Door::new().shedding_from(above, percent, tier_enforces) };
+        let mut door = Door { taken, granted, cost, ..Door::new().shedding_from(above, percent, tier_enforces) };
         door.class.enforce = class_enforces;
         door.shedding.carry = carry;
         if let Verdict::Admit { .. } = door.asks() {
-            prop_assert!(taken + cost <= 1000);
+            prop_assert!(taken + cost <= granted);
         }
     }
 }

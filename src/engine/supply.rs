@@ -1,0 +1,210 @@
+//! Between the accounts and a ledger: what is asked for, and what has been handed out.
+//!
+//! No request waits for this. One thread asks every account what it would like ([`Engine::asks`]), has the ledger answer,
+//! and hands the answers back ([`Engine::supply`]).
+
+use super::Engine;
+use super::account::{Account, Book};
+use super::tally::Tally;
+use crate::policy::lease::{Ask, Lease, Spending};
+use crate::policy::{Timestamp, Units};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where units come from.
+#[derive(Clone, Default)]
+pub enum Supply {
+    /// Every window is this gate's own, and forgotten when it ends: the count is kept in memory alone.
+    #[default]
+    Whole,
+    /// From a ledger, in parts. The function is called when an account runs low; it must not wait.
+    Leased(Arc<dyn Fn() + Send + Sync>),
+}
+
+/// The next window is asked for this long before the present one ends.
+const AHEAD: Duration = Duration::from_secs(5);
+
+impl Supply {
+    pub(super) fn wake(&self) {
+        if let Self::Leased(wake) = self {
+            wake();
+        }
+    }
+}
+
+impl Engine {
+    /// What every account would like to hold. What it would give back it does not take any more from here on.
+    pub fn asks(&self, now: Timestamp) -> Vec<Ask> {
+        let mut asks = Vec::new();
+        for account in self.all_accounts() {
+            let mut book = account.at(now);
+            book.ask_ahead();
+            let taken = book.current.taken();
+            book.pace.look(taken, now);
+            ask_for_all(account.name(), &mut book, &mut asks);
+        }
+        asks
+    }
+
+    /// Hands out what a ledger has answered to `asks`.
+    pub fn supply(&self, asks: &[Ask], leases: &[Lease], now: Timestamp) {
+        let accounts = self.all_accounts();
+        for (ask, lease) in asks.iter().zip(leases) {
+            let Some(account) = accounts.iter().find(|account| account.name() == ask.quota) else { continue };
+            let mut book = account.as_it_is();
+            book.receive(ask, lease);
+            drop(book);
+            // A window that turned out to be over is followed by the next.
+            drop(account.at(now));
+        }
+    }
+
+    /// What has been corrected by hand and the ledger does not know yet, with what the window is to count in all.
+    pub fn corrections(&self, now: Timestamp) -> Vec<(Ask, Units)> {
+        let accounts = self.all_accounts();
+        let correction = |account: &Arc<Account>| {
+            let mut book = account.at(now);
+            let used = book.corrected.take()?;
+            let (current, back) = (book.current, book.window.back());
+            Some((ask(account.name(), &book, &current, back, current.held, Units::ZERO), used))
+        };
+        accounts.iter().filter_map(correction).collect()
+    }
+
+    /// Keeps a correction that the ledger could not take.
+    pub fn put_back(&self, correction: &(Ask, Units)) {
+        let (ask, used) = correction;
+        if let Some(account) = self.all_accounts().iter().find(|account| account.name() == ask.quota) {
+            account.as_it_is().corrected.get_or_insert(*used);
+        }
+    }
+
+    /// The ledger is lost: what was promised for that case may be taken now.
+    pub fn cut_off(&self) {
+        for account in self.all_accounts() {
+            let mut book = account.as_it_is();
+            let current = &mut book.current;
+            current.held = current.held.plus(std::mem::take(&mut current.share));
+        }
+    }
+
+    fn all_accounts(&self) -> Vec<Arc<Account>> {
+        self.accounts.lock().clone()
+    }
+}
+
+fn ask_for_all(quota: &str, book: &mut Book, asks: &mut Vec<Ask>) {
+    let back = book.window.back();
+    let ahead = book.next_id();
+    let (mut current, mut others) = (book.current, std::mem::take(&mut book.others));
+    if !current.spent {
+        let size = spending(book, &current).size();
+        let enough = current.taken().plus(current.owed).plus(size.lease);
+        // Twice of what it would ask for now is an old lease, of busier times.
+        let lavish = enough.plus(size.lease) < current.held;
+        let wanted = if lavish { enough } else { enough.max(current.held) };
+        let held = current.held;
+        current.held = held.min(wanted);
+        let soon = size.soon.plus(current.owed);
+        asks.push(Ask { wanted, held, ..ask(quota, book, &current, back, held, soon) });
+        current.told = (current.taken(), current.held);
+    }
+    for tally in others.iter_mut().filter(|tally| !tally.spent) {
+        let held = tally.held;
+        if ahead == Some(tally.id) {
+            let size = spending(book, tally).size();
+            let wanted = held.max(tally.taken().plus(size.lease));
+            asks.push(Ask { wanted, ..ask(quota, book, tally, back, held, size.soon) });
+            continue;
+        }
+        // Nothing is taken of another window than the present one.
+        tally.held = tally.taken();
+        if tally.told != (tally.taken(), tally.held) || held > tally.held || !tally.owed.is_zero() {
+            let wanted = tally.taken().plus(tally.owed);
+            asks.push(Ask { wanted, ..ask(quota, book, tally, back, held, tally.owed) });
+            tally.told = (tally.taken(), tally.held);
+        }
+    }
+    book.current = current;
+    book.others = others;
+}
+
+fn spending(book: &Book, tally: &Tally) -> Spending {
+    Spending {
+        limit: book.limit(),
+        left: book.limit().minus(tally.elsewhere).minus(tally.taken()),
+        length: book.window.usual_length(),
+        per_second: book.pace.per_second,
+        dearest: book.dearest,
+    }
+}
+
+fn ask(quota: &str, book: &Book, tally: &Tally, back: u32, held: Units, soon: Units) -> Ask {
+    Ask {
+        quota: quota.to_owned(),
+        limit: book.limit(),
+        window: tally.key(back),
+        taken: tally.taken(),
+        held,
+        wanted: held.max(tally.taken()),
+        soon,
+    }
+}
+
+impl Book {
+    /// Opens the books of the next window when the present one is about to end.
+    fn ask_ahead(&mut self) {
+        let Some(next) = self.next_span() else { return };
+        let known = self.others.iter().any(|tally| tally.id == next.start.0);
+        if !known {
+            let tally = self.at_span(next);
+            self.others.push(tally);
+        }
+    }
+
+    fn next_id(&self) -> Option<u64> {
+        self.next_span().map(|span| span.start.0)
+    }
+
+    /// The window after this one, where the time opens it and it is near.
+    fn next_span(&self) -> Option<crate::policy::window::Span> {
+        let span = self.current.span;
+        let near = span.end.since(self.latest) <= AHEAD.min(span.length() / 2);
+        (self.window.opened_by_use().is_none() && near).then(|| self.window.span(span.end))
+    }
+
+    fn receive(&mut self, ask: &Ask, lease: &Lease) {
+        let length = self.window.opened_by_use();
+        let limit = self.limit();
+        self.lost = self.lost.plus(lease.lost);
+        let enforce = self.enforce;
+        let (is_current, corrected) = (self.current.id == ask.window.id, self.corrected.is_some());
+        let Some(tally) = self.tally(ask.window.id) else { return };
+        // What it gave back with this ask was gone already; what it took since is within what it held.
+        tally.held = lease.held.max(tally.held);
+        tally.share = lease.share;
+        tally.elsewhere = lease.elsewhere;
+        if !(is_current && corrected) {
+            tally.taken_elsewhere = lease.taken_elsewhere;
+        }
+        if let (true, Some(span), Some(length)) = (tally.by_use, lease.span, length) {
+            let start = if tally.opened { tally.span.start.min(span.start) } else { span.start };
+            let end = if span.end < start + length { span.end } else { start + length };
+            (tally.span.start, tally.span.end, tally.opened) = (start, end, true);
+        }
+        let paid = if enforce { tally.owed.min(tally.held.minus(tally.taken())) } else { tally.owed };
+        tally.settled = tally.settled.plus(paid);
+        tally.owed = tally.owed.minus(paid);
+        let half = Units::from_milli(tally.held.minus(tally.taken()).milli() / 2);
+        // Once everything is handed out there is nothing to ask for.
+        let all = tally.held.plus(tally.elsewhere) >= limit;
+        tally.low = if all { Units::MAX } else { tally.held.minus(half) };
+        let overrun = if all { std::mem::take(&mut tally.owed) } else { Units::ZERO };
+        self.overrun = self.overrun.plus(overrun);
+        let id = ask.window.id;
+        self.changed(id);
+        if is_current {
+            self.weigh();
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What was taken of one window, and what of it this gate may take.
+
+use crate::policy::Units;
+use crate::policy::lease::WindowKey;
+use crate::policy::window::Span;
+
+/// One window of one quota.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tally {
+    /// Its start in nanoseconds; the ordinal of one that opens at its first use.
+    pub(super) id: u64,
+    /// When it is; all of time while it has not been opened.
+    pub(super) span: Span,
+    pub(super) opened: bool,
+    /// It opens at its first use: its id is an ordinal.
+    pub(super) by_use: bool,
+    /// Nobody remembers what was taken of it: it counts as spent.
+    pub(super) spent: bool,
+    pub(super) settled: Units,
+    pub(super) reserved: Units,
+    /// What the origin spent beyond what was held; settled as soon as the ledger hands it out.
+    pub(super) owed: Units,
+    /// What this gate may take in all.
+    pub(super) held: Units,
+    /// What others hold, and what earlier windows weigh.
+    pub(super) elsewhere: Units,
+    /// How much of that is known to be taken.
+    pub(super) taken_elsewhere: Units,
+    /// What may be taken on top once the ledger is lost.
+    pub(super) share: Units,
+    /// Once more than this is taken, more is asked for.
+    pub(super) low: Units,
+    /// What the ledger was last told is taken, and held.
+    pub(super) told: (Units, Units),
+}
+
+impl Tally {
+    /// A window of which nothing is taken, and nothing held.
+    pub(super) fn fresh(id: u64, span: Span) -> Self {
+        Self {
+            id,
+            span,
+            opened: true,
+            by_use: false,
+            spent: false,
+            settled: Units::ZERO,
+            reserved: Units::ZERO,
+            owed: Units::ZERO,
+            held: Units::ZERO,
+            elsewhere: Units::ZERO,
+            taken_elsewhere: Units::ZERO,
+            share: Units::ZERO,
+            low: Units::ZERO,
+            told: (Units::ZERO, Units::ZERO),
+        }
+    }
+
+    /// The same, counted as spent.
+    pub(super) fn spent(self, limit: Units) -> Self {
+        let elsewhere = limit.minus(self.taken());
+        Self { spent: true, held: Units::ZERO, elsewhere, taken_elsewhere: elsewhere, low: Units::MAX, ..self }
+    }
+
+    /// Settled and reserved by this gate.
+    pub(super) fn taken(&self) -> Units {
+        self.settled.plus(self.reserved)
+    }
+
+    /// Settled and reserved by all gates, as far as is known.
+    pub(super) fn taken_by_all(&self) -> Units {
+        self.taken().plus(self.taken_elsewhere)
+    }
+
+    pub(super) fn known_span(&self) -> Option<Span> {
+        self.opened.then_some(self.span)
+    }
+
+    pub(super) fn key(&self, back: u32) -> WindowKey {
+        WindowKey { id: self.id, span: self.known_span(), back }
+    }
+}

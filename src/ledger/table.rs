@@ -1,0 +1,243 @@
+//! Who holds what of which window: the arithmetic that the ledgers in memory and in a file share.
+//!
+//! Pure: no time but what is handed in, no disk. A model can be held against it.
+
+use super::store::{Ask, Lease, WindowKey};
+use crate::policy::window::{Forgotten, Span};
+use crate::policy::{Timestamp, Units};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Quotas, their windows, and what each holder has of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table {
+    pub(super) quotas: BTreeMap<String, Series>,
+}
+
+/// The windows of one quota.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Series {
+    pub(super) windows: BTreeMap<u64, Window>,
+    pub(super) forgotten: Forgotten,
+}
+
+/// One window.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Window {
+    /// When it is; `None` for one that its first use has not opened yet.
+    pub(super) span: Option<Span>,
+    pub(super) holdings: BTreeMap<Holder, Holding>,
+}
+
+/// Who holds something: a gate in one of its lives, or one of the two below.
+pub type Holder = u64;
+
+/// Gates and lives that are no more.
+pub const EARLIER: Holder = 0;
+/// The operator's correction.
+const BY_HAND: Holder = u64::MAX;
+
+/// What somebody holds of a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// May be taken, and counts as taken until it is given back.
+    pub held: Units,
+    /// Is known to be taken.
+    pub taken: Units,
+}
+
+/// So many windows of a quota are remembered beside those that weigh on the newest.
+const REMEMBERED: usize = 8;
+
+impl Table {
+    /// Gives `who` what it asks for, as far as there is room, and says how things stand.
+    pub fn lease(&mut self, who: Holder, ask: &Ask, now: Timestamp) -> Lease {
+        let series = self.quotas.entry(ask.quota.clone()).or_default();
+        if series.is_forgotten(&ask.window) {
+            return forgotten(ask);
+        }
+        let (elsewhere, taken_elsewhere) = series.elsewhere(who, &ask.window, now);
+        let window = series.windows.entry(ask.window.id).or_default();
+        window.learn(ask.window.span);
+        let is_over = ask.window.span.is_none() && window.span.is_some_and(|span| span.end <= now);
+        let room = if is_over { Units::ZERO } else { ask.limit.minus(elsewhere) };
+        let held = if ask.wanted < ask.held { ask.wanted } else { ask.wanted.min(room).max(ask.held) };
+        let held = held.max(ask.taken);
+        window.holdings.insert(who, Holding { held, taken: ask.taken });
+        let span = window.span;
+        series.forget_old(&ask.window);
+        Lease { held, elsewhere, taken_elsewhere, span, ..Lease::default() }
+    }
+
+    /// Notes that `who` holds no more than it has taken.
+    pub fn close(&mut self, who: Holder, ask: &Ask) {
+        let series = self.quotas.entry(ask.quota.clone()).or_default();
+        if !series.is_forgotten(&ask.window) {
+            let window = series.windows.entry(ask.window.id).or_default();
+            window.learn(ask.window.span);
+            window.holdings.insert(who, Holding { held: ask.taken, taken: ask.taken });
+        }
+    }
+
+    /// Counts `used` as taken in all of the window of `ask` and what weighs on it: what is no live gate's is replaced.
+    pub fn correct(&mut self, who: Holder, ask: &Ask, used: Units, now: Timestamp) {
+        let series = self.quotas.entry(ask.quota.clone()).or_default();
+        let key = in_time(&ask.window, now);
+        for (&id, window) in &mut series.windows {
+            if id == key.id || key.is_weighed_on_by(id, window.span) {
+                window.holdings.retain(|&holder, _| holder != EARLIER && holder != BY_HAND);
+            }
+        }
+        let window = series.windows.entry(key.id).or_default();
+        window.learn(ask.window.span);
+        window.holdings.insert(who, Holding { held: ask.held.max(ask.taken), taken: ask.taken });
+        let (_, live) = series.elsewhere(who, &ask.window, now);
+        let by_hand = used.minus(ask.taken).minus(live);
+        let window = series.windows.entry(key.id).or_default();
+        window.holdings.insert(BY_HAND, Holding { held: by_hand, taken: by_hand });
+    }
+
+    /// How things stand for `who`, without a change.
+    pub fn stands(&self, who: Holder, ask: &Ask, now: Timestamp) -> Lease {
+        let nothing = Series::default();
+        let series = self.quotas.get(&ask.quota).unwrap_or(&nothing);
+        if series.is_forgotten(&ask.window) {
+            return forgotten(ask);
+        }
+        let (elsewhere, taken_elsewhere) = series.elsewhere(who, &ask.window, now);
+        let window = series.windows.get(&ask.window.id);
+        let held = self.holding(who, &ask.quota, ask.window.id).held;
+        Lease { held, elsewhere, taken_elsewhere, span: window.and_then(|window| window.span), ..Lease::default() }
+    }
+
+    /// True when the window is not forgotten.
+    pub fn remembers(&self, quota: &str, window: u64) -> bool {
+        self.quotas.get(quota).is_some_and(|series| series.windows.contains_key(&window))
+    }
+
+    /// What `who` holds.
+    pub fn holding(&self, who: Holder, quota: &str, window: u64) -> Holding {
+        let window = self.quotas.get(quota).and_then(|series| series.windows.get(&window));
+        window.and_then(|window| window.holdings.get(&who)).copied().unwrap_or_default()
+    }
+
+    /// When the window is, as far as is known.
+    pub fn span(&self, quota: &str, window: u64) -> Option<Span> {
+        self.quotas.get(quota)?.windows.get(&window)?.span
+    }
+
+    /// Sets what `who` holds of a window that is remembered.
+    pub(super) fn put(&mut self, who: Holder, quota: &str, window: u64, holding: Holding) {
+        if let Some(window) = self.quotas.get_mut(quota).and_then(|series| series.windows.get_mut(&window)) {
+            window.holdings.insert(who, holding);
+        }
+    }
+
+    /// Notes that `who` has died; `fate` says what counts as taken of what it held.
+    ///
+    /// A window that its first use had not opened as far as is known, and of which something may be taken, counts as
+    /// opened now.
+    pub fn bury(&mut self, who: Holder, now: Timestamp, mut fate: impl FnMut(&str, u64, Holding) -> Units) {
+        for (quota, series) in &mut self.quotas {
+            for (&id, window) in &mut series.windows {
+                let Some(held) = window.holdings.remove(&who) else { continue };
+                let taken = fate(quota, id, held);
+                let earlier = window.holdings.entry(EARLIER).or_default();
+                earlier.taken = earlier.taken.plus(taken);
+                earlier.held = earlier.taken;
+                if !taken.is_zero() {
+                    window.span = window.span.or(Some(Span { start: now, end: Timestamp(u64::MAX) }));
+                }
+            }
+            series.renumber();
+        }
+    }
+}
+
+impl Series {
+    /// What everybody but `who` holds of the window, with all that other windows weigh on it.
+    fn elsewhere(&self, who: Holder, key: &WindowKey, now: Timestamp) -> (Units, Units) {
+        let key = in_time(key, now);
+        let mut sum = (Units::ZERO, Units::ZERO);
+        for (&id, window) in &self.windows {
+            let weighs = key.is_weighed_on_by(id, window.span);
+            for (&holder, holding) in &window.holdings {
+                if weighs || (id == key.id && holder != who) {
+                    sum = (sum.0.plus(holding.held), sum.1.plus(holding.taken));
+                }
+            }
+        }
+        sum
+    }
+
+    /// True when nobody can tell what was taken of the window, or of what weighs on it.
+    fn is_forgotten(&self, key: &WindowKey) -> bool {
+        let known = self.windows.contains_key(&key.id);
+        match key.span {
+            Some(span) if is_ordinal(key.id, Some(span)) => false,
+            Some(span) => self.forgotten.weighs_on(span, key.back) || (!known && self.forgotten.covers(span)),
+            None => !known && self.windows.iter().any(|(&id, window)| is_ordinal(id, window.span) && id > key.id),
+        }
+    }
+
+    /// Forgets the oldest windows beyond a few. One more than weighs on `key` is kept: it may be asked for ahead.
+    fn forget_old(&mut self, key: &WindowKey) {
+        let newest = self.windows.values().filter_map(|window| window.span).max_by_key(|span| span.start);
+        let Some(newest) = newest else { return };
+        let back = if key.back == 0 { 0 } else { key.back + 1 };
+        let keys = [key.span.unwrap_or(newest), newest].map(|span| WindowKey { id: u64::MAX, span: Some(span), back });
+        while self.windows.len() > REMEMBERED {
+            let idle = |(id, window): &(&u64, &Window)| {
+                **id != key.id
+                    && window.span.is_some_and(|span| span != newest)
+                    && !keys.iter().any(|key| key.is_weighed_on_by(**id, window.span))
+            };
+            let oldest = self.windows.iter().filter(idle).min_by_key(|(_, window)| window.span.map(|span| span.start));
+            let Some((&id, window)) = oldest else { return };
+            if let Some(span) = window.span.filter(|&span| !is_ordinal(id, Some(span))) {
+                self.forgotten.forget(span);
+            }
+            self.windows.remove(&id);
+        }
+    }
+
+    /// Windows that open at their first use are counted from 0 again, so that a gate that starts finds the present one.
+    fn renumber(&mut self) {
+        let (by_use, by_time): (Vec<_>, Vec<_>) = std::mem::take(&mut self.windows)
+            .into_iter()
+            .filter(|(_, window)| window.span.is_some())
+            .partition(|(id, window)| is_ordinal(*id, window.span));
+        self.windows.extend(by_time);
+        self.windows.extend((0..).zip(by_use).map(|(ordinal, (_, window))| (ordinal, window)));
+    }
+}
+
+impl Window {
+    /// Windows of one id are one, whatever the gates' clocks say: the earliest beginning counts.
+    fn learn(&mut self, told: Option<Span>) {
+        self.span = match (self.span, told) {
+            (None, span) | (span, None) => span,
+            (Some(known), Some(told)) if told.start <= known.start => Some(told),
+            (Some(known), Some(told)) => Some(Span { start: known.start, end: known.start + told.length() }),
+        };
+    }
+}
+
+/// A window that counts as spent, and as over where its first use would open it.
+fn forgotten(ask: &Ask) -> Lease {
+    let elsewhere = ask.limit.minus(ask.taken);
+    let over = Span { start: Timestamp(0), end: Timestamp(0) };
+    let span = ask.window.span.is_none().then_some(over);
+    Lease { held: ask.taken, elsewhere, taken_elsewhere: elsewhere, span, ..Lease::default() }
+}
+
+/// A window that is not open yet would be now.
+fn in_time(key: &WindowKey, now: Timestamp) -> WindowKey {
+    let span = key.span.unwrap_or(Span { start: now, end: now + Duration::from_nanos(1) });
+    WindowKey { span: Some(span), ..*key }
+}
+
+/// The others have their beginning for an id.
+fn is_ordinal(id: u64, span: Option<Span>) -> bool {
+    span.is_none_or(|span| span.start.0 != id)
+}

@@ -1,0 +1,297 @@
+//! The file ledger on a folder that can die at any operation, lose what was not synced, and fail.
+
+use super::file::Inner;
+use super::folder::Folder;
+use super::opening::OpenError;
+use super::slots::Slots;
+use super::store::{Ask, Lease, StoreError, WindowKey};
+use crate::policy::window::Span;
+use crate::policy::{Timestamp, Units};
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const NOON: Timestamp = Timestamp::from_seconds(43_200);
+const LIMIT: u64 = 1000;
+
+/// A folder in memory that knows what is on the disk and what only in the cache.
+#[derive(Clone, Default)]
+struct Sim(Arc<Mutex<SimState>>);
+
+#[derive(Clone, Default)]
+struct SimState {
+    files: BTreeMap<String, Bytes>,
+    /// After so many operations the process is dead: nothing is carried out any more.
+    lives_for: Option<usize>,
+    syncs_fail: bool,
+    operations: usize,
+}
+
+#[derive(Clone, Default)]
+struct Bytes {
+    durable: Vec<u8>,
+    cached: Vec<u8>,
+}
+
+/// How a life ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Killed,
+    /// With so many of 16 blocks of each unsynced file on the disk already.
+    PowerCut(usize),
+}
+
+impl Sim {
+    fn step(&self) -> io::Result<parking_lot::MutexGuard<'_, SimState>> {
+        let mut state = self.0.lock();
+        state.operations += 1;
+        if let Some(left) = &mut state.lives_for {
+            if *left == 0 {
+                return Err(io::Error::other("dead"));
+            }
+            *left -= 1;
+        }
+        Ok(state)
+    }
+
+    /// The folder as the next life finds it.
+    fn after(&self, end: End) -> Self {
+        let mut state = self.0.lock().clone();
+        for bytes in state.files.values_mut() {
+            if let End::PowerCut(reached) = end {
+                let cut = bytes.cached.len() * reached / 16;
+                let mut torn = bytes.durable.clone();
+                torn.resize(bytes.cached.len(), 0);
+                torn[..cut].copy_from_slice(&bytes.cached[..cut]);
+                bytes.cached = torn;
+            }
+            bytes.durable = bytes.cached.clone();
+        }
+        Self(Arc::new(Mutex::new(SimState { lives_for: None, syncs_fail: false, ..state })))
+    }
+}
+
+impl Folder for Sim {
+    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.0.lock().files.get(name).map(|bytes| bytes.cached.clone()))
+    }
+
+    fn replace(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.step()?;
+        if state.syncs_fail {
+            return Err(io::Error::other("no sync"));
+        }
+        state.files.insert(name.into(), Bytes { durable: bytes.to_vec(), cached: bytes.to_vec() });
+        Ok(())
+    }
+
+    fn write_at(&mut self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.step()?;
+        let file = state.files.get_mut(name).ok_or(io::ErrorKind::NotFound)?;
+        file.cached[at as usize..][..bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync(&mut self, name: &str) -> io::Result<()> {
+        let mut state = self.step()?;
+        if state.syncs_fail {
+            return Err(io::Error::other("no sync"));
+        }
+        let file = state.files.get_mut(name).ok_or(io::ErrorKind::NotFound)?;
+        file.durable = file.cached.clone();
+        Ok(())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        name.into()
+    }
+}
+
+/// A gate that spends one quota of one window.
+struct Gate {
+    sim: Sim,
+    ledger: Inner<Sim>,
+    taken: u64,
+    held: u64,
+}
+
+fn open(sim: &Sim, boot: &str) -> Result<Inner<Sim>, OpenError> {
+    let ticks = AtomicU64::new(0);
+    // Time passes between any two looks: syncs are never too many.
+    let uptime = Box::new(move || Timestamp::from_seconds(ticks.fetch_add(1, Ordering::Relaxed)));
+    Inner::open(sim.clone(), boot, uptime, NOON)
+}
+
+fn window() -> WindowKey {
+    let start = Timestamp::from_seconds(0);
+    WindowKey { id: 0, span: Some(Span { start, end: start + Duration::from_secs(86_400) }), back: 0 }
+}
+
+fn ask(taken: u64, held: u64, wanted: u64, soon: u64) -> Ask {
+    let [limit, taken, held, wanted, soon] = [LIMIT, taken, held, wanted, soon].map(Units::whole);
+    Ask { quota: "api".into(), limit, window: window(), taken, held, wanted, soon }
+}
+
+impl Gate {
+    fn start(sim: Sim, boot: &str) -> Self {
+        let ledger = open(&sim, boot).expect("a whole ledger");
+        Self { sim, ledger, taken: 0, held: 0 }
+    }
+
+    fn asks(&mut self, lease: u64, soon: u64) -> Result<Lease, StoreError> {
+        let wanted = (self.taken + lease).max(self.held);
+        let lease = self.ledger.lease(&[ask(self.taken, self.held, wanted, soon)], NOON)?.remove(0);
+        self.held = lease.held.floor();
+        Ok(lease)
+    }
+
+    fn spends(&mut self, units: u64) {
+        self.taken = (self.taken + units).min(self.held);
+    }
+
+    /// What the next life counts as taken by this one and those before it.
+    fn counted_after(&self, end: End) -> (u64, u64) {
+        let boot = if end == End::Killed { "this" } else { "next" };
+        let mut next = Gate::start(self.sim.after(end), boot);
+        let lease = next.asks(0, 0).expect("an answer");
+        assert_eq!(lease.elsewhere, lease.taken_elsewhere);
+        (lease.elsewhere.floor(), lease.lost.floor())
+    }
+}
+
+#[test]
+fn a_kill_costs_the_mark_and_a_power_cut_the_lease() {
+    let mut gate = Gate::start(Sim::default(), "this");
+    gate.asks(100, 10).expect("a lease");
+    assert_eq!(gate.held, 10, "the mark, not the lease");
+    gate.spends(4);
+    assert_eq!(gate.counted_after(End::Killed), (10, 10));
+    assert_eq!(gate.counted_after(End::PowerCut(0)), (100, 100));
+    gate.asks(100, 10).expect("more");
+    assert_eq!((gate.held, gate.counted_after(End::Killed)), (14, (14, 10)));
+}
+
+#[test]
+fn small_steps_cost_no_sync() {
+    let mut gate = Gate::start(Sim::default(), "this");
+    gate.asks(100, 10).expect("a lease");
+    gate.sim.0.lock().syncs_fail = true;
+    for _ in 0..4 {
+        gate.spends(10);
+        gate.asks(100, 10).expect("within the lease");
+    }
+    assert_eq!(gate.held, 50);
+}
+
+#[test]
+fn a_clean_stop_costs_nothing() {
+    let mut gate = Gate::start(Sim::default(), "this");
+    gate.asks(100, 10).expect("a lease");
+    gate.spends(4);
+    gate.ledger.close(&[ask(4, 10, 4, 0)]).expect("it is written");
+    assert_eq!(gate.counted_after(End::Killed), (4, 0));
+    assert_eq!(gate.counted_after(End::PowerCut(0)), (4, 0));
+}
+
+#[test]
+fn a_disk_that_fails_lets_the_lease_be_spent_and_no_more() {
+    let mut gate = Gate::start(Sim::default(), "this");
+    gate.asks(100, 100).expect("a lease");
+    gate.sim.0.lock().syncs_fail = true;
+    gate.spends(100);
+    for _ in 0..3 {
+        gate.asks(100, 100).expect("an answer");
+        assert_eq!(gate.held, 100);
+    }
+    for end in [End::Killed, End::PowerCut(0), End::PowerCut(9), End::PowerCut(16)] {
+        assert!(gate.counted_after(end).0 >= 100);
+    }
+    gate.sim.0.lock().syncs_fail = false;
+    gate.asks(100, 100).expect("it works again");
+    assert_eq!((gate.held, gate.counted_after(End::PowerCut(0)).0), (200, 200));
+}
+
+#[test]
+fn a_journal_of_another_start_of_the_machine_proves_nothing() {
+    let mut gate = Gate::start(Sim::default(), "this");
+    gate.asks(100, 10).expect("a lease");
+    for boot in ["other", ""] {
+        let next = Gate::start(gate.sim.after(End::Killed), boot).asks(0, 0).expect("an answer");
+        assert_eq!(next.elsewhere, Units::whole(100), "{boot:?}");
+    }
+}
+
+#[test]
+fn a_record_that_outgrows_its_slot_moves_into_a_larger_file() {
+    let mut sim = Sim::default();
+    let mut slots = Slots::create("ledger", b"ledger\0\0", &mut sim, 0, b"small").expect("it is made");
+    let large = vec![b'x'; 100_000];
+    slots.commit(&mut sim, &large).expect("it fits");
+    slots.commit(&mut sim, b"small again").expect("it fits");
+    let read = |end| {
+        let bytes = sim.after(end).read("ledger").expect("a file").expect("a file");
+        Slots::read("ledger", b"ledger\0\0", &bytes).map(|(_, record)| record)
+    };
+    assert_eq!(read(End::PowerCut(0)), Ok(b"small again".to_vec()));
+}
+
+#[test]
+fn a_quota_with_many_windows_and_a_long_name_is_read_back() {
+    let mut ledger = open(&Sim::default(), "this").expect("a ledger");
+    let part = Duration::from_secs(60);
+    for number in 100..300u64 {
+        let start = Timestamp::from_seconds(number * 60);
+        let key = WindowKey { id: start.0, span: Some(Span { start, end: start + part }), back: 60 };
+        let mut ask = ask(1, 0, 2, 1);
+        (ask.quota, ask.window) = ("q".repeat(64), key);
+        let lease = ledger.lease(&[ask], start).expect("an answer").remove(0);
+        assert!(lease.held >= Units::whole(1) && lease.held.plus(lease.elsewhere) <= Units::whole(LIMIT));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// Whenever it dies, and whatever of the last writes is on the disk: what was taken is counted, and what is counted
+    /// beyond it was held.
+    #[test]
+    fn a_life_that_ends_at_any_operation_is_never_counted_short(
+        spends in proptest::collection::vec((0u64..60, 1u64..80, 1u64..20), 1..30),
+        dies_after in 0usize..90, reached in 0usize..=16, killed: bool, failing in 0usize..60,
+    ) {
+        let mut gate = Gate::start(Sim::default(), "this");
+        gate.sim.0.lock().lives_for = Some(dies_after);
+        let mut leased = 0;
+        for (round, (units, lease, soon)) in spends.into_iter().enumerate() {
+            gate.sim.0.lock().syncs_fail = round % 60 == failing;
+            gate.spends(units);
+            leased = leased.max(gate.taken + lease);
+            if gate.asks(lease, soon).is_err() {
+                break;
+            }
+            prop_assert!(gate.held <= LIMIT);
+        }
+        let end = if killed { End::Killed } else { End::PowerCut(reached) };
+        let (counted, lost) = gate.counted_after(end);
+        prop_assert!(counted >= gate.taken, "{counted} of {} counted", gate.taken);
+        prop_assert!(counted <= leased.max(gate.held), "{counted} of {leased} leased");
+        prop_assert!(lost <= counted);
+        if killed {
+            prop_assert!(counted <= gate.held.max(gate.taken), "a kill costs the mark: {counted} of {}", gate.held);
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..9000), prefixed: bool) {
+        let mut file = if prefixed { b"tidegateledger\0\0\x01\0\0\0\0\0\x01\0".to_vec() } else { Vec::new() };
+        file.extend(bytes);
+        let sim = Sim::default();
+        sim.0.lock().files.insert("ledger".into(), Bytes { durable: file.clone(), cached: file });
+        prop_assert!(open(&sim, "this").is_err());
+    }
+}
