@@ -127,6 +127,22 @@ fn a_read_only_replica_is_not_leased_from() {
 }
 
 #[test]
+fn a_gate_that_stops_gives_back_what_it_has_not_spent() {
+    let Some(redis) = RedisServer::start(&[]) else { return };
+    let (mut one, mut two) = (store(place(redis.port), 1), store(place(redis.port), 2));
+    let asked = Ask { soon: Units::from_milli(LIMIT), ..ask("api", LIMIT) };
+    let held = |store: &mut RedisStore| lease(store, &asked).expect("a lease").held.milli();
+    assert!((0..100).any(|_| {
+        std::thread::sleep(ROUND);
+        held(&mut one) == LIMIT
+    }));
+    assert_eq!(held(&mut two), 0);
+    let last = Ask { taken: Units::from_milli(10), held: Units::from_milli(LIMIT), ..asked.clone() };
+    wait(one.close(&[last], Clock::system().now())).expect("it is told");
+    assert_eq!(held(&mut two), LIMIT - 10);
+}
+
+#[test]
 fn a_server_that_forgets_its_scripts_is_taught_again() {
     let Some(redis) = RedisServer::start(&[]) else { return };
     let mut store = store(place(redis.port), 1);

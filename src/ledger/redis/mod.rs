@@ -59,6 +59,8 @@ pub struct RedisStore {
     floors: HashMap<String, String>,
     /// Quotas of which nothing more is leased until all gates have spoken, and whom they wait for.
     unsure: BTreeMap<String, String>,
+    /// It hears nothing and lives by its share.
+    alone: bool,
     /// How far the ordinals of a quota's windows are from those in the ledger.
     ordinals: HashMap<String, i128>,
 }
@@ -99,6 +101,7 @@ impl RedisStore {
             windows: HashMap::new(),
             floors: HashMap::new(),
             unsure: BTreeMap::new(),
+            alone: false,
             ordinals: HashMap::new(),
         }
     }
@@ -239,14 +242,15 @@ impl RedisStore {
     }
 
     /// What is answered while the server is lost: as much as is wanted, out of the share. It has been this gate's since the
-    /// last answer; nobody else can have been given it. `None` where nothing can be added.
+    /// last answer; nobody else can have been given it. `None` once nothing is left of it.
     fn live_by_shares(&mut self, asks: &[Ask]) -> Option<Vec<Lease>> {
         let added = |known: Option<&Known>, ask: &Ask| {
             let held = ask.held.min(ask.wanted).max(ask.taken);
             (held, known.map_or(Units::ZERO, |known| known.share.min(ask.wanted.minus(held))))
         };
         let of = |ask: &Ask| (ask.quota.clone(), ask.window.id);
-        if asks.iter().all(|ask| added(self.windows.get(&of(ask)), ask).1.is_zero()) {
+        let has_share = |ask| self.windows.get(&of(ask)).is_some_and(|known| !known.share.is_zero());
+        if !asks.iter().any(has_share) {
             return None;
         }
         let leases = asks.iter().map(|ask| {
@@ -287,8 +291,18 @@ impl Store for RedisStore {
         self.rounds += 1;
         let granted = match self.round(asks, Operation::Lease, now).await {
             Ok(granted) => granted,
-            Err(error) => return self.live_by_shares(asks).ok_or(error),
+            Err(error) => {
+                let leases = self.live_by_shares(asks);
+                if leases.is_some() && !self.alone {
+                    warn!(%error, "{error}. Until it is back, this gate spends the share that was put aside for it");
+                }
+                self.alone |= leases.is_some();
+                return leases.ok_or(error);
+            }
         };
+        if std::mem::take(&mut self.alone) {
+            info!("{}: it can be used again; what was spent alone is told", self.home);
+        }
         let mut leases = Vec::with_capacity(asks.len());
         let mut wrong_clock = None;
         for (ask, granted) in asks.iter().zip(granted) {

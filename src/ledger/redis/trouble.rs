@@ -15,6 +15,8 @@ pub(super) fn refused(server: &Server, why: impl Display) -> StoreError {
 /// What a server meant by an error that it `told`.
 pub(super) fn told(server: &Server, told: &str) -> StoreError {
     let shown: String = told.chars().filter(|sign| !sign.is_control()).take(200).collect();
+    // A script is long, and long words from strangers are cut off before they are understood.
+    let told = if told.contains("unauthenticated") { "NOAUTH" } else { told };
     match told.split(' ').next().unwrap_or_default() {
         "NOAUTH" | "WRONGPASS" => refused(server, "it wants another user or password than ledger.redis.url has"),
         "NOPERM" => refused(server, format!("its access list keeps us out ({shown})")),
