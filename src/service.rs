@@ -6,11 +6,12 @@ use crate::admin::{self, Access, Operations, ScopeView};
 use crate::agents::Agents;
 use crate::cli::check;
 use crate::clock::Clock;
-use crate::config::settings::{AccessLog as Destination, Ledger};
+use crate::config::settings::{AccessLog as Destination, Ledger, WhenLost};
 use crate::config::{Mistakes, Settings};
 use crate::engine::{ClientView, Engine, QuotaView, Supply, UnknownQuota};
 use crate::gateway::{Gate, Handle, StartError, Surroundings};
-use crate::ledger::{self, Bell, Keeper, OpenError};
+use crate::ledger::redis::{Identity, Server};
+use crate::ledger::{self, Bell, Keeper, OpenError, RedisStore, Store};
 use crate::policy::{Timestamp, Units};
 use crate::telemetry::{AccessLog, Target, Telemetry};
 use crate::verify::Operators;
@@ -101,7 +102,7 @@ impl Service {
         });
         let admin = admin.transpose()?;
 
-        let (engine, keeper) = engine(&settings, &clock)?;
+        let (engine, keeper) = engine(&settings, &clock, seed)?;
         let surroundings = Surroundings {
             clock,
             engine: Arc::clone(&engine),
@@ -167,24 +168,48 @@ impl Service {
 }
 
 /// The engine, with accounts that hold something before anybody asks, and who keeps them supplied.
-fn engine(settings: &Settings, clock: &Clock) -> Result<(Arc<Engine>, Option<Keeper>), ServiceError> {
-    let most = settings.limits.max_clients;
-    if settings.ledger == Ledger::Memory {
-        return Ok((Engine::new(Supply::Whole, most), None));
+fn engine(settings: &Settings, clock: &Clock, seed: u64) -> Result<(Arc<Engine>, Option<Keeper>), ServiceError> {
+    match &settings.ledger {
+        Ledger::Memory => Ok((Engine::new(Supply::Whole, settings.limits.max_clients), None)),
+        Ledger::File => {
+            let uptime = {
+                let clock = clock.clone();
+                Box::new(move || clock.uptime())
+            };
+            let file = ledger::File::open(&settings.state_dir, &ledger::boot_id(), uptime, clock.now())?;
+            supplied(file, settings, clock)
+        }
+        Ledger::Redis(redis) => {
+            // Nothing here tells what an earlier life has spent, so what it held when it crashed is lost.
+            let identity = Identity::next_life(&settings.state_dir, seed, false);
+            let identity =
+                identity.map_err(|source| OpenError::Folder { folder: settings.state_dir.clone(), source })?;
+            let server = Server {
+                host: redis.host.clone(),
+                port: redis.port,
+                user: redis.user.clone(),
+                password: redis.password.as_ref().map(|password| password.reveal().to_owned()),
+                database: redis.database,
+            };
+            let shares = redis.when_lost == WhenLost::Share;
+            supplied(RedisStore::new(server, &redis.prefix, shares, identity), settings, clock)
+        }
     }
-    let uptime = {
-        let clock = clock.clone();
-        Box::new(move || clock.uptime())
-    };
-    let file = ledger::File::open(&settings.state_dir, &ledger::boot_id(), uptime, clock.now())?;
+}
+
+fn supplied<S: Store>(
+    store: S,
+    settings: &Settings,
+    clock: &Clock,
+) -> Result<(Arc<Engine>, Option<Keeper>), ServiceError> {
     let bell = Bell::default();
-    let engine = Engine::new(bell.supply(), most);
+    let engine = Engine::new(bell.supply(), settings.limits.max_clients);
     engine.prepare(&settings.rules, clock.now());
     let now = {
         let clock = clock.clone();
         move || clock.now()
     };
-    let keeper = Keeper::start(file, Arc::clone(&engine), bell, now).map_err(ServiceError::Thread)?;
+    let keeper = Keeper::start(store, Arc::clone(&engine), bell, now).map_err(ServiceError::Thread)?;
     if !keeper.catch_up(LEDGER_PATIENCE) {
         warn!("The ledger has not handed out anything within {LEDGER_PATIENCE:?}");
     }

@@ -1,6 +1,6 @@
 //! `tidegate check`: is the file right, and what does it say in words?
 
-use crate::config::settings::{AccessLog, Ledger};
+use crate::config::settings::{AccessLog, Ledger, Redis, WhenLost};
 use crate::config::{self, Mistakes, Settings};
 use crate::policy::bucket::Bucket;
 use crate::policy::class::{Class, When};
@@ -39,6 +39,7 @@ pub fn summary(settings: &Settings, operators: &[&str]) -> String {
     line(match &settings.ledger {
         Ledger::File => format!("ledger: in {}", settings.state_dir.display()),
         Ledger::Memory => "ledger: in memory, a restart begins anew".into(),
+        Ledger::Redis(redis) => shared(redis),
     });
 
     line(format!("\nquotas: {}", rules.quotas.len()));
@@ -62,6 +63,15 @@ pub fn summary(settings: &Settings, operators: &[&str]) -> String {
         settings.notes.iter().for_each(|note| line(format!("  {note}")));
     }
     text
+}
+
+fn shared(redis: &Redis) -> String {
+    let lost = match redis.when_lost {
+        WhenLost::Refuse => "refuses",
+        WhenLost::Share => "spends its share",
+    };
+    let host = if redis.host.contains(':') { format!("[{}]", redis.host) } else { redis.host.clone() };
+    format!("ledger: shared in redis at {host}:{} as {}; a gate that is cut off {lost}", redis.port, redis.prefix)
 }
 
 fn shadow(enforce: bool) -> &'static str {

@@ -5,6 +5,7 @@
 
 mod classes;
 mod clients;
+mod ledger;
 mod quotas;
 mod report;
 mod routes;
@@ -40,12 +41,12 @@ pub(super) fn settle(
     let quotas = quotas::quotas(&raw.quotas, &classes, &mut report);
     let scopes = scopes::names(&raw.scopes, &mut report);
     let routes = routes::routes(&raw.routes, &quotas, &scopes, &mut report);
+    let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
     serving::robots(&raw.robots, &mut report);
 
     let rules = Arc::new(Rules { trust, agent_rules, classes, quotas, routes, scopes });
     let workers = raw.workers.as_ref().and_then(|threads| threads.0);
     let state_dir = raw.state_dir.as_deref().unwrap_or("./state").into();
-    let ledger = serving::ledger(raw.ledger);
     let (mistakes, notes) = report.into_parts();
     (Settings { listen, workers, admin, state_dir, ledger, origin, limits, headers, log, rules, notes }, mistakes)
 }

@@ -4,6 +4,7 @@
 
 pub(super) mod classes;
 pub(super) mod clients;
+pub(super) mod ledger;
 pub(super) mod quotas;
 pub(super) mod routes;
 pub(super) mod scopes;
@@ -27,8 +28,9 @@ pub(super) struct File {
     pub admin: Option<serving::Admin>,
     /// The directory of the ledger, which survives restarts. Default ./state.
     pub state_dir: Option<String>,
-    /// Where the count of what is spent is kept: file (in state_dir) or memory (a restart begins anew). Default file.
-    pub ledger: serving::Ledger,
+    /// Where the count of what is spent is kept: file (in state_dir), memory (a restart begins anew), or { redis: ... },
+    /// which several gates share. Default file.
+    pub ledger: ledger::Ledger,
     /// The server behind the gate.
     pub origin: serving::Origin,
     /// Whose request it is.

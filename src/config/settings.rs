@@ -45,6 +45,8 @@ pub enum Ledger {
     File,
     /// In memory: a restart begins anew.
     Memory,
+    /// In a Redis or Valkey, for all gates that use it with the same prefix.
+    Redis(Redis),
 }
 
 /// The listener for operators.
@@ -57,7 +59,36 @@ pub struct Admin {
     pub token: Option<Secret>,
 }
 
-/// Text that is compared, never printed.
+/// A Redis or Valkey that several gates share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Redis {
+    /// Its host: a name, or an address without brackets.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The user, where it is not the default one.
+    pub user: Option<String>,
+    /// The password, if it asks for one.
+    pub password: Option<Secret>,
+    /// The number of the database.
+    pub database: u32,
+    /// What its keys begin with; a plain name.
+    pub prefix: String,
+    /// What is done when it cannot be reached and the units in hand are spent.
+    pub when_lost: WhenLost,
+}
+
+/// What a gate does that is cut off from the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenLost {
+    /// Spends nothing more.
+    Refuse,
+    /// Spends the part of what is left that was put aside for it.
+    Share,
+}
+
+/// Text that is shown to nobody but its addressee.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -184,6 +215,11 @@ impl Secret {
     /// The secret `text`.
     pub fn new(text: String) -> Self {
         Self(text)
+    }
+
+    /// The secret itself, for the one whom it is to be shown to.
+    pub fn reveal(&self) -> &str {
+        &self.0
     }
 
     /// True when `offered` is the secret. Takes as long for a wrong guess as for a right one of that length.

@@ -1,4 +1,4 @@
-use super::settings::{AccessLog, LegacyFamily, LogLevel};
+use super::settings::{AccessLog, Ledger, LegacyFamily, LogLevel, WhenLost};
 use super::*;
 use crate::policy::Units;
 use crate::policy::cost::Cost;
@@ -117,6 +117,18 @@ fn variables_stand_for_numbers_switches_and_parts_of_text() {
     let admin = settings.admin.expect("written down");
     assert!(admin.token.as_ref().is_some_and(|token| token.is(b"a${b}") && !token.is(b"a${b}c")));
     assert_eq!(format!("{:?}", admin.token), "Some(Secret)");
+}
+
+#[test]
+fn several_gates_share_a_redis_and_nobody_sees_its_password() {
+    let settings = settings(&site("ledger: { redis: { url: 'redis://gate:secret@[::1]:7000/2', when_lost: share } }"));
+    let Ledger::Redis(redis) = &settings.ledger else { panic!("{:?}", settings.ledger) };
+    assert_eq!((redis.host.as_str(), redis.port, redis.database), ("::1", 7000, 2));
+    assert_eq!((redis.prefix.as_str(), redis.when_lost), ("tidegate", WhenLost::Share));
+    assert!(redis.password.as_ref().is_some_and(|password| password.is(b"secret")));
+    assert!(!format!("{settings:?}").contains("secret"));
+    let told = mistakes_with(&site("ledger: { redis: { url: '${URL}' } }"), &[("URL", "redis://:secret@")]);
+    assert!(told.len() == 1 && !told[0].contains("secret"), "{told:?}");
 }
 
 #[test]
@@ -248,6 +260,27 @@ fn each_contradiction_is_found() {
         (
             "quotas: { q: { limit: 0, window: { fixed: 1m } } }".into(),
             "2:23: quotas.q.limit: found 0; write what was bought; to refuse a class everything, use block: true",
+        ),
+        (
+            "ledger: { redis: { url: 'rediss://h' } }".into(),
+            "2:25: ledger.redis.url: TLS to Redis is not in this version; use redis:// over a network that you trust, or a tunnel such as stunnel on this host",
+        ),
+        (
+            "ledger: { redis: { prefix: a } }".into(),
+            "2:11: ledger.redis.url: missing; write it like redis://:${REDIS_PASSWORD}@10.0.0.5:6379",
+        ),
+        (
+            "ledger: { redis: { url: 'redis://h', prefix: '{a}' } }".into(),
+            "2:46: ledger.redis.prefix: the name \"{a}\" is not plain; use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"",
+        ),
+        (
+            "ledger: { redis: { url: 'redis://h', when_lost: panic } }".into(),
+            "2:49: ledger.redis.when_lost: found \"panic\"; use one of refuse, share",
+        ),
+        (
+            "ledger: { redis: { url: 'redis://h' } }\nquotas: { q: { limit: 9007199254741, window: { fixed: 1m } } }"
+                .into(),
+            "3:23: quotas.q.limit: 9007199254741 is more than Redis can count to a thousandth; write 9007199254740.992 at most, or leave out ledger.redis",
         ),
         (
             "quotas: { Q: { limit: 1, window: { fixed: 1m } } }".into(),

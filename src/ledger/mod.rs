@@ -5,7 +5,7 @@
 //! it does, so whatever dies, nobody can have taken more than is written.
 //!
 //! [`File`] keeps the account of one gate in its state directory; [`Memory`] that of several gates in one process. Both
-//! do their arithmetic in a [`Table`].
+//! do their arithmetic in a [`Table`]. [`RedisStore`] leaves it to a script in a server that several gates share.
 
 mod file;
 mod folder;
@@ -13,6 +13,7 @@ mod image;
 mod keeper;
 mod memory;
 mod opening;
+pub mod redis;
 mod slots;
 pub mod store;
 mod table;
@@ -24,5 +25,6 @@ pub use file::{File, Uptime, boot_id};
 pub use keeper::{Bell, Keeper};
 pub use memory::Memory;
 pub use opening::OpenError;
+pub use redis::RedisStore;
 pub use store::{Ask, Lease, Store, StoreError, WindowKey};
 pub use table::{EARLIER, Holder, Holding, Table};

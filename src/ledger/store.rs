@@ -4,6 +4,7 @@ pub use crate::policy::lease::{Ask, Lease, WindowKey};
 use crate::policy::{Timestamp, Units};
 use std::future::Future;
 use std::io;
+use std::time::Duration;
 
 /// A ledger. Asked by the keeper alone, on a thread of its own: it may wait, no request ever waits for it.
 ///
@@ -42,4 +43,17 @@ pub enum StoreError {
     /// It does not do that.
     #[error("{0}")]
     Refused(String),
+    /// The clocks of this gate and of a shared ledger disagree about which window it is; the ledger's counts.
+    #[error("{server}: the clock of this gate is {} {}, so nothing is leased of {quota}; set it (NTP)",
+        apart.as_secs_f64(), if *ahead { "s ahead of the server's" } else { "s behind the server's" })]
+    Clock {
+        /// Whose clock counts.
+        server: String,
+        /// The first quota of which nothing can be leased for it.
+        quota: String,
+        /// True when it is the gate's clock that is ahead.
+        ahead: bool,
+        /// How far they are apart.
+        apart: Duration,
+    },
 }

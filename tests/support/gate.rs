@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 use tidegate::clock::Clock;
@@ -18,6 +19,9 @@ use tidegate::service::{Service, Source};
 
 /// Noon of some day: hours away from the end of any window that a test uses.
 pub const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
+
+/// No two gates draw the same number.
+static STARTED: AtomicU64 = AtomicU64::new(0);
 
 /// A running gate.
 pub struct Gate {
@@ -42,7 +46,7 @@ impl Gate {
             let file = folder.path().join("tidegate.yaml");
             Box::new(move |operators| config::load(&file, &yaml.lock(), &[], &[], operators))
         };
-        let service = match Service::start(source, clock.clone(), 42) {
+        let service = match Service::start(source, clock.clone(), 42 + STARTED.fetch_add(1, Ordering::Relaxed)) {
             Ok(service) => service,
             Err(error) => panic!("the gate does not start:\n{error}"),
         };

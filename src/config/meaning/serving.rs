@@ -2,7 +2,7 @@
 
 use super::report::Report;
 use crate::config::raw::{self, serving as written};
-use crate::config::settings::{AccessLog, Admin, Headers, Ledger, LegacyFamily, Limits, Log, LogLevel, Origin, Secret};
+use crate::config::settings::{AccessLog, Admin, Headers, LegacyFamily, Limits, Log, LogLevel, Origin, Secret};
 use crate::config::words::{Size, Span};
 use crate::policy::tier::Share;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -51,13 +51,6 @@ pub(super) fn admin(raw: &raw::File, listen: &[SocketAddr], report: &mut Report)
         );
     }
     Some(Admin { listen: address, token: token.map(Secret::new) })
-}
-
-pub(super) fn ledger(raw: written::Ledger) -> Ledger {
-    match raw {
-        written::Ledger::File => Ledger::File,
-        written::Ledger::Memory => Ledger::Memory,
-    }
 }
 
 pub(super) fn origin(raw: &written::Origin, listen: &[SocketAddr], report: &mut Report) -> Origin {

@@ -16,15 +16,6 @@ pub(in crate::config) struct Admin {
     pub token: Option<Hidden>,
 }
 
-/// Where the count of what is spent is kept.
-#[derive(Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(in crate::config) enum Ledger {
-    #[default]
-    File,
-    Memory,
-}
-
 /// The server behind the gate.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -1,0 +1,336 @@
+//! One allowance for several gates: a Redis or Valkey hands out the leases.
+//!
+//! `script.lua` runs in the server and holds all the rules; `link` is one connection, `wire` its protocol; `answer` reads
+//! what the script says. [`RedisStore`] keeps what only a gate can know: what it was told last, in case that the server
+//! forgets, and the share by which it lives while it hears nothing.
+
+mod answer;
+mod identity;
+mod link;
+mod server;
+mod timing;
+mod trouble;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use identity::Identity;
+pub use server::Server;
+
+use super::store::{Ask, Lease, Store, StoreError};
+use crate::policy::window::Span;
+use crate::policy::{Timestamp, Units};
+use answer::{Answer, Granted, Standing};
+use link::Link;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+use timing::Timing;
+use tracing::{info, warn};
+use wire::Reply;
+
+/// Clocks that differ by less are not worth an error: a window that is not leased yet, or no more, is soon another.
+const CLOCKS_AGREE: Duration = Duration::from_secs(2);
+/// A call is answered at once, or wants to be told more, or is sent elsewhere; whoever is still sent about then is lost.
+const PASSES: usize = 4;
+/// Windows that were not asked about for so many rounds are over.
+const ROUNDS_KEPT: u64 = 600;
+/// A key of a window that opens at its first use is an ordinal; all others are nanoseconds since 1970.
+const MOST_ORDINAL: u64 = 1_000_000_000_000;
+
+/// Leases from a Redis or Valkey, shared by all gates that use the same `prefix` there.
+pub struct RedisStore {
+    prefix: String,
+    /// Whether a part of what is left is put aside for when the server is lost.
+    shares: bool,
+    identity: Identity,
+    timing: Timing,
+    script: String,
+    home: Server,
+    /// By host and port; more than one only in a cluster.
+    links: BTreeMap<(String, u16), Link>,
+    /// Where the quotas of a cluster lie, as far as they do not lie at home.
+    moved: HashMap<String, (String, u16)>,
+    /// Every call has its number: one that was overtaken is not carried out.
+    calls: u64,
+    rounds: u64,
+    windows: HashMap<(String, u64), Known>,
+    /// All that was said of a quota last, as the script writes it: what every gate holds. Told back to a server that lost it.
+    floors: HashMap<String, String>,
+    /// Quotas of which nothing more is leased until all gates have spoken, and whom they wait for.
+    unsure: BTreeMap<String, String>,
+    /// It hears nothing and lives by its share.
+    alone: bool,
+    /// How far the ordinals of a quota's windows are from those in the ledger.
+    ordinals: HashMap<String, i128>,
+}
+
+/// What this gate was told of a window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    lease: Lease,
+    /// What was put aside for this gate, and it has not taken up yet. The store takes it up itself, so that nobody else
+    /// needs to know whether an answer came: `Lease::share` stays nothing.
+    share: Units,
+    lost: Units,
+    round: u64,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Operation {
+    Lease,
+    Close,
+    Correct(Units),
+}
+
+impl RedisStore {
+    /// Leases from `server`, under names that begin with `prefix`. With `shares`, every answer also puts a part of what is
+    /// left aside for this gate: what it may take while it hears nothing.
+    pub fn new(server: Server, prefix: &str, shares: bool, identity: Identity) -> Self {
+        Self {
+            prefix: prefix.to_owned(),
+            shares,
+            identity,
+            timing: Timing::default(),
+            script: include_str!("script.lua").to_owned(),
+            home: server,
+            links: BTreeMap::new(),
+            moved: HashMap::new(),
+            calls: 0,
+            rounds: 0,
+            windows: HashMap::new(),
+            floors: HashMap::new(),
+            unsure: BTreeMap::new(),
+            alone: false,
+            ordinals: HashMap::new(),
+        }
+    }
+
+    /// The one key of a quota. What stands in braces decides the slot in a cluster.
+    fn key(&self, quota: &str) -> String {
+        format!("{{{}:{quota}}}:leases", self.prefix)
+    }
+
+    async fn round(
+        &mut self,
+        asks: &[Ask],
+        operation: Operation,
+        now: Timestamp,
+    ) -> Result<Vec<Option<Granted>>, StoreError> {
+        let mut granted: Vec<Option<Granted>> = vec![None; asks.len()];
+        let mut open: Vec<usize> = (0..asks.len()).collect();
+        let mut told = vec![false; asks.len()];
+        for _ in 0..PASSES {
+            let mut by_address: BTreeMap<(String, u16), Vec<usize>> = BTreeMap::new();
+            for place in open.drain(..) {
+                by_address.entry(self.address_of(&asks[place].quota)).or_default().push(place);
+            }
+            for (address, places) in by_address {
+                let calls =
+                    places.iter().map(|&place| self.call(&asks[place], operation, told[place])).collect::<Vec<_>>();
+                let server = self.home.elsewhere(&address.0, address.1);
+                let link = self.links.entry(address).or_insert_with(|| Link::new(server.clone(), &self.script));
+                let replies = link.run(&calls, now).await?;
+                for (place, reply) in places.into_iter().zip(replies) {
+                    match self.read(&server, &asks[place], &reply)? {
+                        Some(Answer::Granted(answer)) => granted[place] = Some(answer),
+                        Some(Answer::Done) => {}
+                        // The call came to nothing, and a better one can be made of what was said.
+                        Some(Answer::Tell) => {
+                            told[place] = true;
+                            open.push(place);
+                        }
+                        Some(Answer::Behind(_)) | None => open.push(place),
+                    }
+                }
+            }
+            if open.is_empty() {
+                return Ok(granted);
+            }
+        }
+        Err(trouble::unreachable(&self.home, "it sends us about"))
+    }
+
+    fn address_of(&self, quota: &str) -> (String, u16) {
+        self.moved.get(quota).cloned().unwrap_or_else(|| (self.home.host.clone(), self.home.port))
+    }
+
+    /// Reads a reply and keeps what it says for later calls; `None` where the call belongs to another server.
+    fn read(&mut self, server: &Server, ask: &Ask, reply: &Reply) -> Result<Option<Answer>, StoreError> {
+        if let Reply::Error(told) = reply {
+            if let Some((host, port)) = trouble::moved(told) {
+                self.moved.insert(ask.quota.clone(), (host.to_owned(), port));
+                return Ok(None);
+            }
+            // Whatever it is, the name may stand for another server by the next round.
+            self.links.values_mut().for_each(Link::hang_up);
+            self.moved.clear();
+            return Err(trouble::told(server, told));
+        }
+        let answer = Answer::read(reply).ok_or_else(|| trouble::refused(server, "its script answers nonsense"))?;
+        match &answer {
+            Answer::Behind(ordinal) => {
+                self.ordinals.insert(ask.quota.clone(), i128::from(*ordinal) - i128::from(ask.window.id));
+            }
+            Answer::Granted(granted) => {
+                self.floors.insert(ask.quota.clone(), granted.everything.clone());
+                self.tell_of_doubt(server, &ask.quota, granted);
+            }
+            Answer::Tell | Answer::Done => {}
+        }
+        Ok(Some(answer))
+    }
+
+    /// Says once that nothing more is leased, and why, and once that it is over.
+    fn tell_of_doubt(&mut self, server: &Server, quota: &str, granted: &Granted) {
+        let waiting = &granted.waiting;
+        if granted.standing == Standing::Unsure {
+            if self.unsure.insert(quota.to_owned(), waiting.clone()).as_ref() != Some(waiting) {
+                let whom = if waiting.is_empty() { "gates that may know more" } else { waiting };
+                warn!(%server, quota, waiting, "{server} is new or has lost what it knew of {quota}: waiting for {whom}");
+            }
+        } else if granted.standing == Standing::Open && self.unsure.remove(quota).is_some() {
+            info!(%server, quota, "{server} leases {quota} again");
+        }
+    }
+
+    /// The script's arguments, in its order.
+    fn call(&mut self, ask: &Ask, operation: Operation, tell: bool) -> Vec<String> {
+        self.calls += 1;
+        let known = self.windows.get(&(ask.quota.clone(), ask.window.id));
+        let microseconds = |span: Duration| span.as_micros().to_string();
+        let moment = |pick: fn(Span) -> Timestamp| {
+            ask.window.span.map_or_else(String::new, |span| (pick(span).0 / 1000).to_string())
+        };
+        let is_ordinal = ask.window.id < MOST_ORDINAL;
+        let apart = self.ordinals.get(&ask.quota).filter(|_| is_ordinal).copied().unwrap_or(0);
+        let milli = |units: Units| units.milli().to_string();
+        let yes = |yes: bool| String::from(if yes { "1" } else { "0" });
+        let floor = || self.floors.get(&ask.quota).cloned().unwrap_or_default();
+        let (name, used) = match operation {
+            Operation::Lease => ("lease", Units::ZERO),
+            Operation::Close => ("close", Units::ZERO),
+            Operation::Correct(used) => ("correct", used),
+        };
+        vec![
+            self.key(&ask.quota),
+            name.into(),
+            self.identity.holder(),
+            self.calls.to_string(),
+            microseconds(self.timing.settle),
+            microseconds(self.timing.alive),
+            microseconds(self.timing.ahead),
+            microseconds(self.timing.grace),
+            microseconds(self.timing.silent),
+            self.identity.heirs_of(),
+            (i128::from(ask.window.id) + apart).max(0).to_string(),
+            moment(|span| span.start),
+            moment(|span| span.end),
+            ask.window.back.to_string(),
+            yes(is_ordinal),
+            milli(ask.limit),
+            milli(ask.taken),
+            milli(ask.held),
+            milli(ask.wanted),
+            milli(ask.soon),
+            milli(known.map_or(Units::ZERO, |known| known.share)),
+            yes(self.shares),
+            yes(known.is_some()),
+            if tell { floor() } else { "-".into() },
+            milli(used),
+        ]
+    }
+
+    /// What is answered while the server is lost: as much as is wanted, out of the share. It has been this gate's since the
+    /// last answer; nobody else can have been given it. `None` once nothing is left of it.
+    fn live_by_shares(&mut self, asks: &[Ask]) -> Option<Vec<Lease>> {
+        let added = |known: Option<&Known>, ask: &Ask| {
+            let held = ask.held.min(ask.wanted).max(ask.taken);
+            (held, known.map_or(Units::ZERO, |known| known.share.min(ask.wanted.minus(held))))
+        };
+        let of = |ask: &Ask| (ask.quota.clone(), ask.window.id);
+        let has_share = |ask| self.windows.get(&of(ask)).is_some_and(|known| !known.share.is_zero());
+        if !asks.iter().any(has_share) {
+            return None;
+        }
+        let leases = asks.iter().map(|ask| {
+            let known = self.windows.get_mut(&of(ask));
+            let (held, more) = added(known.as_deref(), ask);
+            match known {
+                Some(known) => {
+                    known.share = known.share.minus(more);
+                    Lease { held: held.plus(more), lost: Units::ZERO, ..known.lease }
+                }
+                None => Lease { held, ..Lease::default() },
+            }
+        });
+        Some(leases.collect())
+    }
+
+    /// The lease that `granted` means, remembered.
+    fn learn(&mut self, ask: &Ask, granted: &Granted) -> Lease {
+        let known = self.windows.entry((ask.quota.clone(), ask.window.id)).or_default();
+        known.round = self.rounds;
+        let lost = granted.lost.minus(known.lost);
+        known.lost = known.lost.max(granted.lost);
+        known.share = granted.share;
+        known.lease = Lease {
+            held: granted.held,
+            elsewhere: granted.elsewhere,
+            taken_elsewhere: granted.taken_elsewhere,
+            share: Units::ZERO,
+            span: granted.span.filter(|_| ask.window.id < MOST_ORDINAL),
+            lost,
+        };
+        known.lease
+    }
+}
+
+impl Store for RedisStore {
+    async fn lease(&mut self, asks: &[Ask], now: Timestamp) -> Result<Vec<Lease>, StoreError> {
+        self.rounds += 1;
+        let granted = match self.round(asks, Operation::Lease, now).await {
+            Ok(granted) => granted,
+            Err(error) => {
+                let leases = self.live_by_shares(asks);
+                if leases.is_some() && !self.alone {
+                    warn!(%error, "{error}. Until it is back, this gate spends the share that was put aside for it");
+                }
+                self.alone |= leases.is_some();
+                return leases.ok_or(error);
+            }
+        };
+        if std::mem::take(&mut self.alone) {
+            info!("{}: it can be used again; what was spent alone is told", self.home);
+        }
+        let mut leases = Vec::with_capacity(asks.len());
+        let mut wrong_clock = None;
+        for (ask, granted) in asks.iter().zip(granted) {
+            let Some(granted) = granted else { return Err(trouble::refused(&self.home, "it left an ask unanswered")) };
+            let closed = matches!(granted.standing, Standing::Over | Standing::Early);
+            let apart = now.since(granted.now).max(granted.now.since(now));
+            if closed && ask.wanted > granted.held && apart >= CLOCKS_AGREE {
+                let (quota, ahead) = (ask.quota.clone(), now > granted.now);
+                wrong_clock = Some(StoreError::Clock { quota, ahead, apart, server: self.home.to_string() });
+            }
+            leases.push(self.learn(ask, &granted));
+        }
+        let (rounds, oldest) = (self.rounds, self.rounds.saturating_sub(ROUNDS_KEPT));
+        if rounds.is_multiple_of(ROUNDS_KEPT) {
+            self.windows.retain(|_, known| known.round >= oldest);
+        }
+        match wrong_clock {
+            Some(error) => Err(error),
+            None => Ok(leases),
+        }
+    }
+
+    async fn close(&mut self, asks: &[Ask], now: Timestamp) -> Result<(), StoreError> {
+        let last: Vec<Ask> = asks.iter().map(|ask| Ask { wanted: ask.taken, ..ask.clone() }).collect();
+        self.round(&last, Operation::Close, now).await.map(|_| ())
+    }
+
+    async fn correct(&mut self, ask: &Ask, used: Units, now: Timestamp) -> Result<(), StoreError> {
+        self.round(std::slice::from_ref(ask), Operation::Correct(used), now).await.map(|_| ())
+    }
+}
