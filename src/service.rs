@@ -108,7 +108,8 @@ impl Service {
             engine: Arc::clone(&engine),
             agents: Arc::new(Agents::builtin(operators.tokens())),
             operators: Arc::clone(&operators),
-            ledger_answers: keeper.as_ref().map(Keeper::answers),
+            // Redis may be far away: no request waits for it.
+            ledger_answers: keeper.as_ref().filter(|_| settings.ledger == Ledger::File).map(Keeper::answers),
             seed,
         };
         let gate = Gate::start(settings, surroundings, |_| telemetry.worker())?;

@@ -8,6 +8,7 @@ use support::client::Answer;
 use support::fields::{Item, list};
 use support::gate::Gate;
 use support::origin::{Origin, signal};
+use tidegate::clock::Clock;
 use tidegate::policy::Timestamp;
 
 #[test]
@@ -630,3 +631,21 @@ classes:
   - { name: blocked, when: { user_agent: blocked }, block: true }
   - { name: person }
 routes: [ { match: /page, cost: { api: 1 } }, { match: /dear, cost: { api: 100 } } ]";
+
+#[test]
+fn a_burst_beyond_the_lease_refuses_nobody() {
+    let origin = Origin::plain();
+    let rules = "
+ledger: file
+quotas: { api: { limit: 10000, window: { fixed: 24h } } }
+routes: [{ match: /**, cost: { api: 10 } }]
+";
+    let gate = Gate::with_clock(origin.address(), rules, Clock::system());
+    let mut clients: Vec<_> = (0..80).map(|_| gate.connect()).collect();
+    for client in &mut clients {
+        client.send("GET /page HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    let statuses: Vec<u16> = clients.iter_mut().map(|client| client.answer().status).collect();
+    assert_eq!(statuses, [200; 80], "eight hundred units at once, of ten thousand");
+    assert_eq!(gate.metric("tidegate_requests_total{class=\"other\",verdict=\"refused\",reason=\"ledger\"}"), 0.0);
+}

@@ -296,7 +296,7 @@ fn windows() -> impl Strategy<Value = Window> {
 fn bound() -> u64 {
     let limit = Units::whole(LIMIT);
     let (length, dearest) = (Duration::from_secs(86_400), Units::whole(DEAREST));
-    Spending { limit, left: limit, length, per_second: limit, dearest }.largest().floor() * 2
+    Spending { limit, left: limit, length, per_second: limit, dearest, short: Units::ZERO }.largest().floor() * 2
 }
 
 fn never_too_many<L: Recovers>(ledger: L, window: Window, steps: &[Step]) {

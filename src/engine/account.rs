@@ -47,6 +47,8 @@ pub(super) struct Book {
     /// When what is taken of the present window begins to come back.
     resets_at: Timestamp,
     pub(super) pace: Pace,
+    /// What requests would have taken that ran short since the ledger was last asked.
+    pub(super) short: Units,
     /// Decisions made on this account, in order.
     pub(super) turn: u64,
     /// What the origin said was spent beyond what could be booked.
@@ -95,6 +97,7 @@ impl Account {
             forgotten: Forgotten::default(),
             resets_at: now,
             pace: Pace::default(),
+            short: Units::ZERO,
             turn: 0,
             overrun: Units::ZERO,
             lost: Units::ZERO,
@@ -161,6 +164,7 @@ impl Account {
     /// Asks for more, though nothing was taken: it was not enough for `cost`.
     pub(super) fn ran_short(&self, book: &mut Book, cost: Units) {
         book.dearest = book.dearest.max(cost);
+        book.short = book.short.plus(cost);
         if book.current.low < Units::MAX {
             self.ask(book);
         }

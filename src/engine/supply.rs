@@ -42,6 +42,7 @@ impl Engine {
             let taken = book.current.taken();
             book.pace.look(taken, now);
             ask_for_all(account.name(), &mut book, &mut asks);
+            book.short = Units::ZERO;
         }
         asks
     }
@@ -136,6 +137,7 @@ fn spending(book: &Book, tally: &Tally) -> Spending {
         length: book.window.usual_length(),
         per_second: book.pace.per_second,
         dearest: book.dearest,
+        short: book.short,
     }
 }
 

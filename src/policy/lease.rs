@@ -79,6 +79,8 @@ pub struct Spending {
     pub per_second: Units,
     /// The most that one request is expected to cost.
     pub dearest: Units,
+    /// What requests that are waiting would have taken.
+    pub short: Units,
 }
 
 /// How much to hold beyond what is taken.
@@ -94,14 +96,16 @@ pub struct Size {
 const A_FEW: u64 = 4;
 
 impl Spending {
-    /// Returns how much to hold: about a second of spending, between a small floor and [`Spending::largest`]; never more
-    /// than half of what is left, down to one request. Whole units, where requests cost whole units.
+    /// Returns how much to hold: about a second of spending, and what is waited for, between a small floor and
+    /// [`Spending::largest`]; never more than half of what is left, down to one request. Whole units, where requests cost
+    /// whole units.
     pub fn size(&self) -> Size {
         let few = times(self.dearest, A_FEW);
         let tapered = part_of(self.left, 2).max(self.dearest).min(self.left);
-        let lease = self.per_second.max(part_of(self.limit, 256)).max(few).min(self.largest()).min(tapered);
+        let usual = self.per_second.max(part_of(self.limit, 256)).max(few);
+        let lease = usual.max(self.short).min(self.largest()).min(tapered);
         let lease = self.whole(lease).max(self.dearest.min(self.left));
-        let soon = part_of(self.per_second, 10).max(part_of(self.limit, 1024)).max(few).min(lease);
+        let soon = part_of(self.per_second, 10).max(part_of(self.limit, 1024)).max(few).max(self.short).min(lease);
         Size { lease, soon: self.whole(soon).max(self.dearest.min(self.left)) }
     }
 
@@ -143,6 +147,7 @@ mod tests {
             length: Duration::from_secs(86_400),
             per_second: Units::whole(per_second),
             dearest: Units::whole(1),
+            short: Units::ZERO,
         }
     }
 
@@ -154,6 +159,14 @@ mod tests {
         assert_eq!(lease(10_000, 5000), 156, "a 64th at most");
         assert_eq!([100, 10, 3, 2, 1, 0].map(|left| lease(left, 100)), [50, 5, 1, 1, 1, 0]);
         assert_eq!(spending(10_000, 100).size().soon.floor(), 10);
+    }
+
+    #[test]
+    fn what_is_waited_for_is_leased_at_once() {
+        let Size { lease, soon } = Spending { short: Units::whole(100), ..spending(10_000, 0) }.size();
+        assert_eq!((lease.floor(), soon.floor()), (100, 100));
+        let Size { lease, soon } = Spending { short: Units::whole(9000), ..spending(10_000, 0) }.size();
+        assert_eq!((lease.floor(), soon.floor()), (156, 156), "a 64th at most");
     }
 
     #[test]
@@ -179,7 +192,7 @@ mod tests {
         #[test]
         fn a_lease_is_never_more_than_what_is_left_nor_than_is_published(
             limit in 1u64..1_000_000_000, left in 0u64..1_000_000_000, seconds in 0u64..100_000,
-            per_second in 0u64..1_000_000_000, dearest in 0u64..1_000_000,
+            per_second in 0u64..1_000_000_000, dearest in 0u64..1_000_000, short in 0u64..1_000_000_000,
         ) {
             let spending = Spending {
                 limit: Units::from_milli(limit),
@@ -187,6 +200,7 @@ mod tests {
                 length: Duration::from_secs(seconds),
                 per_second: Units::from_milli(per_second),
                 dearest: Units::from_milli(dearest),
+                short: Units::from_milli(short),
             };
             let Size { lease, soon } = spending.size();
             prop_assert!(soon <= lease && lease <= spending.left && lease <= spending.largest());
