@@ -120,7 +120,8 @@ impl<F: Folder> Inner<F> {
         let mut lost = BTreeMap::new();
         table.bury(US, now, |quota, window, durable| {
             let mark = marks.get(&(quota.to_owned(), window));
-            let taken = mark.map_or(durable.held, |mark| mark.most.min(durable.held));
+            // What it said it had taken it has, even beyond its lease: by hand, or unenforced.
+            let taken = mark.map_or(durable.held, |mark| mark.most.min(durable.held).max(mark.taken));
             let known = mark.map_or(durable.taken, |mark| mark.taken.max(durable.taken)).min(taken);
             let sum: &mut Units = lost.entry(quota.to_owned()).or_default();
             *sum = sum.plus(taken.minus(known));
@@ -166,11 +167,13 @@ impl<F: Folder> Inner<F> {
             let kept = if ask.wanted < ask.held { ask.wanted } else { ask.held.max(enough) };
             let most = kept.min(durable.held).max(ask.taken);
             self.marks.insert((ask.quota.clone(), ask.window.id), Mark { most, taken: ask.taken });
-            let lost = self.lost.remove(&ask.quota).unwrap_or_default();
-            leases.push(Lease { held: most, lost, ..stands });
+            leases.push(Lease { held: most, ..stands });
         }
         self.marks.retain(|(quota, window), _| self.table.remembers(quota, *window));
         self.write_marks().map_err(|source| self.failed(JOURNAL.0, source))?;
+        for (ask, lease) in asks.iter().zip(&mut leases) {
+            lease.lost = self.lost.remove(&ask.quota).unwrap_or_default();
+        }
         Ok(leases)
     }
 
