@@ -95,6 +95,10 @@ pub struct Size {
 /// Requests that come at once, as those for one page do, find this many of the dearest held.
 const A_FEW: u64 = 4;
 
+/// A crowd that comes after a quiet time finds this many of the dearest held, if the limit is large enough; what more it
+/// needs is there in milliseconds.
+const CROWD: u64 = 256;
+
 impl Spending {
     /// Returns how much to hold: about a second of spending, and what is waited for, between a small floor and
     /// [`Spending::largest`]; never more than half of what is left, down to one request. Whole units, where requests cost
@@ -102,10 +106,11 @@ impl Spending {
     pub fn size(&self) -> Size {
         let few = times(self.dearest, A_FEW);
         let tapered = part_of(self.left, 2).max(self.dearest).min(self.left);
-        let usual = self.per_second.max(part_of(self.limit, 256)).max(few);
-        let lease = usual.max(self.short).min(self.largest()).min(tapered);
-        let lease = self.whole(lease).max(self.dearest.min(self.left));
-        let soon = part_of(self.per_second, 10).max(part_of(self.limit, 1024)).max(few).max(self.short).min(lease);
+        let quiet = part_of(self.limit, 256).min(times(self.dearest, CROWD * 4));
+        let usual = self.per_second.max(quiet).max(few);
+        let lease = self.whole(usual.max(self.short).min(self.largest()).min(tapered)).max(self.dearest.min(self.left));
+        let quiet = part_of(self.limit, 1024).min(times(self.dearest, CROWD));
+        let soon = part_of(self.per_second, 10).max(quiet).max(few).max(self.short).min(lease);
         Size { lease, soon: self.whole(soon).max(self.dearest.min(self.left)) }
     }
 
@@ -159,6 +164,8 @@ mod tests {
         assert_eq!(lease(10_000, 5000), 156, "a 64th at most");
         assert_eq!([100, 10, 3, 2, 1, 0].map(|left| lease(left, 100)), [50, 5, 1, 1, 1, 0]);
         assert_eq!(spending(10_000, 100).size().soon.floor(), 10);
+        let large = Spending { limit: Units::whole(100_000_000), ..spending(100_000_000, 0) }.size();
+        assert_eq!((large.lease.floor(), large.soon.floor()), (1024, 256), "a crowd, however much was bought");
     }
 
     #[test]

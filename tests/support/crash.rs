@@ -149,7 +149,7 @@ fn ask(address: SocketAddr) -> Option<u16> {
 pub fn killed_again_and_again(rounds: u64) {
     let scene = Scene::new();
     // So large that it lasts for all rounds: a lease is a 64th of it at most, and two may be lost.
-    let limit = rounds * 300;
+    let limit = rounds * 600;
     let bound = 2 * (limit / 64).max(4) + CLIENTS;
     let (mut counted, mut total, mut largest) = (0, 0, 0);
     for round in 0..rounds {
@@ -184,6 +184,7 @@ pub fn killed_again_and_again(rounds: u64) {
     // What is left can be had, to the last unit.
     let gate = scene.start(limit, "{ fixed: 7d }");
     let left = limit - gate.counted();
+    assert!(left > 0, "something is left to show that it can be had");
     let before = scene.served();
     let statuses = gate.load(|_| scene.served() - before >= left || scene.served() >= limit);
     assert_eq!(ask_until_spent(&gate), 429);
