@@ -4,6 +4,7 @@
 //! It knows the gate only as [`Operations`], so that what serves requests knows nothing of what watches it.
 
 mod access;
+mod client;
 mod decision;
 mod health;
 mod operations;
@@ -15,6 +16,7 @@ mod state;
 mod tests;
 
 pub use access::Access;
+pub use client::{Answer, AskError, Client};
 pub use operations::{Operations, ScopeView};
 
 use axum::Router;

@@ -3,9 +3,9 @@
 use super::failed;
 use super::serve::unguessable;
 use crate::config;
-use crate::demo::frame::Ink;
 use crate::demo::{self, Afterwards, Options, Outcome, Screen};
 use crate::service::{Service, Source};
+use crate::terminal::Ink;
 use clap::Args;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
