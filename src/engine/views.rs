@@ -12,12 +12,16 @@ pub struct QuotaView {
     pub name: String,
     /// Units that were bought for the window.
     pub limit: Units,
+    /// False: it refuses nobody, and may be overspent.
+    pub enforce: bool,
     /// Units that are settled.
     pub used: Units,
     /// Units that are set aside for requests under way.
     pub reserved: Units,
     /// What the origin said was spent beyond the limit, since the process began.
     pub overrun: Units,
+    /// Units that count as spent since a gate died, though nobody knows whether they were; since the process began.
+    pub lost: Units,
     /// When the window began.
     pub window_start: Timestamp,
     /// When it ends.
@@ -91,9 +95,12 @@ impl Admission {
                 QuotaView {
                     name: account.name().to_owned(),
                     limit: book.limit(),
+                    enforce: quota.enforce,
                     used: book.settled,
                     reserved: book.reserved,
                     overrun: book.overrun,
+                    // The ledger in memory forgets all at once and so loses nothing of a window that it still knows.
+                    lost: Units::ZERO,
                     window_start: book.span.start,
                     window_end: book.span.end,
                     by_class: by_class.collect(),
