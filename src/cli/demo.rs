@@ -53,8 +53,7 @@ fn screen() -> Screen {
         return Screen::lines(out);
     }
     let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    let ink = if std::env::var_os("NO_COLOR").is_some() { Ink::Plain } else { Ink::Coloured };
-    Screen::terminal(out, width, ink)
+    Screen::terminal(out, width, Ink::of_output(true))
 }
 
 impl demo::Gate for Service {

@@ -45,7 +45,7 @@ pub struct Admin {
     pub token: Option<Secret>,
 }
 
-/// Text that is compared, never printed.
+/// Text that is compared and shown to a gate, never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -172,6 +172,13 @@ impl Secret {
     /// The secret `text`.
     pub fn new(text: String) -> Self {
         Self(text)
+    }
+
+    /// The `Authorization` field of whoever knows it; `None` when it holds what no field may.
+    pub fn authorization(&self) -> Option<http::HeaderValue> {
+        let mut field = http::HeaderValue::try_from(format!("Bearer {}", self.0)).ok()?;
+        field.set_sensitive(true);
+        Some(field)
     }
 
     /// True when `offered` is the secret. Takes as long for a wrong guess as for a right one of that length.
