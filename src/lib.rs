@@ -14,4 +14,5 @@ pub mod ledger;
 pub mod policy;
 pub mod service;
 pub mod telemetry;
+pub mod terminal;
 pub mod verify;

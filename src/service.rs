@@ -2,7 +2,7 @@
 //!
 //! This is the only place that knows all the parts; each of them knows as little of the others as it can.
 
-use crate::admin::{self, Access, Operations, ScopeView};
+use crate::admin::{self, Access, Operations, Places, ScopeView, SettingsView};
 use crate::agents::Agents;
 use crate::cli::check;
 use crate::clock::Clock;
@@ -15,6 +15,7 @@ use crate::ledger::{self, Bell, Keeper, OpenError, RedisStore, Store};
 use crate::policy::{Timestamp, Units};
 use crate::telemetry::{AccessLog, Target, Telemetry};
 use crate::verify::Operators;
+use parking_lot::Mutex;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, mpsc};
@@ -113,9 +114,20 @@ impl Service {
             seed,
         };
         let gate = Gate::start(settings, surroundings, |_| telemetry.worker())?;
-        let running =
-            Arc::new(Running { handle: gate.handle(), telemetry, operators, source, started, engine, keeper });
         let admin_address = admin.as_ref().map(|(_, access)| access.listen);
+        let addresses = Addresses { listen: gate.listen().to_vec(), admin: admin_address };
+        let settings = Mutex::new(SettingsView { loaded: started, failed: None });
+        let running = Arc::new(Running {
+            handle: gate.handle(),
+            telemetry,
+            operators,
+            source,
+            started,
+            engine,
+            keeper,
+            addresses,
+            settings,
+        });
         let (end, ended) = oneshot::channel();
         let (found, finding) = mpsc::channel();
         let control = {
@@ -265,6 +277,14 @@ struct Running {
     started: Timestamp,
     engine: Arc<Engine>,
     keeper: Option<Keeper>,
+    addresses: Addresses,
+    settings: Mutex<SettingsView>,
+}
+
+/// Where it listens.
+struct Addresses {
+    listen: Vec<SocketAddr>,
+    admin: Option<SocketAddr>,
 }
 
 impl Operations for Running {
@@ -278,6 +298,24 @@ impl Operations for Running {
 
     fn version(&self) -> &str {
         BUILD.0
+    }
+
+    fn revision(&self) -> &str {
+        BUILD.1
+    }
+
+    fn places(&self) -> Places {
+        let Addresses { listen, admin } = &self.addresses;
+        Places {
+            listen: listen.clone(),
+            admin: *admin,
+            origin: self.handle.with_settings(|settings| settings.origin.authority.clone()),
+            origin_addresses: self.handle.origin_addresses(),
+        }
+    }
+
+    fn settings(&self) -> SettingsView {
+        self.settings.lock().clone()
     }
 
     fn missing(&self) -> Vec<String> {
@@ -314,6 +352,14 @@ impl Operations for Running {
         names.into_iter().map(view).collect()
     }
 
+    fn connections(&self) -> usize {
+        self.handle.connections()
+    }
+
+    fn log_lines_dropped(&self) -> u64 {
+        self.telemetry.log_lines_dropped()
+    }
+
     fn top_clients(&self, count: usize) -> Vec<ClientView> {
         self.handle.top_clients(count)
     }
@@ -335,19 +381,22 @@ impl Operations for Running {
         let settings = (self.source)(&names).map_err(|mistakes| {
             self.telemetry.reload_failed();
             warn!("The new settings are wrong; the old ones stay in force:\n{mistakes}");
+            self.settings.lock().failed = Some((self.handle.now(), mistakes.to_string()));
             mistakes.to_string()
         })?;
         let mut summary = check::summary(&settings, &names);
         for key in self.handle.with_settings(|old| needs_restart(old, &settings)) {
             summary.push_str(&format!("{key}: takes effect at the next start\n"));
         }
-        self.telemetry.rules_in_force(&settings.rules, &names, self.handle.now());
+        let now = self.handle.now();
+        self.telemetry.rules_in_force(&settings.rules, &names, now);
         // New accounts hold something before the first request asks.
-        self.engine.prepare(&settings.rules, self.handle.now());
+        self.engine.prepare(&settings.rules, now);
         if let Some(keeper) = &self.keeper {
             keeper.catch_up(LEDGER_PATIENCE);
         }
         self.handle.replace_settings(settings);
+        *self.settings.lock() = SettingsView { loaded: now, failed: None };
         info!("New settings are in force");
         Ok(summary)
     }

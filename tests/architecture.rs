@@ -16,6 +16,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("telemetry", &["policy", "engine"]),
     ("config", &["policy", "calendar"]),
     ("http1", &[]),
+    ("terminal", &[]),
     ("gateway", &["policy", "engine", "agents", "verify", "clock", "config", "telemetry", "http1"]),
     ("admin", &["policy", "engine", "config", "telemetry", "gateway", "clock"]),
 ];

@@ -4,6 +4,8 @@
 //! It knows the gate only as [`Operations`], so that what serves requests knows nothing of what watches it.
 
 mod access;
+mod client;
+mod corrections;
 mod decision;
 mod health;
 mod operations;
@@ -15,15 +17,17 @@ mod state;
 mod tests;
 
 pub use access::Access;
-pub use operations::{Operations, ScopeView};
+pub use client::{Answer, AskError, Client};
+pub use operations::{Operations, Places, ScopeView, SettingsView};
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{FromRef, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
+use corrections::Corrections;
 use problem::Problem;
 use std::io;
 use std::net::SocketAddr;
@@ -35,6 +39,25 @@ use tower_http::set_header::SetResponseHeaderLayer;
 use tower_http::timeout::TimeoutLayer;
 
 type Gate = Arc<dyn Operations>;
+
+/// What is at hand for an answer.
+#[derive(Clone)]
+struct Shared {
+    gate: Gate,
+    corrections: Arc<Corrections>,
+}
+
+impl FromRef<Shared> for Gate {
+    fn from_ref(shared: &Shared) -> Self {
+        Arc::clone(&shared.gate)
+    }
+}
+
+impl FromRef<Shared> for Arc<Corrections> {
+    fn from_ref(shared: &Shared) -> Self {
+        Arc::clone(&shared.corrections)
+    }
+}
 
 /// Answers on `listener` until `end` comes; requests under way are finished.
 pub async fn serve(
@@ -48,11 +71,14 @@ pub async fn serve(
 
 /// All that the admin listener answers.
 pub fn router(gate: Gate, access: Access) -> Router {
+    let shared = Shared { gate, corrections: Arc::new(Corrections::new(access.token.is_some())) };
     let guarded = Router::new()
         .route("/metrics", get(metrics))
         .route("/api/v1/state", get(state::show))
         .route("/api/v1/quotas", get(quotas::list))
+        .route("/api/v1/quotas/{name}", get(quotas::show))
         .route("/api/v1/quotas/{name}/used", put(quotas::set_used))
+        .route("/api/v1/quotas/{name}/reset", post(quotas::reset))
         .route("/api/v1/decisions/{id}", get(decision::show))
         .route("/api/v1/reload", post(reload))
         // Below the routes and above their handlers: who may not ask does not learn what there is to ask, and the
@@ -63,7 +89,7 @@ pub fn router(gate: Gate, access: Access) -> Router {
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .merge(guarded)
-        .with_state(gate)
+        .with_state(shared)
         .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX))
         .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, ANSWER_WITHIN))
         // Above everything that may say no, so that each error is a problem document.

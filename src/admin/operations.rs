@@ -2,6 +2,7 @@
 
 use crate::engine::{ClientView, QuotaView, UnknownQuota};
 use crate::policy::{Timestamp, Units};
+use std::net::SocketAddr;
 
 /// The gate, as those see it who run it. Every answer comes from memory, but for a reload.
 pub trait Operations: Send + Sync + 'static {
@@ -11,6 +12,12 @@ pub trait Operations: Send + Sync + 'static {
     fn started(&self) -> Timestamp;
     /// Which build this is.
     fn version(&self) -> &str;
+    /// Which state of the source it was made of.
+    fn revision(&self) -> &str;
+    /// Who listens where, and who is behind it.
+    fn places(&self) -> Places;
+    /// Since when the settings are in force, and whether newer ones were wrong.
+    fn settings(&self) -> SettingsView;
     /// What keeps the gate from serving, in sentences; nothing when it is ready.
     fn missing(&self) -> Vec<String>;
     /// What somebody who runs the gate should know, in sentences.
@@ -23,6 +30,10 @@ pub trait Operations: Send + Sync + 'static {
     fn classes(&self) -> Vec<String>;
     /// The scopes of the origin.
     fn scopes(&self) -> Vec<ScopeView>;
+    /// Connections that clients have open.
+    fn connections(&self) -> usize;
+    /// Lines of the access log that were thrown away.
+    fn log_lines_dropped(&self) -> u64;
     /// The clients that were refused most often.
     fn top_clients(&self, count: usize) -> Vec<ClientView>;
     /// Corrects what a quota has used; what it was and what it is now.
@@ -31,6 +42,28 @@ pub trait Operations: Send + Sync + 'static {
     fn decision(&self, id: u64) -> Option<Vec<u8>>;
     /// Reads the settings again; a summary, or every mistake. May block.
     fn reload(&self) -> Result<String, String>;
+}
+
+/// Who listens where, and who is behind it.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// Where clients are served.
+    pub listen: Vec<SocketAddr>,
+    /// Where operators are, if anywhere.
+    pub admin: Option<SocketAddr>,
+    /// The origin's host and port.
+    pub origin: String,
+    /// Where the origin is; empty until it has been looked up.
+    pub origin_addresses: Vec<SocketAddr>,
+}
+
+/// The settings in force.
+#[derive(Clone, Debug)]
+pub struct SettingsView {
+    /// Since when they are.
+    pub loaded: Timestamp,
+    /// When newer ones were found wrong since, and every mistake in them.
+    pub failed: Option<(Timestamp, String)>,
 }
 
 /// One scope of the origin.

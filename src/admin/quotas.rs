@@ -1,8 +1,10 @@
 //! The quotas as they stand, and their correction by hand.
 
 use super::Gate;
+use super::corrections::{Correction, Corrections, Who};
 use super::problem::Problem;
 use super::state::{amount, quota};
+use crate::engine::QuotaView;
 use crate::policy::Units;
 use axum::Json;
 use axum::body::Bytes;
@@ -11,38 +13,142 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
-use tracing::info;
+use std::sync::Arc;
+
+type Peer = Option<Extension<ConnectInfo<SocketAddr>>>;
 
 /// A correction, as sent.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Correction {
-    used: serde_json::Number,
+struct Use {
+    used: Value,
+    by: Option<String>,
+}
+
+/// The correction that says its amount itself, as sent.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reset {
+    by: Option<String>,
 }
 
 /// All quotas of the rules in force.
 pub(super) async fn list(State(gate): State<Gate>) -> Json<Value> {
-    Json(gate.quotas().iter().map(quota).collect())
+    let now = gate.now();
+    Json(gate.quotas().iter().map(|view| quota(view, now)).collect())
+}
+
+/// One of them.
+pub(super) async fn show(State(gate): State<Gate>, Path(name): Path<String>) -> Result<Json<Value>, Problem> {
+    let quotas = gate.quotas();
+    match named(&name, &quotas) {
+        Ok(view) => Ok(Json(quota(view, gate.now()))),
+        Err(unknown) => Err(Problem::new(StatusCode::NOT_FOUND, unknown)),
+    }
 }
 
 /// Sets what a quota has used, and leaves a line in the log that says who did it.
 pub(super) async fn set_used(
     State(gate): State<Gate>,
+    State(corrections): State<Arc<Corrections>>,
     Path(name): Path<String>,
-    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+    peer: Peer,
     body: Bytes,
 ) -> Result<Json<Value>, Problem> {
-    let used = read(&body)?;
-    let unknown = |_| Problem::new(StatusCode::NOT_FOUND, "There is no quota of that name.");
-    let (from, to) = gate.set_used(&name, used).map_err(unknown)?;
-    let peer = peer.map_or("unknown".to_owned(), |Extension(ConnectInfo(peer))| peer.to_string());
-    info!(quota = name, %from, %to, %peer, "Quota {name} corrected by hand from {from} to {to}, from {peer}");
+    let sent: Use = serde_json::from_slice(&body)
+        .map_err(|error| unreadable(r#"{"used": N}, with "by": "who you are" or without"#, &error))?;
+    correct(&gate, &corrections, &name, &sent.used, peer, sent.by)
+}
+
+/// Makes all that was bought for the window available again.
+pub(super) async fn reset(
+    State(gate): State<Gate>,
+    State(corrections): State<Arc<Corrections>>,
+    Path(name): Path<String>,
+    peer: Peer,
+    body: Bytes,
+) -> Result<Json<Value>, Problem> {
+    let sent: Reset = match body.is_empty() {
+        true => Reset::default(),
+        false => {
+            serde_json::from_slice(&body).map_err(|error| unreadable(r#"nothing, or {"by": "who you are"}"#, &error))?
+        }
+    };
+    correct(&gate, &corrections, &name, &json!(0), peer, sent.by)
+}
+
+fn correct(
+    gate: &Gate,
+    corrections: &Corrections,
+    name: &str,
+    used: &Value,
+    peer: Peer,
+    by: Option<String>,
+) -> Result<Json<Value>, Problem> {
+    let used = check(name, used, by.as_deref(), &gate.quotas())?;
+    // Between the two lies at most a reload that took the quota away.
+    let gone = |_| Problem::new(StatusCode::NOT_FOUND, format!("quota: {name} is gone since this moment"));
+    let (from, to) = gate.set_used(name, used).map_err(gone)?;
+    let who = Who { peer: peer.map(|Extension(ConnectInfo(peer))| peer), claimed: by };
+    corrections.note(Correction { time: gate.now(), quota: name.to_owned(), from, to, who });
     Ok(Json(json!({ "name": name, "from": amount(from), "to": amount(to) })))
 }
 
-fn read(body: &[u8]) -> Result<Units, Problem> {
-    let expected = r#"Send {"used": N}: a number, not negative, with at most a fraction."#;
-    let wrong = |why: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{expected} {why}"));
-    let sent: Correction = serde_json::from_slice(body).map_err(|error| wrong(error.to_string()))?;
-    sent.used.to_string().parse().map_err(|_| wrong(format!("Found {}.", sent.used)))
+/// What is to be set, or all that is wrong with it, a line each.
+fn check(name: &str, used: &Value, by: Option<&str>, quotas: &[QuotaView]) -> Result<Units, Problem> {
+    let quota = named(name, quotas);
+    let limit = quota.as_ref().ok().filter(|view| view.enforce).map(|view| view.limit);
+    let used = amount_of(used, limit);
+    let by = by.map_or(Ok(()), claim);
+    let status = if quota.is_err() { StatusCode::NOT_FOUND } else { StatusCode::UNPROCESSABLE_ENTITY };
+    match (&quota, &used, &by) {
+        (Ok(_), Ok(used), Ok(())) => Ok(*used),
+        _ => {
+            let wrong: Vec<String> = [quota.err(), used.err(), by.err()].into_iter().flatten().collect();
+            Err(Problem::new(status, wrong.join("\n")))
+        }
+    }
 }
+
+fn named<'a>(name: &str, quotas: &'a [QuotaView]) -> Result<&'a QuotaView, String> {
+    quotas.iter().find(|view| view.name == name).ok_or_else(|| {
+        let known: Vec<&str> = quotas.iter().map(|view| view.name.as_str()).collect();
+        let remedy = match known.is_empty() {
+            true => "the settings in force have none".to_owned(),
+            false => format!("known: {}", known.join(", ")),
+        };
+        format!("quota: there is none called {name:?}; {remedy}")
+    })
+}
+
+/// Units as a number or as text, up to `limit` where there is one.
+fn amount_of(sent: &Value, limit: Option<Units>) -> Result<Units, String> {
+    let range = limit.map_or("not negative".to_owned(), |limit| format!("from 0 to {limit}"));
+    let text = match sent {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    match text.parse::<Units>() {
+        Ok(used) if limit.is_some_and(|limit| used > limit) => {
+            Err(format!("used: {used} is beyond the limit; give a number {range}"))
+        }
+        Ok(used) => Ok(used),
+        Err(_) => Err(format!("used: found {sent}; give a number {range}, such as 12 or 0.25")),
+    }
+}
+
+/// A name that stands in one line of a log, and leaves room for the rest of it.
+fn claim(name: &str) -> Result<(), String> {
+    let fits = (1..=CLAIM_LONGEST).contains(&name.chars().count()) && !name.chars().any(char::is_control);
+    match fits {
+        true => Ok(()),
+        false => Err(format!("by: found {name:?}; give a name of 1 to {CLAIM_LONGEST} characters, or none")),
+    }
+}
+
+fn unreadable(expected: &str, error: &serde_json::Error) -> Problem {
+    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("body: {error}; send {expected}"))
+}
+
+/// Longer than any user name.
+const CLAIM_LONGEST: usize = 64;

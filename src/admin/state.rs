@@ -1,37 +1,54 @@
 //! The gate at a glance.
 
 use super::Gate;
+use super::corrections::Corrections;
+use super::operations::SettingsView;
 use crate::engine::{ClientView, QuotaView};
-use crate::policy::Units;
+use crate::policy::{Timestamp, Units};
 use crate::telemetry::rfc3339;
 use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::sync::Arc;
 
-/// Quotas, classes, scopes and the most refused clients.
-pub(super) async fn show(State(gate): State<Gate>) -> Json<Value> {
-    let quotas: Vec<Value> = gate.quotas().iter().map(quota).collect();
+/// Where it is, what it is told, its quotas, classes and scopes, who is refused most, and what was corrected by hand.
+pub(super) async fn show(State(gate): State<Gate>, State(corrections): State<Arc<Corrections>>) -> Json<Value> {
+    let (now, started) = (gate.now(), gate.started());
+    let quotas: Vec<Value> = gate.quotas().iter().map(|view| quota(view, now)).collect();
     let scopes = gate.scopes();
     let scopes: Vec<Value> =
         scopes.iter().map(|scope| json!({ "name": scope.name, "inflight": scope.inflight })).collect();
     let clients: Vec<Value> = gate.top_clients(TOP_CLIENTS).iter().map(client).collect();
-    let (now, started) = (gate.now(), gate.started());
+    let places = gate.places();
     Json(json!({
         "time": rfc3339(now),
         "started": rfc3339(started),
         "uptime_s": now.since(started).as_secs(),
         "version": gate.version(),
+        "revision": gate.revision(),
+        "listen": addresses(&places.listen),
+        "admin": places.admin.map(|admin| admin.to_string()),
+        "origin": {
+            "authority": places.origin,
+            "known": !places.origin_addresses.is_empty(),
+            "addresses": addresses(&places.origin_addresses),
+        },
+        "settings": settings(&gate.settings()),
         "missing": gate.missing(),
         "notes": gate.notes(),
         "quotas": quotas,
         "classes": gate.classes(),
         "scopes": scopes,
+        "connections": gate.connections(),
         "top_clients": clients,
+        "log_lines_dropped": gate.log_lines_dropped(),
+        "corrections": corrections.list(),
     }))
 }
 
 /// One quota, with what each class has had of it.
-pub(super) fn quota(view: &QuotaView) -> Value {
+pub(super) fn quota(view: &QuotaView, now: Timestamp) -> Value {
     let classes = view.by_class.iter().map(|of_class| {
         json!({
             "class": of_class.class,
@@ -43,13 +60,16 @@ pub(super) fn quota(view: &QuotaView) -> Value {
     json!({
         "name": view.name,
         "limit": amount(view.limit),
+        "enforce": view.enforce,
         "used": amount(view.used),
         "reserved": amount(view.reserved),
         "remaining": amount(view.limit.minus(view.used).minus(view.reserved)),
         "overrun": amount(view.overrun),
         "drift": view.drift as f64 / 1000.0,
+        "lost": amount(view.lost),
         "window_start": rfc3339(view.window_start),
         "window_end": rfc3339(view.window_end),
+        "window_ends_in_s": view.window_end.since(now).as_secs(),
         "classes": classes.collect::<Vec<Value>>(),
     })
 }
@@ -60,6 +80,15 @@ pub(super) fn amount(units: Units) -> Value {
         0 => json!(units.floor()),
         _ => json!(units.as_f64()),
     }
+}
+
+fn settings(view: &SettingsView) -> Value {
+    let failed = view.failed.as_ref().map(|(time, why)| json!({ "time": rfc3339(*time), "mistakes": why }));
+    json!({ "loaded": rfc3339(view.loaded), "last_reload_failed": failed })
+}
+
+fn addresses(of: &[SocketAddr]) -> Vec<String> {
+    of.iter().map(ToString::to_string).collect()
 }
 
 fn client(view: &ClientView) -> Value {

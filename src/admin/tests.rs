@@ -1,3 +1,4 @@
+use super::corrections::{Correction, Who};
 use super::*;
 use crate::config::settings::Secret;
 use crate::engine::{ClassView, ClientView, QuotaView, UnknownQuota};
@@ -42,18 +43,93 @@ async fn the_state_shows_quotas_classes_scopes_and_who_is_refused_most() {
 }
 
 #[tokio::test]
+async fn the_state_says_where_everybody_is_and_what_went_wrong() {
+    let state = Desk::new().ask("GET /api/v1/state").await.json();
+    for (key, value) in [
+        ("version", json!("1.2.3")),
+        ("revision", json!("abc")),
+        ("listen", json!(["127.0.0.1:8080"])),
+        ("admin", json!("127.0.0.1:9090")),
+        ("origin", json!({"authority": "site:3000", "known": false, "addresses": []})),
+        ("connections", json!(4)),
+        ("log_lines_dropped", json!(7)),
+        ("corrections", json!([])),
+    ] {
+        assert_eq!(state[key], value, "{key}");
+    }
+    let failed = json!({"time": "1970-01-01T00:02:40Z", "mistakes": "routes: wrong"});
+    assert_eq!(state["settings"], json!({"loaded": "1970-01-01T00:01:40Z", "last_reload_failed": failed}));
+}
+
+#[tokio::test]
+async fn one_quota_can_be_looked_at_alone() {
+    let desk = Desk::new();
+    let alone = desk.ask("GET /api/v1/quotas/places_api").await;
+    assert_eq!(alone.json(), desk.ask("GET /api/v1/quotas").await.json()[0]);
+    assert_eq!(alone.json()["window_ends_in_s"], 86_400 - 160);
+    let unknown = desk.ask("GET /api/v1/quotas/places").await;
+    assert_eq!(unknown.json()["detail"], "quota: there is none called \"places\"; known: places_api");
+    assert_eq!(unknown.problem(), 404);
+}
+
+#[tokio::test]
 async fn a_quota_is_corrected_by_hand_to_the_thousandth() {
     let desk = Desk::new();
     let answer = desk.put("/api/v1/quotas/places_api/used", r#"{"used": 40.125}"#).await;
     assert_eq!(answer.json(), json!({"name": "places_api", "from": 12.25, "to": 40.125}));
-    assert_eq!(*desk.used.lock(), Units::from_milli(40_125));
-    assert_eq!(desk.put("/api/v1/quotas/nobodys/used", r#"{"used": 1}"#).await.problem(), 404);
-    for wrong in
-        ["", "{}", "[]", r#"{"used": -1}"#, r#"{"used": "many"}"#, r#"{"used": 1, "limit": 2}"#, "{\"used\": 1e300}"]
-    {
+    let answer = desk.put("/api/v1/quotas/places_api/used", r#"{"used": "12.25", "by": "ann"}"#).await;
+    assert_eq!(answer.json(), json!({"name": "places_api", "from": 40.125, "to": 12.25}));
+    assert_eq!(desk.put("/api/v1/quotas/places_api/used", r#"{"used": 100}"#).await.status, 200, "all of it");
+    for (body, from) in [("", 100), (r#"{"by": "ann"}"#, 0)] {
+        let answer = desk.send("POST /api/v1/quotas/places_api/reset", Body::from(body)).await;
+        assert_eq!(answer.json(), json!({"name": "places_api", "from": from, "to": 0}));
+    }
+}
+
+#[tokio::test]
+async fn a_correction_that_is_wrong_changes_nothing_and_is_told_line_by_line() {
+    let desk = Desk::new();
+    let name = "by: found \"a\\nb\"; give a name of 1 to 64 characters, or none";
+    let range = "give a number from 0 to 100, such as 12 or 0.25";
+    for (sent, told) in [
+        (r#"{"used": 100.001}"#, vec!["used: 100.001 is beyond the limit; give a number from 0 to 100".to_owned()]),
+        (r#"{"used": -1}"#, vec![format!("used: found -1; {range}")]),
+        (r#"{"used": "many"}"#, vec![format!("used: found \"many\"; {range}")]),
+        (r#"{"used": true}"#, vec![format!("used: found true; {range}")]),
+        (r#"{"used": [], "by": "a\nb"}"#, vec![format!("used: found []; {range}"), name.to_owned()]),
+        (r#"{"used": 1, "by": "a\nb"}"#, vec![name.to_owned()]),
+    ] {
+        let answer = desk.put("/api/v1/quotas/places_api/used", sent).await;
+        assert_eq!(answer.json()["detail"], told.join("\n"), "{sent}");
+        assert_eq!(answer.problem(), 422);
+    }
+    for wrong in ["", "{}", "[]", r#"{"used": 1, "limit": 2}"#, "{\"used\": 1e300}"] {
         assert_eq!(desk.put("/api/v1/quotas/places_api/used", wrong).await.problem(), 422, "{wrong}");
     }
-    assert_eq!(*desk.used.lock(), Units::from_milli(40_125), "what is wrong changes nothing");
+    assert_eq!(desk.send("POST /api/v1/quotas/places_api/reset", Body::from("[]")).await.problem(), 422);
+    let nobodys = desk.put("/api/v1/quotas/nobodys/used", r#"{"used": -1}"#).await;
+    let told = nobodys.json()["detail"].as_str().unwrap_or_default().to_owned();
+    assert!(told.contains("known: places_api\nused: found -1; give a number not negative"), "{told}");
+    assert_eq!(nobodys.problem(), 404);
+    assert_eq!(desk.send("POST /api/v1/quotas/nobodys/reset", Body::empty()).await.problem(), 404);
+    assert_eq!(*desk.used.lock(), Units::from_milli(12_250));
+}
+
+#[tokio::test]
+async fn the_last_corrections_are_remembered_with_whoever_made_them() {
+    let corrections = Corrections::new(true);
+    for used in 1..=25 {
+        let who = Who { peer: "127.0.0.1:4000".parse().ok(), claimed: (used == 25).then(|| "ann".to_owned()) };
+        let (from, to) = (Units::whole(used - 1), Units::whole(used));
+        corrections.note(Correction { time: Timestamp::from_seconds(used), quota: "api".into(), from, to, who });
+    }
+    let list = corrections.list();
+    assert_eq!(list.len(), 20);
+    let latest = json!({
+        "time": "1970-01-01T00:00:25Z", "quota": "api", "from": 24, "to": 25, "peer": "127.0.0.1:4000", "token": true,
+        "by": "ann",
+    });
+    assert_eq!((&list[0], &list[19]["to"], &list[19]["by"]), (&latest, &json!(6), &Value::Null));
 }
 
 #[tokio::test]
@@ -238,6 +314,26 @@ impl Operations for Desk {
     fn version(&self) -> &str {
         "1.2.3"
     }
+    fn revision(&self) -> &str {
+        "abc"
+    }
+    fn places(&self) -> Places {
+        Places {
+            listen: vec!["127.0.0.1:8080".parse().expect("an address")],
+            admin: "127.0.0.1:9090".parse().ok(),
+            origin: "site:3000".into(),
+            origin_addresses: Vec::new(),
+        }
+    }
+    fn settings(&self) -> SettingsView {
+        SettingsView { loaded: self.started(), failed: Some((self.now(), "routes: wrong".into())) }
+    }
+    fn connections(&self) -> usize {
+        4
+    }
+    fn log_lines_dropped(&self) -> u64 {
+        7
+    }
     fn missing(&self) -> Vec<String> {
         self.missing.clone()
     }
@@ -257,6 +353,7 @@ impl Operations for Desk {
         vec![QuotaView {
             name: "places_api".into(),
             limit: Units::whole(100),
+            enforce: true,
             used: *self.used.lock(),
             reserved: Units::whole(3),
             overrun: Units::ZERO,

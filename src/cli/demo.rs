@@ -3,9 +3,9 @@
 use super::failed;
 use super::serve::unguessable;
 use crate::config;
-use crate::demo::frame::Ink;
 use crate::demo::{self, Afterwards, Options, Outcome, Screen};
 use crate::service::{Service, Source};
+use crate::terminal::Ink;
 use clap::Args;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
@@ -53,8 +53,7 @@ fn screen() -> Screen {
         return Screen::lines(out);
     }
     let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    let ink = if std::env::var_os("NO_COLOR").is_some() { Ink::Plain } else { Ink::Coloured };
-    Screen::terminal(out, width, ink)
+    Screen::terminal(out, width, Ink::of_output(true))
 }
 
 impl demo::Gate for Service {

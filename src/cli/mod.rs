@@ -3,8 +3,12 @@
 pub mod check;
 pub mod classify;
 pub mod demo;
+pub mod gate;
+pub mod quota;
 pub mod schema;
 pub mod serve;
+pub mod status;
+pub mod user;
 
 use crate::agents::Agents;
 use crate::verify::Operators;
@@ -47,6 +51,17 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Shows or corrects the quotas of a running gate.
+    #[command(subcommand)]
+    Quota(quota::QuotaCommand),
+    /// Shows all of a running gate at a glance: where it is, what is used up, who is refused.
+    Status {
+        /// As the admin API tells it.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        gate: gate::GateArgs,
+    },
     /// Prints the JSON Schema of the YAML file, for editors.
     Schema,
 }
@@ -74,6 +89,8 @@ pub fn run() -> ExitCode {
         Some(Command::Check { file }) => check_file(&file),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Classify { config, json }) => classify_lines(config.as_deref(), json),
+        Some(Command::Quota(command)) => quota::run(&command),
+        Some(Command::Status { json, gate }) => status::run(&gate, json),
         Some(Command::Schema) => print(&schema::schema()),
     }
 }

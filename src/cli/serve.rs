@@ -72,7 +72,9 @@ fn ready_line(service: &Service, settings: &Settings) -> String {
 }
 
 fn log_to_stderr(level: LogLevel) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level.name()));
+    // Who corrected what by hand is told however quiet the gate is.
+    let usual = || EnvFilter::new(format!("{},audit=info", level.name()));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| usual());
     let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colours).init();
 }

@@ -4,7 +4,8 @@
 //! `layers` puts them on top of each other; `reading` turns the tree into the types of `raw`; `meaning` checks these
 //! and makes [`Settings`]. Every step adds to one list of mistakes, so that all of them are told at once.
 //!
-//! Nothing here asks the system: the text and the environment are handed in ([`read`] alone opens the file).
+//! Nothing here asks the system: the text and the environment are handed in (only [`read`] and [`read_admin`] open a
+//! file).
 
 mod environment;
 mod forms;
@@ -35,6 +36,35 @@ pub fn load(
     overrides: &[(&str, String)],
     operators: &[&str],
 ) -> Result<Settings, Mistakes> {
+    let (settings, mut mistakes) = settle(text, environment, overrides, operators);
+    if mistakes.is_empty() {
+        return Ok(settings);
+    }
+    mistakes.sort_by(|left, right| left.place.cmp(&right.place));
+    Err(Mistakes { file: file.to_owned(), list: mistakes })
+}
+
+/// Finds the operators' listener in a file's `text`, whatever else is wrong with it: whoever wants to talk to a running
+/// gate may be in the middle of changing its file, and need not have the variables that the rest of it asks for.
+pub fn admin(file: &Path, text: &str, environment: &[(String, String)]) -> Result<Option<settings::Admin>, Mistakes> {
+    let (settings, mut mistakes) = settle(text, environment, &[], &[]);
+    mistakes.retain(|mistake| match mistake.path.as_str() {
+        "" => matches!(mistake.place, Place::File { .. }),
+        path => path == "admin" || path.starts_with("admin."),
+    });
+    match mistakes.is_empty() {
+        true => Ok(settings.admin),
+        false => Err(Mistakes { file: file.to_owned(), list: mistakes }),
+    }
+}
+
+/// What the text means, and all that is wrong with it.
+fn settle(
+    text: &str,
+    environment: &[(String, String)],
+    overrides: &[(&str, String)],
+    operators: &[&str],
+) -> (Settings, Vec<Mistake>) {
     let (mut written, mut mistakes) = yaml::read(text);
     environment::expand(&mut written, environment, &mut mistakes);
     environment::near_misses(environment, raw::SECTIONS, &mut mistakes);
@@ -44,12 +74,7 @@ pub fn load(
     let tree = layers::merge(&[written, variables, options]);
     let places = tree.places();
     let raw: raw::File = reading::read(tree, &mut mistakes);
-    let (settings, mut mistakes) = meaning::settle(&raw, operators, places, mistakes);
-    if mistakes.is_empty() {
-        return Ok(settings);
-    }
-    mistakes.sort_by(|left, right| left.place.cmp(&right.place));
-    Err(Mistakes { file: file.to_owned(), list: mistakes })
+    meaning::settle(&raw, operators, places, mistakes)
 }
 
 /// Reads a file and makes settings of it.
@@ -59,15 +84,21 @@ pub fn read(
     overrides: &[(&str, String)],
     operators: &[&str],
 ) -> Result<Settings, Mistakes> {
-    match std::fs::read_to_string(file) {
-        Ok(text) => load(file, &text, environment, overrides, operators),
-        Err(error) => {
-            let wrong = format!("cannot be read: {error}");
-            let remedy = "give a UTF-8 file with --config, such as config/tidegate.yaml of the distribution".into();
-            let mistake = Mistake { place: Place::START, path: String::new(), wrong, remedy };
-            Err(Mistakes { file: file.to_owned(), list: vec![mistake] })
-        }
-    }
+    load(file, &text_of(file)?, environment, overrides, operators)
+}
+
+/// Reads a file and finds the operators' listener in it, as [`admin`] does.
+pub fn read_admin(file: &Path, environment: &[(String, String)]) -> Result<Option<settings::Admin>, Mistakes> {
+    admin(file, &text_of(file)?, environment)
+}
+
+fn text_of(file: &Path) -> Result<String, Mistakes> {
+    std::fs::read_to_string(file).map_err(|error| {
+        let wrong = format!("cannot be read: {error}");
+        let remedy = "give a UTF-8 file with --config, such as config/tidegate.yaml of the distribution".into();
+        let mistake = Mistake { place: Place::START, path: String::new(), wrong, remedy };
+        Mistakes { file: file.to_owned(), list: vec![mistake] }
+    })
 }
 
 /// The JSON Schema of the file.

@@ -88,7 +88,7 @@ pub enum WhenLost {
     Share,
 }
 
-/// Text that is shown to nobody but its addressee.
+/// Text that is compared, or shown to its addressee, and never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -220,6 +220,13 @@ impl Secret {
     /// The secret itself, for the one whom it is to be shown to.
     pub fn reveal(&self) -> &str {
         &self.0
+    }
+
+    /// The `Authorization` field of whoever knows it; `None` when it holds what no field may.
+    pub fn authorization(&self) -> Option<http::HeaderValue> {
+        let mut field = http::HeaderValue::try_from(format!("Bearer {}", self.0)).ok()?;
+        field.set_sensitive(true);
+        Some(field)
     }
 
     /// True when `offered` is the secret. Takes as long for a wrong guess as for a right one of that length.

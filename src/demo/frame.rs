@@ -2,17 +2,9 @@
 
 use super::board::{Board, Gauge, Group, Row};
 use super::day;
+use crate::terminal::{Ink, bar, cut, span, thousands};
 use std::fmt::Write;
 use std::time::Duration;
-
-/// Whether colours may be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ink {
-    /// The terminal's colours.
-    Coloured,
-    /// Text only.
-    Plain,
-}
 
 /// The whole table for a terminal of `width` columns.
 pub fn frame(board: &Board, width: usize, ink: Ink) -> String {
@@ -60,76 +52,12 @@ pub(super) fn clock(now: Duration) -> String {
     format!("{:02}:{:02}", minutes / 60, minutes % 60)
 }
 
-/// Seconds as a person says them.
-pub(super) fn span(seconds: u64) -> String {
-    match seconds {
-        0..120 => format!("{seconds} s"),
-        120..7200 => format!("{} min", seconds.div_ceil(60)),
-        _ => format!("{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
-    }
-}
-
-/// `12,345`.
-pub(super) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 fn share(gauge: Gauge) -> f64 {
     if gauge.limit > 0.0 { (gauge.used / gauge.limit).clamp(0.0, 1.0) } else { 0.0 }
 }
 
-/// A bar that is full at 1; a mark, in percent, is seen where it is not reached yet and where it is.
-fn bar(filled: f64, marks: &[f64], width: usize) -> String {
-    let cells = (filled.clamp(0.0, 1.0) * width as f64).round() as usize;
-    let marked: Vec<usize> = marks.iter().map(|mark| (mark / 100.0 * width as f64) as usize).collect();
-    (0..width)
-        .map(|cell| match (cell < cells, marked.contains(&cell)) {
-            (true, false) => '█',
-            (true, true) => '▓',
-            (false, true) => '┊',
-            (false, false) => '·',
-        })
-        .collect()
-}
-
 fn bar_width(width: usize) -> usize {
     width.saturating_sub(36).clamp(10, 60)
-}
-
-fn cut(line: &str, width: usize) -> String {
-    line.chars().take(width).collect()
-}
-
-impl Ink {
-    /// Emphasised.
-    pub(super) fn bold(self, text: &str) -> String {
-        self.paint("1", text)
-    }
-
-    /// Green, yellow or red, by how much of a quota is gone.
-    fn level(self, share: f64, text: &str) -> String {
-        let colour = match share {
-            low if low < 0.5 => "32",
-            middle if middle < 0.9 => "33",
-            _ => "31",
-        };
-        self.paint(colour, text)
-    }
-
-    fn paint(self, code: &str, text: &str) -> String {
-        match self {
-            Self::Coloured => format!("\x1b[{code}m{text}\x1b[0m"),
-            Self::Plain => text.to_owned(),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -177,11 +105,5 @@ mod tests {
     fn an_empty_board_can_be_drawn() {
         assert!(frame(&Board::default(), 80, Ink::Plain).contains("0 of 0 units"));
         assert!(line_of_log(&Board::default()).starts_with("00:00  quota 0/0"));
-    }
-
-    #[test]
-    fn spans_and_numbers_read_as_people_say_them() {
-        assert_eq!([0, 59, 121, 7260].map(span), ["0 s", "59 s", "3 min", "2 h 01 min"]);
-        assert_eq!([0, 999, 1000, 1_234_567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
     }
 }

@@ -1,14 +1,8 @@
 //! What a running gate says of itself: the numbers of `/metrics`, asked for over the wire.
 
-use bytes::Bytes;
-use http::Request;
-use http::header::HOST;
-use http_body_util::{BodyExt, Empty};
-use hyper_util::rt::TokioIo;
+use crate::admin::Client;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::Duration;
-use tokio::net::TcpStream;
 
 /// The samples of one scrape.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,13 +17,12 @@ struct Sample {
     value: f64,
 }
 
-const PATIENCE: Duration = Duration::from_secs(10);
-
 impl Scrape {
     /// Asks the admin listener at `admin`.
     pub async fn of(admin: SocketAddr) -> Result<Self, anyhow::Error> {
-        let text = tokio::time::timeout(PATIENCE, get(admin, "/metrics")).await??;
-        Ok(Self::parse(&text))
+        let answer = Client::at(admin.to_string()).get("/metrics").await?;
+        anyhow::ensure!(answer.status.is_success(), "/metrics answered {}", answer.status);
+        Ok(Self::parse(&answer.body))
     }
 
     /// Reads the Prometheus text format; a line that is none of it is passed over.
@@ -59,18 +52,6 @@ impl Scrape {
         values.dedup();
         values
     }
-}
-
-/// The body of `path` at `address`.
-async fn get(address: SocketAddr, path: &str) -> Result<String, anyhow::Error> {
-    let stream = TcpStream::connect(address).await?;
-    let (mut connection, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    tokio::spawn(driver);
-    let request = Request::get(path).header(HOST, address.to_string()).body(Empty::<Bytes>::new())?;
-    let response = connection.send_request(request).await?;
-    anyhow::ensure!(response.status().is_success(), "{path} answered {}", response.status());
-    let body = response.into_body().collect().await?.to_bytes();
-    Ok(String::from_utf8_lossy(&body).into_owned())
 }
 
 fn sample(line: &str) -> Option<Sample> {

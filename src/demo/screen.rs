@@ -1,7 +1,8 @@
 //! Where the demonstration is shown: a terminal, redrawn in place, or a plain stream of lines.
 
 use super::board::Board;
-use super::frame::{self, Ink};
+use super::frame;
+use crate::terminal::Ink;
 use std::io::{self, Write};
 use std::time::Duration;
 

@@ -1,10 +1,11 @@
 //! The end of the story: what was promised, what came of it, and what to try next. Pure: books in, text out.
 
 use super::board::{Board, Example, Group};
-use super::frame::{Ink, clock, span, thousands};
+use super::frame::clock;
 use super::origin::Served;
 use super::scrape::Scrape;
 use super::told::LIMIT;
+use crate::terminal::{Ink, span, thousands};
 use std::fmt::Write;
 use std::net::SocketAddr;
 

@@ -12,6 +12,8 @@ pub struct QuotaView {
     pub name: String,
     /// Units that were bought for the window.
     pub limit: Units,
+    /// False: it refuses nobody, and may be overspent.
+    pub enforce: bool,
     /// Units that are settled, by all gates.
     pub used: Units,
     /// Units that are set aside for requests of this gate under way.
@@ -96,6 +98,7 @@ impl Admission {
                 QuotaView {
                     name: account.name().to_owned(),
                     limit: book.limit(),
+                    enforce: quota.enforce,
                     used: book.used(),
                     reserved: book.current.reserved,
                     overrun: book.overrun,

@@ -185,6 +185,11 @@ impl Handle {
         !self.0.generation().addresses.load().is_empty()
     }
 
+    /// Where the origin is, as last looked up.
+    pub fn origin_addresses(&self) -> Vec<SocketAddr> {
+        self.0.generation().addresses.load().to_vec()
+    }
+
     /// Client connections open now.
     pub fn connections(&self) -> usize {
         self.0.connections.load(Ordering::Relaxed)

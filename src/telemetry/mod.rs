@@ -117,8 +117,7 @@ impl Telemetry {
 
     /// Everything for Prometheus, in text format 0.0.4.
     pub fn render(&self, admission: &Admission, now: Timestamp) -> String {
-        let dropped = self.log.as_ref().map_or(0, AccessLog::dropped);
-        self.exporter.count(ACCESS_LOG_DROPPED, &[], dropped);
+        self.exporter.count(ACCESS_LOG_DROPPED, &[], self.log_lines_dropped());
         self.exporter.render(&self.counted(), admission, &admission.quotas(now))
     }
 
@@ -158,6 +157,11 @@ impl Telemetry {
     /// The access-log line of decision `id`, if a worker still remembers it.
     pub fn decision(&self, id: u64) -> Option<Vec<u8>> {
         self.workers.lock().iter().find_map(|worker| worker.0.lock().recent.find(id).map(<[u8]>::to_vec))
+    }
+
+    /// Lines of the access log that were thrown away because the disk could not keep up.
+    pub fn log_lines_dropped(&self) -> u64 {
+        self.log.as_ref().map_or(0, AccessLog::dropped)
     }
 
     /// Opens the access log again, after somebody has moved the file away (SIGUSR1).

@@ -1,0 +1,119 @@
+//! Asks a running gate's admin listener: one question, one connection.
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::{HeaderValue, Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::rt::TokioIo;
+use std::io;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// An admin listener, and how to be let in.
+#[derive(Clone, Debug)]
+pub struct Client {
+    address: String,
+    authorization: Option<HeaderValue>,
+}
+
+/// What it answered.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: StatusCode,
+    /// The body: JSON, but for metrics.
+    pub body: String,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// Nobody listens there, or it cannot be reached.
+    #[error("no gate answers at {address}: {source}")]
+    NotThere {
+        /// Where it was looked for.
+        address: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Somebody listens, but what is said is no answer.
+    #[error("{address} gives no answer that can be read: {reason}")]
+    NoAnswer {
+        /// Who was asked.
+        address: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// It takes too long.
+    #[error("{address} has not answered within {} s", PATIENCE.as_secs())]
+    TooLate {
+        /// Who was asked.
+        address: String,
+    },
+}
+
+impl Client {
+    /// The admin listener at `address`, a host and a port.
+    pub fn at(address: impl Into<String>) -> Self {
+        Self { address: address.into(), authorization: None }
+    }
+
+    /// The same, shown this `Authorization`.
+    pub fn authorized(self, authorization: Option<HeaderValue>) -> Self {
+        Self { authorization, ..self }
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Reads what is at `path`.
+    pub async fn get(&self, path: &str) -> Result<Answer, AskError> {
+        self.ask(Method::GET, path, "").await
+    }
+
+    /// Asks with a JSON `body`, or with none where it is empty.
+    pub async fn ask(&self, method: Method, path: &str, body: &str) -> Result<Answer, AskError> {
+        match tokio::time::timeout(PATIENCE, self.exchange(method, path, body)).await {
+            Ok(answered) => answered,
+            Err(_) => Err(AskError::TooLate { address: self.address.clone() }),
+        }
+    }
+
+    async fn exchange(&self, method: Method, path: &str, body: &str) -> Result<Answer, AskError> {
+        let not_there = |source| AskError::NotThere { address: self.address.clone(), source };
+        let stream = TcpStream::connect(&self.address).await.map_err(not_there)?;
+        let (mut connection, driver) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.none(error))?;
+        tokio::spawn(driver);
+        let request = self.request(method, path, body).map_err(|error| self.none(error))?;
+        let response = connection.send_request(request).await.map_err(|error| self.none(error))?;
+        let status = response.status();
+        let body =
+            Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await.map_err(|error| self.none(error))?;
+        Ok(Answer { status, body: String::from_utf8_lossy(&body.to_bytes()).into_owned() })
+    }
+
+    fn request(&self, method: Method, path: &str, body: &str) -> Result<Request<Full<Bytes>>, http::Error> {
+        let mut request = Request::builder().method(method).uri(path).header(HOST, &self.address);
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        if !body.is_empty() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        request.body(Full::from(body.to_owned()))
+    }
+
+    fn none(&self, reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> AskError {
+        let reason = reason.into().to_string();
+        AskError::NoAnswer { address: self.address.clone(), reason }
+    }
+}
+
+/// The admin listener answers from memory; only a reload takes longer than a moment.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The metrics of a gate with every class and quota that it can have are a tenth of this.
+const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;

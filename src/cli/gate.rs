@@ -1,0 +1,185 @@
+//! How a command reaches a running gate, and what its answer means for the exit code.
+
+use super::{DEFAULT_FILE, environment, failed, wrong};
+use crate::admin::{Answer, AskError, Client};
+use crate::config;
+use crate::config::settings::Secret;
+use clap::Args;
+use http::{Method, StatusCode};
+use serde::Deserialize;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Which gate, and the token that it wants.
+#[derive(Clone, Debug, Default, Args)]
+pub struct GateArgs {
+    /// The YAML file of the gate, for admin.listen and admin.token; config/tidegate.yaml where none is named.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Its admin listener, such as 127.0.0.1:9090, without a look into any file.
+    #[arg(long, value_name = "ADDR", conflicts_with = "config")]
+    admin: Option<String>,
+    /// A file with the admin token; without it, the variable TIDEGATE_ADMIN_TOKEN counts.
+    #[arg(long, value_name = "FILE", requires = "admin")]
+    token_file: Option<PathBuf>,
+}
+
+/// Why a command has no result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoResult {
+    /// What was asked for is wrong: every mistake, a line each.
+    Wrong(String),
+    /// It went wrong.
+    Failed(String),
+}
+
+/// The listener and how to be let in, and what to say to those who are not.
+struct Way {
+    client: Client,
+    remedy: String,
+}
+
+impl GateArgs {
+    /// Asks the gate; what it says, in JSON.
+    pub fn ask(&self, method: Method, path: &str, body: &str) -> Result<String, NoResult> {
+        let Way { client, remedy } = self.way(&environment())?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| NoResult::Failed(error.to_string()))?;
+        match runtime.block_on(client.ask(method, path, body)) {
+            Ok(answer) => understood(answer, client.address(), &remedy),
+            Err(error) => Err(NoResult::Failed(format!("{error}; {}", advice(&error)))),
+        }
+    }
+
+    fn way(&self, environment: &[(String, String)]) -> Result<Way, NoResult> {
+        match &self.admin {
+            Some(written) => {
+                let address = address(written).map_err(NoResult::Wrong)?;
+                let token = self.token(environment).map_err(NoResult::Wrong)?;
+                let remedy = "give the gate's own with --token-file FILE or in TIDEGATE_ADMIN_TOKEN".into();
+                Ok(Way { client: Client::at(address).authorized(token), remedy })
+            }
+            None => self.way_of_file(environment).map_err(NoResult::Wrong),
+        }
+    }
+
+    /// What the gate's own file says, environment included, as `serve` would read it.
+    fn way_of_file(&self, environment: &[(String, String)]) -> Result<Way, String> {
+        let file = self.config.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
+        let otherwise = "or say where it is with --admin ADDR";
+        let from_environment = || config::admin(&file, "", environment).ok().flatten();
+        let read = match config::read_admin(&file, environment) {
+            Err(_) if self.config.is_none() && !file.exists() && from_environment().is_some() => Ok(from_environment()),
+            read => read,
+        };
+        let admin = read.map_err(|mistakes| format!("{mistakes}, {otherwise}"))?.ok_or_else(|| {
+            let example = "add `admin: { listen: 127.0.0.1:9090 }` and start the gate anew";
+            format!("{}: admin: there is no admin listener; {example}, {otherwise}", file.display())
+        })?;
+        if admin.listen.port() == 0 {
+            let wrong = "admin.listen: port 0 is whatever port was free";
+            return Err(format!("{}: {wrong}; say with --admin ADDR which it was", file.display()));
+        }
+        let remedy = "admin.token of the file is not what the gate was started with: start it anew, or ask with \
+                      --admin ADDR and its token";
+        let token = admin.token.as_ref().and_then(Secret::authorization);
+        Ok(Way { client: Client::at(reachable(admin.listen).to_string()).authorized(token), remedy: remedy.into() })
+    }
+
+    fn token(&self, environment: &[(String, String)]) -> Result<Option<http::HeaderValue>, String> {
+        let (source, text) = match &self.token_file {
+            Some(file) => (format!("--token-file {}", file.display()), text_of(file)?),
+            None => {
+                let set = environment.iter().find(|(name, value)| name == TOKEN && !value.is_empty());
+                let Some((_, value)) = set else { return Ok(None) };
+                (TOKEN.to_owned(), value.clone())
+            }
+        };
+        let token = text.trim_end_matches(['\r', '\n']);
+        let plain = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+        match Secret::new(token.to_owned()).authorization().filter(|_| plain) {
+            Some(field) => Ok(Some(field)),
+            None => Err(format!("{source}: is empty or holds spaces; write the token and nothing else")),
+        }
+    }
+}
+
+impl NoResult {
+    /// Says it on standard error.
+    pub fn tell(&self) -> ExitCode {
+        match self {
+            Self::Wrong(mistakes) => wrong(mistakes),
+            Self::Failed(why) => failed(why),
+        }
+    }
+}
+
+/// The JSON of an answer that says yes; what to do where it says no.
+fn understood(answer: Answer, address: &str, remedy: &str) -> Result<String, NoResult> {
+    #[derive(Deserialize)]
+    struct Problem {
+        detail: String,
+    }
+    let Answer { status, body } = answer;
+    let json = serde_json::from_str::<serde_json::Value>(&body).is_ok();
+    if status.is_success() && json {
+        return Ok(body);
+    }
+    match serde_json::from_str::<Problem>(&body) {
+        Ok(_) if status == StatusCode::UNAUTHORIZED => {
+            Err(NoResult::Wrong(format!("{address}: the admin token is missing or wrong; {remedy}")))
+        }
+        Ok(Problem { detail }) if status.is_client_error() => Err(NoResult::Wrong(detail)),
+        Ok(Problem { detail }) => Err(NoResult::Failed(format!("{address} answers {status}: {detail}"))),
+        Err(_) => Err(NoResult::Failed(format!(
+            "{address} answers {status}, and not as a gate does to its operators; is it the address of admin.listen?"
+        ))),
+    }
+}
+
+fn advice(error: &AskError) -> &'static str {
+    match error {
+        AskError::NotThere { .. } => {
+            "start it with `tidegate serve`, or say where its admin listener is with --admin ADDR"
+        }
+        AskError::NoAnswer { .. } => "is it the address of admin.listen?",
+        AskError::TooLate { .. } => "the process may be stopped, or the machine out of breath",
+    }
+}
+
+/// Host and port, with or without `http://`.
+fn address(written: &str) -> Result<String, String> {
+    let wrong = |what: &str| Err(format!("--admin: {what} in {written:?}; write it like 127.0.0.1:9090"));
+    let text = written.strip_prefix("http://").unwrap_or(written);
+    let text = text.strip_suffix('/').unwrap_or(text);
+    if text.contains("://") {
+        return wrong("nothing but http:// can be spoken");
+    }
+    match text.parse::<http::uri::Authority>() {
+        Ok(authority) if text.contains('@') || authority.host().is_empty() => wrong("found no plain host"),
+        Ok(authority) if authority.port_u16().is_none_or(|port| port == 0) => wrong("found no port"),
+        Ok(authority) => Ok(authority.to_string()),
+        Err(_) => wrong("found no host and port"),
+    }
+}
+
+/// Where to ask who listens on every address.
+fn reachable(listen: SocketAddr) -> SocketAddr {
+    let loopback: IpAddr = match listen {
+        SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    SocketAddr::new(if listen.ip().is_unspecified() { loopback } else { listen.ip() }, listen.port())
+}
+
+fn text_of(file: &Path) -> Result<String, String> {
+    let unread = |error| format!("--token-file {}: cannot be read: {error}; name a file of yours", file.display());
+    std::fs::read_to_string(file).map_err(unread)
+}
+
+/// Holds the token where no file does.
+const TOKEN: &str = "TIDEGATE_ADMIN_TOKEN";
+
+#[cfg(test)]
+mod tests;

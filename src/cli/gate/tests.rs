@@ -1,0 +1,103 @@
+use super::*;
+
+fn admin(address: &str) -> GateArgs {
+    GateArgs { admin: Some(address.into()), ..GateArgs::default() }
+}
+
+fn variables(set: &[(&str, &str)]) -> Vec<(String, String)> {
+    set.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+#[test]
+fn an_address_is_a_host_and_a_port() {
+    for (written, read) in [
+        ("127.0.0.1:9090", "127.0.0.1:9090"),
+        ("http://localhost:9090/", "localhost:9090"),
+        ("[::1]:9090", "[::1]:9090"),
+        ("gate.internal:80", "gate.internal:80"),
+    ] {
+        assert_eq!(address(written).as_deref(), Ok(read), "{written}");
+    }
+    for wrong in
+        ["", "9090", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:99999", "https://a:1", "a:1/b", "u@a:1"]
+    {
+        let told = address(wrong).expect_err(wrong);
+        assert!(told.starts_with("--admin: ") && told.contains("; write it like"), "{told}");
+    }
+}
+
+#[test]
+fn who_listens_everywhere_is_asked_on_loopback() {
+    for (listen, asked) in
+        [("0.0.0.0:9090", "127.0.0.1:9090"), ("[::]:9090", "[::1]:9090"), ("10.0.0.1:9090", "10.0.0.1:9090")]
+    {
+        assert_eq!(reachable(listen.parse().expect("an address")).to_string(), asked);
+    }
+}
+
+#[test]
+fn the_token_comes_from_its_file_or_else_from_the_environment() {
+    let folder = tempfile::tempdir().expect("a folder of its own");
+    let file = folder.path().join("token");
+    std::fs::write(&file, "from-file\n").expect("it can be written");
+    let environment = variables(&[(TOKEN, "from-environment")]);
+    let shown = |args: &GateArgs, environment: &[(String, String)]| {
+        args.token(environment).map(|field| field.map(|field| field.to_str().expect("text").to_owned()))
+    };
+    let with_file = GateArgs { token_file: Some(file.clone()), ..admin("a:1") };
+    assert_eq!(shown(&with_file, &environment), Ok(Some("Bearer from-file".into())));
+    assert_eq!(shown(&admin("a:1"), &environment), Ok(Some("Bearer from-environment".into())));
+    assert_eq!(shown(&admin("a:1"), &variables(&[(TOKEN, "")])), Ok(None));
+    for wrong in ["", "\n", "two words", "two\nlines"] {
+        std::fs::write(&file, wrong).expect("it can be written");
+        assert!(shown(&with_file, &environment).is_err_and(|told| told.contains("; write the token")), "{wrong:?}");
+    }
+    let nowhere = GateArgs { token_file: Some("no/such/file".into()), ..admin("a:1") };
+    assert!(shown(&nowhere, &environment).is_err_and(|told| told.contains("cannot be read")));
+}
+
+#[test]
+fn the_file_says_where_the_gate_is_even_when_the_rest_of_it_is_wrong() {
+    let folder = tempfile::tempdir().expect("a folder of its own");
+    let file = folder.path().join("gate.yaml");
+    let asked = |yaml: &str, environment: &[(&str, &str)]| {
+        std::fs::write(&file, yaml).expect("it can be written");
+        let args = GateArgs { config: Some(file.clone()), ..GateArgs::default() };
+        args.way(&variables(environment)).map(|way| way.client.address().to_owned())
+    };
+    let half_written = "origin: { url: '${ELSEWHERE}' }\nquotas: { api: { limit: -1 } }\nadmin: {}";
+    assert_eq!(asked(half_written, &[]), Ok("127.0.0.1:9090".into()));
+    assert_eq!(asked("admin: {}", &[("TIDEGATE__ADMIN__LISTEN", "127.0.0.1:9999")]), Ok("127.0.0.1:9999".into()));
+    for (yaml, told) in [
+        ("origin: {}", "there is no admin listener; add `admin: { listen: 127.0.0.1:9090 }`"),
+        ("admin: { listen: '127.0.0.1:0' }", "port 0 is whatever port was free; say with --admin ADDR"),
+        ("admin: { token: '${NOBODY}' }", "1:17: admin.token: ${NOBODY} is not in the environment"),
+        ("admin: [", "cannot be read as YAML"),
+        ("admin: { listen: somewhere }", "admin.listen: "),
+    ] {
+        match asked(yaml, &[]) {
+            Err(NoResult::Wrong(said)) => assert!(said.contains(told) && said.contains("--admin ADDR"), "{said}"),
+            other => panic!("{yaml}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_answered_decides_how_the_command_ends() {
+    let answer = |status: u16, body: &str| {
+        let status = StatusCode::from_u16(status).expect("a status");
+        understood(Answer { status, body: body.into() }, "a:1", "bring it")
+    };
+    assert_eq!(answer(200, "{\"a\": 1}"), Ok("{\"a\": 1}".into()));
+    assert_eq!(
+        answer(401, "{\"detail\": \"no\"}"),
+        Err(NoResult::Wrong("a:1: the admin token is missing or wrong; bring it".into()))
+    );
+    assert_eq!(answer(404, "{\"detail\": \"one\\ntwo\"}"), Err(NoResult::Wrong("one\ntwo".into())));
+    assert!(
+        matches!(answer(503, "{\"detail\": \"late\"}"), Err(NoResult::Failed(why)) if why.ends_with("503 Service Unavailable: late"))
+    );
+    for (status, page) in [(200, "<html>"), (404, "<html>"), (500, "")] {
+        assert!(matches!(answer(status, page), Err(NoResult::Failed(why)) if why.contains("not as a gate does")));
+    }
+}

@@ -1,0 +1,149 @@
+//! `tidegate quota`: shows what a running gate has left, and corrects what it counts as used.
+
+use super::gate::{GateArgs, NoResult};
+use super::status::{self, Amount, View};
+use super::{environment, print, user};
+use crate::policy::Units;
+use clap::Subcommand;
+use http::Method;
+use serde::Deserialize;
+use serde_json::json;
+use std::fmt::Write;
+use std::process::ExitCode;
+
+/// What can be asked of quotas.
+#[derive(Clone, Debug, Subcommand)]
+pub enum QuotaCommand {
+    /// Shows every quota, or one: used, reserved, left, until when, and what each class has had.
+    Show {
+        /// Which quota.
+        name: Option<String>,
+        /// As the admin API tells it.
+        #[arg(long)]
+        json: bool,
+        /// Which gate.
+        #[command(flatten)]
+        gate: GateArgs,
+    },
+    /// Says what a quota has used in this window, where the gate's count is not what was really spent.
+    Set {
+        /// Which quota.
+        name: String,
+        /// Units, such as 1200 or 12.25, from 0 to the limit.
+        #[arg(allow_negative_numbers = true)]
+        used: String,
+        /// As the admin API tells it.
+        #[arg(long)]
+        json: bool,
+        /// Which gate.
+        #[command(flatten)]
+        gate: GateArgs,
+    },
+    /// Makes all that was bought for this window available again.
+    Reset {
+        /// Which quota.
+        name: String,
+        /// As the admin API tells it.
+        #[arg(long)]
+        json: bool,
+        /// Which gate.
+        #[command(flatten)]
+        gate: GateArgs,
+    },
+}
+
+/// What came of a correction.
+#[derive(Deserialize)]
+struct Corrected {
+    name: String,
+    from: Amount,
+    to: Amount,
+}
+
+/// Asks or corrects a running gate.
+pub fn run(command: &QuotaCommand) -> ExitCode {
+    let result = match command {
+        QuotaCommand::Show { name, json, gate } => show(gate, name.as_deref(), *json),
+        QuotaCommand::Set { name, used, json, gate } => {
+            let body = json!({ "used": used, "by": user::name(&environment()) });
+            let said = gate.ask(Method::PUT, &format!("{}/used", path(name)), &body.to_string());
+            said.and_then(|said| if *json { Ok(said) } else { corrected(&said, Some(used)) })
+        }
+        QuotaCommand::Reset { name, json, gate } => {
+            let said = gate.ask(
+                Method::POST,
+                &format!("{}/reset", path(name)),
+                &json!({ "by": user::name(&environment()) }).to_string(),
+            );
+            said.and_then(|said| if *json { Ok(said) } else { corrected(&said, None) })
+        }
+    };
+    match result {
+        Ok(text) => print(&format!("{}\n", text.trim_end())),
+        Err(why) => why.tell(),
+    }
+}
+
+fn show(gate: &GateArgs, name: Option<&str>, json: bool) -> Result<String, NoResult> {
+    let said = gate.ask(Method::GET, &name.map_or_else(|| PATH.to_owned(), path), "")?;
+    if json {
+        return Ok(said);
+    }
+    let read = match name {
+        Some(_) => serde_json::from_str(&said).map(|quota| vec![quota]),
+        None => serde_json::from_str(&said),
+    };
+    Ok(status::quotas(&understood(read)?, &View::of_output()))
+}
+
+/// A correction in a line: what is used now and was before, and why it is not what was asked for.
+fn corrected(said: &str, asked: Option<&str>) -> Result<String, NoResult> {
+    let Corrected { name, from, to } = understood(serde_json::from_str(said))?;
+    let mut text = format!("{name}: {to} used, {from} before");
+    let asked: Option<Units> = asked.and_then(|asked| asked.parse().ok());
+    if let Some(asked) = asked.filter(|asked| to.units() != Some(*asked)) {
+        let _ = write!(text, "; not {asked}: the rest is reserved for requests under way");
+    }
+    Ok(text)
+}
+
+fn understood<T>(read: serde_json::Result<T>) -> Result<T, NoResult> {
+    read.map_err(|error| NoResult::Failed(format!("the gate's answer cannot be read: {error}; is it of this version?")))
+}
+
+/// A name may hold anything where somebody mistyped it.
+fn path(name: &str) -> String {
+    let mut path = format!("{PATH}/");
+    for byte in name.bytes() {
+        match byte {
+            plain if plain.is_ascii_alphanumeric() || matches!(plain, b'_' | b'-') => path.push(char::from(plain)),
+            other => {
+                let _ = write!(path, "%{other:02X}");
+            }
+        }
+    }
+    path
+}
+
+const PATH: &str = "/api/v1/quotas";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_correction_says_what_was_what_is_and_why_it_is_not_what_was_asked_for() {
+        let said = r#"{"name": "api", "from": 12.25, "to": 1200}"#;
+        assert_eq!(corrected(said, Some("1200")).as_deref(), Ok("api: 1,200 used, 12.25 before"));
+        assert_eq!(corrected(said, None).as_deref(), Ok("api: 1,200 used, 12.25 before"));
+        let told = "api: 1,200 used, 12.25 before; not 1203: the rest is reserved for requests under way";
+        assert_eq!(corrected(said, Some("1203")).as_deref(), Ok(told));
+        assert!(matches!(corrected("[]", None), Err(NoResult::Failed(_))));
+    }
+
+    #[test]
+    fn a_name_stays_one_part_of_the_path() {
+        assert_eq!(path("places_api-2"), "/api/v1/quotas/places_api-2");
+        assert_eq!(path("../state?a b"), "/api/v1/quotas/%2E%2E%2Fstate%3Fa%20b");
+    }
+}

@@ -1,0 +1,46 @@
+//! `tidegate status`: all of a running gate at a glance.
+
+mod page;
+mod quota;
+mod state;
+mod view;
+
+pub use state::Amount;
+pub use view::View;
+
+use super::gate::{GateArgs, NoResult};
+use super::print;
+use http::Method;
+use state::{Quota, State};
+use std::process::ExitCode;
+
+/// Asks a running gate for its state and shows it.
+pub fn run(gate: &GateArgs, json: bool) -> ExitCode {
+    let shown = gate.ask(Method::GET, "/api/v1/state", "").and_then(|said| match json {
+        true => Ok(said),
+        false => text(&said, &View::of_output()),
+    });
+    match shown {
+        Ok(text) => print(&format!("{}\n", text.trim_end())),
+        Err(why) => why.tell(),
+    }
+}
+
+/// The state, as the admin API tells it in JSON, for people to read.
+pub fn text(said: &str, view: &View) -> Result<String, NoResult> {
+    let read = serde_json::from_str::<State>(said);
+    read.map(|state| page::page(&state, view))
+        .map_err(|error| NoResult::Failed(format!("the gate's answer cannot be read: {error}; is it of this version?")))
+}
+
+/// Quotas alone, for people to read.
+pub(super) fn quotas(quotas: &[Quota], view: &View) -> String {
+    let blocks: Vec<String> = quotas.iter().map(|of| quota::block(of, None, view)).collect();
+    match blocks.is_empty() {
+        true => "The settings in force have no quota.\n".into(),
+        false => blocks.join("\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! The whole state on one page: what is wrong first, then where everybody is, quotas, scopes, clients, corrections.
+
+use super::quota;
+use super::state::{Client, Correction, Scope, State};
+use super::view::View;
+use crate::terminal::{Align, columns, span, thousands, wrapped};
+use std::net::SocketAddr;
+
+/// The page, in text.
+pub(super) fn page(state: &State, view: &View) -> String {
+    let mut parts = vec![headline(state, view), troubles(state, view), places(state, view)];
+    parts.extend(state.quotas.iter().map(|of| quota::block(of, Some(&state.time), view)));
+    parts.push(scopes(&state.scopes, view));
+    parts.push(clients(&state.top_clients, view));
+    parts.push(corrections(state, view));
+    parts.push(notes(&state.notes, view));
+    parts.retain(|part| !part.is_empty());
+    parts.join("\n")
+}
+
+fn headline(state: &State, view: &View) -> String {
+    let State { version, revision, uptime_s, time, .. } = state;
+    let build = match revision.as_str() {
+        "" | "unknown" => version.clone(),
+        revision => format!("{version} ({revision})"),
+    };
+    let name = view.ink.bold(&format!("tidegate {build}"));
+    format!("{name}, up {}; times are {}\n", span(*uptime_s), view.zone_name(time))
+}
+
+/// What somebody should act on.
+fn troubles(state: &State, view: &View) -> String {
+    let mut text = String::new();
+    let mut tell = |what: &str, said: &str| {
+        text.push_str(&view.ink.alarm(&format!("  {what}")));
+        text.push_str(&format!(" {}\n", wrapped(said, what.chars().count() + 3, 4, view.width)));
+    };
+    for missing in &state.missing {
+        tell("Not ready:", missing);
+    }
+    if let Some(failed) = &state.settings.last_reload_failed {
+        let when = view.local(&failed.time, Some(&state.time));
+        tell("The reload failed", &format!("at {when}; the settings before it stay in force:\n{}", failed.mistakes));
+    }
+    if state.log_lines_dropped > 0 {
+        let lines = thousands(state.log_lines_dropped);
+        tell("Access log:", &format!("{lines} lines thrown away, because the disk could not keep up."));
+    }
+    text
+}
+
+fn places(state: &State, view: &View) -> String {
+    let State { listen, admin, origin, settings, connections, time, .. } = state;
+    let known = match origin.addresses.as_slice() {
+        [] => "address not known yet".into(),
+        [one] if *one == origin.authority => String::new(),
+        [one] => format!("at {one}"),
+        [first, others @ ..] => format!("at {first} and {} more", others.len()),
+    };
+    let mut rows = vec![
+        row("listens on", &listen.join(", "), ""),
+        row("origin", &origin.authority, &known),
+        row("connections", &thousands(*connections), ""),
+        row("settings", &format!("in force since {}", view.local(&settings.loaded, Some(time))), ""),
+    ];
+    if let Some(admin) = admin {
+        rows.insert(1, row("operators", admin, ""));
+    }
+    columns(2, &[Align::Left, Align::Left], rows.into_iter())
+}
+
+fn row(name: &str, value: &str, remark: &str) -> Vec<String> {
+    let value = if remark.is_empty() { value.to_owned() } else { format!("{value}, {remark}") };
+    vec![name.to_owned(), value]
+}
+
+fn scopes(scopes: &[Scope], view: &View) -> String {
+    let head = vec![view.ink.bold("scopes of the origin"), view.ink.faint("in flight")];
+    let rows = scopes.iter().map(|of| vec![format!("  {}", of.name), thousands(of.inflight)]);
+    table(&[Align::Left, Align::Right], head, rows)
+}
+
+fn clients(clients: &[Client], view: &View) -> String {
+    let faint = |name: &str| view.ink.faint(name);
+    let head = vec![view.ink.bold("most refused clients"), faint("class"), faint("refused"), faint("tokens left")];
+    let tokens = |of: &Client| of.tokens.map_or("-".into(), thousands);
+    let rows = clients.iter().filter(|of| of.refused > 0).take(CLIENTS);
+    let rows = rows.map(|of| vec![format!("  {}", of.key), of.class.clone(), thousands(of.refused), tokens(of)]);
+    table(&[Align::Left, Align::Left, Align::Right, Align::Right], head, rows)
+}
+
+fn corrections(state: &State, view: &View) -> String {
+    let mut head = vec![view.ink.bold("corrected by hand")];
+    head.extend(["quota", "was", "is", "by, as claimed", "from"].map(|name| view.ink.faint(name)));
+    let row = |of: &Correction| {
+        let when = format!("  {}", view.local(&of.time, Some(&state.time)));
+        let who = format!("{}{}", host(of.peer.as_deref()), if of.token { ", token" } else { "" });
+        vec![when, of.quota.clone(), of.from.to_string(), of.to.to_string(), of.by.clone().unwrap_or("-".into()), who]
+    };
+    let alignment = [Align::Left, Align::Left, Align::Right, Align::Right, Align::Left, Align::Left];
+    table(&alignment, head, state.corrections.iter().map(row))
+}
+
+/// The peer without its port, which tells nobody anything any more.
+fn host(peer: Option<&str>) -> String {
+    let Some(peer) = peer else { return "-".into() };
+    peer.parse::<SocketAddr>().map_or_else(|_| peer.to_owned(), |address| address.ip().to_string())
+}
+
+fn notes(notes: &[String], view: &View) -> String {
+    if notes.is_empty() {
+        return String::new();
+    }
+    let lines: String = notes.iter().map(|note| format!("  {}\n", wrapped(note, 2, 4, view.width))).collect();
+    format!("{}\n{lines}", view.ink.bold("notes on the settings"))
+}
+
+/// A table with its head, or nothing where there is nothing to say.
+fn table(alignment: &[Align], head: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> String {
+    let rows: Vec<Vec<String>> = rows.collect();
+    match rows.is_empty() {
+        true => String::new(),
+        false => columns(0, alignment, std::iter::once(head).chain(rows)),
+    }
+}
+
+/// The API tells more; these leave room for the rest of the page.
+const CLIENTS: usize = 10;

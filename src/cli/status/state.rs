@@ -1,0 +1,149 @@
+//! The state of a gate, as far as it is shown. Whatever a gate of another version does not tell is left out.
+
+use crate::policy::Units;
+use crate::terminal::thousands;
+use serde::Deserialize;
+use std::fmt;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct State {
+    pub(super) time: String,
+    pub(super) uptime_s: u64,
+    pub(super) version: String,
+    pub(super) revision: String,
+    pub(super) listen: Vec<String>,
+    pub(super) admin: Option<String>,
+    pub(super) origin: Origin,
+    pub(super) settings: Settings,
+    pub(super) missing: Vec<String>,
+    pub(super) notes: Vec<String>,
+    pub(super) quotas: Vec<Quota>,
+    pub(super) scopes: Vec<Scope>,
+    pub(super) connections: u64,
+    pub(super) top_clients: Vec<Client>,
+    pub(super) log_lines_dropped: u64,
+    pub(super) corrections: Vec<Correction>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Origin {
+    pub(super) authority: String,
+    pub(super) addresses: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Settings {
+    pub(super) loaded: String,
+    pub(super) last_reload_failed: Option<Failure>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Failure {
+    pub(super) time: String,
+    pub(super) mistakes: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(in crate::cli) struct Quota {
+    pub(super) name: String,
+    pub(super) limit: Amount,
+    #[serde(default = "yes")]
+    pub(super) enforce: bool,
+    pub(super) used: Amount,
+    pub(super) reserved: Amount,
+    pub(super) remaining: Amount,
+    #[serde(default)]
+    pub(super) overrun: Amount,
+    #[serde(default)]
+    pub(super) lost: Amount,
+    #[serde(default)]
+    pub(super) drift: Amount,
+    pub(super) window_end: String,
+    #[serde(default)]
+    pub(super) window_ends_in_s: u64,
+    #[serde(default)]
+    pub(super) classes: Vec<Class>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Class {
+    pub(super) class: String,
+    pub(super) charged: Amount,
+    pub(super) shed: f64,
+    pub(super) tier: u8,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Scope {
+    pub(super) name: String,
+    pub(super) inflight: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Client {
+    pub(super) key: String,
+    pub(super) class: String,
+    pub(super) refused: u64,
+    pub(super) tokens: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Correction {
+    pub(super) time: String,
+    pub(super) quota: String,
+    pub(super) from: Amount,
+    pub(super) to: Amount,
+    pub(super) peer: Option<String>,
+    pub(super) token: bool,
+    pub(super) by: Option<String>,
+}
+
+/// Units as they are told; shown as `6,120.25`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Amount(serde_json::Number);
+
+impl Amount {
+    /// The same to calculate with; `None` where it is below nothing.
+    pub fn units(&self) -> Option<Units> {
+        self.0.to_string().parse().ok()
+    }
+
+    pub(super) fn as_f64(&self) -> f64 {
+        self.0.as_f64().unwrap_or_default()
+    }
+
+    pub(super) fn is_zero(&self) -> bool {
+        self.as_f64() == 0.0
+    }
+}
+
+impl Default for Amount {
+    fn default() -> Self {
+        Self(0.into())
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.units() {
+            Some(units) => {
+                let exact = units.to_string();
+                let fraction = exact.find('.').map_or("", |point| &exact[point..]);
+                out.pad(&format!("{}{fraction}", thousands(units.floor())))
+            }
+            None => out.pad(&self.0.to_string()),
+        }
+    }
+}
+
+fn yes() -> bool {
+    true
+}

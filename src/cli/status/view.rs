@@ -1,0 +1,58 @@
+//! For whom it is shown: how wide, in which colours, by which clock on the wall.
+
+use crate::terminal::Ink;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+use std::io::{self, IsTerminal};
+
+/// How text is shown.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// Columns that a line should not go beyond.
+    pub width: usize,
+    /// Whether there are colours.
+    pub ink: Ink,
+    /// Whose time is local.
+    pub zone: TimeZone,
+}
+
+impl View {
+    /// For standard output, wherever it goes, in the time of this machine.
+    pub fn of_output() -> Self {
+        let terminal = io::stdout().is_terminal();
+        let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        Self {
+            width: columns.filter(|_| terminal).unwrap_or(USUAL_WIDTH).max(NARROWEST),
+            ink: Ink::of_output(terminal),
+            zone: TimeZone::system(),
+        }
+    }
+
+    /// A moment as told in RFC 3339, by the wall clock: the day only where it is not that of `now`.
+    pub(super) fn local(&self, moment: &str, now: Option<&str>) -> String {
+        let Some(local) = self.zoned(moment) else { return moment.to_owned() };
+        let now = now.and_then(|now| self.zoned(now));
+        let form = match now {
+            Some(now) if now.date() == local.date() => "%H:%M",
+            Some(now) if now.year() == local.year() => "%-d %b %H:%M",
+            Some(_) => "%-d %b %Y %H:%M",
+            None => "%-d %b %H:%M",
+        };
+        local.strftime(form).to_string()
+    }
+
+    /// What the wall clock's zone is called then.
+    pub(super) fn zone_name(&self, moment: &str) -> String {
+        self.zoned(moment).map(|local| local.strftime("%Z").to_string()).unwrap_or_default()
+    }
+
+    fn zoned(&self, moment: &str) -> Option<Zoned> {
+        Some(moment.parse::<Timestamp>().ok()?.to_zoned(self.zone.clone()))
+    }
+}
+
+/// Where nobody says how wide it is.
+const USUAL_WIDTH: usize = 80;
+
+/// Below this nothing could be told.
+const NARROWEST: usize = 40;

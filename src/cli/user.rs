@@ -1,0 +1,40 @@
+//! Who runs this command, as far as the machine knows.
+
+use std::os::unix::fs::MetadataExt;
+
+/// The user's name: whoever became another by `sudo` is still the one who did it. Nobody has to believe it.
+pub fn name(environment: &[(String, String)]) -> Option<String> {
+    let set = |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+    let owner = || {
+        let number = std::fs::metadata("/proc/self").ok()?.uid();
+        named(number, &std::fs::read_to_string("/etc/passwd").ok()?)
+    };
+    [set("SUDO_USER"), owner(), set("USER"), set("LOGNAME")].into_iter().flatten().find(|name| is_name(name))
+}
+
+/// The user `number` in the text of `/etc/passwd`.
+fn named(number: u32, passwd: &str) -> Option<String> {
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, listed) = (fields.next()?, fields.nth(1)?);
+        (listed.parse() == Ok(number)).then(|| name.to_owned())
+    })
+}
+
+fn is_name(text: &str) -> bool {
+    (1..=64).contains(&text.chars().count()) && !text.chars().any(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_found_by_number_and_sudo_does_not_hide_one() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nbroken\nann:x:1000:1000::/home/ann:/bin/sh\n";
+        assert_eq!(named(1000, passwd).as_deref(), Some("ann"));
+        assert_eq!(named(1, passwd), None);
+        let environment = [("SUDO_USER".to_owned(), "ann".to_owned()), ("USER".to_owned(), "root".to_owned())];
+        assert_eq!(name(&environment).as_deref(), Some("ann"));
+    }
+}

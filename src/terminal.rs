@@ -1,0 +1,202 @@
+//! What every screen is made of: numbers as people read them, bars, and colours where a terminal has them.
+
+/// Whether colours may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ink {
+    /// The terminal's colours.
+    Coloured,
+    /// Text only.
+    Plain,
+}
+
+/// On which side of its column a cell stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// From so many seconds on, days are counted.
+const DAYS: u64 = 48 * 3600;
+
+/// Seconds as a person says them.
+pub fn span(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds.div_ceil(60)),
+        DAYS.. => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3600),
+        _ => format!("{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// `12,345`.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A bar that is full at 1; a mark, in percent, is seen where it is not reached yet and where it is.
+pub fn bar(filled: f64, marks: &[f64], width: usize) -> String {
+    let cells = (filled.clamp(0.0, 1.0) * width as f64).round() as usize;
+    let marked: Vec<usize> = marks.iter().map(|mark| (mark / 100.0 * width as f64) as usize).collect();
+    (0..width)
+        .map(|cell| match (cell < cells, marked.contains(&cell)) {
+            (true, false) => '█',
+            (true, true) => '▓',
+            (false, true) => '┊',
+            (false, false) => '·',
+        })
+        .collect()
+}
+
+/// Rows of cells in columns as wide as they have to be, `indent` from the left. Colours take no room.
+pub fn columns(indent: usize, alignment: &[Align], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let rows: Vec<Vec<String>> = rows.collect();
+    let width_of = |place: usize| rows.iter().filter_map(|row| row.get(place)).map(|cell| seen(cell)).max();
+    let widths: Vec<usize> = (0..alignment.len()).map(|place| width_of(place).unwrap_or_default()).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = " ".repeat(indent);
+        for (place, cell) in row.iter().enumerate() {
+            let room = " ".repeat(widths[place] - seen(cell));
+            let gap = if place > 0 { "  " } else { "" };
+            line += &match alignment[place] {
+                Align::Left => format!("{gap}{cell}{room}"),
+                Align::Right => format!("{gap}{room}{cell}"),
+            };
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// Text broken between words so that no line goes beyond `width`: the first begins at column `first`, the others are
+/// indented by `indent`. A word that is longer stays whole, because somebody may want to copy it.
+pub fn wrapped(text: &str, first: usize, indent: usize, width: usize) -> String {
+    let mut out = String::new();
+    let mut at = first;
+    for (count, line) in text.lines().enumerate() {
+        let mut begins = count == 0;
+        if count > 0 {
+            out += &format!("\n{}", " ".repeat(indent));
+            (at, begins) = (indent, true);
+        }
+        for word in line.split(' ') {
+            let length = word.chars().count();
+            match begins {
+                true => at += length,
+                false if at + 1 + length > width => {
+                    out += &format!("\n{}", " ".repeat(indent));
+                    at = indent + length;
+                }
+                false => {
+                    out.push(' ');
+                    at += 1 + length;
+                }
+            }
+            out += word;
+            begins = false;
+        }
+    }
+    out
+}
+
+/// How many columns a text takes: escape sequences for colours take none.
+fn seen(text: &str) -> usize {
+    let mut columns = 0;
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\x1b' => drop(letters.by_ref().find(|&end| end == 'm')),
+            _ => columns += 1,
+        }
+    }
+    columns
+}
+
+/// As much of a line as fits.
+pub fn cut(line: &str, width: usize) -> String {
+    line.chars().take(width).collect()
+}
+
+impl Ink {
+    /// Colours for a `terminal`, unless it says that it wants none.
+    pub fn of_output(terminal: bool) -> Self {
+        match terminal && std::env::var_os("NO_COLOR").is_none() {
+            true => Self::Coloured,
+            false => Self::Plain,
+        }
+    }
+
+    /// For what somebody should look at.
+    pub fn alarm(self, text: &str) -> String {
+        self.paint("31", text)
+    }
+
+    /// For what can be passed over.
+    pub fn faint(self, text: &str) -> String {
+        self.paint("2", text)
+    }
+
+    /// Emphasised.
+    pub fn bold(self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    /// Green, yellow or red, by how much of a quota is gone.
+    pub fn level(self, share: f64, text: &str) -> String {
+        let colour = match share {
+            low if low < 0.5 => "32",
+            middle if middle < 0.9 => "33",
+            _ => "31",
+        };
+        self.paint(colour, text)
+    }
+
+    fn paint(self, code: &str, text: &str) -> String {
+        match self {
+            Self::Coloured => format!("\x1b[{code}m{text}\x1b[0m"),
+            Self::Plain => text.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_and_numbers_read_as_people_say_them() {
+        assert_eq!([0, 59, 121, 7260].map(span), ["0 s", "59 s", "3 min", "2 h 01 min"]);
+        assert_eq!([172_799, 172_800, 2_600_000].map(span), ["47 h 59 min", "2 d 0 h", "30 d 2 h"]);
+        assert_eq!([0, 999, 1000, 1_234_567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_what_is_seen_in_them() {
+        let ink = Ink::Coloured;
+        let rows = [vec![ink.bold("a"), "1,000".into()], vec!["bcd".into(), ink.alarm("2")]];
+        let drawn = columns(1, &[Align::Left, Align::Right], rows.into_iter());
+        assert_eq!(drawn, " \x1b[1ma\x1b[0m    1,000\n bcd      \x1b[31m2\x1b[0m\n");
+        assert_eq!(columns(0, &[], std::iter::empty()), "");
+    }
+
+    #[test]
+    fn text_breaks_between_words_and_long_words_stay_whole() {
+        assert_eq!(wrapped("one two three", 0, 2, 7), "one two\n  three");
+        assert_eq!(wrapped("one two", 1, 2, 7), "one\n  two");
+        assert_eq!(wrapped("a http://long.example/ b", 0, 1, 10), "a\n http://long.example/\n b");
+        assert_eq!(wrapped("first\nsecond", 4, 2, 80), "first\n  second");
+        assert_eq!(wrapped("", 0, 2, 10), "");
+    }
+}
