@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 use std::time::Duration;
 use support::gate::Gate;
 use support::origin::{Origin, Wire};
@@ -24,8 +24,7 @@ routes: [{ match: /free }, { match: /**, cost: { api: 1 } }]
 fn origin(answers: &'static [(&'static str, &'static str, &'static str)]) -> Origin {
     let next = Mutex::new(answers.iter());
     Origin::scripted(move |_, wire: &mut Wire| {
-        let answer = next.lock().map(|mut next| next.next().copied());
-        let (status, fields, body) = answer.ok().flatten().unwrap_or(("200 OK", "", "more"));
+        let (status, fields, body) = next.lock().next().copied().unwrap_or(("200 OK", "", "more"));
         wire.reply(status, fields, body.as_bytes());
     })
 }

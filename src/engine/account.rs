@@ -61,8 +61,8 @@ pub(super) struct Book {
     drift_told: i64,
     /// The origin has said that nothing is left before this moment.
     closed_until: Timestamp,
-    /// What a correction by hand still has to tell the ledger.
-    pub(super) corrected: Option<Units>,
+    /// What counts as taken was corrected, by hand or by the origin's word, and the ledger does not know it yet.
+    pub(super) corrected: bool,
     by_class: Vec<ClassBook>,
 }
 
@@ -104,7 +104,7 @@ impl Account {
             drift: 0,
             drift_told: 0,
             closed_until: Timestamp::default(),
-            corrected: None,
+            corrected: false,
             by_class: Vec::new(),
         };
         book.weigh();
@@ -270,7 +270,7 @@ impl Book {
             // Nobody's own: several gates hear the same from the origin.
             true => {
                 self.current.taken_elsewhere = self.current.taken_elsewhere.plus(beyond);
-                self.corrected = self.corrected.max(Some(counted));
+                self.corrected = true;
             }
             false => self.current.settled = self.current.settled.plus(beyond),
         }
@@ -356,6 +356,7 @@ impl Book {
             None => self.at_span(self.window.span(self.latest)),
         };
         if before != self.current.id {
+            self.corrected = false;
             for class in &mut self.by_class {
                 class.shedding.tier = 0;
             }
@@ -473,7 +474,7 @@ impl Book {
         match self.leased {
             true => {
                 self.current.taken_elsewhere = used;
-                self.corrected = Some(used.plus(self.current.reserved));
+                self.corrected = true;
             }
             false => {
                 self.weigh();

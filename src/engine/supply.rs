@@ -60,12 +60,16 @@ impl Engine {
         }
     }
 
-    /// What has been corrected by hand and the ledger does not know yet, with what the window is to count in all.
+    /// What has been corrected, by hand or by the origin's word, and the ledger does not know yet; with what the window is
+    /// to count in all.
     pub fn corrections(&self, now: Timestamp) -> Vec<(Ask, Units)> {
         let accounts = self.all_accounts();
         let correction = |account: &Arc<Account>| {
             let mut book = account.at(now);
-            let used = book.corrected.take()?;
+            if !std::mem::take(&mut book.corrected) {
+                return None;
+            }
+            let used = book.current.taken_by_all();
             let (current, back) = (book.current, book.window.back());
             Some((ask(account.name(), &book, &current, back, current.held, Units::ZERO), used))
         };
@@ -73,10 +77,10 @@ impl Engine {
     }
 
     /// Keeps a correction that the ledger could not take.
-    pub fn put_back(&self, correction: &(Ask, Units)) {
-        let (ask, used) = correction;
-        if let Some(account) = self.all_accounts().iter().find(|account| account.name() == ask.quota) {
-            account.as_it_is().corrected.get_or_insert(*used);
+    pub fn put_back(&self, correction: &Ask) {
+        if let Some(account) = self.all_accounts().iter().find(|account| account.name() == correction.quota) {
+            let mut book = account.as_it_is();
+            book.corrected |= book.current.id == correction.window.id;
         }
     }
 
@@ -180,7 +184,7 @@ impl Book {
         let limit = self.limit();
         self.lost = self.lost.plus(lease.lost);
         let enforce = self.enforce;
-        let (is_current, corrected) = (self.current.id == ask.window.id, self.corrected.is_some());
+        let (is_current, corrected) = (self.current.id == ask.window.id, self.corrected);
         let Some(tally) = self.tally(ask.window.id) else { return };
         // What it gave back with this ask was gone already; what it took since is within what it held.
         tally.held = lease.held.max(tally.held);

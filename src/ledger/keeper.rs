@@ -181,11 +181,10 @@ async fn last_round<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) ->
 }
 
 async fn correct<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -> Result<(), StoreError> {
-    for correction in engine.corrections(now) {
-        let (ask, used) = &correction;
-        if let Err(error) = store.correct(ask, *used, now).await {
+    for (ask, used) in engine.corrections(now) {
+        if let Err(error) = store.correct(&ask, used, now).await {
             if !matches!(error, StoreError::Refused(_)) {
-                engine.put_back(&correction);
+                engine.put_back(&ask);
             }
             return Err(error);
         }
