@@ -120,19 +120,21 @@ fn understood(answer: Answer, address: &str, remedy: &str) -> Result<String, NoR
     #[derive(Deserialize)]
     struct Problem {
         detail: String,
+        r#type: Option<String>,
     }
     let Answer { status, body } = answer;
     let json = serde_json::from_str::<serde_json::Value>(&body).is_ok();
     if status.is_success() && json {
         return Ok(body);
     }
-    match serde_json::from_str::<Problem>(&body) {
-        Ok(_) if status == StatusCode::UNAUTHORIZED => {
+    // Problems that clients are told have a type, those of the admin listener have none.
+    match serde_json::from_str::<Problem>(&body).ok().filter(|problem| problem.r#type.is_none()) {
+        Some(_) if status == StatusCode::UNAUTHORIZED => {
             Err(NoResult::Wrong(format!("{address}: the admin token is missing or wrong; {remedy}")))
         }
-        Ok(Problem { detail }) if status.is_client_error() => Err(NoResult::Wrong(detail)),
-        Ok(Problem { detail }) => Err(NoResult::Failed(format!("{address} answers {status}: {detail}"))),
-        Err(_) => Err(NoResult::Failed(format!(
+        Some(Problem { detail, .. }) if status.is_client_error() => Err(NoResult::Wrong(detail)),
+        Some(Problem { detail, .. }) => Err(NoResult::Failed(format!("{address} answers {status}: {detail}"))),
+        None => Err(NoResult::Failed(format!(
             "{address} answers {status}, and not as a gate does to its operators; is it the address of admin.listen?"
         ))),
     }

@@ -25,7 +25,12 @@ pub struct Ended {
 
 /// Runs the program to its end.
 pub fn run(arguments: &[&str], input: &[u8]) -> Ended {
-    let mut program = Program::start(arguments);
+    run_with(arguments, input, &[])
+}
+
+/// The same with more in its environment.
+pub fn run_with(arguments: &[&str], input: &[u8], environment: &[(&str, &str)]) -> Ended {
+    let mut program = Program::start_with(arguments, environment);
     program.write(input);
     program.end()
 }
@@ -33,11 +38,17 @@ pub fn run(arguments: &[&str], input: &[u8]) -> Ended {
 impl Program {
     /// Starts it in a folder of its own, where there is no file it could take for its own.
     pub fn start(arguments: &[&str]) -> Self {
+        Self::start_with(arguments, &[])
+    }
+
+    /// The same with more in its environment.
+    pub fn start_with(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a folder of its own");
         let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
             .args(arguments)
             .current_dir(folder.path())
             .env_remove("RUST_LOG")
+            .envs(environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

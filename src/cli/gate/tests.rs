@@ -97,7 +97,7 @@ fn what_is_answered_decides_how_the_command_ends() {
     assert!(
         matches!(answer(503, "{\"detail\": \"late\"}"), Err(NoResult::Failed(why)) if why.ends_with("503 Service Unavailable: late"))
     );
-    for (status, page) in [(200, "<html>"), (404, "<html>"), (500, "")] {
+    for (status, page) in [(200, "<html>"), (404, "<html>"), (500, ""), (429, "{\"type\": \"a\", \"detail\": \"b\"}")] {
         assert!(matches!(answer(status, page), Err(NoResult::Failed(why)) if why.contains("not as a gate does")));
     }
 }

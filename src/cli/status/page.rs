@@ -3,7 +3,8 @@
 use super::quota;
 use super::state::{Client, Correction, Scope, State};
 use super::view::View;
-use crate::terminal::{Align, columns, span, thousands, wrapped};
+use crate::terminal::Align::{self, Left, Right};
+use crate::terminal::{columns, span, thousands, wrapped};
 use std::net::SocketAddr;
 
 /// The page, in text.
@@ -66,7 +67,7 @@ fn places(state: &State, view: &View) -> String {
     if let Some(admin) = admin {
         rows.insert(1, row("operators", admin, ""));
     }
-    columns(2, &[Align::Left, Align::Left], rows.into_iter())
+    columns(2, &[Left, Left], rows.into_iter())
 }
 
 fn row(name: &str, value: &str, remark: &str) -> Vec<String> {
@@ -75,30 +76,26 @@ fn row(name: &str, value: &str, remark: &str) -> Vec<String> {
 }
 
 fn scopes(scopes: &[Scope], view: &View) -> String {
-    let head = vec![view.ink.bold("scopes of the origin"), view.ink.faint("in flight")];
-    let rows = scopes.iter().map(|of| vec![format!("  {}", of.name), thousands(of.inflight)]);
-    table(&[Align::Left, Align::Right], head, rows)
+    let rows = scopes.iter().map(|of| vec![of.name.clone(), format!("{} in flight", thousands(of.inflight))]);
+    table("scopes of the origin", &[("", Left), ("", Right)], rows, view)
 }
 
 fn clients(clients: &[Client], view: &View) -> String {
-    let faint = |name: &str| view.ink.faint(name);
-    let head = vec![view.ink.bold("most refused clients"), faint("class"), faint("refused"), faint("tokens left")];
     let tokens = |of: &Client| of.tokens.map_or("-".into(), thousands);
     let rows = clients.iter().filter(|of| of.refused > 0).take(CLIENTS);
-    let rows = rows.map(|of| vec![format!("  {}", of.key), of.class.clone(), thousands(of.refused), tokens(of)]);
-    table(&[Align::Left, Align::Left, Align::Right, Align::Right], head, rows)
+    let rows = rows.map(|of| vec![of.key.clone(), of.class.clone(), thousands(of.refused), tokens(of)]);
+    let head = [("key", Left), ("class", Left), ("refused", Right), ("tokens left", Right)];
+    table("most refused clients", &head, rows, view)
 }
 
 fn corrections(state: &State, view: &View) -> String {
-    let mut head = vec![view.ink.bold("corrected by hand")];
-    head.extend(["quota", "was", "is", "by, as claimed", "from"].map(|name| view.ink.faint(name)));
     let row = |of: &Correction| {
-        let when = format!("  {}", view.local(&of.time, Some(&state.time)));
+        let when = view.local(&of.time, Some(&state.time));
         let who = format!("{}{}", host(of.peer.as_deref()), if of.token { ", token" } else { "" });
         vec![when, of.quota.clone(), of.from.to_string(), of.to.to_string(), of.by.clone().unwrap_or("-".into()), who]
     };
-    let alignment = [Align::Left, Align::Left, Align::Right, Align::Right, Align::Left, Align::Left];
-    table(&alignment, head, state.corrections.iter().map(row))
+    let head = [("at", Left), ("quota", Left), ("was", Right), ("is", Right), ("by, as claimed", Left), ("from", Left)];
+    table("corrected by hand", &head, state.corrections.iter().map(row), view)
 }
 
 /// The peer without its port, which tells nobody anything any more.
@@ -115,13 +112,16 @@ fn notes(notes: &[String], view: &View) -> String {
     format!("{}\n{lines}", view.ink.bold("notes on the settings"))
 }
 
-/// A table with its head, or nothing where there is nothing to say.
-fn table(alignment: &[Align], head: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> String {
+/// A table under its title, or nothing where there is nothing to say.
+fn table(title: &str, head: &[(&str, Align)], rows: impl Iterator<Item = Vec<String>>, view: &View) -> String {
     let rows: Vec<Vec<String>> = rows.collect();
-    match rows.is_empty() {
-        true => String::new(),
-        false => columns(0, alignment, std::iter::once(head).chain(rows)),
+    if rows.is_empty() {
+        return String::new();
     }
+    let (names, alignment): (Vec<&str>, Vec<Align>) = head.iter().copied().unzip();
+    let named = names.iter().any(|name| !name.is_empty());
+    let head = named.then(|| names.iter().map(|name| view.ink.faint(name)).collect());
+    format!("{}\n{}", view.ink.bold(title), columns(2, &alignment, head.into_iter().chain(rows)))
 }
 
 /// The API tells more; these leave room for the rest of the page.

@@ -150,17 +150,19 @@ places_api  10,000 units until 22 Nov 09:00 (in 18 h 55 min)
 tokens  1,000,000 units until 15:00 (in 55 min), counted but not enforced
   ██████████████████████████████████  100.0%  1,000,000 used, 0 reserved, 0 left
 
-scopes of the origin  in flight
-  default                    12
-  search                      0
+scopes of the origin
+  default  12 in flight
+  search    0 in flight
 
-most refused clients       class   refused  tokens left
+most refused clients
+  key                      class   refused  tokens left
   203.0.113.7              bot      91,200            0
   2001:db8:1234:5678::/64  search        4            -
 
-corrected by hand  quota         was     is  by, as claimed  from
-  13:00            places_api  12.25  6,100  ann             127.0.0.1, token
-  20 Nov 13:00     tokens          1      0  -               -
+corrected by hand
+  at            quota         was     is  by, as claimed  from
+  13:00         places_api  12.25  6,100  ann             127.0.0.1, token
+  20 Nov 13:00  tokens          1      0  -               -
 
 notes on the settings
   scopes.default.backoff: read and checked, not carried out in this version
