@@ -479,9 +479,9 @@ fn the_state_directory_is_for_this_user_alone() {
 struct Small(TempDir);
 
 impl Small {
-    fn mount() -> Option<Self> {
+    fn mount(size: &str) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a directory");
-        let options = ["-t", "tmpfs", "-o", "size=64k", "tmpfs"];
+        let options = ["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"];
         let mounted = std::process::Command::new("mount").args(options).arg(folder.path()).output();
         mounted.is_ok_and(|told| told.status.success()).then(|| Self(folder))
     }
@@ -495,7 +495,7 @@ impl Drop for Small {
 
 #[test]
 fn a_full_disk_is_noticed_at_the_start() {
-    let Some(small) = Small::mount() else { return println!("skipped: no file system can be mounted here") };
+    let Some(small) = Small::mount("64k") else { return println!("skipped: no file system can be mounted here") };
     let told = complaint(small.0.path());
     let path = small.0.path().join("ledger");
     assert!(told.starts_with(&format!("cannot write {}", path.display())) && told.contains("make room"), "{told}");
@@ -532,6 +532,12 @@ fn a_ledger_of_many_quotas_opens_quickly() {
 fn a_program_that_is_killed_at_any_moment_never_overspends() {
     let rounds = std::env::var("TIDEGATE_CRASH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(20);
     crash::killed_again_and_again(rounds);
+}
+
+#[test]
+fn a_program_that_is_killed_on_a_full_disk_never_overspends() {
+    let Some(small) = Small::mount("512k") else { return println!("skipped: no file system can be mounted here") };
+    crash::killed_on_a_full_disk(small.0.path(), 5);
 }
 
 #[test]

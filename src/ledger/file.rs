@@ -116,7 +116,7 @@ impl<F: Folder> Inner<F> {
         };
         let (life, mut table) = before.map_or_else(Default::default, |image| (image.life, image.table()));
         let number = ledger.as_ref().map_or(0, |slots| slots.number);
-        let marks = journal_of(&folder, life, boot, number);
+        let (journal, marks) = journal_of(&folder, life, boot, number);
         let mut lost = BTreeMap::new();
         table.bury(US, now, |quota, window, durable| {
             let mark = marks.get(&(quota.to_owned(), window));
@@ -139,7 +139,8 @@ impl<F: Folder> Inner<F> {
         let mut opened = Self {
             folder,
             ledger,
-            journal: None,
+            // Where it was set aside already, a disk that is full now does not matter.
+            journal,
             life,
             boot,
             table,
@@ -300,17 +301,18 @@ fn settle_marks(table: &mut Table, marks: &ByWindow, asks: &[Ask]) {
     }
 }
 
-/// The marks that the last life has left, where they can be proven to be the last it made: on the same start of the
-/// machine, and written for the ledger's last record.
-fn journal_of(folder: &impl Folder, life: u64, boot: &str, number: u64) -> ByWindow {
+/// The journal as the last life has left it, and its marks where they can be proven to be the last it made: on the same
+/// start of the machine, and written for the ledger's last record.
+fn journal_of(folder: &impl Folder, life: u64, boot: &str, number: u64) -> (Option<Slots>, ByWindow) {
     let (name, kind) = JOURNAL;
     let found = folder.read(name).ok().flatten();
-    let record = found.and_then(|bytes| Slots::read(name, kind, &bytes).ok());
-    let marks = record.and_then(|(_, record)| serde_json::from_slice::<Marks>(&record).ok());
-    marks
-        .filter(|marks| !boot.is_empty() && marks.boot == boot && marks.life == life && marks.number >= number)
-        .map(Marks::by_window)
-        .unwrap_or_default()
+    let Some((slots, record)) = found.and_then(|bytes| Slots::read(name, kind, &bytes).ok()) else {
+        return (None, ByWindow::new());
+    };
+    let marks = serde_json::from_slice::<Marks>(&record)
+        .ok()
+        .filter(|marks| !boot.is_empty() && marks.boot == boot && marks.life == life && marks.number >= number);
+    (Some(slots), marks.map(Marks::by_window).unwrap_or_default())
 }
 
 fn encode(value: &impl serde::Serialize) -> Vec<u8> {

@@ -6,6 +6,7 @@ use super::program::Program;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,6 +19,7 @@ const CLIENTS: u64 = 4;
 struct Scene {
     origin: Origin,
     folder: TempDir,
+    state: PathBuf,
     served: Arc<AtomicU64>,
 }
 
@@ -35,7 +37,12 @@ impl Scene {
             counting.fetch_add(1, Ordering::SeqCst);
             wire.reply("200 OK", "", b"page");
         });
-        Self { origin, folder: tempfile::tempdir().expect("a directory"), served }
+        Self::with(origin, served)
+    }
+
+    fn with(origin: Origin, served: Arc<AtomicU64>) -> Self {
+        let folder = tempfile::tempdir().expect("a directory");
+        Self { origin, state: folder.path().join("state"), folder, served }
     }
 
     fn start(&self, limit: u64, window: &str) -> Running {
@@ -45,7 +52,7 @@ impl Scene {
              origin: {{ url: \"http://{}\" }}\nlog: {{ level: warn }}\n\
              quotas: {{ api: {{ limit: {limit}, window: {window} }} }}\n\
              routes: [ {{ match: /page, cost: {{ api: 1 }} }} ]\n",
-            self.folder.path().join("state").display(),
+            self.state.display(),
             self.origin.address(),
         );
         std::fs::write(&file, yaml).expect("it can be written");
@@ -147,13 +154,28 @@ fn ask(address: SocketAddr) -> Option<u16> {
 
 /// Kills a gate under load, at another moment each time, and starts it on what is left.
 pub fn killed_again_and_again(rounds: u64) {
-    let scene = Scene::new();
+    killed(&Scene::new(), rounds, || ());
+}
+
+/// The same on a disk on which there is room for the ledger and nothing else.
+pub fn killed_on_a_full_disk(disk: &Path, rounds: u64) {
+    let scene = Scene { state: disk.join("state"), ..Scene::new() };
+    killed(&scene, rounds, || {
+        let mut filling =
+            std::fs::OpenOptions::new().append(true).create(true).open(disk.join("other")).expect("a file");
+        while filling.write_all(&[0; 4096]).is_ok() {}
+    });
+}
+
+/// `meanwhile` is done after each start.
+fn killed(scene: &Scene, rounds: u64, meanwhile: impl Fn()) {
     // So large that it lasts for all rounds: a lease is a 64th of it at most, and two may be lost.
     let limit = rounds * 600;
     let bound = 2 * (limit / 64).max(4) + CLIENTS;
     let (mut counted, mut total, mut largest) = (0, 0, 0);
     for round in 0..rounds {
         let gate = scene.start(limit, "{ fixed: 7d }");
+        meanwhile();
         let (served, found) = (scene.served(), gate.counted());
         assert!(found >= served, "round {round}: {found} counted, {served} served");
         let wasted = (found - served).saturating_sub(counted);
@@ -216,7 +238,7 @@ pub fn stopped_across_the_end_of_a_window() {
             *counting.lock().entry(seconds() / 2).or_default() += 1;
             wire.reply("200 OK", "", b"page");
         });
-        Scene { origin, folder: tempfile::tempdir().expect("a directory"), served }
+        Scene::with(origin, served)
     };
     let gate = scene.start(LIMIT, "{ fixed: 2s }");
     for _ in 0..2 {
