@@ -2,6 +2,7 @@
 
 mod support;
 
+use support::frames::Frames;
 use support::gate::Gate;
 use support::origin::{Origin, signal};
 
@@ -497,7 +498,56 @@ const COSTLY: &str = "
 quotas: { api: { limit: 1000, window: { fixed: 24h } } }
 routes: [ { match: /page, cost: { api: 1 } } ]";
 
+const EVERYTHING_COSTS: &str = "
+quotas: { api: { limit: 1000, window: { fixed: 24h } } }
+routes: [ { match: /**, cost: { api: 1 } } ]";
+
 /// Pages are refused to everybody; the rest is free.
 const SPENT: &str = "
 quotas: { api: { limit: 1000, window: { fixed: 24h }, tiers: { other: [ { above: 0%, shed: 100% } ] } } }
 routes: [ { match: /page, cost: { api: 1 } } ]";
+
+#[test]
+fn nothing_stays_in_flight_whichever_way_a_request_ends() {
+    let origin = Origin::scripted(|request, wire| match request.target.as_str() {
+        "/reset" => wire.reset(),
+        "/close" => wire.close(),
+        "/half" => {
+            wire.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf");
+            wire.close();
+        }
+        "/junk" => {
+            wire.send("HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\n");
+            wire.close();
+        }
+        "/early" => wire.reply("413 Payload Too Large", "Connection: close\r\n", b"no"),
+        "/silent" => drop(wire.sees_the_end()),
+        "/endless" => while wire.send([b'x'; 8192]) {},
+        _ => wire.reply("200 OK", "", b"hello"),
+    });
+    let gate = Gate::before(origin.address(), EVERYTHING_COSTS);
+    let leaves = |text: String| {
+        let mut client = gate.connect();
+        client.send(text);
+        client.reset();
+    };
+    for round in 0..3 {
+        for path in ["/page", "/reset", "/close", "/half", "/junk"] {
+            gate.connect().send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")).rest();
+        }
+        for path in ["/silent", "/endless", "/early", "/page"] {
+            leaves(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            leaves(format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nhalf"));
+            leaves(format!("POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"));
+        }
+        let mut http2 = Frames::connect(gate.address());
+        for stream in [1, 3, 5] {
+            http2.get(stream);
+            http2.reset(stream);
+        }
+        drop(http2);
+        gate.wait_for_metric("tidegate_origin_inflight{scope=\"default\"}", 0.0);
+        gate.wait_for_metric("tidegate_quota_reserved{quota=\"api\"}", 0.0);
+        assert!(gate.books().0 > 0.0, "round {round}: what the origin may have worked for is charged");
+    }
+}

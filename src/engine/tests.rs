@@ -108,6 +108,26 @@ fn a_permit_dropped_after_sending_costs_what_was_expected() {
 }
 
 #[test]
+fn a_task_that_panics_settles_what_it_held() {
+    let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
+    let panics = |sent: bool| {
+        let mut permit = ask(&admission, PERSON, 0, NOON).expect("there is plenty");
+        let task = std::panic::AssertUnwindSafe(move || {
+            if sent {
+                permit.sent();
+            }
+            let _held = permit;
+            std::panic::resume_unwind(Box::new(()));
+        });
+        assert!(std::panic::catch_unwind(task).is_err());
+    };
+    panics(false);
+    assert_eq!(books(&admission, 0), (0, 0));
+    panics(true);
+    assert_eq!(books(&admission, 0), (4, 0));
+}
+
+#[test]
 fn the_actual_cost_replaces_the_expected_one() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
     let receipt = ask(&admission, PERSON, 0, NOON).expect("plenty").settle(|_, _| Units::from_milli(250));
