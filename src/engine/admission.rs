@@ -177,17 +177,14 @@ impl Admission {
 
         for ((account, book), position) in accounts.iter().zip(&mut books).zip(&positions) {
             match verdict {
-                // Asked again in a moment: it counts once.
-                Verdict::Refuse(Refusal { reason: Reason::Ledger, .. }) => {}
-                _ => book.class(slot).shedding = position.shedding,
-            }
-            match verdict {
+                // It is asked again in a moment, and counts once.
+                Verdict::Refuse(Refusal { reason: Reason::Ledger, .. }) => account.ran_short(book, position.cost),
+                Verdict::Refuse(_) => book.class(slot).shedding = position.shedding,
                 Verdict::Admit { .. } => {
+                    book.class(slot).shedding = position.shedding;
                     book.reserve(position.cost);
                     account.see_to_supply(book);
                 }
-                Verdict::Refuse(Refusal { reason: Reason::Ledger, .. }) => account.ran_short(book, position.cost),
-                Verdict::Refuse(_) => {}
             }
         }
         let standings =
