@@ -330,6 +330,10 @@ impl Operations for Running {
         missing
     }
 
+    fn ledger_trouble(&self) -> Option<String> {
+        self.keeper.as_ref().and_then(Keeper::trouble)
+    }
+
     fn notes(&self) -> Vec<String> {
         self.handle.with_settings(|settings| settings.notes.clone())
     }

@@ -649,3 +649,35 @@ routes: [{ match: /**, cost: { api: 10 } }]
     assert_eq!(statuses, [200; 80], "eight hundred units at once, of ten thousand");
     assert_eq!(gate.metric("tidegate_requests_total{class=\"other\",verdict=\"refused\",reason=\"ledger\"}"), 0.0);
 }
+
+#[test]
+fn a_sliding_window_is_told_as_it_is_whatever_keeps_the_count() {
+    for ledger in ["memory", "file"] {
+        let origin = Origin::plain();
+        let rules = format!(
+            "ledger: {ledger}\nquotas: {{ api: {{ limit: 20, window: {{ sliding: 20s }} }} }}\n\
+             routes: [{{ match: /**, cost: {{ api: 1 }} }}]"
+        );
+        let gate = Gate::before(origin.address(), &rules);
+        let mut client = gate.connect();
+        let mut served: Vec<u32> = Vec::new();
+        // Half a second apart: twice as many as there may be.
+        for step in 0..120 {
+            let answer = client.get("/page", "");
+            let (of_last_20_s, of_a_part_more) = {
+                let since = |steps: u32| served.iter().filter(|at| step - **at < steps).count() as u64;
+                (since(40), since(41))
+            };
+            match answer.status {
+                200 => served.push(step),
+                429 => assert_eq!(of_a_part_more, 20, "{ledger}, step {step}: refused with units left"),
+                other => panic!("{ledger}, step {step}: {other}: {}", answer.text()),
+            }
+            let told: u64 = limits(&answer)[0].parameter("r");
+            let left = 20 - of_last_20_s - u64::from(answer.status == 200);
+            assert!(told <= left && told + 1 >= left.min(1), "{ledger}, step {step}: {told} told, {left} left");
+            gate.clock.advance(Duration::from_millis(500));
+        }
+        assert!(served.len() >= 58, "{ledger}: {} served in a minute", served.len());
+    }
+}

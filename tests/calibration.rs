@@ -91,6 +91,21 @@ fn an_exhausted_origin_closes_the_quota_until_it_is_renewed() {
 }
 
 #[test]
+fn the_operators_word_opens_what_the_origins_has_closed() {
+    for ledger in ["memory", "file"] {
+        let origin = origin(&[("429 Too Many Requests", "Retry-After: 600\r\nX-Reason: dailyLimitExceeded\r\n", "")]);
+        let gate = gate(&origin, &format!("ledger: {ledger}\n{SYNCED}"));
+        let mut client = gate.connect();
+        client.get("/a", "");
+        assert_eq!(client.get("/b", "").status, 429);
+        assert!(gate.state()["quotas"][0]["closed_until"].is_string());
+        gate.set_used("api", 10);
+        assert_eq!((client.get("/b", "").status, left(&gate)), (200, 89.0));
+        assert!(gate.state()["quotas"][0]["closed_until"].is_null());
+    }
+}
+
+#[test]
 fn without_a_time_of_renewal_it_stays_closed_to_the_end_of_the_window() {
     let origin = origin(&[("429 Too Many Requests", "X-Reason: dailyLimitExceeded\r\n", "")]);
     let gate = gate(&origin, SYNCED);

@@ -396,7 +396,7 @@ fn what_is_not_a_ledger_is_named_and_left_alone() {
     type Spoil = fn(&mut Vec<u8>);
     let table: [(&str, Spoil, &str); 6] = [
         ("foreign", |bytes| *bytes = b"#!/bin/sh\nexit 0\n".to_vec(), "is not a ledger of Tidegate; move it away"),
-        ("empty", Vec::clear, "is damaged: it is empty; put a backup in its place, or move it away"),
+        ("empty", Vec::clear, "is damaged: it is empty; move it away"),
         ("newer", |bytes| bytes[16] = 2, "has format 2, and this version knows up to 1; run the version that wrote it"),
         ("truncated", |bytes| bytes.truncate(9000), "is damaged: it is shorter than it was made"),
         ("header", |bytes| bytes[20] ^= 1, "is damaged: its header does not match its checksum"),

@@ -20,6 +20,8 @@ pub trait Operations: Send + Sync + 'static {
     fn settings(&self) -> SettingsView;
     /// What keeps the gate from serving, in sentences; nothing when it is ready.
     fn missing(&self) -> Vec<String>;
+    /// What is wrong with the ledger, if anything is.
+    fn ledger_trouble(&self) -> Option<String>;
     /// What somebody who runs the gate should know, in sentences.
     fn notes(&self) -> Vec<String>;
     /// The text for Prometheus.

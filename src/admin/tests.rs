@@ -337,6 +337,9 @@ impl Operations for Desk {
     fn missing(&self) -> Vec<String> {
         self.missing.clone()
     }
+    fn ledger_trouble(&self) -> Option<String> {
+        None
+    }
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
@@ -359,6 +362,7 @@ impl Operations for Desk {
             overrun: Units::ZERO,
             lost: Units::ZERO,
             drift: -1500,
+            closed_until: None,
             window_start: Timestamp::from_seconds(0),
             window_end: Timestamp::from_seconds(86_400),
             by_class: vec![bot],

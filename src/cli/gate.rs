@@ -21,7 +21,7 @@ pub struct GateArgs {
     #[arg(long, value_name = "ADDR", conflicts_with = "config")]
     admin: Option<String>,
     /// A file with the admin token; without it, the variable TIDEGATE_ADMIN_TOKEN counts.
-    #[arg(long, value_name = "FILE", requires = "admin")]
+    #[arg(long, value_name = "FILE", requires = "admin", conflicts_with = "config")]
     token_file: Option<PathBuf>,
 }
 

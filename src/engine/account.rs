@@ -66,6 +66,21 @@ pub(super) struct Book {
     by_class: Vec<ClassBook>,
 }
 
+/// What the origin has told that somebody should know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OriginNews {
+    /// Nothing is left, and nothing is let through before this moment.
+    Closed {
+        /// When the origin goes on, by its own word.
+        until: Timestamp,
+    },
+    /// It counts so much beyond ours, in thousandths; below zero where it counts less.
+    Drift {
+        /// Thousandths of a unit.
+        milli: i64,
+    },
+}
+
 /// One class in one account.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ClassBook {
@@ -200,28 +215,28 @@ impl Account {
         self.see_to_supply(&mut book);
     }
 
-    /// The origin has told where its own count of the window `id` stands. Returns the drift in thousandths if it has
-    /// become another one that is worth telling.
-    pub(super) fn origin_counts(&self, id: u64, said: OriginCount, now: Timestamp) -> Option<i64> {
+    /// The origin has told where its own count of the window `id` stands. Returns what is worth telling of it.
+    pub(super) fn origin_counts(&self, id: u64, said: OriginCount, now: Timestamp) -> Option<OriginNews> {
         let mut book = self.at(now);
         let turns = book.window.back() == 0;
         let span = if book.current.opened { book.current.span } else { return None };
         let (limit, used, reserved) = (book.limit, book.used(), book.current.reserved);
         let calibration = calibration::calibrate(said, OurCount { limit, used, reserved, span, turns }, now);
-        if let Some(moment) = calibration.closed_until {
-            book.closed_until = book.closed_until.max(moment);
-        }
+        let closed = calibration.closed_until.filter(|moment| *moment > book.closed_until);
+        book.closed_until = closed.unwrap_or(book.closed_until);
+        let closed = closed.map(|until| OriginNews::Closed { until });
         if turns && book.current.id != id {
-            return None;
+            return closed;
         }
         book.tighten(calibration.taken);
-        book.drift = calibration.drift?;
-        let worth_telling = limit.milli() / DRIFT_TOLD_BY;
+        book.drift = calibration.drift.unwrap_or(book.drift);
         let moved = book.drift.abs_diff(book.drift_told);
-        (moved > worth_telling).then(|| {
+        let is_worth_telling = closed.is_some() || moved > limit.milli() / DRIFT_TOLD_BY;
+        if is_worth_telling {
             book.drift_told = book.drift;
-            book.drift
-        })
+        }
+        let milli = book.drift;
+        closed.or_else(|| is_worth_telling.then_some(OriginNews::Drift { milli }))
     }
 
     /// Takes back a reservation of which nothing was spent.
@@ -251,9 +266,19 @@ impl Book {
         self.limit
     }
 
-    /// What may be taken in all at this moment.
+    /// What may be taken in all at this moment. While what is taken is an estimate that errs high it says nothing of
+    /// what is left: that is for the ledger to say.
     pub(super) fn open_limit(&self) -> Units {
-        if self.is_closed() { self.taken().min(self.limit) } else { self.limit }
+        match (self.closed_until(), self.current.estimated) {
+            (Some(_), _) => self.taken().min(self.limit),
+            (None, true) => Units::MAX,
+            (None, false) => self.limit,
+        }
+    }
+
+    /// Before this moment nothing is let through: the origin has said so.
+    pub(super) fn closed_until(&self) -> Option<Timestamp> {
+        self.is_closed().then_some(self.closed_until)
     }
 
     fn is_closed(&self) -> bool {
@@ -349,13 +374,14 @@ impl Book {
 
     /// Goes on to the window that the present moment falls into.
     fn go_on(&mut self) {
-        let before = self.current.id;
-        self.others.push(self.current);
+        let before = self.current;
+        self.others.push(before);
         self.current = match self.window.opened_by_use() {
             Some(length) => self.opened_by_use(length),
             None => self.at_span(self.window.span(self.latest)),
         };
-        if before != self.current.id {
+        if before.id != self.current.id {
+            self.carry_over(&before);
             self.corrected = false;
             for class in &mut self.by_class {
                 class.shedding.tier = 0;
@@ -364,6 +390,25 @@ impl Book {
         }
         self.forget();
         self.weigh();
+    }
+
+    /// What weighed on the part of a sliding window that is over goes on to weigh, but for what this gate knows to be
+    /// over, too. The ledger will say exactly; until then nobody is told that there is more than there is.
+    fn carry_over(&mut self, before: &Tally) {
+        let back = self.window.back();
+        let (was, is) = (before.key(back), self.current.key(back));
+        if !self.leased || !is.is_weighed_on_by(before.id, before.known_span()) {
+            return;
+        }
+        let is_over = |tally: &&Tally| {
+            let span = tally.known_span();
+            was.is_weighed_on_by(tally.id, span) && !is.is_weighed_on_by(tally.id, span)
+        };
+        let over = self.others.iter().filter(is_over).fold(Units::ZERO, |sum, tally| sum.plus(tally.taken()));
+        let weight = before.taken_by_all().minus(over);
+        self.current.estimated = weight > self.current.taken_elsewhere;
+        self.current.elsewhere = self.current.elsewhere.max(weight);
+        self.current.taken_elsewhere = self.current.taken_elsewhere.max(weight);
     }
 
     /// The tally of the window at `span`: as it was left, or a new one, unless it may be one that has been forgotten.
@@ -461,6 +506,9 @@ impl Book {
         let back = self.window.back();
         let key = self.current.key(back);
         self.current.owed = Units::ZERO;
+        self.closed_until = Timestamp::default();
+        // Also where the number stays as it was: the operator's word may be what a ledger waits for.
+        self.corrected = self.leased;
         if used >= self.current.taken_elsewhere {
             self.current.settled = used.minus(self.current.taken_elsewhere);
             return;
@@ -472,10 +520,7 @@ impl Book {
             tally.settled = Units::ZERO;
         }
         match self.leased {
-            true => {
-                self.current.taken_elsewhere = used;
-                self.corrected = true;
-            }
+            true => self.current.taken_elsewhere = used,
             false => {
                 self.weigh();
                 self.current.settled = used.minus(self.current.taken_elsewhere);

@@ -1,6 +1,6 @@
 //! Admission under one set of rules: the only place where a [`Permit`] is made.
 
-use super::account::{Account, Book};
+use super::account::{Account, Book, OriginNews};
 use super::expectation::Expectation;
 use super::permit::Reservation;
 use super::{Engine, Permit, Slot};
@@ -133,8 +133,8 @@ impl Admission {
     }
 
     /// The origin has told where its own count of `quota` stands, in an answer to a request that was charged to `window`.
-    /// Returns what it has counted beyond what is counted here, in thousandths, if that is worth telling.
-    pub fn origin_counts(&self, quota: QuotaId, window: u64, said: OriginCount, now: Timestamp) -> Option<i64> {
+    /// Returns what is worth telling of it.
+    pub fn origin_counts(&self, quota: QuotaId, window: u64, said: OriginCount, now: Timestamp) -> Option<OriginNews> {
         self.account(quota).origin_counts(window, said, now)
     }
 

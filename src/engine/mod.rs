@@ -16,6 +16,7 @@ mod views;
 #[cfg(test)]
 mod tests;
 
+pub use account::OriginNews;
 pub use admission::{Admission, BucketStanding, Decision, Ruling, Standing};
 pub use permit::{Charged, Permit, Receipt};
 pub use supply::Supply;

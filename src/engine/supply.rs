@@ -6,7 +6,7 @@
 use super::Engine;
 use super::account::{Account, Book};
 use super::tally::Tally;
-use crate::policy::lease::{Ask, Lease, Spending};
+use crate::policy::lease::{Ask, Lease, Spending, WindowKey};
 use crate::policy::{Timestamp, Units};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +23,9 @@ pub enum Supply {
 
 /// The next window is asked for this long before the present one ends.
 const AHEAD: Duration = Duration::from_secs(5);
+
+/// So many leases must be left of a sliding window for its next part to be asked for ahead.
+const SCARCE: u64 = 4;
 
 impl Supply {
     pub(super) fn wake(&self) {
@@ -102,8 +105,20 @@ fn ask_for_all(quota: &str, book: &mut Book, asks: &mut Vec<Ask>) {
     let back = book.window.back();
     let ahead = book.next_id();
     let (mut current, mut others) = (book.current, std::mem::take(&mut book.others));
+    // What is given back first is there for what is asked for next.
+    for tally in others.iter_mut().filter(|tally| !tally.spent && ahead != Some(tally.id)) {
+        let held = tally.held;
+        // Nothing is taken of another window than the present one.
+        tally.held = tally.taken();
+        if tally.told != (tally.taken(), tally.held) || held > tally.held || !tally.owed.is_zero() {
+            let wanted = tally.taken().plus(tally.owed);
+            asks.push(Ask { wanted, ..ask(quota, book, tally, back, held, tally.owed) });
+            tally.told = (tally.taken(), tally.held);
+        }
+    }
+    let Spending { left, .. } = spending(book, &current);
+    let size = spending(book, &current).size();
     if !current.spent {
-        let size = spending(book, &current).size();
         let enough = current.taken().plus(current.owed).plus(size.lease);
         // Twice of what it would ask for now is an old lease, of busier times.
         let lavish = enough.plus(size.lease) < current.held;
@@ -114,20 +129,14 @@ fn ask_for_all(quota: &str, book: &mut Book, asks: &mut Vec<Ask>) {
         asks.push(Ask { wanted, held, ..ask(quota, book, &current, back, held, soon) });
         current.told = (current.taken(), current.held);
     }
-    for tally in others.iter_mut().filter(|tally| !tally.spent) {
-        let held = tally.held;
-        if ahead == Some(tally.id) {
-            let size = spending(book, tally).size();
-            let wanted = held.max(tally.taken().plus(size.lease));
-            asks.push(Ask { wanted, ..ask(quota, book, tally, back, held, size.soon) });
-            continue;
-        }
-        // Nothing is taken of another window than the present one.
-        tally.held = tally.taken();
-        if tally.told != (tally.taken(), tally.held) || held > tally.held || !tally.owed.is_zero() {
-            let wanted = tally.taken().plus(tally.owed);
-            asks.push(Ask { wanted, ..ask(quota, book, tally, back, held, tally.owed) });
-            tally.told = (tally.taken(), tally.held);
+    // Of a sliding window the next part takes from what this one has left: not when that is little.
+    let is_scarce = back > 0 && left.milli() / SCARCE < size.lease.milli();
+    if let Some(next) = others.iter_mut().find(|tally| ahead == Some(tally.id) && !tally.spent) {
+        let (size, held) = (spending(book, next).size(), next.held);
+        let wanted = if is_scarce { next.taken() } else { held.max(next.taken().plus(size.lease)) };
+        next.held = held.min(wanted);
+        if wanted > next.taken() || held > next.held {
+            asks.push(Ask { wanted, ..ask(quota, book, next, back, held, size.soon) });
         }
     }
     book.current = current;
@@ -179,19 +188,28 @@ impl Book {
         (self.window.opened_by_use().is_none() && near).then(|| self.window.span(span.end))
     }
 
+    /// What weighs on the window `key` and was taken after the ledger was told.
+    fn untold(&self, key: &WindowKey) -> Units {
+        let all = self.others.iter().chain([&self.current]);
+        let weighs = all.filter(|tally| key.is_weighed_on_by(tally.id, tally.known_span()));
+        weighs.fold(Units::ZERO, |sum, tally| sum.plus(tally.taken().minus(tally.told.0)))
+    }
+
     fn receive(&mut self, ask: &Ask, lease: &Lease) {
         let length = self.window.opened_by_use();
         let limit = self.limit();
         self.lost = self.lost.plus(lease.lost);
         let enforce = self.enforce;
         let (is_current, corrected) = (self.current.id == ask.window.id, self.corrected);
+        let untold = self.untold(&ask.window);
         let Some(tally) = self.tally(ask.window.id) else { return };
         // What it gave back with this ask was gone already; what it took since is within what it held.
         tally.held = lease.held.max(tally.held);
         tally.share = lease.share;
         tally.elsewhere = lease.elsewhere;
         if !(is_current && corrected) {
-            tally.taken_elsewhere = lease.taken_elsewhere;
+            tally.taken_elsewhere = lease.taken_elsewhere.plus(untold);
+            tally.estimated = false;
         }
         if let (true, Some(span), Some(length)) = (tally.by_use, lease.span, length) {
             let start = if tally.opened { tally.span.start.min(span.start) } else { span.start };

@@ -26,6 +26,8 @@ pub(super) struct Tally {
     pub(super) elsewhere: Units,
     /// How much of that is known to be taken.
     pub(super) taken_elsewhere: Units,
+    /// Both are what they were a window ago, until the ledger has said how much of it is over.
+    pub(super) estimated: bool,
     /// What may be taken on top once the ledger is lost.
     pub(super) share: Units,
     /// Once more than this is taken, more is asked for.
@@ -49,6 +51,7 @@ impl Tally {
             held: Units::ZERO,
             elsewhere: Units::ZERO,
             taken_elsewhere: Units::ZERO,
+            estimated: false,
             share: Units::ZERO,
             low: Units::ZERO,
             told: (Units::ZERO, Units::ZERO),

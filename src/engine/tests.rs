@@ -128,6 +128,18 @@ fn a_task_that_panics_settles_what_it_held() {
 }
 
 #[test]
+fn a_correction_by_hand_reaches_the_ledger_whichever_way_it_goes() {
+    let engine = Engine::new(Supply::Leased(Arc::new(|| ())), 1000);
+    let admission = engine.admission(rules(vec![quota("api", 100, &[])], vec![route(&[(0, 1)])]), NOON);
+    for used in [20, 20, 30, 5, 0] {
+        admission.set_used("api", Units::whole(used), NOON).expect("it is known");
+        let told: Vec<u64> = engine.corrections(NOON).iter().map(|(_, all)| all.floor()).collect();
+        assert_eq!(told, [used], "it may be what the ledger waits for");
+    }
+    assert!(engine.corrections(NOON).is_empty());
+}
+
+#[test]
 fn the_actual_cost_replaces_the_expected_one() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
     let receipt = ask(&admission, PERSON, 0, NOON).expect("plenty").settle(|_, _| Units::from_milli(250));

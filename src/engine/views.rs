@@ -24,6 +24,8 @@ pub struct QuotaView {
     pub lost: Units,
     /// What the origin has counted beyond what is counted here, in thousandths; below zero where it has counted less.
     pub drift: i64,
+    /// Nothing is let through before this moment: the origin has said so.
+    pub closed_until: Option<Timestamp>,
     /// When the window began.
     pub window_start: Timestamp,
     /// When it ends.
@@ -104,6 +106,7 @@ impl Admission {
                     overrun: book.overrun,
                     lost: book.lost,
                     drift: book.drift,
+                    closed_until: book.closed_until(),
                     window_start: span.start,
                     window_end: span.end,
                     by_class: by_class.collect(),

@@ -8,11 +8,12 @@ use super::shared::Shared;
 use super::upstream::{Deadlines, ForwardError, Upstream};
 use super::watch::{Order, Watched};
 use crate::agents::ClaimCache;
+use crate::engine::OriginNews;
 use crate::http1::Dates;
 use crate::policy::calibration::OriginCount;
 use crate::policy::identity::ClientKey;
 use crate::policy::{BotId, Claim, OperatorId, QuotaId, Rules, ScopeId, Timestamp};
-use crate::telemetry::{Names, WorkerTelemetry};
+use crate::telemetry::{Names, WorkerTelemetry, rfc3339};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use std::cell::{Cell, RefCell, RefMut};
@@ -300,15 +301,23 @@ impl Worker {
         said: OriginCount,
         now: Timestamp,
     ) {
-        let Some(drift) = current.admission.origin_counts(quota, window, said, now) else { return };
-        let (quota, drift) = (&current.settings.rules.quotas[usize::from(quota.0)].name, drift as f64 / 1000.0);
+        let Some(news) = current.admission.origin_counts(quota, window, said, now) else { return };
+        let quota = &current.settings.rules.quotas[usize::from(quota.0)].name;
+        let drift = match news {
+            OriginNews::Closed { until } => {
+                let until = rfc3339(until);
+                return warn!(
+                    "The origin says that nothing is left of {quota}: closed until {until}, or until the quota is set by hand"
+                );
+            }
+            OriginNews::Drift { milli } => milli as f64 / 1000.0,
+        };
         match drift > 0.0 {
             true => warn!(
-                quota,
-                drift,
-                "The origin counts {drift} units of {quota} beyond ours: something else spends them, or costs are set too low"
+                "The origin counts {drift} units of {quota} beyond ours: they count as spent from now on; something else \
+                 spends them, or costs are set too low"
             ),
-            false => info!(quota, drift, "The origin counts {} units of {quota} fewer than are counted here", -drift),
+            false => info!("The origin counts {} units of {quota} fewer than are counted here", -drift),
         }
     }
 

@@ -168,7 +168,13 @@ impl<F: Folder> Inner<F> {
             let kept = if ask.wanted < ask.held { ask.wanted } else { ask.held.max(enough) };
             let most = kept.min(durable.held).max(ask.taken);
             self.marks.insert((ask.quota.clone(), ask.window.id), Mark { most, taken: ask.taken });
-            leases.push(Lease { held: most, ..stands });
+            let taken_elsewhere = stands.taken_elsewhere.plus(self.unwritten(ask));
+            leases.push(Lease {
+                held: most,
+                taken_elsewhere,
+                elsewhere: stands.elsewhere.max(taken_elsewhere),
+                ..stands
+            });
         }
         self.marks.retain(|(quota, window), _| self.table.remembers(quota, *window));
         self.write_marks().map_err(|source| self.failed(JOURNAL.0, source))?;
@@ -192,6 +198,16 @@ impl<F: Folder> Inner<F> {
         let durable = table.holding(US, &ask.quota, ask.window.id);
         table.correct(US, &Ask { held: durable.held, ..ask.clone() }, used, now);
         self.commit(table).map_err(|source| self.failed(LEDGER.0, source))
+    }
+
+    /// What this gate has told that it has taken of windows that weigh on the one asked for, and that is in the journal
+    /// alone so far.
+    fn unwritten(&self, ask: &Ask) -> Units {
+        let told = self.marks.iter().filter(|((quota, _), _)| *quota == ask.quota);
+        let weighs = told.filter(|((quota, id), _)| ask.window.is_weighed_on_by(*id, self.table.span(quota, *id)));
+        weighs.fold(Units::ZERO, |sum, ((quota, id), mark)| {
+            sum.plus(mark.taken.minus(self.table.holding(US, quota, *id).taken))
+        })
     }
 
     /// Leases what is asked for, if anything of it is new; if the disk fails, what is durable already is all there is.

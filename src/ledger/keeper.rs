@@ -44,6 +44,7 @@ struct Progress {
     ended: u64,
     ready: bool,
     stopping: bool,
+    trouble: Option<String>,
 }
 
 impl Bell {
@@ -80,6 +81,11 @@ impl Keeper {
     /// True once the ledger has answered for the first time.
     pub fn is_ready(&self) -> bool {
         self.shared.progress.lock().ready
+    }
+
+    /// What is wrong with the ledger, if anything is.
+    pub fn trouble(&self) -> Option<String> {
+        self.shared.progress.lock().trouble.clone()
     }
 
     /// Waits until the ledger has been asked about everything that is so now; false if that takes longer than
@@ -129,12 +135,14 @@ async fn keep<S: Store>(
         match &round {
             Ok(_) if troubles > 0 => {
                 troubles = 0;
-                info!("The ledger can be used again");
+                info!("The ledger answers again");
             }
             Ok(_) => {}
             Err(error) => {
                 if troubles % COMPLAIN_EVERY == 0 {
-                    warn!(%error, "The ledger {error}. What is leased may still be spent; then requests that cost something are refused");
+                    warn!(
+                        "The ledger {error}. What is leased may still be spent; then requests that cost something are refused"
+                    );
                 }
                 troubles += 1;
             }
@@ -143,6 +151,10 @@ async fn keep<S: Store>(
             let mut progress = shared.progress.lock();
             progress.ended = progress.begun;
             progress.ready |= round.is_ok();
+            progress.trouble = match &round {
+                Ok(_) => store.trouble(),
+                Err(error) => Some(format!("The ledger {error}")),
+            };
             shared.went_on.notify_all();
             answers.notify_waiters();
         }

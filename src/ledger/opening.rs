@@ -46,7 +46,7 @@ pub enum OpenError {
         found: u32,
     },
     /// It cannot be made sense of.
-    #[error("{} is damaged: {what}; put a backup in its place, or move it away: the count then begins anew, and can be corrected with PUT /api/v1/quotas/NAME/used", path.display())]
+    #[error("{} is damaged: {what}; move it away: the count then begins anew; say what is really used with `tidegate quota set NAME USED`", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,

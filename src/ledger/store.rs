@@ -14,6 +14,11 @@ pub trait Store: Send + 'static {
     /// Answers every ask with what may be taken now, in their order. What is handed out is remembered before it is.
     fn lease(&mut self, asks: &[Ask], now: Timestamp) -> impl Future<Output = Result<Vec<Lease>, StoreError>>;
 
+    /// What an operator should know of it, though it answers.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
     /// A clean stop: nothing is held any more but what is taken.
     fn close(&mut self, asks: &[Ask], now: Timestamp) -> impl Future<Output = Result<(), StoreError>>;
 

@@ -12,15 +12,19 @@ pub(super) fn block(quota: &Quota, now: Option<&str>, view: &View) -> String {
     let shadow = if quota.enforce { "" } else { ", counted but not enforced" };
     let mut text = format!("{}  {} units until {until}{shadow}\n", view.ink.bold(&quota.name), quota.limit);
     text.push_str(&gauge(quota, view));
+    if let Some(moment) = &quota.closed_until {
+        let until = format!("closed until {}: the origin says that nothing is left", view.local(moment, now));
+        text.push_str(&format!("  {}\n", view.ink.alarm(&until)));
+    }
     let named = [
-        (&quota.lost, "lost: counted as spent since a gate died, though it may not have been"),
+        (&quota.lost, "lost: counted as spent after a crash, though it may not have been"),
         (&quota.overrun, "overrun: spent beyond the limit, by the origin's own word"),
-        (&quota.drift, "drift: what the origin's own count differs by"),
+        (&quota.drift, "drift: the origin's own count less this one"),
     ];
     for (amount, name) in named.into_iter().filter(|(amount, _)| !amount.is_zero()) {
         text.push_str(&format!("  {}\n", view.ink.alarm(&format!("{amount} {name}"))));
     }
-    text.push_str(&classes(&quota.classes, view));
+    text.push_str(&classes(quota, view));
     text
 }
 
@@ -34,17 +38,20 @@ fn gauge(quota: &Quota, view: &View) -> String {
     format!("  {}  {numbers}\n", view.ink.level(taken, &bar(taken, &[], width)))
 }
 
-fn classes(classes: &[Class], view: &View) -> String {
+fn classes(quota: &Quota, view: &View) -> String {
+    let classes = &quota.classes;
     if classes.is_empty() {
         return String::new();
     }
+    let nothing_left = quota.enforce && (quota.remaining.is_zero() || quota.closed_until.is_some());
     let head = ["class", "charged since start", "shed now"].map(|name| view.ink.faint(name)).to_vec();
-    let rows = classes.iter().map(|of| vec![of.class.clone(), of.charged.to_string(), shed(of, view)]);
+    let rows = classes.iter().map(|of| vec![of.class.clone(), of.charged.to_string(), shed(of, nothing_left, view)]);
     columns(2, &[Align::Left, Align::Right, Align::Left], std::iter::once(head).chain(rows))
 }
 
-fn shed(of: &Class, view: &View) -> String {
+fn shed(of: &Class, nothing_left: bool, view: &View) -> String {
     let share = match of.shed {
+        part if nothing_left && part < 1.0 => return view.ink.alarm("all, nothing is left"),
         none if none <= 0.0 => return "-".into(),
         all if all >= 1.0 => "all".into(),
         some => percent(some).replace(".0%", "%"),

@@ -17,6 +17,7 @@ pub(super) struct State {
     pub(super) origin: Origin,
     pub(super) settings: Settings,
     pub(super) missing: Vec<String>,
+    pub(super) ledger_trouble: Option<String>,
     pub(super) notes: Vec<String>,
     pub(super) quotas: Vec<Quota>,
     pub(super) scopes: Vec<Scope>,
@@ -62,6 +63,8 @@ pub(in crate::cli) struct Quota {
     pub(super) lost: Amount,
     #[serde(default)]
     pub(super) drift: Amount,
+    #[serde(default)]
+    pub(super) closed_until: Option<String>,
     pub(super) window_end: String,
     #[serde(default)]
     pub(super) window_ends_in_s: u64,

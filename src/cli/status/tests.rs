@@ -139,9 +139,9 @@ tidegate 1.2.3, up 2 d 4 h; times are CET
 
 places_api  10,000 units until 22 Nov 09:00 (in 18 h 55 min)
   █████████████████···········  61.3%  6,120.25 used, 12 reserved, 3,867.75 left
-  0.5 lost: counted as spent since a gate died, though it may not have been
+  0.5 lost: counted as spent after a crash, though it may not have been
   3 overrun: spent beyond the limit, by the origin's own word
-  -4 drift: what the origin's own count differs by
+  -4 drift: the origin's own count less this one
   class   charged since start  shed now
   search              1,200.5  50%, tier 1
   bot                       0  all, tier 3

@@ -186,11 +186,10 @@ impl RedisStore {
         let waiting = &granted.waiting;
         if granted.standing == Standing::Unsure {
             if self.unsure.insert(quota.to_owned(), waiting.clone()).as_ref() != Some(waiting) {
-                let whom = if waiting.is_empty() { "gates that may know more" } else { waiting };
-                warn!(%server, quota, waiting, "{server} is new or has lost what it knew of {quota}: waiting for {whom}");
+                warn!("{}", doubt(server, quota, waiting));
             }
         } else if granted.standing == Standing::Open && self.unsure.remove(quota).is_some() {
-            info!(%server, quota, "{server} leases {quota} again");
+            info!("{server} leases {quota} again");
         }
     }
 
@@ -286,7 +285,26 @@ impl RedisStore {
     }
 }
 
+/// Why nothing more is leased of a quota for now.
+fn doubt(server: &Server, quota: &str, waiting: &str) -> String {
+    match waiting {
+        "" => format!(
+            "{server} knows nothing of {quota} yet: it leases in about three seconds, so that gates that know more can speak"
+        ),
+        gates => format!(
+            "{server} has lost what it knew of {quota}, and the gate {gates} that was up has not spoken since: nothing more \
+             is leased until it does or the window ends. If it is gone for good, say what is used: `tidegate quota set \
+             {quota} USED`"
+        ),
+    }
+}
+
 impl Store for RedisStore {
+    fn trouble(&self) -> Option<String> {
+        let (quota, waiting) = self.unsure.first_key_value()?;
+        Some(doubt(&self.home, quota, waiting))
+    }
+
     async fn lease(&mut self, asks: &[Ask], now: Timestamp) -> Result<Vec<Lease>, StoreError> {
         self.rounds += 1;
         let granted = match self.round(asks, Operation::Lease, now).await {
@@ -294,14 +312,14 @@ impl Store for RedisStore {
             Err(error) => {
                 let leases = self.live_by_shares(asks);
                 if leases.is_some() && !self.alone {
-                    warn!(%error, "{error}. Until it is back, this gate spends the share that was put aside for it");
+                    warn!("{error}. Until it is back, this gate spends the share that was put aside for it");
                 }
                 self.alone |= leases.is_some();
                 return leases.ok_or(error);
             }
         };
         if std::mem::take(&mut self.alone) {
-            info!("{}: it can be used again; what was spent alone is told", self.home);
+            info!("{} answers again, and has been told what was spent meanwhile", self.home);
         }
         let mut leases = Vec::with_capacity(asks.len());
         let mut wrong_clock = None;
