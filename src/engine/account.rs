@@ -36,7 +36,9 @@ pub(super) struct Book {
     pub(super) window: Window,
     limit: Units,
     pub(super) enforce: bool,
-    /// The most that one request is expected to cost.
+    /// The most that one request is expected to cost, by the settings ...
+    pub(super) dearest_usually: Units,
+    /// ... and by what was asked lately.
     pub(super) dearest: Units,
     leased: bool,
     pub(super) latest: Timestamp,
@@ -104,6 +106,7 @@ impl Account {
             window: quota.window.clone(),
             limit: quota.limit,
             enforce: quota.enforce,
+            dearest_usually: dearest,
             dearest,
             leased,
             latest: now,
@@ -130,11 +133,20 @@ impl Account {
     /// by the one before.
     pub(super) fn follow(&self, quota: &Quota, dearest: Units, now: Timestamp) {
         let mut book = self.at(now);
+        let (before, taken) = (book.definition(), book.taken());
         book.window = quota.window.clone();
         book.limit = quota.limit;
         book.enforce = quota.enforce;
-        book.dearest = dearest;
+        book.dearest_usually = dearest;
         book.go_on();
+        // Whatever becomes of the window: what weighed on the one before weighs on this one.
+        if before != book.definition() {
+            book.tighten(taken);
+            if !taken.is_zero() {
+                book.open_by_use();
+                book.corrected = book.leased;
+            }
+        }
         drop(book);
         self.supply.wake();
     }
@@ -179,7 +191,11 @@ impl Account {
     /// Asks for more, though nothing was taken: it was not enough for `cost`.
     pub(super) fn ran_short(&self, book: &mut Book, cost: Units) {
         book.dearest = book.dearest.max(cost);
-        book.short = book.short.plus(cost);
+        self.lacks(book, cost);
+    }
+
+    fn lacks(&self, book: &mut Book, units: Units) {
+        book.short = book.short.plus(units);
         if book.current.low < Units::MAX {
             self.ask(book);
         }
@@ -198,6 +214,9 @@ impl Account {
         let mut book = self.book.lock();
         book.class(class).charged = book.class(class).charged.plus(actual);
         let (limit, enforce, leased) = (book.limit, book.enforce, book.leased);
+        if book.current.id == id && !actual.is_zero() {
+            book.open_by_use();
+        }
         let Some(tally) = book.tally(id) else { return };
         tally.reserved = tally.reserved.minus(expected);
         let room = if enforce { tally.held.min(limit).minus(tally.taken()).minus(tally.owed) } else { Units::MAX };
@@ -209,7 +228,7 @@ impl Account {
                 true => tally.owed = tally.owed.plus(beyond),
                 false => book.overrun = book.overrun.plus(beyond),
             }
-            self.ran_short(&mut book, beyond);
+            self.lacks(&mut book, beyond);
         }
         book.changed(id);
         self.see_to_supply(&mut book);
@@ -221,7 +240,8 @@ impl Account {
         let turns = book.window.back() == 0;
         let span = if book.current.opened { book.current.span } else { return None };
         let (limit, used, reserved) = (book.limit, book.used(), book.current.reserved);
-        let calibration = calibration::calibrate(said, OurCount { limit, used, reserved, span, turns }, now);
+        let length = book.window.usual_length();
+        let calibration = calibration::calibrate(said, OurCount { limit, used, reserved, span, turns, length }, now);
         let closed = calibration.closed_until.filter(|moment| *moment > book.closed_until);
         book.closed_until = closed.unwrap_or(book.closed_until);
         let closed = closed.map(|until| OriginNews::Closed { until });
@@ -285,6 +305,11 @@ impl Book {
         self.latest < self.closed_until
     }
 
+    /// Which window this is, so that another one is told from it.
+    fn definition(&self) -> (u64, bool, Duration, u32) {
+        (self.current.id, self.current.by_use, self.window.usual_length(), self.window.back())
+    }
+
     /// Counts at least `counted` as taken by all.
     fn tighten(&mut self, counted: Units) {
         let beyond = counted.minus(self.taken());
@@ -319,12 +344,18 @@ impl Book {
 
     /// Sets `cost` aside; the window's first charge opens it, where that is how it opens.
     pub(super) fn reserve(&mut self, cost: Units) {
-        if !self.current.opened && !cost.is_zero() {
+        if !cost.is_zero() {
+            self.open_by_use();
+        }
+        self.current.reserved = self.current.reserved.plus(cost);
+    }
+
+    fn open_by_use(&mut self) {
+        if !self.current.opened {
             self.current.span = self.window.span(self.latest);
             self.current.opened = true;
             self.weigh();
         }
-        self.current.reserved = self.current.reserved.plus(cost);
     }
 
     /// When what is taken begins to come back.
@@ -507,6 +538,7 @@ impl Book {
         let key = self.current.key(back);
         self.current.owed = Units::ZERO;
         self.closed_until = Timestamp::default();
+        self.forgotten = Forgotten::default();
         // Also where the number stays as it was: the operator's word may be what a ledger waits for.
         self.corrected = self.leased;
         if used >= self.current.taken_elsewhere {

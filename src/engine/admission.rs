@@ -164,7 +164,7 @@ impl Admission {
             positions.push(Position {
                 id,
                 quota: &self.rules.quotas[usize::from(id.0)],
-                cost: expectation.units(),
+                cost: expectation.units(book.limit()),
                 taken: book.taken(),
                 limit: book.open_limit(),
                 grant: book.granted(),

@@ -43,11 +43,12 @@ impl Experience {
 }
 
 impl Expectation {
-    /// What the next request is expected to cost.
-    pub(super) fn units(&self) -> Units {
+    /// What the next request is expected to cost of a quota with this limit. What has come to be learned above it is the
+    /// whole of it: else nothing would be admitted from which something better could be learned.
+    pub(super) fn units(&self, limit: Units) -> Units {
         match self {
             Self::Known(units) => *units,
-            Self::Learned(Learned(milli)) => Units::from_milli(milli.load(Ordering::Relaxed)),
+            Self::Learned(Learned(milli)) => Units::from_milli(milli.load(Ordering::Relaxed)).min(limit),
         }
     }
 

@@ -46,6 +46,9 @@ impl Engine {
             book.pace.look(taken, now);
             ask_for_all(account.name(), &mut book, &mut asks);
             book.short = Units::ZERO;
+            // What is learned to be dear is forgotten in a minute or two, or else one slip would make leases large for ever.
+            book.dearest =
+                book.dearest_usually.max(book.dearest.minus(Units::from_milli(book.dearest.milli().div_ceil(32))));
         }
         asks
     }

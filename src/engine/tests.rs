@@ -4,6 +4,7 @@ use crate::policy::class::{Class, When};
 use crate::policy::cost::Cost;
 use crate::policy::decide::ROBOTS_TXT;
 use crate::policy::identity::{ClientKey, Trust};
+use crate::policy::lease::{Ask, Lease};
 use crate::policy::quota::{ClassLadder, Quota};
 use crate::policy::route::{Pattern, Route};
 use crate::policy::tier::{Ladder, Share, Tier};
@@ -137,6 +138,83 @@ fn a_correction_by_hand_reaches_the_ledger_whichever_way_it_goes() {
         assert_eq!(told, [used], "it may be what the ledger waits for");
     }
     assert!(engine.corrections(NOON).is_empty());
+}
+
+/// Hands out whatever is asked for.
+fn hand_out(engine: &Engine, now: Timestamp) -> Vec<Ask> {
+    let asks = engine.asks(now);
+    let leases: Vec<Lease> = asks.iter().map(|ask| Lease { held: ask.wanted, ..Lease::default() }).collect();
+    engine.supply(&asks, &leases, now);
+    asks
+}
+
+#[test]
+fn one_dear_answer_makes_no_later_lease_large() {
+    let engine = Engine::new(Supply::Leased(Arc::new(|| ())), 1000);
+    let admission = engine.admission(rules(vec![quota("api", 10_000, &[])], vec![route(&[(0, 1)])]), NOON);
+    let lease = |now| hand_out(&engine, now)[0].wanted.minus(Units::whole(2001)).floor();
+    hand_out(&engine, NOON);
+    let permit = ask(&admission, PERSON, 0, NOON).expect("there is plenty");
+    let _ = permit.settle(|_, _| Units::whole(2000));
+    hand_out(&engine, NOON);
+    let later = NOON + Duration::from_secs(10);
+    let _ = ask(&admission, PERSON, 0, later).expect("there is plenty").settle(|_, cost| cost);
+    assert!(lease(later) <= 156, "a 64th of the limit at most, not four times the dear one");
+}
+
+#[test]
+fn a_cost_learned_above_the_limit_can_be_unlearned() {
+    let learned = Route { costs: vec![(QuotaId(0), Cost::Learned)], ..route(&[]) };
+    let admission = admission(vec![quota("api", 10, &[])], vec![learned]);
+    for _ in 0..8 {
+        let permit = ask(&admission, PERSON, 0, NOON).expect("it is asked in full");
+        let _ = permit.settle(|_, _| Units::whole(500));
+        admission.set_used("api", Units::ZERO, NOON).expect("it is known");
+    }
+    let _ = ask(&admission, PERSON, 0, NOON).expect("all of it, but no more").settle(|_, _| Units::whole(1));
+    assert_eq!(books(&admission, 0), (1, 0));
+}
+
+#[test]
+fn a_window_of_first_use_is_opened_by_what_really_cost_something() {
+    let first_use = Quota { window: Window::FirstUse { length: Duration::from_secs(60) }, ..quota("api", 10, &[]) };
+    let learned = Route { costs: vec![(QuotaId(0), Cost::Learned)], ..route(&[]) };
+    let admission = admission(vec![first_use], vec![learned]);
+    for _ in 0..2000 {
+        let _ = ask(&admission, PERSON, 0, NOON).expect("it has cost nothing so far").settle(|_, _| Units::ZERO);
+    }
+    let _ = ask(&admission, PERSON, 0, NOON).expect("it costs nothing").settle(|_, _| Units::whole(10));
+    let view = &admission.quotas(NOON)[0];
+    assert_eq!((view.used, view.window_end), (Units::whole(10), NOON + Duration::from_secs(60)));
+    let later = NOON + Duration::from_secs(61);
+    assert!(ask(&admission, PERSON, 0, later).is_ok(), "it is over");
+}
+
+#[test]
+fn what_was_spent_goes_with_a_quota_whatever_becomes_of_its_window() {
+    let length = Duration::from_secs(86_400);
+    let windows =
+        [Window::Fixed { length }, Window::FirstUse { length }, Window::Sliding { length: length / 2, parts: 60 }];
+    for before in &windows {
+        for after in &windows {
+            for supply in [Supply::Whole, Supply::Leased(Arc::new(|| ()))] {
+                let engine = Engine::new(supply, 1000);
+                let under = |window: &Window| {
+                    let quota = Quota { window: window.clone(), ..quota("api", 100, &[]) };
+                    let admission = engine.admission(rules(vec![quota], vec![route(&[(0, 1)])]), NOON);
+                    hand_out(&engine, NOON);
+                    admission
+                };
+                let admission = under(before);
+                for _ in 0..40 {
+                    hand_out(&engine, NOON);
+                    let _ = ask(&admission, PERSON, 0, NOON).expect("there is plenty").settle(|_, cost| cost);
+                }
+                let view = &under(after).quotas(NOON)[0];
+                assert!(view.used >= Units::whole(40), "{before:?}, then {after:?}: {}", view.used);
+            }
+        }
+    }
 }
 
 #[test]

@@ -173,8 +173,9 @@ impl Exchange {
         let addresses = current.addresses.load_full();
         let origin = &current.settings.origin;
         let most_connections = origin.max_connections.div_ceil(worker.shared().workers);
-        let (uptime, now) = (worker.uptime().get(), visit.began());
-        let route = Route { origin, addresses: &addresses, uptime, now, most_connections };
+        let uptime = worker.uptime().get();
+        let clock = &worker.shared().clock;
+        let route = Route { origin, addresses: &addresses, uptime, clock, most_connections };
         visit.goes_to_origin(permit);
         let (permit, head) = visit.departs();
         let answer = worker.upstream().send(permit, head, body, &route).await;

@@ -84,6 +84,8 @@ impl Table {
     pub fn correct(&mut self, who: Holder, ask: &Ask, used: Units, now: Timestamp) {
         let series = self.quotas.entry(ask.quota.clone()).or_default();
         let key = in_time(&ask.window, now);
+        // The operator knows what nobody here remembers.
+        series.forgotten = Forgotten::default();
         for (&id, window) in &mut series.windows {
             if id == key.id || key.is_weighed_on_by(id, window.span) {
                 window.holdings.retain(|&holder, _| holder != EARLIER && holder != BY_HAND);

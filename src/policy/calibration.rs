@@ -29,6 +29,8 @@ pub struct OurCount {
     pub span: Span,
     /// It ends at one moment, as a sliding one does not.
     pub turns: bool,
+    /// How long a usual window is; of a sliding one `span` is but a part.
+    pub length: Duration,
 }
 
 /// What follows from it.
@@ -55,7 +57,7 @@ const SLACK: Duration = Duration::from_secs(3600);
 /// Says what to make of an answer that was received at `now`.
 pub fn calibrate(said: OriginCount, ours: OurCount, now: Timestamp) -> Calibration {
     let remaining = if said.exhausted { Some(Units::ZERO) } else { said.remaining };
-    let closed_until = said.exhausted.then(|| renewal(said.resets_at, ours.span, now));
+    let closed_until = said.exhausted.then(|| renewal(said.resets_at, ours, now));
     if !(is_same_window(said.resets_at, ours, now)) {
         return Calibration { closed_until, ..Calibration::default() };
     }
@@ -71,9 +73,11 @@ pub fn calibrate(said: OriginCount, ours: OurCount, now: Timestamp) -> Calibrati
 
 /// True when the origin's window can be taken for ours: they end together, as far as is known.
 fn is_same_window(resets_at: Option<Timestamp>, ours: OurCount, now: Timestamp) -> bool {
-    let length = ours.span.length();
+    let length = ours.length;
     match resets_at {
-        _ if !ours.turns => true,
+        None if !ours.turns => true,
+        // A sliding window is renewed bit by bit; what is renewed much sooner than it is another limit.
+        Some(moment) if !ours.turns => moment.since(now) >= length / 2,
         Some(moment) => {
             let apart = moment.since(ours.span.end).max(ours.span.end.since(moment));
             apart <= (length / TOLERANCE).max(Duration::from_secs(2))
@@ -82,9 +86,9 @@ fn is_same_window(resets_at: Option<Timestamp>, ours: OurCount, now: Timestamp) 
     }
 }
 
-fn renewal(resets_at: Option<Timestamp>, span: Span, now: Timestamp) -> Timestamp {
-    let latest = now + span.length() + SLACK;
-    resets_at.filter(|moment| *moment > now && *moment <= latest).unwrap_or(span.end)
+fn renewal(resets_at: Option<Timestamp>, ours: OurCount, now: Timestamp) -> Timestamp {
+    let latest = now + ours.length + SLACK;
+    resets_at.filter(|moment| *moment > now && *moment <= latest).unwrap_or(ours.span.end)
 }
 
 fn signed(milli: u64) -> i64 {
@@ -100,7 +104,7 @@ mod tests {
 
     fn ours(used: u64, reserved: u64) -> OurCount {
         let [limit, used, reserved] = [100, used, reserved].map(Units::whole);
-        OurCount { limit, used, reserved, span: DAY, turns: true }
+        OurCount { limit, used, reserved, span: DAY, turns: true, length: DAY.length() }
     }
 
     fn left(units: u64) -> OriginCount {
@@ -137,7 +141,10 @@ mod tests {
         let just_begun = calibrate(left(3), ours(0, 1), DAY.start + Duration::from_secs(30));
         assert_eq!(just_begun, Calibration::default(), "it may still speak of yesterday");
         assert_eq!(calibrate(left(3), ours(0, 1), DAY.start + Duration::from_secs(60)).taken, Units::whole(97));
-        assert_eq!(drift(resetting(86_400 + 44_000), OurCount { turns: false, ..ours(40, 0) }), Some(57));
+        let sliding = OurCount { turns: false, ..ours(40, 0) };
+        assert_eq!(drift(resetting(86_400 + 43_200 + 44_000), sliding), Some(57));
+        assert_eq!(drift(resetting(86_400 + 43_201), sliding), None, "a limit of a second, not of a day");
+        assert_eq!(drift(left(3), sliding), Some(57));
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub(super) use deadline::{Deadline, Deadlines};
 pub(super) use pool::Lease;
 
 use super::body::RequestBody;
+use crate::clock::Clock;
 use crate::config::settings::Origin;
 use crate::engine::Permit;
 use crate::http1::{RequestHead, Response, client};
@@ -50,8 +51,8 @@ pub(super) struct Route<'a> {
     pub(super) addresses: &'a [SocketAddr],
     /// How long the clock has been running.
     pub(super) uptime: Timestamp,
-    /// The time of day.
-    pub(super) now: Timestamp,
+    /// Tells the time of day, which has gone on by a second try.
+    pub(super) clock: &'a Clock,
     /// This worker's share of the connections.
     pub(super) most_connections: usize,
 }
@@ -152,7 +153,7 @@ impl Upstream {
                 }
             } else if let Some(broke_off) = upload.as_ref().and_then(|upload| upload.broke_off()) {
                 return Err(ForwardError::ClientBody { too_large: broke_off.too_large });
-            } else if may_repeat && nobody_answered && permit.charge_again(route.now) {
+            } else if may_repeat && nobody_answered && permit.charge_again(route.clock.now()) {
                 body = RequestBody::none();
                 continue;
             }

@@ -59,6 +59,8 @@ pub struct RedisStore {
     floors: HashMap<String, String>,
     /// Quotas of which nothing more is leased until all gates have spoken, and whom they wait for.
     unsure: BTreeMap<String, String>,
+    /// What was wrong with some quota in the last round, though others were answered.
+    ill: Option<StoreError>,
     /// It hears nothing and lives by its share.
     alone: bool,
     /// How far the ordinals of a quota's windows are from those in the ledger.
@@ -101,6 +103,7 @@ impl RedisStore {
             windows: HashMap::new(),
             floors: HashMap::new(),
             unsure: BTreeMap::new(),
+            ill: None,
             alone: false,
             ordinals: HashMap::new(),
         }
@@ -118,6 +121,7 @@ impl RedisStore {
         now: Timestamp,
     ) -> Result<Vec<Option<Granted>>, StoreError> {
         let mut granted: Vec<Option<Granted>> = vec![None; asks.len()];
+        self.ill = None;
         let mut open: Vec<usize> = (0..asks.len()).collect();
         let mut told = vec![false; asks.len()];
         for _ in 0..PASSES {
@@ -132,15 +136,20 @@ impl RedisStore {
                 let link = self.links.entry(address).or_insert_with(|| Link::new(server.clone(), &self.script));
                 let replies = link.run(&calls, now).await?;
                 for (place, reply) in places.into_iter().zip(replies) {
-                    match self.read(&server, &asks[place], &reply)? {
-                        Some(Answer::Granted(answer)) => granted[place] = Some(answer),
-                        Some(Answer::Done) => {}
-                        // The call came to nothing, and a better one can be made of what was said.
-                        Some(Answer::Tell) => {
-                            told[place] = true;
-                            open.push(place);
-                        }
-                        Some(Answer::Behind(_)) | None => open.push(place),
+                    match self.read(&server, &asks[place], &reply) {
+                        // One quota's trouble is no other's.
+                        Err(error) if asks.len() > 1 => self.ill = Some(error),
+                        Err(error) => return Err(error),
+                        Ok(read) => match read {
+                            Some(Answer::Granted(answer)) => granted[place] = Some(answer),
+                            Some(Answer::Done) => {}
+                            // The call came to nothing, and a better one can be made of what was said.
+                            Some(Answer::Tell) => {
+                                told[place] = true;
+                                open.push(place);
+                            }
+                            Some(Answer::Behind(_)) | None => open.push(place),
+                        },
                     }
                 }
             }
@@ -301,8 +310,8 @@ fn doubt(server: &Server, quota: &str, waiting: &str) -> String {
 
 impl Store for RedisStore {
     fn trouble(&self) -> Option<String> {
-        let (quota, waiting) = self.unsure.first_key_value()?;
-        Some(doubt(&self.home, quota, waiting))
+        let ill = self.ill.as_ref().map(|error| format!("The ledger {error}"));
+        ill.or_else(|| self.unsure.first_key_value().map(|(quota, waiting)| doubt(&self.home, quota, waiting)))
     }
 
     async fn lease(&mut self, asks: &[Ask], now: Timestamp) -> Result<Vec<Lease>, StoreError> {
@@ -324,7 +333,12 @@ impl Store for RedisStore {
         let mut leases = Vec::with_capacity(asks.len());
         let mut wrong_clock = None;
         for (ask, granted) in asks.iter().zip(granted) {
-            let Some(granted) = granted else { return Err(trouble::refused(&self.home, "it left an ask unanswered")) };
+            let Some(granted) = granted else {
+                let held = ask.held.min(ask.wanted).max(ask.taken);
+                let known = self.windows.get(&(ask.quota.clone(), ask.window.id));
+                leases.push(Lease { held, lost: Units::ZERO, ..known.map(|known| known.lease).unwrap_or_default() });
+                continue;
+            };
             let closed = matches!(granted.standing, Standing::Over | Standing::Early);
             let apart = now.since(granted.now).max(granted.now.since(now));
             if closed && ask.wanted > granted.held && apart >= CLOCKS_AGREE {
@@ -337,9 +351,14 @@ impl Store for RedisStore {
         if rounds.is_multiple_of(ROUNDS_KEPT) {
             self.windows.retain(|_, known| known.round >= oldest);
         }
-        match wrong_clock {
-            Some(error) => Err(error),
-            None => Ok(leases),
+        self.ill = self.ill.take().or(wrong_clock);
+        let nobody_has_more = asks.iter().zip(&leases).all(|(ask, lease)| lease.held <= ask.held.min(ask.wanted));
+        match self.ill.take() {
+            Some(error) if nobody_has_more => Err(error),
+            ill => {
+                self.ill = ill;
+                Ok(leases)
+            }
         }
     }
 
