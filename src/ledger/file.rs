@@ -244,11 +244,21 @@ impl<F: Folder> Inner<F> {
         self.write_marks().map_err(|source| self.failed(JOURNAL.0, source))?;
         settle_marks(&mut table, &self.marks, asks);
         self.syncs.note(uptime);
-        if let Err(source) = self.commit(table) {
+        if let Err(source) = self.commit(table.clone()) {
             self.syncs.pause(uptime);
             self.complain(uptime, &source);
+            self.doubt(asks, &table);
         }
         Ok(())
+    }
+
+    /// A record whose sync has failed may be on the disk all the same: no more may be taken than it says.
+    fn doubt(&mut self, asks: &[Ask], failed: &Table) {
+        for ask in asks {
+            let (quota, window) = (&ask.quota, ask.window.id);
+            let (ours, perhaps) = (self.table.holding(US, quota, window), failed.holding(US, quota, window));
+            self.table.put(US, quota, window, Holding { held: ours.held.min(perhaps.held), ..ours });
+        }
     }
 
     fn commit(&mut self, table: Table) -> io::Result<()> {

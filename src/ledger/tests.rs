@@ -267,6 +267,7 @@ proptest! {
         let mut gate = Gate::start(Sim::default(), "this");
         gate.sim.0.lock().lives_for = Some(dies_after);
         let (mut leased, mut marked) = (0, 0);
+        let a_sync_fails = failing < spends.len();
         for (round, (units, lease, soon)) in spends.into_iter().enumerate() {
             gate.sim.0.lock().syncs_fail = round % 60 == failing;
             gate.spends(units);
@@ -282,7 +283,8 @@ proptest! {
         prop_assert!(counted >= gate.taken, "{counted} of {} counted", gate.taken);
         prop_assert!(counted <= leased.max(gate.held), "{counted} of {leased} leased");
         prop_assert!(lost <= counted);
-        if killed {
+        // After a sync that failed the lease may be what counts.
+        if killed && !a_sync_fails {
             // Written is not handed out yet: it may die in between.
             prop_assert!(counted <= gate.held.max(marked), "a kill costs the mark: {counted} of {marked}");
         }
