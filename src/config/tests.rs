@@ -39,6 +39,12 @@ fn site(text: &str) -> String {
     format!("origin: {{ url: 'http://127.0.0.1:3000' }}\n{text}")
 }
 
+#[test]
+fn a_family_named_twice_is_written_once() {
+    let settings = settings(&site("headers: { legacy: [draft-03, github, atlassian, github] }"));
+    assert_eq!(settings.headers.legacy, [LegacyFamily::Draft03, LegacyFamily::Github, LegacyFamily::Atlassian]);
+}
+
 fn faults(text: &str) -> Vec<String> {
     mistakes(&site(text))
 }
@@ -455,10 +461,6 @@ fn each_contradiction_is_found() {
         (
             "clients: { ipv6_prefix: 65 }".into(),
             "2:25: clients.ipv6_prefix: found 65, needs 32 to 64; write 64, which is one household",
-        ),
-        (
-            "headers: { legacy: [github] }".into(),
-            "2:21: headers.legacy[0]: not in this version; use atlassian, or leave it out",
         ),
         (
             "headers: { retry_after_spread: 101% }".into(),
