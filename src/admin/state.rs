@@ -92,7 +92,7 @@ fn addresses(of: &[SocketAddr]) -> Vec<String> {
 }
 
 fn client(view: &ClientView) -> Value {
-    json!({ "key": view.key.to_string(), "class": view.class, "refused": view.refused, "tokens": view.tokens })
+    json!({ "key": view.key, "class": view.class, "refused": view.refused, "tokens": view.tokens })
 }
 
 /// As many as fit a screen.

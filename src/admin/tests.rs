@@ -2,7 +2,6 @@ use super::corrections::{Correction, Who};
 use super::*;
 use crate::config::settings::Secret;
 use crate::engine::{ClassView, ClientView, QuotaView, UnknownQuota};
-use crate::policy::identity::ClientKey;
 use crate::policy::tier::Share;
 use crate::policy::{Timestamp, Units};
 use axum::body::{Body, to_bytes};
@@ -371,7 +370,7 @@ impl Operations for Desk {
         vec![ScopeView { name: "default".into(), inflight: 2 }]
     }
     fn top_clients(&self, count: usize) -> Vec<ClientView> {
-        let key = ClientKey::from_number(0xcb00_7107);
+        let key = "203.0.113.7".into();
         vec![ClientView { key, class: "bot".into(), refused: 9, tokens: None }; count.min(1)]
     }
     fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota> {

@@ -3,7 +3,7 @@
 use super::{Admission, Engine};
 use crate::policy::identity::ClientKey;
 use crate::policy::tier::Share;
-use crate::policy::{Timestamp, Units};
+use crate::policy::{OperatorId, Timestamp, Units};
 
 /// One quota as it stands.
 #[derive(Clone, Debug)]
@@ -48,8 +48,8 @@ pub struct ClassView {
 /// One client that has been refused.
 #[derive(Clone, Debug)]
 pub struct ClientView {
-    /// Its address or network.
-    pub key: ClientKey,
+    /// Its address or network, or what else says who pays; never a secret.
+    pub key: String,
     /// Its class.
     pub class: String,
     /// How often it was refused since it was last forgotten.
@@ -112,11 +112,17 @@ impl Admission {
             .collect()
     }
 
-    /// The `count` most refused clients, most refused first.
-    pub fn top_clients(&self, count: usize, now: Timestamp) -> Vec<ClientView> {
+    /// The `count` most refused clients, most refused first; `name` is that of an operator.
+    pub fn top_clients<'a>(
+        &self,
+        count: usize,
+        name: impl Fn(OperatorId) -> &'a str,
+        now: Timestamp,
+    ) -> Vec<ClientView> {
         let view = |(key, slot, state): (ClientKey, super::Slot, super::clients::State)| {
             let class = self.rules.classes.get(self.slots.iter().position(|&of_class| of_class == slot)?)?;
             let tokens = class.bucket.map(|bucket| bucket.remaining(state.level(), now));
+            let key = key.shown(&name).to_string();
             Some(ClientView { key, class: class.name.clone(), refused: state.refused(), tokens })
         };
         self.engine.clients.most_refused(count).into_iter().filter_map(view).collect()

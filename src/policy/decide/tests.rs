@@ -2,6 +2,7 @@ use super::*;
 use crate::policy::bucket::Bucket;
 use crate::policy::class::When;
 use crate::policy::cost::Cost;
+use crate::policy::identity::KeyFrom;
 use crate::policy::quota::ClassLadder;
 use crate::policy::route::Pattern;
 use crate::policy::tier::{Ladder, Tier};
@@ -44,6 +45,7 @@ impl Door {
                 when: When::default(),
                 blocked: false,
                 bucket: None,
+                key: KeyFrom::Address,
                 enforce: true,
                 priority: 1,
             },

@@ -2,6 +2,7 @@ use super::*;
 use crate::engine::{BucketStanding, Standing};
 use crate::policy::bucket::Bucket;
 use crate::policy::class::{Class, When};
+use crate::policy::identity::KeyFrom;
 use crate::policy::quota::Quota;
 use crate::policy::window::Window;
 use crate::policy::{ClassId, QuotaId, Reason, Refusal, Units};
@@ -113,6 +114,7 @@ fn written(
             when: When::default(),
             blocked: false,
             bucket: tokens.map(|_| bucket),
+            key: KeyFrom::Address,
             enforce: true,
             priority: 0,
         }],
