@@ -1,4 +1,4 @@
-//! Who shares a bucket: one address, one value of a header or a cookie, one operator, or a class as a whole.
+//! Who shares a bucket: one address, one value of a header or a cookie, one operator, or a class as a whole; and who is exempt.
 
 mod support;
 
@@ -115,4 +115,25 @@ fn a_reload_keeps_what_everybody_has_left() {
     assert_eq!((ask(), ask()), (200, 429));
     gate.reload(origin.address(), rules).expect("the same rules");
     assert_eq!(ask(), 429, "the hash is the same for as long as the process lives");
+}
+
+#[test]
+fn who_is_exempt_is_in_a_class_above_without_a_bucket() {
+    let origin = Origin::plain();
+    let rules = "
+classes:
+  - { name: exempt, when: { address: [192.0.2.1, 2001:db8:7::/48] } }
+  - { name: monitor, when: { user_agent: AcmeMonitor } }
+  - { name: unwanted, when: { address: 198.51.100.0/24 }, block: true }
+  - { name: all, bucket: { capacity: 1, fill: 1, interval: 1h } }";
+    let gate = Gate::before(origin.address(), rules);
+    let ask = |from: &str, agent: &str| {
+        let fields = format!("X-Forwarded-For: {from}\r\nUser-Agent: {agent}\r\n");
+        [(); 3].map(|()| gate.connect().get("/", &fields).status)
+    };
+    assert_eq!(ask("192.0.2.1", "x"), [200; 3]);
+    assert_eq!(ask("2001:db8:7:1::1", "x"), [200; 3]);
+    assert_eq!(ask("203.0.113.7", "AcmeMonitor/2"), [200; 3]);
+    assert_eq!(ask("198.51.100.9", "x"), [429; 3]);
+    assert_eq!(ask("203.0.113.7", "x"), [200, 429, 429]);
 }

@@ -12,6 +12,8 @@ use crate::policy::{ClassId, QuotaId, Reason, Units};
 use proptest::prelude::*;
 use std::time::Duration;
 
+mod flood;
+
 const NOON: Timestamp = Timestamp::from_seconds(43_200);
 const TOMORROW: Timestamp = Timestamp::from_seconds(86_400);
 const PERSON: ClassId = ClassId(0);
