@@ -249,6 +249,31 @@ fn a_bucket_empties_and_fills_and_says_so() {
 }
 
 #[test]
+fn the_state_says_who_is_limited_and_what_would_lift_it() {
+    let origin = Origin::plain();
+    let rules = "
+classes:
+  - { name: unwanted, when: { address: 192.0.2.2 }, block: true, bucket: { rate: 1/s } }
+  - { name: all, bucket: { capacity: 1, fill: 1, interval: 10s } }";
+    let gate = Gate::before(origin.address(), rules);
+    for (client, requests) in [(1, 4), (2, 2), (3, 2), (4, 1)] {
+        for _ in 0..requests {
+            gate.connect().get("/", &format!("X-Forwarded-For: 192.0.2.{client}\r\n"));
+        }
+    }
+    let limited = || {
+        let state = gate.state();
+        let row = |of: &Value| format!("{} {} {} {}", of["key"], of["refused"], of["limited_by"], of["lifts_in_s"]);
+        state["top_clients"].as_array().expect("a list").iter().map(row).collect::<Vec<_>>().join(", ").replace('"', "")
+    };
+    assert_eq!(limited(), "192.0.2.1 3 bucket 10, 192.0.2.2 2 blocked null, 192.0.2.3 1 bucket 10");
+    gate.clock.advance(Duration::from_secs(4));
+    assert_eq!(limited(), "192.0.2.1 3 bucket 6, 192.0.2.2 2 blocked null, 192.0.2.3 1 bucket 6");
+    gate.clock.advance(Duration::from_secs(6));
+    assert_eq!(limited(), "192.0.2.1 3 null null, 192.0.2.2 2 blocked null, 192.0.2.3 1 null null");
+}
+
+#[test]
 fn the_older_family_says_the_same_in_its_own_words() {
     let origin = Origin::plain();
     let rules = "

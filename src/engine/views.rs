@@ -3,7 +3,8 @@
 use super::{Admission, Engine};
 use crate::policy::identity::ClientKey;
 use crate::policy::tier::Share;
-use crate::policy::{OperatorId, Timestamp, Units};
+use crate::policy::{OperatorId, Reason, Timestamp, Units};
+use std::time::Duration;
 
 /// One quota as it stands.
 #[derive(Clone, Debug)]
@@ -56,6 +57,10 @@ pub struct ClientView {
     pub refused: u32,
     /// Tokens left in its bucket, if it has one.
     pub tokens: Option<u32>,
+    /// What of its own would refuse it now: its bucket, or a block of its class. Tiers and quotas are not its own.
+    pub limited_by: Option<Reason>,
+    /// How long until that is over by itself; a block never is.
+    pub lifts_after: Option<Duration>,
 }
 
 /// There is no quota of that name.
@@ -122,8 +127,23 @@ impl Admission {
         let view = |(key, slot, state): (ClientKey, super::Slot, super::clients::State)| {
             let class = self.rules.classes.get(self.slots.iter().position(|&of_class| of_class == slot)?)?;
             let tokens = class.bucket.map(|bucket| bucket.remaining(state.level(), now));
+            let (limited_by, lifts_after) = match class.bucket {
+                _ if !class.enforce => (None, None),
+                _ if class.blocked => (Some(Reason::Blocked), None),
+                Some(bucket) if tokens == Some(0) => {
+                    (Some(Reason::Bucket), Some(bucket.next_at(state.level(), now).since(now)))
+                }
+                _ => (None, None),
+            };
             let key = key.shown(&name).to_string();
-            Some(ClientView { key, class: class.name.clone(), refused: state.refused(), tokens })
+            Some(ClientView {
+                key,
+                class: class.name.clone(),
+                refused: state.refused(),
+                tokens,
+                limited_by,
+                lifts_after,
+            })
         };
         self.engine.clients.most_refused(count).into_iter().filter_map(view).collect()
     }
