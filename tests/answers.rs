@@ -249,6 +249,31 @@ fn a_bucket_empties_and_fills_and_says_so() {
 }
 
 #[test]
+fn the_state_says_who_is_limited_and_what_would_lift_it() {
+    let origin = Origin::plain();
+    let rules = "
+classes:
+  - { name: unwanted, when: { address: 192.0.2.2 }, block: true, bucket: { rate: 1/s } }
+  - { name: all, bucket: { capacity: 1, fill: 1, interval: 10s } }";
+    let gate = Gate::before(origin.address(), rules);
+    for (client, requests) in [(1, 4), (2, 2), (3, 2), (4, 1)] {
+        for _ in 0..requests {
+            gate.connect().get("/", &format!("X-Forwarded-For: 192.0.2.{client}\r\n"));
+        }
+    }
+    let limited = || {
+        let state = gate.state();
+        let row = |of: &Value| format!("{} {} {} {}", of["key"], of["refused"], of["limited_by"], of["lifts_in_s"]);
+        state["top_clients"].as_array().expect("a list").iter().map(row).collect::<Vec<_>>().join(", ").replace('"', "")
+    };
+    assert_eq!(limited(), "192.0.2.1 3 bucket 10, 192.0.2.2 2 blocked null, 192.0.2.3 1 bucket 10");
+    gate.clock.advance(Duration::from_secs(4));
+    assert_eq!(limited(), "192.0.2.1 3 bucket 6, 192.0.2.2 2 blocked null, 192.0.2.3 1 bucket 6");
+    gate.clock.advance(Duration::from_secs(6));
+    assert_eq!(limited(), "192.0.2.1 3 null null, 192.0.2.2 2 blocked null, 192.0.2.3 1 null null");
+}
+
+#[test]
 fn the_older_family_says_the_same_in_its_own_words() {
     let origin = Origin::plain();
     let rules = "
@@ -260,13 +285,50 @@ headers: { ratelimit: off, legacy: [atlassian] }";
     assert_eq!(atlassian(&first), ["2", "1", "10", "1"]);
     assert_eq!(first.field("retry-after"), "0", "there are tokens left");
     let second = client.get("/", "");
-    assert_eq!((atlassian(&second), second.field("retry-after")), (["2", "0", "10", "1"], ""));
+    assert_eq!((atlassian(&second), second.field("retry-after")), (["2", "0", "10", "1"], "10"));
     let refused = client.get("/", "");
     assert_eq!((refused.status, atlassian(&refused)), (429, ["2", "0", "10", "1"]));
     assert!(retry_after(&refused) >= 10);
     for answer in [first, second, refused] {
         assert_eq!((answer.field("ratelimit"), answer.field("ratelimit-policy")), ("", ""), "they are off");
     }
+}
+
+#[test]
+fn githubs_family_and_the_third_drafts_tell_of_what_binds_most() {
+    let origin = Origin::plain();
+    let rules = "
+quotas: { api: { limit: 10, window: { fixed: 1h } } }
+classes: [ { name: all, bucket: { capacity: 3, fill: 1, interval: 10s } } ]
+routes: [ { match: /dear, cost: { api: 5 } } ]
+headers: { legacy: [github, draft-03] }";
+    let gate = Gate::before(origin.address(), rules);
+    let mut client = gate.connect();
+    let mut told = |path: &str| {
+        let answer = client.get(path, "");
+        let github = ["limit", "remaining", "used", "reset", "resource"].map(|name| {
+            let text = answer.field(&format!("x-ratelimit-{name}"));
+            text.parse().map_or_else(
+                |_| text.to_owned(),
+                |moment: u64| match name {
+                    "reset" => format!("+{}", moment - gate.clock.now().seconds()),
+                    _ => text.to_owned(),
+                },
+            )
+        });
+        let draft = ["limit", "remaining", "reset"].map(|name| answer.field(&format!("ratelimit-{name}")).to_owned());
+        (answer.status, github.join(" "), draft.join(" "))
+    };
+    let says = |status, github: &str, draft: &str| (status, github.to_owned(), draft.to_owned());
+    assert_eq!(told("/dear"), says(200, "10 5 5 +3600 api", "10 5 3600"), "one such request is left");
+    assert_eq!(told("/free"), says(200, "3 1 2 +20 all", "3 1 20"));
+    assert_eq!(told("/free"), says(200, "3 0 3 +10 all", "3 0 10"), "the next token, not all of them");
+    assert_eq!(told("/free"), says(429, "3 0 3 +10 all", "3 0 10"));
+    gate.clock.advance(Duration::from_secs(30));
+    assert_eq!(told("/dear"), says(200, "10 0 10 +3570 api", "10 0 3570"));
+    assert_eq!(told("/dear"), says(429, "10 0 10 +3570 api", "10 0 3570"), "the quota said no, the bucket has two");
+    assert_eq!(told("/free"), says(200, "3 1 2 +20 all", "3 1 20"));
+    assert_eq!(told("/robots.txt"), says(200, "3 1 2 +20 all", "3 1 20"), "told, though it takes nothing");
 }
 
 #[test]

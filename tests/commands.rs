@@ -115,7 +115,7 @@ fn the_status_says_where_everybody_is_and_what_went_wrong() {
         "\napi  10 units until ",
         "\n  robot                     0  all, tier 1\n",
         "\nscopes of the origin\n  default  0 in flight\n",
-        "\nmost refused clients\n  key        class  refused  tokens left\n  127.0.0.1  robot        3            -\n",
+        "\nmost refused clients\n  key        class  refused  tokens left  now\n  127.0.0.1  robot        3            -  -\n",
     ] {
         assert!(status.contains(part), "no {part:?} in\n{status}");
     }

@@ -110,8 +110,15 @@ fn rules(window: Window) -> Arc<Rules> {
         sync_from: None,
         ladders: vec![None],
     };
-    let class =
-        Class { name: "all".into(), when: When::default(), blocked: false, bucket: None, enforce: true, priority: 0 };
+    let class = Class {
+        name: "all".into(),
+        when: When::default(),
+        blocked: false,
+        bucket: None,
+        key: Default::default(),
+        enforce: true,
+        priority: 0,
+    };
     let route = |cost: u64| Route {
         name: cost.to_string(),
         path: Pattern::parse("/**").expect("any path"),

@@ -4,7 +4,8 @@ use super::Gate;
 use super::corrections::Corrections;
 use super::operations::SettingsView;
 use crate::engine::{ClientView, QuotaView};
-use crate::policy::{Timestamp, Units};
+use crate::policy::time::seconds_rounded_up;
+use crate::policy::{Reason, Timestamp, Units};
 use crate::telemetry::rfc3339;
 use axum::Json;
 use axum::extract::State;
@@ -94,7 +95,14 @@ fn addresses(of: &[SocketAddr]) -> Vec<String> {
 }
 
 fn client(view: &ClientView) -> Value {
-    json!({ "key": view.key.to_string(), "class": view.class, "refused": view.refused, "tokens": view.tokens })
+    json!({
+        "key": view.key,
+        "class": view.class,
+        "refused": view.refused,
+        "tokens": view.tokens,
+        "limited_by": view.limited_by.map(Reason::name),
+        "lifts_in_s": view.lifts_after.map(seconds_rounded_up),
+    })
 }
 
 /// As many as fit a screen.

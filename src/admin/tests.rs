@@ -2,9 +2,8 @@ use super::corrections::{Correction, Who};
 use super::*;
 use crate::config::settings::Secret;
 use crate::engine::{ClassView, ClientView, QuotaView, UnknownQuota};
-use crate::policy::identity::ClientKey;
 use crate::policy::tier::Share;
-use crate::policy::{Timestamp, Units};
+use crate::policy::{Reason, Timestamp, Units};
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use parking_lot::Mutex;
@@ -38,7 +37,8 @@ async fn the_state_shows_quotas_classes_scopes_and_who_is_refused_most() {
     assert_eq!(state["quotas"][0]["remaining"], json!(84.75));
     assert_eq!(state["quotas"][0]["window_end"], "1970-01-02T00:00:00Z");
     assert_eq!(state["quotas"][0]["classes"][0], json!({"class": "bot", "charged": 12, "shed": 0.5, "tier": 1}));
-    assert_eq!(state["top_clients"][0], json!({"key": "203.0.113.7", "class": "bot", "refused": 9, "tokens": null}));
+    let limited = json!({"key": "203.0.113.7", "class": "bot", "refused": 9, "tokens": 0, "limited_by": "bucket", "lifts_in_s": 8});
+    assert_eq!(state["top_clients"][0], limited);
     assert_eq!((&state["classes"], &state["scopes"]), (&json!(["bot"]), &json!([{"name": "default", "inflight": 2}])));
 }
 
@@ -375,8 +375,18 @@ impl Operations for Desk {
         vec![ScopeView { name: "default".into(), inflight: 2 }]
     }
     fn top_clients(&self, count: usize) -> Vec<ClientView> {
-        let key = ClientKey::from_number(0xcb00_7107);
-        vec![ClientView { key, class: "bot".into(), refused: 9, tokens: None }; count.min(1)]
+        let key = "203.0.113.7".into();
+        vec![
+            ClientView {
+                key,
+                class: "bot".into(),
+                refused: 9,
+                tokens: Some(0),
+                limited_by: Some(Reason::Bucket),
+                lifts_after: Some(Duration::from_millis(7500))
+            };
+            count.min(1)
+        ]
     }
     fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota> {
         match quota {

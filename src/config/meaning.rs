@@ -32,7 +32,7 @@ pub(super) fn settle(
     let admin = serving::admin(raw, &listen, &mut report);
     let origin = serving::origin(&raw.origin, &listen, &mut report);
     let limits = serving::limits(&raw.limits, &mut report);
-    let headers = serving::headers(&raw.headers, &mut report);
+    let headers = serving::headers(&raw.headers);
     let log = serving::log(&raw.log, &mut report);
 
     let trust = clients::trust(&raw.clients, &mut report);

@@ -163,6 +163,10 @@ pub struct Headers {
 pub enum LegacyFamily {
     /// `X-RateLimit-Limit`, `-Remaining`, `-Interval-Seconds`, `-FillRate`.
     Atlassian,
+    /// `X-RateLimit-Limit`, `-Remaining`, `-Used`, `-Reset` (a moment), `-Resource`.
+    Github,
+    /// `RateLimit-Limit`, `-Remaining`, `-Reset` (a span).
+    Draft03,
 }
 
 /// What is written.

@@ -2,6 +2,7 @@ use super::settings::{AccessLog, Ledger, LegacyFamily, LogLevel, WhenLost};
 use super::*;
 use crate::policy::Units;
 use crate::policy::cost::Cost;
+use crate::policy::identity::KeyFrom;
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -37,6 +38,27 @@ fn mistakes_with(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
 /// The origin, which every file needs, as its first line, and `text` from the second on.
 fn site(text: &str) -> String {
     format!("origin: {{ url: 'http://127.0.0.1:3000' }}\n{text}")
+}
+
+#[test]
+fn who_shares_a_bucket_is_a_word_or_a_name() {
+    for (written, meant) in [
+        ("rate: 1/s", KeyFrom::Address),
+        ("rate: 1/s, key: address", KeyFrom::Address),
+        ("rate: 1/s, key: operator", KeyFrom::Operator),
+        ("capacity: 6, fill: 1, interval: 1s, key: class", KeyFrom::Class),
+        ("rate: 1/s, key: { header: X-Api-Key }", KeyFrom::Header(http::HeaderName::from_static("x-api-key"))),
+        ("rate: 1/s, key: { cookie: Session }", KeyFrom::Cookie("Session".into())),
+    ] {
+        let settings = settings(&site(&format!("classes: [{{ name: a, bucket: {{ {written} }} }}]")));
+        assert_eq!(settings.rules.classes[0].key, meant, "{written}");
+    }
+}
+
+#[test]
+fn a_family_named_twice_is_written_once() {
+    let settings = settings(&site("headers: { legacy: [draft-03, github, atlassian, github] }"));
+    assert_eq!(settings.headers.legacy, [LegacyFamily::Draft03, LegacyFamily::Github, LegacyFamily::Atlassian]);
 }
 
 fn faults(text: &str) -> Vec<String> {
@@ -457,8 +479,20 @@ fn each_contradiction_is_found() {
             "2:25: clients.ipv6_prefix: found 65, needs 32 to 64; write 64, which is one household",
         ),
         (
-            "headers: { legacy: [github] }".into(),
-            "2:21: headers.legacy[0]: not in this version; use atlassian, or leave it out",
+            "classes: [{ name: a, bucket: { rate: 1/s, key: ip } }]".into(),
+            "2:48: classes[0].bucket.key: found \"ip\", needs who shares a bucket; use address, operator, class, { header: NAME } or { cookie: NAME }",
+        ),
+        (
+            "classes: [{ name: a, bucket: { rate: 1/s, key: {} } }]".into(),
+            "2:43: classes[0].bucket.key: found neither header nor cookie; write { header: X-Api-Key } or { cookie: session }",
+        ),
+        (
+            "classes: [{ name: a, bucket: { rate: 1/s, key: { header: a, cookie: b } } }]".into(),
+            "2:43: classes[0].bucket.key: found both header and cookie; write { header: X-Api-Key } or { cookie: session }",
+        ),
+        (
+            "classes: [{ name: a, bucket: { rate: 1/s, key: { cookie: a b } } }]".into(),
+            "2:58: classes[0].bucket.key.cookie: not the name of a cookie; write it like session",
         ),
         (
             "headers: { retry_after_spread: 101% }".into(),

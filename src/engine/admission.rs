@@ -80,6 +80,8 @@ pub struct Standing {
 pub struct BucketStanding {
     /// Tokens that can be taken now.
     pub remaining: u32,
+    /// How long until the next token comes back.
+    pub next_after: Duration,
     /// How long until the bucket is full again.
     pub full_after: Duration,
 }
@@ -126,6 +128,7 @@ impl Admission {
             }
             decision.bucket = class_rules.bucket.as_ref().map(|bucket| BucketStanding {
                 remaining: bucket.remaining(level, now),
+                next_after: bucket.next_at(level, now).since(now),
                 full_after: bucket.full_at(level).since(now),
             });
             decision

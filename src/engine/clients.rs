@@ -2,6 +2,8 @@
 //!
 //! 26 bytes an entry and one of the map's, in a table that is at worst a little less than half full: at most 62 bytes a
 //! client.
+//!
+//! Nobody is evicted to make room: who is made up would push out who is there. When there is none, newcomers share a bucket.
 
 use super::Slot;
 use crate::policy::Timestamp;

@@ -3,7 +3,7 @@ use crate::policy::bucket::Bucket;
 use crate::policy::class::{Class, When};
 use crate::policy::cost::Cost;
 use crate::policy::decide::ROBOTS_TXT;
-use crate::policy::identity::{ClientKey, Trust};
+use crate::policy::identity::{ClientKey, KeyFrom, Trust};
 use crate::policy::lease::{Ask, Lease};
 use crate::policy::quota::{ClassLadder, Quota};
 use crate::policy::route::{Pattern, Route};
@@ -12,6 +12,8 @@ use crate::policy::window::Window;
 use crate::policy::{ClassId, QuotaId, Reason, Units};
 use proptest::prelude::*;
 use std::time::Duration;
+
+mod flood;
 
 const NOON: Timestamp = Timestamp::from_seconds(43_200);
 const TOMORROW: Timestamp = Timestamp::from_seconds(86_400);
@@ -48,7 +50,15 @@ fn route(costs: &[(u16, u64)]) -> Route {
 }
 
 fn class(name: &str, bucket: Option<Bucket>) -> Class {
-    Class { name: name.into(), when: When::default(), blocked: false, bucket, enforce: true, priority: 0 }
+    Class {
+        name: name.into(),
+        when: When::default(),
+        blocked: false,
+        bucket,
+        key: KeyFrom::Address,
+        enforce: true,
+        priority: 0,
+    }
 }
 
 fn rules(quotas: Vec<Quota>, routes: Vec<Route>) -> Arc<Rules> {
@@ -387,7 +397,7 @@ fn a_bucket_is_charged_only_when_the_request_goes_through() {
     for expected in [None, None, Some(Reason::Bucket)] {
         assert_eq!(ask(&admission, limited, 1, NOON).err(), expected);
     }
-    assert_eq!(admission.top_clients(5, NOON)[0].refused, 2);
+    assert_eq!(admission.top_clients(5, |_| "", NOON)[0].refused, 2);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use super::{Admission, Engine};
 use crate::policy::identity::ClientKey;
 use crate::policy::tier::Share;
-use crate::policy::{Timestamp, Units};
+use crate::policy::{OperatorId, Reason, Timestamp, Units};
+use std::time::Duration;
 
 /// One quota as it stands.
 #[derive(Clone, Debug)]
@@ -50,14 +51,18 @@ pub struct ClassView {
 /// One client that has been refused.
 #[derive(Clone, Debug)]
 pub struct ClientView {
-    /// Its address or network.
-    pub key: ClientKey,
+    /// Its address or network, or what else says who pays; never a secret.
+    pub key: String,
     /// Its class.
     pub class: String,
     /// How often it was refused since it was last forgotten.
     pub refused: u32,
     /// Tokens left in its bucket, if it has one.
     pub tokens: Option<u32>,
+    /// What of its own would refuse it now: its bucket, or a block of its class. Tiers and quotas are not its own.
+    pub limited_by: Option<Reason>,
+    /// How long until that is over by itself; a block never is.
+    pub lifts_after: Option<Duration>,
 }
 
 /// There is no quota of that name.
@@ -115,12 +120,33 @@ impl Admission {
             .collect()
     }
 
-    /// The `count` most refused clients, most refused first.
-    pub fn top_clients(&self, count: usize, now: Timestamp) -> Vec<ClientView> {
+    /// The `count` most refused clients, most refused first; `name` is that of an operator.
+    pub fn top_clients<'a>(
+        &self,
+        count: usize,
+        name: impl Fn(OperatorId) -> &'a str,
+        now: Timestamp,
+    ) -> Vec<ClientView> {
         let view = |(key, slot, state): (ClientKey, super::Slot, super::clients::State)| {
             let class = self.rules.classes.get(self.slots.iter().position(|&of_class| of_class == slot)?)?;
             let tokens = class.bucket.map(|bucket| bucket.remaining(state.level(), now));
-            Some(ClientView { key, class: class.name.clone(), refused: state.refused(), tokens })
+            let (limited_by, lifts_after) = match class.bucket {
+                _ if !class.enforce => (None, None),
+                _ if class.blocked => (Some(Reason::Blocked), None),
+                Some(bucket) if tokens == Some(0) => {
+                    (Some(Reason::Bucket), Some(bucket.next_at(state.level(), now).since(now)))
+                }
+                _ => (None, None),
+            };
+            let key = key.shown(&name).to_string();
+            Some(ClientView {
+                key,
+                class: class.name.clone(),
+                refused: state.refused(),
+                tokens,
+                limited_by,
+                lifts_after,
+            })
         };
         self.engine.clients.most_refused(count).into_iter().filter_map(view).collect()
     }

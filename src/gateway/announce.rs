@@ -1,5 +1,7 @@
 //! What clients are told of their allowance: `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11)
-//! and, by choice, the older family of Atlassian.
+//! and, by choice, the older families.
+
+mod legacy;
 
 use crate::config::settings::{Headers, LegacyFamily};
 use crate::engine::{BucketStanding, Standing};
@@ -18,7 +20,7 @@ const LARGEST: u64 = 999_999_999_999_999;
 /// The announcements of one set of rules, as far as they can be written beforehand.
 pub(super) struct Announcements {
     ratelimit: bool,
-    atlassian: bool,
+    families: Vec<LegacyFamily>,
     /// By class, then by route; `None` where nothing is limited.
     policies: Vec<Vec<Option<Box<str>>>>,
     /// What is said of the bucket of each class, and of each quota, up to the number that is left.
@@ -42,7 +44,7 @@ impl Announcements {
         let opening = |name: &str| format!("\"{name}\";r=");
         Self {
             ratelimit: headers.ratelimit,
-            atlassian: headers.legacy.contains(&LegacyFamily::Atlassian),
+            families: headers.legacy.clone(),
             policies: rules.classes.iter().map(of_class).collect(),
             buckets: rules.classes.iter().map(|class| opening(&class.name)).collect(),
             quotas: rules.quotas.iter().map(|quota| opening(&quota.name)).collect(),
@@ -60,9 +62,7 @@ impl Announcements {
             fields.insert(Name::RateLimitPolicy, policy.as_bytes());
             fields.insert_with(Name::RateLimit, |text| self.ratelimit(text, told, now));
         }
-        if self.atlassian {
-            write_atlassian(rules, told, status, fields);
-        }
+        legacy::write(&self.families, rules, told, now, status, fields);
     }
 
     /// What is left, policy by policy. A policy that has just refused has nothing left until the client may come back.
@@ -118,35 +118,4 @@ fn policies(class: &Class, route: &Route, rules: &Rules) -> Option<Box<str>> {
 fn seconds_to_fill(bucket: &Bucket) -> u64 {
     let fills = bucket.capacity.div_ceil(bucket.fill.max(1));
     seconds_rounded_up(bucket.interval.saturating_mul(fills)).max(1)
-}
-
-/// Atlassian's family tells of a bucket; where a client has none, of its first quota, which fills once a window.
-fn write_atlassian(rules: &Rules, told: Told<'_>, status: StatusCode, fields: &mut Fields) {
-    let class = &rules.classes[usize::from(told.class.0)];
-    let (limit, remaining, interval, fill) = match (class.bucket, told.bucket, told.standings.first()) {
-        (Some(bucket), Some(standing), _) => {
-            let seconds = seconds_rounded_up(bucket.interval);
-            (u64::from(bucket.capacity), u64::from(standing.remaining), seconds, u64::from(bucket.fill))
-        }
-        (_, _, Some(standing)) => {
-            let quota = &rules.quotas[usize::from(standing.quota.0)];
-            let limit = quota.limit.floor();
-            (limit, standing.remaining.floor(), seconds_rounded_up(quota.window.usual_length()), limit)
-        }
-        _ => return,
-    };
-    let remaining = if told.refusal.is_some() { 0 } else { remaining };
-    for (name, number) in [
-        (Name::XRateLimitLimit, limit),
-        (Name::XRateLimitRemaining, remaining),
-        (Name::XRateLimitIntervalSeconds, interval),
-        (Name::XRateLimitFillRate, fill),
-    ] {
-        fields.insert(name, itoa::Buffer::new().format(number).as_bytes());
-    }
-    // Where something else asks for patience, as an origin under load does, "at once" would be bad advice.
-    let asks_for_patience = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
-    if remaining > 0 && !asks_for_patience && !fields.contains(Name::RetryAfter) {
-        fields.append(Name::RetryAfter, b"0");
-    }
 }

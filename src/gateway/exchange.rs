@@ -11,12 +11,13 @@ use super::worker::{Current, Worker};
 use super::{cost, headers};
 use crate::engine::{Decision, Permit, Ruling};
 use crate::http1::{Fields, Name, Request, RequestHead, Response};
-use crate::policy::identity::{AddressSource, ClientKey, Origin, Trust};
+use crate::policy::identity::{AddressSource, ClientKey, KeyFrom, Origin, Trust, cookie};
 use crate::policy::{Claim, Classified, Facts, Proof, Reason, Refusal, Timestamp};
 use http::Version;
 use hyper::body::Body;
 use smallvec::SmallVec;
 use std::fmt::{self, Write};
+use std::hash::BuildHasher;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::rc::Rc;
@@ -100,7 +101,7 @@ impl Exchange {
         };
         let classified = rules.classify(&facts);
         let route = rules.route(&facts);
-        let key = rules.trust.key(origin.client);
+        let key = rules.key(&classified, origin.client, |from| self.secret(from, &head.fields));
         let decision = current.admission.admit(key, classified.class, route, &target.path, now);
         Ok(Judged { origin, key, classified, route, decision })
     }
@@ -133,6 +134,17 @@ impl Exchange {
         };
         let lines: SmallVec<[&[u8]; 2]> = fields.named(name).collect();
         trust.client(self.0.peer, &lines)
+    }
+
+    /// A hash of what the client sends to be known by: SipHash under a key of this process, as what is hashed may be known
+    /// to whoever reads the log.
+    fn secret(&self, from: &KeyFrom, fields: &Fields) -> Option<u64> {
+        let value = match from {
+            KeyFrom::Header(name) => fields.named(name.as_str()).next().filter(|value| !value.is_empty()),
+            KeyFrom::Cookie(name) => cookie(fields.all(Name::Cookie), name),
+            KeyFrom::Address | KeyFrom::Operator | KeyFrom::Class => None,
+        };
+        value.map(|value| self.0.worker.shared().secrets.hash_one(value))
     }
 
     fn refuse(&self, mut visit: Box<Visit>, refusal: &Refusal) -> Response<ResponseBody> {

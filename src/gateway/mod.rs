@@ -202,7 +202,8 @@ impl Handle {
 
     /// The most refused clients, most refused first.
     pub fn top_clients(&self, count: usize) -> Vec<ClientView> {
-        self.0.generation().admission.top_clients(count, self.now())
+        let name = |operator| self.0.operators.name(operator);
+        self.0.generation().admission.top_clients(count, name, self.now())
     }
 
     /// How many clients are remembered, and how many have been forgotten.

@@ -7,6 +7,7 @@ use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::verify::Operators;
 use arc_swap::ArcSwap;
+use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::Notify;
@@ -27,6 +28,8 @@ pub(super) struct Shared {
     pub(super) neighbours: Neighbours,
     pub(super) workers: usize,
     pub(super) via: Via,
+    /// Turns what clients send to be known by into numbers that nobody else can compute, and that end with the process.
+    pub(super) secrets: RandomState,
     generation: ArcSwap<Generation>,
     number: AtomicU64,
 }
@@ -61,6 +64,7 @@ impl Shared {
             neighbours: Neighbours::default(),
             workers,
             via: Via::new(seed),
+            secrets: RandomState::new(),
             generation: ArcSwap::from_pointee(generation),
             number: AtomicU64::new(0),
         }

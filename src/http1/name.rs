@@ -42,7 +42,10 @@ names! {
     ProxyAuthorization = "proxy-authorization",
     ProxyConnection = "proxy-connection",
     RateLimit = "ratelimit",
+    RateLimitLimit = "ratelimit-limit",
     RateLimitPolicy = "ratelimit-policy",
+    RateLimitRemaining = "ratelimit-remaining",
+    RateLimitReset = "ratelimit-reset",
     RealIp = "x-real-ip",
     Referer = "referer",
     RetryAfter = "retry-after",
@@ -56,6 +59,9 @@ names! {
     XRateLimitIntervalSeconds = "x-ratelimit-interval-seconds",
     XRateLimitLimit = "x-ratelimit-limit",
     XRateLimitRemaining = "x-ratelimit-remaining",
+    XRateLimitReset = "x-ratelimit-reset",
+    XRateLimitResource = "x-ratelimit-resource",
+    XRateLimitUsed = "x-ratelimit-used",
 }
 
 impl Name {

@@ -47,6 +47,12 @@ impl Bucket {
         self.capacity.saturating_sub(self.filled(level, now).missing)
     }
 
+    /// When the next token comes back; `now` where none is missing.
+    pub fn next_at(&self, level: Level, now: Timestamp) -> Timestamp {
+        let level = self.filled(level, now);
+        if level.missing == 0 { now } else { level.since + self.step() }
+    }
+
     /// When a bucket that nobody touches is full again; such a bucket may be forgotten.
     pub fn full_at(&self, level: Level) -> Timestamp {
         level.since + self.step() * level.missing.div_ceil(self.batch())
@@ -95,6 +101,8 @@ mod tests {
         }
         assert_eq!(ATLASSIAN.take(level, at(0)), Err(EmptyUntil(at(10))));
         assert_eq!(ATLASSIAN.take(level, at(9)), Err(EmptyUntil(at(10))));
+        assert_eq!((ATLASSIAN.next_at(level, at(9)), ATLASSIAN.next_at(level, at(11))), (at(10), at(20)));
+        assert_eq!(ATLASSIAN.next_at(level, at(60)), at(60), "all are back");
         assert_eq!(ATLASSIAN.remaining(level, at(10)), 10);
         assert_eq!(ATLASSIAN.remaining(level, at(3600)), 60);
         assert_eq!(ATLASSIAN.full_at(level), at(60));

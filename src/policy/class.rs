@@ -2,7 +2,7 @@
 
 use super::bucket::Bucket;
 use super::facts::{BotId, Claim, Facts, OperatorId, Proof};
-use super::identity::Prefix;
+use super::identity::{KeyFrom, Prefix};
 
 /// The kinds of client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,6 +66,8 @@ pub struct Class {
     pub blocked: bool,
     /// The bucket of each of its clients.
     pub bucket: Option<Bucket>,
+    /// Who shares one bucket.
+    pub key: KeyFrom,
     /// False: its refusals by bucket, tier or block are counted and logged, not carried out.
     pub enforce: bool,
     /// Who goes first where there is a line; higher goes first.
@@ -167,7 +169,15 @@ mod tests {
     const BING: OperatorId = OperatorId(1);
 
     fn class(name: &str, when: When) -> Class {
-        Class { name: name.into(), when, blocked: false, bucket: None, enforce: true, priority: 0 }
+        Class {
+            name: name.into(),
+            when,
+            blocked: false,
+            bucket: None,
+            key: KeyFrom::Address,
+            enforce: true,
+            priority: 0,
+        }
     }
 
     fn classes() -> Vec<Class> {

@@ -1,6 +1,9 @@
 //! Whose request it is: the real address behind trusted proxies, and the key whose bucket pays.
 
-use std::fmt;
+mod key;
+
+pub use key::{ClientKey, KeyFrom, Payer, cookie};
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A longer chain than this is not believed at all.
@@ -40,10 +43,6 @@ pub struct Trust {
     /// How much of an IPv6 address is one client.
     pub ipv6_prefix: u8,
 }
-
-/// One client, as buckets and counters know it: an IPv4 address, or the prefix of an IPv6 one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClientKey(u64);
 
 /// The client and the hops between it and us, nearest last (without the peer itself).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,40 +123,18 @@ impl Trust {
         origin
     }
 
-    /// The key that pays for `client`.
+    /// The key of `client` by its address.
     pub fn key(&self, client: IpAddr) -> ClientKey {
         match canonical(client) {
-            IpAddr::V4(v4) => ClientKey(u64::from(u32::from(v4))),
+            IpAddr::V4(v4) => ClientKey::of_v4(v4),
             IpAddr::V6(v6) => match embedded_v4(v6) {
-                Some(v4) => ClientKey(u64::from(u32::from(v4))),
+                Some(v4) => ClientKey::of_v4(v4),
                 None => {
                     let upper = (u128::from(v6) >> 64) as u64;
                     let mask = u64::MAX.checked_shl(64 - u32::from(self.ipv6_prefix.clamp(1, 64))).unwrap_or(0);
-                    ClientKey(upper & mask)
+                    ClientKey::of_v6(upper & mask)
                 }
             },
-        }
-    }
-}
-
-impl ClientKey {
-    /// The key as one number, for maps.
-    pub const fn number(self) -> u64 {
-        self.0
-    }
-
-    /// The key that [`ClientKey::number`] gave.
-    pub const fn from_number(number: u64) -> Self {
-        Self(number)
-    }
-}
-
-impl fmt::Display for ClientKey {
-    /// An IPv4 address, or the first address of the IPv6 prefix. Below 2^32 lies only `::/32`, which nobody has.
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match u32::try_from(self.0) {
-            Ok(v4) => Ipv4Addr::from(v4).fmt(out),
-            Err(_) => Ipv6Addr::from(u128::from(self.0) << 64).fmt(out),
         }
     }
 }
@@ -328,8 +305,8 @@ mod tests {
         for disguise in ["::ffff:192.0.2.1", "64:ff9b::192.0.2.1", "2002:c000:201::1"] {
             assert_eq!(key(disguise), key("192.0.2.1"), "{disguise}");
         }
-        assert_eq!(key("192.0.2.1").to_string(), "192.0.2.1");
-        assert_eq!(key("2001:db8:1:2::1").to_string(), "2001:db8:1:2::");
+        assert_eq!(key("192.0.2.1").payer(), Payer::V4(Ipv4Addr::new(192, 0, 2, 1)));
+        assert_eq!(key("2001:db8:1:2::1").payer(), Payer::V6("2001:db8:1:2::".parse().expect("an address")));
     }
 
     proptest! {

@@ -27,6 +27,9 @@ pub use route::ScopeId;
 pub use time::Timestamp;
 pub use units::Units;
 
+use identity::{ClientKey, KeyFrom};
+use std::net::IpAddr;
+
 /// All that the settings say about who may have what. Built by `config`, never half right.
 #[derive(Clone, Debug)]
 pub struct Rules {
@@ -48,6 +51,25 @@ impl Rules {
     /// Says what kind of client this is and which class it falls into.
     pub fn classify(&self, facts: &Facts<'_>) -> Classified {
         class::classify(&self.agent_rules, &self.classes, facts)
+    }
+
+    /// Whose bucket and counters a request of `client` goes by. `secret` is asked for a hash of what is sent
+    /// in the header or cookie that its class goes by, if anything is.
+    pub fn key(
+        &self,
+        classified: &Classified,
+        client: IpAddr,
+        secret: impl FnOnce(&KeyFrom) -> Option<u64>,
+    ) -> ClientKey {
+        let of_address = || self.trust.key(client);
+        match &self.classes[usize::from(classified.class.0)].key {
+            KeyFrom::Address => of_address(),
+            KeyFrom::Class => ClientKey::OF_CLASS,
+            KeyFrom::Operator => classified.operator.map_or_else(of_address, ClientKey::of_operator),
+            sent @ (KeyFrom::Header(_) | KeyFrom::Cookie(_)) => {
+                secret(sent).map_or_else(of_address, ClientKey::of_secret)
+            }
+        }
     }
 
     /// The place of the route that the request falls into.

@@ -5,6 +5,7 @@ use super::instant::InstantText;
 use super::json;
 use super::passage::{Passage, Passages};
 use super::record::{Charge, Record};
+use crate::policy::identity::Payer;
 use std::io::Write as _;
 use std::net::IpAddr;
 
@@ -40,9 +41,9 @@ fn client(out: &mut Vec<u8>, record: &Record<'_>) {
         IpAddr::V6(v6) => write_infallibly(out, format_args!("{v6}")),
     }
     out.extend_from_slice(b"\",\"key\":\"");
-    match u32::try_from(record.key.number()) {
-        Ok(v4) => digits::ipv4(out, v4.into()),
-        Err(_) => write_infallibly(out, format_args!("{}", record.key)),
+    match record.key.payer() {
+        Payer::V4(v4) => digits::ipv4(out, v4),
+        _ => write_infallibly(out, format_args!("{}", record.key.shown(|operator| record.names.operator(operator)))),
     }
 }
 

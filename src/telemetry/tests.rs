@@ -131,6 +131,7 @@ fn rules() -> Rules {
         when: When::default(),
         blocked: false,
         bucket: None,
+        key: Default::default(),
         enforce: true,
         priority: 0,
     };

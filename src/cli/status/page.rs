@@ -85,9 +85,14 @@ fn scopes(scopes: &[Scope], view: &View) -> String {
 
 fn clients(clients: &[Client], view: &View) -> String {
     let tokens = |of: &Client| of.tokens.map_or("-".into(), thousands);
+    let until = |of: &Client| match (&of.limited_by, of.lifts_in_s) {
+        (Some(_), Some(seconds)) => format!("limited for {}", span(seconds)),
+        (Some(rule), None) => rule.clone(),
+        (None, _) => "-".into(),
+    };
     let rows = clients.iter().filter(|of| of.refused > 0).take(CLIENTS);
-    let rows = rows.map(|of| vec![of.key.clone(), of.class.clone(), thousands(of.refused), tokens(of)]);
-    let head = [("key", Left), ("class", Left), ("refused", Right), ("tokens left", Right)];
+    let rows = rows.map(|of| vec![of.key.clone(), of.class.clone(), thousands(of.refused), tokens(of), until(of)]);
+    let head = [("key", Left), ("class", Left), ("refused", Right), ("tokens left", Right), ("now", Left)];
     table("most refused clients", &head, rows, view)
 }
 

@@ -95,6 +95,8 @@ pub(super) struct Client {
     pub(super) class: String,
     pub(super) refused: u64,
     pub(super) tokens: Option<u64>,
+    pub(super) limited_by: Option<String>,
+    pub(super) lifts_in_s: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]

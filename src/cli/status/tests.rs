@@ -45,8 +45,9 @@ fn a_hard_day() -> Value {
         "scopes": [{"name": "default", "inflight": 12}, {"name": "search", "inflight": 0}],
         "connections": 1234,
         "top_clients": [
-            {"key": "203.0.113.7", "class": "bot", "refused": 91_200, "tokens": 0},
-            {"key": "2001:db8:1234:5678::/64", "class": "search", "refused": 4, "tokens": null},
+            {"key": "203.0.113.7", "class": "bot", "refused": 91_200, "tokens": 0, "limited_by": "bucket",
+             "lifts_in_s": 8},
+            {"key": "2001:db8:1234:5678::/64", "class": "search", "refused": 4, "tokens": null, "limited_by": "blocked"},
             {"key": "192.0.2.1", "class": "person", "refused": 0, "tokens": 5},
         ],
         "log_lines_dropped": 1234,
@@ -155,9 +156,9 @@ scopes of the origin
   search    0 in flight
 
 most refused clients
-  key                      class   refused  tokens left
-  203.0.113.7              bot      91,200            0
-  2001:db8:1234:5678::/64  search        4            -
+  key                      class   refused  tokens left  now
+  203.0.113.7              bot      91,200            0  limited for 8 s
+  2001:db8:1234:5678::/64  search        4            -  blocked
 
 corrected by hand
   at            quota         was     is  by, as claimed  from

@@ -4,6 +4,7 @@ use super::report::Report;
 use crate::config::raw::classes::{self as raw, Agent};
 use crate::policy::bucket::Bucket;
 use crate::policy::class::{AgentRule, Class, When};
+use crate::policy::identity::KeyFrom;
 use crate::policy::{Kind, OperatorId};
 use std::time::Duration;
 
@@ -75,6 +76,7 @@ pub(super) fn classes(raw: &[raw::Class], operators: &[&str], report: &mut Repor
             when: When::default(),
             blocked: false,
             bucket: None,
+            key: KeyFrom::Address,
             enforce: true,
             priority: 0,
         });
@@ -99,11 +101,14 @@ fn class(raw: &raw::Class, path: &str, operators: &[&str], report: &mut Report) 
         report.not_carried_out(&format!("{path}.crawl_delay"));
     }
     let bucket = raw.bucket.as_ref().map(|bucket| self::bucket(bucket, &format!("{path}.bucket"), report));
+    let key = raw.bucket.as_ref().map(|bucket| key(&bucket.key, &format!("{path}.bucket.key"), report));
+    let key = key.unwrap_or_default();
     Class {
         name,
         when: when(&raw.when, &format!("{path}.when"), operators, report),
         blocked: raw.block,
         bucket,
+        key,
         enforce: raw.enforce.unwrap_or(true),
         priority: raw.priority.unwrap_or(0),
     }
@@ -139,11 +144,37 @@ fn operator_id(name: &str, path: &str, operators: &[&str], report: &mut Report) 
     place.map(OperatorId)
 }
 
+fn key(raw: &raw::Key, path: &str, report: &mut Report) -> KeyFrom {
+    match raw {
+        raw::Key::Address => KeyFrom::Address,
+        raw::Key::Operator => KeyFrom::Operator,
+        raw::Key::Class => KeyFrom::Class,
+        raw::Key::Sent { header: Some(header), cookie: None } => KeyFrom::Header(header.0.clone()),
+        raw::Key::Sent { header: None, cookie: Some(cookie) } => {
+            // What a cookie may be called is what a header may be called (RFC 6265 section 4.1.1); only the case matters.
+            if http::HeaderName::from_bytes(cookie.as_bytes()).is_err() {
+                report.mistake(&format!("{path}.cookie"), "not the name of a cookie", "write it like session");
+            }
+            KeyFrom::Cookie(cookie.clone())
+        }
+        raw::Key::Sent { header, .. } => {
+            let wrong =
+                if header.is_some() { "found both header and cookie" } else { "found neither header nor cookie" };
+            report.mistake(path, wrong, "write { header: X-Api-Key } or { cookie: session }");
+            KeyFrom::Address
+        }
+    }
+}
+
 fn bucket(raw: &raw::Bucket, path: &str, report: &mut Report) -> Bucket {
     let batches = raw.capacity.is_some() || raw.fill.is_some() || raw.interval.is_some();
     let steady = raw.rate.is_some() || raw.burst.is_some();
     if batches == steady {
-        let wrong = if steady { "found both capacity, fill, interval and rate, burst" } else { "found no keys" };
+        let wrong = if steady {
+            "found both capacity, fill, interval and rate, burst"
+        } else {
+            "found neither capacity, fill, interval nor rate, burst"
+        };
         report.mistake(path, wrong, "write { capacity: 60, fill: 10, interval: 10s } or { rate: 10/s, burst: 20 }");
     }
     let second = Duration::from_secs(1);

@@ -164,19 +164,16 @@ fn count(count: u32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-pub(super) fn headers(raw: &written::Headers, report: &mut Report) -> Headers {
+pub(super) fn headers(raw: &written::Headers) -> Headers {
     let mut legacy = Vec::new();
-    for (index, family) in raw.legacy.iter().enumerate() {
-        match family {
-            written::Legacy::Atlassian if legacy.is_empty() => legacy.push(LegacyFamily::Atlassian),
-            written::Legacy::Atlassian => {}
-            written::Legacy::Github | written::Legacy::Draft03 => {
-                report.mistake(
-                    &format!("headers.legacy[{index}]"),
-                    "not in this version",
-                    "use atlassian, or leave it out",
-                );
-            }
+    for family in &raw.legacy {
+        let family = match family {
+            written::Legacy::Atlassian => LegacyFamily::Atlassian,
+            written::Legacy::Github => LegacyFamily::Github,
+            written::Legacy::Draft03 => LegacyFamily::Draft03,
+        };
+        if !legacy.contains(&family) {
+            legacy.push(family);
         }
     }
     let retry_after_spread = raw.retry_after_spread.as_ref().map_or(SPREAD, |share| share.0);

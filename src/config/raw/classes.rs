@@ -1,10 +1,11 @@
 //! `classes:` and `agents:` as written.
 
-use crate::config::forms::{Named, OneOrMany};
-use crate::config::words::{Range, Rate, Span};
+use crate::config::forms::{Named, OneOrMany, word_or_keys};
+use crate::config::words::{Field, Range, Rate, Span};
 use crate::policy;
-use schemars::JsonSchema;
-use serde::Deserialize;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+use std::borrow::Cow;
 
 /// A class of clients.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
@@ -54,6 +55,64 @@ pub(in crate::config) struct Bucket {
     pub rate: Option<Rate>,
     /// The most that can be saved up at that rate. Default one interval's worth.
     pub burst: Option<u32>,
+    /// Who shares one bucket: address (an IPv6 prefix is one), { header: NAME } or { cookie: NAME } (by its value, which is
+    /// only ever kept as a hash; who sends none goes by address), operator (all of a proven operator's crawlers; everybody
+    /// else by address) or class (all of them together). Default address. A client that may invent values of the header or
+    /// cookie gets a new bucket for each: use it where something before the gate has checked them.
+    pub key: Key,
+}
+
+/// Who shares one bucket.
+#[derive(Clone, Default)]
+pub(in crate::config) enum Key {
+    #[default]
+    Address,
+    Operator,
+    Class,
+    Sent {
+        header: Option<Field>,
+        cookie: Option<String>,
+    },
+}
+
+/// The long form.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct SentKeys {
+    header: Option<Field>,
+    cookie: Option<String>,
+}
+
+impl From<SentKeys> for Key {
+    fn from(SentKeys { header, cookie }: SentKeys) -> Self {
+        Self::Sent { header, cookie }
+    }
+}
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let needs = "who shares a bucket; use address, operator, class, { header: NAME } or { cookie: NAME }";
+        word_or_keys::<D, Self, SentKeys>(deserializer, needs, |word| match word {
+            "address" => Some(Self::Address),
+            "operator" => Some(Self::Operator),
+            "class" => Some(Self::Class),
+            _ => None,
+        })
+    }
+}
+
+impl JsonSchema for Key {
+    fn schema_name() -> Cow<'static, str> {
+        "Key".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [
+            { "enum": ["address", "operator", "class"] },
+            { "type": "object", "properties": { "header": { "type": "string" } }, "required": ["header"], "additionalProperties": false },
+            { "type": "object", "properties": { "cookie": { "type": "string" } }, "required": ["cookie"], "additionalProperties": false },
+        ] })
+    }
 }
 
 /// The operator's own word on a user agent.

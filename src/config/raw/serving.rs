@@ -38,7 +38,7 @@ pub(in crate::config) struct Origin {
 pub(in crate::config) struct Headers {
     /// `RateLimit` and `RateLimit-Policy` as the IETF draft has them: draft-11 or off. Default draft-11.
     pub ratelimit: RateLimit,
-    /// Older fields beside them; this version knows atlassian. Default none.
+    /// Older fields beside them, for the most binding policy: atlassian, github, draft-03. Default none.
     pub legacy: Vec<Legacy>,
     /// Up to this share is added to each Retry-After, so that nobody comes back in step. Default 20%.
     pub retry_after_spread: Option<Percent>,
@@ -56,8 +56,11 @@ pub(in crate::config) enum RateLimit {
 #[derive(Clone, Copy, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::config) enum Legacy {
+    /// `X-RateLimit-Limit`, `-Remaining`, `-Interval-Seconds`, `-FillRate`, and `Retry-After` on every answer.
     Atlassian,
+    /// `X-RateLimit-Limit`, `-Remaining`, `-Used`, `-Reset` in seconds since 1970, `-Resource`.
     Github,
+    /// `RateLimit-Limit`, `-Remaining`, `-Reset` in seconds from now.
     #[serde(rename = "draft-03")]
     Draft03,
 }

@@ -2,9 +2,11 @@ use super::*;
 use crate::policy::bucket::Bucket;
 use crate::policy::class::When;
 use crate::policy::cost::Cost;
+use crate::policy::identity::KeyFrom;
 use crate::policy::quota::ClassLadder;
 use crate::policy::route::Pattern;
 use crate::policy::tier::{Ladder, Tier};
+use crate::policy::time::seconds_rounded_up;
 use crate::policy::window::Window;
 use proptest::prelude::*;
 
@@ -22,6 +24,7 @@ struct Door {
     cost: u64,
     shedding: Shedding,
     level: Level,
+    now: Timestamp,
 }
 
 impl Door {
@@ -42,6 +45,7 @@ impl Door {
                 when: When::default(),
                 blocked: false,
                 bucket: None,
+                key: KeyFrom::Address,
                 enforce: true,
                 priority: 1,
             },
@@ -60,6 +64,7 @@ impl Door {
             cost: 1,
             shedding: Shedding::default(),
             level: Level::default(),
+            now: NOON,
         }
     }
 
@@ -81,7 +86,7 @@ impl Door {
             resets_at: MIDNIGHT,
             shedding: self.shedding,
         }];
-        let verdict = decide(&asked, self.level, &mut positions, NOON);
+        let verdict = decide(&asked, self.level, &mut positions, self.now);
         self.shedding = positions[0].shedding;
         verdict
     }
@@ -208,6 +213,33 @@ proptest! {
         door.shedding.carry = carry;
         if let Verdict::Admit { .. } = door.asks() {
             prop_assert!(taken + cost <= granted);
+        }
+    }
+
+    #[test]
+    fn who_waits_exactly_as_told_is_admitted_and_a_moment_earlier_is_not(
+        capacity in 1u32..50, fill in 1u32..50, interval_ms in 1u64..100_000, smooth: bool,
+        pauses in proptest::collection::vec(0u64..20_000, 1..100),
+    ) {
+        let interval = Duration::from_millis(interval_ms);
+        let mut door = Door::new();
+        door.class.bucket = Some(Bucket { capacity, fill, interval, smooth });
+        for pause in pauses {
+            door.now += Duration::from_millis(pause);
+            if let Verdict::Refuse(refusal) = door.asks() {
+                prop_assert_eq!(refusal.reason, Reason::Bucket);
+                let told = door.now + refusal.wait;
+                door.now = Timestamp(told.0 - 1);
+                prop_assert_eq!(door.reason(), Some(Reason::Bucket));
+                // Header fields tell whole seconds: who waits for those is admitted as well.
+                door.now = told + Duration::from_secs(seconds_rounded_up(refusal.wait)) - refusal.wait;
+                prop_assert_eq!(door.reason(), None);
+                door.now = told;
+            }
+            match door.asks() {
+                Verdict::Admit { level, .. } => door.level = level,
+                Verdict::Refuse(refusal) => prop_assert!(false, "told to come back now: {refusal:?}"),
+            }
         }
     }
 }

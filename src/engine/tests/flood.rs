@@ -1,0 +1,87 @@
+//! More clients than there is memory for: made-up keys cost those who were there nothing, and get nothing by it.
+
+use super::*;
+
+const MOST: usize = 8;
+const ACTIVE: u64 = 4;
+const LIMITED: ClassId = ClassId(2);
+/// What [`rules`] gives a limited client: two at once, one more every ten seconds.
+const CAPACITY: u64 = 2;
+const INTERVAL_S: u64 = 10;
+
+/// Who comes next.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// One of those who were there before.
+    Active(u64),
+    /// So many that nobody has seen, each asking twice.
+    Strangers(u64),
+    /// Nobody: the gate looks for idle clients.
+    Forget,
+}
+
+fn step() -> impl Strategy<Value = (u64, Step)> {
+    let who =
+        prop_oneof![(0..ACTIVE).prop_map(Step::Active), (1u64..30).prop_map(Step::Strangers), Just(Step::Forget),];
+    // All steps together are shorter than the ten minutes after which a client counts as idle.
+    (0u64..5_000, who)
+}
+
+proptest! {
+    #[test]
+    fn a_flood_of_new_keys_neither_evicts_the_active_nor_disables_the_limit(
+        steps in proptest::collection::vec(step(), 1..100),
+    ) {
+        let small = Engine::new(Supply::Whole, MOST).admission(rules(vec![], vec![route(&[])]), NOON);
+        let endless = Engine::new(Supply::Whole, 1_000_000).admission(rules(vec![], vec![route(&[])]), NOON);
+        let ask = |admission: &Admission, key: u64, now| {
+            let decision = admission.admit(ClientKey::from_number(key), LIMITED, 0, "/item/1", now);
+            let wait = match decision.ruling {
+                Ruling::Admitted(_) => None,
+                Ruling::Refused(refusal) => Some(refusal.wait),
+            };
+            (wait, decision.bucket.map(|bucket| (bucket.remaining, bucket.full_after)))
+        };
+        for key in 0..ACTIVE {
+            prop_assert_eq!(ask(&small, key, NOON), ask(&endless, key, NOON));
+        }
+        let (mut now, mut stranger, mut let_in) = (NOON, ACTIVE, 0);
+        for (pause_ms, step) in steps {
+            now += Duration::from_millis(pause_ms);
+            match step {
+                Step::Active(key) => prop_assert_eq!(ask(&small, key, now), ask(&endless, key, now)),
+                Step::Forget => small.forget_idle_clients(now),
+                Step::Strangers(count) => {
+                    for key in stranger..stranger + count {
+                        let_in += [(); 2].iter().filter(|()| ask(&small, key, now).0.is_none()).count() as u64;
+                    }
+                    stranger += count;
+                }
+            }
+            prop_assert!(small.engine().clients_tracked() <= MOST);
+            let free_places = MOST as u64 - ACTIVE;
+            let shared = CAPACITY + now.since(NOON).as_secs() / INTERVAL_S;
+            prop_assert!(let_in <= free_places * CAPACITY + shared, "{} let in of {}", let_in, 2 * (stranger - ACTIVE));
+        }
+    }
+}
+
+#[test]
+fn who_is_idle_makes_room_for_who_comes() {
+    let admission = Engine::new(Supply::Whole, MOST).admission(rules(vec![], vec![route(&[])]), NOON);
+    let remaining = |key, now| {
+        let decision = admission.admit(ClientKey::from_number(key), LIMITED, 0, "/item/1", now);
+        decision.bucket.map(|bucket| bucket.remaining)
+    };
+    for key in 0..MOST as u64 {
+        assert_eq!(remaining(key, NOON), Some(1));
+    }
+    assert_eq!((remaining(100, NOON), remaining(101, NOON)), (Some(1), Some(0)), "newcomers share a bucket");
+    let later = NOON + Duration::from_secs(605);
+    assert_eq!(remaining(0, later), Some(1), "this one stays");
+    let idle = NOON + Duration::from_secs(611);
+    admission.forget_idle_clients(idle);
+    assert_eq!(admission.engine().clients_tracked(), 1);
+    assert_eq!((remaining(102, idle), remaining(103, idle)), (Some(1), Some(1)), "newcomers have their own again");
+    assert_eq!(remaining(0, idle), Some(0), "who is active still has what it had");
+}

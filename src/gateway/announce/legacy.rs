@@ -1,0 +1,146 @@
+//! The older families of fields: those of Atlassian and of GitHub, and those of the draft up to its sixth edition.
+//!
+//! They have room for one policy, so they tell of the most binding one: that which has fewest requests left, and of
+//! those the one that takes longest to come back. Where two families share a name, they thereby say the same in it.
+
+use super::Told;
+use crate::config::settings::LegacyFamily;
+use crate::http1::{Fields, Name};
+use crate::policy::time::seconds_rounded_up;
+use crate::policy::{Rules, Timestamp};
+use http::StatusCode;
+use std::time::Duration;
+
+/// The one policy that is told of.
+struct Binding<'a> {
+    name: &'a str,
+    limit: u64,
+    remaining: u64,
+    /// How many requests like this one that makes.
+    requests: u64,
+    /// How long until there is more where nothing is left, and until all of it is back where something is.
+    wait: Duration,
+    /// So much comes back ...
+    fill: u64,
+    /// ... every so often.
+    interval: Duration,
+}
+
+/// Writes the `families` into the `fields` of an answer with `status`.
+pub(super) fn write(
+    families: &[LegacyFamily],
+    rules: &Rules,
+    told: Told<'_>,
+    now: Timestamp,
+    status: StatusCode,
+    fields: &mut Fields,
+) {
+    if families.is_empty() {
+        return;
+    }
+    let Some(binding) = most_binding(rules, told, now) else { return };
+    for family in families {
+        match family {
+            LegacyFamily::Atlassian => write_atlassian(&binding, status, fields),
+            LegacyFamily::Github => write_github(&binding, now, fields),
+            LegacyFamily::Draft03 => write_draft_03(&binding, fields),
+        }
+    }
+}
+
+/// A refused client has nothing left, whatever said no: clients of these families look at nothing else.
+fn most_binding<'a>(rules: &'a Rules, told: Told<'_>, now: Timestamp) -> Option<Binding<'a>> {
+    let mut binding = bucket(rules, told);
+    for place in 0..told.standings.len() {
+        let quota = quota(rules, told, place, now);
+        let tighter = |than: &Binding<'_>| match quota.requests == than.requests {
+            true => quota.wait > than.wait,
+            false => quota.requests < than.requests,
+        };
+        if binding.as_ref().is_none_or(tighter) {
+            binding = Some(quota);
+        }
+    }
+    if let (Some(binding), Some(refusal)) = (&mut binding, told.refusal) {
+        // Something else may have said no, such as a block: what it takes to go away is what counts.
+        binding.wait = match binding.requests {
+            0 => binding.wait.max(refusal.wait),
+            _ => refusal.wait,
+        };
+        binding.remaining = 0;
+    }
+    binding
+}
+
+fn bucket<'a>(rules: &'a Rules, told: Told<'_>) -> Option<Binding<'a>> {
+    let class = &rules.classes[usize::from(told.class.0)];
+    let (bucket, standing) = (class.bucket?, told.bucket?);
+    let remaining = u64::from(standing.remaining);
+    Some(Binding {
+        name: &class.name,
+        limit: bucket.capacity.into(),
+        remaining,
+        requests: remaining,
+        wait: if remaining == 0 { standing.next_after } else { standing.full_after },
+        fill: bucket.fill.into(),
+        interval: bucket.interval,
+    })
+}
+
+/// A quota fills once a window, all at once.
+fn quota<'a>(rules: &'a Rules, told: Told<'_>, place: usize, now: Timestamp) -> Binding<'a> {
+    let standing = &told.standings[place];
+    let quota = &rules.quotas[usize::from(standing.quota.0)];
+    let limit = quota.limit.floor();
+    let said_no = told.refusal.filter(|refusal| refusal.quotas >> place.min(7) & 1 == 1);
+    Binding {
+        name: &quota.name,
+        limit,
+        remaining: standing.remaining.floor(),
+        requests: match said_no {
+            Some(_) => 0,
+            None => standing.remaining.milli() / standing.cost.milli().max(1),
+        },
+        wait: said_no.map_or_else(|| standing.resets_at.since(now), |refusal| refusal.wait),
+        fill: limit,
+        interval: quota.window.usual_length(),
+    }
+}
+
+/// `Retry-After` belongs to the family on every answer: 0 while something is left, else the time until there is more.
+fn write_atlassian(binding: &Binding<'_>, status: StatusCode, fields: &mut Fields) {
+    number(fields, Name::XRateLimitLimit, binding.limit);
+    number(fields, Name::XRateLimitRemaining, binding.remaining);
+    number(fields, Name::XRateLimitIntervalSeconds, seconds_rounded_up(binding.interval));
+    number(fields, Name::XRateLimitFillRate, binding.fill);
+    // Where something else asks for patience, as an origin under load does, our time would be bad advice.
+    let asks_for_patience = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+    if !asks_for_patience && !fields.contains(Name::RetryAfter) {
+        let wait = if binding.remaining > 0 { 0 } else { seconds_rounded_up(binding.wait).max(1) };
+        number(fields, Name::RetryAfter, wait);
+    }
+}
+
+/// The reset is a moment, in seconds since 1970.
+fn write_github(binding: &Binding<'_>, now: Timestamp, fields: &mut Fields) {
+    number(fields, Name::XRateLimitLimit, binding.limit);
+    number(fields, Name::XRateLimitRemaining, binding.remaining);
+    number(fields, Name::XRateLimitUsed, binding.limit.saturating_sub(binding.remaining));
+    number(fields, Name::XRateLimitReset, seconds_rounded_up((now + binding.wait).since(Timestamp(0))));
+    fields.insert(Name::XRateLimitResource, binding.name.as_bytes());
+}
+
+/// The reset is a number of seconds from now. The limit stands alone: the draft allows policies after it, but the
+/// clients that read this family read a number.
+fn write_draft_03(binding: &Binding<'_>, fields: &mut Fields) {
+    number(fields, Name::RateLimitLimit, binding.limit);
+    number(fields, Name::RateLimitRemaining, binding.remaining);
+    number(fields, Name::RateLimitReset, seconds_rounded_up(binding.wait));
+}
+
+fn number(fields: &mut Fields, name: Name, number: u64) {
+    fields.insert(name, itoa::Buffer::new().format(number).as_bytes());
+}
+
+#[cfg(test)]
+mod tests;
