@@ -55,7 +55,8 @@ fn our_own_example_means_what_it_says() {
     let rules = &settings.rules;
     let classes: Vec<&str> = rules.classes.iter().map(|class| class.name.as_str()).collect();
     assert_eq!(classes, ["search", "impostor", "bot", "person", "other"]);
-    assert_eq!(rules.scopes, ["default", "search_backend"]);
+    let scopes: Vec<&str> = rules.scopes.iter().map(|scope| scope.name.as_str()).collect();
+    assert_eq!(scopes, ["default", "search_backend"]);
     let above: Vec<Units> =
         rules.quotas[0].ladders[0].iter().flat_map(|tiers| tiers.ladder.tiers()).map(|tier| tier.above).collect();
     assert_eq!(above, [6000, 8000, 9500].map(Units::whole));

@@ -6,6 +6,7 @@ use crate::policy::decide::ROBOTS_TXT;
 use crate::policy::identity::{ClientKey, Trust};
 use crate::policy::quota::{ClassLadder, Quota};
 use crate::policy::route::{Pattern, Route};
+use crate::policy::throttle::Scope;
 use crate::policy::tier::{Ladder, Share, Tier};
 use crate::policy::window::Window;
 use crate::policy::{ClassId, QuotaId, Reason, Units};
@@ -58,7 +59,7 @@ fn rules(quotas: Vec<Quota>, routes: Vec<Route>) -> Arc<Rules> {
         classes: vec![class("person", None), class("bot", None), class("limited", Some(bucket))],
         quotas,
         routes,
-        scopes: vec!["default".into()],
+        scopes: vec![Scope::open("default")],
     })
 }
 

@@ -136,6 +136,7 @@ impl<'a> Problem<'a> {
                 "blocked"
             ),
             Reason::Throttle => return Some(Self::no_capacity(wait)),
+            Reason::Backoff => return Some(Self::resting(wait)),
             Reason::Ledger => refusal!(
                 503,
                 "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
@@ -204,6 +205,22 @@ impl<'a> Problem<'a> {
                 "throttle"
             ),
             reason: Some(Reason::Throttle),
+            violated: Violated(None),
+            retry_after: Some(seconds_rounded_up(wait).max(1)),
+        }
+    }
+
+    /// The origin has asked to be left alone, or is in trouble.
+    pub(super) fn resting(wait: Duration) -> Self {
+        Self {
+            words: refusal!(
+                503,
+                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+                "Request cannot be satisfied due to temporary server capacity constraints",
+                "The site is under pressure and is being left alone for a while.",
+                "backoff"
+            ),
+            reason: Some(Reason::Backoff),
             violated: Violated(None),
             retry_after: Some(seconds_rounded_up(wait).max(1)),
         }

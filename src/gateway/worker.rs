@@ -350,7 +350,7 @@ impl Names for KnownNames<'_> {
     }
 
     fn scope(&self, scope: ScopeId) -> &str {
-        self.rules.scopes.get(usize::from(scope.0)).map_or("", String::as_str)
+        self.rules.scopes.get(usize::from(scope.0)).map_or("", |scope| &scope.name)
     }
 }
 

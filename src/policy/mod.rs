@@ -42,8 +42,8 @@ pub struct Rules {
     pub quotas: Vec<quota::Quota>,
     /// The first that fits is a request's route; the last fits everything.
     pub routes: Vec<route::Route>,
-    /// The names of the scopes, by [`ScopeId`].
-    pub scopes: Vec<String>,
+    /// The parts of the origin, by [`ScopeId`].
+    pub scopes: Vec<throttle::Scope>,
 }
 
 impl Rules {

@@ -98,7 +98,7 @@ impl Telemetry {
         }
         totals.scopes.named(cells::DEFAULT_SCOPE);
         for scope in &rules.scopes {
-            totals.scopes.named(scope);
+            totals.scopes.named(&scope.name);
         }
         for operator in operators {
             totals.operators.named(operator);

@@ -4,6 +4,7 @@ use super::report::Report;
 use crate::config::forms::Named;
 use crate::config::raw::scopes::Scope;
 use crate::config::words::Span;
+use crate::policy::throttle::Scope as Settled;
 use std::time::Duration;
 
 /// The scope of every route that names none; there is always one.
@@ -11,21 +12,21 @@ pub(super) const DEFAULT: &str = "default";
 
 const MOST: usize = 1000;
 
-/// The names, `default` first.
-pub(super) fn names(raw: &Named<Scope>, report: &mut Report) -> Vec<String> {
+/// The scopes, `default` first.
+pub(super) fn scopes(raw: &Named<Scope>, report: &mut Report) -> Vec<Settled> {
     if raw.0.len() > MOST {
         report.mistake("scopes", format!("found {} scopes, at most {MOST} fit", raw.0.len()), "merge some");
     }
-    let mut names = vec![DEFAULT.to_owned()];
+    let mut scopes = vec![Settled::open(DEFAULT)];
     for (name, scope) in &raw.0 {
         let path = format!("scopes.{name}");
         report.name(&path, name);
         look_at(scope, &path, report);
         if name != DEFAULT {
-            names.push(name.clone());
+            scopes.push(Settled::open(name));
         }
     }
-    names
+    scopes
 }
 
 fn look_at(scope: &Scope, path: &str, report: &mut Report) {
