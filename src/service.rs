@@ -336,7 +336,8 @@ impl Operations for Running {
     }
 
     fn metrics(&self) -> String {
-        self.handle.with_admission(|admission| self.telemetry.render(admission, self.handle.now()))
+        self.handle
+            .with_admission(|admission| self.telemetry.render(admission, self.handle.now(), self.handle.uptime()))
     }
 
     fn quotas(&self) -> Vec<QuotaView> {

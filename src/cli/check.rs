@@ -175,7 +175,7 @@ mod tests {
             "  other: everybody else",
             "  /search: 4 of places_api",
             "  /**: free",
-            "  scopes.default.backoff: read and checked, not carried out in this version",
+            "  robots.merge_crawl_delay: read and checked, not carried out in this version",
         ] {
             assert!(told.lines().any(|told| told == line), "no line {line:?} in\n{told}");
         }

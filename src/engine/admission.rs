@@ -139,6 +139,11 @@ impl Admission {
         })
     }
 
+    /// Returns whether anything throttles the requests of a route.
+    pub fn is_throttled(&self, route: usize) -> bool {
+        self.lanes[route].is_some()
+    }
+
     /// Brings an admitted request to the scopes of its route: it enters all of them, waits for its turn, or is told
     /// that it cannot be served in time. `chance` is a number from 0 to 1 of its own; `uptime` a time that nobody can
     /// set, or pauses would become hours with the clock.

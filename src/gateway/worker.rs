@@ -246,6 +246,11 @@ impl Worker {
         self.shared.clock.now()
     }
 
+    /// The time on a scale that nobody can set, asked of the clock.
+    pub(super) fn time(&self) -> Timestamp {
+        self.shared.clock.uptime()
+    }
+
     /// The time as answers carry it.
     pub(super) fn date(&self) -> [u8; 29] {
         self.dates.text(self.now().seconds())

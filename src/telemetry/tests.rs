@@ -122,7 +122,7 @@ impl Gate {
     }
 
     fn scrape(&self) -> String {
-        self.telemetry.render(&self.admission, NOW)
+        self.telemetry.render(&self.admission, NOW, NOW)
     }
 }
 
