@@ -12,6 +12,7 @@ use crate::engine::{ClientView, Engine, QuotaView, Supply, UnknownQuota};
 use crate::gateway::{Gate, Handle, StartError, Surroundings};
 use crate::ledger::redis::{Identity, Server};
 use crate::ledger::{self, Bell, Keeper, OpenError, RedisStore, Store};
+use crate::policy::throttle::Scope;
 use crate::policy::{Timestamp, Units};
 use crate::telemetry::{AccessLog, Target, Telemetry};
 use crate::verify::Operators;
@@ -339,7 +340,8 @@ impl Operations for Running {
     }
 
     fn metrics(&self) -> String {
-        self.handle.with_admission(|admission| self.telemetry.render(admission, self.handle.now()))
+        self.handle
+            .with_admission(|admission| self.telemetry.render(admission, self.handle.now(), self.handle.uptime()))
     }
 
     fn quotas(&self) -> Vec<QuotaView> {
@@ -351,9 +353,9 @@ impl Operations for Running {
     }
 
     fn scopes(&self) -> Vec<ScopeView> {
-        let names = self.handle.with_settings(|settings| settings.rules.scopes.clone());
-        let view = |name: String| ScopeView { inflight: self.telemetry.inflight(&name), name };
-        names.into_iter().map(view).collect()
+        let scopes = self.handle.with_settings(|settings| settings.rules.scopes.clone());
+        let view = |scope: Scope| ScopeView { inflight: self.telemetry.inflight(&scope.name), name: scope.name };
+        scopes.into_iter().map(view).collect()
     }
 
     fn connections(&self) -> usize {

@@ -20,6 +20,7 @@ use tidegate::policy::identity::{ClientKey, Trust};
 use tidegate::policy::lease::Spending;
 use tidegate::policy::quota::Quota;
 use tidegate::policy::route::{Pattern, Route};
+use tidegate::policy::throttle::Scope;
 use tidegate::policy::window::Window;
 use tidegate::policy::{ClassId, QuotaId, Rules, Timestamp, Units};
 
@@ -134,7 +135,7 @@ fn rules(window: Window) -> Arc<Rules> {
         classes: vec![class],
         quotas: vec![quota],
         routes: (1..=DEAREST).map(route).collect(),
-        scopes: vec!["default".into()],
+        scopes: vec![Scope::open("default")],
     })
 }
 

@@ -7,6 +7,7 @@ use crate::policy::class::{Class, When};
 use crate::policy::cost::Cost;
 use crate::policy::quota::{ClassLadder, Quota};
 use crate::policy::route::Route;
+use crate::policy::throttle::Scope;
 use crate::policy::window::Window;
 use crate::policy::{Kind, Rules};
 use std::fmt::Write as _;
@@ -19,7 +20,7 @@ pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) 
     Ok(summary(&settings, operators))
 }
 
-/// The settings in words: listeners, quotas, classes in order, routes with their costs, and notes.
+/// The settings in words: listeners, quotas, classes in order, scopes, routes with their costs, and notes.
 pub fn summary(settings: &Settings, operators: &[&str]) -> String {
     let rules = &settings.rules;
     let mut text = String::new();
@@ -54,6 +55,12 @@ pub fn summary(settings: &Settings, operators: &[&str]) -> String {
 
     line(format!("\nclasses, the first that fits: {}", rules.classes.len()));
     rules.classes.iter().for_each(|written| line(format!("  {}", class(written, operators))));
+
+    let throttled: Vec<String> = rules.scopes.iter().filter_map(scope).collect();
+    if !throttled.is_empty() {
+        line(format!("\nscopes that are throttled: {} of {}", throttled.len(), rules.scopes.len()));
+        throttled.into_iter().for_each(|told| line(format!("  {told}")));
+    }
 
     line(format!("\nroutes, the first that fits: {}", rules.routes.len()));
     rules.routes.iter().for_each(|written| line(format!("  {}", route(written, rules))));
@@ -122,6 +129,34 @@ fn when(when: &When, operators: &[&str]) -> String {
     if conditions.is_empty() { "everybody else".into() } else { conditions.join(", ") }
 }
 
+/// How hard a scope may be pressed, if it is throttled.
+fn scope(scope: &Scope) -> Option<String> {
+    let throttle = scope.throttle.as_ref()?;
+    let mut rules = Vec::new();
+    if let Some(most) = throttle.concurrency {
+        rules.push(format!("{most} at once at most"));
+    }
+    match (throttle.autothrottle, throttle.spacing.delay) {
+        (Some(auto), least) => {
+            rules.push(format!("{} to {} apart, by latency", duration(least), duration(auto.max_delay)));
+        }
+        (None, Duration::ZERO) => {}
+        (None, delay) => rules.push(format!("{} apart", duration(delay))),
+    }
+    if let Some(backoff) = &throttle.backoff {
+        let (first, longest) = (duration(backoff.min_delay), duration(backoff.max_delay));
+        rules.push(format!("rests {first} to {longest} after a complaint"));
+    }
+    let queue = throttle.queue;
+    Some(format!(
+        "{}: {}; {} may wait for {}",
+        scope.name,
+        rules.join(", "),
+        queue.max_length,
+        duration(queue.max_wait)
+    ))
+}
+
 fn bucket(bucket: &Bucket) -> String {
     let Bucket { capacity, fill, interval, smooth } = bucket;
     let how = if *smooth { "one by one" } else { "at once" };
@@ -173,9 +208,11 @@ mod tests {
             "  search: googlebot or bingbot or applebot",
             "  bot: verified_bot or declared_bot or suspected_bot; each client 60 at most, 10 more every 10s at once",
             "  other: everybody else",
+            "  default: 64 at once at most, rests 1s to 5m after a complaint; 256 may wait for 2s",
+            "  search_backend: 4 at once at most, 100ms to 5s apart, by latency; 256 may wait for 2s",
             "  /search: 4 of places_api",
             "  /**: free",
-            "  scopes.default.backoff: read and checked, not carried out in this version",
+            "  robots.merge_crawl_delay: read and checked, not carried out in this version",
         ] {
             assert!(told.lines().any(|told| told == line), "no line {line:?} in\n{told}");
         }

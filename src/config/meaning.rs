@@ -39,7 +39,7 @@ pub(super) fn settle(
     let agent_rules = classes::agent_rules(&raw.agents, &mut report);
     let classes = classes::classes(&raw.classes, operators, &mut report);
     let quotas = quotas::quotas(&raw.quotas, &classes, &mut report);
-    let scopes = scopes::names(&raw.scopes, &mut report);
+    let scopes = scopes::scopes(&raw.scopes, &mut report);
     let routes = routes::routes(&raw.routes, &quotas, &scopes, &mut report);
     let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
     serving::robots(&raw.robots, &mut report);

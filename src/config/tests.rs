@@ -77,7 +77,18 @@ fn our_own_example_means_what_it_says() {
     let rules = &settings.rules;
     let classes: Vec<&str> = rules.classes.iter().map(|class| class.name.as_str()).collect();
     assert_eq!(classes, ["search", "impostor", "bot", "person", "other"]);
-    assert_eq!(rules.scopes, ["default", "search_backend"]);
+    let scopes: Vec<&str> = rules.scopes.iter().map(|scope| scope.name.as_str()).collect();
+    assert_eq!(scopes, ["default", "search_backend"]);
+    let throttles: Vec<_> = rules.scopes.iter().filter_map(|scope| scope.throttle.as_ref()).collect();
+    assert_eq!(throttles.iter().map(|rules| rules.concurrency.map(u32::from)).collect::<Vec<_>>(), [Some(64), Some(4)]);
+    let backoff = throttles[0].backoff.as_ref().expect("it is written");
+    assert_eq!((backoff.statuses.len(), backoff.factor, backoff.jitter.0), (9, 2, 0.1));
+    assert_eq!((backoff.min_delay, backoff.max_delay), (Duration::from_secs(1), Duration::from_secs(300)));
+    assert_eq!(throttles[1].spacing.delay, Duration::from_millis(100));
+    assert_eq!(throttles[1].autothrottle.map(|auto| auto.max_delay), Some(Duration::from_secs(5)));
+    assert!(
+        throttles.iter().all(|rules| (rules.queue.max_wait, rules.queue.max_length) == (Duration::from_secs(2), 256))
+    );
     let above: Vec<Units> =
         rules.quotas[0].ladders[0].iter().flat_map(|tiers| tiers.ladder.tiers()).map(|tier| tier.above).collect();
     assert_eq!(above, [6000, 8000, 9500].map(Units::whole));
@@ -92,15 +103,25 @@ fn what_is_not_carried_out_is_noted() {
         settings(EXAMPLE).notes,
         [
             "classes[0].crawl_delay: read and checked, not carried out in this version",
-            "scopes.default.concurrency: read and checked, not carried out in this version",
-            "scopes.default.backoff: read and checked, not carried out in this version",
-            "scopes.default.queue: read and checked, not carried out in this version",
-            "scopes.search_backend.concurrency: read and checked, not carried out in this version",
-            "scopes.search_backend.delay: read and checked, not carried out in this version",
-            "scopes.search_backend.autothrottle: read and checked, not carried out in this version",
             "robots.merge_crawl_delay: read and checked, not carried out in this version",
         ]
     );
+}
+
+#[test]
+fn a_scope_throttles_only_if_something_in_it_makes_anybody_wait() {
+    let throttled = |scope: &str| {
+        let settings = settings(&format!("origin: {{ url: http://o }}\nscopes: {{ default: {scope} }}"));
+        settings.rules.scopes[0].throttle.clone()
+    };
+    for idle in ["{}", "{ queue: { max_wait: 1s } }", "{ jitter: 10% }", "{ delay: 0s }"] {
+        assert_eq!(throttled(idle), None, "{idle}");
+    }
+    for busy in ["{ concurrency: 1 }", "{ delay: 1ms }", "{ autothrottle: { max_delay: 1s } }"] {
+        assert!(throttled(busy).is_some(), "{busy}");
+    }
+    let resting = throttled("{ backoff: { min_delay: 400s } }").and_then(|rules| rules.backoff).expect("it backs off");
+    assert_eq!((resting.statuses.len(), resting.max_delay), (9, Duration::from_secs(400)));
 }
 
 #[test]
@@ -521,6 +542,10 @@ fn each_contradiction_is_found() {
         (
             "scopes: { default: { backoff: { min_delay: 5s, max_delay: 1s } } }".into(),
             "2:59: scopes.default.backoff.max_delay: less than min_delay; write at least as much",
+        ),
+        (
+            "scopes: { default: { delay: 6s, autothrottle: { target_concurrency: 1 } } }".into(),
+            "2:33: scopes.default.autothrottle.max_delay: less than the scope's delay; write at least as much, or lower that",
         ),
         (
             "quotas: 5".into(),

@@ -3,6 +3,7 @@
 use super::account::{Account, Book, OriginNews};
 use super::expectation::Expectation;
 use super::permit::Reservation;
+use super::throttle::{Comer, Entrance, LaneId, ScopeState};
 use super::{Engine, Permit, Slot};
 use crate::policy::bucket::Level;
 use crate::policy::calibration::OriginCount;
@@ -34,6 +35,8 @@ pub struct Admission {
     pub(super) slots: Vec<Slot>,
     /// What each route is expected to cost, in the order in which accounts are locked.
     charges: Vec<Vec<(QuotaId, Expectation)>>,
+    /// Where the requests of each route wait for their turn; `None` where none of its scopes is throttled.
+    lanes: Vec<Option<LaneId>>,
 }
 
 /// A decision, with the numbers it was made on.
@@ -98,7 +101,11 @@ impl Admission {
             charges
         };
         let charges = rules.routes.iter().map(in_lock_order).collect();
-        Self { engine, rules, accounts, slots, charges }
+        let lane = |route: &Route| {
+            engine.throttle.lane(route.scopes.iter().filter_map(|scope| rules.scopes.get(usize::from(scope.0))))
+        };
+        let lanes = rules.routes.iter().map(lane).collect();
+        Self { engine, rules, accounts, slots, charges, lanes }
     }
 
     /// The rules in force.
@@ -133,6 +140,37 @@ impl Admission {
             });
             decision
         })
+    }
+
+    /// Returns whether anything throttles the requests of a route.
+    pub fn is_throttled(&self, route: usize) -> bool {
+        self.lanes[route].is_some()
+    }
+
+    /// Brings an admitted request to the scopes of its route: it enters all of them, waits for its turn, or is told
+    /// that it cannot be served in time. `chance` is a number from 0 to 1 of its own; `uptime` a time that nobody can
+    /// set, or pauses would become hours with the clock.
+    pub fn enter(
+        &self,
+        key: ClientKey,
+        class: ClassId,
+        route: usize,
+        path: &str,
+        chance: f64,
+        uptime: Timestamp,
+    ) -> Entrance {
+        match self.lanes[route].filter(|_| path != decide::ROBOTS_TXT) {
+            None => Entrance::Open(None),
+            Some(lane) => {
+                let priority = self.rules.classes[usize::from(class.0)].priority;
+                self.engine.throttle.enter(lane, Comer { client: key, priority, chance }, uptime)
+            }
+        }
+    }
+
+    /// Every throttled scope as it stands.
+    pub fn scopes(&self, uptime: Timestamp) -> Vec<ScopeState> {
+        self.engine.throttle.states(uptime)
     }
 
     /// The origin has told where its own count of `quota` stands, in an answer to a request that was charged to `window`.

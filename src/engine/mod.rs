@@ -11,6 +11,7 @@ mod expectation;
 mod permit;
 mod supply;
 mod tally;
+mod throttle;
 mod views;
 
 #[cfg(test)]
@@ -20,6 +21,7 @@ pub use account::OriginNews;
 pub use admission::{Admission, BucketStanding, Decision, Ruling, Standing};
 pub use permit::{Charged, Permit, Receipt};
 pub use supply::Supply;
+pub use throttle::{Closed, EIGHTH, Entrance, Pass, ScopeState, Turn, Waiting};
 pub use views::{ClassView, ClientView, QuotaView, UnknownQuota};
 
 use crate::policy::cost::{Cost, Estimate};
@@ -30,6 +32,7 @@ use clients::Clients;
 use expectation::Experience;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use throttle::Throttle;
 
 /// What the gate remembers from one request, and from one set of rules, to the next.
 pub struct Engine {
@@ -38,6 +41,7 @@ pub struct Engine {
     experience: Experience,
     accounts: Mutex<Vec<Arc<Account>>>,
     class_names: Mutex<Vec<String>>,
+    throttle: Arc<Throttle>,
 }
 
 /// A class by its name, whatever its place in the present rules: slots outlive reloads.
@@ -52,6 +56,7 @@ impl Engine {
             experience: Experience::default(),
             accounts: Mutex::default(),
             class_names: Mutex::default(),
+            throttle: Arc::default(),
         })
     }
 
@@ -59,6 +64,7 @@ impl Engine {
     pub fn admission(self: &Arc<Self>, rules: Arc<Rules>, now: Timestamp) -> Admission {
         let slots: Vec<Slot> = rules.classes.iter().map(|class| self.slot(&class.name)).collect();
         let accounts = self.open(&rules, now);
+        self.throttle.follow(&rules.scopes);
         Admission::new(Arc::clone(self), rules, accounts, slots)
     }
 

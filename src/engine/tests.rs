@@ -7,6 +7,7 @@ use crate::policy::identity::{ClientKey, KeyFrom, Trust};
 use crate::policy::lease::{Ask, Lease};
 use crate::policy::quota::{ClassLadder, Quota};
 use crate::policy::route::{Pattern, Route};
+use crate::policy::throttle::Scope;
 use crate::policy::tier::{Ladder, Share, Tier};
 use crate::policy::window::Window;
 use crate::policy::{ClassId, QuotaId, Reason, Units};
@@ -69,7 +70,7 @@ fn rules(quotas: Vec<Quota>, routes: Vec<Route>) -> Arc<Rules> {
         classes: vec![class("person", None), class("bot", None), class("limited", Some(bucket))],
         quotas,
         routes,
-        scopes: vec!["default".into()],
+        scopes: vec![Scope::open("default")],
     })
 }
 

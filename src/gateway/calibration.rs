@@ -63,6 +63,21 @@ impl Listening {
     }
 }
 
+/// How long the origin asks to be left alone: `Retry-After`, or the renewal of a limit of which nothing is left.
+pub(super) fn asked_for(fields: &Fields, now: Timestamp) -> Option<Duration> {
+    let field = |name: &'static str| fields.named(name).next();
+    let retry_after = fields.get(Name::RetryAfter).and_then(|value| moment(value, now));
+    let ratelimit = match least_left(fields, now) {
+        (Some(Units::ZERO), reset) => reset,
+        _ => None,
+    };
+    let legacy = match field("x-ratelimit-remaining").and_then(units) {
+        Some(Units::ZERO) => field("x-ratelimit-reset").and_then(|value| moment(value, now)),
+        _ => None,
+    };
+    [retry_after, ratelimit, legacy].into_iter().flatten().max().map(|until| until.since(now))
+}
+
 fn said<'a>(fields: &'a Fields, name: &'a Option<HeaderName>) -> Option<&'a [u8]> {
     fields.named(name.as_ref()?.as_str()).next()
 }
@@ -171,6 +186,21 @@ mod tests {
         }
         let fields = [("ratelimit", "\"day\";r=7;t=60")];
         assert_eq!(told(&sync("ratelimit", None), 200, &fields).count.resets_at, at(1_800_000_060));
+    }
+
+    #[test]
+    fn an_origin_asks_for_a_rest_in_every_usual_form() {
+        let rest = |fields: &[(&'static str, &'static str)]| {
+            asked_for(&fields.iter().copied().collect(), NOW).map(|rest| rest.as_secs())
+        };
+        assert_eq!(rest(&[]), None);
+        assert_eq!(rest(&[("retry-after", "5")]), Some(5));
+        assert_eq!(rest(&[("retry-after", "Fri, 15 Jan 2027 08:01:00 GMT")]), Some(60));
+        assert_eq!(rest(&[("retry-after", "Fri, 15 Jan 2021 08:01:00 GMT")]), Some(0), "already over");
+        assert_eq!(rest(&[("retry-after", "soon")]), None);
+        assert_eq!(rest(&[("ratelimit", "\"a\";r=0;t=7"), ("retry-after", "5")]), Some(7), "the longest counts");
+        assert_eq!(rest(&[("ratelimit", "\"a\";r=1;t=7")]), None, "something is left");
+        assert_eq!(rest(&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1800000030")]), Some(30));
     }
 
     #[test]

@@ -7,13 +7,14 @@ use super::target::{self, Malformed, Target};
 use super::upstream::{Answer, ForwardError, Route};
 use super::visit::{Visit, Visitor};
 use super::watch::Watch;
-use super::worker::{Current, Worker};
+use super::worker::{Current, TICK, Worker};
 use super::{cost, headers};
-use crate::engine::{Decision, Permit, Ruling};
+use crate::engine::{Closed, Decision, Entrance, Pass, Permit, Ruling, Turn, Waiting};
 use crate::http1::{Fields, Name, Request, RequestHead, Response};
 use crate::policy::identity::{AddressSource, ClientKey, KeyFrom, Origin, Trust, cookie};
+use crate::policy::route::normalise;
 use crate::policy::{Claim, Classified, Facts, Proof, Reason, Refusal, Timestamp};
-use http::Version;
+use http::{StatusCode, Version};
 use hyper::body::Body;
 use smallvec::SmallVec;
 use std::fmt::{self, Write};
@@ -21,6 +22,7 @@ use std::hash::BuildHasher;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::futures::Notified;
 use tokio::time::sleep;
@@ -73,8 +75,66 @@ impl Exchange {
                 self.leave_unread(&visit.visitor().head, body);
                 self.refuse(visit, &refusal)
             }
-            Ruling::Admitted(permit) => self.forward(body, visit, permit).await,
+            Ruling::Admitted(permit) => self.bring_to_origin(body, visit, permit).await,
         }
+    }
+
+    /// Forwards once it is the request's turn in all of its scopes. The permit is held meanwhile; where the turn does not
+    /// come, its units go back.
+    async fn bring_to_origin(&self, body: ClientBody, mut visit: Box<Visit>, permit: Permit) -> Response<ResponseBody> {
+        let turn = match self.enter_scopes(&visit) {
+            Entrance::Open(pass) => Ok(pass),
+            Entrance::Closed(closed) => Err(closed),
+            Entrance::Line(waiting) => {
+                // Apart, so that those who need not wait carry nothing around for it.
+                let turn = Box::pin(self.wait_in_line(waiting)).await;
+                visit.has_waited();
+                turn.map(Some)
+            }
+        };
+        match turn {
+            Ok(pass) => self.forward(body, visit, permit, pass).await,
+            Err(Closed { reason, wait }) => {
+                drop(permit);
+                self.leave_unread(&visit.visitor().head, body);
+                let spread = visit.current().settings.headers.retry_after_spread.ratio() * visit.chance();
+                let problem = Problem::not_now(reason, wait, spread);
+                visit.refused(reason, problem.retry_after());
+                self.speak(visit, problem)
+            }
+        }
+    }
+
+    fn enter_scopes(&self, visit: &Visit) -> Entrance {
+        let (current, visitor) = (visit.current(), visit.visitor());
+        if !current.admission.is_throttled(visitor.route) {
+            return Entrance::Open(None);
+        }
+        // As the rules saw it.
+        let Ok(path) = normalise(visitor.head.target.path()) else { return Entrance::Open(None) };
+        let class = visitor.classified.class;
+        current.admission.enter(visitor.key, class, visitor.route, &path, visit.chance(), self.0.worker.time())
+    }
+
+    async fn wait_in_line(&self, mut waiting: Waiting) -> Result<Pass, Closed> {
+        let worker = &self.0.worker;
+        let mut alarm = pin!(sleep(Duration::ZERO));
+        std::future::poll_fn(|context| {
+            loop {
+                let now = worker.time();
+                let look_again = match waiting.poll(context.waker(), now) {
+                    Turn::Come(pass) => return Poll::Ready(Ok(pass)),
+                    Turn::Gone(closed) => return Poll::Ready(Err(closed)),
+                    Turn::NotYet { look_again } => look_again,
+                };
+                // The runtime's clock need not be the gate's: it is asked again before long.
+                alarm.set(sleep(look_again.since(now).min(TICK)));
+                if alarm.as_mut().poll(context).is_pending() {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await
     }
 
     /// Everything up to the verdict. Nothing here waits, and nothing of the body has been read.
@@ -176,7 +236,13 @@ impl Exchange {
     }
 
     /// What goes to the origin, and what comes back.
-    async fn forward(&self, body: ClientBody, mut visit: Box<Visit>, permit: Permit) -> Response<ResponseBody> {
+    async fn forward(
+        &self,
+        body: ClientBody,
+        mut visit: Box<Visit>,
+        permit: Permit,
+        pass: Option<Pass>,
+    ) -> Response<ResponseBody> {
         let current = visit.current();
         let Caller { worker, watch, .. } = &*self.0;
         self.make_outbound(&mut visit);
@@ -188,10 +254,11 @@ impl Exchange {
         let uptime = worker.uptime().get();
         let clock = &worker.shared().clock;
         let route = Route { origin, addresses: &addresses, uptime, clock, most_connections };
-        visit.goes_to_origin(permit);
+        visit.goes_to_origin(permit, pass);
         let (permit, head) = visit.departs();
         let answer = worker.upstream().send(permit, head, body, &route).await;
         visit.origin_answered(worker.now(), answer.as_ref().map(|answer| answer.response.status).ok());
+        let rest = visit.scopes_hear(answer.as_ref().map(|answer| &answer.response));
         match answer {
             Ok(Answer { response, lease, deadline }) => {
                 let rules = &current.settings.rules;
@@ -199,6 +266,12 @@ impl Exchange {
                 let Response { status, mut fields, body } = response;
                 visit.settle(|id, expected| cost::actual(quota(id), expected, &fields));
                 visit.hear(status, &fields);
+                // Everybody is kept away for now, and told so in one voice.
+                if let Some(Closed { reason, wait }) = rest.filter(|_| status == StatusCode::TOO_MANY_REQUESTS) {
+                    let problem = Problem::not_now(reason, wait, 0.0);
+                    visit.told_to_wait(problem.retry_after());
+                    return self.speak(visit, problem);
+                }
                 headers::strip_hop_by_hop(&mut fields);
                 current.announcements.write(rules, visit.told(), visit.began(), status, &mut fields);
                 visit.has_status(status);
@@ -208,18 +281,24 @@ impl Exchange {
                 visit.close();
                 worker.note_failure(&error);
                 let problem = Problem::origin_failed(&error);
-                let status = problem.status();
                 if let ForwardError::NoRoom = error {
                     visit.found_no_room(problem.retry_after());
                 }
-                let reader = Reader::of(&visit.visitor().head);
-                let (mut response, bytes) = problem.into_response(reader, visit.id(), &mut worker.scratch());
-                let (rules, fields) = (&current.settings.rules, &mut response.fields);
-                current.announcements.write(rules, visit.told(), visit.began(), status, fields);
-                visit.answered(status, bytes);
-                response
+                self.speak(visit, problem)
             }
         }
+    }
+
+    /// Answers an admitted request in the origin's place.
+    fn speak(&self, visit: Box<Visit>, problem: Problem<'_>) -> Response<ResponseBody> {
+        let current = visit.current();
+        let status = problem.status();
+        let reader = Reader::of(&visit.visitor().head);
+        let (mut response, bytes) = problem.into_response(reader, visit.id(), &mut self.0.worker.scratch());
+        let (rules, fields) = (&current.settings.rules, &mut response.fields);
+        current.announcements.write(rules, visit.told(), visit.began(), status, fields);
+        visit.answered(status, bytes);
+        response
     }
 
     /// Makes the request what the origin gets: unchanged but for what concerns only this connection, and what we add.

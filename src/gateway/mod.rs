@@ -180,6 +180,11 @@ impl Handle {
         self.0.clock.now()
     }
 
+    /// How long its clock has been running: the time that nobody can set.
+    pub fn uptime(&self) -> Timestamp {
+        self.0.clock.uptime()
+    }
+
     /// True once the origin's address is known.
     pub fn knows_origin(&self) -> bool {
         !self.0.generation().addresses.load().is_empty()

@@ -135,7 +135,7 @@ impl<'a> Problem<'a> {
                 "Clients of this kind are not served here.",
                 "blocked"
             ),
-            Reason::Throttle => return Some(Self::no_capacity(wait)),
+            Reason::Throttle | Reason::Backoff => return Some(Self::not_now(refusal.reason, refusal.wait, spread)),
             Reason::Ledger => refusal!(
                 503,
                 "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
@@ -150,6 +150,15 @@ impl<'a> Problem<'a> {
             violated: Violated(Some((rules, told))),
             retry_after: Some(seconds_rounded_up(wait).max(1)),
         })
+    }
+
+    /// The origin cannot take the request in time, though the gate's rules admit it. `spread` as in [`Problem::refused`].
+    pub(super) fn not_now(reason: Reason, wait: Duration, spread: f64) -> Self {
+        let wait = wait + wait.min(SPREAD_WAIT).mul_f64(spread);
+        match reason {
+            Reason::Backoff => Self::resting(wait),
+            _ => Self::no_capacity(wait),
+        }
     }
 
     /// The origin's answer did not come.
@@ -204,6 +213,22 @@ impl<'a> Problem<'a> {
                 "throttle"
             ),
             reason: Some(Reason::Throttle),
+            violated: Violated(None),
+            retry_after: Some(seconds_rounded_up(wait).max(1)),
+        }
+    }
+
+    /// The origin has asked to be left alone, or is in trouble.
+    fn resting(wait: Duration) -> Self {
+        Self {
+            words: refusal!(
+                503,
+                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+                "Request cannot be satisfied due to temporary server capacity constraints",
+                "The site is under pressure and is being left alone for a while.",
+                "backoff"
+            ),
+            reason: Some(Reason::Backoff),
             violated: Violated(None),
             retry_after: Some(seconds_rounded_up(wait).max(1)),
         }

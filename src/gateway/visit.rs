@@ -4,12 +4,14 @@
 use super::announce::Told;
 use super::calibration::{self, Listening};
 use super::target;
+use super::upstream::{ForwardError, OriginBody};
 use super::watch::Watch;
 use super::worker::{Current, Worker};
-use crate::engine::{BucketStanding, Charged, Decision, Permit, Receipt, Ruling, Standing};
-use crate::http1::{Fields, Name, RequestHead};
+use crate::engine::{BucketStanding, Charged, Closed, Decision, Pass, Permit, Receipt, Ruling, Standing};
+use crate::http1::{Fields, Name, RequestHead, Response};
 use crate::policy::calibration::OriginCount;
 use crate::policy::identity::{ClientKey, Origin};
+use crate::policy::throttle;
 use crate::policy::{Classified, QuotaId, Reason, Timestamp, Units};
 use crate::telemetry::{Charge, OriginCall, Outcome, Record};
 use http::StatusCode;
@@ -42,6 +44,10 @@ pub(super) struct Visit {
     retry_after: Option<u64>,
     /// Held from admission until its cost is known.
     permit: Option<Permit>,
+    /// Its slots in the scopes, held until the answer has gone.
+    pass: Option<Pass>,
+    /// How long it waited for them.
+    scope_wait: Duration,
     receipt: Receipt,
     status: StatusCode,
     bytes: u64,
@@ -86,6 +92,8 @@ impl Visit {
             },
             retry_after: None,
             permit: None,
+            pass: None,
+            scope_wait: Duration::ZERO,
             receipt: Receipt::new(),
             status: StatusCode::from_u16(CLIENT_LEFT).expect("between 100 and 999"),
             bytes: 0,
@@ -145,9 +153,20 @@ impl Visit {
         self.retry_after = retry_after;
     }
 
-    /// It is on its way to the origin, as far as `permit` allows.
-    pub(super) fn goes_to_origin(&mut self, permit: Permit) {
+    /// It was admitted, but told to come back later.
+    pub(super) fn told_to_wait(&mut self, retry_after: Option<u64>) {
+        self.retry_after = retry_after;
+    }
+
+    /// It has stood in line until now.
+    pub(super) fn has_waited(&mut self) {
+        self.scope_wait = self.worker.now().since(self.began);
+    }
+
+    /// It is on its way to the origin, as far as `permit` and `pass` allow.
+    pub(super) fn goes_to_origin(&mut self, permit: Permit, pass: Option<Pass>) {
         self.permit = Some(permit);
+        self.pass = pass;
         self.at_origin = true;
         self.worker.telemetry().origin_began(&self.route().scopes, &self.worker.names(&self.current));
     }
@@ -166,8 +185,25 @@ impl Visit {
 
     /// The origin has answered, or failed to.
     pub(super) fn origin_answered(&mut self, now: Timestamp, status: Option<StatusCode>) {
-        self.origin_took = Some(now.since(self.began));
+        self.origin_took = Some(now.since(self.began + self.scope_wait));
         self.origin_status = status.map(|status| status.as_u16());
+    }
+
+    /// Its scopes learn what the origin did. Returns how long they rest, if that was a complaint.
+    pub(super) fn scopes_hear(&self, answer: Result<&Response<OriginBody>, &ForwardError>) -> Option<Closed> {
+        let pass = self.pass.as_ref()?;
+        let (status, asked_for) = match answer {
+            // Nothing that the origin did.
+            Err(ForwardError::NoRoom | ForwardError::ClientBody { .. }) => return None,
+            Err(_) => (None, None),
+            Ok(answer) if answer.status.is_client_error() || answer.status.is_server_error() => {
+                (Some(answer.status.as_u16()), calibration::asked_for(&answer.fields, self.worker.now()))
+            }
+            Ok(answer) => (Some(answer.status.as_u16()), None),
+        };
+        let outcome = throttle::Outcome { status, latency: self.origin_took.unwrap_or_default(), asked_for };
+        let rest = pass.heard(&outcome, self.chance(), self.worker.time())?;
+        Some(Closed { wait: rest.wait.max(asked_for.unwrap_or_default()), ..rest })
     }
 
     /// The right to be sent, and what is to be sent.
@@ -298,11 +334,11 @@ impl Visit {
             },
             retry_after_s: self.retry_after,
             tier: self.standings.iter().map(|standing| standing.tier).max(),
-            scope_wait: Duration::ZERO,
+            scope_wait: self.scope_wait,
             origin: self.at_origin.then(|| OriginCall {
                 scopes: &self.route().scopes,
                 status: self.origin_status,
-                took: self.origin_took.unwrap_or_else(|| settled.since(self.began)),
+                took: self.origin_took.unwrap_or_else(|| settled.since(self.began + self.scope_wait)),
             }),
             total: settled.since(self.began),
             cache: None,

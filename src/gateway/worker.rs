@@ -247,6 +247,11 @@ impl Worker {
         self.shared.clock.now()
     }
 
+    /// The time on a scale that nobody can set, asked of the clock.
+    pub(super) fn time(&self) -> Timestamp {
+        self.shared.clock.uptime()
+    }
+
     /// The time as answers carry it.
     pub(super) fn date(&self) -> [u8; 29] {
         self.dates.text(self.now().seconds())
@@ -359,7 +364,7 @@ impl Names for KnownNames<'_> {
     }
 
     fn scope(&self, scope: ScopeId) -> &str {
-        self.rules.scopes.get(usize::from(scope.0)).map_or("", String::as_str)
+        self.rules.scopes.get(usize::from(scope.0)).map_or("", |scope| &scope.name)
     }
 }
 

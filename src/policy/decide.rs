@@ -98,6 +98,8 @@ pub enum Reason {
     Throttle,
     /// The quota is not spent, but the ledger has not handed out enough of it yet.
     Ledger,
+    /// The origin has complained, and is left alone for a while.
+    Backoff,
 }
 
 /// How long a blocked client is told to stay away.
@@ -211,7 +213,8 @@ fn partly_shed_wait(share: Share) -> Duration {
 
 impl Reason {
     /// All reasons, in the order of their labels.
-    pub const ALL: [Self; 6] = [Self::Tier, Self::Quota, Self::Bucket, Self::Blocked, Self::Throttle, Self::Ledger];
+    pub const ALL: [Self; 7] =
+        [Self::Tier, Self::Quota, Self::Bucket, Self::Blocked, Self::Throttle, Self::Ledger, Self::Backoff];
 
     /// Its name in logs, metrics and problem documents.
     pub const fn name(self) -> &'static str {
@@ -222,6 +225,7 @@ impl Reason {
             Self::Blocked => "blocked",
             Self::Throttle => "throttle",
             Self::Ledger => "ledger",
+            Self::Backoff => "backoff",
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Facts in, verdict out. Pure: no I/O, no clock, no locks, no chance.
 //!
 //! The life of a request, file by file: [`identity`] finds the client behind the proxies, [`class`] says what kind it
-//! is, [`route`] what it asks for and what that [costs](cost), [`decide`] asks every rule in order. The leaves ([`bucket`],
-//! [`tier`], [`window`], [`quota`]) take values and give values back.
+//! is, [`route`] what it asks for and what that [costs](cost), [`decide`] asks every rule in order, [`throttle`] says how
+//! hard the origin may be pressed. The leaves ([`bucket`], [`tier`], [`window`], [`quota`]) take values and give values
+//! back.
 
 pub mod bucket;
 pub mod calibration;
@@ -15,6 +16,7 @@ pub mod lease;
 pub mod quota;
 pub mod quoted;
 pub mod route;
+pub mod throttle;
 pub mod tier;
 pub mod time;
 pub mod units;
@@ -43,8 +45,8 @@ pub struct Rules {
     pub quotas: Vec<quota::Quota>,
     /// The first that fits is a request's route; the last fits everything.
     pub routes: Vec<route::Route>,
-    /// The names of the scopes, by [`ScopeId`].
-    pub scopes: Vec<String>,
+    /// The parts of the origin, by [`ScopeId`].
+    pub scopes: Vec<throttle::Scope>,
 }
 
 impl Rules {

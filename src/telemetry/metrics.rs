@@ -64,6 +64,14 @@ metrics! {
     ORIGIN_REQUEST_DURATION: Histogram "tidegate_origin_request_duration_seconds" ["scope"];
     /// Requests that the origin is working on.
     ORIGIN_INFLIGHT: Gauge "tidegate_origin_inflight" ["scope"];
+    /// The most requests that may be at the origin at once.
+    ORIGIN_CONCURRENCY_LIMIT: Gauge "tidegate_origin_concurrency_limit" ["scope"];
+    /// The time between any two requests to the origin, as it is now.
+    ORIGIN_DELAY: Gauge "tidegate_origin_delay_seconds" ["scope"];
+    /// How long the origin is still left alone after it complained; 0 when it is not.
+    ORIGIN_BACKOFF: Gauge "tidegate_origin_backoff_seconds" ["scope"];
+    /// Requests that wait for their turn.
+    QUEUE_LENGTH: Gauge "tidegate_queue_length" ["scope"];
     /// Units bought for the window.
     QUOTA_LIMIT: Gauge "tidegate_quota_limit" ["quota"];
     /// Units of the window that are spent.

@@ -98,7 +98,7 @@ impl Telemetry {
         }
         totals.scopes.named(cells::DEFAULT_SCOPE);
         for scope in &rules.scopes {
-            totals.scopes.named(scope);
+            totals.scopes.named(&scope.name);
         }
         for operator in operators {
             totals.operators.named(operator);
@@ -115,10 +115,10 @@ impl Telemetry {
         self.exporter.add_one(VERIFICATIONS, &[operator, method.name(), finding.name()]);
     }
 
-    /// Everything for Prometheus, in text format 0.0.4.
-    pub fn render(&self, admission: &Admission, now: Timestamp) -> String {
+    /// Everything for Prometheus, in text format 0.0.4. `uptime` is the time that nobody can set.
+    pub fn render(&self, admission: &Admission, now: Timestamp, uptime: Timestamp) -> String {
         self.exporter.count(ACCESS_LOG_DROPPED, &[], self.log_lines_dropped());
-        self.exporter.render(&self.counted(), admission, &admission.quotas(now))
+        self.exporter.render(&self.counted(), admission, &admission.quotas(now), &admission.scopes(uptime))
     }
 
     /// What all workers have counted since the start, and what they have open now.

@@ -4,7 +4,7 @@ use super::cells::{Cells, OfClass};
 use super::code::Code;
 use super::exposition::Exposition;
 use super::metrics::*;
-use crate::engine::{Admission, QuotaView};
+use crate::engine::{Admission, QuotaView, ScopeState};
 use crate::policy::{Kind, Reason};
 use metrics::{Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
@@ -48,7 +48,13 @@ impl Exporter {
     }
 
     /// Everything so far, and `cells`, and what the engine shows.
-    pub(super) fn render(&self, cells: &Cells, admission: &Admission, quotas: &[QuotaView]) -> String {
+    pub(super) fn render(
+        &self,
+        cells: &Cells,
+        admission: &Admission,
+        quotas: &[QuotaView],
+        scopes: &[ScopeState],
+    ) -> String {
         self.count_requests(cells);
         self.count_the_rest(cells);
         let engine = admission.engine();
@@ -56,6 +62,7 @@ impl Exporter {
         self.count(CLIENTS_EVICTED, &[], engine.clients_evicted());
         let mut text = Exposition::after(self.handle.render());
         write_durations(&mut text, cells);
+        write_throttle(&mut text, scopes);
         write_quotas(&mut text, quotas);
         text.finish()
     }
@@ -110,6 +117,23 @@ fn write_durations(text: &mut Exposition, cells: &Cells) {
     let mut family = text.family(ORIGIN_INFLIGHT);
     for (scope, counts) in cells.scopes.iter() {
         family.sample(&[scope], counts.inflight);
+    }
+}
+
+fn write_throttle(text: &mut Exposition, scopes: &[ScopeState]) {
+    let mut family = text.family(ORIGIN_CONCURRENCY_LIMIT);
+    for (scope, limit) in scopes.iter().filter_map(|scope| Some((scope, scope.limit?))) {
+        family.sample(&[&scope.name], limit);
+    }
+    each_scope(text, scopes, ORIGIN_DELAY, |scope| scope.delay.as_secs_f64());
+    each_scope(text, scopes, ORIGIN_BACKOFF, |scope| scope.rests_for.as_secs_f64());
+    each_scope(text, scopes, QUEUE_LENGTH, |scope| scope.waiting);
+}
+
+fn each_scope<T: Display>(text: &mut Exposition, scopes: &[ScopeState], metric: Metric, value: fn(&ScopeState) -> T) {
+    let mut family = text.family(metric);
+    for scope in scopes {
+        family.sample(&[&scope.name], value(scope));
     }
 }
 

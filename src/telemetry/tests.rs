@@ -3,6 +3,7 @@ use super::sample::person;
 use super::*;
 use crate::engine::{Engine, Supply};
 use crate::policy::class::{Class, When};
+use crate::policy::throttle::Scope;
 use crate::policy::window::Window;
 use crate::policy::{Reason, Units};
 use std::collections::{BTreeMap, BTreeSet};
@@ -121,7 +122,7 @@ impl Gate {
     }
 
     fn scrape(&self) -> String {
-        self.telemetry.render(&self.admission, NOW)
+        self.telemetry.render(&self.admission, NOW, NOW)
     }
 }
 
@@ -150,7 +151,7 @@ fn rules() -> Rules {
             ladders: Vec::new(),
         }],
         routes: Vec::new(),
-        scopes: vec!["search_backend".into()],
+        scopes: vec![Scope::open("search_backend")],
     }
 }
 

@@ -5,6 +5,7 @@ use crate::config::raw::routes as raw;
 use crate::policy::cost::Cost;
 use crate::policy::quota::Quota;
 use crate::policy::route::{BadPattern, Pattern, Route};
+use crate::policy::throttle::Scope;
 use crate::policy::{QuotaId, ScopeId, Units};
 
 const MOST: usize = 10_000;
@@ -12,7 +13,7 @@ const MOST: usize = 10_000;
 const MOST_COSTS: usize = 8;
 const REST: &str = "/**";
 
-pub(super) fn routes(raw: &[raw::Route], quotas: &[Quota], scopes: &[String], report: &mut Report) -> Vec<Route> {
+pub(super) fn routes(raw: &[raw::Route], quotas: &[Quota], scopes: &[Scope], report: &mut Report) -> Vec<Route> {
     if raw.len() > MOST {
         report.mistake(
             "routes",
@@ -79,7 +80,7 @@ fn hides(earlier: &Route, later: &Route) -> bool {
         && earlier.query.iter().all(|parameter| later.query.contains(parameter))
 }
 
-fn route(raw: &raw::Route, path: &str, quotas: &[Quota], scopes: &[String], report: &mut Report) -> Route {
+fn route(raw: &raw::Route, path: &str, quotas: &[Quota], scopes: &[Scope], report: &mut Report) -> Route {
     let name = raw.path.clone().unwrap_or_default();
     Route {
         path: pattern(raw, &format!("{path}.match"), report),
@@ -192,17 +193,22 @@ fn check_learned(path: &str, quota: &Quota, report: &mut Report) {
     }
 }
 
-fn scope_ids(raw: &[String], path: &str, scopes: &[String], report: &mut Report) -> Vec<ScopeId> {
+fn scope_ids(raw: &[String], path: &str, scopes: &[Scope], report: &mut Report) -> Vec<ScopeId> {
     let mut ids = Vec::new();
     for (index, name) in raw.iter().enumerate() {
-        match scopes.iter().position(|known| known == name) {
+        match scopes.iter().position(|known| known.name == *name) {
             Some(place) => {
                 let id = ScopeId(u16::try_from(place).unwrap_or(u16::MAX));
                 if !ids.contains(&id) {
                     ids.push(id);
                 }
             }
-            None => report.unknown(&format!("{path}[{index}]"), "scope", name, scopes.iter().map(String::as_str)),
+            None => report.unknown(
+                &format!("{path}[{index}]"),
+                "scope",
+                name,
+                scopes.iter().map(|scope| scope.name.as_str()),
+            ),
         }
     }
     if ids.is_empty() { vec![ScopeId(0)] } else { ids }

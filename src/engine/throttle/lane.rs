@@ -1,0 +1,96 @@
+//! Those who wait for the same scopes, in the order in which they go.
+
+use super::Few;
+use super::floor::PlaceId;
+use crate::policy::identity::ClientKey;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// One lane.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    /// Which scopes, by number.
+    pub(super) scopes: Few<usize>,
+    /// Who looks again when time alone lets the next one go; woken like an alarm clock, so that not all are.
+    pub(super) watchman: Option<PlaceId>,
+    by_priority: BTreeMap<Reverse<u8>, Turns>,
+    by_age: BTreeSet<PlaceId>,
+}
+
+/// Clients of one priority, who take turns.
+#[derive(Debug, Default)]
+struct Turns {
+    next: VecDeque<ClientKey>,
+    of: BTreeMap<ClientKey, VecDeque<PlaceId>>,
+}
+
+impl Lane {
+    pub(super) fn of(scopes: Few<usize>) -> Self {
+        Self { scopes, ..Self::default() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_age.is_empty()
+    }
+
+    pub(super) fn join(&mut self, place: PlaceId, client: ClientKey, priority: u8) {
+        self.by_age.insert(place);
+        let turns = self.by_priority.entry(Reverse(priority)).or_default();
+        let of_client = turns.of.entry(client).or_default();
+        if of_client.is_empty() {
+            turns.next.push_back(client);
+        }
+        of_client.push_back(place);
+    }
+
+    pub(super) fn leave(&mut self, place: PlaceId, client: ClientKey, priority: u8) {
+        self.by_age.remove(&place);
+        let Some(turns) = self.by_priority.get_mut(&Reverse(priority)) else { return };
+        turns.leave(place, client);
+        if turns.next.is_empty() {
+            self.by_priority.remove(&Reverse(priority));
+        }
+    }
+
+    /// The next by priority, and that priority.
+    pub(super) fn next(&self) -> Option<(u8, PlaceId)> {
+        let (Reverse(priority), turns) = self.by_priority.first_key_value()?;
+        Some((*priority, *turns.of.get(turns.next.front()?)?.front()?))
+    }
+
+    /// Who has waited longest.
+    pub(super) fn oldest(&self) -> Option<PlaceId> {
+        self.by_age.first().copied()
+    }
+
+    /// The last to go: of the lowest priority, the youngest of the client with most in line.
+    pub(super) fn last(&self) -> Option<(u8, PlaceId)> {
+        let (Reverse(priority), turns) = self.by_priority.last_key_value()?;
+        let greediest = turns.of.values().max_by_key(|places| (places.len(), places.back().copied()))?;
+        Some((*priority, *greediest.back()?))
+    }
+
+    /// How many go before one more of `priority`, at the most.
+    pub(super) fn before(&self, priority: u8) -> usize {
+        let higher = self.by_priority.range(..=Reverse(priority));
+        higher.flat_map(|(_, turns)| turns.of.values()).map(VecDeque::len).sum()
+    }
+}
+
+impl Turns {
+    fn leave(&mut self, place: PlaceId, client: ClientKey) {
+        let Some(places) = self.of.get_mut(&client) else { return };
+        places.retain(|known| *known != place);
+        let is_empty = places.is_empty();
+        if is_empty {
+            self.of.remove(&client);
+        }
+        if let Some(turn) = self.next.iter().position(|known| *known == client) {
+            self.next.remove(turn);
+            if !is_empty {
+                // It has had its turn.
+                self.next.push_back(client);
+            }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! What a scope does when the origin complains: it rests, then tries with one request, then goes on step by step.
+//!
+//! ```text
+//!          complaint                     over                  it succeeds
+//!   calm -------------> rest of a level -------> one at a time ------------> one more with each success
+//!    ^                        ^                        |                         |           |
+//!    |                        +--- complaint: a level higher --------------------+           |
+//!    +-------------------------------------- a level lower after each quiet window ----------+
+//! ```
+//! Requests that were under way when a rest began belong to an earlier *spell*: sixty of them complaining together
+//! are one complaint, and none of their successes ends the rest.
+
+use super::{Jitter, Outcome};
+use crate::policy::Timestamp;
+use std::time::Duration;
+
+/// How a scope backs off.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Backoff {
+    /// The statuses that are a complaint. So are timeouts and broken connections.
+    pub statuses: Vec<u16>,
+    /// By what each rest is longer than the one before.
+    pub factor: u32,
+    /// The first rest.
+    pub min_delay: Duration,
+    /// The longest, whatever the origin asks for.
+    pub max_delay: Duration,
+    /// By how much rests are varied.
+    pub jitter: Jitter,
+    /// How long it must be quiet for the level to fall by one.
+    pub window: Duration,
+}
+
+/// How much the origin has complained of late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pressure {
+    /// Complaints in a row: the next rest is that of the level above.
+    level: u32,
+    rests_until: Timestamp,
+    quiet_since: Timestamp,
+    spell: Spell,
+    /// Requests of this spell that may be under way, and that are.
+    allowed: u32,
+    under_way: u32,
+}
+
+/// The time from the beginning of one rest to the beginning of the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spell(u32);
+
+/// Why a scope under pressure takes nobody now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// It rests.
+    Until(Timestamp),
+    /// Those who are on their way find out first whether the origin is well.
+    Probing,
+}
+
+impl Default for Pressure {
+    fn default() -> Self {
+        Self {
+            level: 0,
+            rests_until: Timestamp(0),
+            quiet_since: Timestamp(0),
+            spell: Spell(0),
+            allowed: ANY,
+            under_way: 0,
+        }
+    }
+}
+
+impl Backoff {
+    /// Returns whether that is a complaint.
+    pub fn minds(&self, outcome: &Outcome) -> bool {
+        outcome.status.is_none_or(|status| self.statuses.contains(&status))
+    }
+
+    /// Returns the rest after the complaint that leads to `level`, from 1.
+    pub fn rest(&self, level: u32) -> Duration {
+        let factor = self.factor.max(1).checked_pow(level.saturating_sub(1));
+        let rest = factor.and_then(|factor| self.min_delay.checked_mul(factor));
+        rest.unwrap_or(Duration::MAX).min(self.max_delay)
+    }
+
+    /// Returns the pressure after the outcome of a request that was sent in `spell`.
+    pub fn after(&self, pressure: Pressure, spell: Spell, outcome: &Outcome, chance: f64, now: Timestamp) -> Pressure {
+        let pressure = self.at(pressure, now);
+        let is_of_this_spell = spell == pressure.spell;
+        match self.minds(outcome) {
+            true if is_of_this_spell => self.complained(pressure, outcome.asked_for, chance, now),
+            // One of those that were under way: it is the same complaint, but may ask for a longer rest.
+            true => {
+                let asked_for = now + outcome.asked_for.unwrap_or_default().min(self.max_delay);
+                Pressure { rests_until: pressure.rests_until.max(asked_for), ..pressure }
+            }
+            false if is_of_this_spell && pressure.level > 0 => {
+                // It is quiet from the first success on: before, nobody had asked.
+                let quiet_since = if pressure.allowed == 1 { now } else { pressure.quiet_since };
+                Pressure { allowed: pressure.allowed.saturating_add(1), quiet_since, ..pressure }
+            }
+            false => pressure,
+        }
+    }
+
+    /// Returns the pressure as it is at `now`: a level less for each quiet window.
+    pub fn at(&self, pressure: Pressure, now: Timestamp) -> Pressure {
+        let is_proven = pressure.allowed > 1;
+        if pressure.level == 0 || !is_proven || self.window.is_zero() {
+            return pressure;
+        }
+        let windows = now.since(pressure.quiet_since).as_nanos() / self.window.as_nanos();
+        match u32::try_from(windows) {
+            Ok(windows) if windows < pressure.level => Pressure {
+                level: pressure.level - windows,
+                quiet_since: pressure.quiet_since + self.window * windows,
+                ..pressure
+            },
+            _ => Pressure { level: 0, allowed: ANY, ..pressure },
+        }
+    }
+
+    fn complained(&self, pressure: Pressure, asked_for: Option<Duration>, chance: f64, now: Timestamp) -> Pressure {
+        // A level that makes no rest longer would only take longer to come down from.
+        let is_longest = pressure.level > 0 && self.rest(pressure.level) == self.rest(pressure.level + 1);
+        let level = pressure.level + u32::from(!is_longest);
+        let rest = self.rest(level).max(asked_for.unwrap_or_default());
+        let rest = self.jitter.stretch(rest, chance).min(self.max_delay);
+        Pressure {
+            level,
+            rests_until: pressure.rests_until.max(now + rest),
+            quiet_since: now,
+            spell: Spell(pressure.spell.0.wrapping_add(1)),
+            allowed: 1,
+            under_way: 0,
+        }
+    }
+}
+
+impl Pressure {
+    /// Returns why a request may not be sent now, if it may not.
+    pub fn hinders(&self, now: Timestamp) -> Option<Rest> {
+        if now < self.rests_until {
+            return Some(Rest::Until(self.rests_until));
+        }
+        (self.under_way >= self.allowed).then_some(Rest::Probing)
+    }
+
+    /// Returns the pressure with one more request under way, and the spell that it belongs to.
+    pub fn sent(self) -> (Self, Spell) {
+        (Self { under_way: self.under_way.saturating_add(1), ..self }, self.spell)
+    }
+
+    /// Returns the pressure once a request of `spell` is over, however it ended.
+    pub fn over(self, spell: Spell) -> Self {
+        let ended = u32::from(spell == self.spell);
+        Self { under_way: self.under_way.saturating_sub(ended), ..self }
+    }
+
+    /// Returns how long it still rests.
+    pub fn rest_left(&self, now: Timestamp) -> Duration {
+        self.rests_until.since(now)
+    }
+
+    /// Returns how often in a row the origin complained, less one for each quiet window since.
+    pub fn level(&self) -> u32 {
+        self.level
+    }
+}
+
+const ANY: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn backoff() -> Backoff {
+        Backoff {
+            statuses: vec![429, 503],
+            factor: 2,
+            min_delay: Duration::from_secs(1),
+            max_delay: Duration::from_secs(30),
+            jitter: Jitter(0.1),
+            window: Duration::from_secs(60),
+        }
+    }
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_seconds(1_000_000 + seconds)
+    }
+
+    fn answer(status: u16, asked_for: Option<u64>) -> Outcome {
+        Outcome { status: Some(status), latency: Duration::ZERO, asked_for: asked_for.map(Duration::from_secs) }
+    }
+
+    /// A scope that sends one request at a time.
+    struct Story(Pressure);
+
+    impl Story {
+        fn asks(&mut self, seconds: u64, outcome: Outcome) -> &mut Self {
+            let (pressure, spell) = self.0.sent();
+            self.0 = backoff().after(pressure, spell, &outcome, 0.0, at(seconds)).over(spell);
+            self
+        }
+
+        fn rests_for(&self, seconds: u64) -> u64 {
+            self.0.rest_left(at(seconds)).as_secs()
+        }
+    }
+
+    #[test]
+    fn each_complaint_in_a_row_doubles_the_rest_up_to_the_longest() {
+        let rests: Vec<u64> = (1..=8).map(|level| backoff().rest(level).as_secs()).collect();
+        assert_eq!(rests, [1, 2, 4, 8, 16, 30, 30, 30]);
+        assert_eq!(backoff().rest(u32::MAX), Duration::from_secs(30));
+        let mut story = Story(Pressure::default());
+        let mut now = 0;
+        for (level, rest) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 30), (6, 30)] {
+            story.asks(now, answer(429, None));
+            assert_eq!((story.0.level(), story.rests_for(now)), (level, rest));
+            now += rest;
+        }
+    }
+
+    #[test]
+    fn the_origin_s_own_wish_is_a_floor_below_the_longest() {
+        for (asked_for, rest) in [(None, 1), (Some(0), 1), (Some(5), 5), (Some(3600), 30)] {
+            let mut story = Story(Pressure::default());
+            assert_eq!(story.asks(0, answer(503, asked_for)).rests_for(0), rest, "{asked_for:?}");
+        }
+        let (pressure, spell) = Pressure::default().sent();
+        let late = backoff().after(pressure, spell, &answer(429, Some(10)), 1.0, at(0));
+        assert_eq!(late.rest_left(at(0)), Duration::from_secs(11), "jitter comes on top");
+    }
+
+    #[test]
+    fn after_the_rest_one_tries_and_each_success_lets_one_more_in() {
+        let mut story = Story(Pressure::default());
+        story.asks(0, answer(429, Some(5)));
+        assert_eq!(story.0.hinders(at(4)), Some(Rest::Until(at(5))));
+        assert_eq!(story.0.hinders(at(5)), None);
+        let (probing, spell) = story.0.sent();
+        assert_eq!(probing.hinders(at(5)), Some(Rest::Probing), "one at a time");
+        assert_eq!(probing.over(spell).hinders(at(6)), None, "one that left without an answer frees its place");
+        let proven = backoff().after(probing, spell, &answer(200, None), 0.0, at(6)).over(spell);
+        let (one, _) = proven.sent();
+        assert_eq!(one.hinders(at(6)), None);
+        let (two, _) = one.sent();
+        assert_eq!(two.hinders(at(6)), Some(Rest::Probing), "two, not all at once");
+        assert_eq!(backoff().at(two, at(65)).level(), 1);
+        let calm = backoff().at(two, at(66));
+        assert_eq!((calm.level(), calm.hinders(at(66))), (0, None), "quiet for a window since the success");
+    }
+
+    #[test]
+    fn a_level_is_lost_with_each_quiet_window_but_not_before_a_success() {
+        let mut story = Story(Pressure::default());
+        story.asks(0, answer(429, None)).asks(1, answer(429, None)).asks(3, answer(503, None));
+        assert_eq!(story.0.level(), 3);
+        assert_eq!(backoff().at(story.0, at(1000)).level(), 3, "nobody has asked since");
+        story.asks(1000, answer(200, None));
+        for (seconds, level) in [(1059, 3), (1060, 2), (1119, 2), (1120, 1), (1180, 0), (5000, 0)] {
+            assert_eq!(backoff().at(story.0, at(seconds)).level(), level, "at {seconds}");
+        }
+        story.asks(1061, answer(429, None));
+        assert_eq!((story.0.level(), story.rests_for(1061)), (3, 4), "one up from where it had come down to");
+    }
+
+    #[test]
+    fn those_under_way_complain_once_and_none_of_them_ends_the_rest() {
+        let (pressure, first) = Pressure::default().sent();
+        let (pressure, second) = pressure.sent();
+        let (pressure, third) = pressure.sent();
+        let pressure = backoff().after(pressure, first, &answer(429, None), 0.0, at(0)).over(first);
+        let pressure = backoff().after(pressure, second, &answer(429, Some(7)), 0.0, at(0)).over(second);
+        assert_eq!((pressure.level(), pressure.rest_left(at(0)).as_secs()), (1, 7), "once, but the longer wish counts");
+        let pressure = backoff().after(pressure, third, &answer(200, None), 0.0, at(0)).over(third);
+        let (probing, _) = pressure.sent();
+        assert_eq!(probing.hinders(at(7)), Some(Rest::Probing));
+    }
+
+    #[test]
+    fn timeouts_and_broken_connections_are_complaints() {
+        let broke_off = Outcome { status: None, latency: Duration::ZERO, asked_for: None };
+        assert!(backoff().minds(&broke_off));
+        assert!(!backoff().minds(&answer(500, None)), "only what is listed");
+    }
+
+    proptest! {
+        #[test]
+        fn never_more_under_way_than_allowed_and_never_a_longer_rest_than_the_longest(
+            steps in proptest::collection::vec((0u64..40, 0usize..4, proptest::option::of(0u64..100), 0.0f64..1.0), 1..200),
+        ) {
+            let (mut pressure, mut out, mut now) = (Pressure::default(), Vec::new(), 0);
+            for (pause, what, asked_for, chance) in steps {
+                now += pause;
+                pressure = backoff().at(pressure, at(now));
+                if what == 0 && pressure.hinders(at(now)).is_none() {
+                    let (next, spell) = pressure.sent();
+                    pressure = next;
+                    out.push(spell);
+                } else if let Some(spell) = out.pop() {
+                    if what < 3 {
+                        let status = if what == 1 { 200 } else { 429 };
+                        pressure = backoff().after(pressure, spell, &answer(status, asked_for), chance, at(now));
+                    }
+                    pressure = pressure.over(spell);
+                }
+                let of_this_spell = out.iter().filter(|&&spell| spell == pressure.spell).count();
+                prop_assert_eq!(pressure.under_way as usize, of_this_spell);
+                prop_assert!(pressure.rest_left(at(now)) <= Duration::from_secs(30));
+                prop_assert_eq!(pressure.allowed == ANY, pressure.level == 0);
+            }
+        }
+    }
+}
