@@ -31,7 +31,8 @@ fn origin(answers: &'static [(&'static str, &'static str, &'static str)]) -> Ori
 
 /// A gate in the middle of its window.
 fn gate(origin: &Origin, rules: &str) -> Gate {
-    let gate = Gate::before(origin.address(), rules);
+    // One worker: that is what passing time waits for.
+    let gate = Gate::before(origin.address(), &format!("workers: 1\n{rules}"));
     gate.pass(Duration::from_secs(1800));
     gate
 }
@@ -157,7 +158,7 @@ routes: [{ match: /dear/*, cost: { api: learned } }, { match: /**, cost: { api: 
         client.get(&format!("/dear/{page}"), "");
     }
     assert_eq!(gate.books().0, 60.0, "settled is what they cost");
-    gate.reload(origin.address(), rules).expect("good rules");
+    gate.reload(origin.address(), &format!("workers: 1\n{rules}")).expect("good rules");
     client.get("/dear/again", "");
     client.get("/cheap", "");
     let log = gate.into_log();
