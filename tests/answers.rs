@@ -743,3 +743,28 @@ fn a_sliding_window_is_told_as_it_is_whatever_keeps_the_count() {
         assert!(served.len() >= 58, "{ledger}: {} served in a minute", served.len());
     }
 }
+
+#[test]
+fn what_was_spent_stays_spent_when_a_window_is_redefined() {
+    let rules = |ledger: &str, window: &str| {
+        format!(
+            "ledger: {ledger}\nquotas: {{ api: {{ limit: 10, window: {{ {window} }} }} }}\n\
+             routes: [{{ match: /**, cost: {{ api: 1 }} }}]"
+        )
+    };
+    for ledger in ["memory", "file"] {
+        let origin = Origin::plain();
+        let gate = Gate::before(origin.address(), &rules(ledger, "sliding: 20s"));
+        let mut client = gate.connect();
+        for _ in 0..6 {
+            client.get("/page", "");
+            gate.clock.advance(Duration::from_secs(1));
+        }
+        for window in ["first_use: 20s", "fixed: 24h", "sliding: 24h", "calendar: day"] {
+            gate.reload(origin.address(), &rules(ledger, window)).expect("good rules");
+            assert_eq!(gate.books(), (6.0, 0.0), "{ledger}, {window}");
+        }
+        let served = (0..10).filter(|_| client.get("/page", "").status == 200).count();
+        assert_eq!(served, 4, "{ledger}");
+    }
+}

@@ -141,6 +141,11 @@ impl Account {
         book.go_on();
         // Whatever becomes of the window: what weighed on the one before weighs on this one.
         if before != book.definition() {
+            if !book.leased {
+                // It is carried over once, not once for each window that it was taken of.
+                book.others.iter_mut().for_each(|tally| tally.settled = Units::ZERO);
+                book.weigh();
+            }
             book.tighten(taken);
             if !taken.is_zero() {
                 book.open_by_use();
