@@ -21,7 +21,7 @@ pub use account::OriginNews;
 pub use admission::{Admission, BucketStanding, Decision, Ruling, Standing};
 pub use permit::{Charged, Permit, Receipt};
 pub use supply::Supply;
-pub use throttle::{Closed, EIGHTH, Entrance, Pass, ScopeState, Turn, Waiting};
+pub use throttle::{Closed, Entrance, OLDEST_EVERY, Pass, ScopeState, Turn, Waiting};
 pub use views::{ClassView, ClientView, QuotaView, UnknownQuota};
 
 use crate::policy::cost::{Cost, Estimate};

@@ -1,7 +1,7 @@
 //! The state of all scopes and of all who wait, under the throttle's lock.
 
 use super::lane::Lane;
-use super::{Closed, Comer, EIGHTH, Few, LaneId};
+use super::{Closed, Comer, Few, LaneId, OLDEST_EVERY};
 use crate::policy::Reason;
 use crate::policy::throttle::backoff::{Pressure, Rest, Spell};
 use crate::policy::throttle::{self, Outcome, Scope};
@@ -446,7 +446,7 @@ impl Book {
     }
 
     fn turn_is_of_the_oldest(&self) -> bool {
-        self.starts % EIGHTH == EIGHTH - 1
+        self.starts % OLDEST_EVERY == OLDEST_EVERY - 1
     }
 
     fn start(&mut self, chance: f64, now: Timestamp) -> Spell {

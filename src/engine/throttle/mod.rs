@@ -2,7 +2,7 @@
 //!
 //! Requests of the same scopes stand in one [lane](lane::Lane), in which all are alike to the origin: as long as its
 //! scopes hinder it, nobody in it can go, so each start looks at lanes, not at those who wait. Within a lane, the
-//! highest priority goes first, and clients of one priority take turns. Every [`EIGHTH`] start of a scope goes to
+//! highest priority goes first, and clients of one priority take turns. One of [`OLDEST_EVERY`] starts of a scope goes to
 //! whoever has waited longest for it, whatever the priority, and until that one also gets its other scopes the slot
 //! is kept for it: with k others before it, a request starts at the latest with the 8 (k + 1)th.
 //!
@@ -36,7 +36,7 @@ use std::time::Duration;
 type Few<T> = SmallVec<[T; 2]>;
 
 /// Of so many starts of a scope, one is of whoever has waited longest.
-pub const EIGHTH: u32 = 8;
+pub const OLDEST_EVERY: u32 = 8;
 
 /// What becomes of a request that has come to its scopes.
 #[must_use]
