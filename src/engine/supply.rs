@@ -119,8 +119,8 @@ fn ask_for_all(quota: &str, book: &mut Book, asks: &mut Vec<Ask>) {
             tally.told = (tally.taken(), tally.held);
         }
     }
-    let Spending { left, .. } = spending(book, &current);
-    let size = spending(book, &current).size();
+    let spending_now = spending(book, &current);
+    let size = spending_now.size();
     if !current.spent {
         let enough = current.taken().plus(current.owed).plus(size.lease);
         // Twice of what it would ask for now is an old lease, of busier times.
@@ -133,7 +133,7 @@ fn ask_for_all(quota: &str, book: &mut Book, asks: &mut Vec<Ask>) {
         current.told = (current.taken(), current.held);
     }
     // Of a sliding window the next part takes from what this one has left: not when that is little.
-    let is_scarce = back > 0 && left.milli() / SCARCE < size.lease.milli();
+    let is_scarce = back > 0 && spending_now.left.milli() / SCARCE < size.lease.milli();
     if let Some(next) = others.iter_mut().find(|tally| ahead == Some(tally.id) && !tally.spent) {
         let (size, held) = (spending(book, next).size(), next.held);
         let wanted = if is_scarce { next.taken() } else { held.max(next.taken().plus(size.lease)) };
