@@ -24,7 +24,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
-use tokio::sync::futures::Notified;
+use tokio::sync::Notify;
 use tokio::time::sleep;
 
 /// A burst may take more than was leased ahead. More is a moment away: people do not see it, and nobody is refused for it.
@@ -55,8 +55,10 @@ impl Exchange {
         let Request { head, body } = request;
         watch.request_begins(head.version);
         let mut judged = self.judge(&head, &current, now);
-        if judged.as_ref().is_ok_and(Judged::ran_short) && worker.shared().ledger_answers.is_some() {
-            (now, current, judged) = Box::pin(self.judge_again(&head)).await;
+        if judged.as_ref().is_ok_and(Judged::ran_short)
+            && let Some(answers) = &worker.shared().ledger_answers
+        {
+            (now, current, judged) = Box::pin(self.judge_again(&head, answers)).await;
         }
         let judged = match judged {
             Ok(judged) => judged,
@@ -97,8 +99,7 @@ impl Exchange {
             Err(Closed { reason, wait }) => {
                 drop(permit);
                 self.leave_unread(&visit.visitor().head, body);
-                let spread = visit.current().settings.headers.retry_after_spread.ratio() * visit.chance();
-                let problem = Problem::not_now(reason, wait, spread);
+                let problem = Problem::not_now(reason, wait, visit.spread());
                 visit.refused(reason, problem.retry_after());
                 self.speak(visit, problem)
             }
@@ -167,21 +168,23 @@ impl Exchange {
     }
 
     /// The verdict once the ledger has handed out more, or as it is when patience has run out.
-    async fn judge_again(&self, head: &RequestHead) -> (Timestamp, Rc<Current>, Result<Judged, Malformed>) {
+    async fn judge_again(
+        &self,
+        head: &RequestHead,
+        answers: &Notify,
+    ) -> (Timestamp, Rc<Current>, Result<Judged, Malformed>) {
         let worker = &self.0.worker;
         let mut patience = pin!(sleep(LEDGER_PATIENCE));
         loop {
-            let answers = worker.shared().ledger_answers.as_ref();
-            let mut answer = pin!(answers.map(|answers| answers.notified()));
+            let mut answer = pin!(answers.notified());
             // Heard from here on: what was answered a moment ago is asked for first.
-            answer.as_mut().as_pin_mut().map(Notified::enable);
+            answer.as_mut().enable();
             let (now, current) = (worker.now(), worker.current());
             let judged = self.judge(head, &current, now);
-            let waits = judged.as_ref().is_ok_and(Judged::ran_short) && !patience.is_elapsed();
-            match answer.as_pin_mut().filter(|_| waits) {
-                None => return (now, current, judged),
-                Some(answer) => tokio::select! { () = answer => {} () = &mut patience => {} },
+            if !judged.as_ref().is_ok_and(Judged::ran_short) || patience.is_elapsed() {
+                return (now, current, judged);
             }
+            tokio::select! { () = answer => {} () = &mut patience => {} }
         }
     }
 
@@ -211,15 +214,23 @@ impl Exchange {
         let current = visit.current();
         let rules = &current.settings.rules;
         let told = Told { refusal: Some(refusal), ..visit.told() };
-        let spread = current.settings.headers.retry_after_spread.ratio() * visit.chance();
-        let problem = Problem::refused(rules, told, spread).expect("a refusal was handed in");
-        let (status, retry_after) = (problem.status(), problem.retry_after());
+        let problem = Problem::refused(rules, told, visit.spread()).expect("a refusal was handed in");
+        let retry_after = problem.retry_after();
+        let (response, bytes) = self.put_into_words(&visit, problem, told);
+        visit.refused(refusal.reason, retry_after);
+        visit.answered(response.status, bytes);
+        response
+    }
+
+    /// The answer that says `problem`, with what is `told` of the allowance; and how long its body is.
+    fn put_into_words(&self, visit: &Visit, problem: Problem<'_>, told: Told<'_>) -> (Response<ResponseBody>, u64) {
+        let current = visit.current();
+        let status = problem.status();
         let reader = Reader::of(&visit.visitor().head);
         let (mut response, bytes) = problem.into_response(reader, visit.id(), &mut self.0.worker.scratch());
-        current.announcements.write(rules, told, visit.began(), status, &mut response.fields);
-        visit.refused(refusal.reason, retry_after);
-        visit.answered(status, bytes);
-        response
+        let (rules, fields) = (&current.settings.rules, &mut response.fields);
+        current.announcements.write(rules, told, visit.began(), status, fields);
+        (response, bytes)
     }
 
     /// Answers what could not be understood as a request at all.
@@ -291,13 +302,8 @@ impl Exchange {
 
     /// Answers an admitted request in the origin's place.
     fn speak(&self, visit: Box<Visit>, problem: Problem<'_>) -> Response<ResponseBody> {
-        let current = visit.current();
-        let status = problem.status();
-        let reader = Reader::of(&visit.visitor().head);
-        let (mut response, bytes) = problem.into_response(reader, visit.id(), &mut self.0.worker.scratch());
-        let (rules, fields) = (&current.settings.rules, &mut response.fields);
-        current.announcements.write(rules, visit.told(), visit.began(), status, fields);
-        visit.answered(status, bytes);
+        let (response, bytes) = self.put_into_words(&visit, problem, visit.told());
+        visit.answered(response.status, bytes);
         response
     }
 

@@ -115,6 +115,11 @@ impl Visit {
         f64::from((self.id >> 32) as u32) / f64::from(u32::MAX)
     }
 
+    /// How far beyond its wait its return is put, as a share of the wait: those refused together do not come back together.
+    pub(super) fn spread(&self) -> f64 {
+        self.current.settings.headers.retry_after_spread.ratio() * self.chance()
+    }
+
     pub(super) fn began(&self) -> Timestamp {
         self.began
     }
