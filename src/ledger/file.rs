@@ -58,6 +58,8 @@ pub(super) struct Inner<F> {
     uptime: Uptime,
     syncs: Syncs,
     complained: Option<Timestamp>,
+    /// Why nothing could be made durable when that was last tried.
+    pub(super) ill: Option<String>,
 }
 
 /// When the disk may be synced again.
@@ -87,6 +89,10 @@ impl File {
 }
 
 impl Store for File {
+    fn trouble(&self) -> Option<String> {
+        self.0.ill.clone()
+    }
+
     fn lease(&mut self, asks: &[Ask], now: Timestamp) -> impl Future<Output = Result<Vec<Lease>, StoreError>> {
         ready(self.0.lease(asks, now))
     }
@@ -150,6 +156,7 @@ impl<F: Folder> Inner<F> {
             uptime,
             syncs: Syncs::default(),
             complained: None,
+            ill: None,
         };
         let path = opened.folder.path(JOURNAL.0);
         opened.write_marks().map_err(|source| OpenError::Write { path, source })?;
@@ -265,6 +272,7 @@ impl<F: Folder> Inner<F> {
         let record = encode(&Image::of(self.life, &table));
         self.ledger.commit(&mut self.folder, &record)?;
         self.table = table;
+        self.ill = None;
         Ok(())
     }
 
@@ -290,12 +298,15 @@ impl<F: Folder> Inner<F> {
     }
 
     fn complain(&mut self, uptime: Timestamp, error: &io::Error) {
+        let ill = format!(
+            "Cannot write {}: {error}. What is leased may still be spent; then requests that cost something are refused",
+            self.folder.path(LEDGER.0).display()
+        );
         if self.complained.is_none_or(|last| uptime.since(last) >= COMPLAIN_EVERY) {
             self.complained = Some(uptime);
-            let path = self.folder.path(LEDGER.0);
-            let path = path.display();
-            warn!(%error, "Cannot write {path}: {error}. What is leased may still be spent; then requests that cost something are refused");
+            warn!("{ill}");
         }
+        self.ill = Some(ill);
     }
 }
 

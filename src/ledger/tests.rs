@@ -207,12 +207,14 @@ fn a_disk_that_fails_lets_the_lease_be_spent_and_no_more() {
     for _ in 0..3 {
         gate.asks(100, 100).expect("an answer");
         assert_eq!(gate.held, 100);
+        assert!(gate.ledger.ill.as_ref().is_some_and(|ill| ill.starts_with("Cannot write ledger: no sync")));
     }
     for end in [End::Killed, End::PowerCut(0), End::PowerCut(9), End::PowerCut(16)] {
         assert!(gate.counted_after(end).0 >= 100);
     }
     gate.sim.0.lock().syncs_fail = false;
     gate.asks(100, 100).expect("it works again");
+    assert_eq!(gate.ledger.ill, None);
     assert_eq!((gate.held, gate.counted_after(End::PowerCut(0)).0), (200, 200));
 }
 
