@@ -10,6 +10,7 @@
 //! while it waits for another, and there is no order of locks that could be wrong. Requests without a throttled scope
 //! never take it.
 
+mod book;
 mod floor;
 mod lane;
 mod pass;
@@ -17,7 +18,7 @@ mod pass;
 mod tests;
 mod waiting;
 
-pub use floor::ScopeState;
+pub use book::ScopeState;
 pub use pass::Pass;
 pub use waiting::{Turn, Waiting};
 
