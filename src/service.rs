@@ -340,8 +340,9 @@ impl Operations for Running {
     }
 
     fn metrics(&self) -> String {
-        self.handle
-            .with_admission(|admission| self.telemetry.render(admission, self.handle.now(), self.handle.uptime()))
+        let operators: Vec<&str> = self.operators.names().collect();
+        let (now, uptime) = (self.handle.now(), self.handle.uptime());
+        self.handle.with_admission(|admission| self.telemetry.render(admission, &operators, now, uptime))
     }
 
     fn quotas(&self) -> Vec<QuotaView> {

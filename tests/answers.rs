@@ -597,6 +597,30 @@ classes:
 }
 
 #[test]
+fn a_verified_crawler_never_meets_only_refusals() {
+    let origin = Origin::plain();
+    let rules = "
+quotas: { api: { limit: 1000, window: { fixed: 24h }, tiers: { search: [ { above: 0%, shed: 100% } ], bot: [ { above: 0%, shed: 100% } ] } } }
+classes:
+  - { name: search, when: { operator: googlebot }, guard: { trickle: 10m, max_refused_for: 1h } }
+  - { name: bot, when: { kind: [declared_bot, verified_bot] } }
+routes: [ { match: \"/**\", cost: { api: 1 } } ]";
+    let gate = Gate::before(origin.address(), rules);
+    let google = |path: &str| {
+        gate.connect().get(path, &format!("X-Forwarded-For: 66.249.66.1\r\nUser-Agent: {GOOGLEBOT}\r\n")).status
+    };
+    assert_eq!([google("/1"), google("/2"), google("/3")], [200, 429, 429], "one gets through");
+    assert_eq!(gate.connect().get("/", "User-Agent: curl/8.0\r\n").status, 429, "others have no such right");
+    gate.clock.advance(Duration::from_secs(600));
+    assert_eq!([google("/4"), google("/3")], [200, 429], "and another, ten minutes later");
+    assert_eq!(gate.metric("tidegate_longest_refusal_seconds{operator=\"googlebot\"}"), 600.0);
+    gate.clock.advance(Duration::from_secs(3000));
+    assert_eq!([google("/5"), google("/2"), google("/3"), google("/6")], [200, 200, 200, 429], "an hour is too long");
+    assert_eq!(gate.metric("tidegate_quota_guarded_total{quota=\"api\",class=\"search\"}"), 5.0);
+    assert_eq!(gate.metric("tidegate_longest_refusal_seconds{operator=\"googlebot\"}"), 0.0);
+}
+
+#[test]
 fn decisions_are_found_by_their_id_only() {
     let origin = Origin::plain();
     let gate = spent(&origin, "");

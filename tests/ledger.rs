@@ -119,6 +119,7 @@ fn rules(window: Window) -> Arc<Rules> {
         key: Default::default(),
         enforce: true,
         priority: 0,
+        guard: None,
     };
     let route = |cost: u64| Route {
         name: cost.to_string(),

@@ -60,8 +60,8 @@ limits: { keep_alive_timeout: 1h, first_byte_timeout: 1h, head_timeout: 1h, resp
 
 /// Who belongs to which class.
 const CLASSES: &str = "
-  - { name: google, when: { operator: [googlebot] } }
-  - { name: engine, when: { operator: [bingbot, applebot] } }
+  - { name: google, when: { operator: [googlebot] }, guard: off }
+  - { name: engine, when: { operator: [bingbot, applebot] }, guard: off }
   - { name: impostor, when: { kind: impostor } }
   - { name: bot, when: { kind: [verified_bot, declared_bot, suspected_bot] } }
   - { name: person, when: { kind: human } }";

@@ -57,6 +57,7 @@ pub(super) fn quota(view: &QuotaView, now: Timestamp) -> Value {
             "charged": amount(of_class.charged),
             "shed": of_class.shed.ratio(),
             "tier": of_class.tier,
+            "guarded": amount(of_class.guarded),
         })
     });
     json!({

@@ -36,7 +36,10 @@ async fn the_state_shows_quotas_classes_scopes_and_who_is_refused_most() {
     assert_eq!(state["quotas"][0]["used"], json!(12.25));
     assert_eq!(state["quotas"][0]["remaining"], json!(84.75));
     assert_eq!(state["quotas"][0]["window_end"], "1970-01-02T00:00:00Z");
-    assert_eq!(state["quotas"][0]["classes"][0], json!({"class": "bot", "charged": 12, "shed": 0.5, "tier": 1}));
+    assert_eq!(
+        state["quotas"][0]["classes"][0],
+        json!({"class": "bot", "charged": 12, "shed": 0.5, "tier": 1, "guarded": 1})
+    );
     let limited = json!({"key": "203.0.113.7", "class": "bot", "refused": 9, "tokens": 0, "limited_by": "bucket", "lifts_in_s": 8});
     assert_eq!(state["top_clients"][0], limited);
     assert_eq!((&state["classes"], &state["scopes"]), (&json!(["bot"]), &json!([{"name": "default", "inflight": 2}])));
@@ -352,6 +355,7 @@ impl Operations for Desk {
             charged: Units::whole(12),
             shed: Share::from_millionths(500_000),
             tier: 1,
+            guarded: Units::whole(1),
         };
         vec![QuotaView {
             name: "places_api".into(),

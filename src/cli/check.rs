@@ -5,6 +5,7 @@ use crate::config::{self, Mistakes, Settings};
 use crate::policy::bucket::Bucket;
 use crate::policy::class::{Class, When};
 use crate::policy::cost::Cost;
+use crate::policy::guard::Guard;
 use crate::policy::quota::{ClassLadder, Quota};
 use crate::policy::route::Route;
 use crate::policy::throttle::Scope;
@@ -103,10 +104,20 @@ fn tiers(quota: &Quota, of_class: &ClassLadder) -> String {
     format!("{}{}", steps.join(", "), shadow(of_class.enforce))
 }
 
+fn guard(guard: &Guard) -> String {
+    format!(
+        "guarded: one let through each {}, no page refused for over {}, with up to {}%",
+        duration(guard.trickle),
+        duration(guard.max_refused_for),
+        guard.up_to.ratio() * 100.0
+    )
+}
+
 fn class(class: &Class, operators: &[&str]) -> String {
     let bucket = class.bucket.as_ref().map_or_else(String::new, |written| format!("; {}", bucket(written)));
     let blocked = if class.blocked { "; blocked" } else { "" };
-    format!("{}: {}{bucket}{blocked}{}", class.name, when(&class.when, operators), shadow(class.enforce))
+    let guard = class.guard.as_ref().map_or_else(String::new, |written| format!("; {}", guard(written)));
+    format!("{}: {}{bucket}{guard}{blocked}{}", class.name, when(&class.when, operators), shadow(class.enforce))
 }
 
 fn when(when: &When, operators: &[&str]) -> String {
@@ -205,7 +216,7 @@ mod tests {
             "ledger: in ./state",
             "  places_api: 10000 units, each day of America/Los_Angeles, from 00:00",
             "    search: from 6000 (60%) sheds 50%, from 8000 (80%) sheds 75%, from 9500 (95%) sheds 100%",
-            "  search: googlebot or bingbot or applebot",
+            "  search: googlebot or bingbot or applebot; guarded: one let through each 5m, no page refused for over 1d, with up to 2%",
             "  bot: verified_bot or declared_bot or suspected_bot; each client 60 at most, 10 more every 10s at once",
             "  other: everybody else",
             "  default: 64 at once at most, rests 1s to 5m after a complaint; 256 may wait for 2s",

@@ -220,7 +220,7 @@ routes:
             "13:7: quotas.places_api.tiers.serach: unknown class \"serach\" (did you mean \"search\"?); known: search, person",
             "17:23: classes[0].when.operator: unknown operator \"googlbot\" (did you mean \"googlebot\"?); known: googlebot, bingbot, applebot",
             "17:40: classes[0].when.kind[0]: found \"robot\"; use one of human, verified_bot, declared_bot, suspected_bot, impostor",
-            "18:21: classes[1].prority: unknown key \"prority\" (did you mean \"priority\"?); known here: name, when, priority, bucket, block, enforce, crawl_delay",
+            "18:21: classes[1].prority: unknown key \"prority\" (did you mean \"priority\"?); known here: name, when, priority, bucket, block, enforce, guard, crawl_delay",
             "20:14: routes[0].match: \"item\": does not begin with a slash; write it like /item/*",
             "20:39: routes[0].cost.place_api: unknown quota \"place_api\" (did you mean \"places_api\"?); known: places_api",
         ]
@@ -303,6 +303,14 @@ fn each_contradiction_is_found() {
         (
             "quotas: { q: { limit: 0, window: { fixed: 1m } } }".into(),
             "2:23: quotas.q.limit: found 0; write what was bought; to refuse a class everything, use block: true",
+        ),
+        (
+            "classes: [ { name: a, guard: maybe } ]".into(),
+            "2:30: classes[0].guard: found \"maybe\", needs a guard; use on, off or { trickle: 5m, max_refused_for: 24h, up_to: 2% }",
+        ),
+        (
+            "classes: [ { name: a, guard: { trickle: 0s } } ]".into(),
+            "2:41: classes[0].guard.trickle: found no time at all; write a duration such as 10s",
         ),
         (
             "ledger: { redis: { url: 'rediss://h' } }".into(),

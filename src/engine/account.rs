@@ -6,11 +6,12 @@
 use super::tally::Tally;
 use super::{Slot, Supply};
 use crate::policy::calibration::{self, OriginCount, OurCount};
+use crate::policy::guard::{Guard, Guarded};
 use crate::policy::lease::WindowKey;
 use crate::policy::quota::Quota;
 use crate::policy::tier::Shedding;
 use crate::policy::window::{Forgotten, Span, Window};
-use crate::policy::{Timestamp, Units};
+use crate::policy::{OperatorId, Timestamp, Units};
 use parking_lot::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -66,6 +67,8 @@ pub(super) struct Book {
     /// What counts as taken was corrected, by hand or by the origin's word, and the ledger does not know it yet.
     pub(super) corrected: bool,
     by_class: Vec<ClassBook>,
+    /// When a request of a guarded crawler was last let through, by class and operator: few, as operators are.
+    crawlers: Vec<((Slot, OperatorId), Timestamp)>,
 }
 
 /// What the origin has told that somebody should know.
@@ -89,6 +92,10 @@ pub(super) struct ClassBook {
     pub(super) shedding: Shedding,
     /// Units charged since the process began.
     pub(super) charged: Units,
+    /// Units that the guard has let through since the process began ...
+    pub(super) guarded: Units,
+    /// ... and in the length of a window that began at this moment.
+    pub(super) guarded_lately: (Timestamp, Units),
 }
 
 /// How fast the present window is being spent.
@@ -124,6 +131,7 @@ impl Account {
             closed_until: Timestamp::default(),
             corrected: false,
             by_class: Vec::new(),
+            crawlers: Vec::new(),
         };
         book.weigh();
         Self { name: quota.name.clone(), number, supply, book: Mutex::new(book) }
@@ -394,6 +402,35 @@ impl Book {
             self.by_class.resize(place + 1, ClassBook::default());
         }
         &mut self.by_class[place]
+    }
+
+    /// How a guarded crawler has fared, and whether the page it asks for has waited for too long.
+    pub(super) fn fares(&mut self, class: Slot, guard: Guard, operator: OperatorId, is_overdue: bool) -> Guarded {
+        let last_admitted = *self.last_admitted(class, operator);
+        let length = self.window.usual_length().saturating_mul(self.window.back() + 1);
+        let latest = self.latest;
+        let lately = &mut self.class(class).guarded_lately;
+        if latest.since(lately.0) >= length {
+            *lately = (latest, Units::ZERO);
+        }
+        Guarded { guard, last_admitted, is_overdue, spent: lately.1 }
+    }
+
+    /// A guarded crawler's request is let through; `by_guard` units of it although its tier refused it.
+    pub(super) fn lets_through(&mut self, class: Slot, operator: OperatorId, by_guard: Units) {
+        *self.last_admitted(class, operator) = self.latest;
+        let of_class = self.class(class);
+        of_class.guarded = of_class.guarded.plus(by_guard);
+        of_class.guarded_lately.1 = of_class.guarded_lately.1.plus(by_guard);
+    }
+
+    fn last_admitted(&mut self, class: Slot, operator: OperatorId) -> &mut Timestamp {
+        let known = self.crawlers.iter().position(|(whose, _)| *whose == (class, operator));
+        let place = known.unwrap_or_else(|| {
+            self.crawlers.push(((class, operator), Timestamp::default()));
+            self.crawlers.len() - 1
+        });
+        &mut self.crawlers[place].1
     }
 
     /// What is kept for each class, by slot.

@@ -4,14 +4,15 @@ use super::account::{Account, Book, OriginNews};
 use super::expectation::Expectation;
 use super::permit::Reservation;
 use super::throttle::{Comer, Entrance, LaneId, ScopeState};
-use super::{Engine, Permit, Slot};
+use super::{Engine, Page, Permit, Slot};
 use crate::policy::bucket::Level;
 use crate::policy::calibration::OriginCount;
 use crate::policy::cost::Cost;
 use crate::policy::decide::{self, Asked, Position};
+use crate::policy::guard::Guard;
 use crate::policy::identity::ClientKey;
 use crate::policy::route::Route;
-use crate::policy::{ClassId, QuotaId, Reason, Refusal, Rules, Timestamp, Units, Verdict};
+use crate::policy::{ClassId, OperatorId, QuotaId, Reason, Refusal, Rules, Timestamp, Units, Verdict};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -57,6 +58,14 @@ pub enum Ruling {
     Admitted(Permit),
     /// It is turned away.
     Refused(Refusal),
+}
+
+/// A verified crawler that its class guards.
+#[derive(Clone, Copy)]
+struct Crawler {
+    guard: Guard,
+    operator: OperatorId,
+    is_overdue: bool,
 }
 
 /// One quota as a decision left it.
@@ -117,15 +126,34 @@ impl Admission {
     ///
     /// All its quotas are charged what it is expected to cost, or none is.
     pub fn admit(&self, key: ClientKey, class: ClassId, route: usize, path: &str, now: Timestamp) -> Decision {
+        self.admit_crawler(key, class, route, path, None, now)
+    }
+
+    /// The same, for a verified crawler that asks for `page`: its class may guard it from meeting only refusals.
+    pub fn admit_crawler(
+        &self,
+        key: ClientKey,
+        class: ClassId,
+        route: usize,
+        path: &str,
+        page: Option<Page<'_>>,
+        now: Timestamp,
+    ) -> Decision {
         let class_rules = &self.rules.classes[usize::from(class.0)];
         let asked = Asked { class, class_rules, route: &self.rules.routes[route], path };
         let charges = if asked.is_free() { &[][..] } else { &self.charges[route] };
         if class_rules.bucket.is_none() && charges.is_empty() {
-            return self.decide(&asked, &mut Level::default(), charges, now);
+            return self.decide(&asked, None, &mut Level::default(), charges, now);
         }
-        self.engine.clients.with(key, self.slot(class), |client| {
+        let pages = &self.engine.refused_pages;
+        let guarded = class_rules.guard.zip(page).filter(|_| !charges.is_empty());
+        let crawler = guarded.map(|(guard, page)| {
+            let is_overdue = pages.refused_for(&page, now).is_some_and(|span| span >= guard.max_refused_for);
+            Crawler { guard, operator: page.operator, is_overdue }
+        });
+        let decision = self.engine.clients.with(key, self.slot(class), |client| {
             let mut level = client.level();
-            let mut decision = self.decide(&asked, &mut level, charges, now);
+            let mut decision = self.decide(&asked, crawler, &mut level, charges, now);
             if class_rules.bucket.is_none() {
                 level.since = level.since.max(now);
             }
@@ -139,7 +167,15 @@ impl Admission {
                 full_after: bucket.full_at(level).since(now),
             });
             decision
-        })
+        });
+        if let Some((_, page)) = guarded {
+            match &decision.ruling {
+                Ruling::Admitted(_) => pages.clear(&page),
+                Ruling::Refused(Refusal { reason: Reason::Ledger, .. }) => {}
+                Ruling::Refused(_) => pages.note(&page, now),
+            }
+        }
+        decision
     }
 
     /// Returns whether anything throttles the requests of a route.
@@ -180,7 +216,9 @@ impl Admission {
     }
 
     /// Forgets clients that have been idle for ten minutes and whose bucket is full: forgetting them changes nothing.
-    pub fn forget_idle_clients(&self, now: Timestamp) {
+    /// Forgets refused pages that no crawler asks for any more.
+    pub fn forget_idle(&self, now: Timestamp) {
+        self.engine.refused_pages.forget(now);
         self.engine.clients.forget(|slot, level| {
             let class = self.slots.iter().position(|&of_class| of_class == slot);
             let bucket = class.and_then(|class| self.rules.classes[class].bucket.as_ref());
@@ -192,6 +230,7 @@ impl Admission {
     fn decide(
         &self,
         asked: &Asked<'_>,
+        crawler: Option<Crawler>,
         level: &mut Level,
         charges: &[(QuotaId, Expectation)],
         now: Timestamp,
@@ -211,6 +250,8 @@ impl Admission {
                 grant: book.granted(),
                 resets_at: book.resets_at(),
                 shedding: book.class(slot).shedding,
+                guarded: crawler.map(|it| book.fares(slot, it.guard, it.operator, it.is_overdue)),
+                is_let_through: false,
             });
         }
 
@@ -224,6 +265,10 @@ impl Admission {
                 Verdict::Admit { .. } => {
                     book.class(slot).shedding = position.shedding;
                     book.reserve(position.cost);
+                    if let Some(crawler) = crawler {
+                        let by_guard = if position.is_let_through { position.cost } else { Units::ZERO };
+                        book.lets_through(slot, crawler.operator, by_guard);
+                    }
                     account.see_to_supply(book);
                 }
             }

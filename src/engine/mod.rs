@@ -9,6 +9,7 @@ mod admission;
 mod clients;
 mod expectation;
 mod permit;
+mod refused_pages;
 mod supply;
 mod tally;
 mod throttle;
@@ -20,6 +21,7 @@ mod tests;
 pub use account::OriginNews;
 pub use admission::{Admission, BucketStanding, Decision, Ruling, Standing};
 pub use permit::{Charged, Permit, Receipt};
+pub use refused_pages::Page;
 pub use supply::Supply;
 pub use throttle::{Closed, Entrance, OLDEST_EVERY, Pass, ScopeState, Turn, Waiting};
 pub use views::{ClassView, ClientView, QuotaView, UnknownQuota};
@@ -31,6 +33,7 @@ use account::Account;
 use clients::Clients;
 use expectation::Experience;
 use parking_lot::Mutex;
+use refused_pages::RefusedPages;
 use std::sync::Arc;
 use throttle::Throttle;
 
@@ -41,6 +44,7 @@ pub struct Engine {
     experience: Experience,
     accounts: Mutex<Vec<Arc<Account>>>,
     class_names: Mutex<Vec<String>>,
+    refused_pages: RefusedPages,
     throttle: Arc<Throttle>,
 }
 
@@ -56,6 +60,7 @@ impl Engine {
             experience: Experience::default(),
             accounts: Mutex::default(),
             class_names: Mutex::default(),
+            refused_pages: RefusedPages::default(),
             throttle: Arc::default(),
         })
     }

@@ -15,6 +15,7 @@ use proptest::prelude::*;
 use std::time::Duration;
 
 mod flood;
+mod guarded;
 
 const NOON: Timestamp = Timestamp::from_seconds(43_200);
 const TOMORROW: Timestamp = Timestamp::from_seconds(86_400);
@@ -59,6 +60,7 @@ fn class(name: &str, bucket: Option<Bucket>) -> Class {
         key: KeyFrom::Address,
         enforce: true,
         priority: 0,
+        guard: None,
     }
 }
 
@@ -405,9 +407,9 @@ fn a_bucket_is_charged_only_when_the_request_goes_through() {
 fn idle_clients_are_forgotten_once_their_bucket_is_full() {
     let admission = admission(vec![quota("api", 9, &[])], vec![route(&[(0, 1)])]);
     drop(ask(&admission, ClassId(2), 0, NOON));
-    admission.forget_idle_clients(NOON + Duration::from_secs(601));
+    admission.forget_idle(NOON + Duration::from_secs(601));
     assert_eq!(admission.engine().clients_tracked(), 1, "not full until ten seconds after noon");
-    admission.forget_idle_clients(NOON + Duration::from_secs(611));
+    admission.forget_idle(NOON + Duration::from_secs(611));
     assert_eq!(admission.engine().clients_tracked(), 0);
 }
 

@@ -46,6 +46,8 @@ pub struct ClassView {
     pub shed: Share,
     /// How many of its tiers have been entered.
     pub tier: u8,
+    /// Units that the guard has let through since the process began.
+    pub guarded: Units,
 }
 
 /// One client that has been refused.
@@ -75,6 +77,11 @@ impl Engine {
         self.clients.tracked()
     }
 
+    /// For how long the page that has been refused longest to each verified crawler has been, as of its last refusal.
+    pub fn longest_refusals(&self) -> Vec<(OperatorId, Duration)> {
+        self.refused_pages.longest()
+    }
+
     /// How many clients have been forgotten.
     pub fn clients_evicted(&self) -> u64 {
         self.clients.evicted()
@@ -99,7 +106,7 @@ impl Admission {
                     let ladder = quota.ladders.get(place).and_then(Option::as_ref).map(|of_class| &of_class.ladder);
                     let tier = ladder.map_or(0, |ladder| ladder.tier_at(kept.shedding.tier, book.taken()));
                     let shed = ladder.map_or(Share::NONE, |ladder| ladder.share(tier));
-                    ClassView { class: class.name.clone(), charged: kept.charged, shed, tier }
+                    ClassView { class: class.name.clone(), charged: kept.charged, shed, tier, guarded: kept.guarded }
                 });
                 let span = book.shown_span();
                 QuotaView {

@@ -9,7 +9,7 @@ use super::visit::{Visit, Visitor};
 use super::watch::Watch;
 use super::worker::{Current, TICK, Worker};
 use super::{cost, headers};
-use crate::engine::{Closed, Decision, Entrance, Pass, Permit, Ruling, Turn, Waiting};
+use crate::engine::{Closed, Decision, Entrance, Page, Pass, Permit, Ruling, Turn, Waiting};
 use crate::http1::{Fields, Name, Request, RequestHead, Response};
 use crate::policy::identity::{AddressSource, ClientKey, KeyFrom, Origin, Trust, cookie};
 use crate::policy::route::normalise;
@@ -163,7 +163,13 @@ impl Exchange {
         let classified = rules.classify(&facts);
         let route = rules.route(&facts);
         let key = rules.key(&classified, origin.client, |from| self.secret(from, &head.fields));
-        let decision = current.admission.admit(key, classified.class, route, &target.path, now);
+        let page = classified.operator.map(|operator| Page {
+            operator,
+            host: &target.host,
+            path: &target.path,
+            query: target.query,
+        });
+        let decision = current.admission.admit_crawler(key, classified.class, route, &target.path, page, now);
         Ok(Judged { origin, key, classified, route, decision })
     }
 

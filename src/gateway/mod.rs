@@ -233,7 +233,7 @@ impl Handle {
                 self.find_origin().await;
             }
             if count % FORGET_EVERY == 0 {
-                self.0.generation().admission.forget_idle_clients(self.now());
+                self.0.generation().admission.forget_idle(self.now());
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::bucket::Bucket;
 use super::facts::{BotId, Claim, Facts, OperatorId, Proof};
+use super::guard::Guard;
 use super::identity::{KeyFrom, Prefix};
 
 /// The kinds of client.
@@ -72,6 +73,8 @@ pub struct Class {
     pub enforce: bool,
     /// Who goes first where there is a line; higher goes first.
     pub priority: u8,
+    /// What its verified crawlers are let through although a tier refuses them.
+    pub guard: Option<Guard>,
 }
 
 /// Conditions that must all hold; within each, one match is enough, and an empty one always holds.
@@ -177,6 +180,7 @@ mod tests {
             key: KeyFrom::Address,
             enforce: true,
             priority: 0,
+            guard: None,
         }
     }
 

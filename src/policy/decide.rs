@@ -3,6 +3,7 @@
 use super::Timestamp;
 use super::bucket::{EmptyUntil, Level};
 use super::class::{Class, ClassId};
+use super::guard::Guarded;
 use super::quota::Quota;
 use super::route::Route;
 use super::tier::{Share, Shedding};
@@ -56,6 +57,10 @@ pub struct Position<'a> {
     pub resets_at: Timestamp,
     /// Where the client's class stands on its ladder.
     pub shedding: Shedding,
+    /// How its operator has fared, where it is a crawler that is guarded.
+    pub guarded: Option<Guarded>,
+    /// Set by [`decide`]: its tier refused it, and the guard let it through.
+    pub is_let_through: bool,
 }
 
 /// What becomes of a request.
@@ -113,8 +118,8 @@ const PARTLY_SHED_FOR: Duration = Duration::from_secs(60);
 
 /// Asks every rule in order; the first that says no decides.
 ///
-/// `positions` leave with their shedding moved on where the request came that far; nothing else of anyone's state is
-/// touched by a refusal.
+/// `positions` leave with their shedding moved on where the request came that far, and say whether the guard let it
+/// through; nothing else of anyone's state is touched by a refusal.
 pub fn decide(asked: &Asked<'_>, level: Level, positions: &mut [Position<'_>], now: Timestamp) -> Verdict {
     if asked.path == ROBOTS_TXT {
         return Verdict::Admit { level, shadow: None };
@@ -188,7 +193,10 @@ fn tier(class: ClassId, position: &mut Position<'_>, now: Timestamp) -> Result<(
     let share = ladder.share(tier);
     let (shed, shedding) = Shedding { tier, ..position.shedding }.next(share);
     position.shedding = shedding;
-    match shed {
+    let guarded = position.guarded.filter(|_| shed);
+    position.is_let_through =
+        guarded.is_some_and(|guarded| guarded.lets_through(position.cost, position.quota.limit, now));
+    match shed && !position.is_let_through {
         true => Err((Reason::Tier, partly_shed_wait(share).min(position.resets_at.since(now)))),
         false => Ok(()),
     }

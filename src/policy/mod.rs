@@ -11,6 +11,7 @@ pub mod class;
 pub mod cost;
 pub mod decide;
 pub mod facts;
+pub mod guard;
 pub mod identity;
 pub mod lease;
 pub mod quota;

@@ -25,6 +25,12 @@ impl Share {
         self.0
     }
 
+    /// This share of `units`, rounded down.
+    pub fn of(self, units: Units) -> Units {
+        let part = u128::from(units.milli()) * u128::from(self.0) / u128::from(Self::ALL.0);
+        Units::from_milli(u64::try_from(part).unwrap_or(u64::MAX))
+    }
+
     /// Between 0 and 1.
     pub fn ratio(self) -> f64 {
         f64::from(self.0) / f64::from(Self::ALL.0)

@@ -92,6 +92,10 @@ metrics! {
     QUOTA_OVERRUN: Counter "tidegate_quota_overrun_total" ["quota"];
     /// The share of the class's requests that its tier refuses now.
     TIER_SHED: Gauge "tidegate_tier_shed_ratio" ["quota", "class"];
+    /// Units that went to verified crawlers although a tier refused them, so that no page is refused for too long.
+    QUOTA_GUARDED: Counter "tidegate_quota_guarded_total" ["quota", "class"];
+    /// For how long the page that has been refused longest to a verified crawler has been, as of its last refusal.
+    LONGEST_REFUSAL: Gauge "tidegate_longest_refusal_seconds" ["operator"];
     /// Clients that are remembered.
     CLIENTS_TRACKED: Gauge "tidegate_clients_tracked" [];
     /// Clients forgotten to make room.

@@ -115,10 +115,11 @@ impl Telemetry {
         self.exporter.add_one(VERIFICATIONS, &[operator, method.name(), finding.name()]);
     }
 
-    /// Everything for Prometheus, in text format 0.0.4. `uptime` is the time that nobody can set.
-    pub fn render(&self, admission: &Admission, now: Timestamp, uptime: Timestamp) -> String {
+    /// Everything for Prometheus, in text format 0.0.4. `operators` are their names by number, `uptime` is the time that
+    /// nobody can set.
+    pub fn render(&self, admission: &Admission, operators: &[&str], now: Timestamp, uptime: Timestamp) -> String {
         self.exporter.count(ACCESS_LOG_DROPPED, &[], self.log_lines_dropped());
-        self.exporter.render(&self.counted(), admission, &admission.quotas(now), &admission.scopes(uptime))
+        self.exporter.render(&self.counted(), admission, &admission.quotas(now), &admission.scopes(uptime), operators)
     }
 
     /// What all workers have counted since the start, and what they have open now.

@@ -47,13 +47,14 @@ impl Exporter {
         self.recorder.register_gauge(&key(metric, labels), &METADATA).set(value);
     }
 
-    /// Everything so far, and `cells`, and what the engine shows.
+    /// Everything so far, and `cells`, and what the engine shows; `operators` by their numbers.
     pub(super) fn render(
         &self,
         cells: &Cells,
         admission: &Admission,
         quotas: &[QuotaView],
         scopes: &[ScopeState],
+        operators: &[&str],
     ) -> String {
         self.count_requests(cells);
         self.count_the_rest(cells);
@@ -64,6 +65,12 @@ impl Exporter {
         write_durations(&mut text, cells);
         write_throttle(&mut text, scopes);
         write_quotas(&mut text, quotas);
+        let mut family = text.family(LONGEST_REFUSAL);
+        for (operator, span) in engine.longest_refusals() {
+            if let Some(name) = operators.get(usize::from(operator.0)) {
+                family.sample(&[name], span.as_secs());
+            }
+        }
         text.finish()
     }
 
@@ -148,6 +155,8 @@ fn write_quotas(text: &mut Exposition, quotas: &[QuotaView]) {
     each_quota(text, quotas, QUOTA_OVERRUN, |quota| quota.overrun);
     let mut family = text.family(QUOTA_CHARGED);
     each_class(quotas, |quota, class| family.sample(&[quota, &class.class], class.charged));
+    let mut family = text.family(QUOTA_GUARDED);
+    each_class(quotas, |quota, class| family.sample(&[quota, &class.class], class.guarded));
     let mut family = text.family(TIER_SHED);
     each_class(quotas, |quota, class| family.sample(&[quota, &class.class], class.shed.ratio()));
 }

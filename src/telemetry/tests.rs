@@ -122,7 +122,7 @@ impl Gate {
     }
 
     fn scrape(&self) -> String {
-        self.telemetry.render(&self.admission, NOW, NOW)
+        self.telemetry.render(&self.admission, &["googlebot"], NOW, NOW)
     }
 }
 
@@ -135,6 +135,7 @@ fn rules() -> Rules {
         key: Default::default(),
         enforce: true,
         priority: 0,
+        guard: None,
     };
     Rules {
         trust: Default::default(),

@@ -2,14 +2,20 @@
 
 use super::report::Report;
 use crate::config::raw::classes::{self as raw, Agent};
+use crate::config::words::Span;
 use crate::policy::bucket::Bucket;
 use crate::policy::class::{AgentRule, Class, When};
+use crate::policy::guard::Guard;
 use crate::policy::identity::KeyFrom;
+use crate::policy::tier::Share;
 use crate::policy::{Kind, OperatorId};
 use std::time::Duration;
 
 /// The class of everybody who fits no other.
 pub(super) const OTHER: &str = "other";
+
+/// What a guard may spend of a quota: little beside what people need, and enough for a request every few minutes.
+const GUARDED_SHARE: Share = Share::from_millionths(20_000);
 
 /// More than any site needs; ids are small numbers.
 const MOST: usize = 1000;
@@ -79,6 +85,7 @@ pub(super) fn classes(raw: &[raw::Class], operators: &[&str], report: &mut Repor
             key: KeyFrom::Address,
             enforce: true,
             priority: 0,
+            guard: None,
         });
     }
     classes
@@ -111,7 +118,27 @@ fn class(raw: &raw::Class, path: &str, operators: &[&str], report: &mut Report) 
         key,
         enforce: raw.enforce.unwrap_or(true),
         priority: raw.priority.unwrap_or(0),
+        guard: guard(raw, &format!("{path}.guard"), report),
     }
+}
+
+/// The guard of a class: on where the operator of the site has named whom he wants.
+fn guard(raw: &raw::Class, path: &str, report: &mut Report) -> Option<Guard> {
+    let keys = match &raw.guard {
+        Some(raw::Guard::Off) => return None,
+        Some(raw::Guard::On(keys)) => keys.clone(),
+        None if raw.when.operator.0.is_empty() => return None,
+        None => raw::GuardKeys::default(),
+    };
+    let mut span = |key: &str, written: &Option<Span>, default: u64| {
+        let written = written.as_ref().map(|span| span.0);
+        report.lasting(&format!("{path}.{key}"), written, Duration::from_secs(default))
+    };
+    Some(Guard {
+        trickle: span("trickle", &keys.trickle, 300),
+        max_refused_for: span("max_refused_for", &keys.max_refused_for, 86_400),
+        up_to: keys.up_to.as_ref().map_or(GUARDED_SHARE, |share| share.0),
+    })
 }
 
 fn when(raw: &raw::When, path: &str, operators: &[&str], report: &mut Report) -> When {

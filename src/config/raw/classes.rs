@@ -1,7 +1,7 @@
 //! `classes:` and `agents:` as written.
 
 use crate::config::forms::{Named, OneOrMany, word_or_keys};
-use crate::config::words::{Field, Range, Rate, Span};
+use crate::config::words::{Field, Percent, Range, Rate, Span};
 use crate::policy;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -23,6 +23,10 @@ pub(in crate::config) struct Class {
     pub block: bool,
     /// false: what would be refused by block, bucket or tier is counted and logged, not refused. Default true.
     pub enforce: Option<bool>,
+    /// What verified crawlers of the class are let through although a tier refuses them, so that a search engine does
+    /// not drop pages it can never have: on, off, or { trickle, max_refused_for, up_to }. Default on for a class that
+    /// names operators, else off.
+    pub guard: Option<Guard>,
     /// The delay between requests that robots.txt asks of each operator's crawler.
     pub crawl_delay: Named<Span>,
 }
@@ -60,6 +64,53 @@ pub(in crate::config) struct Bucket {
     /// else by address) or class (all of them together). Default address. A client that may invent values of the header or
     /// cookie gets a new bucket for each: use it where something before the gate has checked them.
     pub key: Key,
+}
+
+/// The crawler guard: a word, or its keys.
+#[derive(Clone)]
+pub(in crate::config) enum Guard {
+    Off,
+    On(GuardKeys),
+}
+
+/// The long form.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct GuardKeys {
+    /// As long as they ask, one request of each operator's crawlers is let through at least this often. Default 5m.
+    pub trickle: Option<Span>,
+    /// No page is refused to them for longer, once they ask for it again. Default 24h.
+    pub max_refused_for: Option<Span>,
+    /// At most this share of each quota's limit goes to the guard in the length of a window. Default 2%.
+    pub up_to: Option<Percent>,
+}
+
+impl From<GuardKeys> for Guard {
+    fn from(keys: GuardKeys) -> Self {
+        Self::On(keys)
+    }
+}
+
+impl<'de> Deserialize<'de> for Guard {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let needs = "a guard; use on, off or { trickle: 5m, max_refused_for: 24h, up_to: 2% }";
+        word_or_keys::<D, Self, GuardKeys>(deserializer, needs, |word| match word {
+            "on" => Some(Self::On(GuardKeys::default())),
+            "off" => Some(Self::Off),
+            _ => None,
+        })
+    }
+}
+
+impl JsonSchema for Guard {
+    fn schema_name() -> Cow<'static, str> {
+        "Guard".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let keys = generator.subschema_for::<GuardKeys>();
+        json_schema!({ "anyOf": [{ "enum": ["on", "off"] }, keys] })
+    }
 }
 
 /// Who shares one bucket.

@@ -50,7 +50,7 @@ proptest! {
             now += Duration::from_millis(pause_ms);
             match step {
                 Step::Active(key) => prop_assert_eq!(ask(&small, key, now), ask(&endless, key, now)),
-                Step::Forget => small.forget_idle_clients(now),
+                Step::Forget => small.forget_idle(now),
                 Step::Strangers(count) => {
                     for key in stranger..stranger + count {
                         let_in += [(); 2].iter().filter(|()| ask(&small, key, now).0.is_none()).count() as u64;
@@ -80,7 +80,7 @@ fn who_is_idle_makes_room_for_who_comes() {
     let later = NOON + Duration::from_secs(605);
     assert_eq!(remaining(0, later), Some(1), "this one stays");
     let idle = NOON + Duration::from_secs(611);
-    admission.forget_idle_clients(idle);
+    admission.forget_idle(idle);
     assert_eq!(admission.engine().clients_tracked(), 1);
     assert_eq!((remaining(102, idle), remaining(103, idle)), (Some(1), Some(1)), "newcomers have their own again");
     assert_eq!(remaining(0, idle), Some(0), "who is active still has what it had");

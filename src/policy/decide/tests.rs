@@ -2,6 +2,7 @@ use super::*;
 use crate::policy::bucket::Bucket;
 use crate::policy::class::When;
 use crate::policy::cost::Cost;
+use crate::policy::guard::Guard;
 use crate::policy::identity::KeyFrom;
 use crate::policy::quota::ClassLadder;
 use crate::policy::route::Pattern;
@@ -23,6 +24,7 @@ struct Door {
     granted: u64,
     cost: u64,
     shedding: Shedding,
+    guarded: Option<Guarded>,
     level: Level,
     now: Timestamp,
 }
@@ -48,6 +50,7 @@ impl Door {
                 key: KeyFrom::Address,
                 enforce: true,
                 priority: 1,
+                guard: None,
             },
             route: Route {
                 name: "/**".into(),
@@ -63,6 +66,7 @@ impl Door {
             granted: 1000,
             cost: 1,
             shedding: Shedding::default(),
+            guarded: None,
             level: Level::default(),
             now: NOON,
         }
@@ -85,6 +89,8 @@ impl Door {
             grant: Units::whole(self.granted),
             resets_at: MIDNIGHT,
             shedding: self.shedding,
+            guarded: self.guarded,
+            is_let_through: false,
         }];
         let verdict = decide(&asked, self.level, &mut positions, self.now);
         self.shedding = positions[0].shedding;
@@ -142,6 +148,23 @@ fn a_tier_refuses_its_share_and_names_itself() {
     let mut door = Door { taken: 600, ..Door::new().shedding_from(500, 50, true) };
     let reasons: Vec<_> = (0..4).map(|_| door.reason()).collect();
     assert_eq!(reasons, [None, Some(Reason::Tier), None, Some(Reason::Tier)]);
+}
+
+#[test]
+fn a_guarded_crawler_is_let_through_where_a_tier_refuses_it_but_not_where_nothing_is_left() {
+    let guard = Guard {
+        trickle: Duration::from_secs(300),
+        max_refused_for: Duration::from_secs(86_400),
+        up_to: Share::from_millionths(20_000),
+    };
+    let never = Guarded { guard, last_admitted: Timestamp::default(), is_overdue: false, spent: Units::ZERO };
+    let mut door = Door { taken: 600, guarded: Some(never), ..Door::new().shedding_from(500, 100, true) };
+    assert_eq!(door.reason(), None);
+    door.guarded = Some(Guarded { last_admitted: NOON, ..never });
+    assert_eq!(door.reason(), Some(Reason::Tier), "it has just had its turn");
+    door.guarded = Some(never);
+    door.taken = 1000;
+    assert_eq!(door.reason(), Some(Reason::Quota));
 }
 
 #[test]

@@ -117,6 +117,7 @@ fn written(
             key: KeyFrom::Address,
             enforce: true,
             priority: 0,
+            guard: None,
         }],
         quotas: vec![Quota {
             name: "api".into(),

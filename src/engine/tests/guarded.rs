@@ -1,0 +1,112 @@
+//! Verified crawlers whose class guards them from meeting only refusals.
+
+use super::*;
+use crate::policy::OperatorId;
+use crate::policy::guard::Guard;
+
+const GOOGLE: OperatorId = OperatorId(0);
+const BING: OperatorId = OperatorId(1);
+const LIMIT: u64 = 1000;
+
+/// A quota of which the crawlers' tier leaves nothing, before a day on which nobody else comes.
+struct Site(Admission);
+
+impl Site {
+    fn new() -> Self {
+        let guard = Guard {
+            trickle: Duration::from_secs(300),
+            max_refused_for: Duration::from_secs(86_400),
+            up_to: Share::from_millionths(20_000),
+        };
+        let mut rules = Arc::unwrap_or_clone(rules(vec![quota("api", LIMIT, &[(0, 100)])], vec![route(&[(0, 1)])]));
+        rules.classes[usize::from(BOT.0)].guard = Some(guard);
+        Self(Engine::new(Supply::Whole, 1000).admission(Arc::new(rules), NOON))
+    }
+
+    fn lets_in(&self, operator: OperatorId, path: &str, seconds: u64) -> bool {
+        let page = Page { operator, host: "example.com", path, query: None };
+        let now = NOON + Duration::from_secs(seconds);
+        match self.0.admit_crawler(ANN, BOT, 0, path, Some(page), now).ruling {
+            Ruling::Admitted(permit) => {
+                permit.settle(|_, expected| expected);
+                true
+            }
+            Ruling::Refused(refusal) => {
+                assert_eq!(refusal.reason, Reason::Tier);
+                false
+            }
+        }
+    }
+
+    fn guarded(&self) -> u64 {
+        self.0.quotas(NOON)[0].by_class[usize::from(BOT.0)].guarded.floor()
+    }
+}
+
+#[test]
+fn each_operator_gets_a_request_through_every_so_often() {
+    let site = Site::new();
+    let second_by_second = |operator| (0..=600).filter(|&second| site.lets_in(operator, "/item/1", second)).collect();
+    let (google, bing): (Vec<u64>, Vec<u64>) = (second_by_second(GOOGLE), second_by_second(BING));
+    assert_eq!((google, bing), (vec![0, 300, 600], vec![0, 300, 600]));
+    assert_eq!(site.guarded(), 6);
+}
+
+#[test]
+fn who_is_not_verified_is_not_guarded() {
+    let site = Site::new();
+    assert_eq!(ask(&site.0, BOT, 0, NOON).map(drop), Err(Reason::Tier));
+    assert!(site.0.engine().longest_refusals().is_empty());
+}
+
+#[test]
+fn the_guard_spends_its_share_and_no_more() {
+    let site = Site::new();
+    let admitted = (0..40).filter(|step| site.lets_in(GOOGLE, "/item/1", step * 300)).count();
+    assert_eq!(admitted, 20, "a fiftieth of the limit");
+    assert!(site.lets_in(GOOGLE, "/item/1", 86_400), "a window later there is more");
+}
+
+#[test]
+fn no_page_is_refused_for_longer_than_a_day() {
+    let site = Site::new();
+    assert!(site.lets_in(GOOGLE, "/first", 0));
+    for page in ["/a", "/b"] {
+        assert!(!site.lets_in(GOOGLE, page, 1));
+    }
+    assert!(!site.lets_in(GOOGLE, "/b", 100));
+    assert_eq!(site.0.engine().longest_refusals(), [(GOOGLE, Duration::from_secs(99))]);
+    let day = 86_400;
+    assert!(site.lets_in(GOOGLE, "/first", day), "its turn has come");
+    assert!(!site.lets_in(GOOGLE, "/c", day), "and is over");
+    assert!(site.lets_in(GOOGLE, "/a", day + 1), "but this one was refused a day ago");
+    assert!(!site.lets_in(GOOGLE, "/a", day + 2), "once");
+    assert!(site.lets_in(GOOGLE, "/b", day + 2));
+    assert_eq!(site.0.engine().longest_refusals(), [(GOOGLE, Duration::ZERO)]);
+}
+
+proptest! {
+    #[test]
+    fn whatever_crawlers_ask_the_guard_keeps_to_its_share_and_its_promise(
+        steps in proptest::collection::vec((0u64..4000, 0u8..6, 0u16..3), 1..300),
+    ) {
+        let site = Site::new();
+        let (mut now, mut renewed, mut spent) = (0, 0, 0);
+        let mut last_admitted = [None::<u64>; 3];
+        for (pause, page, operator) in steps {
+            now += pause;
+            let admitted = site.lets_in(OperatorId(operator), &format!("/{page}"), now);
+            if NOON.seconds() + now >= renewed + 86_400 {
+                (renewed, spent) = (NOON.seconds() + now, 0);
+            }
+            let last = &mut last_admitted[usize::from(operator)];
+            let is_due = last.is_none_or(|last| now >= last + 300);
+            prop_assert!(admitted || !is_due || spent == 20, "at {}: {} spent", now, spent);
+            if admitted {
+                *last = Some(now);
+                spent += 1;
+            }
+            prop_assert!(spent <= 20);
+        }
+    }
+}
