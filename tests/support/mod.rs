@@ -8,14 +8,17 @@ pub mod access_log;
 pub mod client;
 pub mod combined_log;
 pub mod crash;
+pub mod crawlers;
 pub mod crowd;
 pub mod day;
 pub mod fields;
 pub mod frames;
 pub mod gate;
 pub mod origin;
+pub mod people;
 pub mod program;
 pub mod site;
+pub mod small_origin;
 pub mod stores;
 
 use std::path::PathBuf;

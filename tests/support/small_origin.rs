@@ -1,0 +1,98 @@
+//! The origin of a site of linked pages that can make only a few of them at once.
+
+use super::origin::Origin;
+use parking_lot::{Condvar, Mutex};
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate::clock::Clock;
+use tidegate::policy::Timestamp;
+
+/// How many pages it makes at once; further requests wait within it.
+pub const HANDS: usize = 4;
+
+/// How long it works on the pages, in turn; real time, because real clients go by it. Pages that all took as long would
+/// soon be begun and finished in step.
+const WORK_MS: [u64; 5] = [20, 10, 25, 15, 30];
+
+pub struct SmallOrigin {
+    origin: Origin,
+    workshop: Arc<Workshop>,
+}
+
+#[derive(Default)]
+struct Workshop {
+    orders: Mutex<Orders>,
+    finished: Condvar,
+}
+
+#[derive(Default)]
+struct Orders {
+    in_hand: usize,
+    waiting: usize,
+    most: usize,
+    made: usize,
+    crawl: Option<RangeInclusive<Timestamp>>,
+}
+
+impl SmallOrigin {
+    /// A site whose pages are `/page/0` and so on: each links to four others, and `/page/0` leads to all. Any other
+    /// path is a page without links.
+    pub fn open(pages: usize, clock: &Clock) -> Self {
+        let (workshop, clock) = (Arc::new(Workshop::default()), clock.clone());
+        let shared = Arc::clone(&workshop);
+        let origin = Origin::scripted(move |seen, wire| {
+            let number = seen.target.strip_prefix("/page/").map(|number| number.parse().expect("a page's number"));
+            let page = shared.make(|| number.map_or(String::new(), |number| page(number, pages)));
+            if number.is_some() {
+                shared.note_crawl(clock.uptime());
+            }
+            wire.reply("200 OK", "Content-Type: text/html\r\n", page.as_bytes());
+        });
+        Self { origin, workshop }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.origin.address()
+    }
+
+    /// The most requests that it ever had at once, those that waited within it included.
+    pub fn most_at_once(&self) -> usize {
+        self.workshop.orders.lock().most
+    }
+
+    /// From when to when its numbered pages were fetched.
+    pub fn crawl(&self) -> RangeInclusive<Timestamp> {
+        self.workshop.orders.lock().crawl.clone().expect("somebody crawled it")
+    }
+}
+
+impl Workshop {
+    fn make(&self, page: impl FnOnce() -> String) -> String {
+        let mut orders = self.orders.lock();
+        orders.waiting += 1;
+        orders.most = orders.most.max(orders.waiting + orders.in_hand);
+        self.finished.wait_while(&mut orders, |orders| orders.in_hand == HANDS);
+        orders.waiting -= 1;
+        orders.in_hand += 1;
+        orders.made += 1;
+        let work = Duration::from_millis(WORK_MS[orders.made % WORK_MS.len()]);
+        drop(orders);
+        std::thread::sleep(work);
+        self.orders.lock().in_hand -= 1;
+        self.finished.notify_one();
+        page()
+    }
+
+    fn note_crawl(&self, now: Timestamp) {
+        let mut orders = self.orders.lock();
+        let first = orders.crawl.as_ref().map_or(now, |crawl| *crawl.start());
+        orders.crawl = Some(first..=now);
+    }
+}
+
+fn page(number: usize, pages: usize) -> String {
+    let links = (4 * number + 1..=4 * number + 4).filter(|&other| other < pages);
+    links.map(|other| format!("<a href=\"/page/{other}\">{other}</a>\n")).collect()
+}
