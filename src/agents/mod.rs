@@ -94,7 +94,7 @@ impl Agents {
         let agent = &Reading::new(agent);
         let mut bot: Found<BotId> = None;
         let mut operator: Found<(BotId, OperatorId)> = None;
-        let mut shaped = shape::is_bare_product(agent);
+        let mut shaped = shape::is_bare_product(agent) || shape::is_signed(agent);
         for found in self.automaton.find_overlapping_iter(&**agent) {
             let (at, end) = (found.start(), found.end());
             let place = (std::cmp::Reverse(at), end);

@@ -31,6 +31,7 @@ pub(super) enum Hint {
 /// The words to look for, in any case.
 pub(super) const HINTS: &[(&str, Hint)] = &[
     ("bot", Hint::Name),
+    ("b0t", Hint::Name),
     ("bots", Hint::Name),
     ("crawl", Hint::Name),
     ("crawler", Hint::Name),
@@ -103,7 +104,9 @@ fn opens_a_name(agent: &[u8], at: usize) -> bool {
 }
 
 fn ends_a_name(agent: &Reading<'_>, at: usize, end: usize) -> bool {
-    if after(agent, end).is_some_and(|byte| byte.is_ascii_alphabetic()) {
+    // `CrawlFor` is two words, `crawlfor` is one.
+    let begins_a_word = |byte: &u8| byte.is_ascii_uppercase() && agent[end - 1].is_ascii_lowercase();
+    if after(agent, end).is_some_and(|byte| byte.is_ascii_alphabetic() && !begins_a_word(&byte)) {
         return false;
     }
     let letters = agent[..at].iter().rev().take_while(|byte| byte.is_ascii_alphabetic()).count();
@@ -160,6 +163,26 @@ pub(super) fn is_bare_product(agent: &[u8]) -> bool {
     let (name, version) = product.split_at(name_bytes);
     let alone = version.is_empty() && disguised == Some(product);
     name.len() >= 3 && (alone || is_version(version)) && !people::use_product(name)
+}
+
+/// Returns whether it ends in the name of a site in parentheses (`... Safari/537.36 (scanner.example.com)`).
+pub(super) fn is_signed(agent: &[u8]) -> bool {
+    let Some(inside) = agent.strip_suffix(b")") else {
+        return false;
+    };
+    let Some(open) = inside.iter().rposition(|&byte| byte == b'(') else {
+        return false;
+    };
+    let site = &inside[open + 1..];
+    let Some(dot) = site.iter().rposition(|&byte| byte == b'.') else {
+        return false;
+    };
+    let (host, top) = (&site[..dot], &site[dot + 1..]);
+    host.len() >= 2
+        && host.iter().any(u8::is_ascii_lowercase)
+        && host.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(byte))
+        && (2..=6).contains(&top.len())
+        && top.iter().all(u8::is_ascii_lowercase)
 }
 
 fn is_version(text: &[u8]) -> bool {
