@@ -28,7 +28,7 @@ pub(super) fn scopes(raw: &Named<raw::Scope>, report: &mut Report) -> Vec<Scope>
     for (name, written) in &raw.0 {
         let path = format!("scopes.{name}");
         report.name(&path, name);
-        let scope = Scope { name: name.clone(), throttle: throttle(written, &path, report) };
+        let scope = Scope { name: name.clone(), throttle: throttle(written, &path, report), by_value: None };
         match name == DEFAULT {
             true => scopes[0] = scope,
             false => scopes.push(scope),
