@@ -7,8 +7,8 @@
 //! is kept for it: with k others before it, a request starts at the latest with the 8 (k + 1)th.
 //!
 //! Some scopes are there once, some once for each value of something that requests say ([family]); those are made when they
-//! are first asked for. What happens in a scope concerns the lanes before its [door](door), and no others are looked at:
-//! with ten thousand scopes and lanes it costs what it costs with one.
+//! are first asked for. What happens in a scope concerns the lanes before its [door](door), and no others are looked at,
+//! however many there are: at most as many as may wait for it, and none while it is shut.
 //!
 //! There is one lock for all scopes, held for the length of one of these steps. So a request never holds one scope
 //! while it waits for another, and there is no order of locks that could be wrong. A scope that is made for a request is
