@@ -324,7 +324,12 @@ impl Floor {
     /// The next to start, of all who can, in the lanes before `doors`.
     fn next(&self, doors: &[DoorId]) -> Option<PlaceId> {
         let is_open = |door: &&Door| door.book.hindrance(self.now).is_none();
-        let lanes = doors.iter().map(|door| &self.doors[door.0]).filter(is_open).flat_map(Door::lanes);
+        let lanes = doors.iter().map(|door| &self.doors[door.0]).filter(is_open).flat_map(|door| {
+            // Where a slot is kept for one, nobody else needs to be asked.
+            let keeps = door.book.turn_is_of_the_oldest();
+            let most = if keeps { 1 } else { usize::MAX };
+            door.lanes().filter(move |lane| !keeps || self.is_ready(*lane)).take(most)
+        });
         let can_go = lanes.filter(|&lane| self.hindrance_of(lane).is_none());
         let first = |lane: LaneId| {
             let it = &self.lanes[lane.0];
@@ -354,8 +359,13 @@ impl Floor {
     fn is_kept_from(&self, doors: &[DoorId], lane: impl Fn() -> Option<LaneId>) -> bool {
         let keeps = |door: &&Door| door.is_waited_for() && door.book.turn_is_of_the_oldest();
         let mut keeping = doors.iter().map(|door| &self.doors[door.0]).filter(keeps);
-        let is_ready = |other: &LaneId| self.lanes[other.0].doors.iter().all(|door| self.waits_for_slots(*door));
-        keeping.any(|door| door.lanes().find(is_ready).is_some_and(|other| Some(other) != lane()))
+        let first = |door: &Door| door.lanes().find(|other| self.is_ready(*other));
+        keeping.any(|door| first(door).is_some_and(|other| Some(other) != lane()))
+    }
+
+    /// True when whoever waits there waits for nothing but slots.
+    fn is_ready(&self, LaneId(lane): LaneId) -> bool {
+        self.lanes[lane].doors.iter().all(|door| self.waits_for_slots(*door))
     }
 
     fn waits_for_slots(&self, DoorId(door): DoorId) -> bool {
