@@ -34,6 +34,9 @@ const RESOLVE_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a start waits for the first leases, and a correction by hand until it is written.
 const LEDGER_PATIENCE: Duration = Duration::from_secs(2);
 
+/// Of a scope by value, so many of its busiest values are shown.
+const SCOPE_VALUES_SHOWN: usize = 20;
+
 /// This build's version and revision.
 pub const BUILD: (&str, &str) = (
     env!("CARGO_PKG_VERSION"),
@@ -355,8 +358,23 @@ impl Operations for Running {
 
     fn scopes(&self) -> Vec<ScopeView> {
         let scopes = self.handle.with_settings(|settings| settings.rules.scopes.clone());
-        let view = |scope: Scope| ScopeView { inflight: self.telemetry.inflight(&scope.name), name: scope.name };
-        scopes.into_iter().map(view).collect()
+        let uptime = self.handle.uptime();
+        self.handle.with_admission(|admission| {
+            let states = admission.scopes(uptime);
+            let view = |scope: Scope| {
+                let state = states.iter().find(|state| *state.name == *scope.name);
+                let values = state.and_then(|state| state.values);
+                ScopeView {
+                    inflight: self.telemetry.inflight(&scope.name),
+                    waiting: state.map_or(0, |state| state.waiting),
+                    values,
+                    busiest: values
+                        .map_or_else(Vec::new, |_| admission.busiest_values(&scope.name, SCOPE_VALUES_SHOWN, uptime)),
+                    name: scope.name,
+                }
+            };
+            scopes.into_iter().map(view).collect()
+        })
     }
 
     fn connections(&self) -> usize {

@@ -1,6 +1,6 @@
 //! What the admin listener needs of the gate.
 
-use crate::engine::{ClientView, QuotaView, UnknownQuota};
+use crate::engine::{ClientView, QuotaView, ScopeState, UnknownQuota};
 use crate::policy::{Timestamp, Units};
 use std::net::SocketAddr;
 
@@ -75,4 +75,10 @@ pub struct ScopeView {
     pub name: String,
     /// Requests that the origin is working on.
     pub inflight: u64,
+    /// Requests that wait for their turn.
+    pub waiting: u32,
+    /// How many values have a scope of that name; `None`, where it is there once.
+    pub values: Option<usize>,
+    /// The busiest of those, each named by its value.
+    pub busiest: Vec<ScopeState>,
 }

@@ -42,7 +42,8 @@ async fn the_state_shows_quotas_classes_scopes_and_who_is_refused_most() {
     );
     let limited = json!({"key": "203.0.113.7", "class": "bot", "refused": 9, "tokens": 0, "limited_by": "bucket", "lifts_in_s": 8});
     assert_eq!(state["top_clients"][0], limited);
-    assert_eq!((&state["classes"], &state["scopes"]), (&json!(["bot"]), &json!([{"name": "default", "inflight": 2}])));
+    let scope = json!({"name": "default", "inflight": 2, "waiting": 1, "values": null, "busiest": []});
+    assert_eq!((&state["classes"], &state["scopes"]), (&json!(["bot"]), &json!([scope])));
 }
 
 #[tokio::test]
@@ -376,7 +377,7 @@ impl Operations for Desk {
         vec!["bot".into()]
     }
     fn scopes(&self) -> Vec<ScopeView> {
-        vec![ScopeView { name: "default".into(), inflight: 2 }]
+        vec![ScopeView { name: "default".into(), inflight: 2, waiting: 1, values: None, busiest: Vec::new() }]
     }
     fn top_clients(&self, count: usize) -> Vec<ClientView> {
         let key = "203.0.113.7".into();

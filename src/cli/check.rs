@@ -9,6 +9,7 @@ use crate::policy::guard::Guard;
 use crate::policy::quota::{ClassLadder, Quota};
 use crate::policy::route::Route;
 use crate::policy::throttle::Scope;
+use crate::policy::throttle::value::{ByValue, ValueFrom};
 use crate::policy::window::Window;
 use crate::policy::{Kind, Rules};
 use std::fmt::Write as _;
@@ -144,6 +145,9 @@ fn when(when: &When, operators: &[&str]) -> String {
 fn scope(scope: &Scope) -> Option<String> {
     let throttle = scope.throttle.as_ref()?;
     let mut rules = Vec::new();
+    if let Some(ByValue { from, most }) = &scope.by_value {
+        rules.push(format!("one for each {}, {most} at most", value(from)));
+    }
     if let Some(most) = throttle.concurrency {
         rules.push(format!("{most} at once at most"));
     }
@@ -166,6 +170,16 @@ fn scope(scope: &Scope) -> Option<String> {
         queue.max_length,
         duration(queue.max_wait)
     ))
+}
+
+fn value(from: &ValueFrom) -> String {
+    match from {
+        ValueFrom::Query(name) => format!("value of ?{name}="),
+        ValueFrom::Header(name) => format!("value of {name}:"),
+        ValueFrom::Host => "host".into(),
+        ValueFrom::Path(number) => format!("segment {number} of the path"),
+        ValueFrom::Route => "route".into(),
+    }
 }
 
 fn bucket(bucket: &Bucket) -> String {

@@ -9,6 +9,7 @@ mod ledger;
 mod quotas;
 mod report;
 mod routes;
+mod scope_from;
 mod scopes;
 mod serving;
 
@@ -38,9 +39,11 @@ pub(super) fn settle(
     let trust = clients::trust(&raw.clients, &mut report);
     let agent_rules = classes::agent_rules(&raw.agents, &mut report);
     let classes = classes::classes(&raw.classes, operators, &mut report);
-    let quotas = quotas::quotas(&raw.quotas, &classes, &mut report);
     let scopes = scopes::scopes(&raw.scopes, &mut report);
-    let routes = routes::routes(&raw.routes, &quotas, &scopes, &mut report);
+    let (quotas, own) = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
+    let known = routes::Known { quotas: &quotas, scopes: &scopes, own: &own };
+    let routes = routes::routes(&raw.routes, &known, &mut report);
+    scope_from::check_use(&scopes, &routes, &mut report);
     let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
     serving::robots(&raw.robots, &mut report);
 

@@ -7,6 +7,7 @@ pub(super) mod clients;
 pub(super) mod ledger;
 pub(super) mod quotas;
 pub(super) mod routes;
+pub(super) mod scope_from;
 pub(super) mod scopes;
 pub(super) mod serving;
 

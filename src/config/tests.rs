@@ -3,7 +3,9 @@ use super::*;
 use crate::policy::Units;
 use crate::policy::cost::Cost;
 use crate::policy::identity::KeyFrom;
+use crate::policy::throttle::value::{ByValue, ValueFrom};
 use proptest::prelude::*;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 mod schema;
@@ -59,6 +61,11 @@ fn who_shares_a_bucket_is_a_word_or_a_name() {
 fn a_family_named_twice_is_written_once() {
     let settings = settings(&site("headers: { legacy: [draft-03, github, atlassian, github] }"));
     assert_eq!(settings.headers.legacy, [LegacyFamily::Draft03, LegacyFamily::Github, LegacyFamily::Atlassian]);
+}
+
+/// A scope that a route names, with `keys`.
+fn by_value(name: &str, keys: &str) -> String {
+    format!("scopes: {{ {name}: {{ {keys}, delay: 1s }} }}\nroutes: [{{ match: /a, scopes: {name} }}]")
 }
 
 fn faults(text: &str) -> Vec<String> {
@@ -122,6 +129,47 @@ fn a_scope_throttles_only_if_something_in_it_makes_anybody_wait() {
     }
     let resting = throttled("{ backoff: { min_delay: 400s } }").and_then(|rules| rules.backoff).expect("it backs off");
     assert_eq!((resting.statuses.len(), resting.max_delay), (9, Duration::from_secs(400)));
+}
+
+#[test]
+fn a_scope_may_be_there_for_each_value() {
+    for (written, meant) in [
+        ("host", ValueFrom::Host),
+        ("route", ValueFrom::Route),
+        ("{ query: tenant }", ValueFrom::Query("tenant".into())),
+        ("{ header: X-Tenant }", ValueFrom::Header(http::HeaderName::from_static("x-tenant"))),
+        ("{ path: 2 }", ValueFrom::Path(NonZeroUsize::new(2).expect("two"))),
+    ] {
+        let rules = settings(&site(&by_value("tenant", &format!("scope_from: {written}")))).rules;
+        let most = NonZeroUsize::new(10_000).expect("many");
+        assert_eq!(rules.scopes[1].by_value, Some(ByValue { from: meant, most }), "{written}");
+    }
+}
+
+#[test]
+fn a_scope_may_bring_its_own_quota() {
+    let rules = settings(&site(
+        "quotas: { api: { limit: 9, window: { fixed: 1h } } }
+scopes:
+  search: { concurrency: 2, quota: { limit: 5, window: { fixed: 1h } } }
+  default: { quota: { limit: 7, window: { fixed: 1h } } }
+routes:
+  - { match: /a, scopes: [default, search], cost: { api: 2 } }
+  - { match: /b, scopes: search, cost: { search: 3 } }
+  - { match: /c, scopes: search, cost: { search: 0 } }",
+    ))
+    .rules;
+    let names: Vec<&str> = rules.quotas.iter().map(|quota| quota.name.as_str()).collect();
+    assert_eq!(names, ["api", "search", "default"]);
+    let costs = |route: usize| -> Vec<_> {
+        let costs = rules.routes[route].costs.iter();
+        costs.map(|(quota, cost)| (names[usize::from(quota.0)], *cost)).collect()
+    };
+    let known = |units| Cost::Known(Units::whole(units));
+    assert_eq!(costs(0), [("api", known(2)), ("search", known(1)), ("default", known(1))]);
+    assert_eq!(costs(1), [("search", known(3))]);
+    assert_eq!(costs(2), []);
+    assert_eq!((rules.routes[3].name.as_str(), costs(3)), ("/**", vec![("default", known(1))]));
 }
 
 #[test]
@@ -554,6 +602,74 @@ fn each_contradiction_is_found() {
         (
             "scopes: { default: { delay: 6s, autothrottle: { target_concurrency: 1 } } }".into(),
             "2:33: scopes.default.autothrottle.max_delay: less than the scope's delay; write at least as much, or lower that",
+        ),
+        (
+            by_value("tenant", "scope_from: tenant"),
+            "2:33: scopes.tenant.scope_from: found \"tenant\", needs what there is a scope for each value of; use host, route, { query: NAME }, { header: NAME } or { path: 1 }",
+        ),
+        (
+            by_value("tenant", "scope_from: {}"),
+            "2:21: scopes.tenant.scope_from: found none of query, header and path; write host, route, { query: tenant }, { header: X-Tenant } or { path: 1 }",
+        ),
+        (
+            by_value("tenant", "scope_from: { query: a, path: 1 }"),
+            "2:21: scopes.tenant.scope_from: found query and path at once; keep one of them",
+        ),
+        (
+            by_value("tenant", "scope_from: { query: '' }"),
+            "2:42: scopes.tenant.scope_from.query: names no parameter; write it like tenant",
+        ),
+        (
+            by_value("tenant", "scope_from: { header: X Y }"),
+            "2:43: scopes.tenant.scope_from.header: found \"X Y\", needs the name of a header; write it like X-API-Cost",
+        ),
+        (
+            by_value("tenant", "scope_from: { header: Authorization }"),
+            "2:43: scopes.tenant.scope_from.header: \"authorization\" holds secrets, and values are shown to operators; name a header that says whom it is for, such as X-Tenant",
+        ),
+        (
+            by_value("tenant", "scope_from: { path: 0 }"),
+            "2:41: scopes.tenant.scope_from.path: found 0, needs at least 1; write a number such as 1",
+        ),
+        (
+            by_value("tenant", "scope_from: host, max_values: 0"),
+            "2:51: scopes.tenant.max_values: found 0, needs at least 1; write a number such as 10000",
+        ),
+        (
+            by_value("tenant", "scope_from: host, max_values: 1000001"),
+            "2:51: scopes.tenant.max_values: found 1000001, at most 1000000 fit; write a lower number",
+        ),
+        (
+            by_value("tenant", "max_values: 5"),
+            "2:33: scopes.tenant.max_values: the scope is there once, not for each value; add scope_from, or leave it out",
+        ),
+        (
+            by_value("default", "scope_from: host"),
+            "2:34: scopes.default.scope_from: default is the scope of every route that names none; give it a name of its own, and name it in the routes it is for",
+        ),
+        (
+            "scopes: { tenant: { scope_from: host } }\nroutes: [{ match: /a, scopes: tenant }]".into(),
+            "2:33: scopes.tenant.scope_from: nothing in this scope makes anybody wait; write concurrency, delay, autothrottle or backoff beside it",
+        ),
+        (
+            "scopes: { tenant: { scope_from: host, delay: 1s } }".into(),
+            "2:33: scopes.tenant.scope_from: no route names this scope; write scopes: [default, tenant] at the routes it is for",
+        ),
+        (
+            by_value("tenant", "scope_from: host, quota: { limit: 5, window: { fixed: 1h } }"),
+            "2:39: scopes.tenant.quota: a quota is kept for good, and the values of scope_from are not; bound each value by concurrency and delay, or each client by a bucket",
+        ),
+        (
+            format!("{}\nscopes: {{ q: {{ quota: {{ limit: 5, window: {{ fixed: 1h }} }} }} }}", quota("")),
+            "3:16: scopes.q.quota: quotas.q has the same name; keep one of them, or rename the scope",
+        ),
+        (
+            "scopes: { search: { quota: { limit: 5 } } }".into(),
+            "2:21: scopes.search.quota.window: missing; write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }",
+        ),
+        (
+            "scopes: { search: { quota: { limit: 0.5, window: { fixed: 1h } } } }\nroutes: [{ match: /a, scopes: search }]".into(),
+            "3:31: routes[0].scopes: 1 is more than the quota's limit of 0.5: never admitted; lower the cost or raise the limit",
         ),
         (
             "quotas: 5".into(),

@@ -3,7 +3,7 @@
 use super::account::{Account, Book, OriginNews};
 use super::expectation::Expectation;
 use super::permit::Reservation;
-use super::throttle::{Comer, Entrance, LaneId, ScopeState};
+use super::throttle::{Comer, Entrance, ScopeState, Way};
 use super::{Engine, Page, Permit, Slot};
 use crate::policy::bucket::Level;
 use crate::policy::calibration::OriginCount;
@@ -12,6 +12,7 @@ use crate::policy::decide::{self, Asked, Position};
 use crate::policy::guard::Guard;
 use crate::policy::identity::ClientKey;
 use crate::policy::route::Route;
+use crate::policy::throttle::value::Said;
 use crate::policy::{ClassId, OperatorId, QuotaId, Reason, Refusal, Rules, Timestamp, Units, Verdict};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
@@ -36,8 +37,8 @@ pub struct Admission {
     pub(super) slots: Vec<Slot>,
     /// What each route is expected to cost, in the order in which accounts are locked.
     charges: Vec<Vec<(QuotaId, Expectation)>>,
-    /// Where the requests of each route wait for their turn; `None` where none of its scopes is throttled.
-    lanes: Vec<Option<LaneId>>,
+    /// Through which scopes the requests of each route go; `None` where none of them is throttled.
+    ways: Vec<Option<Way>>,
 }
 
 /// A decision, with the numbers it was made on.
@@ -110,11 +111,11 @@ impl Admission {
             charges
         };
         let charges = rules.routes.iter().map(in_lock_order).collect();
-        let lane = |route: &Route| {
-            engine.throttle.lane(route.scopes.iter().filter_map(|scope| rules.scopes.get(usize::from(scope.0))))
+        let way = |route: &Route| {
+            engine.throttle.way(route.scopes.iter().filter_map(|scope| rules.scopes.get(usize::from(scope.0))))
         };
-        let lanes = rules.routes.iter().map(lane).collect();
-        Self { engine, rules, accounts, slots, charges, lanes }
+        let ways = rules.routes.iter().map(way).collect();
+        Self { engine, rules, accounts, slots, charges, ways }
     }
 
     /// The rules in force.
@@ -180,26 +181,27 @@ impl Admission {
 
     /// Returns whether anything throttles the requests of a route.
     pub fn is_throttled(&self, route: usize) -> bool {
-        self.lanes[route].is_some()
+        self.ways[route].is_some()
     }
 
     /// Brings an admitted request to the scopes of its route: it enters all of them, waits for its turn, or is told
-    /// that it cannot be served in time. `chance` is a number from 0 to 1 of its own; `uptime` a time that nobody can
-    /// set, or pauses would become hours with the clock.
+    /// that it cannot be served in time. Which scopes by value those are follows from what it has `said`. `chance` is a
+    /// number from 0 to 1 of its own; `uptime` a time that nobody can set, or pauses would become hours with the clock.
     pub fn enter(
         &self,
         key: ClientKey,
         class: ClassId,
         route: usize,
-        path: &str,
+        said: &Said<'_>,
         chance: f64,
         uptime: Timestamp,
     ) -> Entrance {
-        match self.lanes[route].filter(|_| path != decide::ROBOTS_TXT) {
+        match self.ways[route].as_ref().filter(|_| said.path != decide::ROBOTS_TXT) {
             None => Entrance::Open(None),
-            Some(lane) => {
+            Some(way) => {
                 let priority = self.rules.classes[usize::from(class.0)].priority;
-                self.engine.throttle.enter(lane, Comer { client: key, priority, chance }, uptime)
+                let comer = Comer { client: key, priority, chance };
+                self.engine.throttle.enter(way, said, comer, uptime)
             }
         }
     }
@@ -207,6 +209,11 @@ impl Admission {
     /// Every throttled scope as it stands.
     pub fn scopes(&self, uptime: Timestamp) -> Vec<ScopeState> {
         self.engine.throttle.states(uptime)
+    }
+
+    /// The `count` busiest values of the scope of that name, each named by its value.
+    pub fn busiest_values(&self, scope: &str, count: usize, uptime: Timestamp) -> Vec<ScopeState> {
+        self.engine.throttle.busiest(scope, count, uptime)
     }
 
     /// The origin has told where its own count of `quota` stands, in an answer to a request that was charged to `window`.

@@ -13,6 +13,7 @@ use crate::engine::{Closed, Decision, Entrance, Page, Pass, Permit, Ruling, Turn
 use crate::http1::{Fields, Name, Request, RequestHead, Response};
 use crate::policy::identity::{AddressSource, ClientKey, KeyFrom, Origin, Trust, cookie};
 use crate::policy::route::normalise;
+use crate::policy::throttle::value::{self, Said};
 use crate::policy::{Claim, Classified, Facts, Proof, Reason, Refusal, Timestamp};
 use http::{StatusCode, Version};
 use hyper::body::Body;
@@ -112,9 +113,17 @@ impl Exchange {
             return Entrance::Open(None);
         }
         // As the rules saw it.
-        let Ok(path) = normalise(visitor.head.target.path()) else { return Entrance::Open(None) };
+        let head = &visitor.head;
+        let Ok(path) = normalise(head.target.path()) else { return Entrance::Open(None) };
+        let said = Said {
+            route: &current.settings.rules.routes[visitor.route].name,
+            host: &target::asked_host(head),
+            path: &path,
+            query: head.target.query(),
+            header: &|name| value::agreed(head.fields.named(name.as_str())),
+        };
         let class = visitor.classified.class;
-        current.admission.enter(visitor.key, class, visitor.route, &path, visit.chance(), self.0.worker.time())
+        current.admission.enter(visitor.key, class, visitor.route, &said, visit.chance(), self.0.worker.time())
     }
 
     async fn wait_in_line(&self, mut waiting: Waiting) -> Result<Pass, Closed> {

@@ -65,7 +65,7 @@ impl<'a> Target<'a> {
         check_host(head)?;
         check_path(head)?;
         let path = normalise(head.target.path()).map_err(|_| Malformed::Path)?;
-        Ok(Self { host: without_port(host(head)), path, query: head.target.query() })
+        Ok(Self { host: asked_host(head), path, query: head.target.query() })
     }
 }
 
@@ -75,6 +75,11 @@ pub(super) fn host(head: &RequestHead) -> &[u8] {
         Some(authority) => authority.as_str().as_bytes(),
         None => head.fields.get(Name::Host).unwrap_or_default(),
     }
+}
+
+/// The host in lower case, without its port.
+pub(super) fn asked_host(head: &RequestHead) -> Cow<'_, str> {
+    without_port(host(head))
 }
 
 fn without_port(host: &[u8]) -> Cow<'_, str> {

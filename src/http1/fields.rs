@@ -132,7 +132,7 @@ impl Fields {
     }
 
     /// The values of all fields whose name is `text`, in any case.
-    pub fn named<'a>(&'a self, text: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    pub fn named<'a>(&'a self, text: &str) -> impl Iterator<Item = &'a [u8]> {
         let name = Name::of(text.as_bytes());
         let wanted = move |field: &Field<'_>| match name {
             Name::Other => field.name == name && field.text.eq_ignore_ascii_case(text.as_bytes()),

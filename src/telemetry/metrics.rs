@@ -72,6 +72,8 @@ metrics! {
     ORIGIN_BACKOFF: Gauge "tidegate_origin_backoff_seconds" ["scope"];
     /// Requests that wait for their turn.
     QUEUE_LENGTH: Gauge "tidegate_queue_length" ["scope"];
+    /// Values that have a scope of their own, of a scope by value.
+    SCOPE_VALUES: Gauge "tidegate_scope_values" ["scope"];
     /// Units bought for the window.
     QUOTA_LIMIT: Gauge "tidegate_quota_limit" ["quota"];
     /// Units of the window that are spent.

@@ -135,6 +135,10 @@ fn write_throttle(text: &mut Exposition, scopes: &[ScopeState]) {
     each_scope(text, scopes, ORIGIN_DELAY, |scope| scope.delay.as_secs_f64());
     each_scope(text, scopes, ORIGIN_BACKOFF, |scope| scope.rests_for.as_secs_f64());
     each_scope(text, scopes, QUEUE_LENGTH, |scope| scope.waiting);
+    let mut family = text.family(SCOPE_VALUES);
+    for (scope, values) in scopes.iter().filter_map(|scope| Some((scope, scope.values?))) {
+        family.sample(&[&scope.name], values);
+    }
 }
 
 fn each_scope<T: Display>(text: &mut Exposition, scopes: &[ScopeState], metric: Metric, value: fn(&ScopeState) -> T) {

@@ -41,18 +41,29 @@ impl Gate {
     pub fn with_clock(origin: SocketAddr, rules: &str, clock: Clock) -> Self {
         let folder = tempfile::tempdir().expect("a folder of its own");
         let yaml = Arc::new(Mutex::new(yaml(origin, folder.path(), rules)));
+        let mut gate = Self { service: None, yaml, folder, clock };
+        gate.start();
+        gate
+    }
+
+    /// Stops it and starts it anew, with the same rules in the same folder.
+    pub fn restart(&mut self) {
+        self.service.take().expect("running").shut_down();
+        self.start();
+    }
+
+    fn start(&mut self) {
         let source: Source = {
-            let yaml = Arc::clone(&yaml);
-            let file = folder.path().join("tidegate.yaml");
+            let yaml = Arc::clone(&self.yaml);
+            let file = self.folder.path().join("tidegate.yaml");
             Box::new(move |operators| config::load(&file, &yaml.lock(), &[], &[], operators))
         };
-        let service = match Service::start(source, clock.clone(), 42 + STARTED.fetch_add(1, Ordering::Relaxed)) {
-            Ok(service) => service,
+        let seed = 42 + STARTED.fetch_add(1, Ordering::Relaxed);
+        match Service::start(source, self.clock.clone(), seed) {
+            Ok(service) => self.service = Some(service),
             Err(error) => panic!("the gate does not start:\n{error}"),
-        };
-        let gate = Self { service: Some(service), yaml, folder, clock };
-        gate.wait_until_ready();
-        gate
+        }
+        self.wait_until_ready();
     }
 
     fn service(&self) -> &Service {

@@ -1,7 +1,7 @@
 //! The whole state on one page: what is wrong first, then where everybody is, quotas, scopes, clients, corrections.
 
 use super::quota;
-use super::state::{Client, Correction, Scope, State};
+use super::state::{Client, Correction, Scope, ScopeValue, State};
 use super::view::View;
 use crate::terminal::Align::{self, Left, Right};
 use crate::terminal::{columns, span, thousands, wrapped};
@@ -79,8 +79,27 @@ fn row(name: &str, value: &str, remark: &str) -> Vec<String> {
 }
 
 fn scopes(scopes: &[Scope], view: &View) -> String {
-    let rows = scopes.iter().map(|of| vec![of.name.clone(), format!("{} in flight", thousands(of.inflight))]);
-    table("scopes of the origin", &[("", Left), ("", Right)], rows, view)
+    let rows = scopes.iter().flat_map(|of| {
+        let name = of.values.map_or(of.name.clone(), |count| format!("{}, {} values", of.name, thousands(count)));
+        let busy = of.busiest.iter().filter(|value| value.is_busy()).take(VALUES).map(value);
+        std::iter::once(scope(name, of.inflight, of.waiting, 0)).chain(busy).collect::<Vec<_>>()
+    });
+    table("scopes of the origin", &[("", Left), ("", Right), ("", Left)], rows, view)
+}
+
+fn value(of: &ScopeValue) -> Vec<String> {
+    let name = if of.value.is_empty() { "(none)" } else { &of.value };
+    scope(format!("  {name}"), of.inflight, of.waiting, of.rests_for_s)
+}
+
+fn scope(name: String, inflight: u64, waiting: u64, rests_for_s: u64) -> Vec<String> {
+    let mut row = vec![name, format!("{} in flight", thousands(inflight))];
+    match (waiting, rests_for_s) {
+        (_, 1..) => row.push(format!("rests for {}", span(rests_for_s))),
+        (1.., _) => row.push(format!("{} waiting", thousands(waiting))),
+        (0, 0) => {}
+    }
+    row
 }
 
 fn clients(clients: &[Client], view: &View) -> String {
@@ -134,3 +153,4 @@ fn table(title: &str, head: &[(&str, Align)], rows: impl Iterator<Item = Vec<Str
 
 /// The API tells more; these leave room for the rest of the page.
 const CLIENTS: usize = 10;
+const VALUES: usize = 5;

@@ -86,6 +86,18 @@ pub(super) struct Class {
 pub(super) struct Scope {
     pub(super) name: String,
     pub(super) inflight: u64,
+    pub(super) waiting: u64,
+    pub(super) values: Option<u64>,
+    pub(super) busiest: Vec<ScopeValue>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ScopeValue {
+    pub(super) value: String,
+    pub(super) inflight: u64,
+    pub(super) waiting: u64,
+    pub(super) rests_for_s: u64,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -151,4 +163,10 @@ impl fmt::Display for Amount {
 
 fn yes() -> bool {
     true
+}
+
+impl ScopeValue {
+    pub(super) fn is_busy(&self) -> bool {
+        self.inflight + self.waiting + self.rests_for_s > 0
+    }
 }

@@ -42,7 +42,18 @@ fn a_hard_day() -> Value {
             },
         ],
         "classes": ["search", "bot", "person"],
-        "scopes": [{"name": "default", "inflight": 12}, {"name": "search", "inflight": 0}],
+        "scopes": [
+            {"name": "default", "inflight": 12, "waiting": 3},
+            {"name": "search", "inflight": 0},
+            {
+                "name": "tenant", "inflight": 2, "values": 1200,
+                "busiest": [
+                    {"value": "acme", "inflight": 2, "waiting": 1},
+                    {"value": "", "rests_for_s": 5},
+                    {"value": "idle"},
+                ],
+            },
+        ],
         "connections": 1234,
         "top_clients": [
             {"key": "203.0.113.7", "class": "bot", "refused": 91_200, "tokens": 0, "limited_by": "bucket",
@@ -152,8 +163,11 @@ tokens  1,000,000 units until 15:00 (in 55 min), counted but not enforced
   ██████████████████████████████████  100.0%  1,000,000 used, 0 reserved, 0 left
 
 scopes of the origin
-  default  12 in flight
-  search    0 in flight
+  default               12 in flight  3 waiting
+  search                 0 in flight
+  tenant, 1,200 values   2 in flight
+    acme                 2 in flight  1 waiting
+    (none)               0 in flight  rests for 5 s
 
 most refused clients
   key                      class   refused  tokens left  now

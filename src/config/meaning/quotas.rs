@@ -4,12 +4,13 @@ use super::report::Report;
 use crate::calendar::{self, Civil};
 use crate::config::forms::Named;
 use crate::config::raw::quotas::{self as raw, Pacing, Tiers, Unit};
+use crate::config::raw::scopes::Scope;
 use crate::config::words::{Field, Level};
-use crate::policy::Units;
 use crate::policy::class::Class;
 use crate::policy::quota::{ClassLadder, Exhausted, Quota, SyncFrom};
 use crate::policy::tier::{Ladder, Share, Tier};
 use crate::policy::window::Window;
+use crate::policy::{QuotaId, Units};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,19 +22,48 @@ const MOST_TIERS: usize = 100;
 /// What is looked for in an answer's body.
 const MOST_SAID: usize = 200;
 
-pub(super) fn quotas(raw: &Named<raw::Quota>, classes: &[Class], report: &mut Report) -> Vec<Quota> {
-    if raw.0.len() > MOST {
-        report.mistake("quotas", format!("found {} quotas, at most {MOST} fit", raw.0.len()), "merge some");
-    }
-    raw.0.iter().map(|(name, quota)| self::quota(name, quota, classes, report)).collect()
+/// A quota that belongs to the scope of the same name.
+pub(super) struct Own {
+    pub(super) scope: String,
+    pub(super) quota: QuotaId,
 }
 
-fn quota(name: &str, raw: &raw::Quota, classes: &[Class], report: &mut Report) -> Quota {
-    let path = format!("quotas.{name}");
-    report.name(&path, name);
+/// The quotas, those of scopes last.
+pub(super) fn quotas(
+    raw: &Named<raw::Quota>,
+    scopes: &Named<Scope>,
+    classes: &[Class],
+    report: &mut Report,
+) -> (Vec<Quota>, Vec<Own>) {
+    let mut quotas: Vec<Quota> = Vec::new();
+    let mut own = Vec::new();
+    for (name, quota) in &raw.0 {
+        let path = format!("quotas.{name}");
+        report.name(&path, name);
+        quotas.push(self::quota(name, quota, &path, classes, report));
+    }
+    for (name, scope) in &scopes.0 {
+        let Some(quota) = &scope.quota else { continue };
+        let path = format!("scopes.{name}.quota");
+        if scope.scope_from.is_some() {
+            let wrong = "a quota is kept for good, and the values of scope_from are not";
+            report.mistake(&path, wrong, "bound each value by concurrency and delay, or each client by a bucket");
+        } else if raw.0.iter().any(|(other, _)| other == name) {
+            report.mistake(&path, format!("quotas.{name} has the same name"), "keep one of them, or rename the scope");
+        }
+        own.push(Own { scope: name.clone(), quota: QuotaId(u16::try_from(quotas.len()).unwrap_or(u16::MAX)) });
+        quotas.push(self::quota(name, quota, &path, classes, report));
+    }
+    if quotas.len() > MOST {
+        report.mistake("quotas", format!("found {} quotas, at most {MOST} fit", quotas.len()), "merge some");
+    }
+    (quotas, own)
+}
+
+fn quota(name: &str, raw: &raw::Quota, path: &str, classes: &[Class], report: &mut Report) -> Quota {
     if classes.iter().any(|class| class.name == name && class.bucket.is_some()) {
         report.mistake(
-            &path,
+            path,
             format!("the bucket of class {name:?} has the same name in RateLimit fields"),
             "rename one of them",
         );
@@ -60,7 +90,7 @@ fn quota(name: &str, raw: &raw::Quota, classes: &[Class], report: &mut Report) -
         cost_header: raw.cost_header.as_ref().map(|field| field.0.clone()),
         free_when_cached: raw.free_when_cached,
         sync_from: raw.sync_from.as_ref().map(|raw| sync_from(raw, &format!("{path}.sync_from"), report)),
-        ladders: ladders(raw, limit, &path, classes, report),
+        ladders: ladders(raw, limit, path, classes, report),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Routes: which requests, what they cost, which scopes they touch.
 
+use super::quotas::Own;
 use super::report::Report;
 use crate::config::raw::routes as raw;
 use crate::policy::cost::Cost;
@@ -13,7 +14,15 @@ const MOST: usize = 10_000;
 const MOST_COSTS: usize = 8;
 const REST: &str = "/**";
 
-pub(super) fn routes(raw: &[raw::Route], quotas: &[Quota], scopes: &[Scope], report: &mut Report) -> Vec<Route> {
+/// What routes may name.
+pub(super) struct Known<'a> {
+    pub(super) quotas: &'a [Quota],
+    pub(super) scopes: &'a [Scope],
+    /// The quotas that come with a scope.
+    pub(super) own: &'a [Own],
+}
+
+pub(super) fn routes(raw: &[raw::Route], known: &Known<'_>, report: &mut Report) -> Vec<Route> {
     if raw.len() > MOST {
         report.mistake(
             "routes",
@@ -24,7 +33,7 @@ pub(super) fn routes(raw: &[raw::Route], quotas: &[Quota], scopes: &[Scope], rep
     let mut routes: Vec<Route> = Vec::with_capacity(raw.len() + 1);
     for (index, written) in raw.iter().enumerate() {
         let path = format!("routes[{index}]");
-        let route = route(written, &path, quotas, scopes, report);
+        let route = route(written, &path, known, report);
         let before = routes
             .iter()
             .enumerate()
@@ -39,21 +48,22 @@ pub(super) fn routes(raw: &[raw::Route], quotas: &[Quota], scopes: &[Scope], rep
         routes.push(route);
     }
     if routes.last().is_none_or(|last| !(is_rest(last) && is_unconditional(last))) {
-        routes.push(free_rest());
+        routes.push(rest(known, report));
     }
     routes
 }
 
-/// The route of all that fits no other.
-fn free_rest() -> Route {
+/// The route of all that fits no other: free, unless the scope `default` has a quota.
+fn rest(known: &Known<'_>, report: &mut Report) -> Route {
+    let scopes = vec![ScopeId(0)];
     Route {
         name: REST.into(),
         path: any_path(),
         hosts: Vec::new(),
         methods: Vec::new(),
         query: Vec::new(),
-        costs: Vec::new(),
-        scopes: vec![ScopeId(0)],
+        costs: costs_of_scopes(&raw::Route::default(), &scopes, "scopes.default.quota", known, report),
+        scopes,
     }
 }
 
@@ -80,15 +90,23 @@ fn hides(earlier: &Route, later: &Route) -> bool {
         && earlier.query.iter().all(|parameter| later.query.contains(parameter))
 }
 
-fn route(raw: &raw::Route, path: &str, quotas: &[Quota], scopes: &[Scope], report: &mut Report) -> Route {
+fn route(raw: &raw::Route, path: &str, known: &Known<'_>, report: &mut Report) -> Route {
     let name = raw.path.clone().unwrap_or_default();
+    let scopes = scope_ids(&raw.scopes.0, &format!("{path}.scopes"), known.scopes, report);
+    let cost_path = format!("{path}.cost");
+    let mut costs = costs(raw, &cost_path, known.quotas, report);
+    costs.extend(costs_of_scopes(raw, &scopes, &format!("{path}.scopes"), known, report));
+    if costs.len() > MOST_COSTS {
+        let remedy = format!("a route pays from at most {MOST_COSTS}");
+        report.mistake(&cost_path, format!("found {} quotas", costs.len()), remedy);
+    }
     Route {
         path: pattern(raw, &format!("{path}.match"), report),
         hosts: hosts(&raw.host.0, &format!("{path}.host"), report),
         methods: raw.method.0.iter().map(|verb| verb.0.clone()).collect(),
         query: query(&raw.query.0, &format!("{path}.query"), report),
-        costs: costs(raw, &format!("{path}.cost"), quotas, report),
-        scopes: scope_ids(&raw.scopes.0, &format!("{path}.scopes"), scopes, report),
+        costs,
+        scopes,
         name,
     }
 }
@@ -162,19 +180,34 @@ fn costs(raw: &raw::Route, path: &str, quotas: &[Quota], report: &mut Report) ->
             costs.push((QuotaId(u16::try_from(place).unwrap_or(u16::MAX)), price.0));
         }
     }
-    if costs.len() > MOST_COSTS {
-        report.mistake(
-            path,
-            format!("found {} quotas", costs.len()),
-            format!("a route pays from at most {MOST_COSTS}"),
-        );
+    costs
+}
+
+/// One unit of each scope's own quota, where the route does not say what it costs of that.
+fn costs_of_scopes(
+    raw: &raw::Route,
+    scopes: &[ScopeId],
+    path: &str,
+    known: &Known<'_>,
+    report: &mut Report,
+) -> Vec<(QuotaId, Cost)> {
+    const ONE: Units = Units::whole(1);
+    let mut costs = Vec::new();
+    for own in known.own {
+        let is_in = |id: &ScopeId| known.scopes.get(usize::from(id.0)).is_some_and(|scope| scope.name == own.scope);
+        let is_named = raw.cost.0.iter().any(|(name, _)| *name == own.scope);
+        if scopes.iter().any(is_in) && !is_named {
+            check_amount(ONE, path, &known.quotas[usize::from(own.quota.0)], report);
+            costs.push((own.quota, Cost::Known(ONE)));
+        }
     }
     costs
 }
 
 fn check_amount(amount: Units, path: &str, quota: &Quota, report: &mut Report) {
     let limit = quota.limit;
-    if amount > limit && !report.spoiled(&format!("quotas.{}.limit", quota.name)) && !limit.is_zero() {
+    let is_spoiled = [format!("quotas.{}.limit", quota.name), format!("scopes.{}.quota.limit", quota.name)];
+    if amount > limit && !is_spoiled.iter().any(|path| report.spoiled(path)) && !limit.is_zero() {
         report.mistake(
             path,
             format!("{amount} is more than the quota's limit of {limit}: never admitted"),

@@ -1,6 +1,7 @@
 //! Scopes: how hard each part of the origin may be pressed.
 
 use super::report::Report;
+use super::scope_from::by_value;
 use crate::config::forms::Named;
 use crate::config::raw::scopes as raw;
 use crate::config::words::{Percent, Span};
@@ -28,7 +29,11 @@ pub(super) fn scopes(raw: &Named<raw::Scope>, report: &mut Report) -> Vec<Scope>
     for (name, written) in &raw.0 {
         let path = format!("scopes.{name}");
         report.name(&path, name);
-        let scope = Scope { name: name.clone(), throttle: throttle(written, &path, report) };
+        let scope = Scope {
+            name: name.clone(),
+            throttle: throttle(written, &path, report),
+            by_value: by_value(written, name, &path, report),
+        };
         match name == DEFAULT {
             true => scopes[0] = scope,
             false => scopes.push(scope),

@@ -19,7 +19,7 @@ pub(in crate::config) struct Route {
     /// Query parameters that must be there: `name`, or `name=value`.
     pub query: OneOrMany<String>,
     /// What a request is expected to cost, by quota: an amount, or learned, which is what requests of the route have cost
-    /// lately. Default nothing: it is never refused for quota.
+    /// lately. Default nothing, but for 1 unit of each of its scopes' own quotas: it is never refused for another.
     pub cost: Named<Price>,
     /// The parts of the origin it touches: one, or a list. Default `default`.
     pub scopes: OneOrMany<String>,

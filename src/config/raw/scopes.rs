@@ -1,5 +1,7 @@
 //! `scopes:` as written.
 
+use super::quotas::Quota;
+use super::scope_from::ScopeFrom;
 use crate::config::words::{Percent, Span};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -8,6 +10,18 @@ use serde::Deserialize;
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Scope {
+    /// There is one such scope for each value: of the host, the route (its match), a query parameter, a header, or a segment
+    /// of the path. Routes have to name the scope. Requests that say no value, or two, share one. Default: it is there
+    /// once.
+    pub scope_from: Option<ScopeFrom>,
+    /// With scope_from: so many values have scopes of their own at once; those beyond share one more. A value is
+    /// forgotten once nothing of it is under way or waits and its pauses are over; what was learned of it (delay, level of
+    /// backoff) after ten minutes without a request. About half a kilobyte each. Default 10000.
+    pub max_values: Option<u32>,
+    /// Units that may be spent in this scope, in the form of an entry of quotas. It is a quota like those, named like the
+    /// scope; each request of a route in this scope costs 1 unit of it, unless the route's cost says otherwise. Not
+    /// together with scope_from. Default none.
+    pub quota: Option<Quota>,
     /// The most requests at once, until their answers have gone out. Without it: as many as come.
     pub concurrency: Option<u32>,
     /// The least time between any two requests. Default none.

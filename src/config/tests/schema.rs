@@ -30,6 +30,13 @@ fn it_accepts_every_form_and_refuses_what_has_none() {
         ),
         ("quotas", json!({ "q": { "tiers": { "a": [{ "above": "5%", "shed": 5 }] } } }), false),
         ("quotas", json!({ "Q": {} }), false),
+        (
+            "scopes",
+            json!({ "a": { "scope_from": "host", "quota": { "limit": 5, "window": { "fixed": "1h" } } } }),
+            true,
+        ),
+        ("scopes", json!({ "a": { "scope_from": { "path": 1 } }, "b": { "scope_from": { "header": "X" } } }), true),
+        ("scopes", json!({ "a": { "scope_from": { "query": "a", "path": 1 } } }), false),
         ("listne", json!("127.0.0.1:1"), false),
     ] {
         let found = complaint(&schema(), &schema(), &json!({ key: value }));

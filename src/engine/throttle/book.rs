@@ -4,13 +4,14 @@ use super::OLDEST_EVERY;
 use crate::policy::throttle::backoff::{Pressure, Rest, Spell};
 use crate::policy::throttle::{self, Outcome};
 use crate::policy::time::Timestamp;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One scope's book.
 pub(super) struct Book {
-    pub(super) name: String,
+    pub(super) name: Arc<str>,
     /// None once the settings name it no more; who is in it leaves all the same.
-    pub(super) rules: Option<throttle::Throttle>,
+    pub(super) rules: Option<Arc<throttle::Throttle>>,
     pub(super) in_flight: u32,
     pub(super) waiting: u32,
     starts: u32,
@@ -38,8 +39,8 @@ pub(super) enum Hindrance {
 /// One scope as it stands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScopeState {
-    /// Its name.
-    pub name: String,
+    /// Its name; of one of those by value, the value.
+    pub name: Arc<str>,
     /// Requests that hold a slot.
     pub in_flight: u32,
     /// Requests in line.
@@ -52,6 +53,23 @@ pub struct ScopeState {
     pub rests_for: Duration,
     /// How often in a row the origin complained.
     pub level: u32,
+    /// How many values have a scope of that name; `None`, where it is there once.
+    pub values: Option<usize>,
+}
+
+impl ScopeState {
+    /// Both taken together, as one that is by value is shown: requests are added up, of the rest the most is told.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            in_flight: self.in_flight + other.in_flight,
+            waiting: self.waiting + other.waiting,
+            limit: self.limit.max(other.limit),
+            delay: self.delay.max(other.delay),
+            rests_for: self.rests_for.max(other.rests_for),
+            level: self.level.max(other.level),
+            ..self
+        }
+    }
 }
 
 impl Hindrance {
@@ -70,7 +88,7 @@ impl Hindrance {
 impl Book {
     pub(super) fn new(name: &str) -> Self {
         Self {
-            name: name.to_owned(),
+            name: name.into(),
             rules: None,
             in_flight: 0,
             waiting: 0,
@@ -83,18 +101,31 @@ impl Book {
     }
 
     /// Takes over new settings; what was learned under the old ones is kept as far as they have a use for it.
-    pub(super) fn follow(&mut self, rules: Option<throttle::Throttle>) {
+    pub(super) fn follow(&mut self, rules: Option<Arc<throttle::Throttle>>) {
         let Some(new) = &rules else { return };
         let least = new.spacing.delay;
         self.delay = match new.autothrottle {
-            Some(auto) if self.delay.is_zero() => auto.start(least),
-            Some(auto) => self.delay.min(auto.max_delay).max(least),
-            None => least,
+            Some(auto) if !self.delay.is_zero() => self.delay.min(auto.max_delay).max(least),
+            _ => first_delay(new),
         };
         if new.backoff.is_none() {
             self.pressure = Pressure::default();
         }
         self.rules = rules;
+    }
+
+    /// Returns whether nobody is in it, nobody is kept from it, and nothing was learned in it: to forget it changes nothing.
+    pub(super) fn is_as_new(&self, now: Timestamp) -> bool {
+        let has_learned = |rules: &Arc<throttle::Throttle>| {
+            let pressure = rules.backoff.as_ref().map(|backoff| backoff.at(self.pressure, now));
+            self.delay != first_delay(rules) || pressure.is_some_and(|pressure| pressure.level() > 0)
+        };
+        self.is_empty(now) && !self.rules.as_ref().is_some_and(has_learned)
+    }
+
+    /// Returns whether nobody is in it, and nobody is kept from it.
+    pub(super) fn is_empty(&self, now: Timestamp) -> bool {
+        self.in_flight == 0 && self.waiting == 0 && self.hindrance(now).is_none()
     }
 
     pub(super) fn hindrance(&self, now: Timestamp) -> Option<Hindrance> {
@@ -161,13 +192,20 @@ impl Book {
         let rules = self.rules.as_ref()?;
         let pressure = rules.backoff.as_ref().map_or(self.pressure, |backoff| backoff.at(self.pressure, now));
         Some(ScopeState {
-            name: self.name.clone(),
+            name: Arc::clone(&self.name),
             in_flight: self.in_flight,
             waiting: self.waiting,
             limit: rules.concurrency.map(std::num::NonZeroU32::get),
             delay: self.delay,
             rests_for: pressure.rest_left(now),
             level: pressure.level(),
+            values: None,
         })
     }
+}
+
+/// The time between two requests to begin with.
+fn first_delay(rules: &throttle::Throttle) -> Duration {
+    let least = rules.spacing.delay;
+    rules.autothrottle.map_or(least, |auto| auto.start(least))
 }

@@ -1,14 +1,23 @@
 //! The state of all scopes and of all who wait, under the throttle's lock.
+//!
+//! What happens concerns the doors that it touches: only the lanes before those are looked at, and only where such a
+//! door is open. One thing reaches further. A slot is kept for whoever has waited longest, unless that one waits for
+//! something else than a slot; so where a door begins to rest, slots that other doors kept for those before it are free.
 
-use super::book::{Book, Hindrance, ScopeState};
-use super::lane::Lane;
-use super::{Closed, Comer, Few, LaneId};
+use super::book::{Hindrance, ScopeState};
+use super::door::{Door, DoorId};
+use super::family::Family;
+use super::lane::{Lane, LaneId};
+use super::{Closed, Comer, Few, Goal, Step};
 use crate::policy::Reason;
 use crate::policy::throttle::backoff::Spell;
 use crate::policy::throttle::{self, Outcome, Scope};
 use crate::policy::time::Timestamp;
+use foldhash::fast::RandomState;
+use slab::Slab;
+use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -17,10 +26,11 @@ use std::time::Duration;
 pub(super) struct Floor {
     /// The latest time that was told: whoever leaves without telling it does so now.
     now: Timestamp,
-    scopes: Vec<Book>,
-    lanes: Vec<Lane>,
+    families: Vec<Family>,
+    doors: Slab<Door>,
     /// The lanes in which somebody waits.
-    busy: BTreeSet<usize>,
+    lanes: Slab<Lane>,
+    lane_before: HashMap<Few<DoorId>, LaneId, RandomState>,
     places: BTreeMap<PlaceId, Place>,
     next_place: u64,
     woken: Vec<Waker>,
@@ -30,8 +40,19 @@ pub(super) struct Floor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PlaceId(u64);
 
+/// All scopes of one name, by its place on the floor. It is never forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FamilyId(usize);
+
+/// A value that there is a scope for.
+pub(super) struct Value<'a> {
+    /// By which it is known: by a key of this process, so that nobody can find two values of one scope.
+    pub(super) hash: u64,
+    pub(super) text: Cow<'a, [u8]>,
+}
+
 struct Place {
-    lane: usize,
+    lane: LaneId,
     comer: Comer,
     until: Timestamp,
     waker: Option<Waker>,
@@ -49,7 +70,7 @@ enum Standing {
 /// What a request holds of its scopes.
 #[derive(Clone, Debug)]
 pub(super) struct Ticket {
-    scopes: Few<(usize, Spell)>,
+    doors: Few<(DoorId, Spell)>,
 }
 
 /// What becomes of one who arrives.
@@ -68,66 +89,80 @@ pub(super) enum Look {
 
 impl Floor {
     pub(super) fn follow(&mut self, scopes: &[Scope]) {
-        for book in &mut self.scopes {
-            book.rules = None;
-        }
+        self.families.iter_mut().for_each(Family::retire);
+        self.doors.iter_mut().for_each(|(_, door)| door.book.rules = None);
         for scope in scopes.iter().filter(|scope| scope.throttle.is_some()) {
-            let number = self.number(&scope.name);
-            self.scopes[number].follow(scope.throttle.clone());
+            let FamilyId(family) = self.family(&scope.name);
+            self.families[family].follow(scope, &mut self.doors);
         }
-        self.let_go();
+        let all: Vec<DoorId> = self.doors.iter().map(|(door, _)| DoorId(door)).collect();
+        self.let_go(&all);
         // What they wait for may have changed.
         for place in self.places.values_mut() {
             self.woken.extend(place.waker.take());
         }
     }
 
-    pub(super) fn lane(&mut self, names: &[&str]) -> LaneId {
-        let mut scopes: Few<usize> = names.iter().map(|name| self.number(name)).collect();
-        scopes.sort_unstable();
-        let known = self.lanes.iter().position(|lane| lane.scopes == scopes);
-        LaneId(known.unwrap_or_else(|| {
-            self.lanes.push(Lane::of(scopes));
-            self.lanes.len() - 1
+    /// How requests find their way to `scope`.
+    pub(super) fn step(&mut self, scope: &Scope) -> Step {
+        let FamilyId(family) = self.family(&scope.name);
+        match &scope.by_value {
+            None => Step::One(self.families[family].sole(&mut self.doors)),
+            Some(by_value) => Step::OfValue(FamilyId(family), by_value.from.clone()),
+        }
+    }
+
+    fn family(&mut self, name: &str) -> FamilyId {
+        FamilyId(self.families.iter().position(|family| *family.name == *name).unwrap_or_else(|| {
+            self.families.push(Family::new(name));
+            self.families.len() - 1
         }))
     }
 
-    fn number(&mut self, name: &str) -> usize {
-        self.scopes.iter().position(|book| book.name == name).unwrap_or_else(|| {
-            self.scopes.push(Book::new(name));
-            self.scopes.len() - 1
-        })
+    /// The doors that lead to `goals`, in order; the scope of a value is made if there is none.
+    pub(super) fn doors(&mut self, goals: &[Goal<'_>], now: Timestamp) -> Few<DoorId> {
+        self.now = self.now.max(now);
+        let door = |goal: &Goal<'_>| match goal {
+            Goal::One(door) => *door,
+            Goal::OfValue(FamilyId(family), value) => self.families[*family].of(value, &mut self.doors, self.now),
+        };
+        let mut doors: Few<DoorId> = goals.iter().map(door).collect();
+        doors.sort_unstable();
+        doors
     }
 
     pub(super) fn take_woken(&mut self) -> Vec<Waker> {
         std::mem::take(&mut self.woken)
     }
 
-    pub(super) fn arrive(&mut self, LaneId(lane): LaneId, comer: Comer, now: Timestamp) -> Arrival {
-        self.goes_on(now);
-        let Some(hindrance) = self.hindrance(lane) else { return Arrival::Starts(self.start(lane, comer.chance)) };
-        let max_wait = self.rules(lane).map(|rules| rules.queue.max_wait).min().unwrap_or_default();
+    pub(super) fn arrive(&mut self, doors: Few<DoorId>, comer: Comer, now: Timestamp) -> Arrival {
+        self.now = self.now.max(now);
+        self.let_go(&doors);
+        let Some(hindrance) = self.hindrance(&doors) else {
+            let ticket = self.start(&doors, comer.chance);
+            self.let_go_beyond(&doors);
+            return Arrival::Starts(ticket);
+        };
+        let max_wait = self.rules(&doors).map(|rules| rules.queue.max_wait).min().unwrap_or_default();
         let until = self.now + max_wait;
         if hindrance.lasts_beyond(until) || max_wait.is_zero() {
-            return Arrival::TurnedAway(self.closed(lane, comer.priority));
+            return Arrival::TurnedAway(self.closed(&doors, comer.priority));
         }
-        while let Some(full) = self.full_scope(lane) {
-            match self.last_in_line(full).filter(|(priority, _)| *priority < comer.priority) {
-                Some((_, place)) => self.push_out(place),
-                None => return Arrival::TurnedAway(self.closed(lane, comer.priority)),
+        while let Some(full) = self.full_door(&doors) {
+            match self.last_in_line(full, comer.priority) {
+                Some(place) => self.push_out(place),
+                None => return Arrival::TurnedAway(self.closed(&doors, comer.priority)),
             }
         }
-        let place = PlaceId(self.next_place);
-        self.next_place += 1;
-        self.places.insert(place, Place { lane, comer, until, waker: None, standing: Standing::Waits });
-        self.lanes[lane].join(place, comer.client, comer.priority);
-        self.busy.insert(lane);
-        self.each_scope(lane, |book| book.waiting += 1);
-        Arrival::Waits(place)
+        Arrival::Waits(self.join(doors, comer, until))
     }
 
     pub(super) fn look(&mut self, id: PlaceId, waker: &Waker, now: Timestamp) -> Look {
-        self.goes_on(now);
+        self.now = self.now.max(now);
+        if let Some(Place { lane, standing: Standing::Waits, .. }) = self.places.get(&id) {
+            let doors = self.lanes[lane.0].doors.clone();
+            self.let_go(&doors);
+        }
         let Some(place) = self.places.get(&id) else {
             return Look::Gone(Closed { reason: Reason::Throttle, wait: Duration::ZERO });
         };
@@ -145,20 +180,14 @@ impl Floor {
             }
             Standing::Waits => {}
         }
-        let hindrance = self.hindrance(lane);
-        if until <= self.now || hindrance.is_some_and(|hindrance| hindrance.lasts_beyond(until)) {
+        let doors = self.lanes[lane.0].doors.clone();
+        if until <= self.now || self.hindrance(&doors).is_some_and(|hindrance| hindrance.lasts_beyond(until)) {
             self.take_out(id);
             self.places.remove(&id);
-            self.let_go();
-            return Look::Gone(self.closed(lane, priority));
+            self.let_go(&doors);
+            return Look::Gone(self.closed(&doors, priority));
         }
-        let watchman = &mut self.lanes[lane].watchman;
-        let opens = hindrance.and_then(Hindrance::until).filter(|_| watchman.is_none_or(|known| known == id));
-        match opens {
-            Some(_) => *watchman = Some(id),
-            None if *watchman == Some(id) => *watchman = None,
-            None => {}
-        }
+        let opens = self.watch(id, &doors);
         if let Some(place) = self.places.get_mut(&id) {
             place.waker = Some(waker.clone());
         }
@@ -169,9 +198,9 @@ impl Floor {
         match self.places.get(&id).map(|place| &place.standing) {
             None => {}
             Some(Standing::Waits) => {
-                self.take_out(id);
+                let doors = self.take_out(id);
                 self.places.remove(&id);
-                self.let_go();
+                self.let_go(&doors);
             }
             Some(Standing::PushedOut(_)) => {
                 self.places.remove(&id);
@@ -187,155 +216,268 @@ impl Floor {
     pub(super) fn hear(&mut self, ticket: &Ticket, outcome: &Outcome, chance: f64, now: Timestamp) -> Option<Closed> {
         self.now = self.now.max(now);
         let mut rest = None;
-        for &(number, spell) in &ticket.scopes {
-            let now = self.now;
-            rest = rest.max(self.scopes[number].hear(spell, outcome, chance, now));
+        for &(DoorId(door), spell) in &ticket.doors {
+            rest = rest.max(self.doors[door].book.hear(spell, outcome, chance, self.now));
         }
-        self.let_go();
+        self.let_go_beyond(&ticket.doors());
         rest.map(|wait| Closed { reason: Reason::Backoff, wait })
     }
 
     pub(super) fn leave(&mut self, ticket: &Ticket) {
-        for &(number, spell) in &ticket.scopes {
-            let book = &mut self.scopes[number];
+        for &(DoorId(door), spell) in &ticket.doors {
+            let book = &mut self.doors[door].book;
             book.in_flight = book.in_flight.saturating_sub(1);
             book.pressure = book.pressure.over(spell);
         }
-        self.let_go();
+        self.let_go(&ticket.doors());
     }
 
-    pub(super) fn states(&self, now: Timestamp) -> Vec<ScopeState> {
-        self.scopes.iter().filter_map(|book| book.state(self.now.max(now))).collect()
-    }
-
-    fn goes_on(&mut self, now: Timestamp) {
+    /// The scopes of the settings, by name; forgets, as it goes over them all, what nobody needs.
+    pub(super) fn states(&mut self, now: Timestamp) -> Vec<ScopeState> {
         self.now = self.now.max(now);
-        self.let_go();
+        let (now, doors) = (self.now, &mut self.doors);
+        let states = self.families.iter_mut().filter_map(|family| {
+            family.forget_idle(doors, now);
+            family.state(doors, now)
+        });
+        states.collect()
     }
 
-    /// Starts whoever may go, in order.
-    fn let_go(&mut self) {
-        if self.busy.is_empty() {
+    /// The `count` busiest values of the scope of that name.
+    pub(super) fn busiest(&self, name: &str, count: usize, now: Timestamp) -> Vec<ScopeState> {
+        let family = self.families.iter().find(|family| *family.name == *name);
+        family.map_or_else(Vec::new, |family| family.busiest(count, &self.doors, self.now.max(now)))
+    }
+
+    /// Starts whoever may go now that something has changed at `doors`, in order.
+    fn let_go(&mut self, doors: &[DoorId]) {
+        if !doors.iter().any(|door| self.doors[door.0].is_waited_for()) {
             return;
         }
-        while let Some((lane, id)) = self.next() {
-            self.take_out(id);
+        let mut changed: Few<DoorId> = doors.into();
+        while let Some(id) = self.next(&changed) {
+            let doors = self.take_out(id);
             let chance = self.places.get(&id).map_or(0.0, |place| place.comer.chance);
-            let ticket = self.start(lane, chance);
+            let ticket = self.start(&doors, chance);
             if let Some(place) = self.places.get_mut(&id) {
                 place.standing = Standing::Started(ticket);
                 self.woken.extend(place.waker.take());
             }
+            for door in self.released_by(&doors).into_iter().chain(doors) {
+                if !changed.contains(&door) {
+                    changed.push(door);
+                }
+            }
         }
-        self.post_watchmen();
+        self.post_watchmen(&changed);
+    }
+
+    /// The same where `doors` may have begun to rest.
+    fn let_go_beyond(&mut self, doors: &[DoorId]) {
+        let mut changed: Few<DoorId> = doors.into();
+        changed.extend(self.released_by(doors));
+        self.let_go(&changed);
+    }
+
+    /// The doors that no longer keep a slot for somebody who waits at `doors`, because there it is not a slot that is
+    /// waited for.
+    fn released_by(&self, doors: &[DoorId]) -> Few<DoorId> {
+        let rests = |door: &&DoorId| !self.waits_for_slots(**door);
+        let lanes = doors.iter().filter(rests).flat_map(|door| self.doors[door.0].lanes());
+        let others = lanes.flat_map(|lane| &self.lanes[lane.0].doors).copied();
+        let mut released: Few<DoorId> = others.filter(|door| self.doors[door.0].book.turn_is_of_the_oldest()).collect();
+        released.sort_unstable();
+        released.dedup();
+        released
     }
 
     /// Where only time is waited for, somebody has to look when it has passed.
-    fn post_watchmen(&mut self) {
-        for &number in &self.busy {
-            let lane = &self.lanes[number];
-            if lane.watchman.is_none()
-                && self.hindrance_of_scopes(number).and_then(Hindrance::until).is_some()
-                && let Some(place) = lane.oldest().and_then(|oldest| self.places.get_mut(&oldest))
+    fn post_watchmen(&mut self, doors: &[DoorId]) {
+        for door in doors.iter().map(|door| &self.doors[door.0]) {
+            let opens_by_time = || door.book.hindrance(self.now).and_then(Hindrance::until).is_some();
+            if door.watchman.is_none()
+                && let Some(oldest) = door.oldest()
+                && opens_by_time()
+                && let Some(place) = self.places.get_mut(&oldest)
             {
                 self.woken.extend(place.waker.take());
             }
         }
     }
 
-    /// The next to start, of all who can.
-    fn next(&self) -> Option<(usize, PlaceId)> {
-        let can_go = self.busy.iter().filter(|&&lane| self.hindrance(lane).is_none());
-        let first = |&lane: &usize| {
-            let it = &self.lanes[lane];
-            let is_oldest = it.scopes.iter().any(|&scope| self.scopes[scope].turn_is_of_the_oldest());
+    /// Makes the one at `id` the watchman of those of its `doors` that time alone opens and nobody watches. Returns when
+    /// the first of them opens.
+    fn watch(&mut self, id: PlaceId, doors: &[DoorId]) -> Option<Timestamp> {
+        let mut first: Option<Timestamp> = None;
+        for door in doors {
+            let door = &mut self.doors[door.0];
+            if door.watchman.is_some_and(|known| known != id) {
+                continue;
+            }
+            let opens = door.book.hindrance(self.now).and_then(Hindrance::until);
+            door.watchman = opens.map(|_| id);
+            first = opens.into_iter().chain(first).min();
+        }
+        first
+    }
+
+    /// The next to start, of all who can, in the lanes before `doors`.
+    fn next(&self, doors: &[DoorId]) -> Option<PlaceId> {
+        let is_open = |door: &&Door| door.book.hindrance(self.now).is_none();
+        let lanes = doors.iter().map(|door| &self.doors[door.0]).filter(is_open).flat_map(|door| {
+            // Where a slot is kept for one, nobody else needs to be asked.
+            let keeps = door.book.turn_is_of_the_oldest();
+            let most = if keeps { 1 } else { usize::MAX };
+            door.lanes().filter(move |lane| !keeps || self.is_ready(*lane)).take(most)
+        });
+        let can_go = lanes.filter(|&lane| self.hindrance_of(lane).is_none());
+        let first = |lane: LaneId| {
+            let it = &self.lanes[lane.0];
+            let is_oldest = it.doors.iter().any(|door| self.doors[door.0].book.turn_is_of_the_oldest());
             let (priority, place) = if is_oldest { (u8::MAX, it.oldest()?) } else { it.next()? };
-            Some(((is_oldest, priority, Reverse(place)), lane, place))
+            Some((is_oldest, priority, Reverse(place)))
         };
-        can_go.filter_map(first).max_by_key(|(rank, ..)| *rank).map(|(_, lane, place)| (lane, place))
+        can_go.filter_map(first).max().map(|(.., Reverse(place))| place)
     }
 
-    /// What keeps the lane from going now; of several things, the one that lasts.
-    fn hindrance(&self, lane: usize) -> Option<Hindrance> {
-        let is_kept = || self.lanes[lane].scopes.iter().any(|&scope| self.is_kept_from(scope, lane));
-        self.hindrance_of_scopes(lane).or_else(|| is_kept().then_some(Hindrance::Slot))
+    /// What keeps whoever comes to `doors` from going now; of several things, the one that lasts.
+    fn hindrance(&self, doors: &[DoorId]) -> Option<Hindrance> {
+        let lane = || self.lane_before.get(doors).copied();
+        self.hindrance_of_scopes(doors).or_else(|| self.is_kept_from(doors, lane).then_some(Hindrance::Slot))
     }
 
-    fn hindrance_of_scopes(&self, lane: usize) -> Option<Hindrance> {
-        self.lanes[lane].scopes.iter().filter_map(|&scope| self.scopes[scope].hindrance(self.now)).max()
+    fn hindrance_of(&self, lane: LaneId) -> Option<Hindrance> {
+        let doors = &self.lanes[lane.0].doors;
+        self.hindrance_of_scopes(doors).or_else(|| self.is_kept_from(doors, || Some(lane)).then_some(Hindrance::Slot))
     }
 
-    /// True when the scope's next start is of somebody in another lane, who waits for nothing but a slot.
-    fn is_kept_from(&self, scope: usize, lane: usize) -> bool {
-        if self.busy.is_empty() || !self.scopes[scope].turn_is_of_the_oldest() {
-            return false;
-        }
-        let is_ready = |&other: &usize| matches!(self.hindrance_of_scopes(other), None | Some(Hindrance::Slot));
-        let wants_it = |&&other: &&usize| self.lanes[other].scopes.contains(&scope) && is_ready(&other);
-        let oldest = self.busy.iter().filter(wants_it).min_by_key(|&&other| self.lanes[other].oldest());
-        oldest.is_some_and(|&other| other != lane)
+    fn hindrance_of_scopes(&self, doors: &[DoorId]) -> Option<Hindrance> {
+        doors.iter().filter_map(|door| self.doors[door.0].book.hindrance(self.now)).max()
     }
 
-    fn start(&mut self, lane: usize, chance: f64) -> Ticket {
+    /// True when the next start at one of `doors` is of somebody in another lane, who waits for nothing but a slot.
+    fn is_kept_from(&self, doors: &[DoorId], lane: impl Fn() -> Option<LaneId>) -> bool {
+        let keeps = |door: &&Door| door.is_waited_for() && door.book.turn_is_of_the_oldest();
+        let mut keeping = doors.iter().map(|door| &self.doors[door.0]).filter(keeps);
+        let first = |door: &Door| door.lanes().find(|other| self.is_ready(*other));
+        keeping.any(|door| first(door).is_some_and(|other| Some(other) != lane()))
+    }
+
+    /// True when whoever waits there waits for nothing but slots.
+    fn is_ready(&self, LaneId(lane): LaneId) -> bool {
+        self.lanes[lane].doors.iter().all(|door| self.waits_for_slots(*door))
+    }
+
+    fn waits_for_slots(&self, DoorId(door): DoorId) -> bool {
+        matches!(self.doors[door].book.hindrance(self.now), None | Some(Hindrance::Slot))
+    }
+
+    fn start(&mut self, doors: &[DoorId], chance: f64) -> Ticket {
         let now = self.now;
-        let scopes = self.lanes[lane].scopes.clone();
-        Ticket { scopes: scopes.into_iter().map(|scope| (scope, self.scopes[scope].start(chance, now))).collect() }
+        Ticket { doors: doors.iter().map(|&door| (door, self.doors[door.0].book.start(chance, now))).collect() }
     }
 
-    fn take_out(&mut self, id: PlaceId) {
-        let Some(&Place { lane: number, comer, .. }) = self.places.get(&id) else { return };
-        let lane = &mut self.lanes[number];
-        lane.leave(id, comer.client, comer.priority);
-        if lane.watchman == Some(id) {
-            lane.watchman = None;
+    fn join(&mut self, doors: Few<DoorId>, comer: Comer, until: Timestamp) -> PlaceId {
+        let id = PlaceId(self.next_place);
+        self.next_place += 1;
+        let lane = self.lane_before.get(&doors).copied().unwrap_or_else(|| {
+            let lane = LaneId(self.lanes.insert(Lane::before(doors.clone())));
+            self.lane_before.insert(doors.clone(), lane);
+            lane
+        });
+        self.places.insert(id, Place { lane, comer, until, waker: None, standing: Standing::Waits });
+        let it = &mut self.lanes[lane.0];
+        let before = it.oldest();
+        it.join(id, comer.client, comer.priority);
+        let oldest = it.oldest();
+        for DoorId(door) in doors {
+            self.doors[door].joined(comer.priority);
+            self.doors[door].stands(lane, before, oldest);
         }
-        if lane.is_empty() {
-            self.busy.remove(&number);
+        id
+    }
+
+    /// Takes somebody out of its lane. Returns before which doors that was.
+    fn take_out(&mut self, id: PlaceId) -> Few<DoorId> {
+        let Some(&Place { lane, comer, .. }) = self.places.get(&id) else { return Few::new() };
+        let it = &mut self.lanes[lane.0];
+        let (doors, before) = (it.doors.clone(), it.oldest());
+        it.leave(id, comer.client, comer.priority);
+        let oldest = it.oldest();
+        for door in &doors {
+            self.doors[door.0].left(id, comer.priority);
+            self.doors[door.0].stands(lane, before, oldest);
         }
-        self.each_scope(number, |book| book.waiting = book.waiting.saturating_sub(1));
+        if oldest.is_none() {
+            self.lanes.remove(lane.0);
+            self.lane_before.remove(&doors);
+        }
+        doors
     }
 
     fn push_out(&mut self, id: PlaceId) {
-        self.take_out(id);
-        let Some(place) = self.places.get(&id) else { return };
-        let closed = self.closed(place.lane, place.comer.priority);
+        let doors = self.take_out(id);
+        let Some(priority) = self.places.get(&id).map(|place| place.comer.priority) else { return };
+        let closed = self.closed(&doors, priority);
         if let Some(place) = self.places.get_mut(&id) {
             place.standing = Standing::PushedOut(closed);
             self.woken.extend(place.waker.take());
         }
+        self.let_go(&doors);
     }
 
-    fn full_scope(&self, lane: usize) -> Option<usize> {
-        let is_full = |scope: &usize| {
-            let book = &self.scopes[*scope];
+    fn full_door(&self, doors: &[DoorId]) -> Option<DoorId> {
+        let is_full = |door: &DoorId| {
+            let book = &self.doors[door.0].book;
             book.rules.as_ref().is_some_and(|rules| book.waiting >= rules.queue.max_length)
         };
-        self.lanes[lane].scopes.iter().copied().find(is_full)
+        doors.iter().copied().find(is_full)
     }
 
-    fn last_in_line(&self, scope: usize) -> Option<(u8, PlaceId)> {
-        let lanes = self.busy.iter().map(|&lane| &self.lanes[lane]).filter(|lane| lane.scopes.contains(&scope));
-        lanes.filter_map(Lane::last).min_by_key(|&(priority, place)| (priority, Reverse(place)))
+    /// Who goes last of those who wait at a door, if somebody of `priority` goes before.
+    fn last_in_line(&self, DoorId(door): DoorId, priority: u8) -> Option<PlaceId> {
+        let door = &self.doors[door];
+        door.lowest().filter(|lowest| *lowest < priority)?;
+        let last = door.lanes().filter_map(|lane| self.lanes[lane.0].last());
+        last.min_by_key(|&(priority, place)| (priority, Reverse(place))).map(|(_, place)| place)
     }
 
     /// What somebody of `priority` is told who cannot be served in time.
-    fn closed(&self, lane: usize, priority: u8) -> Closed {
-        let it = &self.lanes[lane];
-        let before = u32::try_from(it.before(priority)).unwrap_or(u32::MAX);
-        let wait = it.scopes.iter().map(|&scope| self.scopes[scope].expects(before, self.now)).max();
-        let hindrance = self.hindrance(lane);
-        let rests = matches!(hindrance, Some(Hindrance::Rest(_) | Hindrance::Probe));
+    fn closed(&self, doors: &[DoorId], priority: u8) -> Closed {
+        let expects = |DoorId(door): &DoorId| {
+            let door = &self.doors[*door];
+            door.book.expects(door.before(priority), self.now)
+        };
+        let rests = matches!(self.hindrance(doors), Some(Hindrance::Rest(_) | Hindrance::Probe));
         let reason = if rests { Reason::Backoff } else { Reason::Throttle };
-        Closed { reason, wait: wait.unwrap_or_default() }
+        Closed { reason, wait: doors.iter().map(expects).max().unwrap_or_default() }
     }
 
-    fn rules(&self, lane: usize) -> impl Iterator<Item = &throttle::Throttle> {
-        self.lanes[lane].scopes.iter().filter_map(|&scope| self.scopes[scope].rules.as_ref())
+    fn rules(&self, doors: &[DoorId]) -> impl Iterator<Item = &throttle::Throttle> {
+        doors.iter().filter_map(|door| self.doors[door.0].book.rules.as_deref())
+    }
+}
+
+#[cfg(test)]
+impl Floor {
+    /// Looks at everything there is: whether anybody waits who could go at `now`.
+    pub(super) fn has_left_somebody(&mut self, now: Timestamp) -> bool {
+        self.now = self.now.max(now);
+        self.lanes.iter().any(|(lane, _)| self.hindrance_of(LaneId(lane)).is_none())
     }
 
-    fn each_scope(&mut self, lane: usize, mut each: impl FnMut(&mut Book)) {
-        for &scope in &self.lanes[lane].scopes {
-            each(&mut self.scopes[scope]);
-        }
+    /// Whether there is nobody, and nothing left of anybody.
+    pub(super) fn is_bare(&self) -> bool {
+        let is_bare = |door: &Door| !door.is_waited_for() && door.lowest().is_none() && door.watchman.is_none();
+        self.places.is_empty()
+            && self.lanes.is_empty()
+            && self.lane_before.is_empty()
+            && self.doors.iter().all(|(_, door)| is_bare(door))
+    }
+}
+
+impl Ticket {
+    fn doors(&self) -> Few<DoorId> {
+        self.doors.iter().map(|(door, _)| *door).collect()
     }
 }

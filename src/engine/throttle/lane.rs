@@ -1,18 +1,21 @@
 //! Those who wait for the same scopes, in the order in which they go.
 
 use super::Few;
+use super::door::DoorId;
 use super::floor::PlaceId;
 use crate::policy::identity::ClientKey;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+/// A lane, by its place on the floor. It is there as long as somebody waits in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LaneId(pub(super) usize);
+
 /// One lane.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    /// Which scopes, by number.
-    pub(super) scopes: Few<usize>,
-    /// Who looks again when time alone lets the next one go; woken like an alarm clock, so that not all are.
-    pub(super) watchman: Option<PlaceId>,
+    /// Before which scopes, in order.
+    pub(super) doors: Few<DoorId>,
     by_priority: BTreeMap<Reverse<u8>, Turns>,
     by_age: BTreeSet<PlaceId>,
 }
@@ -25,12 +28,8 @@ struct Turns {
 }
 
 impl Lane {
-    pub(super) fn of(scopes: Few<usize>) -> Self {
-        Self { scopes, ..Self::default() }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.by_age.is_empty()
+    pub(super) fn before(doors: Few<DoorId>) -> Self {
+        Self { doors, ..Self::default() }
     }
 
     pub(super) fn join(&mut self, place: PlaceId, client: ClientKey, priority: u8) {
@@ -68,12 +67,6 @@ impl Lane {
         let (Reverse(priority), turns) = self.by_priority.last_key_value()?;
         let greediest = turns.of.values().max_by_key(|places| (places.len(), places.back().copied()))?;
         Some((*priority, *greediest.back()?))
-    }
-
-    /// How many go before one more of `priority`, at the most.
-    pub(super) fn before(&self, priority: u8) -> usize {
-        let higher = self.by_priority.range(..=Reverse(priority));
-        higher.flat_map(|(_, turns)| turns.of.values()).map(VecDeque::len).sum()
     }
 }
 

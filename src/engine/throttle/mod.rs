@@ -6,11 +6,18 @@
 //! whoever has waited longest for it, whatever the priority, and until that one also gets its other scopes the slot
 //! is kept for it: with k others before it, a request starts at the latest with the 8 (k + 1)th.
 //!
+//! Some scopes are there once, some once for each value of something that requests say ([family]); those are made when they
+//! are first asked for. What happens in a scope concerns the lanes before its [door](door), and no others are looked at,
+//! however many there are: at most as many as may wait for it, and none while it is shut.
+//!
 //! There is one lock for all scopes, held for the length of one of these steps. So a request never holds one scope
-//! while it waits for another, and there is no order of locks that could be wrong. Requests without a throttled scope
-//! never take it.
+//! while it waits for another, and there is no order of locks that could be wrong. A scope that is made for a request is
+//! found, made and entered, or waited for, in one step, and whoever is in it or waits for it keeps it from being
+//! forgotten. Requests without a throttled scope never take the lock.
 
 mod book;
+mod door;
+mod family;
 mod floor;
 mod lane;
 mod pass;
@@ -25,10 +32,13 @@ pub use waiting::{Turn, Waiting};
 use crate::policy::Reason;
 use crate::policy::identity::ClientKey;
 use crate::policy::throttle::Scope;
+use crate::policy::throttle::value::{Said, ValueFrom};
 use crate::policy::time::Timestamp;
-use floor::{Arrival, Floor};
+use door::DoorId;
+use floor::{Arrival, FamilyId, Floor, Value};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -72,11 +82,30 @@ pub(super) struct Comer {
 
 /// The throttle of all scopes, for as long as the process lives.
 #[derive(Default)]
-pub(super) struct Throttle(Mutex<Floor>);
+pub(super) struct Throttle {
+    floor: Mutex<Floor>,
+    /// By which values are known.
+    secrets: RandomState,
+}
 
-/// The lane of a route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LaneId(usize);
+/// The way of a route's requests through its throttled scopes.
+#[derive(Debug)]
+pub(super) struct Way(Few<Step>);
+
+/// One scope on the way.
+#[derive(Debug)]
+enum Step {
+    /// It is there once.
+    One(DoorId),
+    /// It is there once for each value.
+    OfValue(FamilyId, ValueFrom),
+}
+
+/// One scope that a request goes to.
+enum Goal<'a> {
+    One(DoorId),
+    OfValue(FamilyId, Value<'a>),
+}
 
 impl Throttle {
     /// Puts the settings of `scopes` in force, on scopes that keep their state by name.
@@ -84,16 +113,29 @@ impl Throttle {
         self.change(|floor| floor.follow(scopes));
     }
 
-    /// Returns the lane of requests of the scopes named, of which only throttled ones count; none where there are none.
-    pub(super) fn lane<'a>(&self, scopes: impl Iterator<Item = &'a Scope>) -> Option<LaneId> {
-        let names: Vec<&str> =
-            scopes.filter(|scope| scope.throttle.is_some()).map(|scope| scope.name.as_str()).collect();
-        (!names.is_empty()).then(|| self.0.lock().lane(&names))
+    /// Returns the way through the scopes named, of which only throttled ones count; none where there are none.
+    pub(super) fn way<'a>(&self, scopes: impl Iterator<Item = &'a Scope>) -> Option<Way> {
+        let mut floor = self.floor.lock();
+        let steps: Few<Step> = scopes.filter(|scope| scope.throttle.is_some()).map(|scope| floor.step(scope)).collect();
+        (!steps.is_empty()).then_some(Way(steps))
     }
 
-    /// Lets `comer` in, or gives it a place in line.
-    pub(super) fn enter(self: &Arc<Self>, lane: LaneId, comer: Comer, now: Timestamp) -> Entrance {
-        match self.change(|floor| floor.arrive(lane, comer, now)) {
+    /// Lets `comer` in, or gives it a place in line. What it has `said` of itself leads it to its scopes by value.
+    pub(super) fn enter<'a>(self: &Arc<Self>, way: &Way, said: &Said<'a>, comer: Comer, now: Timestamp) -> Entrance {
+        let goal = |step: &Step| match step {
+            Step::One(door) => Goal::One(*door),
+            Step::OfValue(family, from) => {
+                let text = from.of(said);
+                Goal::OfValue(*family, Value { hash: self.secrets.hash_one(&text), text })
+            }
+        };
+        // Hashed before the lock is taken.
+        let goals: Few<Goal<'a>> = way.0.iter().map(goal).collect();
+        let arrival = self.change(|floor| {
+            let doors = floor.doors(&goals, now);
+            floor.arrive(doors, comer, now)
+        });
+        match arrival {
             Arrival::Starts(ticket) => Entrance::Open(Some(Pass::new(Arc::clone(self), ticket))),
             Arrival::Waits(place) => Entrance::Line(Waiting::new(Arc::clone(self), place)),
             Arrival::TurnedAway(closed) => Entrance::Closed(closed),
@@ -101,13 +143,17 @@ impl Throttle {
     }
 
     pub(super) fn states(&self, now: Timestamp) -> Vec<ScopeState> {
-        self.0.lock().states(now)
+        self.floor.lock().states(now)
+    }
+
+    pub(super) fn busiest(&self, name: &str, count: usize, now: Timestamp) -> Vec<ScopeState> {
+        self.floor.lock().busiest(name, count, now)
     }
 
     /// Changes the floor, then wakes whom that concerns, without the lock.
     fn change<T>(&self, change: impl FnOnce(&mut Floor) -> T) -> T {
         let (result, woken) = {
-            let mut floor = self.0.lock();
+            let mut floor = self.floor.lock();
             let result = change(&mut floor);
             (result, floor.take_woken())
         };

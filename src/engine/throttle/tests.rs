@@ -1,11 +1,14 @@
 use super::*;
 use crate::policy::throttle::backoff::Backoff;
 use crate::policy::throttle::spacing::Spacing;
+use crate::policy::throttle::value::ByValue;
 use crate::policy::throttle::{self, Jitter, Outcome, Queue};
 use proptest::prelude::*;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
+
+mod values;
 
 const PERSON: u8 = 3;
 const BOT: u8 = 1;
@@ -64,6 +67,7 @@ impl Gate {
         let scope = |(name, rules): &(&str, throttle::Throttle)| Scope {
             name: (*name).to_owned(),
             throttle: Some(rules.clone()),
+            by_value: None,
         };
         let scopes: Vec<Scope> = scopes.iter().map(scope).collect();
         let throttle = Arc::new(Throttle::default());
@@ -71,14 +75,26 @@ impl Gate {
         Self { throttle, scopes }
     }
 
-    fn lane(&self, names: &[&str]) -> LaneId {
-        let named = self.scopes.iter().filter(|scope| names.contains(&scope.name.as_str()));
-        self.throttle.lane(named).expect("it is throttled")
+    /// Makes a scope one for each value of the parameter of its name, for so many values.
+    fn by_value(mut self, name: &str, most: usize) -> Self {
+        let scope = self.scopes.iter_mut().find(|scope| scope.name == name).expect("it is there");
+        let most = NonZeroUsize::new(most).expect("some");
+        scope.by_value = Some(ByValue { from: ValueFrom::Query(name.to_owned()), most });
+        self.throttle.follow(&self.scopes);
+        self
+    }
+
+    /// A name may say a value, too: `tenant=acme`.
+    fn way(&self, names: &[&str]) -> Way {
+        let is_named = |scope: &&Scope| names.iter().any(|name| name.split('=').next() == Some(&scope.name));
+        self.throttle.way(self.scopes.iter().filter(is_named)).expect("it is throttled")
     }
 
     fn enter(&self, names: &[&str], client: u64, priority: u8, now: u64) -> Entrance {
         let comer = Comer { client: ClientKey::from_number(client), priority, chance: 0.0 };
-        self.throttle.enter(self.lane(names), comer, ms(now))
+        let query = names.join("&");
+        let said = Said { route: "/**", host: "", path: "/", query: Some(&query), header: &|_| None };
+        self.throttle.enter(&self.way(names), &said, comer, ms(now))
     }
 
     fn passes(&self, names: &[&str], now: u64) -> Pass {
@@ -102,9 +118,13 @@ impl Gate {
         }
     }
 
+    fn values(&self, name: &str, now: u64) -> Vec<ScopeState> {
+        self.throttle.busiest(name, usize::MAX, ms(now))
+    }
+
     fn state(&self, name: &str, now: u64) -> ScopeState {
         let states = self.throttle.states(ms(now));
-        states.into_iter().find(|state| state.name == name).expect("it is there")
+        states.into_iter().find(|state| *state.name == *name).expect("it is there")
     }
 }
 
@@ -318,7 +338,7 @@ fn state_survives_new_rules_by_name() {
     let gate = Gate::with(&[("api", resting())]);
     let pass = gate.passes(&["api"], 0);
     let _ = pass.heard(&Outcome { asked_for: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
-    let scope = |name: &str| Scope { name: name.into(), throttle: Some(resting()) };
+    let scope = |name: &str| Scope { name: name.into(), throttle: Some(resting()), by_value: None };
     gate.throttle.follow(&[scope("new"), scope("api")]);
     let state = gate.state("api", 0);
     assert_eq!((state.in_flight, state.rests_for), (1, seconds(30)));
@@ -385,79 +405,4 @@ fn four_slots_for_sixty_four_clients_of_three_classes() {
     }
     // 63 before it, an eighth of 40 starts a second.
     assert!(longest.iter().all(|&wait| wait <= 8 * 64 * SERVICE_MS / 4), "{longest:?}");
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    Enter { lane: usize, client: u64, priority: u8 },
-    Look(usize),
-    GiveUp(usize),
-    Hear(usize, u16),
-    Leave(usize),
-    Pass(u64),
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        4 => (0usize..3, 0u64..5, 0u8..3).prop_map(|(lane, client, priority)| Step::Enter { lane, client, priority }),
-        4 => (0usize..20).prop_map(Step::Look),
-        1 => (0usize..20).prop_map(Step::GiveUp),
-        2 => (0usize..20, prop_oneof![Just(200u16), Just(429), Just(500)]).prop_map(|(who, status)| Step::Hear(who, status)),
-        3 => (0usize..20).prop_map(Step::Leave),
-        2 => (0u64..700).prop_map(Step::Pass),
-    ]
-}
-
-proptest! {
-    #[test]
-    fn whatever_happens_the_limits_hold_and_everything_is_given_back(steps in proptest::collection::vec(step(), 1..300)) {
-        let spaced = Spacing { delay: Duration::from_millis(50), jitter: Jitter(0.0) };
-        let limited = |concurrency| throttle::Throttle {
-            concurrency: NonZeroU32::new(concurrency),
-            queue: Queue { max_wait: seconds(2), max_length: 6 },
-            ..resting()
-        };
-        let gate = Gate::with(&[("a", limited(3)), ("b", throttle::Throttle { spacing: spaced, ..limited(2) })]);
-        let lanes: [&[&str]; 3] = [&["a"], &["b"], &["a", "b"]];
-        let (mut guests, mut inside, mut now) = (Vec::new(), Vec::new(), 0);
-        for step in steps {
-            match step {
-                Step::Enter { lane, client, priority } => match gate.enter(lanes[lane], client, priority, now) {
-                    Entrance::Open(pass) => inside.extend(pass),
-                    Entrance::Line(waiting) => guests.push(Guest::new(waiting)),
-                    Entrance::Closed(_) => {}
-                },
-                Step::Look(who) if who < guests.len() => match guests[who].looks(now) {
-                    Turn::Come(pass) => {
-                        inside.push(pass);
-                        guests.remove(who);
-                    }
-                    Turn::Gone(_) => drop(guests.remove(who)),
-                    Turn::NotYet { look_again } => prop_assert!(look_again > ms(now)),
-                },
-                Step::GiveUp(who) if who < guests.len() => drop(guests.remove(who)),
-                Step::Hear(who, status) if who < inside.len() => {
-                    let _ = inside[who].heard(&answer(status), 0.5, ms(now));
-                }
-                Step::Leave(who) if who < inside.len() => drop(inside.remove(who)),
-                Step::Pass(span) => now += span,
-                _ => {}
-            }
-            for (name, limit) in [("a", 3), ("b", 2)] {
-                let state = gate.state(name, now);
-                prop_assert!(state.in_flight <= limit && state.waiting <= 6, "{state:?}");
-            }
-        }
-        // Whoever still waits is served or told within its time, as long as it looks when it was told to.
-        drop(inside);
-        for _ in 0..2000 {
-            now += 10;
-            guests.retain_mut(|guest| matches!(guest.looks(now), Turn::NotYet { .. }));
-        }
-        prop_assert!(guests.is_empty());
-        for name in ["a", "b"] {
-            let state = gate.state(name, now);
-            prop_assert_eq!((state.in_flight, state.waiting), (0, 0));
-        }
-    }
 }

@@ -7,12 +7,14 @@
 pub mod autothrottle;
 pub mod backoff;
 pub mod spacing;
+pub mod value;
 
 use autothrottle::Autothrottle;
 use backoff::Backoff;
 use spacing::Spacing;
 use std::num::NonZeroU32;
 use std::time::Duration;
+use value::ByValue;
 
 /// A part of the origin.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +23,8 @@ pub struct Scope {
     pub name: String,
     /// How it is throttled; `None` costs its requests nothing.
     pub throttle: Option<Throttle>,
+    /// There is one of it for each value; `None`: it is there once.
+    pub by_value: Option<ByValue>,
 }
 
 /// How one scope is throttled.
@@ -65,7 +69,7 @@ pub struct Outcome {
 impl Scope {
     /// A scope that is not throttled.
     pub fn open(name: &str) -> Self {
-        Self { name: name.to_owned(), throttle: None }
+        Self { name: name.to_owned(), throttle: None, by_value: None }
     }
 }
 

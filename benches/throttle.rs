@@ -1,0 +1,160 @@
+//! What the throttle costs a request: in, told how the origin answered, and out again.
+//!
+//! `cargo bench --bench throttle`. Also prints what a value costs in memory.
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use std::collections::VecDeque;
+use std::hint::black_box;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Waker;
+use std::time::Duration;
+use tidegate::clock::Clock;
+use tidegate::config;
+use tidegate::engine::{Admission, Engine, Entrance, Pass, Supply, Turn, Waiting};
+use tidegate::policy::identity::ClientKey;
+use tidegate::policy::throttle::Outcome;
+use tidegate::policy::throttle::value::Said;
+use tidegate::policy::{ClassId, Timestamp};
+
+const RULES: &str = "
+origin: { url: 'http://127.0.0.1:1' }
+scopes:
+  default: { concurrency: 64, queue: { max_wait: 1h, max_length: 20000 } }
+  backend: { concurrency: 4, delay: 0s, autothrottle: {}, backoff: {}, queue: { max_wait: 1h, max_length: 20000 } }
+  tenant: { scope_from: { query: tenant }, concurrency: 1, queue: { max_wait: 1h, max_length: 20000 }, max_values: 20000 }
+routes:
+  - { match: /backend, scopes: backend }
+  - { match: /tenant, scopes: tenant }
+  - { match: /both, scopes: [default, tenant] }";
+
+const BACKEND: usize = 0;
+const TENANT: usize = 1;
+const BOTH: usize = 2;
+const NOW: Timestamp = Timestamp::from_seconds(1000);
+const GOOD: Outcome = Outcome { status: Some(200), latency: Duration::ZERO, asked_for: None };
+
+fn gate() -> Arc<Admission> {
+    let settings = config::load(Path::new("bench.yaml"), RULES, &[], &[], &[]).expect("the rules are right");
+    Arc::new(Engine::new(Supply::Whole, 1000).admission(Arc::clone(&settings.rules), NOW))
+}
+
+fn enter(gate: &Admission, route: usize, client: u64, tenant: &str) -> Entrance {
+    let said = Said { route: "", host: "a", path: "/", query: Some(tenant), header: &|_| None };
+    gate.enter(ClientKey::from_number(client), ClassId(0), route, &said, 0.5, NOW)
+}
+
+/// One request: in, heard, out.
+fn pass(gate: &Admission, route: usize, tenant: &str) {
+    match enter(gate, route, 1, tenant) {
+        Entrance::Open(Some(pass)) => {
+            black_box(pass.heard(&GOOD, 0.5, NOW));
+        }
+        _ => panic!("there is room"),
+    }
+}
+
+/// A full scope: one more takes its place in line, one who is inside leaves, and whoever is next comes in.
+fn relay(gate: &Admission, line: &mut VecDeque<Waiting>, inside: &mut VecDeque<Pass>, name: &str) {
+    if let Entrance::Line(waiting) = enter(gate, BOTH, 1, name) {
+        line.push_back(waiting);
+    }
+    if let Some(pass) = inside.pop_front() {
+        black_box(pass.heard(&GOOD, 0.5, NOW));
+    }
+    // All wait alike, so the one who has waited longest is the next.
+    let next = line.pop_front().map(|mut waiting| waiting.poll(Waker::noop(), NOW));
+    match next {
+        Some(Turn::Come(pass)) => inside.push_back(pass),
+        _ => panic!("its turn has come"),
+    }
+}
+
+fn throttle(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("throttle");
+    let free = gate();
+    group.bench_function("one scope, room for all", |bench| bench.iter(|| pass(&free, BACKEND, "")));
+    group.bench_function("one scope of a value", |bench| bench.iter(|| pass(&free, TENANT, black_box("tenant=acme"))));
+    group.bench_function("two scopes, one of a value", |bench| bench.iter(|| pass(&free, BOTH, "tenant=acme")));
+
+    // Many values, each with one inside and one in line before its own scope.
+    let before = resident_bytes();
+    let names: Vec<String> = (0..10_100).map(|value| format!("tenant=tenant-{value}")).collect();
+    let inside: Vec<Entrance> = names.iter().map(|name| enter(&free, TENANT, 1, name)).collect();
+    println!("a value in use takes {:.0} bytes", (resident_bytes() - before) as f64 / names.len() as f64);
+    let line: Vec<Entrance> = names.iter().map(|name| enter(&free, TENANT, 2, name)).collect();
+    group.bench_function("one scope of a value, 10,000 others busy", |bench| {
+        bench.iter(|| pass(&free, TENANT, "tenant=acme"))
+    });
+    drop((line, inside));
+
+    for waiting in [10, 250, 10_000] {
+        let full = gate();
+        let mut everybody = names.iter().map(|name| enter(&full, BOTH, 1, name));
+        let mut inside: VecDeque<Pass> = everybody
+            .by_ref()
+            .take(64)
+            .map(|entrance| match entrance {
+                Entrance::Open(Some(pass)) => pass,
+                _ => panic!("there is room"),
+            })
+            .collect();
+        // Each of another tenant, and so in a lane of its own.
+        let mut line: VecDeque<Waiting> = everybody
+            .take(waiting)
+            .map(|entrance| match entrance {
+                Entrance::Line(waiting) => waiting,
+                _ => panic!("there is a line"),
+            })
+            .collect();
+        let mut comers = names.iter().cycle().skip(inside.len() + line.len());
+        group.bench_function(BenchmarkId::new("a full scope, lanes before it", waiting), |bench| {
+            bench.iter(|| relay(&full, &mut line, &mut inside, comers.next().expect("they come round")));
+        });
+    }
+    group.finish();
+
+    for threads in [1u32, 2] {
+        for (name, route) in [("one scope", BACKEND), ("scopes of values", TENANT)] {
+            let gate = gate();
+            criterion.bench_function(&format!("requests a thread, {name}/{threads} threads"), |bench| {
+                bench.iter_custom(|rounds| together(&gate, route, threads, rounds));
+            });
+        }
+    }
+}
+
+/// How long it takes `threads` at once to bring `rounds` requests each through.
+fn together(gate: &Admission, route: usize, threads: u32, rounds: u64) -> Duration {
+    let (clock, ready) = (Clock::system(), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        let runs: Vec<_> = (0..threads)
+            .map(|thread| {
+                let (clock, ready) = (&clock, &ready);
+                scope.spawn(move || {
+                    let tenant = format!("tenant={thread}");
+                    ready.fetch_add(1, Ordering::SeqCst);
+                    while ready.load(Ordering::SeqCst) < threads {
+                        std::hint::spin_loop();
+                    }
+                    let began = clock.uptime();
+                    for _ in 0..rounds {
+                        pass(gate, route, &tenant);
+                    }
+                    clock.uptime().since(began)
+                })
+            })
+            .collect();
+        runs.into_iter().map(|run| run.join().expect("it ends")).max().unwrap_or_default()
+    })
+}
+
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
+    let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
+    pages * 4096
+}
+
+criterion_group!(benches, throttle);
+criterion_main!(benches);

@@ -1,0 +1,287 @@
+//! Scopes by value, and what always holds of all scopes together.
+
+use super::*;
+
+fn tenants(rules: throttle::Throttle, most: usize) -> Gate {
+    Gate::with(&[("all", wide()), ("tenant", rules)]).by_value("tenant", most)
+}
+
+#[test]
+fn each_value_is_throttled_apart() {
+    let gate = tenants(slots(1), 10);
+    let _acme = gate.passes(&["tenant=acme"], 0);
+    let _other = gate.passes(&["tenant=other"], 0);
+    let mut second = gate.waits(&["tenant=acme"], 2, PERSON, 0);
+    second.waits_until(0);
+    let state = gate.state("tenant", 0);
+    assert_eq!((state.in_flight, state.waiting, state.limit, state.values), (2, 1, Some(1), Some(2)));
+    let values: Vec<_> = gate.values("tenant", 0).into_iter().map(|of| (of.name.to_string(), of.waiting)).collect();
+    assert_eq!(values, [("acme".to_owned(), 1), ("other".to_owned(), 0)]);
+}
+
+#[test]
+fn who_says_no_value_shares_one_scope_with_all_who_say_none() {
+    let gate = tenants(slots(1), 10);
+    let _first = gate.passes(&["tenant"], 0);
+    for nothing in ["tenant", "tenant=", "tenant=a&tenant=b"] {
+        gate.waits(&[nothing], 2, PERSON, 0).waits_until(0);
+    }
+    assert_eq!(gate.values("tenant", 0).len(), 1);
+}
+
+#[test]
+fn a_value_that_nobody_uses_is_forgotten_as_soon_as_that_changes_nothing() {
+    let gate = tenants(slots(1), 10);
+    drop(gate.passes(&["tenant=acme"], 0));
+    assert_eq!(gate.state("tenant", 0).values, Some(0));
+
+    let spaced = Spacing { delay: seconds(5), jitter: Jitter(0.0) };
+    let gate = tenants(throttle::Throttle { spacing: spaced, ..wide() }, 10);
+    drop(gate.passes(&["tenant=acme"], 0));
+    assert_eq!(gate.state("tenant", 4999).values, Some(1), "the next has to wait for it");
+    assert_eq!(gate.state("tenant", 5000).values, Some(0));
+
+    let gate = tenants(resting(), 10);
+    let pass = gate.passes(&["tenant=acme"], 0);
+    let _ = pass.heard(&answer(429), 0.0, ms(0));
+    drop(pass);
+    assert_eq!(gate.state("tenant", 1000).level, 1, "the rest is over, but not what was learned");
+    assert_eq!(gate.state("tenant", 599_999).values, Some(1));
+    assert_eq!(gate.state("tenant", 600_000).values, Some(0));
+}
+
+#[test]
+fn a_flood_of_values_stays_within_bounds_and_is_throttled_like_one() {
+    let gate = tenants(patient(slots(2)), 10);
+    let mut inside: Vec<Pass> = (0..10).map(|value| gate.passes(&[&format!("tenant={value}")], 0)).collect();
+    inside.extend((10..12).map(|value| gate.passes(&[&format!("tenant={value}")], 0)));
+    let mut line: Vec<Guest> =
+        (12..100).map(|value| gate.waits(&[&format!("tenant={value}")], value, PERSON, 0)).collect();
+    line.iter_mut().for_each(|guest| assert!(guest.waits_until(0) > 0));
+    let state = gate.state("tenant", 0);
+    assert_eq!((state.values, state.in_flight, state.waiting), (Some(10), 12, 88));
+    let others = &gate.values("tenant", 0)[0];
+    assert_eq!((&*others.name, others.in_flight), ("(others)", 2));
+    let _known = gate.passes(&["tenant=3"], 0);
+
+    drop(inside.swap_remove(0));
+    let _newcomer = gate.passes(&["tenant=new"], 0);
+    assert!(gate.values("tenant", 0).iter().any(|of| &*of.name == "new"), "who is idle makes room");
+}
+
+#[test]
+fn a_hundred_thousand_values_one_by_one_leave_no_more_than_there_may_be() {
+    let gate = tenants(resting(), 100);
+    for value in 0..100_000u64 {
+        let pass = match gate.enter(&[&format!("tenant={value}")], value, PERSON, value) {
+            Entrance::Open(Some(pass)) => pass,
+            Entrance::Line(_) | Entrance::Closed(_) => continue,
+            Entrance::Open(None) => panic!("it is throttled"),
+        };
+        if value % 7 == 0 {
+            // What was learned keeps it from being forgotten.
+            let _ = pass.heard(&answer(429), 0.0, ms(value));
+        }
+    }
+    assert_eq!(gate.values("tenant", 100_000).len(), 101);
+}
+
+#[test]
+fn a_scope_may_come_to_be_by_value_and_back() {
+    let mut gate = Gate::with(&[("tenant", slots(1))]);
+    let before = gate.passes(&["tenant"], 0);
+    gate = gate.by_value("tenant", 10);
+    let acme = gate.passes(&["tenant=acme"], 0);
+    assert_eq!(gate.state("tenant", 0).values, Some(1));
+    gate.scopes[0].by_value = None;
+    gate.throttle.follow(&gate.scopes);
+    assert_eq!(gate.state("tenant", 0).in_flight, 1, "it is the one from before again");
+    gate.waits(&["tenant=acme"], 2, PERSON, 0).waits_until(0);
+    drop((before, acme));
+    gate = gate.by_value("tenant", 10);
+    assert_eq!(gate.state("tenant", 0).values, Some(0), "who left meanwhile has left");
+}
+
+#[test]
+fn a_slot_is_kept_for_the_oldest_only_while_that_one_waits_for_slots() {
+    let gate = Gate::with(&[
+        ("a", patient(slots(1))),
+        ("b", patient(throttle::Throttle { concurrency: NonZeroU32::new(1), ..resting() })),
+    ]);
+    // Seven starts, so that the next start of `a` is of the oldest.
+    (0..7).for_each(|_| drop(gate.passes(&["a"], 0)));
+    let in_b = gate.passes(&["b"], 0);
+    let mut both = gate.waits(&["a", "b"], 2, PERSON, 0);
+    both.waits_until(0);
+    let mut only_a = gate.waits(&["a"], 3, PERSON, 0);
+    only_a.waits_until(0);
+    assert!(!only_a.is_called(), "the slot of `a` is kept");
+    let _ = in_b.heard(&answer(429), 0.0, ms(0));
+    assert!(only_a.is_called(), "`b` rests: nobody knows for how long");
+    let _only_a = only_a.comes(0);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Enter {
+        way: usize,
+        value: u64,
+        client: u64,
+        priority: u8,
+    },
+    Look(usize),
+    GiveUp(usize),
+    Hear(usize, u16),
+    Leave(usize),
+    Pass(u64),
+    Reload(usize),
+    /// Everybody who was called, or whose time has come, looks.
+    Settle,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let enter = (0usize..WAYS.len(), 0u64..7, 0u64..5, 0u8..3);
+    prop_oneof![
+        6 => enter.prop_map(|(way, value, client, priority)| Step::Enter { way, value, client, priority }),
+        4 => (0usize..20).prop_map(Step::Look),
+        1 => (0usize..20).prop_map(Step::GiveUp),
+        2 => (0usize..20, prop_oneof![Just(200u16), Just(429), Just(500)]).prop_map(|(who, status)| Step::Hear(who, status)),
+        4 => (0usize..20).prop_map(Step::Leave),
+        2 => (0u64..700).prop_map(Step::Pass),
+        1 => (0usize..3).prop_map(Step::Reload),
+        3 => Just(Step::Settle),
+    ]
+}
+
+const WAYS: [&[&str]; 7] = [&["a"], &["b"], &["a", "b"], &["t"], &["a", "t"], &["a", "b", "t"], &["t", "u"]];
+const MOST_VALUES: usize = 3;
+const MOST_WAITING: u32 = 6;
+
+/// Somebody who waits, and when it was told to look again.
+struct Waiter {
+    guest: Guest,
+    look_again: Timestamp,
+}
+
+/// A gate through whose life a property is watched.
+struct World {
+    gate: Gate,
+    guests: Vec<Waiter>,
+    inside: Vec<Pass>,
+    now: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        let spaced = Spacing { delay: Duration::from_millis(50), jitter: Jitter(0.0) };
+        let b = throttle::Throttle { spacing: spaced, ..limited(2) };
+        let gate = Gate::with(&[("a", limited(3)), ("b", b.clone()), ("t", limited(2)), ("u", b)]);
+        let gate = gate.by_value("t", MOST_VALUES).by_value("u", MOST_VALUES);
+        Self { gate, guests: Vec::new(), inside: Vec::new(), now: 0 }
+    }
+
+    fn takes(&mut self, step: Step) {
+        match step {
+            Step::Enter { way, value, client, priority } => {
+                let names: Vec<String> = WAYS[way].iter().map(|name| format!("{name}={value}")).collect();
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                match self.gate.enter(&names, client, priority, self.now) {
+                    Entrance::Open(pass) => self.inside.extend(pass),
+                    Entrance::Line(waiting) => {
+                        self.guests.push(Waiter { guest: Guest::new(waiting), look_again: Timestamp::default() });
+                    }
+                    Entrance::Closed(_) => {}
+                }
+            }
+            Step::Look(who) if who < self.guests.len() => self.looks(who),
+            Step::GiveUp(who) if who < self.guests.len() => drop(self.guests.remove(who)),
+            Step::Hear(who, status) if who < self.inside.len() => {
+                let _ = self.inside[who].heard(&answer(status), 0.5, ms(self.now));
+            }
+            Step::Leave(who) if who < self.inside.len() => drop(self.inside.remove(who)),
+            Step::Pass(span) => self.now += span,
+            Step::Reload(form) => self.reloads(form),
+            Step::Settle => self.settles(),
+            _ => {}
+        }
+    }
+
+    fn looks(&mut self, who: usize) {
+        match self.guests[who].guest.looks(self.now) {
+            Turn::Come(pass) => {
+                self.inside.push(pass);
+                self.guests.remove(who);
+            }
+            Turn::Gone(_) => drop(self.guests.remove(who)),
+            Turn::NotYet { look_again } => {
+                assert!(look_again > ms(self.now));
+                self.guests[who].look_again = look_again;
+            }
+        }
+    }
+
+    fn reloads(&mut self, form: usize) {
+        let scopes = &mut self.gate.scopes;
+        scopes[0].throttle = Some(limited([3, 1, 5][form]));
+        scopes[3].throttle = Some(limited(2)).filter(|_| form != 1);
+        let by_value =
+            ByValue { from: ValueFrom::Query("t".into()), most: NonZeroUsize::new(MOST_VALUES).expect("some") };
+        scopes[2].by_value = Some(by_value).filter(|_| form != 2);
+        self.gate.throttle.follow(&self.gate.scopes);
+    }
+
+    fn settles(&mut self) {
+        let is_due = |now: u64| move |waiter: &Waiter| waiter.guest.is_called() || waiter.look_again <= ms(now);
+        while let Some(who) = self.guests.iter().position(is_due(self.now)) {
+            self.looks(who);
+        }
+        assert!(!self.gate.throttle.floor.lock().has_left_somebody(ms(self.now)), "somebody waits who could go");
+    }
+}
+
+fn limited(concurrency: u32) -> throttle::Throttle {
+    let queue = Queue { max_wait: seconds(2), max_length: MOST_WAITING };
+    throttle::Throttle { concurrency: NonZeroU32::new(concurrency), queue, ..resting() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    #[test]
+    fn whatever_happens_the_limits_hold_and_everything_is_given_back(steps in proptest::collection::vec(step(), 1..300)) {
+        let mut world = World::new();
+        let mut before: Vec<ScopeState> = Vec::new();
+        for step in steps {
+            let is_reload = matches!(step, Step::Reload(_));
+            world.takes(step);
+            let mut each: Vec<ScopeState> = ["a", "b"].map(|name| world.gate.state(name, world.now)).into();
+            for name in ["t", "u"] {
+                let values = world.gate.values(name, world.now);
+                prop_assert!(values.len() <= MOST_VALUES + 1, "{values:?}");
+                each.extend(values.into_iter().map(|of| ScopeState { name: format!("{name} {}", of.name).into(), ..of }));
+            }
+            for of in &each {
+                // A reload may lower the limit below what is under way; from then on it only falls.
+                let was = before.iter().find(|was| was.name == of.name).map_or(0, |was| was.in_flight);
+                let most = of.limit.unwrap_or(u32::MAX);
+                prop_assert!(is_reload || of.in_flight <= most.max(was), "{of:?}");
+                prop_assert!(of.waiting <= MOST_WAITING, "{of:?}");
+            }
+            before = each;
+        }
+        // Whoever still waits is served or told within its time, as long as it looks when it was told to.
+        drop(std::mem::take(&mut world.inside));
+        for _ in 0..2000 {
+            world.now += 10;
+            world.settles();
+            world.inside.clear();
+        }
+        prop_assert!(world.guests.is_empty());
+        for name in ["a", "b"] {
+            let state = world.gate.state(name, world.now);
+            prop_assert_eq!((state.in_flight, state.waiting), (0, 0));
+        }
+        prop_assert!(world.gate.throttle.floor.lock().is_bare(), "lanes are forgotten");
+        world.now += 600_000;
+        prop_assert_eq!(world.gate.state("t", world.now).values.unwrap_or(0), 0, "and so are values");
+    }
+}
