@@ -355,7 +355,12 @@ impl Operations for Running {
 
     fn scopes(&self) -> Vec<ScopeView> {
         let scopes = self.handle.with_settings(|settings| settings.rules.scopes.clone());
-        let view = |scope: Scope| ScopeView { inflight: self.telemetry.inflight(&scope.name), name: scope.name };
+        let states = self.handle.with_admission(|admission| admission.scopes(self.handle.uptime()));
+        let view = |scope: Scope| ScopeView {
+            inflight: self.telemetry.inflight(&scope.name),
+            throttle: states.iter().find(|state| state.name == scope.name).cloned(),
+            name: scope.name,
+        };
         scopes.into_iter().map(view).collect()
     }
 

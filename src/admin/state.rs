@@ -2,7 +2,7 @@
 
 use super::Gate;
 use super::corrections::Corrections;
-use super::operations::SettingsView;
+use super::operations::{ScopeView, SettingsView};
 use crate::engine::{ClientView, QuotaView};
 use crate::policy::time::seconds_rounded_up;
 use crate::policy::{Reason, Timestamp, Units};
@@ -17,9 +17,7 @@ use std::sync::Arc;
 pub(super) async fn show(State(gate): State<Gate>, State(corrections): State<Arc<Corrections>>) -> Json<Value> {
     let (now, started) = (gate.now(), gate.started());
     let quotas: Vec<Value> = gate.quotas().iter().map(|view| quota(view, now)).collect();
-    let scopes = gate.scopes();
-    let scopes: Vec<Value> =
-        scopes.iter().map(|scope| json!({ "name": scope.name, "inflight": scope.inflight })).collect();
+    let scopes: Vec<Value> = gate.scopes().iter().map(scope).collect();
     let clients: Vec<Value> = gate.top_clients(TOP_CLIENTS).iter().map(client).collect();
     let places = gate.places();
     Json(json!({
@@ -93,6 +91,17 @@ fn settings(view: &SettingsView) -> Value {
 
 fn addresses(of: &[SocketAddr]) -> Vec<String> {
     of.iter().map(ToString::to_string).collect()
+}
+
+fn scope(view: &ScopeView) -> Value {
+    let mut told = json!({ "name": view.name, "inflight": view.inflight });
+    if let Some(state) = &view.throttle {
+        told["limit"] = json!(state.limit);
+        told["delay_s"] = json!(state.delay.as_secs_f64());
+        told["waiting"] = json!(state.waiting);
+        told["rests_for_s"] = json!(seconds_rounded_up(state.rests_for));
+    }
+    told
 }
 
 fn client(view: &ClientView) -> Value {

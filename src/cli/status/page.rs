@@ -79,8 +79,26 @@ fn row(name: &str, value: &str, remark: &str) -> Vec<String> {
 }
 
 fn scopes(scopes: &[Scope], view: &View) -> String {
-    let rows = scopes.iter().map(|of| vec![of.name.clone(), format!("{} in flight", thousands(of.inflight))]);
-    table("scopes of the origin", &[("", Left), ("", Right)], rows, view)
+    let rows = scopes.iter().map(|of| vec![of.name.clone(), format!("{} in flight", thousands(of.inflight)), pace(of)]);
+    table("scopes of the origin", &[("", Left), ("", Right), ("", Left)], rows, view)
+}
+
+/// How hard the scope presses now.
+fn pace(of: &Scope) -> String {
+    let mut told = Vec::new();
+    if let Some(limit) = of.limit {
+        told.push(format!("of {limit}"));
+    }
+    if of.delay_s > 0.0 {
+        told.push(format!("{:.0} ms apart", of.delay_s * 1000.0));
+    }
+    if of.waiting > 0 {
+        told.push(format!("{} waiting", of.waiting));
+    }
+    if of.rests_for_s > 0 {
+        told.push(format!("rests for {}", span(of.rests_for_s)));
+    }
+    told.join(", ")
 }
 
 fn clients(clients: &[Client], view: &View) -> String {

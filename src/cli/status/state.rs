@@ -86,6 +86,10 @@ pub(super) struct Class {
 pub(super) struct Scope {
     pub(super) name: String,
     pub(super) inflight: u64,
+    pub(super) limit: Option<u32>,
+    pub(super) delay_s: f64,
+    pub(super) waiting: u32,
+    pub(super) rests_for_s: u64,
 }
 
 #[derive(Debug, Default, Deserialize)]

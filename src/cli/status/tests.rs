@@ -42,7 +42,10 @@ fn a_hard_day() -> Value {
             },
         ],
         "classes": ["search", "bot", "person"],
-        "scopes": [{"name": "default", "inflight": 12}, {"name": "search", "inflight": 0}],
+        "scopes": [
+            {"name": "default", "inflight": 12},
+            {"name": "search", "inflight": 0, "limit": 16, "delay_s": 0.1, "waiting": 3, "rests_for_s": 70},
+        ],
         "connections": 1234,
         "top_clients": [
             {"key": "203.0.113.7", "class": "bot", "refused": 91_200, "tokens": 0, "limited_by": "bucket",
@@ -153,7 +156,7 @@ tokens  1,000,000 units until 15:00 (in 55 min), counted but not enforced
 
 scopes of the origin
   default  12 in flight
-  search    0 in flight
+  search    0 in flight  of 16, 100 ms apart, 3 waiting, rests for 70 s
 
 most refused clients
   key                      class   refused  tokens left  now
