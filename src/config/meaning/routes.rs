@@ -54,6 +54,7 @@ fn free_rest() -> Route {
         query: Vec::new(),
         costs: Vec::new(),
         scopes: vec![ScopeId(0)],
+        measured: true,
     }
 }
 
@@ -89,6 +90,7 @@ fn route(raw: &raw::Route, path: &str, quotas: &[Quota], scopes: &[Scope], repor
         query: query(&raw.query.0, &format!("{path}.query"), report),
         costs: costs(raw, &format!("{path}.cost"), quotas, report),
         scopes: scope_ids(&raw.scopes.0, &format!("{path}.scopes"), scopes, report),
+        measured: raw.measured.unwrap_or(true),
         name,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::book::{Book, Hindrance, ScopeState};
 use super::lane::Lane;
-use super::{Closed, Comer, Few, LaneId};
+use super::{Closed, Comer, Few, Heard, LaneId};
 use crate::policy::Reason;
 use crate::policy::throttle::backoff::Spell;
 use crate::policy::throttle::{self, Outcome, Scope};
@@ -50,6 +50,7 @@ enum Standing {
 #[derive(Clone, Debug)]
 pub(super) struct Ticket {
     scopes: Few<(usize, Spell)>,
+    started: Timestamp,
 }
 
 /// What becomes of one who arrives.
@@ -73,7 +74,7 @@ impl Floor {
         }
         for scope in scopes.iter().filter(|scope| scope.throttle.is_some()) {
             let number = self.number(&scope.name);
-            self.scopes[number].follow(scope.throttle.clone());
+            self.scopes[number].follow(scope.throttle.clone(), self.now);
         }
         self.let_go();
         // What they wait for may have changed.
@@ -184,22 +185,22 @@ impl Floor {
         }
     }
 
-    pub(super) fn hear(&mut self, ticket: &Ticket, outcome: &Outcome, chance: f64, now: Timestamp) -> Option<Closed> {
+    pub(super) fn hear(&mut self, ticket: &Ticket, outcome: &Outcome, chance: f64, now: Timestamp) -> Heard {
         self.now = self.now.max(now);
-        let mut rest = None;
+        let (mut rest, mut adjusted) = (None, Vec::new());
         for &(number, spell) in &ticket.scopes {
-            let now = self.now;
-            rest = rest.max(self.scopes[number].hear(spell, outcome, chance, now));
+            let book = &mut self.scopes[number];
+            let lesson = book.hear(spell, outcome, chance, ticket.started, self.now);
+            rest = rest.max(lesson.rest);
+            adjusted.extend(lesson.adjustment.map(|adjustment| (book.name.clone(), adjustment)));
         }
         self.let_go();
-        rest.map(|wait| Closed { reason: Reason::Backoff, wait })
+        Heard { rest: rest.map(|wait| Closed { reason: Reason::Backoff, wait }), adjusted }
     }
 
     pub(super) fn leave(&mut self, ticket: &Ticket) {
         for &(number, spell) in &ticket.scopes {
-            let book = &mut self.scopes[number];
-            book.in_flight = book.in_flight.saturating_sub(1);
-            book.pressure = book.pressure.over(spell);
+            self.scopes[number].over(spell, ticket.started, self.now);
         }
         self.let_go();
     }
@@ -270,7 +271,7 @@ impl Floor {
         if self.busy.is_empty() || !self.scopes[scope].turn_is_of_the_oldest() {
             return false;
         }
-        let is_ready = |&other: &usize| matches!(self.hindrance_of_scopes(other), None | Some(Hindrance::Slot));
+        let is_ready = |&other: &usize| self.hindrance_of_scopes(other).is_none_or(Hindrance::is_slot);
         let wants_it = |&&other: &&usize| self.lanes[other].scopes.contains(&scope) && is_ready(&other);
         let oldest = self.busy.iter().filter(wants_it).min_by_key(|&&other| self.lanes[other].oldest());
         oldest.is_some_and(|&other| other != lane)
@@ -279,7 +280,8 @@ impl Floor {
     fn start(&mut self, lane: usize, chance: f64) -> Ticket {
         let now = self.now;
         let scopes = self.lanes[lane].scopes.clone();
-        Ticket { scopes: scopes.into_iter().map(|scope| (scope, self.scopes[scope].start(chance, now))).collect() }
+        let scopes = scopes.into_iter().map(|scope| (scope, self.scopes[scope].start(chance, now))).collect();
+        Ticket { scopes, started: now }
     }
 
     fn take_out(&mut self, id: PlaceId) {

@@ -11,6 +11,7 @@
 //! never take it.
 
 mod book;
+mod cooling;
 mod floor;
 mod lane;
 mod pass;
@@ -25,6 +26,7 @@ pub use waiting::{Turn, Waiting};
 use crate::policy::Reason;
 use crate::policy::identity::ClientKey;
 use crate::policy::throttle::Scope;
+use crate::policy::throttle::autothrottle::Adjustment;
 use crate::policy::time::Timestamp;
 use floor::{Arrival, Floor};
 use parking_lot::Mutex;
@@ -57,6 +59,15 @@ pub struct Closed {
     pub reason: Reason,
     /// How long until a request may well be served.
     pub wait: Duration,
+}
+
+/// What followed from an outcome.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Heard {
+    /// How long the scopes rest, if it was a complaint to one of them.
+    pub rest: Option<Closed>,
+    /// What it did to the delay of each scope that is watched, by name.
+    pub adjusted: Vec<(String, Adjustment)>,
 }
 
 /// Who asks for a turn.
