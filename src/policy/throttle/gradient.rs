@@ -61,7 +61,7 @@ struct Window {
     congested: u32,
     /// Requests under way, added up over so many glances.
     under_way: u64,
-    glances: u32,
+    glances: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -237,7 +237,7 @@ impl Window {
     }
 
     fn has_used_half_of(&self, limit: u32) -> bool {
-        self.under_way * 2 >= u64::from(limit) * u64::from(self.glances)
+        self.under_way * 2 >= u64::from(limit) * self.glances
     }
 }
 

@@ -105,14 +105,14 @@ impl Climb {
     /// A request was sent; with it, `under_way` are.
     pub fn sent(&mut self, rampup: &Rampup, under_way: u32, now: Timestamp) {
         self.look(rampup, now);
-        self.sent += 1;
+        self.sent = self.sent.saturating_add(1);
         self.under_way += u64::from(under_way);
     }
 
     /// The origin complained.
     pub fn complained(&mut self, rampup: &Rampup, now: Timestamp) {
         self.look(rampup, now);
-        self.complaints += 1;
+        self.complaints = self.complaints.saturating_add(1);
     }
 
     /// Returns whether the complaints of this window are no more than are wished.
