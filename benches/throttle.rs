@@ -33,7 +33,7 @@ const BACKEND: usize = 0;
 const TENANT: usize = 1;
 const BOTH: usize = 2;
 const NOW: Timestamp = Timestamp::from_seconds(1000);
-const GOOD: Outcome = Outcome { status: Some(200), latency: Duration::ZERO, asked_for: None };
+const GOOD: Outcome = Outcome { status: Some(200), latency: Duration::ZERO, measured: true, asked_for: None };
 
 fn gate() -> Arc<Admission> {
     let settings = config::load(Path::new("bench.yaml"), RULES, &[], &[], &[]).expect("the rules are right");

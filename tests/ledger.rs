@@ -129,6 +129,7 @@ fn rules(window: Window) -> Arc<Rules> {
         query: vec![],
         costs: vec![(QuotaId(0), Cost::Known(Units::whole(cost)))],
         scopes: vec![],
+        measured: true,
     };
     Arc::new(Rules {
         trust: Trust::default(),

@@ -358,6 +358,17 @@ fn a_log_that_is_moved_away_is_opened_again_when_told() {
 }
 
 #[test]
+fn autothrottle_tells_of_each_answer_where_it_is_asked_to() {
+    let origin = Origin::plain();
+    let folder = tempfile::tempdir().expect("a folder of its own");
+    let rules = "scopes: { default: { autothrottle: { start_delay: 50ms, debug: true } } }";
+    let mut gate = serve_file(folder.path(), &origin, rules);
+    let address = address_in(&gate.line());
+    assert_eq!(serve(address), 200);
+    gate.error_line("INFO autothrottle: Delay of default: 50ms -> ");
+}
+
+#[test]
 fn a_hangup_reloads_the_file_or_says_what_is_wrong_with_it() {
     let origin = Origin::plain();
     let folder = tempfile::tempdir().expect("a folder of its own");

@@ -117,6 +117,24 @@ fn an_origin_that_breaks_off_is_left_alone_too() {
 }
 
 #[test]
+fn answers_that_say_nothing_of_the_load_leave_the_delay() {
+    let origin = Origin::scripted(|seen, wire| match seen.target.as_str() {
+        "/aged" => wire.reply("200 OK", "Age: 17\r\n", b"known"),
+        "/hit" => wire.reply("200 OK", "Cache-Status: Origin; hit\r\n", b"known"),
+        _ => wire.reply("200 OK", "", b"new"),
+    });
+    let rules = "
+scopes: { default: { autothrottle: { start_delay: 4s } } }
+routes: [ { match: /health, measured: false } ]";
+    let gate = Gate::before(origin.address(), rules);
+    for (path, delay) in [("/aged", 4.0), ("/hit", 4.0), ("/health", 4.0), ("/", 2.0)] {
+        assert_eq!(gate.connect().get(path, "").status, 200);
+        assert_eq!(gate.metric("tidegate_origin_delay_seconds{scope=\"default\"}"), delay, "{path}");
+        gate.clock.advance(Duration::from_secs(5));
+    }
+}
+
+#[test]
 fn who_leaves_the_line_frees_the_place_and_is_charged_nothing() {
     let (origin, asked, answers) = held(answered);
     let gate = Gate::before(origin.address(), ONE_SLOT);

@@ -9,6 +9,9 @@ use crate::policy::guard::Guard;
 use crate::policy::quota::{ClassLadder, Quota};
 use crate::policy::route::Route;
 use crate::policy::throttle::Scope;
+use crate::policy::throttle::course::Controller;
+use crate::policy::throttle::gradient::Gradient;
+use crate::policy::throttle::rampup::{Lever, Rampup};
 use crate::policy::throttle::value::{ByValue, ValueFrom};
 use crate::policy::window::Window;
 use crate::policy::{Kind, Rules};
@@ -148,15 +151,29 @@ fn scope(scope: &Scope) -> Option<String> {
     if let Some(ByValue { from, most }) = &scope.by_value {
         rules.push(format!("one for each {}, {most} at most", value(from)));
     }
-    if let Some(most) = throttle.concurrency {
-        rules.push(format!("{most} at once at most"));
+    match (&throttle.controller, throttle.concurrency) {
+        (Some(Controller::Gradient(Gradient { floor, ceiling })), _) => {
+            rules.push(format!("{floor} to {ceiling} at once, by latency"));
+        }
+        (Some(Controller::Rampup(Rampup { lever: Lever::Concurrency { start, most }, .. })), _) => {
+            rules.push(format!("{start} and up to {most} at once, by complaints"));
+        }
+        (_, Some(most)) => rules.push(format!("{most} at once at most")),
+        (_, None) => {}
     }
-    match (throttle.autothrottle, throttle.spacing.delay) {
-        (Some(auto), least) => {
+    match (&throttle.controller, throttle.spacing.delay) {
+        (Some(Controller::Autothrottle(auto)), least) => {
             rules.push(format!("{} to {} apart, by latency", duration(least), duration(auto.max_delay)));
         }
-        (None, Duration::ZERO) => {}
-        (None, delay) => rules.push(format!("{} apart", duration(delay))),
+        (Some(Controller::Rampup(Rampup { lever: Lever::Delay { start, least, most }, .. })), _) => {
+            let (least, most) = (duration(*least), duration(*most));
+            rules.push(format!("{} and {least} to {most} apart, by complaints", duration(*start)));
+        }
+        (_, Duration::ZERO) => {}
+        (_, delay) => rules.push(format!("{} apart", duration(delay))),
+    }
+    if !throttle.spacing.per_slot.is_zero() {
+        rules.push(format!("{} apart in each slot", duration(throttle.spacing.per_slot)));
     }
     if let Some(backoff) = &throttle.backoff {
         let (first, longest) = (duration(backoff.min_delay), duration(backoff.max_delay));

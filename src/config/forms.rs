@@ -109,6 +109,61 @@ impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
     }
 }
 
+/// One `T`, or `[low, high]`.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum OneOrRange<T> {
+    One(T),
+    Range(T, T),
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for OneOrRange<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(OneOrRangeVisitor(PhantomData))
+    }
+}
+
+struct OneOrRangeVisitor<T>(PhantomData<T>);
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for OneOrRangeVisitor<T> {
+    type Value = OneOrRange<T>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("one value, or the least and the most; write [low, high] for both")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<OneOrRange<T>, E> {
+        T::deserialize(value::StrDeserializer::new(text)).map(OneOrRange::One)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<OneOrRange<T>, E> {
+        T::deserialize(value::U64Deserializer::new(number)).map(OneOrRange::One)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<OneOrRange<T>, A::Error> {
+        let mut next = |place| list.next_element()?.ok_or_else(|| Error::invalid_length(place, &self));
+        let (low, high) = (next(0)?, next(1)?);
+        match list.next_element::<T>()? {
+            None => Ok(OneOrRange::Range(low, high)),
+            Some(_) => Err(Error::invalid_length(3, &self)),
+        }
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for OneOrRange<T> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("OneOrRange_{}", T::schema_name()).into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<T>();
+        json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 2, "maxItems": 2 }] })
+    }
+}
+
 /// Either a word that means a `T`, or keys that say more.
 pub(super) fn word_or_keys<'de, D, T, K>(
     deserializer: D,

@@ -3,6 +3,10 @@ use super::*;
 use crate::policy::Units;
 use crate::policy::cost::Cost;
 use crate::policy::identity::KeyFrom;
+use crate::policy::throttle::Jitter;
+use crate::policy::throttle::course::Controller;
+use crate::policy::throttle::gradient::Gradient;
+use crate::policy::throttle::rampup::{Lever, Rampup};
 use crate::policy::throttle::value::{ByValue, ValueFrom};
 use proptest::prelude::*;
 use std::num::NonZeroUsize;
@@ -89,10 +93,11 @@ fn our_own_example_means_what_it_says() {
     let throttles: Vec<_> = rules.scopes.iter().filter_map(|scope| scope.throttle.as_ref()).collect();
     assert_eq!(throttles.iter().map(|rules| rules.concurrency.map(u32::from)).collect::<Vec<_>>(), [Some(64), Some(4)]);
     let backoff = throttles[0].backoff.as_ref().expect("it is written");
-    assert_eq!((backoff.statuses.len(), backoff.factor, backoff.jitter.0), (9, 2, 0.1));
+    assert_eq!((backoff.statuses.len(), backoff.factor, backoff.jitter.high), (9, 2, 0.1));
     assert_eq!((backoff.min_delay, backoff.max_delay), (Duration::from_secs(1), Duration::from_secs(300)));
     assert_eq!(throttles[1].spacing.delay, Duration::from_millis(100));
-    assert_eq!(throttles[1].autothrottle.map(|auto| auto.max_delay), Some(Duration::from_secs(5)));
+    let Some(Controller::Autothrottle(auto)) = &throttles[1].controller else { panic!("it is written") };
+    assert_eq!((auto.target_concurrency, auto.max_delay), (2.0, Duration::from_secs(5)));
     assert!(
         throttles.iter().all(|rules| (rules.queue.max_wait, rules.queue.max_length) == (Duration::from_secs(2), 256))
     );
@@ -170,6 +175,44 @@ routes:
     assert_eq!(costs(1), [("search", known(3))]);
     assert_eq!(costs(2), []);
     assert_eq!((rules.routes[3].name.as_str(), costs(3)), ("/**", vec![("default", known(1))]));
+}
+
+#[test]
+fn how_a_scope_finds_its_pace() {
+    let throttled = |scope: &str| {
+        let settings = settings(&site(&format!("scopes: {{ default: {scope} }}")));
+        settings.rules.scopes[0].throttle.clone().expect("it is throttled")
+    };
+    let varied = |jitter: &str| throttled(&format!("{{ delay: 1s, jitter: {jitter} }}")).spacing.jitter;
+    assert_eq!((varied("20%"), varied("[-10%, 30%]")), (Jitter::up_to(0.2), Jitter { low: -0.1, high: 0.3 }));
+
+    let gradient = |floor, ceiling| Some(Controller::Gradient(Gradient { floor, ceiling }));
+    for (written, meant) in [
+        ("adaptive: gradient", gradient(1, 256)),
+        ("concurrency: 20, adaptive: gradient", gradient(1, 20)),
+        ("adaptive: { floor: 2, ceiling: 500 }", gradient(2, 500)),
+    ] {
+        assert_eq!(throttled(&format!("{{ {written}, delay_per_slot: 1s }}")).controller, meant, "{written}");
+    }
+
+    let ms = Duration::from_millis;
+    for (written, target, lever) in [
+        ("delay: 200ms, rampup: {}", 1..=1, Lever::Delay { start: ms(200), least: ms(20), most: ms(2000) }),
+        (
+            "delay: 200ms, concurrency: 9, rampup: { backoff_target: [1, 3], min_delay: 50ms, max_delay: 1s }",
+            1..=3,
+            Lever::Delay { start: ms(200), least: ms(50), most: ms(1000) },
+        ),
+        ("concurrency: 4, rampup: { backoff_target: 2 }", 2..=2, Lever::Concurrency { start: 4, most: 40 }),
+        ("concurrency: 4, rampup: { max_concurrency: 9 }", 1..=1, Lever::Concurrency { start: 4, most: 9 }),
+    ] {
+        let meant = Rampup { target, window: Duration::from_secs(30), lever };
+        let throttle = throttled(&format!("{{ backoff: {{ window: 30s }}, {written} }}"));
+        assert_eq!(throttle.controller, Some(Controller::Rampup(meant)), "{written}");
+    }
+
+    let settings = settings(&site("routes: [{ match: /a, measured: false }]"));
+    assert_eq!(settings.rules.routes.iter().map(|route| route.measured).collect::<Vec<_>>(), [false, true]);
 }
 
 #[test]
@@ -670,6 +713,82 @@ fn each_contradiction_is_found() {
         (
             "scopes: { search: { quota: { limit: 0.5, window: { fixed: 1h } } } }\nroutes: [{ match: /a, scopes: search }]".into(),
             "3:31: routes[0].scopes: 1 is more than the quota's limit of 0.5: never admitted; lower the cost or raise the limit",
+        ),
+        (
+            "scopes: { default: { delay_per_slot: 1s } }".into(),
+            "2:38: scopes.default.delay_per_slot: without concurrency there are no slots; say how many, such as concurrency: 4, or write delay",
+        ),
+        (
+            "scopes: { default: { delay: 1s, jitter: [30%, 10%] } }".into(),
+            "2:33: scopes.default.jitter: the most is less than the least; write 10%, or [-10%, 30%] with the least first",
+        ),
+        (
+            "scopes: { default: { delay: 1s, jitter: [10%] } }".into(),
+            "2:41: scopes.default.jitter: invalid length 1, expected one value, or the least and the most; write [low, high] for both",
+        ),
+        (
+            "scopes: { default: { delay: 1s, jitter: -10% } }".into(),
+            "2:41: scopes.default.jitter: the most is less than the least; write 10%, or [-10%, 30%] with the least first",
+        ),
+        (
+            "scopes: { default: { autothrottle: { target_concurrency: 0 } } }".into(),
+            "2:58: scopes.default.autothrottle.target_concurrency: found 0, needs more; write a number such as 2, or 0.5 for as much pause as work",
+        ),
+        (
+            "scopes: { default: { autothrottle: { good_statuses: [200, 2000] } } }".into(),
+            "2:59: scopes.default.autothrottle.good_statuses[1]: found 2000, needs a status; write one from 100 to 599",
+        ),
+        (
+            "scopes: { default: { autothrottle: {}, adaptive: gradient } }".into(),
+            "2:50: scopes.default.adaptive: the scope has autothrottle, too: they would undo each other's work; keep one, or give them a scope each and the route both scopes",
+        ),
+        (
+            "scopes: { default: { adaptive: vegas } }".into(),
+            "2:32: scopes.default.adaptive: found \"vegas\", needs how the most at once is found; use gradient, or { floor: 2, ceiling: 64 }",
+        ),
+        (
+            "scopes: { default: { adaptive: { floor: 0 } } }".into(),
+            "2:41: scopes.default.adaptive.floor: found 0, needs at least 1; write a number such as 1",
+        ),
+        (
+            "scopes: { default: { adaptive: { floor: 9, ceiling: 8 } } }".into(),
+            "2:53: scopes.default.adaptive.ceiling: 8, which is less than floor; write at least as much",
+        ),
+        (
+            "scopes: { default: { concurrency: 8, adaptive: { ceiling: 9 } } }".into(),
+            "2:59: scopes.default.adaptive.ceiling: more than the scope's concurrency; write at most as much, or leave one of them out",
+        ),
+        (
+            "scopes: { default: { concurrency: 8, rampup: {} } }".into(),
+            "2:38: scopes.default.rampup: without backoff no complaints are counted; write backoff: {}, too",
+        ),
+        (
+            "scopes: { default: { backoff: {}, rampup: {} } }".into(),
+            "2:35: scopes.default.rampup: there is nothing to begin with; write delay or concurrency, too",
+        ),
+        (
+            "scopes: { default: { delay: 1s, backoff: {}, rampup: { backoff_target: [3, 1] } } }".into(),
+            "2:56: scopes.default.rampup.backoff_target: no number of complaints is right; write a number such as 1, or [1, 3] with the least first",
+        ),
+        (
+            "scopes: { default: { delay: 1s, backoff: {}, rampup: { backoff_target: 0 } } }".into(),
+            "2:72: scopes.default.rampup.backoff_target: no number of complaints is right; write a number such as 1, or [1, 3] with the least first",
+        ),
+        (
+            "scopes: { default: { delay: 1s, backoff: {}, rampup: { min_delay: 2s } } }".into(),
+            "2:67: scopes.default.rampup.min_delay: the scope's delay is beyond it; begin between min_delay and max_delay",
+        ),
+        (
+            "scopes: { default: { delay: 1s, backoff: {}, rampup: { max_concurrency: 9 } } }".into(),
+            "2:73: scopes.default.rampup.max_concurrency: the scope's delay is varied; leave it out",
+        ),
+        (
+            "scopes: { default: { concurrency: 9, backoff: {}, rampup: { max_delay: 9s } } }".into(),
+            "2:72: scopes.default.rampup.max_delay: the scope's concurrency is varied; leave it out",
+        ),
+        (
+            "scopes: { default: { concurrency: 9, backoff: {}, rampup: { max_concurrency: 8 } } }".into(),
+            "2:78: scopes.default.rampup.max_concurrency: less than the scope's concurrency; write at least as much",
         ),
         (
             "quotas: 5".into(),

@@ -97,6 +97,11 @@ word! {
 }
 
 word! {
+    /// `10%`, `-10%`: a part more, or less.
+    Change(f64), "a share such as 10%, or -10%; write a number from -100 to 100 with a percent sign", "-?[0-9.]+%", digits: false, change
+}
+
+word! {
     /// `10000`, `0.25`.
     Amount(Units), "an amount; write it like 10000 or 0.25", "[0-9.]+", digits: true, |text| text.parse().ok()
 }
@@ -186,6 +191,13 @@ fn share(text: &str) -> Option<Share> {
     let percent: Units = text.strip_suffix('%')?.parse().ok()?;
     let millionths = percent.milli() * 10;
     u32::try_from(millionths).ok().filter(|&millionths| millionths <= 1_000_000).map(Share::from_millionths)
+}
+
+fn change(text: &str) -> Option<f64> {
+    match text.strip_prefix('-') {
+        Some(less) => share(less).map(|share| -share.ratio()),
+        None => share(text).map(Share::ratio),
+    }
 }
 
 fn price(text: &str) -> Option<Cost> {

@@ -23,7 +23,7 @@ pub use admission::{Admission, BucketStanding, Decision, Ruling, Standing};
 pub use permit::{Charged, Permit, Receipt};
 pub use refused_pages::Page;
 pub use supply::Supply;
-pub use throttle::{Closed, Entrance, OLDEST_EVERY, Pass, ScopeState, Turn, Waiting};
+pub use throttle::{Closed, Entrance, Heard, OLDEST_EVERY, Pass, ScopeState, Turn, Waiting};
 pub use views::{ClassView, ClientView, QuotaView, UnknownQuota};
 
 use crate::policy::cost::{Cost, Estimate};

@@ -48,6 +48,7 @@ fn route(costs: &[(u16, u64)]) -> Route {
         query: vec![],
         costs: costs.iter().map(|&(quota, cost)| (QuotaId(quota), Cost::Known(Units::whole(cost)))).collect(),
         scopes: vec![],
+        measured: true,
     }
 }
 

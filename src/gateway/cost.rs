@@ -20,7 +20,7 @@ pub(super) fn actual(quota: &Quota, expected: Units, fields: &Fields) -> Units {
 
 /// RFC 9211: a member with the parameter `hit` was served without asking further. Before it there was only `Age`
 /// (RFC 9111 section 5.1), which no fresh answer has.
-fn was_cached(fields: &Fields) -> bool {
+pub(super) fn was_cached(fields: &Fields) -> bool {
     let hit = fields.all(Name::CacheStatus).any(|line| quoted::split(line, b',').any(has_hit));
     let aged = || {
         let age = fields.get(Name::Age).and_then(|age| std::str::from_utf8(age).ok()?.trim().parse::<u64>().ok());

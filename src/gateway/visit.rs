@@ -3,6 +3,7 @@
 
 use super::announce::Told;
 use super::calibration::{self, Listening};
+use super::cost;
 use super::target;
 use super::upstream::{ForwardError, OriginBody};
 use super::watch::Watch;
@@ -12,12 +13,14 @@ use crate::http1::{Fields, Name, RequestHead, Response};
 use crate::policy::calibration::OriginCount;
 use crate::policy::identity::{ClientKey, Origin};
 use crate::policy::throttle;
+use crate::policy::throttle::autothrottle::Adjustment;
 use crate::policy::{Classified, QuotaId, Reason, Timestamp, Units};
 use crate::telemetry::{Charge, OriginCall, Outcome, Record};
 use http::StatusCode;
 use smallvec::SmallVec;
 use std::rc::Rc;
 use std::time::Duration;
+use tracing::info;
 
 /// Who asked, and for what.
 pub(super) struct Visitor {
@@ -206,8 +209,12 @@ impl Visit {
             }
             Ok(answer) => (Some(answer.status.as_u16()), None),
         };
-        let outcome = throttle::Outcome { status, latency: self.origin_took.unwrap_or_default(), asked_for };
-        let rest = pass.heard(&outcome, self.chance(), self.worker.time())?;
+        let measured = self.route().measured && !answer.is_ok_and(|answer| cost::was_cached(&answer.fields));
+        let latency = self.origin_took.unwrap_or_default();
+        let outcome = throttle::Outcome { status, latency, measured, asked_for };
+        let heard = pass.heard(&outcome, self.chance(), self.worker.time());
+        heard.adjusted.iter().for_each(|(scope, adjustment)| tell_adjustment(scope, adjustment));
+        let rest = heard.rest?;
         Some(Closed { wait: rest.wait.max(asked_for.unwrap_or_default()), ..rest })
     }
 
@@ -356,6 +363,12 @@ impl Visit {
         let settled = self.receipt.iter().find(|charged| charged.quota == standing.quota);
         settled.map_or(Units::ZERO, |charged| charged.settled)
     }
+}
+
+/// One line of each answer, where a scope's autothrottle says `debug: true`.
+fn tell_adjustment(scope: &str, adjustment: &Adjustment) {
+    let Adjustment { outcome: throttle::Outcome { status, latency, .. }, old, new, why } = adjustment;
+    info!(target: "autothrottle", scope, ?latency, status, ?old, ?new, why, "Delay of {scope}: {old:?} -> {new:?}, {why}");
 }
 
 impl Drop for Visit {

@@ -22,6 +22,8 @@ pub struct Route {
     pub costs: Vec<(QuotaId, Cost)>,
     /// The scopes it belongs to.
     pub scopes: Vec<ScopeId>,
+    /// Whether the latency of its answers tells of the origin's load.
+    pub measured: bool,
 }
 
 /// A scope, by its place in the settings.

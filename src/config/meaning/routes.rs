@@ -64,6 +64,7 @@ fn rest(known: &Known<'_>, report: &mut Report) -> Route {
         query: Vec::new(),
         costs: costs_of_scopes(&raw::Route::default(), &scopes, "scopes.default.quota", known, report),
         scopes,
+        measured: true,
     }
 }
 
@@ -107,6 +108,7 @@ fn route(raw: &raw::Route, path: &str, known: &Known<'_>, report: &mut Report) -
         query: query(&raw.query.0, &format!("{path}.query"), report),
         costs,
         scopes,
+        measured: raw.measured.unwrap_or(true),
         name,
     }
 }

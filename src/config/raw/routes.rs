@@ -23,4 +23,7 @@ pub(in crate::config) struct Route {
     pub cost: Named<Price>,
     /// The parts of the origin it touches: one, or a list. Default `default`.
     pub scopes: OneOrMany<String>,
+    /// false: how long its answers take says nothing of the origin's load, so autothrottle and adaptive leave them out.
+    /// Default true.
+    pub measured: Option<bool>,
 }

@@ -37,6 +37,12 @@ fn it_accepts_every_form_and_refuses_what_has_none() {
         ),
         ("scopes", json!({ "a": { "scope_from": { "path": 1 } }, "b": { "scope_from": { "header": "X" } } }), true),
         ("scopes", json!({ "a": { "scope_from": { "query": "a", "path": 1 } } }), false),
+        ("scopes", json!({ "s": { "jitter": ["-10%", "30%"], "adaptive": "gradient" } }), true),
+        ("scopes", json!({ "s": { "jitter": "10%", "adaptive": { "floor": 2 } } }), true),
+        ("scopes", json!({ "s": { "rampup": { "backoff_target": [1, 3] } } }), true),
+        ("scopes", json!({ "s": { "rampup": { "backoff_target": 1 } } }), true),
+        ("scopes", json!({ "s": { "adaptive": "vegas" } }), false),
+        ("scopes", json!({ "s": { "adaptive": { "flor": 2 } } }), false),
         ("listne", json!("127.0.0.1:1"), false),
     ] {
         let found = complaint(&schema(), &schema(), &json!({ key: value }));

@@ -1,7 +1,10 @@
 //! One scope: what is under way in it, what was learned of it, and what keeps the next request from starting.
 
 use super::OLDEST_EVERY;
+use super::cooling::Cooling;
+use crate::policy::throttle::autothrottle::Adjustment;
 use crate::policy::throttle::backoff::{Pressure, Rest, Spell};
+use crate::policy::throttle::course::{Controller, Course, Pace};
 use crate::policy::throttle::{self, Outcome};
 use crate::policy::time::Timestamp;
 use std::sync::Arc;
@@ -16,8 +19,10 @@ pub(super) struct Book {
     pub(super) waiting: u32,
     starts: u32,
     next_start: Timestamp,
-    /// What AutoThrottle has come to.
-    delay: Duration,
+    cooling: Cooling,
+    course: Course,
+    /// What follows from rules and course.
+    pace: Pace,
     pub(super) pressure: Pressure,
     /// How long an answer takes of late.
     latency: Duration,
@@ -28,12 +33,23 @@ pub(super) struct Book {
 pub(super) enum Hindrance {
     /// A slot has to come free.
     Slot,
+    /// The same, which one does by then at the latest.
+    SlotBy(Timestamp),
     /// A probe has to come back.
     Probe,
     /// Time has to pass.
     Spacing(Timestamp),
     /// The scope rests.
     Rest(Timestamp),
+}
+
+/// What a scope takes from an outcome.
+#[derive(Default)]
+pub(super) struct Lesson {
+    /// How long it rests, if that was a complaint.
+    pub(super) rest: Option<Duration>,
+    /// What it did to the delay, if somebody watches.
+    pub(super) adjustment: Option<Adjustment>,
 }
 
 /// One scope as it stands.
@@ -45,9 +61,9 @@ pub struct ScopeState {
     pub in_flight: u32,
     /// Requests in line.
     pub waiting: u32,
-    /// The most that may hold a slot, where there is a most.
+    /// The most that may hold a slot now, where there is a most.
     pub limit: Option<u32>,
-    /// The time between any two requests.
+    /// The time between any two requests now.
     pub delay: Duration,
     /// How long it still rests.
     pub rests_for: Duration,
@@ -59,7 +75,7 @@ pub struct ScopeState {
 
 impl ScopeState {
     /// Both taken together, as one that is by value is shown: requests are added up, of the rest the most is told.
-    pub(super) fn and(self, other: Self) -> Self {
+    pub(super) fn and(self, other: &Self) -> Self {
         Self {
             in_flight: self.in_flight + other.in_flight,
             waiting: self.waiting + other.waiting,
@@ -75,13 +91,17 @@ impl ScopeState {
 impl Hindrance {
     pub(super) fn until(self) -> Option<Timestamp> {
         match self {
-            Self::Spacing(moment) | Self::Rest(moment) => Some(moment),
+            Self::SlotBy(moment) | Self::Spacing(moment) | Self::Rest(moment) => Some(moment),
             Self::Slot | Self::Probe => None,
         }
     }
 
+    pub(super) fn is_slot(self) -> bool {
+        matches!(self, Self::Slot | Self::SlotBy(_))
+    }
+
     pub(super) fn lasts_beyond(self, moment: Timestamp) -> bool {
-        self.until().is_some_and(|opens| opens > moment)
+        !self.is_slot() && self.until().is_some_and(|opens| opens > moment)
     }
 }
 
@@ -94,38 +114,39 @@ impl Book {
             waiting: 0,
             starts: 0,
             next_start: Timestamp::default(),
-            delay: Duration::ZERO,
+            cooling: Cooling::default(),
+            course: Course::Fixed,
+            pace: Pace::default(),
             pressure: Pressure::default(),
             latency: Duration::ZERO,
         }
     }
 
     /// Takes over new settings; what was learned under the old ones is kept as far as they have a use for it.
-    pub(super) fn follow(&mut self, rules: Option<Arc<throttle::Throttle>>) {
+    pub(super) fn follow(&mut self, rules: Option<Arc<throttle::Throttle>>, now: Timestamp) {
         let Some(new) = &rules else { return };
-        let least = new.spacing.delay;
-        self.delay = match new.autothrottle {
-            Some(auto) if !self.delay.is_zero() => self.delay.min(auto.max_delay).max(least),
-            _ => first_delay(new),
-        };
+        self.course = new.course(self.course, now);
+        self.pace = new.pace(&self.course);
         if new.backoff.is_none() {
             self.pressure = Pressure::default();
         }
         self.rules = rules;
     }
 
-    /// Returns whether nobody is in it, nobody is kept from it, and nothing was learned in it: to forget it changes nothing.
+    /// Returns whether nobody is in it, nobody is kept from it, and it presses as hard as a new one: to forget it changes
+    /// nothing.
     pub(super) fn is_as_new(&self, now: Timestamp) -> bool {
         let has_learned = |rules: &Arc<throttle::Throttle>| {
             let pressure = rules.backoff.as_ref().map(|backoff| backoff.at(self.pressure, now));
-            self.delay != first_delay(rules) || pressure.is_some_and(|pressure| pressure.level() > 0)
+            self.pace != rules.pace(&rules.course(Course::Fixed, now))
+                || pressure.is_some_and(|pressure| pressure.level() > 0)
         };
         self.is_empty(now) && !self.rules.as_ref().is_some_and(has_learned)
     }
 
     /// Returns whether nobody is in it, and nobody is kept from it.
     pub(super) fn is_empty(&self, now: Timestamp) -> bool {
-        self.in_flight == 0 && self.waiting == 0 && self.hindrance(now).is_none()
+        self.in_flight == 0 && self.waiting == 0 && self.cooling.slots(now) == 0 && self.hindrance(now).is_none()
     }
 
     pub(super) fn hindrance(&self, now: Timestamp) -> Option<Hindrance> {
@@ -140,7 +161,18 @@ impl Book {
         if now < self.next_start {
             return Some(Hindrance::Spacing(self.next_start));
         }
-        rules.concurrency.is_some_and(|most| self.in_flight >= most.get()).then_some(Hindrance::Slot)
+        self.slot_hindrance(self.pace.limit?, now)
+    }
+
+    fn slot_hindrance(&self, most: u32, now: Timestamp) -> Option<Hindrance> {
+        if self.in_flight >= most {
+            return Some(Hindrance::Slot);
+        }
+        let opens = self.cooling.next(now)?;
+        let is_free = self.in_flight + self.cooling.slots(now) < most;
+        // Whoever is under way may be over before that, and have been sent long enough ago.
+        let hindrance = if self.in_flight > 0 { Hindrance::SlotBy(opens) } else { Hindrance::Spacing(opens) };
+        (!is_free).then_some(hindrance)
     }
 
     pub(super) fn turn_is_of_the_oldest(&self) -> bool {
@@ -151,7 +183,8 @@ impl Book {
         self.in_flight += 1;
         self.starts = self.starts.wrapping_add(1);
         if let Some(rules) = &self.rules {
-            self.next_start = rules.spacing.next_after(self.delay, chance, now);
+            self.next_start = rules.spacing.next_after(self.pace.delay, chance, now);
+            rules.sent(&mut self.course, self.in_flight, now);
         }
         if let Some(backoff) = self.rules.as_ref().and_then(|rules| rules.backoff.as_ref()) {
             self.pressure = backoff.at(self.pressure, now);
@@ -161,30 +194,50 @@ impl Book {
         spell
     }
 
-    /// How long it rests, if that was a complaint.
-    pub(super) fn hear(&mut self, spell: Spell, outcome: &Outcome, chance: f64, now: Timestamp) -> Option<Duration> {
-        let rules = self.rules.as_ref()?;
-        if let Some(auto) = &rules.autothrottle {
-            self.delay = auto.next(self.delay, outcome, rules.spacing.delay);
-        }
+    /// What follows from the outcome of a request that was sent at `sent`.
+    pub(super) fn hear(
+        &mut self,
+        spell: Spell,
+        outcome: &Outcome,
+        chance: f64,
+        sent: Timestamp,
+        now: Timestamp,
+    ) -> Lesson {
+        let Some(rules) = &self.rules else { return Lesson::default() };
+        let delay = self.pace.delay;
+        rules.heard(&mut self.course, outcome, sent, self.in_flight, now);
+        self.pace = rules.pace(&self.course);
+        let adjustment = match &rules.controller {
+            Some(Controller::Autothrottle(auto)) => auto.adjustment(delay, self.pace.delay, outcome),
+            _ => None,
+        };
         self.latency = match self.latency.is_zero() {
             true => outcome.latency,
             false => (self.latency * 7 + outcome.latency.min(Duration::from_secs(3600))) / 8,
         };
-        let backoff = rules.backoff.as_ref()?;
-        self.pressure = backoff.after(self.pressure, spell, outcome, chance, now);
-        backoff.minds(outcome).then(|| self.pressure.rest_left(now))
+        let Some(backoff) = &rules.backoff else { return Lesson { rest: None, adjustment } };
+        self.pressure = rules.pressure_after(self.pressure, &self.course, spell, outcome, chance, now);
+        Lesson { rest: backoff.minds(outcome).then(|| self.pressure.rest_left(now)), adjustment }
+    }
+
+    /// A request that was sent at `sent` is over, however it ended.
+    pub(super) fn over(&mut self, spell: Spell, sent: Timestamp, now: Timestamp) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.pressure = self.pressure.over(spell);
+        if let Some(rules) = &self.rules {
+            self.cooling.put(rules.spacing.slot_opens(sent), now);
+        }
     }
 
     /// How long one with `before` others before it may expect to wait.
     pub(super) fn expects(&self, before: u32, now: Timestamp) -> Duration {
         let Some(rules) = &self.rules else { return Duration::ZERO };
-        let opens = self.next_start.since(now).max(self.pressure.rest_left(now));
-        let spaced = opens.saturating_add(self.delay.saturating_mul(before));
-        let served = match rules.concurrency {
-            Some(most) => self.latency.saturating_mul(before.saturating_add(1)) / most.get(),
-            None => Duration::ZERO,
-        };
+        let slot = self.pace.limit.and_then(|most| self.slot_hindrance(most, now)?.until()).unwrap_or_default();
+        let opens = self.next_start.max(slot).since(now).max(self.pressure.rest_left(now));
+        let spaced = opens.saturating_add(self.pace.delay.saturating_mul(before));
+        let each = self.latency.max(rules.spacing.per_slot);
+        let served =
+            self.pace.limit.map_or(Duration::ZERO, |most| each.saturating_mul(before.saturating_add(1)) / most);
         spaced.max(served)
     }
 
@@ -195,17 +248,11 @@ impl Book {
             name: Arc::clone(&self.name),
             in_flight: self.in_flight,
             waiting: self.waiting,
-            limit: rules.concurrency.map(std::num::NonZeroU32::get),
-            delay: self.delay,
+            limit: self.pace.limit,
+            delay: self.pace.delay,
             rests_for: pressure.rest_left(now),
             level: pressure.level(),
             values: None,
         })
     }
-}
-
-/// The time between two requests to begin with.
-fn first_delay(rules: &throttle::Throttle) -> Duration {
-    let least = rules.spacing.delay;
-    rules.autothrottle.map_or(least, |auto| auto.start(least))
 }

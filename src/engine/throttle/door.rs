@@ -30,9 +30,9 @@ pub(super) struct Door {
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 
 impl Door {
-    pub(super) fn new(name: &str, rules: Option<Arc<Throttle>>) -> Self {
+    pub(super) fn new(name: &str, rules: Option<Arc<Throttle>>, now: Timestamp) -> Self {
         let mut book = Book::new(name);
-        book.follow(rules);
+        book.follow(rules, now);
         Self { book, watchman: None, lanes: BTreeSet::new(), line: BTreeMap::new(), last_asked: Timestamp::default() }
     }
 

@@ -46,13 +46,13 @@ impl Family {
     }
 
     /// Takes over the rules of `scope`, in all its doors.
-    pub(super) fn follow(&mut self, scope: &Scope, doors: &mut Slab<Door>) {
+    pub(super) fn follow(&mut self, scope: &Scope, doors: &mut Slab<Door>, now: Timestamp) {
         self.rules = scope.throttle.clone().map(Arc::new);
         self.most = scope.by_value.as_ref().map(|by_value| by_value.most.get());
         let one = self.sole.filter(|_| self.most.is_none());
         let each = self.of_value.values().chain(&self.others).filter(|_| self.most.is_some());
         for door in each.copied().chain(one) {
-            doors[door.0].book.follow(self.rules.clone());
+            doors[door.0].book.follow(self.rules.clone(), now);
         }
     }
 
@@ -63,12 +63,14 @@ impl Family {
 
     /// All of it taken together, while it is in force.
     pub(super) fn state(&self, doors: &Slab<Door>, now: Timestamp) -> Option<ScopeState> {
-        let mut book = Book::new(&self.name);
-        book.follow(self.rules.clone());
-        let empty = ScopeState { values: self.most.map(|_| self.of_value.len()), ..book.state(now)? };
-        let sole = self.sole.as_ref().filter(|_| self.most.is_none());
-        let each = self.of_value.values().chain(&self.others).chain(sole);
-        Some(each.filter_map(|door| doors[door.0].book.state(now)).fold(empty, ScopeState::and))
+        let mut fresh = Book::new(&self.name);
+        fresh.follow(self.rules.clone(), now);
+        let fresh = fresh.state(now)?;
+        let state = |door: &DoorId| doors[door.0].book.state(now);
+        let Some(_) = self.most else { return self.sole.as_ref().and_then(state).or(Some(fresh)) };
+        let each = self.of_value.values().chain(&self.others).filter_map(state);
+        let together = each.reduce(|one, other| one.and(&other)).unwrap_or_else(|| fresh.clone());
+        Some(ScopeState { name: fresh.name, values: Some(self.of_value.len()), ..together })
     }
 
     /// Its `count` busiest values.
@@ -81,10 +83,10 @@ impl Family {
         states
     }
 
-    pub(super) fn sole(&mut self, doors: &mut Slab<Door>) -> DoorId {
+    pub(super) fn sole(&mut self, doors: &mut Slab<Door>, now: Timestamp) -> DoorId {
         let Self { name, rules, most, .. } = self;
         let rules = rules.clone().filter(|_| most.is_none());
-        *self.sole.get_or_insert_with(|| DoorId(doors.insert(Door::new(name, rules))))
+        *self.sole.get_or_insert_with(|| DoorId(doors.insert(Door::new(name, rules, now))))
     }
 
     /// The scope of `value`, made if there is none.
@@ -100,7 +102,7 @@ impl Family {
     fn newcomer(&mut self, value: &Value<'_>, doors: &mut Slab<Door>, now: Timestamp) -> DoorId {
         self.forget_one(doors, now);
         let rules = &self.rules;
-        let mut make = |name: &str| DoorId(doors.insert(Door::new(name, rules.clone())));
+        let mut make = |name: &str| DoorId(doors.insert(Door::new(name, rules.clone(), now)));
         if self.of_value.len() >= self.most.unwrap_or(0) {
             return *self.others.get_or_insert_with(|| make(OTHERS));
         }

@@ -8,7 +8,7 @@ use super::book::{Hindrance, ScopeState};
 use super::door::{Door, DoorId};
 use super::family::Family;
 use super::lane::{Lane, LaneId};
-use super::{Closed, Comer, Few, Goal, Step};
+use super::{Closed, Comer, Few, Goal, Heard, Step};
 use crate::policy::Reason;
 use crate::policy::throttle::backoff::Spell;
 use crate::policy::throttle::{self, Outcome, Scope};
@@ -18,6 +18,7 @@ use slab::Slab;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -71,6 +72,7 @@ enum Standing {
 #[derive(Clone, Debug)]
 pub(super) struct Ticket {
     doors: Few<(DoorId, Spell)>,
+    started: Timestamp,
 }
 
 /// What becomes of one who arrives.
@@ -93,7 +95,7 @@ impl Floor {
         self.doors.iter_mut().for_each(|(_, door)| door.book.rules = None);
         for scope in scopes.iter().filter(|scope| scope.throttle.is_some()) {
             let FamilyId(family) = self.family(&scope.name);
-            self.families[family].follow(scope, &mut self.doors);
+            self.families[family].follow(scope, &mut self.doors, self.now);
         }
         let all: Vec<DoorId> = self.doors.iter().map(|(door, _)| DoorId(door)).collect();
         self.let_go(&all);
@@ -107,7 +109,7 @@ impl Floor {
     pub(super) fn step(&mut self, scope: &Scope) -> Step {
         let FamilyId(family) = self.family(&scope.name);
         match &scope.by_value {
-            None => Step::One(self.families[family].sole(&mut self.doors)),
+            None => Step::One(self.families[family].sole(&mut self.doors, self.now)),
             Some(by_value) => Step::OfValue(FamilyId(family), by_value.from.clone()),
         }
     }
@@ -213,21 +215,22 @@ impl Floor {
         }
     }
 
-    pub(super) fn hear(&mut self, ticket: &Ticket, outcome: &Outcome, chance: f64, now: Timestamp) -> Option<Closed> {
+    pub(super) fn hear(&mut self, ticket: &Ticket, outcome: &Outcome, chance: f64, now: Timestamp) -> Heard {
         self.now = self.now.max(now);
-        let mut rest = None;
+        let (mut rest, mut adjusted) = (None, Vec::new());
         for &(DoorId(door), spell) in &ticket.doors {
-            rest = rest.max(self.doors[door].book.hear(spell, outcome, chance, self.now));
+            let book = &mut self.doors[door].book;
+            let lesson = book.hear(spell, outcome, chance, ticket.started, self.now);
+            rest = rest.max(lesson.rest);
+            adjusted.extend(lesson.adjustment.map(|adjustment| (Arc::clone(&book.name), adjustment)));
         }
         self.let_go_beyond(&ticket.doors());
-        rest.map(|wait| Closed { reason: Reason::Backoff, wait })
+        Heard { rest: rest.map(|wait| Closed { reason: Reason::Backoff, wait }), adjusted }
     }
 
     pub(super) fn leave(&mut self, ticket: &Ticket) {
         for &(DoorId(door), spell) in &ticket.doors {
-            let book = &mut self.doors[door].book;
-            book.in_flight = book.in_flight.saturating_sub(1);
-            book.pressure = book.pressure.over(spell);
+            self.doors[door].book.over(spell, ticket.started, self.now);
         }
         self.let_go(&ticket.doors());
     }
@@ -369,12 +372,13 @@ impl Floor {
     }
 
     fn waits_for_slots(&self, DoorId(door): DoorId) -> bool {
-        matches!(self.doors[door].book.hindrance(self.now), None | Some(Hindrance::Slot))
+        self.doors[door].book.hindrance(self.now).is_none_or(Hindrance::is_slot)
     }
 
     fn start(&mut self, doors: &[DoorId], chance: f64) -> Ticket {
         let now = self.now;
-        Ticket { doors: doors.iter().map(|&door| (door, self.doors[door.0].book.start(chance, now))).collect() }
+        let doors = doors.iter().map(|&door| (door, self.doors[door.0].book.start(chance, now))).collect();
+        Ticket { doors, started: now }
     }
 
     fn join(&mut self, doors: Few<DoorId>, comer: Comer, until: Timestamp) -> PlaceId {

@@ -16,6 +16,7 @@
 //! forgotten. Requests without a throttled scope never take the lock.
 
 mod book;
+mod cooling;
 mod door;
 mod family;
 mod floor;
@@ -32,6 +33,7 @@ pub use waiting::{Turn, Waiting};
 use crate::policy::Reason;
 use crate::policy::identity::ClientKey;
 use crate::policy::throttle::Scope;
+use crate::policy::throttle::autothrottle::Adjustment;
 use crate::policy::throttle::value::{Said, ValueFrom};
 use crate::policy::time::Timestamp;
 use door::DoorId;
@@ -67,6 +69,15 @@ pub struct Closed {
     pub reason: Reason,
     /// How long until a request may well be served.
     pub wait: Duration,
+}
+
+/// What followed from an outcome.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Heard {
+    /// How long the scopes rest, if it was a complaint to one of them.
+    pub rest: Option<Closed>,
+    /// What it did to the delay of each scope that is watched, by name.
+    pub adjusted: Vec<(Arc<str>, Adjustment)>,
 }
 
 /// Who asks for a turn.

@@ -1,7 +1,7 @@
 //! The right to be at the origin, in all scopes of a request.
 
 use super::floor::Ticket;
-use super::{Closed, Throttle};
+use super::{Heard, Throttle};
 use crate::policy::throttle::Outcome;
 use crate::policy::time::Timestamp;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ impl Pass {
         Self { throttle, ticket }
     }
 
-    /// Tells the scopes what the origin did. Returns how long they rest, if that was a complaint to one of them.
-    pub fn heard(&self, outcome: &Outcome, chance: f64, now: Timestamp) -> Option<Closed> {
+    /// Tells the scopes what the origin did. Returns what followed.
+    pub fn heard(&self, outcome: &Outcome, chance: f64, now: Timestamp) -> Heard {
         self.throttle.change(|floor| floor.hear(&self.ticket, outcome, chance, now))
     }
 }

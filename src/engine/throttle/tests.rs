@@ -1,5 +1,8 @@
 use super::*;
+use crate::policy::throttle::autothrottle::Autothrottle;
 use crate::policy::throttle::backoff::Backoff;
+use crate::policy::throttle::course::Controller;
+use crate::policy::throttle::gradient::Gradient;
 use crate::policy::throttle::spacing::Spacing;
 use crate::policy::throttle::value::ByValue;
 use crate::policy::throttle::{self, Jitter, Outcome, Queue};
@@ -18,8 +21,8 @@ fn wide() -> throttle::Throttle {
     throttle::Throttle {
         concurrency: None,
         spacing: Spacing::default(),
-        autothrottle: None,
         backoff: None,
+        controller: None,
         queue: Queue { max_wait: seconds(2), max_length: 256 },
     }
 }
@@ -38,10 +41,14 @@ fn resting() -> throttle::Throttle {
         factor: 2,
         min_delay: seconds(1),
         max_delay: seconds(60),
-        jitter: Jitter(0.0),
+        jitter: Jitter::default(),
         window: seconds(60),
     };
     throttle::Throttle { backoff: Some(backoff), ..wide() }
+}
+
+fn every(delay_ms: u64) -> Spacing {
+    Spacing { delay: Duration::from_millis(delay_ms), ..Spacing::default() }
 }
 
 fn seconds(count: u64) -> Duration {
@@ -53,7 +60,7 @@ fn ms(count: u64) -> Timestamp {
 }
 
 fn answer(status: u16) -> Outcome {
-    Outcome { status: Some(status), latency: Duration::from_millis(10), asked_for: None }
+    Outcome { status: Some(status), latency: Duration::from_millis(10), measured: true, asked_for: None }
 }
 
 /// A throttle with scopes, and lanes of them.
@@ -226,7 +233,7 @@ fn all_scopes_are_entered_or_none() {
 
 #[test]
 fn starts_are_a_delay_apart_and_one_of_those_who_wait_watches_the_clock() {
-    let spacing = Spacing { delay: Duration::from_millis(100), jitter: Jitter(0.0) };
+    let spacing = every(100);
     let gate = Gate::with(&[("api", throttle::Throttle { spacing, ..wide() })]);
     let _first = gate.passes(&["api"], 0);
     let mut second = gate.waits(&["api"], 2, PERSON, 0);
@@ -240,8 +247,48 @@ fn starts_are_a_delay_apart_and_one_of_those_who_wait_watches_the_clock() {
 }
 
 #[test]
+fn a_slot_is_used_again_only_after_its_delay() {
+    let spacing = Spacing { per_slot: seconds(1), ..every(300) };
+    let gate = Gate::with(&[("api", throttle::Throttle { spacing, ..slots(2) })]);
+    drop(gate.passes(&["api"], 0));
+    let mut second = gate.waits(&["api"], 2, PERSON, 100);
+    assert_eq!(second.waits_until(100), 300);
+    let second = second.comes(300);
+    let mut third = gate.waits(&["api"], 3, PERSON, 600);
+    assert_eq!(third.waits_until(600), 1000, "the delay is over, the first slot is not to be used before");
+    drop(second);
+    assert_eq!(third.waits_until(700), 1000);
+    let _third = third.comes(1000);
+    let mut fourth = gate.waits(&["api"], 4, PERSON, 1200);
+    assert_eq!(fourth.waits_until(1200), 1300, "the second slot");
+    let _fourth = fourth.comes(1300);
+    let mut fifth = gate.waits(&["api"], 5, PERSON, 2300);
+    assert_eq!(fifth.waits_until(2300), 4300, "both are at work, however long ago they were sent");
+}
+
+#[test]
+fn a_slot_at_work_for_long_enough_is_free_at_once() {
+    let spacing = Spacing { per_slot: seconds(10), ..Spacing::default() };
+    let gate = Gate::with(&[("api", throttle::Throttle { spacing, ..slots(2) })]);
+    let old = gate.passes(&["api"], 0);
+    drop(gate.passes(&["api"], 9000));
+    let mut next = gate.waits(&["api"], 2, PERSON, 9000);
+    assert_eq!(next.waits_until(9000), 11_000, "not turned away for the slot that opens at 19 s");
+    let mut early = gate.waits(&["api"], 3, PERSON, 9500);
+    early.waits_until(9500);
+    assert!(matches!(next.looks(10_500), Turn::NotYet { .. }));
+    drop(old);
+    assert!(next.is_called());
+    drop(next.comes(10_500));
+    assert_eq!(early.is_gone(11_500).wait, Duration::from_millis(7500), "told when the next slot opens");
+    let empty = Gate::with(&[("api", throttle::Throttle { spacing, ..slots(1) })]);
+    drop(empty.passes(&["api"], 0));
+    assert_eq!(empty.turned_away(&["api"], PERSON, 1000).reason, Reason::Throttle, "nothing can end before 10 s");
+}
+
+#[test]
 fn who_cannot_be_served_in_time_is_told_at_once_when_to_come() {
-    let spacing = Spacing { delay: seconds(5), jitter: Jitter(0.0) };
+    let spacing = every(5000);
     let gate = Gate::with(&[("api", throttle::Throttle { spacing, ..wide() })]);
     let _first = gate.passes(&["api"], 0);
     assert_eq!(gate.turned_away(&["api"], PERSON, 1000), Closed { reason: Reason::Throttle, wait: seconds(4) });
@@ -296,7 +343,7 @@ fn a_complaint_turns_everybody_away_until_one_has_tried() {
     let gate = Gate::with(&[("api", patient(resting())), ("other", wide())]);
     let first = gate.passes(&["api"], 0);
     let rest = first.heard(&Outcome { asked_for: Some(seconds(5)), ..answer(429) }, 0.0, ms(0));
-    assert_eq!(rest, Some(Closed { reason: Reason::Backoff, wait: seconds(5) }));
+    assert_eq!(rest.rest, Some(Closed { reason: Reason::Backoff, wait: seconds(5) }));
     drop(first);
     let _elsewhere = gate.passes(&["other"], 0);
     let mut probe = gate.waits(&["api"], 2, PERSON, 1000);
@@ -305,7 +352,7 @@ fn a_complaint_turns_everybody_away_until_one_has_tried() {
     next.waits_until(1000);
     let probe = probe.comes(5000);
     next.waits_until(5001);
-    assert!(probe.heard(&answer(200), 0.0, ms(5100)).is_none());
+    assert!(probe.heard(&answer(200), 0.0, ms(5100)).rest.is_none());
     let _next = next.comes(5100);
     let state = gate.state("api", 5100);
     assert_eq!((state.level, state.rests_for), (1, Duration::ZERO));
@@ -346,6 +393,42 @@ fn state_survives_new_rules_by_name() {
     drop(pass);
     gate.throttle.follow(&[scope("api")]);
     assert_eq!(gate.state("api", 0).in_flight, 0, "who left meanwhile has left");
+}
+
+#[test]
+fn the_limit_in_force_is_what_the_controller_has_found() {
+    let gradient = Gradient { floor: 2, ceiling: 64 };
+    let rules = throttle::Throttle { controller: Some(Controller::Gradient(gradient)), ..slots(64) };
+    let gate = Gate::with(&[("api", patient(rules.clone()))]);
+    assert_eq!(gate.state("api", 0).limit, Some(8), "it begins small");
+    for now in 0..60 {
+        let passes: Vec<Pass> = (0..8).map(|_| gate.passes(&["api"], now * 10)).collect();
+        passes.iter().for_each(|pass| drop(pass.heard(&answer(200), 0.0, ms(now * 10 + 10))));
+    }
+    let found = gate.state("api", 600).limit.expect("there is one");
+    assert!((12..=16).contains(&found), "as long as half of it is used: {found}");
+    gate.throttle.follow(&[Scope { name: "api".into(), throttle: Some(rules), by_value: None }]);
+    assert_eq!(gate.state("api", 600).limit, Some(found), "a reload keeps it");
+    gate.throttle.follow(&[Scope { name: "api".into(), throttle: Some(slots(5)), by_value: None }]);
+    assert_eq!(gate.state("api", 600).limit, Some(5));
+}
+
+#[test]
+fn adjustments_come_back_where_they_are_watched() {
+    let auto = |debug| Autothrottle {
+        target_concurrency: 1.0,
+        start_delay: seconds(1),
+        max_delay: seconds(5),
+        good_statuses: vec![200],
+        debug,
+    };
+    let scope = |debug| throttle::Throttle { controller: Some(Controller::Autothrottle(auto(debug))), ..wide() };
+    let gate = Gate::with(&[("watched", scope(true)), ("other", scope(false))]);
+    let heard = gate.passes(&["watched", "other"], 0).heard(&answer(200), 0.0, ms(10));
+    let [(name, adjustment)] = &heard.adjusted[..] else { panic!("{heard:?}") };
+    let from_to = (adjustment.old, adjustment.new);
+    assert_eq!((&**name, from_to), ("watched", (seconds(1), Duration::from_millis(505))));
+    assert_eq!(gate.state("other", 10).delay, Duration::from_millis(505));
 }
 
 /// 64 clients who ask again as soon as they are served, answers that take 100 ms, half a minute.

@@ -60,6 +60,7 @@ impl Door {
                 query: vec![],
                 costs: vec![(QuotaId(0), Cost::Known(Units::whole(1)))],
                 scopes: vec![],
+                measured: true,
             },
             path: "/item/1",
             taken: 0,

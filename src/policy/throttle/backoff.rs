@@ -45,7 +45,7 @@ pub struct Pressure {
 }
 
 /// The time from the beginning of one rest to the beginning of the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Spell(u32);
 
 /// Why a scope under pressure takes nobody now.
@@ -103,6 +103,21 @@ impl Backoff {
         }
     }
 
+    /// The same after a complaint that was wished, to find out what the origin bears: it is a step back toward the first
+    /// rest, or complaints that come as often as they should would make rests as long as they can be.
+    pub fn after_wished(
+        &self,
+        pressure: Pressure,
+        spell: Spell,
+        outcome: &Outcome,
+        chance: f64,
+        now: Timestamp,
+    ) -> Pressure {
+        let back = if spell == pressure.spell { 2 } else { 0 };
+        let eased = Pressure { level: pressure.level.saturating_sub(back), ..pressure };
+        self.after(eased, spell, outcome, chance, now)
+    }
+
     /// Returns the pressure as it is at `now`: a level less for each quiet window.
     pub fn at(&self, pressure: Pressure, now: Timestamp) -> Pressure {
         let is_proven = pressure.allowed > 1;
@@ -124,8 +139,8 @@ impl Backoff {
         // A level that makes no rest longer would only take longer to come down from.
         let is_longest = pressure.level > 0 && self.rest(pressure.level) == self.rest(pressure.level + 1);
         let level = pressure.level + u32::from(!is_longest);
-        let rest = self.rest(level).max(asked_for.unwrap_or_default());
-        let rest = self.jitter.stretch(rest, chance).min(self.max_delay);
+        let asked_for = asked_for.unwrap_or_default();
+        let rest = self.jitter.vary(self.rest(level).max(asked_for), chance).max(asked_for).min(self.max_delay);
         Pressure {
             level,
             rests_until: pressure.rests_until.max(now + rest),
@@ -168,6 +183,9 @@ impl Pressure {
     }
 }
 
+/// What an origin, or a proxy before it, says when it has had enough.
+pub const COMPLAINTS: [u16; 9] = [429, 502, 503, 504, 520, 521, 522, 523, 524];
+
 const ANY: u32 = u32::MAX;
 
 #[cfg(test)]
@@ -175,13 +193,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const BROKE_OFF: Outcome = Outcome { status: None, latency: Duration::ZERO, measured: true, asked_for: None };
+
     fn backoff() -> Backoff {
         Backoff {
             statuses: vec![429, 503],
             factor: 2,
             min_delay: Duration::from_secs(1),
             max_delay: Duration::from_secs(30),
-            jitter: Jitter(0.1),
+            jitter: Jitter::up_to(0.1),
             window: Duration::from_secs(60),
         }
     }
@@ -191,7 +211,7 @@ mod tests {
     }
 
     fn answer(status: u16, asked_for: Option<u64>) -> Outcome {
-        Outcome { status: Some(status), latency: Duration::ZERO, asked_for: asked_for.map(Duration::from_secs) }
+        Outcome { status: Some(status), asked_for: asked_for.map(Duration::from_secs), ..BROKE_OFF }
     }
 
     /// A scope that sends one request at a time.
@@ -232,6 +252,12 @@ mod tests {
         let (pressure, spell) = Pressure::default().sent();
         let late = backoff().after(pressure, spell, &answer(429, Some(10)), 1.0, at(0));
         assert_eq!(late.rest_left(at(0)), Duration::from_secs(11), "jitter comes on top");
+        let backoff = Backoff { jitter: Jitter { low: -0.5, high: 0.0 }, ..backoff() };
+        let rest = |asked_for| {
+            let (pressure, spell) = Pressure::default().sent();
+            backoff.after(pressure, spell, &answer(429, asked_for), 0.0, at(0)).rest_left(at(0))
+        };
+        assert_eq!((rest(Some(10)), rest(None)), (Duration::from_secs(10), Duration::from_millis(500)));
     }
 
     #[test]
@@ -282,8 +308,7 @@ mod tests {
 
     #[test]
     fn timeouts_and_broken_connections_are_complaints() {
-        let broke_off = Outcome { status: None, latency: Duration::ZERO, asked_for: None };
-        assert!(backoff().minds(&broke_off));
+        assert!(backoff().minds(&BROKE_OFF));
         assert!(!backoff().minds(&answer(500, None)), "only what is listed");
     }
 

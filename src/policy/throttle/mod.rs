@@ -1,16 +1,22 @@
 //! How hard the gate may press on a part of the origin: settings, and rules on plain values.
 //!
 //! A request is sent when all of its scopes let it: a slot is free ([`Throttle::concurrency`]), the [`spacing`] to the
-//! one before is kept, which [`autothrottle`] may stretch, and the scope does not rest ([`backoff`]). Who has to wait,
-//! and in what order, is the engine's business.
+//! one before is kept, and the scope does not rest ([`backoff`]). How many slots there are and how far apart requests are
+//! sent may be found out on the way ([`course`]): by the latency ([`autothrottle`], [`gradient`]) or by complaints
+//! ([`rampup`]). Who has to wait, and in what order, is the engine's business.
 
 pub mod autothrottle;
 pub mod backoff;
+pub mod course;
+pub mod gradient;
+pub mod rampup;
+#[cfg(test)]
+mod simulated;
 pub mod spacing;
 pub mod value;
 
-use autothrottle::Autothrottle;
 use backoff::Backoff;
+use course::Controller;
 use spacing::Spacing;
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -32,10 +38,10 @@ pub struct Scope {
 pub struct Throttle {
     /// The most requests at once.
     pub concurrency: Option<NonZeroU32>,
-    /// The time between any two.
+    /// The time between two.
     pub spacing: Spacing,
-    /// Stretches that time as the origin grows slow.
-    pub autothrottle: Option<Autothrottle>,
+    /// Finds out by itself how many at once, or how far apart.
+    pub controller: Option<Controller>,
     /// Lets the scope rest when the origin complains.
     pub backoff: Option<Backoff>,
     /// Who may wait for a turn.
@@ -51,9 +57,14 @@ pub struct Queue {
     pub max_length: u32,
 }
 
-/// By what share a pause may be longer than it has to be.
+/// By what shares a pause is varied: from `low` to `high`, of which the lower may be negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Jitter(pub f64);
+pub struct Jitter {
+    /// The least.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
+}
 
 /// What the origin did with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +73,9 @@ pub struct Outcome {
     pub status: Option<u16>,
     /// From sending the request to the head of the answer.
     pub latency: Duration,
+    /// Whether the latency tells of the origin's load: not where the origin had the answer in a cache, or where the route
+    /// is left out.
+    pub measured: bool,
     /// How long the origin asked to be left alone.
     pub asked_for: Option<Duration>,
 }
@@ -74,10 +88,16 @@ impl Scope {
 }
 
 impl Jitter {
-    /// Returns `span`, longer by up to its share of it: `chance`, from 0 to 1, says by how much.
-    pub fn stretch(self, span: Duration, chance: f64) -> Duration {
-        let share = (self.0 * chance).clamp(0.0, 1.0);
-        span.saturating_add(Duration::try_from_secs_f64(span.as_secs_f64() * share).unwrap_or(Duration::ZERO))
+    /// A pause is longer by up to `share`.
+    pub fn up_to(share: f64) -> Self {
+        Self { low: 0.0, high: share }
+    }
+
+    /// Returns `span`, varied: `chance`, from 0 to 1, says where between the two shares.
+    pub fn vary(self, span: Duration, chance: f64) -> Duration {
+        let share = self.low + (self.high - self.low) * chance.clamp(0.0, 1.0);
+        let change = Duration::try_from_secs_f64(span.as_secs_f64() * share.abs()).unwrap_or_default();
+        if share < 0.0 { span.saturating_sub(change) } else { span.saturating_add(change) }
     }
 }
 
@@ -94,11 +114,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jitter_only_lengthens() {
-        let second = Duration::from_secs(1);
-        for (share, chance, millis) in [(0.0, 0.9, 1000), (0.1, 0.0, 1000), (0.1, 0.5, 1050), (0.5, 1.0, 1500)] {
-            assert_eq!(Jitter(share).stretch(second, chance), Duration::from_millis(millis), "{share} {chance}");
+    fn jitter_varies_between_its_two_shares() {
+        for (low, high, chance, millis) in [
+            (0.0, 0.0, 0.9, 1000),
+            (0.0, 0.1, 0.0, 1000),
+            (0.0, 0.1, 0.5, 1050),
+            (0.0, 0.5, 1.0, 1500),
+            (-0.1, 0.3, 0.0, 900),
+            (-0.1, 0.3, 0.25, 1000),
+            (-0.1, 0.3, 1.0, 1300),
+            (-1.0, -0.5, 0.0, 0),
+            (-1.0, -0.5, 1.0, 500),
+        ] {
+            let varied = Jitter { low, high }.vary(Duration::from_secs(1), chance);
+            assert_eq!(varied, Duration::from_millis(millis), "{low} to {high} at {chance}");
         }
-        assert_eq!(Jitter(1.0).stretch(Duration::MAX, 0.9), Duration::MAX);
+        assert_eq!(Jitter::up_to(1.0).vary(Duration::MAX, 0.9), Duration::MAX);
     }
 }

@@ -35,7 +35,7 @@ fn a_value_that_nobody_uses_is_forgotten_as_soon_as_that_changes_nothing() {
     drop(gate.passes(&["tenant=acme"], 0));
     assert_eq!(gate.state("tenant", 0).values, Some(0));
 
-    let spaced = Spacing { delay: seconds(5), jitter: Jitter(0.0) };
+    let spaced = Spacing { delay: seconds(5), ..Spacing::default() };
     let gate = tenants(throttle::Throttle { spacing: spaced, ..wide() }, 10);
     drop(gate.passes(&["tenant=acme"], 0));
     assert_eq!(gate.state("tenant", 4999).values, Some(1), "the next has to wait for it");
@@ -173,7 +173,8 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let spaced = Spacing { delay: Duration::from_millis(50), jitter: Jitter(0.0) };
+        let spaced =
+            Spacing { delay: Duration::from_millis(50), per_slot: Duration::from_millis(400), ..Spacing::default() };
         let b = throttle::Throttle { spacing: spaced, ..limited(2) };
         let gate = Gate::with(&[("a", limited(3)), ("b", b.clone()), ("t", limited(2)), ("u", b)]);
         let gate = gate.by_value("t", MOST_VALUES).by_value("u", MOST_VALUES);

@@ -1,0 +1,32 @@
+//! Slots whose request is over, and which still may not be used again.
+
+use crate::policy::time::Timestamp;
+use std::collections::VecDeque;
+
+/// When each of them may, in order. There are never more than there are slots: each was taken until it got here.
+#[derive(Debug, Default)]
+pub(super) struct Cooling(VecDeque<Timestamp>);
+
+impl Cooling {
+    pub(super) fn put(&mut self, until: Timestamp, now: Timestamp) {
+        while self.0.front().is_some_and(|opens| *opens <= now) {
+            self.0.pop_front();
+        }
+        if until > now {
+            self.0.insert(self.0.partition_point(|opens| *opens <= until), until);
+        }
+    }
+
+    pub(super) fn slots(&self, now: Timestamp) -> u32 {
+        u32::try_from(self.0.len() - self.opened(now)).unwrap_or(u32::MAX)
+    }
+
+    /// When the next one may be used.
+    pub(super) fn next(&self, now: Timestamp) -> Option<Timestamp> {
+        self.0.get(self.opened(now)).copied()
+    }
+
+    fn opened(&self, now: Timestamp) -> usize {
+        self.0.partition_point(|opens| *opens <= now)
+    }
+}

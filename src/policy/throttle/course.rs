@@ -1,0 +1,150 @@
+//! How hard a scope presses now: as its settings say, or as its controller has found out.
+
+use super::autothrottle::Autothrottle;
+use super::backoff::{COMPLAINTS, Pressure, Spell};
+use super::gradient::{Gradient, Limit, Sign};
+use super::rampup::{Climb, Rampup, Reached};
+use super::{Outcome, Throttle};
+use crate::policy::Timestamp;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// What finds out how hard the origin may be pressed. A scope has one at most: two would undo each other's work.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Controller {
+    /// Varies the time between two requests by the latency.
+    Autothrottle(Autothrottle),
+    /// Varies the most requests at once by the latency.
+    Gradient(Gradient),
+    /// Varies one of them by the complaints.
+    Rampup(Rampup),
+}
+
+/// What a scope's controller has found out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Course {
+    /// There is none.
+    Fixed,
+    /// The time between two requests.
+    Autothrottle(Duration),
+    /// The most requests at once.
+    Gradient(Limit),
+    /// Either.
+    Rampup(Climb),
+}
+
+/// How hard the scope presses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// The most requests at once, where there is a most.
+    pub limit: Option<u32>,
+    /// The least time between two.
+    pub delay: Duration,
+}
+
+impl Throttle {
+    /// Returns the course under these settings, of which `before` was learned under others.
+    pub fn course(&self, before: Course, now: Timestamp) -> Course {
+        let least = self.spacing.delay;
+        match (&self.controller, before) {
+            (None, _) => Course::Fixed,
+            (Some(Controller::Autothrottle(auto)), Course::Autothrottle(delay)) => {
+                Course::Autothrottle(auto.within(delay, least))
+            }
+            (Some(Controller::Autothrottle(auto)), _) => Course::Autothrottle(auto.start(least)),
+            (Some(Controller::Gradient(gradient)), Course::Gradient(mut limit)) => {
+                limit.follow(gradient);
+                Course::Gradient(limit)
+            }
+            (Some(Controller::Gradient(gradient)), _) => Course::Gradient(Limit::new(gradient, now)),
+            (Some(Controller::Rampup(rampup)), Course::Rampup(mut climb)) => {
+                climb.follow(rampup, now);
+                Course::Rampup(climb)
+            }
+            (Some(Controller::Rampup(rampup)), _) => Course::Rampup(Climb::new(rampup, now)),
+        }
+    }
+
+    /// Returns how hard the scope presses on this course.
+    pub fn pace(&self, course: &Course) -> Pace {
+        let written = Pace { limit: self.concurrency.map(NonZeroU32::get), delay: self.spacing.delay };
+        match course {
+            Course::Fixed => written,
+            Course::Autothrottle(delay) => Pace { delay: *delay, ..written },
+            Course::Gradient(limit) => {
+                Pace { limit: Some(written.limit.map_or(limit.most(), |most| limit.most().min(most))), ..written }
+            }
+            Course::Rampup(climb) => match climb.reached() {
+                Reached::Concurrency(most) => Pace { limit: Some(most), ..written },
+                Reached::Delay(delay) => Pace { delay, ..written },
+            },
+        }
+    }
+
+    /// A request was sent; with it, `under_way` are.
+    pub fn sent(&self, course: &mut Course, under_way: u32, now: Timestamp) {
+        match (&self.controller, course) {
+            (Some(Controller::Gradient(_)), Course::Gradient(limit)) => limit.sent(under_way, now),
+            (Some(Controller::Rampup(rampup)), Course::Rampup(climb)) => climb.sent(rampup, under_way, now),
+            _ => {}
+        }
+    }
+
+    /// The outcome is known of a request that was sent at `sent`; with it, `under_way` were.
+    pub fn heard(&self, course: &mut Course, outcome: &Outcome, sent: Timestamp, under_way: u32, now: Timestamp) {
+        match (&self.controller, course) {
+            (Some(Controller::Autothrottle(auto)), Course::Autothrottle(delay)) => {
+                *delay = auto.next(*delay, outcome, self.spacing.delay);
+            }
+            (Some(Controller::Gradient(gradient)), Course::Gradient(limit)) => {
+                if let Some(sign) = self.sign(outcome) {
+                    limit.heard(gradient, sign, sent, under_way, now);
+                }
+            }
+            (Some(Controller::Rampup(rampup)), Course::Rampup(climb)) if self.is_complaint(outcome) => {
+                climb.complained(rampup, now);
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the pressure after the outcome of a request that was sent in `spell`.
+    pub fn pressure_after(
+        &self,
+        pressure: Pressure,
+        course: &Course,
+        spell: Spell,
+        outcome: &Outcome,
+        chance: f64,
+        now: Timestamp,
+    ) -> Pressure {
+        let Some(backoff) = &self.backoff else { return pressure };
+        let is_wished = match (&self.controller, course) {
+            (Some(Controller::Rampup(rampup)), Course::Rampup(climb)) => {
+                backoff.minds(outcome) && climb.is_wished(rampup)
+            }
+            _ => false,
+        };
+        match is_wished {
+            true => backoff.after_wished(pressure, spell, outcome, chance, now),
+            false => backoff.after(pressure, spell, outcome, chance, now),
+        }
+    }
+
+    /// Errors that are no complaint say nothing, and often sooner than anything else.
+    fn sign(&self, outcome: &Outcome) -> Option<Sign> {
+        if self.is_complaint(outcome) {
+            return Some(Sign::Congested);
+        }
+        (outcome.measured && outcome.is_good()).then_some(Sign::Good(outcome.latency))
+    }
+
+    fn is_complaint(&self, outcome: &Outcome) -> bool {
+        let minds =
+            |status| self.backoff.as_ref().map_or(&COMPLAINTS[..], |backoff| &backoff.statuses).contains(&status);
+        outcome.status.is_none_or(minds)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,275 @@
+//! Finds how many requests the origin can work on at once, from how long its answers take.
+//!
+//! As long as the origin has room, an answer takes as long with ten requests under way as with one: the *baseline*.
+//! Beyond that they queue, and the latency grows with them. So the limit rises while the latency is near the baseline and
+//! falls by the ratio of the two where it is not. It is looked at in *windows* of answers to requests that were sent under
+//! one limit.
+//!
+//! ```text
+//!   latency / baseline   1 ........ TOLERANCE ........ more
+//!   limit                + its root   + 0              x TOLERANCE x baseline / latency, at least x 1/2
+//! ```
+//! The baseline must be the origin's own time and nobody's queue. From time to time the limit is lowered a little, and
+//! again as long as the latency falls with it: a standing queue drains, and what remains is the baseline. Where the limit
+//! was halved and the latency did not follow, it was no queue: the origin has become slower by itself, and is believed.
+
+use crate::policy::Timestamp;
+use std::time::Duration;
+
+/// Between which bounds the limit follows the latency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gradient {
+    /// The least it becomes.
+    pub floor: u32,
+    /// The most.
+    pub ceiling: u32,
+}
+
+/// The limit, and what it was learned from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limit {
+    most: f64,
+    /// The latency without a queue, in seconds; none before the first window.
+    baseline: Option<f64>,
+    window: Window,
+    windows_to_drain: u32,
+    drain: Option<Drain>,
+    /// The longest latency since it was last near the baseline.
+    worst: Option<Worst>,
+    /// In how many windows in a row the latency was too long at the floor.
+    at_floor: u32,
+    /// Timeouts of requests that were sent before are the same congestion.
+    relieved_at: Timestamp,
+}
+
+/// What a request's answer says of the origin.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Sign {
+    /// It did what it was asked, in this time.
+    Good(Duration),
+    /// It has more to do than it can.
+    Congested,
+}
+
+/// What is counted until the next look.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Window {
+    began: Timestamp,
+    answers: u32,
+    /// Of their latencies in seconds, added up.
+    logarithms: f64,
+    congested: u32,
+    /// Requests under way, added up over so many glances.
+    under_way: u64,
+    glances: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Drain {
+    /// The limit to return to.
+    from: f64,
+    latency: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Worst {
+    limit: f64,
+    latency: f64,
+}
+
+impl Limit {
+    /// A limit of which nothing is known.
+    pub fn new(gradient: &Gradient, now: Timestamp) -> Self {
+        Self {
+            most: gradient.within(BEGINS_WITH),
+            baseline: None,
+            window: Window { began: now, ..Window::default() },
+            windows_to_drain: DRAIN_SOON,
+            drain: None,
+            worst: None,
+            at_floor: 0,
+            relieved_at: Timestamp::default(),
+        }
+    }
+
+    /// Returns the most requests that may be under way.
+    pub fn most(&self) -> u32 {
+        self.most as u32
+    }
+
+    /// Takes over other bounds.
+    pub fn follow(&mut self, gradient: &Gradient) {
+        self.most = gradient.within(self.most);
+        self.drain = None;
+    }
+
+    /// A request was sent; with it, `under_way` are.
+    pub fn sent(&mut self, under_way: u32, now: Timestamp) {
+        // Time in which nobody asked is no part of it.
+        if self.window.glances == 0 {
+            self.window.began = now;
+        }
+        self.window.glance(under_way);
+    }
+
+    /// A request that was sent at `sent` was answered, or was not; with it, `under_way` were.
+    pub fn heard(&mut self, gradient: &Gradient, sign: Sign, sent: Timestamp, under_way: u32, now: Timestamp) {
+        self.window.glance(under_way);
+        match sign {
+            // What was sent under another limit tells of that.
+            Sign::Good(latency) if sent >= self.window.began => {
+                self.window.answers += 1;
+                self.window.logarithms += latency.max(LEAST_LATENCY).as_secs_f64().ln();
+            }
+            Sign::Congested if sent >= self.relieved_at => self.window.congested += 1,
+            Sign::Good(_) | Sign::Congested => {}
+        }
+        if self.window.is_over(now) {
+            self.look(gradient, now);
+            self.window = Window { began: now, ..Window::default() };
+        }
+    }
+
+    fn look(&mut self, gradient: &Gradient, now: Timestamp) {
+        let window = self.window;
+        if !window.has_used_half_of(self.most()) {
+            self.end_drain();
+        } else if window.congested > 0 {
+            self.end_drain();
+            self.worst = None;
+            self.relieved_at = now;
+            let share = f64::from(window.congested) / f64::from(window.congested + window.answers);
+            self.most = gradient.within(self.most * (1.0 - share).max(STEEPEST));
+        } else {
+            self.learn(gradient, (window.logarithms / f64::from(window.answers.max(1))).exp());
+        }
+    }
+
+    fn learn(&mut self, gradient: &Gradient, latency: f64) {
+        let Some(baseline) = self.baseline else {
+            self.baseline = Some(latency);
+            return;
+        };
+        match self.drain {
+            Some(drain) => self.go_on_draining(gradient, drain, baseline, latency),
+            None => self.follow_latency(gradient, baseline, latency),
+        }
+    }
+
+    fn follow_latency(&mut self, gradient: &Gradient, baseline: f64, latency: f64) {
+        let ratio = latency / baseline;
+        if ratio < 1.0 {
+            self.baseline = Some((baseline + latency) / 2.0);
+        }
+        if ratio <= TOLERANCE {
+            (self.worst, self.at_floor) = (None, 0);
+            let room = ((TOLERANCE - ratio) / (TOLERANCE - 1.0)).min(1.0);
+            self.most = gradient.within(self.most + self.most.sqrt() * room);
+        } else if self.is_the_origin_s_own(gradient, latency) {
+            self.baseline = Some(latency);
+            (self.worst, self.at_floor) = (None, 0);
+        } else {
+            self.most = gradient.within(self.most * (TOLERANCE / ratio).max(STEEPEST));
+        }
+        self.windows_to_drain = self.windows_to_drain.saturating_sub(1);
+        if self.windows_to_drain == 0 && self.worst.is_none() {
+            self.windows_to_drain = DRAIN_EVERY;
+            self.drain = Some(Drain { from: self.most, latency });
+            self.most = gradient.within(self.most * DRAIN);
+        }
+    }
+
+    /// Queues shrink with the limit. What does not is the origin's own time.
+    fn is_the_origin_s_own(&mut self, gradient: &Gradient, latency: f64) -> bool {
+        let is_at_floor = self.most() <= gradient.floor;
+        self.at_floor = if is_at_floor { self.at_floor + 1 } else { 0 };
+        match self.worst {
+            Some(worst) if latency <= worst.latency * NOISE => {
+                let cut = self.most / worst.limit;
+                (cut <= 0.5 && latency > worst.latency * cut.cbrt()) || self.at_floor >= SURE_AT_FLOOR
+            }
+            _ => {
+                self.worst = Some(Worst { limit: self.most, latency });
+                self.at_floor >= SURE_AT_FLOOR
+            }
+        }
+    }
+
+    fn go_on_draining(&mut self, gradient: &Gradient, drain: Drain, baseline: f64, latency: f64) {
+        let lower = gradient.within(self.most * DRAIN);
+        if latency < drain.latency * FELL && (lower as u32) < self.most() {
+            self.drain = Some(Drain { latency, ..drain });
+            self.most = lower;
+            return;
+        }
+        self.end_drain();
+        if latency < baseline {
+            self.baseline = Some(latency);
+            // There was a queue in the baseline; perhaps not all of it has gone.
+            self.windows_to_drain = if latency < baseline * FELL { DRAIN_SOON } else { DRAIN_EVERY };
+        } else if latency <= baseline * TOLERANCE {
+            self.baseline = Some((baseline + latency) / 2.0);
+        }
+    }
+
+    fn end_drain(&mut self) {
+        if let Some(drain) = self.drain.take() {
+            self.most = drain.from;
+        }
+    }
+}
+
+impl Gradient {
+    fn within(&self, limit: f64) -> f64 {
+        limit.min(f64::from(self.ceiling)).max(f64::from(self.floor.max(1)))
+    }
+}
+
+impl Window {
+    fn glance(&mut self, under_way: u32) {
+        self.glances += 1;
+        self.under_way += u64::from(under_way);
+    }
+
+    fn is_over(&self, now: Timestamp) -> bool {
+        let (seen, lasted) = (self.answers + self.congested, now.since(self.began));
+        seen >= ENOUGH && lasted >= SHORTEST || seen >= LEAST && lasted >= LONGEST
+    }
+
+    fn has_used_half_of(&self, limit: u32) -> bool {
+        self.under_way * 2 >= u64::from(limit) * self.glances
+    }
+}
+
+/// Small enough for any origin, large enough not to be felt.
+const BEGINS_WITH: f64 = 8.0;
+/// How much longer than the baseline answers may take before there is a queue.
+const TOLERANCE: f64 = 1.35;
+/// No window takes away more.
+const STEEPEST: f64 = 0.5;
+/// A clock that stood still has measured nothing.
+const LEAST_LATENCY: Duration = Duration::from_micros(1);
+
+/// So many answers tell the mean of a mix of pages well enough.
+const ENOUGH: u32 = 20;
+/// A fast origin is not looked at for every few milliseconds.
+const SHORTEST: Duration = Duration::from_millis(100);
+/// After so long, [`LEAST`] answers have to do.
+const LONGEST: Duration = Duration::from_secs(10);
+const LEAST: u32 = 4;
+
+/// The first baseline may have been measured in a queue.
+const DRAIN_SOON: u32 = 4;
+/// Drains cost a little throughput: two windows of so many.
+const DRAIN_EVERY: u32 = 24;
+/// By what a drain lowers the limit: by more than the tolerance lets it stand too high.
+const DRAIN: f64 = 0.6;
+/// In a queue the latency falls as the limit does; half-way to not at all, it has fallen.
+const FELL: f64 = 0.8;
+/// A latency that is longer by less has not grown.
+const NOISE: f64 = 1.15;
+/// At the floor, no queue can be the gate's: after so many windows the latency is believed.
+const SURE_AT_FLOOR: u32 = 3;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+//! Goes faster until the origin complains as often as is wished, then holds: for an origin that says itself when it is
+//! asked too much, and nothing by its latency before.
+//!
+//! Once a window the complaints are counted: fewer than wished, one step faster; more, one step slower. A step is a tenth,
+//! half of the one before where the direction turns, by half more where it does not: so it comes near, then close. What is
+//! allowed has to be used before more is: who asks little never meets the limit.
+
+use crate::policy::Timestamp;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// How many complaints are wished, and what is varied to get them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rampup {
+    /// So many complaints in a window are right.
+    pub target: RangeInclusive<u32>,
+    /// How long a window is.
+    pub window: Duration,
+    /// What is varied.
+    pub lever: Lever,
+}
+
+/// What is varied, from where, between which bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lever {
+    /// How many requests may be under way.
+    Concurrency {
+        /// To begin with.
+        start: u32,
+        /// The most; the least is one.
+        most: u32,
+    },
+    /// The time between two requests.
+    Delay {
+        /// To begin with.
+        start: Duration,
+        /// The shortest.
+        least: Duration,
+        /// The longest.
+        most: Duration,
+    },
+}
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Climb {
+    reached: Reached,
+    last: Option<Step>,
+    began: Timestamp,
+    complaints: u32,
+    /// Requests sent in this window, and how many were under way at each, added up.
+    sent: u32,
+    under_way: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Step {
+    direction: Direction,
+    /// In thousandths of what was reached.
+    size: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Faster,
+    Slower,
+}
+
+/// What the lever stands at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// So many requests may be under way.
+    Concurrency(u32),
+    /// So far apart they are sent.
+    Delay(Duration),
+}
+
+impl Climb {
+    /// A climb from the bottom.
+    pub fn new(rampup: &Rampup, now: Timestamp) -> Self {
+        let reached = match rampup.lever {
+            Lever::Concurrency { start, .. } => Reached::Concurrency(start),
+            Lever::Delay { start, .. } => Reached::Delay(start),
+        };
+        Self::at(reached, None, now)
+    }
+
+    fn at(reached: Reached, last: Option<Step>, now: Timestamp) -> Self {
+        Self { reached, last, began: now, complaints: 0, sent: 0, under_way: 0 }
+    }
+
+    /// Returns what the lever stands at.
+    pub fn reached(&self) -> Reached {
+        self.reached
+    }
+
+    /// Takes over other settings: what was reached stays, within them.
+    pub fn follow(&mut self, rampup: &Rampup, now: Timestamp) {
+        match rampup.lever.within(self.reached) {
+            Some(reached) => self.reached = reached,
+            None => *self = Self::new(rampup, now),
+        }
+    }
+
+    /// A request was sent; with it, `under_way` are.
+    pub fn sent(&mut self, rampup: &Rampup, under_way: u32, now: Timestamp) {
+        self.look(rampup, now);
+        self.sent = self.sent.saturating_add(1);
+        self.under_way += u64::from(under_way);
+    }
+
+    /// The origin complained.
+    pub fn complained(&mut self, rampup: &Rampup, now: Timestamp) {
+        self.look(rampup, now);
+        self.complaints = self.complaints.saturating_add(1);
+    }
+
+    /// Returns whether the complaints of this window are no more than are wished.
+    pub fn is_wished(&self, rampup: &Rampup) -> bool {
+        self.complaints <= *rampup.target.end()
+    }
+
+    fn look(&mut self, rampup: &Rampup, now: Timestamp) {
+        let lasted = now.since(self.began);
+        if lasted < rampup.window {
+            return;
+        }
+        let direction = if self.complaints > *rampup.target.end() {
+            Some(Direction::Slower)
+        } else if self.complaints < *rampup.target.start() && self.has_used_half(lasted) {
+            Some(Direction::Faster)
+        } else {
+            None
+        };
+        let step = direction.map(|direction| Step::after(self.last, direction));
+        let reached = step.map_or(self.reached, |step| self.reached.after(step));
+        let reached = rampup.lever.within(reached).unwrap_or(self.reached);
+        *self = Self::at(reached, step.or(self.last), now);
+    }
+
+    fn has_used_half(&self, lasted: Duration) -> bool {
+        match self.reached {
+            Reached::Concurrency(most) => self.sent > 0 && self.under_way * 2 >= u64::from(most) * u64::from(self.sent),
+            Reached::Delay(delay) => delay.saturating_mul(self.sent.saturating_mul(2)) >= lasted,
+        }
+    }
+}
+
+impl Step {
+    fn after(last: Option<Self>, direction: Direction) -> Self {
+        let size = match last {
+            None => LARGEST,
+            Some(last) if last.direction == direction => (last.size * 3 / 2).min(LARGEST),
+            Some(last) => (last.size / 2).max(SMALLEST),
+        };
+        Self { direction, size }
+    }
+}
+
+impl Reached {
+    fn after(self, Step { direction, size }: Step) -> Self {
+        let slots = |most: u32| u32::try_from(u64::from(most) * u64::from(size) / WHOLE).unwrap_or(most).max(1);
+        let share = f64::from(size) / WHOLE as f64;
+        match (self, direction) {
+            (Self::Concurrency(most), Direction::Faster) => Self::Concurrency(most.saturating_add(slots(most))),
+            (Self::Concurrency(most), Direction::Slower) => Self::Concurrency(most.saturating_sub(slots(most))),
+            (Self::Delay(delay), Direction::Faster) => Self::Delay(delay.mul_f64(1.0 - share)),
+            (Self::Delay(delay), Direction::Slower) => Self::Delay(delay.mul_f64(1.0 / (1.0 - share))),
+        }
+    }
+}
+
+impl Lever {
+    /// `reached`, within the bounds; nothing where it is of the other lever.
+    fn within(&self, reached: Reached) -> Option<Reached> {
+        match (*self, reached) {
+            (Self::Concurrency { most, .. }, Reached::Concurrency(at)) => {
+                Some(Reached::Concurrency(at.min(most).max(1)))
+            }
+            (Self::Delay { least, most, .. }, Reached::Delay(delay)) => {
+                Some(Reached::Delay(delay.min(most).max(least)))
+            }
+            _ => None,
+        }
+    }
+}
+
+const WHOLE: u64 = 1000;
+/// A tenth: an origin that bears a little more is not asked for twice as much.
+const LARGEST: u32 = 100;
+/// A complaint a minute is some hundredths above what is borne.
+const SMALLEST: u32 = 5;
+
+#[cfg(test)]
+mod tests;
