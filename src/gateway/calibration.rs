@@ -1,12 +1,11 @@
 //! What the origin's answers tell of its own count of a quota (`sync_from`).
 
+use super::allowance::{least_left, moment, units};
 use crate::http1::{Fields, Name};
 use crate::policy::calibration::OriginCount;
 use crate::policy::quota::{Exhausted, SyncFrom};
-use crate::policy::quoted;
-use crate::policy::{QuotaId, Timestamp, Units};
+use crate::policy::{QuotaId, Timestamp};
 use http::{HeaderName, StatusCode};
-use std::time::Duration;
 
 /// So much of a body is looked at.
 const MOST_READ: usize = 16 * 1024;
@@ -31,7 +30,9 @@ pub(super) struct Listening {
 /// Reads what an answer's head tells.
 pub(super) fn read(sync: &SyncFrom, status: StatusCode, fields: &Fields, now: Timestamp) -> Told {
     let (remaining, limits_reset) = match (&sync.remaining_header, said(fields, &sync.remaining_header)) {
-        (Some(name), Some(_)) if Name::of(name.as_str().as_bytes()) == Name::RateLimit => least_left(fields, now),
+        (Some(name), Some(_)) if Name::of(name.as_str().as_bytes()) == Name::RateLimit => {
+            least_left(fields, now).map_or((None, None), |left| (Some(left.units), left.resets_at))
+        }
         (_, value) => (value.and_then(units), None),
     };
     let resets_at = said(fields, &sync.reset_header).and_then(|value| moment(value, now)).or(limits_reset);
@@ -63,21 +64,6 @@ impl Listening {
     }
 }
 
-/// How long the origin asks to be left alone: `Retry-After`, or the renewal of a limit of which nothing is left.
-pub(super) fn asked_for(fields: &Fields, now: Timestamp) -> Option<Duration> {
-    let field = |name: &'static str| fields.named(name).next();
-    let retry_after = fields.get(Name::RetryAfter).and_then(|value| moment(value, now));
-    let ratelimit = match least_left(fields, now) {
-        (Some(Units::ZERO), reset) => reset,
-        _ => None,
-    };
-    let legacy = match field("x-ratelimit-remaining").and_then(units) {
-        Some(Units::ZERO) => field("x-ratelimit-reset").and_then(|value| moment(value, now)),
-        _ => None,
-    };
-    [retry_after, ratelimit, legacy].into_iter().flatten().max().map(|until| until.since(now))
-}
-
 fn said<'a>(fields: &'a Fields, name: &'a Option<HeaderName>) -> Option<&'a [u8]> {
     fields.named(name.as_ref()?.as_str()).next()
 }
@@ -90,61 +76,11 @@ fn contains(bytes: &[u8], text: &[u8]) -> bool {
     bytes.windows(text.len().max(1)).any(|window| window == text)
 }
 
-/// `12`, `0.25`; less than nothing is nothing.
-fn units(value: &[u8]) -> Option<Units> {
-    let text = std::str::from_utf8(value).ok()?.trim();
-    match text.strip_prefix('-') {
-        Some(below) => below.parse::<Units>().ok().map(|_| Units::ZERO),
-        None => text.parse().ok(),
-    }
-}
-
-/// The policy with the fewest units left, of `"default";r=50;t=30, "daily";r=100` (draft-ietf-httpapi-ratelimit-headers).
-fn least_left(fields: &Fields, now: Timestamp) -> (Option<Units>, Option<Timestamp>) {
-    let items = fields.all(Name::RateLimit).flat_map(|line| quoted::split(line, b','));
-    let read = items.filter_map(|item| Some((number(item, b"r=")?, number(item, b"t="))));
-    match read.min_by_key(|(left, _)| *left) {
-        Some((left, reset)) => (Some(Units::whole(left)), reset.map(|seconds| now + Duration::from_secs(seconds))),
-        None => (None, None),
-    }
-}
-
-fn number(item: &[u8], key: &[u8]) -> Option<u64> {
-    let mut parameters = quoted::split(item, b';').skip(1).map(<[u8]>::trim_ascii);
-    let digits = parameters.find_map(|parameter| parameter.strip_prefix(key))?;
-    std::str::from_utf8(digits).ok()?.parse().ok()
-}
-
-/// Below this a number is seconds from now: nobody waits thirty years.
-const SMALLEST_EPOCH: f64 = 1e9;
-/// From this on it is milliseconds since 1970.
-const SMALLEST_EPOCH_MILLISECONDS: f64 = 1e11;
-
-/// A time of renewal in any of the forms that are about: seconds from now, seconds or milliseconds since 1970, the date
-/// of HTTP (RFC 9110 section 5.6.7), RFC 3339.
-fn moment(value: &[u8], now: Timestamp) -> Option<Timestamp> {
-    let text = std::str::from_utf8(value).ok()?.trim();
-    match text.parse::<f64>() {
-        Ok(seconds) if !(0.0..1e15).contains(&seconds) => None,
-        Ok(seconds) if seconds < SMALLEST_EPOCH => Some(now + Duration::from_secs_f64(seconds)),
-        Ok(seconds) if seconds < SMALLEST_EPOCH_MILLISECONDS => {
-            Some(Timestamp::default() + Duration::from_secs_f64(seconds))
-        }
-        Ok(milliseconds) => Some(Timestamp::default() + Duration::from_secs_f64(milliseconds / 1e3)),
-        Err(_) => date(text),
-    }
-}
-
-fn date(text: &str) -> Option<Timestamp> {
-    let rfc3339 = || text.parse::<jiff::Timestamp>().ok();
-    let http = || jiff::fmt::rfc2822::parse(text).ok().map(|zoned| zoned.timestamp());
-    let nanoseconds = rfc3339().or_else(http)?.as_nanosecond();
-    Some(Timestamp(u64::try_from(nanoseconds).ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Units;
+    use std::time::Duration;
 
     const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
@@ -169,7 +105,7 @@ mod tests {
         assert_eq!(left("x-left", "-3"), Some(0));
         assert_eq!(left("x-left", "many"), None);
         assert_eq!(left("ratelimit", "\"burst\";r=9;t=1, \"day;r=1\";r=7;t=60"), Some(7000));
-        assert_eq!(left("ratelimit", "limit=100, remaining=50"), None);
+        assert_eq!(left("ratelimit", "limit=100, remaining=50"), Some(50_000));
     }
 
     #[test]
@@ -186,21 +122,6 @@ mod tests {
         }
         let fields = [("ratelimit", "\"day\";r=7;t=60")];
         assert_eq!(told(&sync("ratelimit", None), 200, &fields).count.resets_at, at(1_800_000_060));
-    }
-
-    #[test]
-    fn an_origin_asks_for_a_rest_in_every_usual_form() {
-        let rest = |fields: &[(&'static str, &'static str)]| {
-            asked_for(&fields.iter().copied().collect(), NOW).map(|rest| rest.as_secs())
-        };
-        assert_eq!(rest(&[]), None);
-        assert_eq!(rest(&[("retry-after", "5")]), Some(5));
-        assert_eq!(rest(&[("retry-after", "Fri, 15 Jan 2027 08:01:00 GMT")]), Some(60));
-        assert_eq!(rest(&[("retry-after", "Fri, 15 Jan 2021 08:01:00 GMT")]), Some(0), "already over");
-        assert_eq!(rest(&[("retry-after", "soon")]), None);
-        assert_eq!(rest(&[("ratelimit", "\"a\";r=0;t=7"), ("retry-after", "5")]), Some(7), "the longest counts");
-        assert_eq!(rest(&[("ratelimit", "\"a\";r=1;t=7")]), None, "something is left");
-        assert_eq!(rest(&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1800000030")]), Some(30));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One request from the first look to the last byte. However it ends, it leaves one line in the access log and one
 //! count in the metrics.
 
+use super::allowance;
 use super::announce::Told;
 use super::calibration::{self, Listening};
 use super::target;
@@ -201,10 +202,11 @@ impl Visit {
             // Nothing that the origin did.
             Err(ForwardError::NoRoom | ForwardError::ClientBody { .. }) => return None,
             Err(_) => (None, None),
-            Ok(answer) if answer.status.is_client_error() || answer.status.is_server_error() => {
-                (Some(answer.status.as_u16()), calibration::asked_for(&answer.fields, self.worker.now()))
+            Ok(Response { status, fields, .. }) => {
+                let is_error = status.is_client_error() || status.is_server_error();
+                let asked_for = if is_error { allowance::asked_for } else { allowance::nothing_left_for };
+                (Some(status.as_u16()), asked_for(fields, self.worker.now()))
             }
-            Ok(answer) => (Some(answer.status.as_u16()), None),
         };
         let outcome = throttle::Outcome { status, latency: self.origin_took.unwrap_or_default(), asked_for };
         let rest = pass.heard(&outcome, self.chance(), self.worker.time())?;

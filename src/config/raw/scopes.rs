@@ -50,7 +50,8 @@ pub(in crate::config) struct Backoff {
     pub factor: Option<u32>,
     /// The first rest. Default 1s.
     pub min_delay: Option<Span>,
-    /// The longest rest, even where the origin's Retry-After asks for more. Default 300s.
+    /// The longest rest, even where the origin asks for more: by Retry-After, or by RateLimit or X-RateLimit headers that
+    /// say that nothing is left. Default 300s.
     pub max_delay: Option<Span>,
     /// By up to how much rests are longer, by chance. Default 10%.
     pub jitter: Option<Percent>,
