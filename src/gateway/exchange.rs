@@ -1,7 +1,7 @@
 //! The life of one request: facts, identity, class, route and cost, admission, the way to the origin and back.
 
 use super::announce::Told;
-use super::body::{ClientBody, RequestBody, ResponseBody};
+use super::body::{ClientBody, RequestBody, ResponseBody, hear_out};
 use super::reply::{Problem, Reader};
 use super::target::{self, Malformed, Target};
 use super::upstream::{Answer, ForwardError, Route};
@@ -285,6 +285,7 @@ impl Exchange {
                 visit.hear(status, &fields);
                 // Everybody is kept away for now, and told so in one voice.
                 if let Some(Closed { reason, wait }) = rest.filter(|_| status == StatusCode::TOO_MANY_REQUESTS) {
+                    Box::pin(hear_out(body, &deadline, &mut visit)).await;
                     let problem = Problem::not_now(reason, wait, 0.0);
                     visit.told_to_wait(problem.retry_after());
                     return self.speak(visit, problem);

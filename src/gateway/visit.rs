@@ -241,9 +241,14 @@ impl Visit {
         }
     }
 
+    /// True while the answer's body may tell that nothing is left of a quota.
+    pub(super) fn listens(&self) -> bool {
+        !self.listening.is_empty()
+    }
+
     /// A piece of the answer's body goes by: it may tell that nothing is left of a quota.
     pub(super) fn listen(&mut self, data: &[u8]) {
-        if self.listening.is_empty() {
+        if !self.listens() {
             return;
         }
         let (worker, current) = (&self.worker, &self.current);
@@ -253,7 +258,7 @@ impl Visit {
                 let count = OriginCount { exhausted: true, ..ear.count };
                 worker.origin_counts(current, ear.quota, ear.window, count, worker.now());
             }
-            !heard
+            !heard && !ear.has_heard_enough()
         });
     }
 
