@@ -355,8 +355,13 @@ impl Operations for Running {
 
     fn scopes(&self) -> Vec<ScopeView> {
         let scopes = self.handle.with_settings(|settings| settings.rules.scopes.clone());
-        let view = |scope: Scope| ScopeView { inflight: self.telemetry.inflight(&scope.name), name: scope.name };
-        scopes.into_iter().map(view).collect()
+        let mut throttled = self.handle.with_admission(|admission| admission.scopes(self.handle.uptime()));
+        let mut view = |Scope { name, .. }: Scope| {
+            let throttle =
+                throttled.iter().position(|state| state.name == name).map(|place| throttled.swap_remove(place));
+            ScopeView { inflight: self.telemetry.inflight(&name), name, throttle }
+        };
+        scopes.into_iter().map(&mut view).collect()
     }
 
     fn connections(&self) -> usize {

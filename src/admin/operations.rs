@@ -1,6 +1,6 @@
 //! What the admin listener needs of the gate.
 
-use crate::engine::{ClientView, QuotaView, UnknownQuota};
+use crate::engine::{ClientView, QuotaView, ScopeState, UnknownQuota};
 use crate::policy::{Timestamp, Units};
 use std::net::SocketAddr;
 
@@ -75,4 +75,6 @@ pub struct ScopeView {
     pub name: String,
     /// Requests that the origin is working on.
     pub inflight: u64,
+    /// How it is throttled, if it is.
+    pub throttle: Option<ScopeState>,
 }

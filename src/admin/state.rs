@@ -1,8 +1,8 @@
 //! The gate at a glance.
 
-use super::Gate;
 use super::corrections::Corrections;
 use super::operations::SettingsView;
+use super::{Gate, ScopeView};
 use crate::engine::{ClientView, QuotaView};
 use crate::policy::time::seconds_rounded_up;
 use crate::policy::{Reason, Timestamp, Units};
@@ -17,9 +17,7 @@ use std::sync::Arc;
 pub(super) async fn show(State(gate): State<Gate>, State(corrections): State<Arc<Corrections>>) -> Json<Value> {
     let (now, started) = (gate.now(), gate.started());
     let quotas: Vec<Value> = gate.quotas().iter().map(|view| quota(view, now)).collect();
-    let scopes = gate.scopes();
-    let scopes: Vec<Value> =
-        scopes.iter().map(|scope| json!({ "name": scope.name, "inflight": scope.inflight })).collect();
+    let scopes: Vec<Value> = gate.scopes().iter().map(scope).collect();
     let clients: Vec<Value> = gate.top_clients(TOP_CLIENTS).iter().map(client).collect();
     let places = gate.places();
     Json(json!({
@@ -93,6 +91,19 @@ fn settings(view: &SettingsView) -> Value {
 
 fn addresses(of: &[SocketAddr]) -> Vec<String> {
     of.iter().map(ToString::to_string).collect()
+}
+
+fn scope(view: &ScopeView) -> Value {
+    let throttle = view.throttle.as_ref();
+    json!({
+        "name": view.name,
+        "inflight": view.inflight,
+        "waiting": throttle.map(|state| state.waiting),
+        "limit": throttle.and_then(|state| state.limit),
+        "delay_s": throttle.map(|state| state.delay.as_secs_f64()),
+        "rests_for_s": throttle.map(|state| state.rests_for.as_secs_f64()),
+        "level": throttle.map(|state| state.level),
+    })
 }
 
 fn client(view: &ClientView) -> Value {

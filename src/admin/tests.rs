@@ -1,7 +1,7 @@
 use super::corrections::{Correction, Who};
 use super::*;
 use crate::config::settings::Secret;
-use crate::engine::{ClassView, ClientView, QuotaView, UnknownQuota};
+use crate::engine::{ClassView, ClientView, QuotaView, ScopeState, UnknownQuota};
 use crate::policy::tier::Share;
 use crate::policy::{Reason, Timestamp, Units};
 use axum::body::{Body, to_bytes};
@@ -42,7 +42,10 @@ async fn the_state_shows_quotas_classes_scopes_and_who_is_refused_most() {
     );
     let limited = json!({"key": "203.0.113.7", "class": "bot", "refused": 9, "tokens": 0, "limited_by": "bucket", "lifts_in_s": 8});
     assert_eq!(state["top_clients"][0], limited);
-    assert_eq!((&state["classes"], &state["scopes"]), (&json!(["bot"]), &json!([{"name": "default", "inflight": 2}])));
+    assert_eq!(state["classes"], json!(["bot"]));
+    let resting = json!({"name": "default", "inflight": 2, "waiting": 3, "limit": 4, "delay_s": 0.25, "rests_for_s": 7.5, "level": 2});
+    assert_eq!(state["scopes"][0], resting);
+    assert_eq!(state["scopes"][1]["limit"], json!(null), "what is not throttled has none");
 }
 
 #[tokio::test]
@@ -376,7 +379,19 @@ impl Operations for Desk {
         vec!["bot".into()]
     }
     fn scopes(&self) -> Vec<ScopeView> {
-        vec![ScopeView { name: "default".into(), inflight: 2 }]
+        let resting = ScopeState {
+            name: "default".into(),
+            in_flight: 2,
+            waiting: 3,
+            limit: Some(4),
+            delay: Duration::from_millis(250),
+            rests_for: Duration::from_millis(7500),
+            level: 2,
+        };
+        vec![
+            ScopeView { name: "default".into(), inflight: 2, throttle: Some(resting) },
+            ScopeView { name: "open".into(), inflight: 0, throttle: None },
+        ]
     }
     fn top_clients(&self, count: usize) -> Vec<ClientView> {
         let key = "203.0.113.7".into();

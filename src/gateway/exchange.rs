@@ -100,7 +100,7 @@ impl Exchange {
                 drop(permit);
                 self.leave_unread(&visit.visitor().head, body);
                 let problem = Problem::not_now(reason, wait, visit.spread());
-                visit.refused(reason, problem.retry_after());
+                visit.refused_by_scopes(reason, problem.retry_after());
                 self.speak(visit, problem)
             }
         }

@@ -159,6 +159,13 @@ impl Visit {
         self.retry_after = retry_after;
     }
 
+    /// It was admitted, but its scopes could not take it in time.
+    pub(super) fn refused_by_scopes(&mut self, reason: Reason, retry_after: Option<u64>) {
+        let Visitor { key, classified, .. } = &self.visitor;
+        self.current.admission.refused_by_scopes(*key, classified.class, self.began);
+        self.refused(reason, retry_after);
+    }
+
     /// It was admitted, but told to come back later.
     pub(super) fn told_to_wait(&mut self, retry_after: Option<u64>) {
         self.retry_after = retry_after;
@@ -180,7 +187,7 @@ impl Visit {
     /// The origin had no room for it: it never left, and the client was told to come back.
     pub(super) fn found_no_room(&mut self, retry_after: Option<u64>) {
         self.leaves_origin();
-        self.refused(Reason::Throttle, retry_after);
+        self.refused_by_scopes(Reason::Throttle, retry_after);
     }
 
     fn leaves_origin(&mut self) {

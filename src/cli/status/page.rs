@@ -79,8 +79,32 @@ fn row(name: &str, value: &str, remark: &str) -> Vec<String> {
 }
 
 fn scopes(scopes: &[Scope], view: &View) -> String {
-    let rows = scopes.iter().map(|of| vec![of.name.clone(), format!("{} in flight", thousands(of.inflight))]);
-    table("scopes of the origin", &[("", Left), ("", Right)], rows, view)
+    let row = |of: &Scope| {
+        let inflight = thousands(of.inflight);
+        let inflight = of.limit.map_or_else(|| inflight.clone(), |limit| format!("{inflight} of {}", thousands(limit)));
+        let waiting = of.waiting.map_or("-".into(), thousands);
+        vec![of.name.clone(), inflight, waiting, pause(of.delay_s.unwrap_or_default()), pressure(of, view)]
+    };
+    let head = [("scope", Left), ("in flight", Right), ("in line", Right), ("delay", Right), ("now", Left)];
+    table("scopes of the origin", &head, scopes.iter().map(row), view)
+}
+
+/// The time between two requests.
+fn pause(seconds: f64) -> String {
+    match seconds {
+        none if none <= 0.0 => "-".into(),
+        short if short < 1.0 => format!("{:.0} ms", short * 1000.0),
+        long => format!("{long:.1} s").replace(".0 s", " s"),
+    }
+}
+
+fn pressure(of: &Scope, view: &View) -> String {
+    let rest = of.rests_for_s.unwrap_or_default().ceil() as u64;
+    match (rest, of.level.unwrap_or_default()) {
+        (0, 0) => "-".into(),
+        (0, level) => format!("taken up again, level {level}"),
+        (rest, level) => view.ink.alarm(&format!("left alone for {}, level {level}", span(rest))),
+    }
 }
 
 fn clients(clients: &[Client], view: &View) -> String {
@@ -127,9 +151,8 @@ fn table(title: &str, head: &[(&str, Align)], rows: impl Iterator<Item = Vec<Str
         return String::new();
     }
     let (names, alignment): (Vec<&str>, Vec<Align>) = head.iter().copied().unzip();
-    let named = names.iter().any(|name| !name.is_empty());
-    let head = named.then(|| names.iter().map(|name| view.ink.faint(name)).collect());
-    format!("{}\n{}", view.ink.bold(title), columns(2, &alignment, head.into_iter().chain(rows)))
+    let head = names.iter().map(|name| view.ink.faint(name)).collect();
+    format!("{}\n{}", view.ink.bold(title), columns(2, &alignment, std::iter::once(head).chain(rows)))
 }
 
 /// The API tells more; these leave room for the rest of the page.

@@ -86,6 +86,11 @@ pub(super) struct Class {
 pub(super) struct Scope {
     pub(super) name: String,
     pub(super) inflight: u64,
+    pub(super) waiting: Option<u64>,
+    pub(super) limit: Option<u64>,
+    pub(super) delay_s: Option<f64>,
+    pub(super) rests_for_s: Option<f64>,
+    pub(super) level: Option<u32>,
 }
 
 #[derive(Debug, Default, Deserialize)]

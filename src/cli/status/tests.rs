@@ -42,7 +42,13 @@ fn a_hard_day() -> Value {
             },
         ],
         "classes": ["search", "bot", "person"],
-        "scopes": [{"name": "default", "inflight": 12}, {"name": "search", "inflight": 0}],
+        "scopes": [
+            {"name": "default", "inflight": 12, "waiting": 0, "limit": 64, "delay_s": 0.0, "rests_for_s": 0.0, "level": 0},
+            {"name": "search", "inflight": 0, "waiting": 17, "limit": 4, "delay_s": 0.25, "rests_for_s": 7.2, "level": 3},
+            {"name": "reports", "inflight": 1, "waiting": 1200, "limit": null, "delay_s": 1.5, "rests_for_s": 0.0,
+             "level": 1},
+            {"name": "assets", "inflight": 3, "waiting": null, "limit": null, "delay_s": null},
+        ],
         "connections": 1234,
         "top_clients": [
             {"key": "203.0.113.7", "class": "bot", "refused": 91_200, "tokens": 0, "limited_by": "bucket",
@@ -152,8 +158,11 @@ tokens  1,000,000 units until 15:00 (in 55 min), counted but not enforced
   ██████████████████████████████████  100.0%  1,000,000 used, 0 reserved, 0 left
 
 scopes of the origin
-  default  12 in flight
-  search    0 in flight
+  scope    in flight  in line   delay  now
+  default   12 of 64        0       -  -
+  search      0 of 4       17  250 ms  left alone for 8 s, level 3
+  reports          1    1,200   1.5 s  taken up again, level 1
+  assets           3        -       -  -
 
 most refused clients
   key                      class   refused  tokens left  now
