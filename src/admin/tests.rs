@@ -1,7 +1,7 @@
 use super::corrections::{Correction, Who};
 use super::*;
-use crate::config::settings::Secret;
 use crate::engine::{ClassView, ClientView, QuotaView, ScopeState, UnknownQuota};
+use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
 use crate::policy::{Reason, Timestamp, Units};
 use axum::body::{Body, to_bytes};

@@ -3,10 +3,11 @@
 use crate::config::settings::{AccessLog, Ledger, Redis, WhenLost};
 use crate::config::{self, Mistakes, Settings};
 use crate::policy::bucket::Bucket;
-use crate::policy::class::{Class, When};
+use crate::policy::class::{Class, KnownKeys, When};
 use crate::policy::cost::Cost;
 use crate::policy::guard::Guard;
-use crate::policy::quota::{ClassLadder, Quota};
+use crate::policy::identity::Carrier;
+use crate::policy::quota::{ClassLadder, Exhausted, Quota, SyncFrom};
 use crate::policy::route::Route;
 use crate::policy::throttle::Scope;
 use crate::policy::window::Window;
@@ -136,6 +137,13 @@ fn when(when: &When, operators: &[&str]) -> String {
         0 => {}
         1 => conditions.push("from one address range".into()),
         count => conditions.push(format!("from {count} address ranges")),
+    }
+    if let Some(KnownKeys { carrier, values }) = &when.keys {
+        let place = match carrier {
+            Carrier::Header(name) => format!("the header {name}"),
+            Carrier::Cookie(name) => format!("the cookie {name}"),
+        };
+        conditions.push(format!("with one of {} known keys in {place}", values.len()));
     }
     if conditions.is_empty() { "everybody else".into() } else { conditions.join(", ") }
 }

@@ -338,7 +338,6 @@ impl Visit {
             bytes: self.bytes,
             user_agent: head.fields.get(Name::UserAgent).unwrap_or_default(),
             referer: head.fields.get(Name::Referer),
-            headers_seen: &["user-agent"],
             kind: classified.kind,
             class: classified.class,
             class_name: &rules.classes[usize::from(classified.class.0)].name,

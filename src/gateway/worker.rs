@@ -12,11 +12,13 @@ use crate::engine::OriginNews;
 use crate::http1::Dates;
 use crate::policy::calibration::OriginCount;
 use crate::policy::identity::ClientKey;
-use crate::policy::{BotId, Claim, OperatorId, QuotaId, Rules, ScopeId, Timestamp};
+use crate::policy::{BotId, Claim, ClassId, OperatorId, QuotaId, Rules, ScopeId, Timestamp};
 use crate::telemetry::{Names, WorkerTelemetry, rfc3339};
+use http::HeaderName;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use std::cell::{Cell, RefCell, RefMut};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::ops::Deref;
@@ -361,6 +363,10 @@ impl Names for KnownNames<'_> {
 
     fn agent_rule(&self, place: u16) -> &str {
         self.rules.agent_rules.get(usize::from(place)).map_or("", |rule| &rule.contains)
+    }
+
+    fn headers_seen(&self, class: ClassId) -> Vec<&str> {
+        self.rules.headers_seen(class)
     }
 
     fn scope(&self, scope: ScopeId) -> &str {
