@@ -11,8 +11,10 @@ use http::{HeaderName, StatusCode};
 const MOST_READ: usize = 16 * 1024;
 
 /// What the head of an answer tells of a quota.
-pub(super) struct Told {
+pub(super) struct Told<'a> {
     pub(super) count: OriginCount,
+    /// A header that should tell something, and cannot be read.
+    pub(super) unreadable: Option<&'a HeaderName>,
     /// It tells that nothing is left if its body has this text.
     pub(super) if_body_says: Option<String>,
 }
@@ -28,14 +30,20 @@ pub(super) struct Listening {
 }
 
 /// Reads what an answer's head tells.
-pub(super) fn read(sync: &SyncFrom, status: StatusCode, fields: &Fields, now: Timestamp) -> Told {
+pub(super) fn read<'a>(sync: &'a SyncFrom, status: StatusCode, fields: &Fields, now: Timestamp) -> Told<'a> {
     let (remaining, limits_reset) = match (&sync.remaining_header, said(fields, &sync.remaining_header)) {
         (Some(name), Some(_)) if Name::of(name.as_str().as_bytes()) == Name::RateLimit => {
             least_left(fields, now).map_or((None, None), |left| (Some(left.units), left.resets_at))
         }
         (_, value) => (value.and_then(units), None),
     };
-    let resets_at = said(fields, &sync.reset_header).and_then(|value| moment(value, now)).or(limits_reset);
+    let reset = said(fields, &sync.reset_header).and_then(|value| moment(value, now));
+    let resets_at = reset.or(limits_reset);
+    let unread = |name: &'a Option<HeaderName>, is_read: bool| {
+        name.as_ref().filter(|_| !is_read && said(fields, name).is_some())
+    };
+    let unreadable =
+        unread(&sync.remaining_header, remaining.is_some()).or(unread(&sync.reset_header, reset.is_some()));
     let mut count = OriginCount { remaining, resets_at, exhausted: false };
     let mut if_body_says = None;
     if let Some(exhausted) = sync.exhausted.as_ref().filter(|exhausted| exhausted.statuses.contains(&status.as_u16())) {
@@ -47,7 +55,7 @@ pub(super) fn read(sync: &SyncFrom, status: StatusCode, fields: &Fields, now: Ti
         let retry = || fields.get(Name::RetryAfter).and_then(|value| moment(value, now));
         count.resets_at = count.resets_at.or_else(retry);
     }
-    Told { count, if_body_says }
+    Told { count, unreadable, if_body_says }
 }
 
 impl Listening {
@@ -94,7 +102,7 @@ mod tests {
         SyncFrom { remaining_header: Some(header(remaining)), reset_header: Some(header("x-reset")), exhausted }
     }
 
-    fn told(sync: &SyncFrom, status: u16, fields: &[(&'static str, &'static str)]) -> Told {
+    fn told<'a>(sync: &'a SyncFrom, status: u16, fields: &[(&'static str, &'static str)]) -> Told<'a> {
         let status = StatusCode::from_u16(status).expect("a status");
         read(sync, status, &fields.iter().copied().collect(), NOW)
     }
@@ -130,16 +138,26 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_read_is_named() {
+        let sync = sync("x-left", None);
+        let unreadable = |fields| told(&sync, 200, fields).unreadable.map(HeaderName::as_str);
+        assert_eq!(unreadable(&[("x-left", "many"), ("x-reset", "60")]), Some("x-left"));
+        assert_eq!(unreadable(&[("x-left", "7"), ("x-reset", "soon")]), Some("x-reset"));
+        assert_eq!(unreadable(&[("x-left", "7")]), None, "what is not there is not unreadable");
+    }
+
+    #[test]
     fn an_answer_is_exhaustion_by_its_status_and_what_it_says() {
         let exhausted = |says: Option<&str>| {
             sync("x-left", Some(Exhausted { statuses: vec![403, 429], says: says.map(str::to_owned) }))
         };
-        let by_status = told(&exhausted(None), 429, &[("retry-after", "60")]);
+        let (any, of_text) = (exhausted(None), exhausted(Some("dailyLimit")));
+        let by_status = told(&any, 429, &[("retry-after", "60")]);
         assert!(by_status.count.exhausted && by_status.if_body_says.is_none());
         assert_eq!(by_status.count.resets_at, Some(NOW + Duration::from_secs(60)));
         assert!(!told(&exhausted(None), 503, &[]).count.exhausted);
         assert!(told(&exhausted(Some("dailyLimit")), 403, &[("x-error", "a dailyLimitExceeded")]).count.exhausted);
-        let perhaps = told(&exhausted(Some("dailyLimit")), 403, &[]);
+        let perhaps = told(&of_text, 403, &[]);
         assert_eq!((perhaps.count.exhausted, perhaps.if_body_says.as_deref()), (false, Some("dailyLimit")));
     }
 

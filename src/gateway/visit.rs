@@ -242,6 +242,9 @@ impl Visit {
             let now = *now.get_or_insert_with(|| self.worker.now());
             let told = calibration::read(sync, status, fields, now);
             self.worker.origin_counts(&current, quota, window, told.count, now);
+            if let Some(header) = told.unreadable {
+                self.worker.cannot_read(&current, quota, window, header);
+            }
             if let Some(text) = told.if_body_says {
                 self.listening.push(Listening::new(quota, window, told.count, text));
             }

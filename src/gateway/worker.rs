@@ -53,6 +53,8 @@ pub(super) struct Worker {
     claims: RefCell<ClaimCache>,
     telemetry: WorkerTelemetry,
     scratch: RefCell<Scratch>,
+    /// The window in which the origin's count of a quota was last found unreadable.
+    unreadable: RefCell<BTreeMap<QuotaId, u64>>,
     drain: mpsc::Sender<Incoming>,
     seed: u64,
     decisions: Cell<u64>,
@@ -189,6 +191,7 @@ impl Worker {
             claims: RefCell::new(ClaimCache::new(foldhash::fast::RandomState::default())),
             telemetry,
             scratch: RefCell::new(Scratch::new()),
+            unreadable: RefCell::default(),
             drain,
             seed,
             decisions: Cell::new(0),
@@ -325,6 +328,14 @@ impl Worker {
                  spends them, or costs are set too low"
             ),
             false => info!("The origin counts {} units of {quota} fewer than are counted here", -drift),
+        }
+    }
+
+    /// The origin's own count of a quota cannot be read in this answer: told once a window.
+    pub(super) fn cannot_read(&self, current: &Current, quota: QuotaId, window: u64, header: &HeaderName) {
+        if self.unreadable.borrow_mut().insert(quota, window) != Some(window) {
+            let quota = &current.settings.rules.quotas[usize::from(quota.0)].name;
+            warn!("The origin's {header} cannot be read: {quota} is not compared with its count by such answers");
         }
     }
 
