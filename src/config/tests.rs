@@ -229,7 +229,7 @@ routes:
             "1:9: listen: found 8080, needs one word or a list of words; write [a, b] for a list",
             "3:8: origin.url: \"ftp://site\": does not begin with http://; write it like http://127.0.0.1:3000",
             "4:3: origin.conect_timeout: unknown key \"conect_timeout\" (did you mean \"connect_timeout\"?); known here: url, connect_timeout, response_timeout, idle_timeout, max_connections",
-            "7:12: quotas.places_api.limit: found \"many\", needs an amount; write it like 10000 or 0.25",
+            "7:12: quotas.places_api.limit: found \"many\", needs an amount, to a thousandth; write it like 10000 or 0.25",
             "8:25: quotas.places_api.window.calendar: found \"fortnight\"; use one of hour, day, week, month",
             "12:31: quotas.places_api.tiers.search[1].shed: found 75, needs a share such as 75%; write a number from 0 to 100 with a percent sign",
             "13:7: quotas.places_api.tiers.serach: unknown class \"serach\" (did you mean \"search\"?); known: search, person",

@@ -107,6 +107,18 @@ fn a_quiet_gate_has_a_short_page_and_one_of_another_version_is_shown_as_far_as_i
 }
 
 #[test]
+fn a_window_that_ends_within_a_minute_ends_at_a_second() {
+    let ends = |moment: &str| {
+        let mut state = a_hard_day();
+        state["quotas"][0]["window_end"] = json!(moment);
+        let shown = text(&state.to_string(), &view(80)).expect("it can be read");
+        shown.lines().find(|line| line.starts_with("places_api")).unwrap_or_default().to_owned()
+    };
+    assert!(ends("2026-11-21T13:05:30Z").contains("until 14:05:30 (in"));
+    assert!(ends("2026-11-21T13:06:00Z").contains("until 14:06 (in"));
+}
+
+#[test]
 fn an_origin_without_an_address_is_told() {
     let state = json!({"origin": {"authority": "site.example", "known": false, "addresses": []}});
     let shown = text(&state.to_string(), &view(80)).expect("it can be read");
