@@ -178,7 +178,8 @@ fn bursts_of_503_are_left_alone_for_longer_each_time_and_forgotten_window_by_win
     });
     for second in (0..10).chain(27..32).chain(49..51) {
         site.at(second).asked_by(4);
-        if let Some((_, level)) = [(3, 3), (9, 3), (27, 2), (31, 2), (50, 1)].iter().find(|(known, _)| *known == second) {
+        if let Some((_, level)) = [(3, 3), (9, 3), (27, 2), (31, 2), (50, 1)].iter().find(|(known, _)| *known == second)
+        {
             assert_eq!(site.gate.state()["scopes"][0]["level"], *level, "at {second}");
         }
     }

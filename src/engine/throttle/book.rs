@@ -145,16 +145,15 @@ impl Book {
         backoff.minds(outcome).then(|| self.pressure.rest_left(now))
     }
 
-    /// How long one with `before` others before it may expect to wait.
-    pub(super) fn expects(&self, before: u32, now: Timestamp) -> Duration {
+    /// How long one who comes back may expect to be kept away: until all who wait have gone, and a slot is free again
+    /// though all that are taken have just been.
+    pub(super) fn expects(&self, now: Timestamp) -> Duration {
         let Some(rules) = &self.rules else { return Duration::ZERO };
         let opens = self.next_start.since(now).max(self.pressure.rest_left(now));
-        let spaced = opens.saturating_add(self.delay.saturating_mul(before));
-        let served = match rules.concurrency {
-            Some(most) => self.latency.saturating_mul(before.saturating_add(1)) / most.get(),
-            None => Duration::ZERO,
-        };
-        spaced.max(served)
+        let spaced = opens.saturating_add(self.delay.saturating_mul(self.waiting));
+        let most_at_once = rules.concurrency.into_iter().chain(self.pressure.most_at_once()).min();
+        let rounds = most_at_once.map_or(0, |most| self.waiting.saturating_add(1).div_ceil(most.get()));
+        spaced.max(self.latency.saturating_mul(rounds))
     }
 
     pub(super) fn state(&self, now: Timestamp) -> Option<ScopeState> {

@@ -109,12 +109,12 @@ impl Floor {
         let max_wait = self.rules(lane).map(|rules| rules.queue.max_wait).min().unwrap_or_default();
         let until = self.now + max_wait;
         if hindrance.lasts_beyond(until) || max_wait.is_zero() {
-            return Arrival::TurnedAway(self.closed(lane, comer.priority));
+            return Arrival::TurnedAway(self.closed(lane));
         }
         while let Some(full) = self.full_scope(lane) {
             match self.last_in_line(full).filter(|(priority, _)| *priority < comer.priority) {
                 Some((_, place)) => self.push_out(place),
-                None => return Arrival::TurnedAway(self.closed(lane, comer.priority)),
+                None => return Arrival::TurnedAway(self.closed(lane)),
             }
         }
         let place = PlaceId(self.next_place);
@@ -131,7 +131,7 @@ impl Floor {
         let Some(place) = self.places.get(&id) else {
             return Look::Gone(Closed { reason: Reason::Throttle, wait: Duration::ZERO });
         };
-        let (lane, until, priority) = (place.lane, place.until, place.comer.priority);
+        let (lane, until) = (place.lane, place.until);
         match &place.standing {
             Standing::Started(ticket) => {
                 let ticket = ticket.clone();
@@ -150,7 +150,7 @@ impl Floor {
             self.take_out(id);
             self.places.remove(&id);
             self.let_go();
-            return Look::Gone(self.closed(lane, priority));
+            return Look::Gone(self.closed(lane));
         }
         let watchman = &mut self.lanes[lane].watchman;
         let opens = hindrance.and_then(Hindrance::until).filter(|_| watchman.is_none_or(|known| known == id));
@@ -298,7 +298,7 @@ impl Floor {
     fn push_out(&mut self, id: PlaceId) {
         self.take_out(id);
         let Some(place) = self.places.get(&id) else { return };
-        let closed = self.closed(place.lane, place.comer.priority);
+        let closed = self.closed(place.lane);
         if let Some(place) = self.places.get_mut(&id) {
             place.standing = Standing::PushedOut(closed);
             self.woken.extend(place.waker.take());
@@ -318,11 +318,9 @@ impl Floor {
         lanes.filter_map(Lane::last).min_by_key(|&(priority, place)| (priority, Reverse(place)))
     }
 
-    /// What somebody of `priority` is told who cannot be served in time.
-    fn closed(&self, lane: usize, priority: u8) -> Closed {
-        let it = &self.lanes[lane];
-        let before = u32::try_from(it.before(priority)).unwrap_or(u32::MAX);
-        let wait = it.scopes.iter().map(|&scope| self.scopes[scope].expects(before, self.now)).max();
+    /// What is told to who cannot be served in time. Whoever waits now goes before who comes back, whatever the priority.
+    fn closed(&self, lane: usize) -> Closed {
+        let wait = self.lanes[lane].scopes.iter().map(|&scope| self.scopes[scope].expects(self.now)).max();
         let hindrance = self.hindrance(lane);
         let rests = matches!(hindrance, Some(Hindrance::Rest(_) | Hindrance::Probe));
         let reason = if rests { Reason::Backoff } else { Reason::Throttle };

@@ -69,12 +69,6 @@ impl Lane {
         let greediest = turns.of.values().max_by_key(|places| (places.len(), places.back().copied()))?;
         Some((*priority, *greediest.back()?))
     }
-
-    /// How many go before one more of `priority`, at the most.
-    pub(super) fn before(&self, priority: u8) -> usize {
-        let higher = self.by_priority.range(..=Reverse(priority));
-        higher.flat_map(|(_, turns)| turns.of.values()).map(VecDeque::len).sum()
-    }
 }
 
 impl Turns {

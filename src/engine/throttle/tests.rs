@@ -1,3 +1,5 @@
+mod promise;
+
 use super::*;
 use crate::policy::throttle::backoff::Backoff;
 use crate::policy::throttle::spacing::Spacing;

@@ -12,6 +12,7 @@
 
 use super::{Jitter, Outcome};
 use crate::policy::Timestamp;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// How a scope backs off.
@@ -159,6 +160,11 @@ impl Pressure {
     pub fn over(self, spell: Spell) -> Self {
         let ended = u32::from(spell == self.spell);
         Self { under_way: self.under_way.saturating_sub(ended), ..self }
+    }
+
+    /// Returns how many may be under way at once, where there is a bound.
+    pub fn most_at_once(&self) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.allowed).filter(|_| self.allowed < ANY)
     }
 
     /// Returns how long it still rests.
