@@ -112,6 +112,11 @@ impl Book {
         rules.concurrency.is_some_and(|most| self.in_flight >= most.get()).then_some(Hindrance::Slot)
     }
 
+    /// When one can start before whom `others` start, as far as that is only a matter of the time between them.
+    pub(super) fn starts_after(&self, others: u32, now: Timestamp) -> Timestamp {
+        self.next_start.max(now) + self.delay.saturating_mul(others)
+    }
+
     pub(super) fn turn_is_of_the_oldest(&self) -> bool {
         self.starts % OLDEST_EVERY == OLDEST_EVERY - 1
     }
@@ -149,8 +154,7 @@ impl Book {
     /// though all that are taken have just been.
     pub(super) fn expects(&self, now: Timestamp) -> Duration {
         let Some(rules) = &self.rules else { return Duration::ZERO };
-        let opens = self.next_start.since(now).max(self.pressure.rest_left(now));
-        let spaced = opens.saturating_add(self.delay.saturating_mul(self.waiting));
+        let spaced = self.starts_after(self.waiting, now + self.pressure.rest_left(now)).since(now);
         let most_at_once = rules.concurrency.into_iter().chain(self.pressure.most_at_once()).min();
         let rounds = most_at_once.map_or(0, |most| self.waiting.saturating_add(1).div_ceil(most.get()));
         spaced.max(self.latency.saturating_mul(rounds))

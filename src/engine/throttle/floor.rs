@@ -108,7 +108,7 @@ impl Floor {
         let Some(hindrance) = self.hindrance(lane) else { return Arrival::Starts(self.start(lane, comer.chance)) };
         let max_wait = self.rules(lane).map(|rules| rules.queue.max_wait).min().unwrap_or_default();
         let until = self.now + max_wait;
-        if hindrance.lasts_beyond(until) || max_wait.is_zero() {
+        if hindrance.lasts_beyond(until) || max_wait.is_zero() || self.earliest_start(lane, comer) > until {
             return Arrival::TurnedAway(self.closed(lane));
         }
         while let Some(full) = self.full_scope(lane) {
@@ -124,6 +124,14 @@ impl Floor {
         self.busy.insert(lane);
         self.each_scope(lane, |book| book.waiting += 1);
         Arrival::Waits(place)
+    }
+
+    /// When the comer would start if it got in line.
+    fn earliest_start(&self, lane: usize, comer: Comer) -> Timestamp {
+        let it = &self.lanes[lane];
+        let ahead = u32::try_from(it.ahead_of(comer.client, comer.priority)).unwrap_or(u32::MAX);
+        let starts = it.scopes.iter().map(|&scope| self.scopes[scope].starts_after(ahead, self.now));
+        starts.max().unwrap_or(self.now)
     }
 
     pub(super) fn look(&mut self, id: PlaceId, waker: &Waker, now: Timestamp) -> Look {
