@@ -93,7 +93,8 @@ fn all_of_a_proven_operators_crawlers_are_one_client() {
     assert!(!share(&gate, &googlebot("192.0.2.1"), &googlebot("192.0.2.2")), "who only says so goes by address");
     let top = keys(&gate.state()["top_clients"]);
     assert_eq!(top[0], "operator:googlebot", "{top:?}");
-    assert_eq!(gate.into_log()[0]["key"], "operator:googlebot");
+    // Two workers write it, each in its own time.
+    assert!(gate.into_log().iter().any(|line| line["key"] == "operator:googlebot"));
 }
 
 #[test]
