@@ -70,6 +70,7 @@ impl Gate {
             user_agent: BROWSER,
             claim,
             proof,
+            holds_key_of: &[],
         };
         let rules = self.admission.rules();
         let (classified, route, key) = (rules.classify(&facts), rules.route(&facts), rules.trust.key(client));

@@ -360,20 +360,16 @@ impl Operations for Running {
         let scopes = self.handle.with_settings(|settings| settings.rules.scopes.clone());
         let uptime = self.handle.uptime();
         self.handle.with_admission(|admission| {
-            let states = admission.scopes(uptime);
-            let view = |scope: Scope| {
-                let state = states.iter().find(|state| *state.name == *scope.name);
-                let values = state.and_then(|state| state.values);
-                ScopeView {
-                    inflight: self.telemetry.inflight(&scope.name),
-                    waiting: state.map_or(0, |state| state.waiting),
-                    values,
-                    busiest: values
-                        .map_or_else(Vec::new, |_| admission.busiest_values(&scope.name, SCOPE_VALUES_SHOWN, uptime)),
-                    name: scope.name,
-                }
+            let mut throttled = admission.scopes(uptime);
+            let mut view = |Scope { name, .. }: Scope| {
+                let place = throttled.iter().position(|state| *state.name == *name);
+                let throttle = place.map(|place| throttled.swap_remove(place));
+                let is_by_value = throttle.as_ref().is_some_and(|state| state.values.is_some());
+                let shown = if is_by_value { SCOPE_VALUES_SHOWN } else { 0 };
+                let busiest = admission.busiest_values(&name, shown, uptime);
+                ScopeView { inflight: self.telemetry.inflight(&name), name, throttle, busiest }
             };
-            scopes.into_iter().map(view).collect()
+            scopes.into_iter().map(&mut view).collect()
         })
     }
 

@@ -75,10 +75,8 @@ pub struct ScopeView {
     pub name: String,
     /// Requests that the origin is working on.
     pub inflight: u64,
-    /// Requests that wait for their turn.
-    pub waiting: u32,
-    /// How many values have a scope of that name; `None`, where it is there once.
-    pub values: Option<usize>,
-    /// The busiest of those, each named by its value.
+    /// How it is throttled, if it is.
+    pub throttle: Option<ScopeState>,
+    /// The busiest of its values, each named by its value; none, where it is there once.
     pub busiest: Vec<ScopeState>,
 }

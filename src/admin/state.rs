@@ -1,9 +1,9 @@
 //! The gate at a glance.
 
-use super::Gate;
 use super::corrections::Corrections;
-use super::operations::{ScopeView, SettingsView};
-use crate::engine::{ClientView, QuotaView};
+use super::operations::SettingsView;
+use super::{Gate, ScopeView};
+use crate::engine::{ClientView, QuotaView, ScopeState};
 use crate::policy::time::seconds_rounded_up;
 use crate::policy::{Reason, Timestamp, Units};
 use crate::telemetry::rfc3339;
@@ -94,20 +94,32 @@ fn addresses(of: &[SocketAddr]) -> Vec<String> {
 }
 
 fn scope(view: &ScopeView) -> Value {
-    let busiest = view.busiest.iter().map(|of| {
-        json!({
-            "value": &*of.name,
-            "inflight": of.in_flight,
-            "waiting": of.waiting,
-            "rests_for_s": seconds_rounded_up(of.rests_for),
-        })
-    });
+    let throttle = view.throttle.as_ref();
+    let mut told = throttle.map_or_else(|| json!({}), pressed);
+    told["name"] = json!(view.name);
+    told["inflight"] = json!(view.inflight);
+    if let Some(values) = throttle.and_then(|state| state.values) {
+        told["values"] = json!(values);
+        told["busiest"] = view.busiest.iter().map(value).collect();
+    }
+    told
+}
+
+fn value(of: &ScopeState) -> Value {
+    let mut told = pressed(of);
+    told["value"] = json!(&*of.name);
+    told["inflight"] = json!(of.in_flight);
+    told
+}
+
+/// How hard a scope presses now.
+fn pressed(state: &ScopeState) -> Value {
     json!({
-        "name": view.name,
-        "inflight": view.inflight,
-        "waiting": view.waiting,
-        "values": view.values,
-        "busiest": busiest.collect::<Vec<Value>>(),
+        "waiting": state.waiting,
+        "limit": state.limit,
+        "delay_s": state.delay.as_secs_f64(),
+        "rests_for_s": state.rests_for.as_secs_f64(),
+        "level": state.level,
     })
 }
 

@@ -1,7 +1,7 @@
 use super::corrections::{Correction, Who};
 use super::*;
-use crate::config::settings::Secret;
-use crate::engine::{ClassView, ClientView, QuotaView, UnknownQuota};
+use crate::engine::{ClassView, ClientView, QuotaView, ScopeState, UnknownQuota};
+use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
 use crate::policy::{Reason, Timestamp, Units};
 use axum::body::{Body, to_bytes};
@@ -42,8 +42,12 @@ async fn the_state_shows_quotas_classes_scopes_and_who_is_refused_most() {
     );
     let limited = json!({"key": "203.0.113.7", "class": "bot", "refused": 9, "tokens": 0, "limited_by": "bucket", "lifts_in_s": 8});
     assert_eq!(state["top_clients"][0], limited);
-    let scope = json!({"name": "default", "inflight": 2, "waiting": 1, "values": null, "busiest": []});
-    assert_eq!((&state["classes"], &state["scopes"]), (&json!(["bot"]), &json!([scope])));
+    assert_eq!(state["classes"], json!(["bot"]));
+    let resting = json!({"name": "default", "inflight": 2, "waiting": 3, "limit": 4, "delay_s": 0.25, "rests_for_s": 7.5, "level": 2});
+    assert_eq!(state["scopes"][0], resting);
+    assert_eq!(state["scopes"][1], json!({"name": "open", "inflight": 0}), "what is not throttled has no more to tell");
+    let acme = json!({"value": "acme", "inflight": 2, "waiting": 3, "limit": 4, "delay_s": 0.25, "rests_for_s": 7.5, "level": 2});
+    assert_eq!((&state["scopes"][2]["values"], &state["scopes"][2]["busiest"]), (&json!(1200), &json!([acme])));
 }
 
 #[tokio::test]
@@ -377,7 +381,23 @@ impl Operations for Desk {
         vec!["bot".into()]
     }
     fn scopes(&self) -> Vec<ScopeView> {
-        vec![ScopeView { name: "default".into(), inflight: 2, waiting: 1, values: None, busiest: Vec::new() }]
+        let resting = ScopeState {
+            name: "default".into(),
+            in_flight: 2,
+            waiting: 3,
+            limit: Some(4),
+            delay: Duration::from_millis(250),
+            rests_for: Duration::from_millis(7500),
+            level: 2,
+            values: None,
+        };
+        let tenants = ScopeState { name: "tenant".into(), values: Some(1200), ..resting.clone() };
+        let acme = ScopeState { name: "acme".into(), ..resting.clone() };
+        vec![
+            ScopeView { name: "default".into(), inflight: 2, throttle: Some(resting), busiest: Vec::new() },
+            ScopeView { name: "open".into(), inflight: 0, throttle: None, busiest: Vec::new() },
+            ScopeView { name: "tenant".into(), inflight: 2, throttle: Some(tenants), busiest: vec![acme] },
+        ]
     }
     fn top_clients(&self, count: usize) -> Vec<ClientView> {
         let key = "203.0.113.7".into();

@@ -3,10 +3,11 @@
 use crate::config::settings::{AccessLog, Ledger, Redis, WhenLost};
 use crate::config::{self, Mistakes, Settings};
 use crate::policy::bucket::Bucket;
-use crate::policy::class::{Class, When};
+use crate::policy::class::{Class, KnownKeys, When};
 use crate::policy::cost::Cost;
 use crate::policy::guard::Guard;
-use crate::policy::quota::{ClassLadder, Quota};
+use crate::policy::identity::Carrier;
+use crate::policy::quota::{ClassLadder, Exhausted, Quota, SyncFrom};
 use crate::policy::route::Route;
 use crate::policy::throttle::Scope;
 use crate::policy::throttle::course::Controller;
@@ -51,6 +52,7 @@ pub fn summary(settings: &Settings, operators: &[&str]) -> String {
     line(format!("\nquotas: {}", rules.quotas.len()));
     for quota in &rules.quotas {
         line(format!("  {}: {} units, {}{}", quota.name, quota.limit, window(&quota.window), shadow(quota.enforce)));
+        told_by_origin(quota).into_iter().for_each(|told| line(format!("    {told}")));
         for (class, ladder) in rules.classes.iter().zip(&quota.ladders) {
             if let Some(ladder) = ladder {
                 line(format!("    {}: {}", class.name, tiers(quota, ladder)));
@@ -99,6 +101,28 @@ fn window(window: &Window) -> String {
     }
 }
 
+/// What the origin's own answers say of a quota.
+fn told_by_origin(quota: &Quota) -> Vec<String> {
+    let mut told = Vec::new();
+    if let Some(header) = &quota.cost_header {
+        told.push(format!("costs what the origin says in {header}"));
+    }
+    if quota.free_when_cached {
+        told.push("costs nothing where the origin had it cached".into());
+    }
+    let Some(SyncFrom { remaining_header, reset_header, exhausted }) = &quota.sync_from else { return told };
+    if let Some(header) = remaining_header {
+        let renewal = reset_header.as_ref().map_or_else(String::new, |header| format!(", renewed when {header} says"));
+        told.push(format!("never more than the origin says is left in {header}{renewal}"));
+    }
+    if let Some(Exhausted { statuses, says }) = exhausted {
+        let statuses: Vec<String> = statuses.iter().map(ToString::to_string).collect();
+        let says = says.as_ref().map_or_else(String::new, |text| format!(" with {text:?}"));
+        told.push(format!("closed by an answer of {}{says}", statuses.join(" or ")));
+    }
+    told
+}
+
 fn tiers(quota: &Quota, of_class: &ClassLadder) -> String {
     let step = |tier: &crate::policy::tier::Tier| {
         let share = tier.above.as_f64() / quota.limit.as_f64() * 100.0;
@@ -140,6 +164,13 @@ fn when(when: &When, operators: &[&str]) -> String {
         0 => {}
         1 => conditions.push("from one address range".into()),
         count => conditions.push(format!("from {count} address ranges")),
+    }
+    if let Some(KnownKeys { carrier, values }) = &when.keys {
+        let place = match carrier {
+            Carrier::Header(name) => format!("the header {name}"),
+            Carrier::Cookie(name) => format!("the cookie {name}"),
+        };
+        conditions.push(format!("with one of {} known keys in {place}", values.len()));
     }
     if conditions.is_empty() { "everybody else".into() } else { conditions.join(", ") }
 }
@@ -258,6 +289,18 @@ mod tests {
         ] {
             assert!(told.lines().any(|told| told == line), "no line {line:?} in\n{told}");
         }
+    }
+
+    #[test]
+    fn it_says_what_the_origin_s_answers_change() {
+        let yaml = "origin: { url: 'http://a' }\nquotas:\n  api:\n    limit: 1\n    window: { fixed: 30s }\n    cost_header: X-Cost\n    sync_from:\n      \
+            remaining_header: X-Left\n      reset_header: X-Reset\n      exhausted: { statuses: [429, 403], body_or_header: spent }";
+        let settings = config::load(Path::new("a.yaml"), yaml, &[], &[], &OPERATORS).expect("all is well");
+        let told = summary(&settings, &OPERATORS);
+        let lines = "  api: 1 units, every 30s\n    costs what the origin says in x-cost\n    \
+            never more than the origin says is left in x-left, renewed when x-reset says\n    \
+            closed by an answer of 429 or 403 with \"spent\"\n";
+        assert!(told.contains(lines), "{told}");
     }
 
     #[test]

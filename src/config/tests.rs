@@ -2,7 +2,7 @@ use super::settings::{AccessLog, Ledger, LegacyFamily, LogLevel, WhenLost};
 use super::*;
 use crate::policy::Units;
 use crate::policy::cost::Cost;
-use crate::policy::identity::KeyFrom;
+use crate::policy::identity::{Carrier, KeyFrom};
 use crate::policy::throttle::Jitter;
 use crate::policy::throttle::course::Controller;
 use crate::policy::throttle::gradient::Gradient;
@@ -53,8 +53,11 @@ fn who_shares_a_bucket_is_a_word_or_a_name() {
         ("rate: 1/s, key: address", KeyFrom::Address),
         ("rate: 1/s, key: operator", KeyFrom::Operator),
         ("capacity: 6, fill: 1, interval: 1s, key: class", KeyFrom::Class),
-        ("rate: 1/s, key: { header: X-Api-Key }", KeyFrom::Header(http::HeaderName::from_static("x-api-key"))),
-        ("rate: 1/s, key: { cookie: Session }", KeyFrom::Cookie("Session".into())),
+        (
+            "rate: 1/s, key: { header: X-Api-Key }",
+            KeyFrom::Sent(Carrier::Header(http::HeaderName::from_static("x-api-key"))),
+        ),
+        ("rate: 1/s, key: { cookie: Session }", KeyFrom::Sent(Carrier::Cookie("Session".into()))),
     ] {
         let settings = settings(&site(&format!("classes: [{{ name: a, bucket: {{ {written} }} }}]")));
         assert_eq!(settings.rules.classes[0].key, meant, "{written}");
@@ -254,6 +257,18 @@ fn variables_stand_for_numbers_switches_and_parts_of_text() {
 }
 
 #[test]
+fn known_keys_come_from_the_environment_and_are_never_shown() {
+    let rules = "classes: [{ name: a, when: { key: { header: X-Api-Key, value: '${PARTNER}' } } }, { name: b }]";
+    let of = |key: &str| load_with(&site(rules), &[("PARTNER", key)], &[]).expect("all is well");
+    let settings = of("918273645546372819");
+    let keys = settings.rules.classes[0].when.keys.as_ref().expect("written down");
+    assert!(keys.contain(b"918273645546372819") && !keys.contain(b"918273645546372818") && !keys.contain(b""));
+    assert!(!format!("{settings:?}").contains("918273645546372819"));
+    assert_eq!(settings.notes.len(), 0);
+    assert_eq!(of("123").notes, ["classes[0].when.key.value: a key of fewer than 16 characters can be guessed"]);
+}
+
+#[test]
 fn several_gates_share_a_redis_and_nobody_sees_its_password() {
     let settings = settings(&site("ledger: { redis: { url: 'redis://gate:secret@[::1]:7000/2', when_lost: share } }"));
     let Ledger::Redis(redis) = &settings.ledger else { panic!("{:?}", settings.ledger) };
@@ -305,7 +320,7 @@ routes:
             "1:9: listen: found 8080, needs one word or a list of words; write [a, b] for a list",
             "3:8: origin.url: \"ftp://site\": does not begin with http://; write it like http://127.0.0.1:3000",
             "4:3: origin.conect_timeout: unknown key \"conect_timeout\" (did you mean \"connect_timeout\"?); known here: url, connect_timeout, response_timeout, idle_timeout, max_connections",
-            "7:12: quotas.places_api.limit: found \"many\", needs an amount; write it like 10000 or 0.25",
+            "7:12: quotas.places_api.limit: found \"many\", needs an amount, to a thousandth; write it like 10000 or 0.25",
             "8:25: quotas.places_api.window.calendar: found \"fortnight\"; use one of hour, day, week, month",
             "12:31: quotas.places_api.tiers.search[1].shed: found 75, needs a share such as 75%; write a number from 0 to 100 with a percent sign",
             "13:7: quotas.places_api.tiers.serach: unknown class \"serach\" (did you mean \"search\"?); known: search, person",
@@ -597,6 +612,30 @@ fn each_contradiction_is_found() {
         (
             "clients: { ipv6_prefix: 65 }".into(),
             "2:25: clients.ipv6_prefix: found 65, needs 32 to 64; write 64, which is one household",
+        ),
+        (
+            "classes: [{ name: a, when: { key: { header: X-Api-Key } } }]".into(),
+            "2:30: classes[0].when.key.value: no key to compare with; write it, or ${NAME} to read it from the environment",
+        ),
+        (
+            "classes: [{ name: a, when: { key: { value: a-key-that-is-long } } }]".into(),
+            "2:30: classes[0].when.key: found neither header nor cookie; write { header: X-Api-Key } or { cookie: session }",
+        ),
+        (
+            "classes: [{ name: a, when: { key: { cookie: k, value: 918273645546372819 } } }]".into(),
+            "2:55: classes[0].when.key.value: found a number, needs text; put it in quotes",
+        ),
+        (
+            "classes: [{ name: a, when: { key: { cookie: k, value: [long-enough-to-be-one, \" spaced-and-secret\"] } } }]".into(),
+            "2:48: classes[0].when.key.value: begins or ends with a space, or holds what no header may; write it as it is sent",
+        ),
+        (
+            "quotas: { api: { limit: 0.0001, window: { fixed: 24h } } }".into(),
+            "2:25: quotas.api.limit: found 0.0001, needs an amount, to a thousandth; write it like 10000 or 0.25",
+        ),
+        (
+            "quotas: { api: { limit: 1, window: { sliding: 1ms } } }".into(),
+            "2:47: quotas.api.window.sliding: found less than a second; write 1s or more",
         ),
         (
             "classes: [{ name: a, bucket: { rate: 1/s, key: ip } }]".into(),

@@ -103,12 +103,12 @@ word! {
 
 word! {
     /// `10000`, `0.25`.
-    Amount(Units), "an amount; write it like 10000 or 0.25", "[0-9.]+", digits: true, |text| text.parse().ok()
+    Amount(Units), "an amount, to a thousandth; write it like 10000 or 0.25", "[0-9.]+", digits: true, units
 }
 
 word! {
     /// What a request is expected to cost: so much, or what others have cost lately.
-    Price(Cost), "an amount, or learned; write it like 10 or 0.25", "[0-9.]+|learned", digits: true, price
+    Price(Cost), "an amount to a thousandth, or learned; write it like 10 or 0.25", "[0-9.]+|learned", digits: true, price
 }
 
 word! {
@@ -200,17 +200,23 @@ fn change(text: &str) -> Option<f64> {
     }
 }
 
+/// What the operator writes is not rounded: nothing finer is counted.
+fn units(text: &str) -> Option<Units> {
+    let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction.trim_end_matches('0'));
+    text.parse().ok().filter(|_| fraction.len() <= 3)
+}
+
 fn price(text: &str) -> Option<Cost> {
     match text {
         "learned" => Some(Cost::Learned),
-        amount => amount.parse().ok().map(Cost::Known),
+        amount => units(amount).map(Cost::Known),
     }
 }
 
 fn level(text: &str) -> Option<Level> {
     match text.ends_with('%') {
         true => share(text).map(Level::OfLimit),
-        false => text.parse().ok().map(Level::Units),
+        false => units(text).map(Level::Units),
     }
 }
 

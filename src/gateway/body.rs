@@ -8,6 +8,7 @@ use crate::http1::{client, server};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -266,6 +267,19 @@ impl Body for ResponseBody {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Self::Streamed(streamed) => streamed.incoming.size_hint(),
         }
+    }
+}
+
+/// Reads an answer that nobody is sent, for as long as `visit` may still learn something from it. All of it may take as
+/// long as the origin may keep anybody waiting.
+pub(super) async fn hear_out(mut answer: OriginBody, deadline: &Deadline, visit: &mut Visit) {
+    while visit.listens() {
+        let piece = poll_fn(|context| match Pin::new(&mut answer).poll_frame(context) {
+            Poll::Pending if deadline.waits(context) => Poll::Ready(None),
+            polled => polled.map(|frame| frame?.ok()),
+        });
+        let Some(piece) = piece.await else { return };
+        piece.data_ref().into_iter().for_each(|data| visit.listen(data));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The life of one request: facts, identity, class, route and cost, admission, the way to the origin and back.
 
 use super::announce::Told;
-use super::body::{ClientBody, RequestBody, ResponseBody};
+use super::body::{ClientBody, RequestBody, ResponseBody, hear_out};
 use super::reply::{Problem, Reader};
 use super::target::{self, Malformed, Target};
 use super::upstream::{Answer, ForwardError, Route};
@@ -11,7 +11,7 @@ use super::worker::{Current, TICK, Worker};
 use super::{cost, headers};
 use crate::engine::{Closed, Decision, Entrance, Page, Pass, Permit, Ruling, Turn, Waiting};
 use crate::http1::{Fields, Name, Request, RequestHead, Response};
-use crate::policy::identity::{AddressSource, ClientKey, KeyFrom, Origin, Trust, cookie};
+use crate::policy::identity::{AddressSource, Carrier, ClientKey, Origin, Trust, cookie};
 use crate::policy::route::normalise;
 use crate::policy::throttle::value::{self, Said};
 use crate::policy::{Claim, Classified, Facts, Proof, Reason, Refusal, Timestamp};
@@ -101,7 +101,7 @@ impl Exchange {
                 drop(permit);
                 self.leave_unread(&visit.visitor().head, body);
                 let problem = Problem::not_now(reason, wait, visit.spread());
-                visit.refused(reason, problem.retry_after());
+                visit.refused_by_scopes(reason, problem.retry_after());
                 self.speak(visit, problem)
             }
         }
@@ -168,10 +168,11 @@ impl Exchange {
             user_agent,
             claim,
             proof,
+            holds_key_of: &rules.keys_held(|carrier| sent(carrier, &head.fields)),
         };
         let classified = rules.classify(&facts);
         let route = rules.route(&facts);
-        let key = rules.key(&classified, origin.client, |from| self.secret(from, &head.fields));
+        let key = rules.key(&classified, origin.client, |carrier| self.secret(carrier, &head.fields));
         let page = classified.operator.map(|operator| Page {
             operator,
             host: &target.host,
@@ -216,13 +217,8 @@ impl Exchange {
 
     /// A hash of what the client sends to be known by: SipHash under a key of this process, as what is hashed may be known
     /// to whoever reads the log.
-    fn secret(&self, from: &KeyFrom, fields: &Fields) -> Option<u64> {
-        let value = match from {
-            KeyFrom::Header(name) => fields.named(name.as_str()).next().filter(|value| !value.is_empty()),
-            KeyFrom::Cookie(name) => cookie(fields.all(Name::Cookie), name),
-            KeyFrom::Address | KeyFrom::Operator | KeyFrom::Class => None,
-        };
-        value.map(|value| self.0.worker.shared().secrets.hash_one(value))
+    fn secret(&self, carrier: &Carrier, fields: &Fields) -> Option<u64> {
+        sent(carrier, fields).map(|value| self.0.worker.shared().secrets.hash_one(value))
     }
 
     fn refuse(&self, mut visit: Box<Visit>, refusal: &Refusal) -> Response<ResponseBody> {
@@ -294,6 +290,7 @@ impl Exchange {
                 visit.hear(status, &fields);
                 // Everybody is kept away for now, and told so in one voice.
                 if let Some(Closed { reason, wait }) = rest.filter(|_| status == StatusCode::TOO_MANY_REQUESTS) {
+                    Box::pin(hear_out(body, &deadline, &mut visit)).await;
                     let problem = Problem::not_now(reason, wait, 0.0);
                     visit.told_to_wait(problem.retry_after());
                     return self.speak(visit, problem);
@@ -366,6 +363,14 @@ impl Exchange {
         if !body.is_end_stream() && !head.fields.contains(Name::Expect) {
             body.leave_unread(&self.0.worker.drain());
         }
+    }
+}
+
+/// What a client sends to be known by, if it sends anything.
+fn sent<'a>(carrier: &'a Carrier, fields: &'a Fields) -> Option<&'a [u8]> {
+    match carrier {
+        Carrier::Header(name) => fields.named(name.as_str()).next().filter(|value| !value.is_empty()),
+        Carrier::Cookie(name) => cookie(fields.all(Name::Cookie), name),
     }
 }
 

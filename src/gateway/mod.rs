@@ -6,6 +6,7 @@
 //! answers itself. A [`visit`] goes along and is written down at its end. What a client can make wait is under
 //! [`watch`].
 
+mod allowance;
 mod announce;
 mod body;
 mod calibration;

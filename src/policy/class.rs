@@ -3,7 +3,8 @@
 use super::bucket::Bucket;
 use super::facts::{BotId, Claim, Facts, OperatorId, Proof};
 use super::guard::Guard;
-use super::identity::{KeyFrom, Prefix};
+use super::identity::{Carrier, KeyFrom, Prefix};
+use super::secret::Secret;
 
 /// The kinds of client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,6 +38,8 @@ pub enum Evidence {
     AddressPublished(OperatorId),
     /// The operator publishes all its addresses, and this is none of them.
     AddressForeign(OperatorId),
+    /// It holds a key of its class.
+    HoldsKey,
 }
 
 /// A client, classified.
@@ -49,7 +52,7 @@ pub struct Classified {
     /// The class it falls into.
     pub class: ClassId,
     /// Why, most telling last.
-    pub evidence: [Option<Evidence>; 2],
+    pub evidence: [Option<Evidence>; 3],
 }
 
 /// A class, by its place in the settings.
@@ -88,6 +91,17 @@ pub struct When {
     pub user_agents: Vec<String>,
     /// The address is in one of these ranges.
     pub addresses: Vec<Prefix>,
+    /// One of these keys is sent.
+    pub keys: Option<KnownKeys>,
+}
+
+/// Keys that are known beforehand, all sent in the same place.
+#[derive(Clone, Debug)]
+pub struct KnownKeys {
+    /// Where they are sent.
+    pub carrier: Carrier,
+    /// Every key that counts.
+    pub values: Vec<Secret>,
 }
 
 /// The operator's own word on a user agent; goes before the built-in list.
@@ -117,10 +131,13 @@ impl Kind {
 
 /// Classifies a client: the operator's rules, then proof, then what the user agent says.
 pub fn classify(rules: &[AgentRule], classes: &[Class], facts: &Facts<'_>) -> Classified {
-    let (kind, operator, evidence) = kind(rules, facts);
-    let fits = |class: &Class| class.when.fits(kind, operator, facts);
-    let class = classes.iter().position(fits).unwrap_or(classes.len().saturating_sub(1));
-    Classified { kind, operator, class: ClassId(class as u16), evidence }
+    let (kind, operator, [claim, proof]) = kind(rules, facts);
+    let id = |place: usize| ClassId(place as u16);
+    let fits = |(place, class): (usize, &Class)| class.when.fits(id(place), kind, operator, facts);
+    let place = classes.iter().enumerate().position(fits).unwrap_or(classes.len().saturating_sub(1));
+    let by_key = classes.get(place).is_some_and(|class| class.when.keys.is_some());
+    let evidence = [claim, proof, by_key.then_some(Evidence::HoldsKey)];
+    Classified { kind, operator, class: id(place), evidence }
 }
 
 /// The place of the operator's rule that fits a user agent, if one does.
@@ -151,12 +168,26 @@ fn kind(rules: &[AgentRule], facts: &Facts<'_>) -> (Kind, Option<OperatorId>, [O
 }
 
 impl When {
-    fn fits(&self, kind: Kind, operator: Option<OperatorId>, facts: &Facts<'_>) -> bool {
+    /// True for whoever comes, with or without a proof of anything.
+    pub fn fits_everybody(&self) -> bool {
+        let Self { kinds, operators, user_agents, addresses, keys } = self;
+        kinds.is_empty() && operators.is_empty() && user_agents.is_empty() && addresses.is_empty() && keys.is_none()
+    }
+
+    fn fits(&self, class: ClassId, kind: Kind, operator: Option<OperatorId>, facts: &Facts<'_>) -> bool {
         let named = |text: &String| contains_ignoring_case(facts.user_agent, text.as_bytes());
         (self.kinds.is_empty() || self.kinds.contains(&kind))
             && (self.operators.is_empty() || operator.is_some_and(|operator| self.operators.contains(&operator)))
             && (self.user_agents.is_empty() || self.user_agents.iter().any(named))
             && (self.addresses.is_empty() || self.addresses.iter().any(|range| range.contains(facts.client)))
+            && (self.keys.is_none() || facts.holds_key_of.contains(&class))
+    }
+}
+
+impl KnownKeys {
+    /// Returns whether `sent` is one of them. A guess is not faster the nearer it comes.
+    pub fn contain(&self, sent: &[u8]) -> bool {
+        self.values.iter().fold(false, |found, known| found | known.is(sent))
     }
 }
 
@@ -203,6 +234,7 @@ mod tests {
             user_agent: b"Mozilla/5.0 AcmeMonitor/1",
             claim,
             proof,
+            holds_key_of: &[],
         };
         let found = classify(&[], &classes(), &facts);
         (found.kind, found.operator, classes()[usize::from(found.class.0)].name.clone())
@@ -239,8 +271,42 @@ mod tests {
             user_agent: b"AcmeMonitor/2.0",
             claim: claims(None),
             proof: Proof::Unknown,
+            holds_key_of: &[],
         };
         let found = classify(&rules, &classes(), &facts);
         assert_eq!((found.kind, found.evidence[0]), (Kind::Human, Some(Evidence::AgentRule(0))));
+    }
+
+    #[test]
+    fn a_class_by_key_is_of_those_who_hold_one_of_its_own() {
+        let carrier = || Carrier::Header(http::HeaderName::from_static("x-api-key"));
+        let known = |value: &str| Some(KnownKeys { carrier: carrier(), values: vec![Secret::new(value.into())] });
+        let classes = [
+            class("partner", When { keys: known("sesame"), kinds: vec![Kind::Human], ..When::default() }),
+            class("other partner", When { keys: known("barley"), ..When::default() }),
+            class("rest", When::default()),
+        ];
+        for (claim, held, place) in [
+            (Claim::Browser, &[][..], 2),
+            (Claim::Browser, &[ClassId(0)], 0),
+            (claims(None), &[ClassId(0)], 2),
+            (claims(None), &[ClassId(0), ClassId(1)], 1),
+        ] {
+            let facts = Facts {
+                method: &http::Method::GET,
+                host: "",
+                path: "/",
+                query: None,
+                client: std::net::Ipv4Addr::LOCALHOST.into(),
+                user_agent: b"",
+                claim,
+                proof: Proof::Unknown,
+                holds_key_of: held,
+            };
+            let found = classify(&[], &classes, &facts);
+            assert_eq!(found.class, ClassId(place), "{claim:?} {held:?}");
+            assert_eq!(found.evidence[2], (place < 2).then_some(Evidence::HoldsKey));
+        }
+        assert_eq!(format!("{:?}", classes[0].when.keys.as_ref().map(|keys| &keys.values)), "Some([Secret])");
     }
 }

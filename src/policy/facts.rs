@@ -1,6 +1,7 @@
 //! Everything a rule may know about a request, in one plain struct, so that a live request, a log line
 //! and a test look the same.
 
+use super::class::ClassId;
 use std::net::IpAddr;
 
 /// One request as policy sees it.
@@ -22,6 +23,8 @@ pub struct Facts<'a> {
     pub claim: Claim,
     /// What the address proves about the claim.
     pub proof: Proof,
+    /// The classes of whose keys it holds one.
+    pub holds_key_of: &'a [ClassId],
 }
 
 /// What a user agent says of itself.

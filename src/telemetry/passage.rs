@@ -30,11 +30,10 @@ pub(super) struct Passage {
 #[derive(Clone, Debug)]
 struct Subject {
     settings: u64,
-    headers_seen: &'static [&'static str],
     kind: Kind,
     class: ClassId,
     operator: Option<OperatorId>,
-    evidence: SmallVec<[Option<Evidence>; 2]>,
+    evidence: SmallVec<[Option<Evidence>; 3]>,
     route: usize,
     charges: SmallVec<[(QuotaId, Units, Units); 2]>,
     outcome: Outcome,
@@ -88,7 +87,6 @@ impl Subject {
         let charges = record.charges.iter().map(|charge| (charge.quota, charge.expected, charge.settled));
         Self {
             settings: record.names.settings(),
-            headers_seen: record.headers_seen,
             kind: record.kind,
             class: record.class,
             operator: record.operator,
@@ -104,7 +102,6 @@ impl Subject {
             *known == (charge.quota, charge.expected, charge.settled)
         };
         self.settings == record.names.settings()
-            && std::ptr::eq(self.headers_seen, record.headers_seen)
             && self.kind == record.kind
             && self.class == record.class
             && self.operator == record.operator
@@ -127,7 +124,7 @@ fn place(record: &Record<'_>) -> usize {
 
 fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b",\"headers_seen\":[");
-    for (place, name) in record.headers_seen.iter().enumerate() {
+    for (place, name) in record.names.headers_seen(record.class).iter().enumerate() {
         comma(out, place);
         json::string(out, name.as_bytes());
     }
@@ -181,6 +178,7 @@ fn evidence(out: &mut Vec<u8>, found: Evidence, names: &dyn Names) {
         Evidence::ShapedLikeBot => ("shaped_like_bot", ""),
         Evidence::AddressPublished(operator) => ("address_published:", names.operator(operator)),
         Evidence::AddressForeign(operator) => ("address_foreign:", names.operator(operator)),
+        Evidence::HoldsKey => ("holds_key", ""),
     };
     out.push(b'"');
     out.extend_from_slice(what.as_bytes());

@@ -37,8 +37,6 @@ pub struct Record<'a> {
     pub user_agent: &'a [u8],
     /// Where the client says it came from.
     pub referer: Option<&'a [u8]>,
-    /// The names of the headers that policy looked at; never their values.
-    pub headers_seen: &'static [&'static str],
     /// What kind of client it is.
     pub kind: Kind,
     /// Its class, by place ...
@@ -124,6 +122,8 @@ pub trait Names {
     fn operator(&self, operator: OperatorId) -> &str;
     /// What the operator's own user-agent rule at this place looks for.
     fn agent_rule(&self, place: u16) -> &str;
+    /// The names of the headers that policy looks at for clients of a class; never their values.
+    fn headers_seen(&self, class: ClassId) -> Vec<&str>;
     /// The name of a scope.
     fn scope(&self, scope: ScopeId) -> &str;
 }

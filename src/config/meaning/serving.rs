@@ -2,8 +2,9 @@
 
 use super::report::Report;
 use crate::config::raw::{self, serving as written};
-use crate::config::settings::{AccessLog, Admin, Headers, LegacyFamily, Limits, Log, LogLevel, Origin, Secret};
+use crate::config::settings::{AccessLog, Admin, Headers, LegacyFamily, Limits, Log, LogLevel, Origin};
 use crate::config::words::{Size, Span};
+use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;

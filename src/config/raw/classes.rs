@@ -1,6 +1,6 @@
 //! `classes:` and `agents:` as written.
 
-use crate::config::forms::{Named, OneOrMany, word_or_keys};
+use crate::config::forms::{Hiddens, Named, OneOrMany, word_or_keys};
 use crate::config::words::{Field, Percent, Range, Rate, Span};
 use crate::policy;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -43,6 +43,20 @@ pub(in crate::config) struct When {
     pub user_agent: OneOrMany<String>,
     /// The address lies in this range: one, or a list.
     pub address: OneOrMany<Range>,
+    /// It sends one of these keys. Default: whatever it sends.
+    pub key: Option<KnownKeys>,
+}
+
+/// Keys that are known beforehand: in a header (its whole value) or in a cookie.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct KnownKeys {
+    /// The header that they are sent in. This or cookie must be given.
+    pub header: Option<Field>,
+    /// The cookie that they are sent in.
+    pub cookie: Option<String>,
+    /// One key, or a list; no message and no log shows them. Best read from the environment: ${PARTNER_KEY}. Must be given.
+    pub value: Hiddens,
 }
 
 /// The bucket of each client: `capacity`, `fill` and `interval` for batches, or `rate` and `burst` for a steady flow.

@@ -60,11 +60,6 @@ impl Door {
         self.lanes.first().map(|(place, _)| *place)
     }
 
-    /// How many wait who go before one more of `priority`, at the most.
-    pub(super) fn before(&self, priority: u8) -> u32 {
-        self.line.range(priority..).map(|(_, count)| count).sum()
-    }
-
     /// The lowest priority of those who wait.
     pub(super) fn lowest(&self) -> Option<u8> {
         self.line.first_key_value().map(|(priority, _)| *priority)
