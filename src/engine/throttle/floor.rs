@@ -241,7 +241,7 @@ impl Floor {
         for &(DoorId(door), spell) in &ticket.doors {
             self.doors[door].book.over(spell, ticket.started, self.now);
         }
-        self.let_go(&ticket.doors());
+        self.let_go_beyond(&ticket.doors());
     }
 
     /// The scopes of the settings, by name; forgets, as it goes over them all, what nobody needs.
@@ -303,15 +303,18 @@ impl Floor {
         released
     }
 
-    /// Where only time is waited for, somebody has to look when it has passed.
+    /// Where only time is waited for, somebody has to look when it has passed; and whoever was told to look later than
+    /// that, has to be told anew.
     fn post_watchmen(&mut self, doors: &[DoorId]) {
         for door in doors.iter().map(|door| &self.doors[door.0]) {
-            let opens_by_time = || door.book.hindrance(self.now).and_then(Hindrance::until).is_some();
-            if door.watchman.is_none()
-                && let Some(oldest) = door.oldest()
-                && opens_by_time()
-                && let Some(place) = self.places.get_mut(&oldest)
-            {
+            let Some(oldest) = door.oldest() else { continue };
+            let Some(opens) = door.book.hindrance(self.now).and_then(Hindrance::until) else { continue };
+            let sleeper = match door.watchman {
+                None => oldest,
+                Some((watchman, told)) if told > opens => watchman,
+                Some(_) => continue,
+            };
+            if let Some(place) = self.places.get_mut(&sleeper) {
                 self.woken.extend(place.waker.take());
             }
         }
@@ -323,11 +326,11 @@ impl Floor {
         let mut first: Option<Timestamp> = None;
         for door in doors {
             let door = &mut self.doors[door.0];
-            if door.watchman.is_some_and(|known| known != id) {
+            if door.watchman.is_some_and(|(known, _)| known != id) {
                 continue;
             }
             let opens = door.book.hindrance(self.now).and_then(Hindrance::until);
-            door.watchman = opens.map(|_| id);
+            door.watchman = opens.map(|opens| (id, opens));
             first = opens.into_iter().chain(first).min();
         }
         first
