@@ -381,22 +381,25 @@ impl Operations for Desk {
         vec!["bot".into()]
     }
     fn scopes(&self) -> Vec<ScopeView> {
-        let resting = ScopeState {
-            name: "default".into(),
+        let resting = |name: &str, values| ScopeState {
+            name: name.into(),
             in_flight: 2,
             waiting: 3,
             limit: Some(4),
             delay: Duration::from_millis(250),
             rests_for: Duration::from_millis(7500),
             level: 2,
-            values: None,
+            values,
         };
-        let tenants = ScopeState { name: "tenant".into(), values: Some(1200), ..resting.clone() };
-        let acme = ScopeState { name: "acme".into(), ..resting.clone() };
+        let scope =
+            |name: &str, inflight, throttle| ScopeView { name: name.into(), inflight, throttle, busiest: vec![] };
         vec![
-            ScopeView { name: "default".into(), inflight: 2, throttle: Some(resting), busiest: Vec::new() },
-            ScopeView { name: "open".into(), inflight: 0, throttle: None, busiest: Vec::new() },
-            ScopeView { name: "tenant".into(), inflight: 2, throttle: Some(tenants), busiest: vec![acme] },
+            scope("default", 2, Some(resting("default", None))),
+            scope("open", 0, None),
+            ScopeView {
+                busiest: vec![resting("acme", None)],
+                ..scope("tenant", 2, Some(resting("tenant", Some(1200))))
+            },
         ]
     }
     fn top_clients(&self, count: usize) -> Vec<ClientView> {
