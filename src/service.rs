@@ -2,6 +2,8 @@
 //!
 //! This is the only place that knows all the parts; each of them knows as little of the others as it can.
 
+pub mod crawlers;
+
 use crate::admin::{self, Access, Operations, Places, ScopeView, SettingsView};
 use crate::agents::Agents;
 use crate::cli::check;
@@ -15,7 +17,7 @@ use crate::ledger::{self, Bell, Keeper, OpenError, RedisStore, Store};
 use crate::policy::throttle::Scope;
 use crate::policy::{Timestamp, Units};
 use crate::telemetry::{AccessLog, Target, Telemetry};
-use crate::verify::Operators;
+use crate::verify::{Operators, Refresh};
 use parking_lot::Mutex;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -89,9 +91,9 @@ pub enum ServiceError {
 impl Service {
     /// Starts a gate with the settings of `source`, by `clock`. `seed` is a number that nobody can guess.
     pub fn start(source: Source, clock: Clock, seed: u64) -> Result<Self, ServiceError> {
-        let operators = Arc::new(Operators::builtin());
+        let settings = source(&Operators::builtin().names().collect::<Vec<_>>()).map_err(ServiceError::Settings)?;
+        let operators = Arc::new(crawlers::operators(&settings));
         let names: Vec<&str> = operators.names().collect();
-        let settings = source(&names).map_err(ServiceError::Settings)?;
         let started = clock.now();
 
         let log = access_log(&settings.log.access).map_err(ServiceError::AccessLog)?;
@@ -107,6 +109,7 @@ impl Service {
         });
         let admin = admin.transpose()?;
 
+        let refresh = crawlers::refresh(&operators, &settings, &clock, seed);
         let (engine, keeper) = engine(&settings, &clock, seed)?;
         let surroundings = Surroundings {
             clock,
@@ -137,7 +140,7 @@ impl Service {
         let control = {
             let running = Arc::clone(&running);
             let thread = std::thread::Builder::new().name("control".into());
-            thread.spawn(move || control(&running, admin, found, ended)).map_err(ServiceError::Thread)?
+            thread.spawn(move || control(&running, admin, refresh, found, ended)).map_err(ServiceError::Thread)?
         };
         // Ready is who knows where to send requests; a name that cannot be looked up now is tried again while serving.
         let _ = finding.recv_timeout(RESOLVE_PATIENCE);
@@ -245,6 +248,7 @@ fn access_log(destination: &Destination) -> io::Result<Option<AccessLog>> {
 fn control(
     running: &Arc<Running>,
     admin: Option<(TcpListener, Access)>,
+    refresh: Refresh,
     found: mpsc::Sender<()>,
     ended: oneshot::Receiver<()>,
 ) {
@@ -260,6 +264,8 @@ fn control(
                 Err(error) => warn!(%error, "The admin listener cannot run: {error}"),
             }
         }
+        tokio::spawn(crawlers::ask_dns(Arc::clone(running)));
+        tokio::spawn(refresh.run());
         let work = async move {
             running.handle.find_origin().await;
             let _ = found.send(());
@@ -343,6 +349,7 @@ impl Operations for Running {
     }
 
     fn metrics(&self) -> String {
+        self.telemetry.names_waiting(self.operators.by_name().map_or(0, |names| names.waiting()));
         let operators: Vec<&str> = self.operators.names().collect();
         let (now, uptime) = (self.handle.now(), self.handle.uptime());
         self.handle.with_admission(|admission| self.telemetry.render(admission, &operators, now, uptime))
@@ -405,7 +412,7 @@ impl Operations for Running {
             self.settings.lock().failed = Some((self.handle.now(), mistakes.to_string()));
             mistakes.to_string()
         })?;
-        let mut summary = check::summary(&settings, &names);
+        let mut summary = check::summary(&settings);
         for key in self.handle.with_settings(|old| needs_restart(old, &settings)) {
             summary.push_str(&format!("{key}: takes effect at the next start\n"));
         }
@@ -433,6 +440,8 @@ fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("admin", admin(old) != admin(new)),
         ("state_dir", old.state_dir != new.state_dir),
         ("ledger", old.ledger != new.ledger),
+        ("operators", old.operators != new.operators),
+        ("verify", old.verify != new.verify),
         ("log.access", old.log.access != new.log.access),
         ("log.level", old.log.level != new.log.level),
         ("limits.max_clients", limits(old) != limits(new)),

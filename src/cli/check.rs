@@ -1,6 +1,6 @@
 //! `tidegate check`: is the file right, and what does it say in words?
 
-use crate::config::settings::{AccessLog, Ledger, Redis, WhenLost};
+use crate::config::settings::{AccessLog, CrawlerOperator, KnownBy, Ledger, Redis, Verify, WhenLost};
 use crate::config::{self, Mistakes, Settings};
 use crate::policy::bucket::Bucket;
 use crate::policy::class::{Class, KnownKeys, When};
@@ -23,12 +23,12 @@ use std::time::Duration;
 /// Reads the file and sums it up, or says all that is wrong with it.
 pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) -> Result<String, Mistakes> {
     let settings = config::read(file, environment, &[], operators)?;
-    Ok(summary(&settings, operators))
+    Ok(summary(&settings))
 }
 
 /// The settings in words: listeners, quotas, classes in order, scopes, routes with their costs, and notes.
-pub fn summary(settings: &Settings, operators: &[&str]) -> String {
-    let rules = &settings.rules;
+pub fn summary(settings: &Settings) -> String {
+    let (rules, operators) = (&settings.rules, &settings.operator_names);
     let mut text = String::new();
     let mut line = |written: String| writeln!(text, "{written}").unwrap_or(());
 
@@ -48,6 +48,12 @@ pub fn summary(settings: &Settings, operators: &[&str]) -> String {
         Ledger::Memory => "ledger: in memory, a restart begins anew".into(),
         Ledger::Redis(redis) => shared(redis),
     });
+
+    line(format!("crawlers: {}", verify(&settings.verify)));
+    if !settings.operators.is_empty() {
+        line(format!("\noperators of crawlers, added or changed: {}", settings.operators.len()));
+        settings.operators.iter().for_each(|written| line(format!("  {}", operator(written))));
+    }
 
     line(format!("\nquotas: {}", rules.quotas.len()));
     for quota in &rules.quotas {
@@ -86,6 +92,40 @@ fn shared(redis: &Redis) -> String {
     };
     let host = if redis.host.contains(':') { format!("[{}]", redis.host) } else { redis.host.clone() };
     format!("ledger: shared in redis at {host}:{} as {}; a gate that is cut off {lost}", redis.port, redis.prefix)
+}
+
+fn verify(verify: &Verify) -> String {
+    let lists = match verify.refresh {
+        Some(every) => format!("lists fetched anew every {}", duration(every)),
+        None => "no list is fetched".into(),
+    };
+    let dns = match &verify.dns {
+        None => "DNS is not asked".into(),
+        Some(dns) if dns.nameservers.is_empty() => "DNS is asked of the system's name servers".into(),
+        Some(dns) => {
+            let servers: Vec<String> = dns.nameservers.iter().map(ToString::to_string).collect();
+            format!("DNS is asked of {}", servers.join(", "))
+        }
+    };
+    format!("{lists}; {dns}")
+}
+
+fn operator(operator: &CrawlerOperator) -> String {
+    let mut told = Vec::new();
+    let mut tell = |what: &str, list: Option<Vec<String>>| {
+        if let Some(list) = list {
+            told.push(format!("{what} {}", if list.is_empty() { "none".into() } else { list.join(", ") }));
+        }
+    };
+    tell("says", operator.tokens.clone());
+    tell("comes from", operator.ranges.clone());
+    tell("is called", operator.names.as_ref().map(|names| names.iter().map(ToString::to_string).collect()));
+    let means = |known: &KnownBy| match known {
+        KnownBy::Addresses => "addresses".to_owned(),
+        KnownBy::Names => "names".to_owned(),
+    };
+    tell("always known by", operator.complete.as_ref().map(|complete| complete.iter().map(means).collect()));
+    format!("{}: {}", operator.name, if told.is_empty() { "as built in".into() } else { told.join("; ") })
 }
 
 fn shadow(enforce: bool) -> &'static str {
@@ -141,20 +181,20 @@ fn guard(guard: &Guard) -> String {
     )
 }
 
-fn class(class: &Class, operators: &[&str]) -> String {
+fn class(class: &Class, operators: &[String]) -> String {
     let bucket = class.bucket.as_ref().map_or_else(String::new, |written| format!("; {}", bucket(written)));
     let blocked = if class.blocked { "; blocked" } else { "" };
     let guard = class.guard.as_ref().map_or_else(String::new, |written| format!("; {}", guard(written)));
     format!("{}: {}{bucket}{guard}{blocked}{}", class.name, when(&class.when, operators), shadow(class.enforce))
 }
 
-fn when(when: &When, operators: &[&str]) -> String {
+fn when(when: &When, operators: &[String]) -> String {
     let mut conditions = Vec::new();
     if !when.kinds.is_empty() {
         conditions.push(when.kinds.iter().map(|kind| Kind::name(*kind)).collect::<Vec<_>>().join(" or "));
     }
     if !when.operators.is_empty() {
-        let name = |id: &crate::policy::OperatorId| operators.get(usize::from(id.0)).copied().unwrap_or("?");
+        let name = |id: &crate::policy::OperatorId| operators.get(usize::from(id.0)).map_or("?", String::as_str);
         conditions.push(when.operators.iter().map(name).collect::<Vec<_>>().join(" or "));
     }
     if !when.user_agents.is_empty() {
@@ -276,6 +316,7 @@ mod tests {
         for line in [
             "listens on 127.0.0.1:8080, forwards to 127.0.0.1:3000",
             "ledger: in ./state",
+            "crawlers: lists fetched anew every 1d; DNS is asked of the system's name servers",
             "  places_api: 10000 units, each day of America/Los_Angeles, from 00:00",
             "    search: from 6000 (60%) sheds 50%, from 8000 (80%) sheds 75%, from 9500 (95%) sheds 100%",
             "  search: googlebot or bingbot or applebot; guarded: one let through each 5m, no page refused for over 1d, with up to 2%",
@@ -296,11 +337,28 @@ mod tests {
         let yaml = "origin: { url: 'http://a' }\nquotas:\n  api:\n    limit: 1\n    window: { fixed: 30s }\n    cost_header: X-Cost\n    sync_from:\n      \
             remaining_header: X-Left\n      reset_header: X-Reset\n      exhausted: { statuses: [429, 403], body_or_header: spent }";
         let settings = config::load(Path::new("a.yaml"), yaml, &[], &[], &OPERATORS).expect("all is well");
-        let told = summary(&settings, &OPERATORS);
+        let told = summary(&settings);
         let lines = "  api: 1 units, every 30s\n    costs what the origin says in x-cost\n    \
             never more than the origin says is left in x-left, renewed when x-reset says\n    \
             closed by an answer of 429 or 403 with \"spent\"\n";
         assert!(told.contains(lines), "{told}");
+    }
+
+    #[test]
+    fn operators_of_the_file_are_told() {
+        let text = "origin: { url: http://o }\nverify: { dns: { nameservers: 127.0.0.1:53 }, refresh: off }\noperators:\n  \
+                    acme: { tokens: AcmeBot, ranges: 192.0.2.0/24, names: acme.example, complete: [addresses, names] }\n  \
+                    googlebot: { complete: [] }";
+        let settings = config::load(Path::new("gate.yaml"), text, &[], &[], &OPERATORS);
+        let told = summary(&settings.unwrap_or_else(|mistakes| panic!("{mistakes}")));
+        for line in [
+            "crawlers: no list is fetched; DNS is asked of 127.0.0.1:53",
+            "operators of crawlers, added or changed: 2",
+            "  acme: says AcmeBot; comes from 192.0.2.0/24; is called acme.example; always known by addresses, names",
+            "  googlebot: always known by none",
+        ] {
+            assert!(told.lines().any(|told| told == line), "no line {line:?} in\n{told}");
+        }
     }
 
     #[test]

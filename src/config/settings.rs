@@ -1,6 +1,7 @@
 //! The configuration as meant: checked values that only [`super::load`] can make.
 
 use crate::policy::Rules;
+use crate::policy::name_pattern::NamePattern;
 use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
 use std::net::{IpAddr, SocketAddr};
@@ -31,6 +32,12 @@ pub struct Settings {
     pub headers: Headers,
     /// What is written about requests, and by the gate about itself.
     pub log: Log,
+    /// Operators of crawlers that are added to the built-in ones, or differ from them.
+    pub operators: Vec<CrawlerOperator>,
+    /// The names of all operators, by the numbers that the rules know them by.
+    pub operator_names: Vec<String>,
+    /// How crawlers are held to what they say.
+    pub verify: Verify,
     /// Who may have what.
     pub rules: Arc<Rules>,
     /// What is right but worth knowing, a sentence each: mostly keys that this version does not carry out.
@@ -86,6 +93,51 @@ pub enum WhenLost {
     Refuse,
     /// Spends the part of what is left that was put aside for it.
     Share,
+}
+
+/// An operator of crawlers as the file tells it; what it leaves out is as built in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CrawlerOperator {
+    /// Its name; a plain one.
+    pub name: String,
+    /// What its crawlers call themselves.
+    pub tokens: Option<Vec<String>>,
+    /// Networks, URLs of lists that may be fetched, or files.
+    pub ranges: Option<Vec<String>>,
+    /// What their addresses are called in DNS.
+    pub names: Option<Vec<NamePattern>>,
+    /// By what all of them are known.
+    pub complete: Option<Vec<KnownBy>>,
+}
+
+/// By what crawlers are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KnownBy {
+    /// By their addresses.
+    Addresses,
+    /// By the names of their addresses.
+    Names,
+}
+
+/// How crawlers are held to what they say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Verify {
+    /// Whom to ask in DNS, if anybody.
+    pub dns: Option<Dns>,
+    /// How often published lists are fetched, if they are.
+    pub refresh: Option<Duration>,
+}
+
+/// Whom to ask in DNS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Dns {
+    /// These name servers, or the system's where there is none.
+    pub nameservers: Vec<SocketAddr>,
+    /// How long each has for an answer; not zero.
+    pub timeout: Duration,
 }
 
 /// The server behind the gate.

@@ -839,7 +839,7 @@ fn each_contradiction_is_found() {
         ),
         (
             "listne: 127.0.0.1:1".into(),
-            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, clients, agents, quotas, classes, scopes, routes, headers, robots, log, limits",
+            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, clients, agents, operators, verify, quotas, classes, scopes, routes, headers, robots, log, limits",
         ),
     ];
     let mut wrong = Vec::new();
@@ -958,5 +958,83 @@ proptest! {
     #[test]
     fn no_variable_makes_it_panic(name in "[A-Z_]{0,20}", value in "[ -~]{0,40}") {
         let _ = load_with(EXAMPLE, &[(&format!("TIDEGATE__{name}"), &value)], &[]);
+    }
+}
+
+#[test]
+fn dns_is_asked_of_the_system_unless_the_file_says_otherwise() {
+    let dns = |written: &str| settings(&site(written)).verify.dns.map(|dns| (dns.nameservers, dns.timeout));
+    let (second, system) = (Duration::from_secs(1), Some((Vec::new(), Duration::from_secs(2))));
+    assert_eq!(dns(""), system);
+    assert_eq!(dns("verify: { dns: on }"), system);
+    assert_eq!(dns("verify: { dns: off }"), None);
+    let servers = vec!["127.0.0.1:53".parse().expect("an address"), "[::1]:5353".parse().expect("an address")];
+    let written = "verify: { dns: { nameservers: [127.0.0.1:53, \"[::1]:5353\"], timeout: 1s } }";
+    assert_eq!(dns(written), Some((servers, second)));
+}
+
+#[test]
+fn lists_are_fetched_daily_unless_the_file_says_otherwise() {
+    let refresh = |written: &str| settings(&site(written)).verify.refresh;
+    assert_eq!(refresh(""), Some(Duration::from_secs(86_400)));
+    assert_eq!(refresh("verify: { refresh: 6h }"), Some(Duration::from_secs(6 * 3600)));
+    assert_eq!(refresh("verify: { refresh: off }"), None);
+}
+
+#[test]
+fn an_operator_is_added_or_changed_by_name() {
+    let text = "operators:\n  \
+                  acme: { tokens: AcmeBot, ranges: [192.0.2.0/24, https://acme.example/bots.json, ./acme.txt], names: bot-*.acme.example }\n  \
+                  googlebot: { complete: [] }\n\
+                classes: [{ name: friend, when: { operator: [acme, bingbot] } }]";
+    let settings = settings(&site(text));
+    assert_eq!(settings.operator_names, ["googlebot", "bingbot", "applebot", "acme"]);
+    assert_eq!(settings.rules.classes[0].when.operators, [crate::policy::OperatorId(3), crate::policy::OperatorId(1)]);
+    let [acme, google] = &settings.operators[..] else { panic!("{:?}", settings.operators) };
+    assert_eq!(acme.ranges.as_ref().map(Vec::len), Some(3));
+    assert_eq!(acme.names.as_ref().map(|names| names[0].to_string()).as_deref(), Some("bot-*.acme.example"));
+    assert_eq!((&google.tokens, &google.complete), (&None, &Some(Vec::new())));
+    assert_eq!(settings.notes, Vec::<String>::new());
+}
+
+#[test]
+fn an_operator_that_nobody_claims_or_nothing_proves_is_noted() {
+    let notes = settings(&site("operators: { gogglebot: { complete: names } }")).notes;
+    assert_eq!(
+        notes,
+        [
+            "operators.gogglebot: none is built in by that name, and without tokens nobody claims it",
+            "operators.gogglebot: without ranges or names nothing proves it",
+        ]
+    );
+}
+
+#[test]
+fn what_cannot_prove_a_crawler_is_a_mistake() {
+    assert_eq!(
+        faults(
+            "verify: { dns: { timeout: 0s }, refresh: 10s }\noperators:\n  acme:\n    tokens: [\"\", AcmeBot]\n    ranges:\n      \
+             - http://acme.example/bots.json\n      - ftp://acme.example/\n      - https://user@acme.example/\n      - \"\"\n  \
+             Other: { tokens: Other, ranges: 192.0.2.1 }"
+        ),
+        [
+            "2:27: verify.dns.timeout: found no time at all; write a duration such as 10s",
+            "2:42: verify.refresh: found less than a minute; write a duration such as 24h, or off",
+            "5:14: operators.acme.tokens[0]: \"\" is no product token; write it like ExampleBot, without a version",
+            "7:9: operators.acme.ranges[0]: anybody on the way could write that list; use https://; http:// is for this machine alone",
+            "8:9: operators.acme.ranges[1]: \"ftp://acme.example/\" cannot be fetched; write a network, an https:// URL or the path of a file",
+            "9:9: operators.acme.ranges[2]: \"https://user@acme.example/\" cannot be fetched; write a network, an https:// URL or the path of a file",
+            "10:9: operators.acme.ranges[3]: names no source; write a network, an https:// URL or the path of a file",
+            "11:3: operators.Other: the name \"Other\" is not plain; use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"",
+        ]
+    );
+    for (written, told) in [
+        ("verify: { dns: maybe }", "whether DNS is asked"),
+        ("verify: { dns: { nameservers: 127.0.0.1 } }", "an address and port"),
+        ("operators: { a: { names: com } }", "names in DNS"),
+        ("operators: { a: { complete: signatures } }", "names"),
+    ] {
+        let faults = faults(written);
+        assert!(faults.len() == 1 && faults[0].contains(told), "{written}: {faults:?}");
     }
 }

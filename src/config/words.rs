@@ -2,6 +2,7 @@
 
 use crate::policy::cost::Cost;
 use crate::policy::identity::Prefix;
+use crate::policy::name_pattern::NamePattern;
 use crate::policy::tier::Share;
 use crate::policy::units::Units;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -149,6 +150,11 @@ word! {
 word! {
     /// `auto`, or a number of threads.
     Threads(Option<std::num::NonZeroUsize>), "a number of threads; write auto or a number from 1 to 1024", "auto|[0-9]+", digits: true, threads
+}
+
+word! {
+    /// `crawl.example.com`, `bot-*.example.com`.
+    Pattern(NamePattern), "names in DNS; write crawl.example.com or bot-*.example.com", "[-_*.0-9A-Za-z]+", digits: false, |text| text.parse().ok()
 }
 
 /// Where a tier begins.

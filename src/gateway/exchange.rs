@@ -156,7 +156,9 @@ impl Exchange {
         let user_agent = head.fields.get(Name::UserAgent).unwrap_or_default();
         let claim = worker.claim(user_agent);
         let proof = match claim {
-            Claim::Bot { operator: Some(operator), .. } => worker.shared().operators.proof(operator, origin.client),
+            Claim::Bot { operator: Some(operator), .. } => {
+                worker.shared().operators.proof(operator, origin.client, worker.time())
+            }
             _ => Proof::Unknown,
         };
         let facts = Facts {

@@ -1,7 +1,7 @@
 //! What kind of client this is, on what evidence, and which of the operator's classes it falls into.
 
 use super::bucket::Bucket;
-use super::facts::{BotId, Claim, Facts, OperatorId, Proof};
+use super::facts::{BotId, Claim, Facts, Means, OperatorId, Proof};
 use super::guard::Guard;
 use super::identity::{Carrier, KeyFrom, Prefix};
 use super::secret::Secret;
@@ -17,7 +17,7 @@ pub enum Kind {
     DeclaredBot,
     /// A bot that hides, by its behaviour.
     SuspectedBot,
-    /// Claims an operator whose published addresses it does not have.
+    /// Claims an operator whose crawler it is not, by all that the operator says of them.
     Impostor,
 }
 
@@ -40,6 +40,10 @@ pub enum Evidence {
     AddressForeign(OperatorId),
     /// It holds a key of its class.
     HoldsKey,
+    /// The address has a name of that operator, and the name has the address.
+    NameProven(OperatorId),
+    /// All crawlers of the operator have its names, and the address has none of them.
+    NameForeign(OperatorId),
 }
 
 /// A client, classified.
@@ -155,11 +159,19 @@ fn kind(rules: &[AgentRule], facts: &Facts<'_>) -> (Kind, Option<OperatorId>, [O
         Claim::Bot { bot, operator } => {
             let named = Some(bot.map_or(Evidence::ShapedLikeBot, Evidence::NamesBot));
             match (facts.proof, operator) {
-                (Proof::Proven, Some(operator)) => {
-                    (Kind::VerifiedBot, Some(operator), [named, Some(Evidence::AddressPublished(operator))])
+                (Proof::Proven(means), Some(operator)) => {
+                    let proof = match means {
+                        Means::Address => Evidence::AddressPublished(operator),
+                        Means::Name => Evidence::NameProven(operator),
+                    };
+                    (Kind::VerifiedBot, Some(operator), [named, Some(proof)])
                 }
-                (Proof::Disproven, Some(operator)) => {
-                    (Kind::Impostor, None, [named, Some(Evidence::AddressForeign(operator))])
+                (Proof::Disproven(means), Some(operator)) => {
+                    let disproof = match means {
+                        Means::Address => Evidence::AddressForeign(operator),
+                        Means::Name => Evidence::NameForeign(operator),
+                    };
+                    (Kind::Impostor, None, [named, Some(disproof)])
                 }
                 _ => (Kind::DeclaredBot, None, [named, None]),
             }
@@ -225,6 +237,11 @@ mod tests {
     }
 
     fn classified(claim: Claim, proof: Proof) -> (Kind, Option<OperatorId>, String) {
+        let found = found(claim, proof);
+        (found.kind, found.operator, classes()[usize::from(found.class.0)].name.clone())
+    }
+
+    fn found(claim: Claim, proof: Proof) -> Classified {
         let facts = Facts {
             method: &http::Method::GET,
             host: "example.com",
@@ -236,8 +253,7 @@ mod tests {
             proof,
             holds_key_of: &[],
         };
-        let found = classify(&[], &classes(), &facts);
-        (found.kind, found.operator, classes()[usize::from(found.class.0)].name.clone())
+        classify(&[], &classes(), &facts)
     }
 
     fn claims(operator: Option<OperatorId>) -> Claim {
@@ -246,11 +262,24 @@ mod tests {
 
     #[test]
     fn an_operator_is_set_only_with_proof() {
-        assert_eq!(classified(claims(Some(GOOGLE)), Proof::Proven), (Kind::VerifiedBot, Some(GOOGLE), "search".into()));
+        for means in [Means::Address, Means::Name] {
+            let (proven, disproven) = (Proof::Proven(means), Proof::Disproven(means));
+            assert_eq!(classified(claims(Some(GOOGLE)), proven), (Kind::VerifiedBot, Some(GOOGLE), "search".into()));
+            assert_eq!(classified(claims(Some(GOOGLE)), disproven), (Kind::Impostor, None, "impostor".into()));
+            assert_eq!(classified(claims(Some(BING)), proven), (Kind::VerifiedBot, Some(BING), "bot".into()));
+        }
         assert_eq!(classified(claims(Some(GOOGLE)), Proof::Unknown), (Kind::DeclaredBot, None, "bot".into()));
-        assert_eq!(classified(claims(Some(GOOGLE)), Proof::Disproven), (Kind::Impostor, None, "impostor".into()));
-        assert_eq!(classified(claims(Some(BING)), Proof::Proven), (Kind::VerifiedBot, Some(BING), "bot".into()));
         assert_eq!(classified(claims(None), Proof::Unknown), (Kind::DeclaredBot, None, "bot".into()));
+    }
+
+    #[test]
+    fn the_evidence_says_by_what_it_was_proven() {
+        let last = |proof| found(claims(Some(GOOGLE)), proof).evidence[1];
+        assert_eq!(last(Proof::Proven(Means::Address)), Some(Evidence::AddressPublished(GOOGLE)));
+        assert_eq!(last(Proof::Disproven(Means::Address)), Some(Evidence::AddressForeign(GOOGLE)));
+        assert_eq!(last(Proof::Proven(Means::Name)), Some(Evidence::NameProven(GOOGLE)));
+        assert_eq!(last(Proof::Disproven(Means::Name)), Some(Evidence::NameForeign(GOOGLE)));
+        assert_eq!(last(Proof::Unknown), None);
     }
 
     #[test]

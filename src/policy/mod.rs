@@ -14,6 +14,7 @@ pub mod facts;
 pub mod guard;
 pub mod identity;
 pub mod lease;
+pub mod name_pattern;
 pub mod quota;
 pub mod quoted;
 pub mod route;
@@ -26,7 +27,7 @@ pub mod window;
 
 pub use class::{ClassId, Classified, Kind};
 pub use decide::{QuotaId, Reason, Refusal, Verdict};
-pub use facts::{BotId, Claim, Facts, OperatorId, Proof};
+pub use facts::{BotId, Claim, Facts, Means, OperatorId, Proof};
 pub use route::ScopeId;
 pub use time::Timestamp;
 pub use units::Units;

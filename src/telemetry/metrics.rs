@@ -104,6 +104,8 @@ metrics! {
     CLIENTS_EVICTED: Counter "tidegate_clients_evicted_total" [];
     /// Crawlers' claims put to the test, by how and with what result.
     VERIFICATIONS: Counter "tidegate_verifications_total" ["operator", "method", "result"];
+    /// Addresses of claimed crawlers that wait for what DNS says of them.
+    NAMES_WAITING: Gauge "tidegate_names_waiting" [];
     /// Connections that clients have open.
     CONNECTIONS: Gauge "tidegate_connections" [];
     /// Connections closed at once because there were too many.

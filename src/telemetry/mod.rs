@@ -37,7 +37,9 @@ pub use worker::WorkerTelemetry;
 
 use crate::engine::Admission;
 use crate::policy::{Rules, Timestamp};
-use metrics::{ACCESS_LOG_DROPPED, BUILD_INFO, RELOAD_SUCCESS_TIME, RELOAD_SUCCESSFUL, START_TIME, VERIFICATIONS};
+use metrics::{
+    ACCESS_LOG_DROPPED, BUILD_INFO, NAMES_WAITING, RELOAD_SUCCESS_TIME, RELOAD_SUCCESSFUL, START_TIME, VERIFICATIONS,
+};
 use parking_lot::Mutex;
 use scrape::Exporter;
 use std::time::Duration;
@@ -113,6 +115,11 @@ impl Telemetry {
     /// Counts a claim that was put to the test in the background. `operator` is a name of the built-in list.
     pub fn verification(&self, operator: &str, method: Method, finding: Finding) {
         self.exporter.add_one(VERIFICATIONS, &[operator, method.name(), finding.name()]);
+    }
+
+    /// Notes how many addresses wait for what DNS says of them.
+    pub fn names_waiting(&self, waiting: usize) {
+        self.exporter.gauge(NAMES_WAITING, &[], waiting as f64);
     }
 
     /// Everything for Prometheus, in text format 0.0.4. `operators` are their names by number, `uptime` is the time that

@@ -179,6 +179,8 @@ fn evidence(out: &mut Vec<u8>, found: Evidence, names: &dyn Names) {
         Evidence::AddressPublished(operator) => ("address_published:", names.operator(operator)),
         Evidence::AddressForeign(operator) => ("address_foreign:", names.operator(operator)),
         Evidence::HoldsKey => ("holds_key", ""),
+        Evidence::NameProven(operator) => ("name_proven:", names.operator(operator)),
+        Evidence::NameForeign(operator) => ("name_foreign:", names.operator(operator)),
     };
     out.push(b'"');
     out.extend_from_slice(what.as_bytes());
