@@ -10,6 +10,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("engine", &["policy"]),
     ("agents", &["policy"]),
     ("verify", &["policy"]),
+    ("robots", &["policy"]),
     ("calendar", &["policy"]),
     ("clock", &["policy"]),
     ("ledger", &["policy", "engine"]),

@@ -17,6 +17,7 @@ pub mod gate;
 pub mod origin;
 pub mod people;
 pub mod program;
+pub mod robots;
 pub mod site;
 pub mod small_origin;
 pub mod stores;
