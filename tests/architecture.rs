@@ -18,7 +18,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("config", &["policy", "calendar"]),
     ("http1", &[]),
     ("terminal", &[]),
-    ("gateway", &["policy", "engine", "agents", "verify", "clock", "config", "telemetry", "http1"]),
+    ("gateway", &["policy", "engine", "agents", "verify", "clock", "config", "telemetry", "http1", "robots"]),
     ("admin", &["policy", "engine", "config", "telemetry", "gateway", "clock"]),
 ];
 

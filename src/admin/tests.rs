@@ -2,6 +2,7 @@ use super::corrections::{Correction, Who};
 use super::*;
 use crate::config::settings::Secret;
 use crate::engine::{ClassView, ClientView, QuotaView, UnknownQuota};
+use crate::policy::crawl_delay::ConductView;
 use crate::policy::tier::Share;
 use crate::policy::{Reason, Timestamp, Units};
 use axum::body::{Body, to_bytes};
@@ -331,6 +332,9 @@ impl Operations for Desk {
     }
     fn settings(&self) -> SettingsView {
         SettingsView { loaded: self.started(), failed: Some((self.now(), "routes: wrong".into())) }
+    }
+    fn crawlers(&self) -> Vec<(String, ConductView)> {
+        Vec::new()
     }
     fn connections(&self) -> usize {
         4

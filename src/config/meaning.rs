@@ -8,6 +8,7 @@ mod clients;
 mod ledger;
 mod quotas;
 mod report;
+mod robots;
 mod routes;
 mod scope_from;
 mod scopes;
@@ -45,11 +46,14 @@ pub(super) fn settle(
     let routes = routes::routes(&raw.routes, &known, &mut report);
     scope_from::check_use(&scopes, &routes, &mut report);
     let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
-    serving::robots(&raw.robots, &mut report);
+    let robots = robots::robots(raw, &classes, operators, &mut report);
 
     let rules = Arc::new(Rules { trust, agent_rules, classes, quotas, routes, scopes });
     let workers = raw.workers.as_ref().and_then(|threads| threads.0);
     let state_dir = raw.state_dir.as_deref().unwrap_or("./state").into();
     let (mistakes, notes) = report.into_parts();
-    (Settings { listen, workers, admin, state_dir, ledger, origin, limits, headers, log, rules, notes }, mistakes)
+    (
+        Settings { listen, workers, admin, state_dir, ledger, origin, limits, headers, robots, log, rules, notes },
+        mistakes,
+    )
 }

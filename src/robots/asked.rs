@@ -13,6 +13,13 @@ pub struct Wishes {
     pub trap: Option<String>,
 }
 
+impl Wishes {
+    /// True when nothing is wished of anybody.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// One crawler, and what it is asked.
 pub(super) struct Asked<'t> {
     pub(super) product: &'t [u8],
