@@ -242,7 +242,7 @@ impl ResponseBody {
         let (lease, visit) = (Some(lease), Some(visit));
         let mut streamed = Box::new(Streamed { beginning, incoming, lease, deadline, visit });
         // An answer without a body (to HEAD, or a 304) is never polled.
-        if streamed.incoming.is_end_stream() {
+        if streamed.beginning.is_empty() && streamed.incoming.is_end_stream() {
             streamed.comes_to_its_end();
         }
         Self::Streamed(streamed)
@@ -283,6 +283,9 @@ impl Streamed {
         if !self.beginning.is_empty() {
             let data = std::mem::take(&mut self.beginning);
             self.visit.iter_mut().for_each(|visit| visit.count(data.len() as u64));
+            if self.incoming.is_end_stream() {
+                self.comes_to_its_end();
+            }
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
         let polled = Pin::new(&mut self.incoming).poll_frame(context);

@@ -191,7 +191,7 @@ impl Exchange {
         });
         let decision = current.admission.admit_crawler(key, classified.class, route, &target.path, page, now);
         let crawler = match claim {
-            Claim::Bot { operator, .. } if classified.kind != Kind::Impostor => operator,
+            Claim::Bot { operator, .. } if matches!(classified.kind, Kind::VerifiedBot | Kind::DeclaredBot) => operator,
             _ => None,
         };
         Ok(Judged { origin, key, crawler, classified, route, decision })
@@ -339,6 +339,7 @@ impl Exchange {
         visit.has_status(status);
         Response { status, fields, body: ResponseBody::streamed(beginning, body, lease, deadline, visit) }
     }
+
     /// The origin has failed: the client is told so.
     fn origin_failed(&self, mut visit: Box<Visit>, error: &ForwardError) -> Response<ResponseBody> {
         visit.close();
