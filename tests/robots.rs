@@ -34,7 +34,8 @@ fn the_origins_text_comes_with_the_delays_written_in() {
     let gate = Gate::before(site.address(), RULES);
     let answer = robots(&gate, "");
     assert_eq!(answer.status, 200);
-    let expected = "# ours\nUser-agent: *\nCrawl-delay: 10\nDisallow: /cart\nSitemap: https://www.example.com/sitemap.xml\n\n";
+    let expected =
+        "# ours\nUser-agent: *\nCrawl-delay: 10\nDisallow: /cart\nSitemap: https://www.example.com/sitemap.xml\n\n";
     assert!(answer.text().starts_with(expected), "{}", answer.text());
     assert!(answer.text().contains("\nUser-agent: bingbot\nUser-agent: adidxbot\n"), "{}", answer.text());
     assert!(answer.text().ends_with("\nCrawl-delay: 30\nDisallow: /cart\n"), "{}", answer.text());

@@ -224,10 +224,10 @@ fn the_command_line_goes_before_the_environment_and_that_before_the_file() {
 
 #[test]
 fn variables_stand_for_numbers_switches_and_parts_of_text() {
-    let text = "origin: { url: 'http://${HOST:-localhost}:${PORT}', max_connections: '${MOST}' }\nrobots:\n  merge_crawl_delay: ${MERGE}\n\
+    let text = "origin: { url: 'http://${HOST:-localhost}:${PORT}', max_connections: '${MOST}' }\nrobots:\n  merge_crawl_delay: ${MERGE}\nclasses: [{ name: a, crawl_delay: 3s }]\n\
                 admin: { token: '${TOKEN:-}a$${b}' }";
     let settings =
-        load_with(text, &[("PORT", "81"), ("MOST", "7"), ("MERGE", "true"), ("HOST", "")], &[]).expect("all is well");
+        load_with(text, &[("PORT", "81"), ("MOST", "7"), ("MERGE", "false"), ("HOST", "")], &[]).expect("all is well");
     assert_eq!((settings.origin.authority.as_str(), settings.origin.max_connections), ("localhost:81", 7));
     assert_eq!(settings.notes.len(), 1);
     let admin = settings.admin.expect("written down");
@@ -528,8 +528,8 @@ fn each_contradiction_is_found() {
             "2:35: classes[0].crawl_delay: found \"soon\", needs a delay; write auto, a duration such as 10s, or { bingbot: 30s }",
         ),
         (
-            "classes: [{ name: a, crawl_delay: { bingbot: 3s } }, { name: b, crawl_delay: { bingbot: 4s } }]".into(),
-            "2:89: classes[1].crawl_delay.bingbot: another class has a delay for it; keep one of them",
+            "classes: [{ name: a, when: { kind: human }, crawl_delay: { bingbot: 3s } }, { name: b, crawl_delay: { bingbot: 4s } }]".into(),
+            "2:112: classes[1].crawl_delay.bingbot: another class has a delay for it; keep one of them",
         ),
         (
             "robots: { trap: \"/a b\" }".into(),

@@ -64,7 +64,7 @@ impl<'t> Merging<'t> {
             let agents = run.iter().take_while(|record| is_agent(record)).count();
             let mut parts = run[..agents].chunk_by(|one, next| self.asked_of(one) == self.asked_of(next)).peekable();
             while let Some(part) = parts.next() {
-                let Some(last) = part.last() else { continue };
+                let Some(last) = part.last().filter(|_| !page.is_full()) else { return };
                 page.go_to(last.span.end);
                 let asked = self.asked_of(last);
                 if parts.peek().is_some() {

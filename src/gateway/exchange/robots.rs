@@ -1,12 +1,12 @@
 //! robots.txt: fetched from the origin as any page, kept, and served from there: fresh, or in place of an origin that
 //! does not answer.
 
-use super::super::body::{ClientBody, RequestBody, ResponseBody};
-use super::super::reply;
-use super::super::upstream::{Answer, ForwardError};
-use super::super::visit::Visit;
 use super::{Exchange, make_inbound};
 use crate::engine::Permit;
+use crate::gateway::body::{ClientBody, RequestBody, ResponseBody};
+use crate::gateway::reply;
+use crate::gateway::upstream::{Answer, ForwardError};
+use crate::gateway::visit::Visit;
 use crate::http1::{Field, Fields, Name, RequestHead, Response};
 use crate::policy::decide::ROBOTS_TXT;
 use crate::robots::{self, Found, Handout, LARGEST, Original};
@@ -66,7 +66,7 @@ impl Exchange {
         visit.visitor_mut().head.method = method;
         let mut answer = match answer {
             Ok(answer) => answer,
-            Err(error) => return self.stand_in(visit, &wanted, old, error),
+            Err(error) => return self.stand_in(visit, &wanted, old, &error),
         };
         visit.settle(|_, expected| expected);
         let status = answer.response.status;
@@ -87,7 +87,7 @@ impl Exchange {
                 shelf.forget(&site);
                 return self.pass_robots_on(visit, &wanted, answer, beginning);
             }
-            Read::Failed(error) => return self.stand_in(visit, &wanted, old, error),
+            Read::Failed(error) => return self.stand_in(visit, &wanted, old, &error),
         };
         let Answer { response, lease, .. } = answer;
         let Response { fields, mut body, .. } = response;
@@ -123,14 +123,14 @@ impl Exchange {
         visit: Box<Visit>,
         wanted: &Wanted,
         old: Option<Handout>,
-        error: ForwardError,
+        error: &ForwardError,
     ) -> Response<ResponseBody> {
         match old {
             Some(old) => {
-                self.0.worker.note_failure(&error);
+                self.0.worker.note_failure(error);
                 self.hand_out(visit, wanted, &old)
             }
-            None => self.origin_failed(visit, &error),
+            None => self.origin_failed(visit, error),
         }
     }
 
