@@ -14,6 +14,7 @@ use crate::engine::{ClientView, Engine, QuotaView, Supply, UnknownQuota};
 use crate::gateway::{Gate, Handle, StartError, Surroundings};
 use crate::ledger::redis::{Identity, Server};
 use crate::ledger::{self, Bell, Keeper, OpenError, RedisStore, Store};
+use crate::policy::crawl_delay::ConductView;
 use crate::policy::throttle::Scope;
 use crate::policy::{Timestamp, Units};
 use crate::telemetry::{AccessLog, Target, Telemetry};
@@ -352,6 +353,7 @@ impl Operations for Running {
         self.telemetry.names_waiting(self.operators.by_name().map_or(0, |names| names.waiting()));
         let operators: Vec<&str> = self.operators.names().collect();
         let (now, uptime) = (self.handle.now(), self.handle.uptime());
+        self.handle.conduct().iter().for_each(|seen| self.telemetry.conduct(self.operators.name(seen.operator), seen));
         self.handle.with_admission(|admission| self.telemetry.render(admission, &operators, now, uptime))
     }
 
@@ -378,6 +380,11 @@ impl Operations for Running {
             };
             scopes.into_iter().map(&mut view).collect()
         })
+    }
+
+    fn crawlers(&self) -> Vec<(String, ConductView)> {
+        let named = |seen: ConductView| (self.operators.name(seen.operator).to_owned(), seen);
+        self.handle.conduct().into_iter().map(named).collect()
     }
 
     fn connections(&self) -> usize {

@@ -1,6 +1,7 @@
 //! What the admin listener needs of the gate.
 
 use crate::engine::{ClientView, QuotaView, ScopeState, UnknownQuota};
+use crate::policy::crawl_delay::ConductView;
 use crate::policy::{Timestamp, Units};
 use std::net::SocketAddr;
 
@@ -32,6 +33,8 @@ pub trait Operations: Send + Sync + 'static {
     fn classes(&self) -> Vec<String>;
     /// The scopes of the origin.
     fn scopes(&self) -> Vec<ScopeView>;
+    /// How crawlers keep to what robots.txt asks of them, by operator.
+    fn crawlers(&self) -> Vec<(String, ConductView)>;
     /// Connections that clients have open.
     fn connections(&self) -> usize;
     /// Lines of the access log that were thrown away.

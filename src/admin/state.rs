@@ -4,6 +4,7 @@ use super::corrections::Corrections;
 use super::operations::SettingsView;
 use super::{Gate, ScopeView};
 use crate::engine::{ClientView, QuotaView, ScopeState};
+use crate::policy::crawl_delay::ConductView;
 use crate::policy::time::seconds_rounded_up;
 use crate::policy::{Reason, Timestamp, Units};
 use crate::telemetry::rfc3339;
@@ -40,6 +41,7 @@ pub(super) async fn show(State(gate): State<Gate>, State(corrections): State<Arc
         "quotas": quotas,
         "classes": gate.classes(),
         "scopes": scopes,
+        "crawlers": gate.crawlers().iter().map(|(operator, seen)| crawler(operator, seen)).collect::<Vec<Value>>(),
         "connections": gate.connections(),
         "top_clients": clients,
         "log_lines_dropped": gate.log_lines_dropped(),
@@ -82,6 +84,19 @@ pub(super) fn amount(units: Units) -> Value {
         0 => json!(units.floor()),
         _ => json!(units.as_f64()),
     }
+}
+
+fn crawler(operator: &str, seen: &ConductView) -> Value {
+    let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+    json!({
+        "operator": operator,
+        "delay_s": seen.asked,
+        "requests": seen.requests,
+        "robots_share": share(seen.robots, seen.requests),
+        "spacing_s": (seen.gaps > 0).then(|| seen.gaps_took.as_secs_f64() / seen.gaps as f64),
+        "early": seen.early,
+        "early_share": share(seen.early, seen.gaps),
+    })
 }
 
 fn settings(view: &SettingsView) -> Value {

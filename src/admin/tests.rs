@@ -1,6 +1,7 @@
 use super::corrections::{Correction, Who};
 use super::*;
 use crate::engine::{ClassView, ClientView, QuotaView, ScopeState, UnknownQuota};
+use crate::policy::crawl_delay::ConductView;
 use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
 use crate::policy::{Reason, Timestamp, Units};
@@ -335,6 +336,9 @@ impl Operations for Desk {
     }
     fn settings(&self) -> SettingsView {
         SettingsView { loaded: self.started(), failed: Some((self.now(), "routes: wrong".into())) }
+    }
+    fn crawlers(&self) -> Vec<(String, ConductView)> {
+        Vec::new()
     }
     fn connections(&self) -> usize {
         4

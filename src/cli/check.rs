@@ -1,10 +1,11 @@
 //! `tidegate check`: is the file right, and what does it say in words?
 
-use crate::config::settings::{AccessLog, CrawlerOperator, KnownBy, Ledger, Redis, Verify, WhenLost};
+use crate::config::settings::{AccessLog, CrawlerOperator, KnownBy, Ledger, Redis, Robots, Verify, WhenLost};
 use crate::config::{self, Mistakes, Settings};
 use crate::policy::bucket::Bucket;
 use crate::policy::class::{Class, KnownKeys, When};
 use crate::policy::cost::Cost;
+use crate::policy::crawl_delay::{self, CrawlDelay};
 use crate::policy::guard::Guard;
 use crate::policy::identity::Carrier;
 use crate::policy::quota::{ClassLadder, Exhausted, Quota, SyncFrom};
@@ -15,7 +16,7 @@ use crate::policy::throttle::gradient::Gradient;
 use crate::policy::throttle::rampup::{Lever, Rampup};
 use crate::policy::throttle::value::{ByValue, ValueFrom};
 use crate::policy::window::Window;
-use crate::policy::{Kind, Rules};
+use crate::policy::{Kind, OperatorId, Rules, Units};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
@@ -78,11 +79,37 @@ pub fn summary(settings: &Settings) -> String {
     line(format!("\nroutes, the first that fits: {}", rules.routes.len()));
     rules.routes.iter().for_each(|written| line(format!("  {}", route(written, rules))));
 
+    robots(settings, operators).into_iter().for_each(&mut line);
+
     if !settings.notes.is_empty() {
         line("\nnotes:".into());
         settings.notes.iter().for_each(|note| line(format!("  {note}")));
     }
     text
+}
+
+/// What robots.txt asks of whom, while nobody knows what people use of a budget.
+fn robots(settings: &Settings, operators: &[String]) -> Vec<String> {
+    let Robots { delays, file, trap, .. } = &settings.robots;
+    let text = file.as_ref().map_or_else(|| "the origin's".into(), |file| file.display().to_string());
+    let mut lines = vec![format!("\nrobots.txt: {text}")];
+    let name = |id: &OperatorId| operators.get(usize::from(id.0)).map_or("?", String::as_str);
+    let mut asks = |whom: &str, delay: &CrawlDelay| {
+        lines.push(match delay {
+            CrawlDelay::Seconds(seconds) => format!("  asks {whom} for {seconds}s between two requests"),
+            CrawlDelay::Auto(class) => {
+                let budgets = crawl_delay::budgets(&settings.rules, *class, |_| Units::ZERO);
+                match budgets.map(|budget| budget.affords()).max() {
+                    Some(seconds) => format!("  asks {whom} for what the budget affords, at first {seconds}s"),
+                    None => format!("  asks {whom} for nothing: auto follows a quota, and no route has a cost"),
+                }
+            }
+        });
+    };
+    delays.of_operators.iter().for_each(|(operator, delay)| asks(name(operator), delay));
+    delays.of_everybody.iter().for_each(|delay| asks("unknown bots", delay));
+    lines.extend(trap.iter().map(|path| format!("  forbids {path}, which nothing links to")));
+    lines
 }
 
 fn shared(redis: &Redis) -> String {
@@ -326,7 +353,8 @@ mod tests {
             "  search_backend: 4 at once at most, 100ms to 5s apart, by latency; 256 may wait for 2s",
             "  /search: 4 of places_api",
             "  /**: free",
-            "  robots.merge_crawl_delay: read and checked, not carried out in this version",
+            "robots.txt: the origin's",
+            "  asks bingbot for 30s between two requests",
         ] {
             assert!(told.lines().any(|told| told == line), "no line {line:?} in\n{told}");
         }

@@ -8,6 +8,7 @@ mod clients;
 mod ledger;
 mod quotas;
 mod report;
+mod robots;
 mod routes;
 mod scope_from;
 mod scopes;
@@ -50,7 +51,7 @@ pub(super) fn settle(
     scope_from::check_use(&scopes, &routes, &mut report);
     let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
     let verify = verify::verify(&raw.verify, &mut report);
-    serving::robots(&raw.robots, &mut report);
+    let robots = robots::robots(raw, &classes, &operators, &mut report);
 
     let rules = Arc::new(Rules { trust, agent_rules, classes, quotas, routes, scopes });
     let workers = raw.workers.as_ref().and_then(|threads| threads.0);
@@ -65,6 +66,7 @@ pub(super) fn settle(
         origin,
         limits,
         headers,
+        robots,
         log,
         operators: crawler_operators,
         operator_names,

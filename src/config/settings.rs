@@ -1,6 +1,7 @@
 //! The configuration as meant: checked values that only [`super::load`] can make.
 
 use crate::policy::Rules;
+use crate::policy::crawl_delay::CrawlDelays;
 use crate::policy::name_pattern::NamePattern;
 use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
@@ -30,6 +31,8 @@ pub struct Settings {
     pub limits: Limits,
     /// What clients are told in header fields.
     pub headers: Headers,
+    /// What robots.txt says.
+    pub robots: Robots,
     /// What is written about requests, and by the gate about itself.
     pub log: Log,
     /// Operators of crawlers that are added to the built-in ones, or differ from them.
@@ -215,6 +218,18 @@ pub enum LegacyFamily {
     Github,
     /// `RateLimit-Limit`, `-Remaining`, `-Reset` (a span).
     Draft03,
+}
+
+/// What robots.txt says besides what the origin says.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Robots {
+    /// Who is asked for which delay.
+    pub delays: CrawlDelays,
+    /// The file that is served in the origin's place.
+    pub file: Option<PathBuf>,
+    /// The path that is forbidden to everybody and linked nowhere.
+    pub trap: Option<String>,
 }
 
 /// What is written.

@@ -1,13 +1,14 @@
 use super::settings::{AccessLog, Ledger, LegacyFamily, LogLevel, WhenLost};
 use super::*;
-use crate::policy::Units;
 use crate::policy::cost::Cost;
+use crate::policy::crawl_delay::{CrawlDelay, CrawlDelays};
 use crate::policy::identity::{Carrier, KeyFrom};
 use crate::policy::throttle::Jitter;
 use crate::policy::throttle::course::Controller;
 use crate::policy::throttle::gradient::Gradient;
 use crate::policy::throttle::rampup::{Lever, Rampup};
 use crate::policy::throttle::value::{ByValue, ValueFrom};
+use crate::policy::{ClassId, OperatorId, Units};
 use proptest::prelude::*;
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -113,14 +114,38 @@ fn our_own_example_means_what_it_says() {
 }
 
 #[test]
-fn what_is_not_carried_out_is_noted() {
+fn the_example_needs_no_notes() {
+    assert!(settings(EXAMPLE).notes.is_empty(), "{:?}", settings(EXAMPLE).notes);
+}
+
+#[test]
+fn a_delay_is_for_an_operator_for_a_class_or_for_everybody_unknown() {
+    let text = |robots: &str| {
+        let classes = "classes:
+  - { name: search, when: { operator: [googlebot, bingbot] }, crawl_delay: { bingbot: 2500ms, applebot: auto } }
+  - { name: slow, when: { kind: verified_bot }, crawl_delay: 1h }
+  - { name: bot, when: { kind: declared_bot }, crawl_delay: auto }\n";
+        format!("origin: {{ url: http://o }}\n{classes}robots: {robots}\n")
+    };
+    let settings = settings(&text("{ trap: /keep-out, file: ./robots.txt }"));
+    let (google, bing, apple) = (OperatorId(0), OperatorId(1), OperatorId(2));
+    let delays = &settings.robots.delays;
+    let asked = |operator| delays.of_operators.iter().find(|(known, _)| *known == operator).map(|(_, delay)| *delay);
+    assert_eq!(asked(google), None, "its class asks only bingbot");
+    assert_eq!(asked(bing), Some(CrawlDelay::Seconds(3)));
+    assert_eq!(asked(apple), Some(CrawlDelay::Auto(ClassId(0))));
+    assert_eq!(delays.of_everybody, Some(CrawlDelay::Auto(ClassId(2))));
     assert_eq!(
-        settings(EXAMPLE).notes,
+        settings.notes,
         [
-            "classes[0].crawl_delay: read and checked, not carried out in this version",
-            "robots.merge_crawl_delay: read and checked, not carried out in this version",
+            "classes[0].crawl_delay.bingbot: crawlers read whole seconds from 1 to 30, so 3s is asked for",
+            "classes[1].crawl_delay: crawlers read whole seconds from 1 to 30, so 30s is asked for",
         ]
     );
+    assert_eq!(settings.robots.trap.as_deref(), Some("/keep-out"));
+    let without = self::settings(&text("{ merge_crawl_delay: false }"));
+    assert_eq!(without.robots.delays, CrawlDelays::default());
+    assert!(without.notes.iter().any(|note| note.starts_with("robots.merge_crawl_delay: ")), "{:?}", without.notes);
 }
 
 #[test]
@@ -245,10 +270,10 @@ fn the_command_line_goes_before_the_environment_and_that_before_the_file() {
 
 #[test]
 fn variables_stand_for_numbers_switches_and_parts_of_text() {
-    let text = "origin: { url: 'http://${HOST:-localhost}:${PORT}', max_connections: '${MOST}' }\nrobots:\n  merge_crawl_delay: ${MERGE}\n\
+    let text = "origin: { url: 'http://${HOST:-localhost}:${PORT}', max_connections: '${MOST}' }\nrobots:\n  merge_crawl_delay: ${MERGE}\nclasses: [{ name: a, crawl_delay: 3s }]\n\
                 admin: { token: '${TOKEN:-}a$${b}' }";
     let settings =
-        load_with(text, &[("PORT", "81"), ("MOST", "7"), ("MERGE", "true"), ("HOST", "")], &[]).expect("all is well");
+        load_with(text, &[("PORT", "81"), ("MOST", "7"), ("MERGE", "false"), ("HOST", "")], &[]).expect("all is well");
     assert_eq!((settings.origin.authority.as_str(), settings.origin.max_connections), ("localhost:81", 7));
     assert_eq!(settings.notes.len(), 1);
     let admin = settings.admin.expect("written down");
@@ -555,6 +580,18 @@ fn each_contradiction_is_found() {
         (
             "classes: [{ name: a, crawl_delay: { gogglebot: 3s } }]".into(),
             "2:48: classes[0].crawl_delay.gogglebot: unknown operator \"gogglebot\" (did you mean \"googlebot\"?); known: googlebot, bingbot, applebot",
+        ),
+        (
+            "classes: [{ name: a, crawl_delay: soon }]".into(),
+            "2:35: classes[0].crawl_delay: found \"soon\", needs a delay; write auto, a duration such as 10s, or { bingbot: 30s }",
+        ),
+        (
+            "classes: [{ name: a, when: { kind: human }, crawl_delay: { bingbot: 3s } }, { name: b, crawl_delay: { bingbot: 4s } }]".into(),
+            "2:112: classes[1].crawl_delay.bingbot: another class has a delay for it; keep one of them",
+        ),
+        (
+            "robots: { trap: \"/a b\" }".into(),
+            "2:17: robots.trap: is no plain path; write one such as /private-area, of letters, digits, \"/\", \"-\", \"_\" and \".\"",
         ),
         (
             "classes: [{ name: a, when: { address: 10.0.0.0/33 } }]".into(),
@@ -889,7 +926,7 @@ fn a_bare_placeholder_inside_brackets_is_told_to_be_quoted() {
 fn a_mistake_is_one_line_whatever_a_key_holds() {
     assert_eq!(
         faults("robots: { \"a\\nb\": 1 }"),
-        ["2:11: robots.a\\nb: unknown key \"a\\nb\"; known here: merge_crawl_delay"]
+        ["2:11: robots.a\\nb: unknown key \"a\\nb\"; known here: merge_crawl_delay, file, trap"]
     );
     assert!(faults(&format!("robots: {{ {}: 1 }}", "x".repeat(900))).iter().all(|told| told.len() < 1200));
 }

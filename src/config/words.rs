@@ -88,6 +88,11 @@ word! {
 }
 
 word! {
+    /// `10s`, or what the budget affords.
+    Delay(Option<Duration>), "a delay; write auto, or a duration such as 10s", "auto|[0-9]+(ms|s|m|h|d)", digits: false, delay
+}
+
+word! {
     /// `64KiB`, `10MiB`.
     Size(u64), "a size; write it like 64KiB or 10MiB", "[0-9]+(B|KiB|MiB|GiB)", digits: false, size
 }
@@ -178,6 +183,17 @@ fn duration(text: &str) -> Option<Duration> {
         _ => return None,
     };
     count.checked_mul(milliseconds).map(Duration::from_millis).filter(|&span| span <= LONGEST)
+}
+
+impl Delay {
+    /// Reads the word; `None` where it is another.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        delay(text).map(Self)
+    }
+}
+
+fn delay(text: &str) -> Option<Option<Duration>> {
+    if text == "auto" { Some(None) } else { duration(text).map(Some) }
 }
 
 fn size(text: &str) -> Option<u64> {

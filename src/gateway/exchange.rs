@@ -1,5 +1,7 @@
 //! The life of one request: facts, identity, class, route and cost, admission, the way to the origin and back.
 
+mod robots;
+
 use super::announce::Told;
 use super::body::{ClientBody, RequestBody, ResponseBody, hear_out};
 use super::reply::{Problem, Reader};
@@ -11,10 +13,12 @@ use super::worker::{Current, TICK, Worker};
 use super::{cost, headers};
 use crate::engine::{Closed, Decision, Entrance, Page, Pass, Permit, Ruling, Turn, Waiting};
 use crate::http1::{Fields, Name, Request, RequestHead, Response};
+use crate::policy::decide::ROBOTS_TXT;
 use crate::policy::identity::{AddressSource, Carrier, ClientKey, Origin, Trust, cookie};
 use crate::policy::route::normalise;
 use crate::policy::throttle::value::{self, Said};
-use crate::policy::{Claim, Classified, Facts, Proof, Reason, Refusal, Timestamp};
+use crate::policy::{Claim, Classified, Facts, Kind, OperatorId, Proof, Reason, Refusal, Timestamp};
+use bytes::Bytes;
 use http::{StatusCode, Version};
 use hyper::body::Body;
 use smallvec::SmallVec;
@@ -69,7 +73,10 @@ impl Exchange {
                 return self.reject(fault, Reader::of(&head));
             }
         };
-        let Judged { origin, key, classified, route, decision } = judged;
+        let Judged { origin, key, crawler, classified, route, decision } = judged;
+        if let Some(operator) = crawler {
+            worker.shared().conduct.saw(operator, head.target.path() == ROBOTS_TXT, worker.time());
+        }
         let visitor = Visitor { head, origin, key, classified, route };
         let id = worker.next_decision();
         let visit = Visit::new(Rc::clone(worker), Rc::clone(watch), current, visitor, &decision, id, now);
@@ -77,6 +84,10 @@ impl Exchange {
             Ruling::Refused(refusal) => {
                 self.leave_unread(&visit.visitor().head, body);
                 self.refuse(visit, &refusal)
+            }
+            // Apart, so that the others carry nothing around for it.
+            Ruling::Admitted(permit) if robots::is_asked_for(&visit.visitor().head) => {
+                Box::pin(self.bring_robots(body, visit, permit)).await
             }
             Ruling::Admitted(permit) => self.bring_to_origin(body, visit, permit).await,
         }
@@ -182,7 +193,11 @@ impl Exchange {
             query: target.query,
         });
         let decision = current.admission.admit_crawler(key, classified.class, route, &target.path, page, now);
-        Ok(Judged { origin, key, classified, route, decision })
+        let crawler = match claim {
+            Claim::Bot { operator, .. } if matches!(classified.kind, Kind::VerifiedBot | Kind::DeclaredBot) => operator,
+            _ => None,
+        };
+        Ok(Judged { origin, key, crawler, classified, route, decision })
     }
 
     /// The verdict once the ledger has handed out more, or as it is when patience has run out.
@@ -272,6 +287,36 @@ impl Exchange {
         self.make_outbound(&mut visit);
         let limit = current.settings.limits.max_body_size;
         let body = RequestBody::streaming(body, limit, Rc::clone(watch), || worker.drain());
+        let (answer, rest) = self.ask_origin(body, &mut visit, permit, pass).await;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return self.origin_failed(visit, &error),
+        };
+        let rules = &current.settings.rules;
+        let quota = |id: crate::policy::QuotaId| &rules.quotas[usize::from(id.0)];
+        let Response { status, fields, .. } = &answer.response;
+        visit.settle(|id, expected| cost::actual(quota(id), expected, fields));
+        visit.hear(*status, fields);
+        // Everybody is kept away for now, and told so in one voice.
+        if let Some(Closed { reason, wait }) = rest.filter(|_| *status == StatusCode::TOO_MANY_REQUESTS) {
+            Box::pin(hear_out(answer.response.body, &answer.deadline, &mut visit)).await;
+            let problem = Problem::not_now(reason, wait, 0.0);
+            visit.told_to_wait(problem.retry_after());
+            return self.speak(visit, problem);
+        }
+        self.pass_on(visit, answer, Bytes::new())
+    }
+
+    /// Sends what `permit` allows; the origin's answer, and how long its scopes rest where that was a complaint.
+    async fn ask_origin(
+        &self,
+        body: RequestBody,
+        visit: &mut Visit,
+        permit: Permit,
+        pass: Option<Pass>,
+    ) -> (Result<Answer, ForwardError>, Option<Closed>) {
+        let current = visit.current();
+        let worker = &self.0.worker;
         let addresses = current.addresses.load_full();
         let origin = &current.settings.origin;
         let most_connections = origin.max_connections.div_ceil(worker.shared().workers);
@@ -283,35 +328,26 @@ impl Exchange {
         let answer = worker.upstream().send(permit, head, body, &route).await;
         visit.origin_answered(worker.now(), answer.as_ref().map(|answer| answer.response.status).ok());
         let rest = visit.scopes_hear(answer.as_ref().map(|answer| &answer.response));
-        match answer {
-            Ok(Answer { response, lease, deadline }) => {
-                let rules = &current.settings.rules;
-                let quota = |id: crate::policy::QuotaId| &rules.quotas[usize::from(id.0)];
-                let Response { status, mut fields, body } = response;
-                visit.settle(|id, expected| cost::actual(quota(id), expected, &fields));
-                visit.hear(status, &fields);
-                // Everybody is kept away for now, and told so in one voice.
-                if let Some(Closed { reason, wait }) = rest.filter(|_| status == StatusCode::TOO_MANY_REQUESTS) {
-                    Box::pin(hear_out(body, &deadline, &mut visit)).await;
-                    let problem = Problem::not_now(reason, wait, 0.0);
-                    visit.told_to_wait(problem.retry_after());
-                    return self.speak(visit, problem);
-                }
-                headers::strip_hop_by_hop(&mut fields);
-                current.announcements.write(rules, visit.told(), visit.began(), status, &mut fields);
-                visit.has_status(status);
-                Response { status, fields, body: ResponseBody::streamed(body, lease, deadline, visit) }
-            }
-            Err(error) => {
-                visit.close();
-                worker.note_failure(&error);
-                let problem = Problem::origin_failed(&error);
-                if let ForwardError::NoRoom = error {
-                    visit.found_no_room(problem.retry_after());
-                }
-                self.speak(visit, problem)
-            }
+        (answer, rest)
+    }
+
+    /// Passes the origin's answer on as it comes; `beginning` of its body has been read already.
+    fn pass_on(&self, mut visit: Box<Visit>, answer: Answer, beginning: Bytes) -> Response<ResponseBody> {
+        let Answer { response: Response { status, mut fields, body }, lease, deadline } = answer;
+        make_inbound(&visit, status, &mut fields);
+        visit.has_status(status);
+        Response { status, fields, body: ResponseBody::streamed(beginning, body, lease, deadline, visit) }
+    }
+
+    /// The origin has failed: the client is told so.
+    fn origin_failed(&self, mut visit: Box<Visit>, error: &ForwardError) -> Response<ResponseBody> {
+        visit.close();
+        self.0.worker.note_failure(error);
+        let problem = Problem::origin_failed(error);
+        if let ForwardError::NoRoom = error {
+            visit.found_no_room(problem.retry_after());
         }
+        self.speak(visit, problem)
     }
 
     /// Answers an admitted request in the origin's place.
@@ -376,6 +412,14 @@ fn sent<'a>(carrier: &'a Carrier, fields: &'a Fields) -> Option<&'a [u8]> {
     }
 }
 
+/// Makes the head of the origin's answer what the client gets: without what concerns only that connection, with what we
+/// add.
+fn make_inbound(visit: &Visit, status: StatusCode, fields: &mut Fields) {
+    let current = visit.current();
+    headers::strip_hop_by_hop(fields);
+    current.announcements.write(&current.settings.rules, visit.told(), visit.began(), status, fields);
+}
+
 /// The client and the hops that were believed, then the peer.
 fn write_chain(text: &mut impl Write, origin: &Origin, peer: IpAddr) -> fmt::Result {
     write!(text, "{}", origin.client)?;
@@ -393,6 +437,8 @@ impl Judged {
 struct Judged {
     origin: Origin,
     key: ClientKey,
+    /// Whose crawler it is, by proof or by its own word where nothing speaks against it.
+    crawler: Option<OperatorId>,
     classified: Classified,
     route: usize,
     decision: Decision,

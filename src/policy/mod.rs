@@ -9,6 +9,7 @@ pub mod bucket;
 pub mod calibration;
 pub mod class;
 pub mod cost;
+pub mod crawl_delay;
 pub mod decide;
 pub mod facts;
 pub mod guard;

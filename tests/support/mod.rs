@@ -18,6 +18,7 @@ pub mod name_server;
 pub mod origin;
 pub mod people;
 pub mod program;
+pub mod robots;
 pub mod site;
 pub mod small_origin;
 pub mod stores;

@@ -101,12 +101,6 @@ fn class(raw: &raw::Class, path: &str, operators: &[&str], report: &mut Report) 
         true => report.name(&format!("{path}.name"), &name),
         false => report.mistake(&format!("{path}.name"), "missing", "give the class a name"),
     }
-    for (operator, _) in &raw.crawl_delay.0 {
-        operator_id(operator, &format!("{path}.crawl_delay.{operator}"), operators, report);
-    }
-    if !raw.crawl_delay.0.is_empty() {
-        report.not_carried_out(&format!("{path}.crawl_delay"));
-    }
     let bucket = raw.bucket.as_ref().map(|bucket| self::bucket(bucket, &format!("{path}.bucket"), report));
     let key = raw.bucket.as_ref().map(|bucket| key(&bucket.key, &format!("{path}.bucket.key"), report));
     let key = key.unwrap_or_default();
@@ -181,7 +175,7 @@ fn known_keys(raw: &raw::KnownKeys, path: &str, report: &mut Report) -> KnownKey
     KnownKeys { carrier, values: values.iter().map(|known| Secret::new(known.0.clone())).collect() }
 }
 
-fn operator_id(name: &str, path: &str, operators: &[&str], report: &mut Report) -> Option<OperatorId> {
+pub(super) fn operator_id(name: &str, path: &str, operators: &[&str], report: &mut Report) -> Option<OperatorId> {
     let place = operators.iter().position(|known| *known == name).and_then(|place| u16::try_from(place).ok());
     if place.is_none() {
         report.unknown(path, "operator", name, operators.iter().copied());

@@ -181,12 +181,6 @@ pub(super) fn headers(raw: &written::Headers) -> Headers {
     Headers { ratelimit: raw.ratelimit != written::RateLimit::Off, legacy, retry_after_spread }
 }
 
-pub(super) fn robots(raw: &written::Robots, report: &mut Report) {
-    if raw.merge_crawl_delay {
-        report.not_carried_out("robots.merge_crawl_delay");
-    }
-}
-
 pub(super) fn log(raw: &written::Log, report: &mut Report) -> Log {
     let access = match &raw.access {
         written::Access::Off => AccessLog::Off,
