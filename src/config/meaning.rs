@@ -3,9 +3,11 @@
 //! Each file looks at one concern, tells the [`Report`] what is wrong and goes on with a harmless value instead: the
 //! settings that come out are used only when the report stays empty.
 
+mod behaviour;
 mod classes;
 mod clients;
 mod ledger;
+mod lists;
 mod quotas;
 mod report;
 mod routes;
@@ -38,18 +40,24 @@ pub(super) fn settle(
 
     let trust = clients::trust(&raw.clients, &mut report);
     let agent_rules = classes::agent_rules(&raw.agents, &mut report);
-    let classes = classes::classes(&raw.classes, operators, &mut report);
+    let lists = lists::lists(&raw.lists, &mut report);
+    let names: Vec<String> = lists.iter().map(|list| list.name.clone()).collect();
+    let classes = classes::classes(&raw.classes, operators, &names, &mut report);
     let scopes = scopes::scopes(&raw.scopes, &mut report);
     let (quotas, own) = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
     let known = routes::Known { quotas: &quotas, scopes: &scopes, own: &own };
     let routes = routes::routes(&raw.routes, &known, &mut report);
     scope_from::check_use(&scopes, &routes, &mut report);
     let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
-    serving::robots(&raw.robots, &mut report);
+    let trap = serving::robots(&raw.robots, &mut report);
+    let behaviour = behaviour::behaviour(&raw.behaviour, trap, &mut report);
 
-    let rules = Arc::new(Rules { trust, agent_rules, classes, quotas, routes, scopes });
+    let rules = Arc::new(Rules { trust, behaviour, lists: names, agent_rules, classes, quotas, routes, scopes });
     let workers = raw.workers.as_ref().and_then(|threads| threads.0);
     let state_dir = raw.state_dir.as_deref().unwrap_or("./state").into();
     let (mistakes, notes) = report.into_parts();
-    (Settings { listen, workers, admin, state_dir, ledger, origin, limits, headers, log, rules, notes }, mistakes)
+    (
+        Settings { listen, workers, admin, state_dir, ledger, origin, limits, headers, log, rules, lists, notes },
+        mistakes,
+    )
 }

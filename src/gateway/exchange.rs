@@ -3,6 +3,7 @@
 use super::announce::Told;
 use super::body::{ClientBody, RequestBody, ResponseBody};
 use super::reply::{Problem, Reader};
+use super::sight::Observation;
 use super::target::{self, Malformed, Target};
 use super::upstream::{Answer, ForwardError, Route};
 use super::visit::{Visit, Visitor};
@@ -69,8 +70,8 @@ impl Exchange {
                 return self.reject(fault, Reader::of(&head));
             }
         };
-        let Judged { origin, key, classified, route, decision } = judged;
-        let visitor = Visitor { head, origin, key, classified, route };
+        let Judged { origin, key, classified, observation, route, decision } = judged;
+        let visitor = Visitor { head, origin, key, classified, observation, route };
         let id = worker.next_decision();
         let visit = Visit::new(Rc::clone(worker), Rc::clone(watch), current, visitor, &decision, id, now);
         match decision.ruling {
@@ -154,10 +155,17 @@ impl Exchange {
         let target = Target::of(head, &worker.shared().via.pseudonym, current.settings.limits.max_body_size)?;
         let origin = self.identify(&rules.trust, &head.fields);
         let user_agent = head.fields.get(Name::UserAgent).unwrap_or_default();
-        let claim = worker.claim(user_agent);
+        let (claim, browser) = worker.claim(user_agent);
         let proof = match claim {
             Claim::Bot { operator: Some(operator), .. } => worker.shared().operators.proof(operator, origin.client),
             _ => Proof::Unknown,
+        };
+        let admission = &current.admission;
+        let observation = match claim {
+            Claim::Bot { .. } => None,
+            Claim::Browser | Claim::Nothing => {
+                Observation::of(head, &target, (&origin, self.0.peer), browser, admission, now)
+            }
         };
         let facts = Facts {
             method: &head.method,
@@ -165,9 +173,11 @@ impl Exchange {
             path: &target.path,
             query: target.query,
             client: origin.client,
+            listed: current.listed(origin.client),
             user_agent,
             claim,
             proof,
+            suspicion: observation.and_then(|observation| observation.suspicion(admission)),
         };
         let classified = rules.classify(&facts);
         let route = rules.route(&facts);
@@ -178,8 +188,9 @@ impl Exchange {
             path: &target.path,
             query: target.query,
         });
-        let decision = current.admission.admit_crawler(key, classified.class, route, &target.path, page, now);
-        Ok(Judged { origin, key, classified, route, decision })
+        let observation = observation.map(|observation| observation.that_is(!rules.routes[route].is_free()));
+        let decision = admission.admit_crawler(key, classified.class, route, &target.path, page, now);
+        Ok(Judged { origin, key, classified, observation, route, decision })
     }
 
     /// The verdict once the ledger has handed out more, or as it is when patience has run out.
@@ -387,6 +398,7 @@ struct Judged {
     origin: Origin,
     key: ClientKey,
     classified: Classified,
+    observation: Option<Observation>,
     route: usize,
     decision: Decision,
 }

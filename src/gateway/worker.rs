@@ -10,8 +10,10 @@ use super::watch::{Order, Watched};
 use crate::agents::ClaimCache;
 use crate::engine::OriginNews;
 use crate::http1::Dates;
+use crate::policy::behaviour::Browser;
 use crate::policy::calibration::OriginCount;
 use crate::policy::identity::ClientKey;
+use crate::policy::lists::ListId;
 use crate::policy::{BotId, Claim, OperatorId, QuotaId, Rules, ScopeId, Timestamp};
 use crate::telemetry::{Names, WorkerTelemetry, rfc3339};
 use http_body_util::BodyExt;
@@ -270,7 +272,7 @@ impl Worker {
         &self.upstream
     }
 
-    pub(super) fn claim(&self, user_agent: &[u8]) -> Claim {
+    pub(super) fn claim(&self, user_agent: &[u8]) -> (Claim, Browser) {
         self.claims.borrow_mut().claim(&self.shared.agents, user_agent)
     }
 
@@ -361,6 +363,10 @@ impl Names for KnownNames<'_> {
 
     fn agent_rule(&self, place: u16) -> &str {
         self.rules.agent_rules.get(usize::from(place)).map_or("", |rule| &rule.contains)
+    }
+
+    fn list(&self, list: ListId) -> &str {
+        self.rules.lists.get(usize::from(list.0)).map_or("", String::as_str)
     }
 
     fn scope(&self, scope: ScopeId) -> &str {

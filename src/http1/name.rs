@@ -18,6 +18,8 @@ macro_rules! names {
 
 names! {
     Accept = "accept",
+    AcceptEncoding = "accept-encoding",
+    AcceptLanguage = "accept-language",
     Age = "age",
     Authorization = "authorization",
     CacheControl = "cache-control",
@@ -49,6 +51,8 @@ names! {
     RealIp = "x-real-ip",
     Referer = "referer",
     RetryAfter = "retry-after",
+    SecChUa = "sec-ch-ua",
+    SecFetchMode = "sec-fetch-mode",
     Te = "te",
     Trailer = "trailer",
     TransferEncoding = "transfer-encoding",

@@ -1,9 +1,11 @@
 //! What kind of client this is, on what evidence, and which of the operator's classes it falls into.
 
+use super::behaviour::{Signal, Suspicion};
 use super::bucket::Bucket;
 use super::facts::{BotId, Claim, Facts, OperatorId, Proof};
 use super::guard::Guard;
 use super::identity::{KeyFrom, Prefix};
+use super::lists::{ListId, Listed};
 
 /// The kinds of client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,7 +39,14 @@ pub enum Evidence {
     AddressPublished(OperatorId),
     /// The operator publishes all its addresses, and this is none of them.
     AddressForeign(OperatorId),
+    /// It does, or leaves out, what people seldom do.
+    Behaves(Signal),
+    /// The address stands on a list of the operator's, and its class is for those.
+    OnList(ListId),
 }
+
+/// What speaks for a classification, most telling last.
+pub type Reasons = [Option<Evidence>; 5];
 
 /// A client, classified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +57,8 @@ pub struct Classified {
     pub operator: Option<OperatorId>,
     /// The class it falls into.
     pub class: ClassId,
-    /// Why, most telling last.
-    pub evidence: [Option<Evidence>; 2],
+    /// Why.
+    pub evidence: Reasons,
 }
 
 /// A class, by its place in the settings.
@@ -88,6 +97,8 @@ pub struct When {
     pub user_agents: Vec<String>,
     /// The address is in one of these ranges.
     pub addresses: Vec<Prefix>,
+    /// The address stands on one of these lists.
+    pub lists: Listed,
 }
 
 /// The operator's own word on a user agent; goes before the built-in list.
@@ -115,11 +126,13 @@ impl Kind {
     }
 }
 
-/// Classifies a client: the operator's rules, then proof, then what the user agent says.
+/// Classifies a client: the operator's rules, then proof, then what the user agent says, then behaviour.
 pub fn classify(rules: &[AgentRule], classes: &[Class], facts: &Facts<'_>) -> Classified {
-    let (kind, operator, evidence) = kind(rules, facts);
+    let (kind, operator, mut evidence) = kind(rules, facts);
     let fits = |class: &Class| class.when.fits(kind, operator, facts);
     let class = classes.iter().position(fits).unwrap_or(classes.len().saturating_sub(1));
+    let list = classes.get(class).and_then(|class| class.when.lists.first_in_common(facts.listed));
+    evidence[4] = list.map(Evidence::OnList);
     Classified { kind, operator, class: ClassId(class as u16), evidence }
 }
 
@@ -128,35 +141,55 @@ pub fn agent_rule(rules: &[AgentRule], user_agent: &[u8]) -> Option<usize> {
     rules.iter().position(|rule| contains_ignoring_case(user_agent, rule.contains.as_bytes()))
 }
 
-fn kind(rules: &[AgentRule], facts: &Facts<'_>) -> (Kind, Option<OperatorId>, [Option<Evidence>; 2]) {
+fn kind(rules: &[AgentRule], facts: &Facts<'_>) -> (Kind, Option<OperatorId>, Reasons) {
     if let Some(place) = agent_rule(rules, facts.user_agent) {
-        return (rules[place].kind, None, [Some(Evidence::AgentRule(place as u16)), None]);
+        return (rules[place].kind, None, [Some(Evidence::AgentRule(place as u16)), None, None, None, None]);
     }
     match facts.claim {
-        Claim::Nothing => (Kind::Human, None, [Some(Evidence::NoUserAgent), None]),
-        Claim::Browser => (Kind::Human, None, [Some(Evidence::NamesNoBot), None]),
+        Claim::Nothing => of_nobody(Evidence::NoUserAgent, facts.suspicion),
+        Claim::Browser => of_nobody(Evidence::NamesNoBot, facts.suspicion),
         Claim::Bot { bot, operator } => {
             let named = Some(bot.map_or(Evidence::ShapedLikeBot, Evidence::NamesBot));
             match (facts.proof, operator) {
-                (Proof::Proven, Some(operator)) => {
-                    (Kind::VerifiedBot, Some(operator), [named, Some(Evidence::AddressPublished(operator))])
-                }
+                (Proof::Proven, Some(operator)) => (
+                    Kind::VerifiedBot,
+                    Some(operator),
+                    [named, Some(Evidence::AddressPublished(operator)), None, None, None],
+                ),
                 (Proof::Disproven, Some(operator)) => {
-                    (Kind::Impostor, None, [named, Some(Evidence::AddressForeign(operator))])
+                    (Kind::Impostor, None, [named, Some(Evidence::AddressForeign(operator)), None, None, None])
                 }
-                _ => (Kind::DeclaredBot, None, [named, None]),
+                _ => (Kind::DeclaredBot, None, [named, None, None, None, None]),
             }
         }
     }
 }
 
+/// Who names no bot is a person, unless it is suspected.
+fn of_nobody(claimed: Evidence, suspicion: Option<Suspicion>) -> (Kind, Option<OperatorId>, Reasons) {
+    match suspicion {
+        None => (Kind::Human, None, [Some(claimed), None, None, None, None]),
+        Some(Suspicion { signals: [strongest, second, third], .. }) => {
+            let behaves = |signal: Option<Signal>| signal.map(Evidence::Behaves);
+            (Kind::SuspectedBot, None, [Some(claimed), behaves(third), behaves(second), behaves(strongest), None])
+        }
+    }
+}
+
 impl When {
+    /// True when it sets no condition.
+    pub fn is_for_everybody(&self) -> bool {
+        let Self { kinds, operators, user_agents, addresses, lists } = self;
+        kinds.is_empty() && operators.is_empty() && user_agents.is_empty() && addresses.is_empty() && lists.is_empty()
+    }
+
     fn fits(&self, kind: Kind, operator: Option<OperatorId>, facts: &Facts<'_>) -> bool {
         let named = |text: &String| contains_ignoring_case(facts.user_agent, text.as_bytes());
         (self.kinds.is_empty() || self.kinds.contains(&kind))
             && (self.operators.is_empty() || operator.is_some_and(|operator| self.operators.contains(&operator)))
             && (self.user_agents.is_empty() || self.user_agents.iter().any(named))
             && (self.addresses.is_empty() || self.addresses.iter().any(|range| range.contains(facts.client)))
+            && (self.lists.is_empty() || self.lists.first_in_common(facts.listed).is_some())
     }
 }
 
@@ -194,15 +227,21 @@ mod tests {
     }
 
     fn classified(claim: Claim, proof: Proof) -> (Kind, Option<OperatorId>, String) {
+        suspected(claim, proof, None)
+    }
+
+    fn suspected(claim: Claim, proof: Proof, suspicion: Option<Suspicion>) -> (Kind, Option<OperatorId>, String) {
         let facts = Facts {
             method: &http::Method::GET,
             host: "example.com",
             path: "/",
             query: None,
             client: std::net::Ipv4Addr::LOCALHOST.into(),
+            listed: Listed::default(),
             user_agent: b"Mozilla/5.0 AcmeMonitor/1",
             claim,
             proof,
+            suspicion,
         };
         let found = classify(&[], &classes(), &facts);
         (found.kind, found.operator, classes()[usize::from(found.class.0)].name.clone())
@@ -228,6 +267,43 @@ mod tests {
     }
 
     #[test]
+    fn suspicion_concerns_only_those_who_name_no_bot() {
+        let odd = Some(Suspicion { points: 120, signals: [Some(Signal::Trapped), Some(Signal::NoAssets), None] });
+        assert_eq!(suspected(Claim::Browser, Proof::Unknown, odd).0, Kind::SuspectedBot);
+        assert_eq!(suspected(Claim::Nothing, Proof::Unknown, odd).0, Kind::SuspectedBot);
+        assert_eq!(suspected(claims(None), Proof::Unknown, odd).0, Kind::DeclaredBot);
+        assert_eq!(suspected(claims(Some(GOOGLE)), Proof::Proven, odd).0, Kind::VerifiedBot);
+    }
+
+    #[test]
+    fn a_class_may_be_for_those_on_a_list_which_is_evidence() {
+        let (hosting, tor) = (ListId(0), ListId(5));
+        let classes = [
+            class("hosting", When { lists: Listed::on([hosting, tor]), kinds: vec![Kind::Human], ..When::default() }),
+            class("person", When::default()),
+        ];
+        let found = |listed| {
+            let facts = Facts {
+                method: &http::Method::GET,
+                host: "",
+                path: "/",
+                query: None,
+                client: std::net::Ipv4Addr::LOCALHOST.into(),
+                listed,
+                user_agent: b"Mozilla/5.0",
+                claim: Claim::Browser,
+                proof: Proof::Unknown,
+                suspicion: None,
+            };
+            let found = classify(&[], &classes, &facts);
+            (found.class.0, found.evidence[4])
+        };
+        assert_eq!(found(Listed::on([tor])), (0, Some(Evidence::OnList(tor))));
+        assert_eq!(found(Listed::on([ListId(3)])), (1, None));
+        assert_eq!(found(Listed::default()), (1, None));
+    }
+
+    #[test]
     fn the_operators_own_rule_goes_before_everything() {
         let rules = [AgentRule { contains: "acmemonitor".into(), kind: Kind::Human }];
         let facts = Facts {
@@ -236,9 +312,11 @@ mod tests {
             path: "/",
             query: None,
             client: std::net::Ipv4Addr::LOCALHOST.into(),
+            listed: Listed::default(),
             user_agent: b"AcmeMonitor/2.0",
             claim: claims(None),
             proof: Proof::Unknown,
+            suspicion: None,
         };
         let found = classify(&rules, &classes(), &facts);
         assert_eq!((found.kind, found.evidence[0]), (Kind::Human, Some(Evidence::AgentRule(0))));

@@ -1,10 +1,11 @@
 //! Facts in, verdict out. Pure: no I/O, no clock, no locks, no chance.
 //!
 //! The life of a request, file by file: [`identity`] finds the client behind the proxies, [`class`] says what kind it
-//! is, [`route`] what it asks for and what that [costs](cost), [`decide`] asks every rule in order, [`throttle`] says how
+//! is, by its claim, its proof and its [`behaviour`], [`route`] what it asks for and what that [costs](cost), [`decide`] asks every rule in order, [`throttle`] says how
 //! hard the origin may be pressed. The leaves ([`bucket`], [`tier`], [`window`], [`quota`]) take values and give values
 //! back.
 
+pub mod behaviour;
 pub mod bucket;
 pub mod calibration;
 pub mod class;
@@ -14,6 +15,7 @@ pub mod facts;
 pub mod guard;
 pub mod identity;
 pub mod lease;
+pub mod lists;
 pub mod quota;
 pub mod quoted;
 pub mod route;
@@ -38,6 +40,10 @@ use std::net::IpAddr;
 pub struct Rules {
     /// Whom to believe about addresses.
     pub trust: identity::Trust,
+    /// How those that say they are browsers are told from people; `None` where nobody looks.
+    pub behaviour: Option<behaviour::Behaviour>,
+    /// The names of the operator's address lists.
+    pub lists: Vec<String>,
     /// The operator's own word on user agents, first match first.
     pub agent_rules: Vec<class::AgentRule>,
     /// The first that fits is a client's class; the last fits everybody.

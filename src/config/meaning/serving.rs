@@ -4,6 +4,8 @@ use super::report::Report;
 use crate::config::raw::{self, serving as written};
 use crate::config::settings::{AccessLog, Admin, Headers, LegacyFamily, Limits, Log, LogLevel, Origin, Secret};
 use crate::config::words::{Size, Span};
+use crate::policy::decide::ROBOTS_TXT;
+use crate::policy::route::normalise;
 use crate::policy::tier::Share;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -180,10 +182,19 @@ pub(super) fn headers(raw: &written::Headers) -> Headers {
     Headers { ratelimit: raw.ratelimit != written::RateLimit::Off, legacy, retry_after_spread }
 }
 
-pub(super) fn robots(raw: &written::Robots, report: &mut Report) {
+/// The trap that is set for those who do what robots.txt forbids, as rules match paths.
+pub(super) fn robots<'a>(raw: &'a written::Robots, report: &mut Report) -> Option<&'a str> {
     if raw.merge_crawl_delay {
         report.not_carried_out("robots.merge_crawl_delay");
     }
+    let trap = raw.trap.as_deref()?;
+    let remedy = "write a path of its own that nothing links to, such as /do-not-follow";
+    if !trap.starts_with('/') || trap.contains(['*', '?', '#']) || normalise(trap).as_deref() != Ok(trap) {
+        report.mistake("robots.trap", format!("{trap:?} is not a plain path"), remedy);
+    } else if trap == "/" || trap == ROBOTS_TXT {
+        report.mistake("robots.trap", format!("everybody asks for {trap}"), remedy);
+    }
+    Some(trap.trim_end_matches('/'))
 }
 
 pub(super) fn log(raw: &written::Log, report: &mut Report) -> Log {

@@ -43,6 +43,8 @@ pub(in crate::config) struct When {
     pub user_agent: OneOrMany<String>,
     /// The address lies in this range: one, or a list.
     pub address: OneOrMany<Range>,
+    /// The address stands on this list of `lists`: one, or a list.
+    pub list: OneOrMany<String>,
 }
 
 /// The bucket of each client: `capacity`, `fill` and `interval` for batches, or `rate` and `burst` for a steady flow.

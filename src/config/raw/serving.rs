@@ -71,6 +71,9 @@ pub(in crate::config) enum Legacy {
 pub(in crate::config) struct Robots {
     /// true: each class's crawl_delay is written into the origin's robots.txt. Not carried out in this version.
     pub merge_crawl_delay: bool,
+    /// A path that robots.txt forbids and that nothing links to: who says it is a browser and asks for it, or for anything
+    /// below it, is most likely a bot. Forbid it in the origin's robots.txt yourself. Default none.
+    pub trap: Option<String>,
 }
 
 /// What is written about requests.
