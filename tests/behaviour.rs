@@ -265,7 +265,10 @@ impl Cases {
             let mut at: Vec<u32> = cases.values().filter_map(|case| case.found_at).collect();
             at.sort_unstable();
             let (found, median, last) = (at.len(), at.get(at.len() / 2), at.last());
-            println!("  {actor}: {found} of all {} found, half by request {median:?}, the last by {last:?}", cases.len());
+            println!(
+                "  {actor}: {found} of all {} found, half by request {median:?}, the last by {last:?}",
+                cases.len()
+            );
         }
     }
 }

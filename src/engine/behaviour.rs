@@ -2,7 +2,7 @@
 //!
 //! A client is an address together with a user agent: neighbours behind one address do not pool, unless they use the very
 //! same browser. 72 bytes an entry and one of the map's, in tables that are at worst a little less than half full: at most
-//! 167 bytes a client, and 97 a network, of which there is room for a quarter as many.
+//! 167 bytes a client, and 76 a network, of which there is room for a quarter as many.
 
 use super::Admission;
 use crate::policy::Timestamp;
@@ -21,6 +21,7 @@ use std::time::Duration;
 const SHARDS: usize = 256;
 
 /// Everything that has been seen of browsers.
+#[derive(Default)]
 pub(super) struct Observations {
     clients: Memory<Habits>,
     networks: Memory<Neighbourhood>,
@@ -96,18 +97,6 @@ impl Observations {
         customs.hear(witness, now, half_life);
         let Expected { assets, links } = customs.expected();
         self.expected.store(u64::from(assets.to_bits()) << 32 | u64::from(links.to_bits()), Ordering::Relaxed);
-    }
-}
-
-impl Default for Observations {
-    fn default() -> Self {
-        Self {
-            clients: Memory::default(),
-            networks: Memory::default(),
-            customs: Mutex::default(),
-            expected: AtomicU64::default(),
-            hasher: RandomState::default(),
-        }
     }
 }
 

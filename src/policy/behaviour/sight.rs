@@ -144,11 +144,12 @@ impl Aim {
         }
         let name = path.rsplit('/').next().unwrap_or_default();
         let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
-        match method {
-            _ if ICONS.iter().any(|icon| name.starts_with(icon)) => Self::Other,
-            &http::Method::GET if ASSETS.iter().any(|known| extension.eq_ignore_ascii_case(known)) => Self::Asset,
-            &http::Method::GET => Self::Page(short_hash(path, query)),
-            _ => Self::Other,
+        if method != http::Method::GET || ICONS.iter().any(|icon| name.starts_with(icon)) {
+            return Self::Other;
+        }
+        match ASSETS.iter().any(|known| extension.eq_ignore_ascii_case(known)) {
+            true => Self::Asset,
+            false => Self::Page(short_hash(path, query)),
         }
     }
 }
