@@ -1,9 +1,11 @@
 //! What kind of client this is, on what evidence, and which of the operator's classes it falls into.
 
+use super::behaviour::{Signal, Suspicion};
 use super::bucket::Bucket;
 use super::facts::{BotId, Claim, Facts, Means, OperatorId, Proof};
 use super::guard::Guard;
 use super::identity::{Carrier, KeyFrom, Prefix};
+use super::lists::{ListId, Listed};
 use super::secret::Secret;
 
 /// The kinds of client.
@@ -44,7 +46,18 @@ pub enum Evidence {
     NameProven(OperatorId),
     /// All crawlers of the operator have its names, and the address has none of them.
     NameForeign(OperatorId),
+    /// It does, or leaves out, what people seldom do.
+    Behaves(Signal),
+    /// The address stands on a list of the operator's, and its class is for those.
+    OnList(ListId),
 }
+
+/// What speaks for a classification, most telling last.
+pub type Reasons = [Option<Evidence>; 6];
+
+/// The places of what the class itself asks for, behind what says the kind.
+const ON_LIST: usize = 4;
+const HOLDS_KEY: usize = 5;
 
 /// A client, classified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +68,8 @@ pub struct Classified {
     pub operator: Option<OperatorId>,
     /// The class it falls into.
     pub class: ClassId,
-    /// Why, most telling last.
-    pub evidence: [Option<Evidence>; 3],
+    /// Why.
+    pub evidence: Reasons,
 }
 
 /// A class, by its place in the settings.
@@ -95,6 +108,8 @@ pub struct When {
     pub user_agents: Vec<String>,
     /// The address is in one of these ranges.
     pub addresses: Vec<Prefix>,
+    /// The address stands on one of these lists.
+    pub lists: Listed,
     /// One of these keys is sent.
     pub keys: Option<KnownKeys>,
 }
@@ -133,14 +148,16 @@ impl Kind {
     }
 }
 
-/// Classifies a client: the operator's rules, then proof, then what the user agent says.
+/// Classifies a client: the operator's rules, then proof, then what the user agent says, then behaviour.
 pub fn classify(rules: &[AgentRule], classes: &[Class], facts: &Facts<'_>) -> Classified {
-    let (kind, operator, [claim, proof]) = kind(rules, facts);
+    let (kind, operator, mut evidence) = kind(rules, facts);
     let id = |place: usize| ClassId(place as u16);
     let fits = |(place, class): (usize, &Class)| class.when.fits(id(place), kind, operator, facts);
     let place = classes.iter().enumerate().position(fits).unwrap_or(classes.len().saturating_sub(1));
-    let by_key = classes.get(place).is_some_and(|class| class.when.keys.is_some());
-    let evidence = [claim, proof, by_key.then_some(Evidence::HoldsKey)];
+    if let Some(Class { when, .. }) = classes.get(place) {
+        evidence[ON_LIST] = when.lists.first_in_common(facts.listed).map(Evidence::OnList);
+        evidence[HOLDS_KEY] = when.keys.is_some().then_some(Evidence::HoldsKey);
+    }
     Classified { kind, operator, class: id(place), evidence }
 }
 
@@ -149,13 +166,13 @@ pub fn agent_rule(rules: &[AgentRule], user_agent: &[u8]) -> Option<usize> {
     rules.iter().position(|rule| contains_ignoring_case(user_agent, rule.contains.as_bytes()))
 }
 
-fn kind(rules: &[AgentRule], facts: &Facts<'_>) -> (Kind, Option<OperatorId>, [Option<Evidence>; 2]) {
+fn kind(rules: &[AgentRule], facts: &Facts<'_>) -> (Kind, Option<OperatorId>, Reasons) {
     if let Some(place) = agent_rule(rules, facts.user_agent) {
-        return (rules[place].kind, None, [Some(Evidence::AgentRule(place as u16)), None]);
+        return (rules[place].kind, None, because([Some(Evidence::AgentRule(place as u16))]));
     }
     match facts.claim {
-        Claim::Nothing => (Kind::Human, None, [Some(Evidence::NoUserAgent), None]),
-        Claim::Browser => (Kind::Human, None, [Some(Evidence::NamesNoBot), None]),
+        Claim::Nothing => of_nobody(Evidence::NoUserAgent, facts.suspicion),
+        Claim::Browser => of_nobody(Evidence::NamesNoBot, facts.suspicion),
         Claim::Bot { bot, operator } => {
             let named = Some(bot.map_or(Evidence::ShapedLikeBot, Evidence::NamesBot));
             match (facts.proof, operator) {
@@ -164,17 +181,34 @@ fn kind(rules: &[AgentRule], facts: &Facts<'_>) -> (Kind, Option<OperatorId>, [O
                         Means::Address => Evidence::AddressPublished(operator),
                         Means::Name => Evidence::NameProven(operator),
                     };
-                    (Kind::VerifiedBot, Some(operator), [named, Some(proof)])
+                    (Kind::VerifiedBot, Some(operator), because([named, Some(proof)]))
                 }
                 (Proof::Disproven(means), Some(operator)) => {
                     let disproof = match means {
                         Means::Address => Evidence::AddressForeign(operator),
                         Means::Name => Evidence::NameForeign(operator),
                     };
-                    (Kind::Impostor, None, [named, Some(disproof)])
+                    (Kind::Impostor, None, because([named, Some(disproof)]))
                 }
-                _ => (Kind::DeclaredBot, None, [named, None]),
+                _ => (Kind::DeclaredBot, None, because([named])),
             }
+        }
+    }
+}
+
+fn because<const FEW: usize>(found: [Option<Evidence>; FEW]) -> Reasons {
+    let mut reasons = Reasons::default();
+    reasons[..FEW].copy_from_slice(&found);
+    reasons
+}
+
+/// Who names no bot is a person, unless it is suspected.
+fn of_nobody(claimed: Evidence, suspicion: Option<Suspicion>) -> (Kind, Option<OperatorId>, Reasons) {
+    match suspicion {
+        None => (Kind::Human, None, because([Some(claimed)])),
+        Some(Suspicion { signals: [strongest, second, third], .. }) => {
+            let behaves = |signal: Option<Signal>| signal.map(Evidence::Behaves);
+            (Kind::SuspectedBot, None, because([Some(claimed), behaves(third), behaves(second), behaves(strongest)]))
         }
     }
 }
@@ -182,8 +216,13 @@ fn kind(rules: &[AgentRule], facts: &Facts<'_>) -> (Kind, Option<OperatorId>, [O
 impl When {
     /// True for whoever comes, with or without a proof of anything.
     pub fn fits_everybody(&self) -> bool {
-        let Self { kinds, operators, user_agents, addresses, keys } = self;
-        kinds.is_empty() && operators.is_empty() && user_agents.is_empty() && addresses.is_empty() && keys.is_none()
+        let Self { kinds, operators, user_agents, addresses, lists, keys } = self;
+        kinds.is_empty()
+            && operators.is_empty()
+            && user_agents.is_empty()
+            && addresses.is_empty()
+            && lists.is_empty()
+            && keys.is_none()
     }
 
     fn fits(&self, class: ClassId, kind: Kind, operator: Option<OperatorId>, facts: &Facts<'_>) -> bool {
@@ -192,6 +231,7 @@ impl When {
             && (self.operators.is_empty() || operator.is_some_and(|operator| self.operators.contains(&operator)))
             && (self.user_agents.is_empty() || self.user_agents.iter().any(named))
             && (self.addresses.is_empty() || self.addresses.iter().any(|range| range.contains(facts.client)))
+            && (self.lists.is_empty() || self.lists.first_in_common(facts.listed).is_some())
             && (self.keys.is_none() || facts.holds_key_of.contains(&class))
     }
 }
@@ -237,21 +277,27 @@ mod tests {
     }
 
     fn classified(claim: Claim, proof: Proof) -> (Kind, Option<OperatorId>, String) {
-        let found = found(claim, proof);
+        suspected(claim, proof, None)
+    }
+
+    fn suspected(claim: Claim, proof: Proof, suspicion: Option<Suspicion>) -> (Kind, Option<OperatorId>, String) {
+        let found = found(claim, proof, suspicion);
         (found.kind, found.operator, classes()[usize::from(found.class.0)].name.clone())
     }
 
-    fn found(claim: Claim, proof: Proof) -> Classified {
+    fn found(claim: Claim, proof: Proof, suspicion: Option<Suspicion>) -> Classified {
         let facts = Facts {
             method: &http::Method::GET,
             host: "example.com",
             path: "/",
             query: None,
             client: std::net::Ipv4Addr::LOCALHOST.into(),
+            listed: Listed::default(),
             user_agent: b"Mozilla/5.0 AcmeMonitor/1",
             claim,
             proof,
             holds_key_of: &[],
+            suspicion,
         };
         classify(&[], &classes(), &facts)
     }
@@ -274,7 +320,7 @@ mod tests {
 
     #[test]
     fn the_evidence_says_by_what_it_was_proven() {
-        let last = |proof| found(claims(Some(GOOGLE)), proof).evidence[1];
+        let last = |proof| found(claims(Some(GOOGLE)), proof, None).evidence[1];
         assert_eq!(last(Proof::Proven(Means::Address)), Some(Evidence::AddressPublished(GOOGLE)));
         assert_eq!(last(Proof::Disproven(Means::Address)), Some(Evidence::AddressForeign(GOOGLE)));
         assert_eq!(last(Proof::Proven(Means::Name)), Some(Evidence::NameProven(GOOGLE)));
@@ -289,6 +335,44 @@ mod tests {
     }
 
     #[test]
+    fn suspicion_concerns_only_those_who_name_no_bot() {
+        let odd = Some(Suspicion { points: 120, signals: [Some(Signal::Trapped), Some(Signal::NoAssets), None] });
+        assert_eq!(suspected(Claim::Browser, Proof::Unknown, odd).0, Kind::SuspectedBot);
+        assert_eq!(suspected(Claim::Nothing, Proof::Unknown, odd).0, Kind::SuspectedBot);
+        assert_eq!(suspected(claims(None), Proof::Unknown, odd).0, Kind::DeclaredBot);
+        assert_eq!(suspected(claims(Some(GOOGLE)), Proof::Proven(Means::Address), odd).0, Kind::VerifiedBot);
+    }
+
+    #[test]
+    fn a_class_may_be_for_those_on_a_list_which_is_evidence() {
+        let (hosting, tor) = (ListId(0), ListId(5));
+        let classes = [
+            class("hosting", When { lists: Listed::on([hosting, tor]), kinds: vec![Kind::Human], ..When::default() }),
+            class("person", When::default()),
+        ];
+        let found = |listed| {
+            let facts = Facts {
+                method: &http::Method::GET,
+                host: "",
+                path: "/",
+                query: None,
+                client: std::net::Ipv4Addr::LOCALHOST.into(),
+                listed,
+                user_agent: b"Mozilla/5.0",
+                claim: Claim::Browser,
+                proof: Proof::Unknown,
+                holds_key_of: &[],
+                suspicion: None,
+            };
+            let found = classify(&[], &classes, &facts);
+            (found.class.0, found.evidence[ON_LIST])
+        };
+        assert_eq!(found(Listed::on([tor])), (0, Some(Evidence::OnList(tor))));
+        assert_eq!(found(Listed::on([ListId(3)])), (1, None));
+        assert_eq!(found(Listed::default()), (1, None));
+    }
+
+    #[test]
     fn the_operators_own_rule_goes_before_everything() {
         let rules = [AgentRule { contains: "acmemonitor".into(), kind: Kind::Human }];
         let facts = Facts {
@@ -297,10 +381,12 @@ mod tests {
             path: "/",
             query: None,
             client: std::net::Ipv4Addr::LOCALHOST.into(),
+            listed: Listed::default(),
             user_agent: b"AcmeMonitor/2.0",
             claim: claims(None),
             proof: Proof::Unknown,
             holds_key_of: &[],
+            suspicion: None,
         };
         let found = classify(&rules, &classes(), &facts);
         assert_eq!((found.kind, found.evidence[0]), (Kind::Human, Some(Evidence::AgentRule(0))));
@@ -330,11 +416,13 @@ mod tests {
                 user_agent: b"",
                 claim,
                 proof: Proof::Unknown,
+                listed: Listed::default(),
                 holds_key_of: held,
+                suspicion: None,
             };
             let found = classify(&[], &classes, &facts);
             assert_eq!(found.class, ClassId(place), "{claim:?} {held:?}");
-            assert_eq!(found.evidence[2], (place < 2).then_some(Evidence::HoldsKey));
+            assert_eq!(found.evidence[HOLDS_KEY], (place < 2).then_some(Evidence::HoldsKey));
         }
         assert_eq!(format!("{:?}", classes[0].when.keys.as_ref().map(|keys| &keys.values)), "Some([Secret])");
     }

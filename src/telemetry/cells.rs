@@ -6,6 +6,7 @@
 use super::code::Code;
 use super::histogram::Histogram;
 use super::record::{Names, Outcome, Record};
+use crate::policy::behaviour::Signal;
 use crate::policy::class::Evidence;
 use crate::policy::{Kind, Reason, ScopeId};
 
@@ -15,6 +16,8 @@ pub struct Cells {
     pub(super) classes: Slots<OfClass>,
     pub(super) scopes: Slots<OfScope>,
     pub(super) operators: Slots<OfOperator>,
+    /// Requests of suspected bots, by what they are suspected for.
+    pub(super) signals: [u64; Signal::ALL.len()],
     pub(super) kinds: [[u64; 2]; Kind::ALL.len()],
     /// Answers to what was not even a request: no class ever saw it.
     pub(super) unclassed: [u64; Code::NAMES.len()],
@@ -89,6 +92,7 @@ impl Cells {
                 Evidence::AddressForeign(operator) => {
                     self.operators.named(record.names.operator(operator)).disproven += 1;
                 }
+                Evidence::Behaves(signal) => self.signals[signal as usize] += 1,
                 _ => {}
             }
         }
@@ -155,6 +159,7 @@ impl Cells {
             total.disproven += operator.disproven;
         }
         self.kinds.iter_mut().zip(&other.kinds).for_each(|(total, kind)| add(total, kind));
+        add(&mut self.signals, &other.signals);
         add(&mut self.unclassed, &other.unclassed);
         self.connections_refused += other.connections_refused;
     }

@@ -3,6 +3,7 @@
 
 use super::json;
 use super::record::{Charge, Names, Outcome, Record};
+use crate::policy::behaviour::Seen;
 use crate::policy::class::Evidence;
 use crate::policy::{ClassId, Kind, OperatorId, QuotaId, Reason, Units};
 use foldhash::fast::FixedState;
@@ -30,10 +31,11 @@ pub(super) struct Passage {
 #[derive(Clone, Debug)]
 struct Subject {
     settings: u64,
+    headers_seen: Seen,
     kind: Kind,
     class: ClassId,
     operator: Option<OperatorId>,
-    evidence: SmallVec<[Option<Evidence>; 3]>,
+    evidence: SmallVec<[Option<Evidence>; 6]>,
     route: usize,
     charges: SmallVec<[(QuotaId, Units, Units); 2]>,
     outcome: Outcome,
@@ -87,6 +89,7 @@ impl Subject {
         let charges = record.charges.iter().map(|charge| (charge.quota, charge.expected, charge.settled));
         Self {
             settings: record.names.settings(),
+            headers_seen: record.headers_seen,
             kind: record.kind,
             class: record.class,
             operator: record.operator,
@@ -102,6 +105,7 @@ impl Subject {
             *known == (charge.quota, charge.expected, charge.settled)
         };
         self.settings == record.names.settings()
+            && self.headers_seen == record.headers_seen
             && self.kind == record.kind
             && self.class == record.class
             && self.operator == record.operator
@@ -116,7 +120,7 @@ impl Subject {
 /// Where the passage of `record` lies if it lies anywhere: told by what differs most between requests.
 fn place(record: &Record<'_>) -> usize {
     let mut hasher = FixedState::default().build_hasher();
-    (record.class, record.route, record.outcome).hash(&mut hasher);
+    (record.class, record.route, record.outcome, record.headers_seen).hash(&mut hasher);
     record.evidence.iter().for_each(|found| found.hash(&mut hasher));
     record.charges.iter().for_each(|charge| (charge.expected, charge.settled).hash(&mut hasher));
     hasher.finish() as usize % PLACES
@@ -124,11 +128,19 @@ fn place(record: &Record<'_>) -> usize {
 
 fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b",\"headers_seen\":[");
-    for (place, name) in record.names.headers_seen(record.class).iter().enumerate() {
+    let keys = record.names.key_headers(record.class);
+    let seen = record.headers_seen.names().map(|name| -> &str { name });
+    for (place, name) in seen.chain(keys).enumerate() {
         comma(out, place);
         json::string(out, name.as_bytes());
     }
-    out.extend_from_slice(b"],\"kind\":");
+    out.extend_from_slice(b"],\"secure\":");
+    // Null where nobody looked: then a header that is not named may have been there.
+    let looked = record.headers_seen.has(Seen::LOOKED);
+    json::truth_or_null(out, looked.then(|| record.headers_seen.has(Seen::SECURE)));
+    out.extend_from_slice(b",\"old_http\":");
+    json::truth_or_null(out, looked.then(|| record.headers_seen.has(Seen::OLD_HTTP)));
+    out.extend_from_slice(b",\"kind\":");
     json::string(out, record.kind.name().as_bytes());
     out.extend_from_slice(b",\"class\":");
     json::string(out, record.class_name.as_bytes());
@@ -181,6 +193,8 @@ fn evidence(out: &mut Vec<u8>, found: Evidence, names: &dyn Names) {
         Evidence::HoldsKey => ("holds_key", ""),
         Evidence::NameProven(operator) => ("name_proven:", names.operator(operator)),
         Evidence::NameForeign(operator) => ("name_foreign:", names.operator(operator)),
+        Evidence::OnList(list) => ("on_list:", names.list(list)),
+        Evidence::Behaves(signal) => ("behaves:", signal.name()),
     };
     out.push(b'"');
     out.extend_from_slice(what.as_bytes());

@@ -14,6 +14,7 @@ pub mod day;
 pub mod fields;
 pub mod frames;
 pub mod gate;
+pub mod lookout;
 pub mod name_server;
 pub mod origin;
 pub mod people;
