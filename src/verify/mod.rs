@@ -6,6 +6,7 @@
 //! The table of operators is here, because it says what proves what. The product tokens in it are handed to `agents`
 //! by whoever builds both; neither module knows the other.
 
+pub mod fetch;
 mod operators;
 mod ranges;
 

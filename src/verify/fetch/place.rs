@@ -1,0 +1,190 @@
+//! Where a document is, and who may be asked for it.
+
+use super::FetchError;
+use http::Uri;
+use http::uri::{PathAndQuery, Scheme};
+use rustls::pki_types::ServerName;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Which addresses a fetch may ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Public addresses over HTTPS: for a URL that a stranger names.
+    Public,
+    /// Any address over HTTPS, and this machine over plain HTTP too: for a URL that the operator of the gate wrote.
+    Anywhere,
+}
+
+/// An address of a document, taken apart.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// The host, without the brackets of IPv6.
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// Host and port as in a `Host` field.
+    pub(super) authority: String,
+    /// What its certificate must say; `None` is plain HTTP.
+    pub(super) name: Option<ServerName<'static>>,
+    pub(super) path: PathAndQuery,
+}
+
+impl Place {
+    pub(super) fn parse(url: &str, reach: Reach) -> Result<Self, FetchError> {
+        let parsed: Option<Self> = url.parse().ok().and_then(|uri| Self::of(&uri));
+        let place = parsed.filter(|place| place.name.is_some() || reach == Reach::Anywhere);
+        place.ok_or_else(|| FetchError::NotFetchable(url.to_owned()))
+    }
+
+    fn of(uri: &Uri) -> Option<Self> {
+        let authority = uri.authority().filter(|authority| !authority.as_str().contains('@'))?;
+        let host = authority.host().trim_matches(['[', ']']).to_ascii_lowercase();
+        let secure = match uri.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTPS => true,
+            Some(scheme) if *scheme == Scheme::HTTP => false,
+            _ => return None,
+        };
+        let name = ServerName::try_from(host.clone()).ok()?;
+        let path = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        Some(Self {
+            host,
+            port: authority.port_u16().unwrap_or(if secure { 443 } else { 80 }),
+            authority: authority.as_str().to_ascii_lowercase(),
+            name: secure.then_some(name),
+            path,
+        })
+    }
+
+    /// Where `location` leads, if that is on the same server.
+    pub(super) fn redirected(&self, location: &str) -> Result<Self, FetchError> {
+        let elsewhere = || FetchError::Redirected(location.to_owned());
+        let uri: Uri = location.parse().map_err(|_| elsewhere())?;
+        // `//host/path` is another server, though it is read as a path.
+        let is_path = |path: &&PathAndQuery| path.as_str().starts_with('/') && !path.as_str().starts_with("//");
+        let path = uri.path_and_query().filter(is_path).cloned();
+        let there = match (uri.authority(), path) {
+            (None, Some(path)) => Some(Self { path, ..self.clone() }),
+            _ => Self::of(&uri)
+                .filter(|there| (&there.host, there.port, &there.name) == (&self.host, self.port, &self.name)),
+        };
+        there.ok_or_else(elsewhere)
+    }
+
+    pub(super) fn may_ask(&self, address: IpAddr, reach: Reach) -> bool {
+        match (reach, &self.name) {
+            (Reach::Public, _) => is_public(address),
+            (Reach::Anywhere, Some(_)) => true,
+            (Reach::Anywhere, None) => address.to_canonical().is_loopback(),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.name.is_some() { "https" } else { "http" };
+        write!(out, "{scheme}://{}{}", self.authority, self.path)
+    }
+}
+
+/// True for addresses that belong to no private, local, shared or special network (the IANA special-purpose registries).
+pub fn is_public(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    let special = match (a, b, c) {
+        (0 | 10 | 127, ..) | (224.., ..) => true,
+        // Shared between a provider and its customers; behind it, cloud metadata of some.
+        (100, 64..=127, _) => true,
+        (169, 254, _) | (172, 16..=31, _) | (192, 168, _) => true,
+        // Protocol assignments, 6to4 relays, benchmarks, documentation.
+        (192, 0, 0 | 2) | (192, 88, 99) | (198, 18..=19, _) | (198, 51, 100) | (203, 0, 113) => true,
+        _ => false,
+    };
+    !special
+}
+
+/// Only 2000::/3 is given out, and parts of that lead into IPv4 or nowhere.
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let [a, b, ..] = address.segments();
+    let special = match (a, b) {
+        // Protocol assignments with Teredo among them, documentation, 6to4.
+        (0x2001, 0..=0x1ff | 0xdb8) | (0x2002, _) => true,
+        (0x3fff, 0..=0xfff) => true,
+        _ => false,
+    };
+    a & 0xe000 == 0x2000 && !special
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_that_are_given_out_to_anybody_are_public() {
+        for public in
+            ["8.8.8.8", "100.63.255.255", "172.32.0.1", "192.0.1.1", "2606:4700::1", "2001:4860::1", "::ffff:8.8.8.8"]
+        {
+            assert!(is_public(public.parse().expect("an address")), "{public}");
+        }
+        for special in [
+            "0.0.0.0",
+            "10.1.2.3",
+            "100.64.0.1",
+            "127.0.0.1",
+            "169.254.169.254",
+            "172.31.255.255",
+            "192.0.0.192",
+            "192.168.1.1",
+            "198.18.0.1",
+            "203.0.113.9",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "fe80::1",
+            "fc00::1",
+            "fd00:ec2::254",
+            "64:ff9b::7f00:1",
+            "::ffff:127.0.0.1",
+            "2001:db8::1",
+            "2001::1",
+            "2002:7f00:1::1",
+            "ff02::1",
+            "3fff::1",
+        ] {
+            assert!(!is_public(special.parse().expect("an address")), "{special}");
+        }
+    }
+
+    #[test]
+    fn a_url_says_host_port_and_path() {
+        let place = Place::parse("https://Example.com/bots.json?v=1", Reach::Public).expect("a plain address");
+        assert_eq!((place.host.as_str(), place.port, place.path.as_str()), ("example.com", 443, "/bots.json?v=1"));
+        let place = Place::parse("https://[2606:4700::1]:8443", Reach::Public).expect("a plain address");
+        assert_eq!((place.host.as_str(), place.port, place.path.as_str()), ("2606:4700::1", 8443, "/"));
+        for wrong in
+            ["example.com/x", "ftp://example.com/", "https://user:pass@example.com/", "https:///x", "", "https://a b/"]
+        {
+            assert!(Place::parse(wrong, Reach::Anywhere).is_err(), "{wrong}");
+        }
+        assert!(Place::parse("http://example.com/", Reach::Public).is_err());
+    }
+
+    #[test]
+    fn a_redirect_stays_on_its_server() {
+        let place = Place::parse("https://example.com/old", Reach::Public).expect("a plain address");
+        for (location, leads_to) in [("/new?x", "/new?x"), ("https://EXAMPLE.com:443/new", "/new")] {
+            assert_eq!(place.redirected(location).expect("the same server").path.as_str(), leads_to);
+        }
+        for elsewhere in
+            ["https://example.org/", "http://example.com/", "https://example.com:8443/", "//example.org/x", "new", ""]
+        {
+            assert!(place.redirected(elsewhere).is_err(), "{elsewhere}");
+        }
+    }
+}

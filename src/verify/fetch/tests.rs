@@ -1,0 +1,159 @@
+use super::*;
+use parking_lot::Mutex;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+const GUARDS: Guards =
+    Guards { most_bytes: 100, timeout: Duration::from_secs(10), redirects: 1, reach: Reach::Anywhere };
+
+#[tokio::test]
+async fn a_document_comes_whole_with_what_its_server_says_of_it() {
+    let server = Server::answering(&[
+        "200 OK\r\nContent-Type: application/json\r\nCache-Control: max-age=60\r\nETag: \"1\"\r\nLast-Modified: Sat\r\n\
+         Content-Length: 2\r\n\r\n{}",
+    ])
+    .await;
+    let document = server.fetch("/bots.json?x", &Validators::default()).await.expect("a document");
+    let validators = Validators { etag: Some("\"1\"".into()), last_modified: Some("Sat".into()) };
+    let expected = Document {
+        body: Bytes::from_static(b"{}"),
+        content_type: Some("application/json".into()),
+        cache_control: Some("max-age=60".into()),
+        validators,
+    };
+    assert_eq!(document, Fetched::Document(expected));
+    let asked = server.asked();
+    assert!(asked[0].starts_with("GET /bots.json?x HTTP/1.1\r\n"), "{asked:?}");
+    assert!(!asked[0].contains("if-"), "{asked:?}");
+}
+
+#[tokio::test]
+async fn who_has_the_latest_copy_gets_no_other() {
+    let server = Server::answering(&["304 Not Modified\r\n\r\n", "304 Not Modified\r\n\r\n"]).await;
+    let validators = Validators { etag: Some("\"1\"".into()), last_modified: Some("Sat".into()) };
+    assert_eq!(server.fetch("/", &validators).await.expect("no change"), Fetched::Unchanged);
+    let asked = server.asked();
+    assert!(
+        asked[0].contains("if-none-match: \"1\"\r\n") && asked[0].contains("if-modified-since: Sat\r\n"),
+        "{asked:?}"
+    );
+    let unasked = server.fetch("/", &Validators::default()).await;
+    assert!(matches!(unasked, Err(FetchError::Status(StatusCode::NOT_MODIFIED))), "{unasked:?}");
+}
+
+#[tokio::test]
+async fn redirects_are_followed_on_the_same_server_and_not_for_ever() {
+    let there = "200 OK\r\nContent-Length: 5\r\n\r\nthere";
+    let server = Server::answering(&["302 Found\r\nLocation: /there\r\n\r\n", there]).await;
+    assert!(matches!(server.fetch("/", &Validators::default()).await, Ok(Fetched::Document(_))));
+    let server = Server::answering(&["302 Found\r\nLocation: https://example.com/\r\n\r\n", there]).await;
+    assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::Redirected(_))));
+    let on = "302 Found\r\nLocation: /on\r\n\r\n";
+    let server = Server::answering(&[on, on, there]).await;
+    assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::Redirected(_))));
+}
+
+#[tokio::test]
+async fn what_is_too_large_encoded_or_refused_is_no_document() {
+    let large = format!("200 OK\r\n\r\n{}", "x".repeat(101));
+    let answers = [large.as_str(), "200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 0\r\n\r\n", "404 No\r\n\r\n"];
+    let server = Server::answering(&answers).await;
+    assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::TooLarge { most_bytes: 100 })));
+    assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::Encoded)));
+    assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::Status(_))));
+}
+
+#[tokio::test]
+async fn a_server_that_breaks_off_or_never_ends_is_no_document() {
+    let server = Server::answering(&["200 OK\r\nContent-Length: 10\r\n\r\nhalf"]).await;
+    assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::NoAnswer { .. })));
+    let silent = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let url = format!("http://{}/", silent.local_addr().expect("it is bound"));
+    let guards = Guards { timeout: Duration::from_millis(20), ..GUARDS };
+    let fetched = Fetcher::public().fetch(&url, &guards, &Validators::default()).await;
+    assert!(matches!(fetched, Err(FetchError::TimedOut(_))), "{fetched:?}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_vouches_for_is_not_trusted() {
+    let server = Server::answering(&["200 OK\r\nContent-Length: 0\r\n\r\n"]).await;
+    let fetched = Fetcher::public().fetch(&server.url("/"), &GUARDS, &Validators::default()).await;
+    assert!(matches!(fetched, Err(FetchError::NotThere { .. })), "{fetched:?}");
+}
+
+#[tokio::test]
+async fn a_stranger_cannot_make_us_ask_our_own_network() {
+    let server = Server::answering(&["200 OK\r\nContent-Length: 0\r\n\r\n"]).await;
+    let guards = Guards { reach: Reach::Public, ..GUARDS };
+    for url in [server.url("/"), server.url("/").replace("127.0.0.1", "localhost")] {
+        let fetched = server.fetcher.fetch(&url, &guards, &Validators::default()).await;
+        assert!(matches!(fetched, Err(FetchError::OutOfReach { .. })), "{fetched:?}");
+    }
+    assert_eq!(server.asked(), Vec::<String>::new());
+}
+
+/// A server of HTTPS on loopback that gives the same answers to whoever comes, one a connection.
+struct Server {
+    address: SocketAddr,
+    fetcher: Fetcher,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    async fn answering(answers: &[&str]) -> Self {
+        let (roots, acceptor) = authority();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let answers: Vec<String> = answers.iter().map(|answer| format!("HTTP/1.1 {answer}")).collect();
+        let heard = Arc::clone(&asked);
+        tokio::spawn(async move {
+            for answer in answers {
+                let (stream, _) = listener.accept().await.expect("a client");
+                let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+                let mut head = [0; 4096];
+                let length = stream.read(&mut head).await.expect("a request");
+                heard.lock().push(String::from_utf8_lossy(&head[..length]).into_owned());
+                let _ = stream.write_all(answer.as_bytes()).await;
+                let _ = stream.shutdown().await;
+            }
+        });
+        Self { address, fetcher: Fetcher::trusting(roots), asked }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("https://{}{path}", self.address)
+    }
+
+    async fn fetch(&self, path: &str, validators: &Validators) -> Result<Fetched, FetchError> {
+        self.fetcher.fetch(&self.url(path), &GUARDS, validators).await
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().clone()
+    }
+}
+
+/// An authority of this test's own, and a server that it vouches for.
+fn authority() -> (RootCertStore, TlsAcceptor) {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority");
+    let key = KeyPair::generate().expect("a key");
+    let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
+    let certificate = CertificateParams::new(names).expect("names").signed_by(&key, &issuer).expect("a certificate");
+    let mut roots = RootCertStore::empty();
+    roots.add(issuer.der().clone()).expect("a certificate");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("TLS 1.2 and 1.3")
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], PrivateKeyDer::Pkcs8(key.serialize_der().into()))
+        .expect("a key that fits");
+    (roots, TlsAcceptor::from(Arc::new(config)))
+}
