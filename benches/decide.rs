@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tidegate::agents::{Agents, ClaimCache};
 use tidegate::config;
 use tidegate::engine::{Admission, Engine, Ruling, Supply};
-use tidegate::policy::{Claim, Facts, Proof, Timestamp};
+use tidegate::policy::{Claim, Facts, Proof, Signature, Timestamp};
 use tidegate::verify::Operators;
 
 const CLIENTS: u32 = 1_000_000;
@@ -70,6 +70,7 @@ impl Gate {
             user_agent: BROWSER,
             claim,
             proof,
+            signature: Signature::Absent,
         };
         let rules = self.admission.rules();
         let (classified, route, key) = (rules.classify(&facts), rules.route(&facts), rules.trust.key(client));

@@ -13,9 +13,11 @@ use crate::gateway::{Gate, Handle, StartError, Surroundings};
 use crate::ledger::redis::{Identity, Server};
 use crate::ledger::{self, Bell, Keeper, OpenError, RedisStore, Store};
 use crate::policy::throttle::Scope;
-use crate::policy::{Timestamp, Units};
+use crate::policy::{OperatorId, Timestamp, Units};
 use crate::telemetry::{AccessLog, Target, Telemetry};
 use crate::verify::Operators;
+use crate::verify::fetch::{Fetcher, Reach};
+use crate::verify::signature::Signatures;
 use parking_lot::Mutex;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -48,6 +50,22 @@ pub const BUILD: (&str, &str) = (
 
 /// Where settings come from, asked once at the start and again for each reload.
 pub type Source = Box<dyn Fn(&[&str]) -> Result<Settings, Mistakes> + Send + Sync>;
+
+/// The world beyond the origin, as far as a gate asks it anything.
+#[derive(Clone)]
+pub struct Outside {
+    /// Fetches what operators of crawlers publish.
+    pub fetcher: Fetcher,
+    /// Which addresses may be asked where a request has named them.
+    pub reach: Reach,
+}
+
+impl Default for Outside {
+    /// The internet.
+    fn default() -> Self {
+        Self { fetcher: Fetcher::public(), reach: Reach::Public }
+    }
+}
 
 /// A gate that serves, with all that belongs to it.
 pub struct Service {
@@ -89,6 +107,11 @@ pub enum ServiceError {
 impl Service {
     /// Starts a gate with the settings of `source`, by `clock`. `seed` is a number that nobody can guess.
     pub fn start(source: Source, clock: Clock, seed: u64) -> Result<Self, ServiceError> {
+        Self::start_in(Outside::default(), source, clock, seed)
+    }
+
+    /// The same in a world of one's own.
+    pub fn start_in(outside: Outside, source: Source, clock: Clock, seed: u64) -> Result<Self, ServiceError> {
         let operators = Arc::new(Operators::builtin());
         let names: Vec<&str> = operators.names().collect();
         let settings = source(&names).map_err(ServiceError::Settings)?;
@@ -108,11 +131,13 @@ impl Service {
         let admin = admin.transpose()?;
 
         let (engine, keeper) = engine(&settings, &clock, seed)?;
+        let signatures = Arc::new(Signatures::of(agents(&operators, &settings)));
         let surroundings = Surroundings {
             clock,
             engine: Arc::clone(&engine),
             agents: Arc::new(Agents::builtin(operators.tokens())),
             operators: Arc::clone(&operators),
+            signatures: Arc::clone(&signatures),
             // Redis may be far away: no request waits for it.
             ledger_answers: keeper.as_ref().filter(|_| settings.ledger == Ledger::File).map(Keeper::answers),
             seed,
@@ -125,6 +150,8 @@ impl Service {
             handle: gate.handle(),
             telemetry,
             operators,
+            signatures,
+            outside,
             source,
             started,
             engine,
@@ -182,6 +209,12 @@ impl Service {
             keeper.close();
         }
     }
+}
+
+/// Whose agents sign by which address: as it is known, and as the settings say.
+fn agents<'a>(operators: &'a Operators, settings: &'a Settings) -> impl Iterator<Item = (&'a str, OperatorId)> {
+    let own = settings.verify.signatures.iter().flat_map(|signatures| &signatures.agents);
+    operators.signature_agents().chain(own.map(|(agent, operator)| (agent.as_str(), *operator)))
 }
 
 /// The engine, with accounts that hold something before anybody asks, and who keeps them supplied.
@@ -263,7 +296,9 @@ fn control(
         let work = async move {
             running.handle.find_origin().await;
             let _ = found.send(());
-            running.handle.tend().await;
+            let Outside { fetcher, reach } = &running.outside;
+            let keys = running.signatures.tend(fetcher, *reach, || running.handle.uptime());
+            tokio::join!(running.handle.tend(), keys);
         };
         tokio::select! {
             () = work => {}
@@ -277,6 +312,8 @@ struct Running {
     handle: Handle,
     telemetry: Telemetry,
     operators: Arc<Operators>,
+    signatures: Arc<Signatures>,
+    outside: Outside,
     source: Source,
     started: Timestamp,
     engine: Arc<Engine>,
@@ -415,6 +452,7 @@ impl Operations for Running {
         }
         let now = self.handle.now();
         self.telemetry.rules_in_force(&settings.rules, &names, now);
+        self.signatures.know(agents(&self.operators, &settings));
         // New accounts hold something before the first request asks.
         self.engine.prepare(&settings.rules, now);
         if let Some(keeper) = &self.keeper {

@@ -9,7 +9,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("policy", &[]),
     ("engine", &["policy"]),
     ("agents", &["policy"]),
-    ("verify", &["policy"]),
+    ("verify", &["policy", "http1"]),
     ("calendar", &["policy"]),
     ("clock", &["policy"]),
     ("ledger", &["policy", "engine"]),

@@ -12,6 +12,7 @@ mod routes;
 mod scope_from;
 mod scopes;
 mod serving;
+mod verify;
 
 use super::mistake::Mistake;
 use super::node::Places;
@@ -38,6 +39,7 @@ pub(super) fn settle(
 
     let trust = clients::trust(&raw.clients, &mut report);
     let agent_rules = classes::agent_rules(&raw.agents, &mut report);
+    let verify = verify::verify(&raw.verify, operators, &mut report);
     let classes = classes::classes(&raw.classes, operators, &mut report);
     let scopes = scopes::scopes(&raw.scopes, &mut report);
     let (quotas, own) = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
@@ -51,5 +53,7 @@ pub(super) fn settle(
     let workers = raw.workers.as_ref().and_then(|threads| threads.0);
     let state_dir = raw.state_dir.as_deref().unwrap_or("./state").into();
     let (mistakes, notes) = report.into_parts();
-    (Settings { listen, workers, admin, state_dir, ledger, origin, limits, headers, log, rules, notes }, mistakes)
+    let settings =
+        Settings { listen, workers, admin, state_dir, ledger, origin, verify, limits, headers, log, rules, notes };
+    (settings, mistakes)
 }

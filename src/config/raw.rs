@@ -10,6 +10,7 @@ pub(super) mod routes;
 pub(super) mod scope_from;
 pub(super) mod scopes;
 pub(super) mod serving;
+pub(super) mod verify;
 
 use super::forms::{Named, OneOrMany};
 use super::words::{Socket, Threads};
@@ -38,6 +39,8 @@ pub(super) struct File {
     pub clients: clients::Clients,
     /// The operator's own word on user agents; the first that fits goes before the built-in list.
     pub agents: Vec<classes::Agent>,
+    /// How crawlers are proven to be whose they say they are.
+    pub verify: verify::Verify,
     /// What may be spent, by name.
     pub quotas: Named<quotas::Quota>,
     /// What kinds of client there are; the first that fits counts. Who fits none is in class `other`.
@@ -66,6 +69,7 @@ pub(super) const SECTIONS: &[&str] = &[
     "origin",
     "clients",
     "agents",
+    "verify",
     "quotas",
     "classes",
     "scopes",

@@ -1,7 +1,7 @@
 //! The configuration as meant: checked values that only [`super::load`] can make.
 
-use crate::policy::Rules;
 use crate::policy::tier::Share;
+use crate::policy::{OperatorId, Rules};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -25,6 +25,8 @@ pub struct Settings {
     pub ledger: Ledger,
     /// The server behind the gate.
     pub origin: Origin,
+    /// How crawlers are proven to be whose they say they are.
+    pub verify: Verify,
     /// How much clients may hold on to.
     pub limits: Limits,
     /// What clients are told in header fields.
@@ -110,6 +112,26 @@ pub struct Origin {
     pub idle_timeout: Duration,
     /// The most connections to it; at least 1.
     pub max_connections: usize,
+}
+
+/// How crawlers are proven to be whose they say they are.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Verify {
+    /// By signatures on their requests; `None` where these are not looked at.
+    pub signatures: Option<Signatures>,
+}
+
+/// Which signatures count.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Signatures {
+    /// The keys of agents that no known operator has are fetched too.
+    pub unlisted_agents: bool,
+    /// Addresses by which agents of operators sign, beside those that are known.
+    pub agents: Vec<(String, OperatorId)>,
+    /// The longest that a signature may hold; not zero.
+    pub max_lifetime: Duration,
 }
 
 /// How much clients may hold on to. No count and no duration is zero.

@@ -1,6 +1,5 @@
 use super::settings::{AccessLog, Ledger, LegacyFamily, LogLevel, WhenLost};
 use super::*;
-use crate::policy::Units;
 use crate::policy::cost::Cost;
 use crate::policy::identity::KeyFrom;
 use crate::policy::throttle::Jitter;
@@ -8,6 +7,7 @@ use crate::policy::throttle::course::Controller;
 use crate::policy::throttle::gradient::Gradient;
 use crate::policy::throttle::rampup::{Lever, Rampup};
 use crate::policy::throttle::value::{ByValue, ValueFrom};
+use crate::policy::{OperatorId, Units};
 use proptest::prelude::*;
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -213,6 +213,19 @@ fn how_a_scope_finds_its_pace() {
 
     let settings = settings(&site("routes: [{ match: /a, measured: false }]"));
     assert_eq!(settings.rules.routes.iter().map(|route| route.measured).collect::<Vec<_>>(), [false, true]);
+}
+
+#[test]
+fn signatures_are_looked_at_unless_somebody_says_no() {
+    let signatures = |text: &str| settings(&site(text)).verify.signatures;
+    let usual = signatures("").expect("looked at");
+    assert_eq!((usual.unlisted_agents, usual.max_lifetime), (false, Duration::from_secs(24 * 3600)));
+    let own = signatures("verify: { signatures: { unlisted_agents: true, max_lifetime: 1h } }").expect("looked at");
+    assert_eq!((own.unlisted_agents, own.max_lifetime), (true, Duration::from_secs(3600)));
+    assert!(signatures("verify: { signatures: { enabled: false } }").is_none());
+    let agents =
+        signatures("verify: { signatures: { agents: { bingbot: https://a.example } } }").expect("looked at").agents;
+    assert_eq!(agents, [("https://a.example".to_owned(), OperatorId(1))]);
 }
 
 #[test]
@@ -799,8 +812,20 @@ fn each_contradiction_is_found() {
             "2:11: classes[0]: found 5, needs keys with values; write {key: value}, or one key a line, indented",
         ),
         (
+            "verify: { signatures: { agents: { gogglebot: https://bot.example } } }".into(),
+            "2:46: verify.signatures.agents.gogglebot: unknown operator \"gogglebot\" (did you mean \"googlebot\"?); known: googlebot, bingbot, applebot",
+        ),
+        (
+            "verify: { signatures: { agents: { googlebot: [https://bot.example, http://bot.example] } } }".into(),
+            "2:35: verify.signatures.agents.googlebot: \"http://bot.example\" is no agent's address; write it like https://bot.example",
+        ),
+        (
+            "verify: { signatures: { max_lifetime: 0s } }".into(),
+            "2:39: verify.signatures.max_lifetime: found no time at all; write a duration such as 10s",
+        ),
+        (
             "listne: 127.0.0.1:1".into(),
-            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, clients, agents, quotas, classes, scopes, routes, headers, robots, log, limits",
+            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, clients, agents, verify, quotas, classes, scopes, routes, headers, robots, log, limits",
         ),
     ];
     let mut wrong = Vec::new();

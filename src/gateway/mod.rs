@@ -32,6 +32,7 @@ use crate::engine::{Admission, ClientView, Engine, QuotaView, UnknownQuota};
 use crate::policy::{Timestamp, Units};
 use crate::telemetry::WorkerTelemetry;
 use crate::verify::Operators;
+use crate::verify::signature::Signatures;
 use generation::Generation;
 use shared::Shared;
 use std::io;
@@ -60,6 +61,8 @@ pub struct Surroundings {
     pub agents: Arc<Agents>,
     /// Knows whose addresses are whose.
     pub operators: Arc<Operators>,
+    /// Knows whose signatures are whose.
+    pub signatures: Arc<Signatures>,
     /// Tells that the ledger has answered, where it answers soon enough for a request to wait for it.
     pub ledger_answers: Option<Arc<Notify>>,
     /// A number nobody can guess: ids and jitter come from it.
@@ -110,9 +113,9 @@ impl Gate {
             listen.extend(bound.first().and_then(|socket| socket.local_addr().ok()));
             sockets.iter_mut().zip(bound).for_each(|(of_worker, socket)| of_worker.push(socket));
         }
-        let Surroundings { clock, engine, agents, operators, ledger_answers, seed } = surroundings;
-        let generation = Generation::new(settings, &engine, clock.now());
-        let shared = Arc::new(Shared::new(clock, engine, agents, operators, ledger_answers, generation, count, seed));
+        let seed = surroundings.seed;
+        let generation = Generation::new(settings, &surroundings.engine, surroundings.clock.now());
+        let shared = Arc::new(Shared::new(surroundings, generation, count));
         let (stage, stages) = stages::channel(Stage::Serving);
         let start = |(number, listeners): (usize, Vec<_>)| {
             let (shared, stages, telemetry) = (Arc::clone(&shared), stages.clone(), telemetry(number));

@@ -1,11 +1,13 @@
 //! What workers share: read by all, written by none of them but for counters.
 
+use super::Surroundings;
 use super::generation::Generation;
 use super::neighbours::Neighbours;
 use crate::agents::Agents;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::verify::Operators;
+use crate::verify::signature::Signatures;
 use arc_swap::ArcSwap;
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -18,6 +20,7 @@ pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
     pub(super) agents: Arc<Agents>,
     pub(super) operators: Arc<Operators>,
+    pub(super) signatures: Arc<Signatures>,
     /// Tells that the ledger has answered, where a request may wait for it.
     pub(super) ledger_answers: Option<Arc<Notify>>,
     /// Told when there is an origin to be looked up at once.
@@ -42,22 +45,14 @@ pub(super) struct Via {
 }
 
 impl Shared {
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn new(
-        clock: Clock,
-        engine: Arc<Engine>,
-        agents: Arc<Agents>,
-        operators: Arc<Operators>,
-        ledger_answers: Option<Arc<Notify>>,
-        generation: Generation,
-        workers: usize,
-        seed: u64,
-    ) -> Self {
+    pub(super) fn new(surroundings: Surroundings, generation: Generation, workers: usize) -> Self {
+        let Surroundings { clock, engine, agents, operators, signatures, ledger_answers, seed } = surroundings;
         Self {
             clock,
             engine,
             agents,
             operators,
+            signatures,
             ledger_answers,
             new_origin: Notify::new(),
             connections: AtomicUsize::new(0),

@@ -28,6 +28,8 @@ pub(super) struct Visitor {
     pub(super) head: RequestHead,
     pub(super) origin: Origin,
     pub(super) key: ClientKey,
+    /// It was signed in an agent's name, rightly or not.
+    pub(super) signed: bool,
     pub(super) classified: Classified,
     pub(super) route: usize,
 }
@@ -66,6 +68,10 @@ pub(super) struct Visit {
 
 /// What the log says of a client that left before there was an answer. Nobody is ever sent it.
 const CLIENT_LEFT: u16 = 499;
+
+/// The headers that policy looks at, and those of signed requests.
+const SEEN: &[&str] = &["user-agent"];
+const SEEN_OF_SIGNED: &[&str] = &["user-agent", "signature-agent", "signature-input", "signature"];
 
 impl Visit {
     /// A visit on which `decision` has been made.
@@ -331,7 +337,7 @@ impl Visit {
             bytes: self.bytes,
             user_agent: head.fields.get(Name::UserAgent).unwrap_or_default(),
             referer: head.fields.get(Name::Referer),
-            headers_seen: &["user-agent"],
+            headers_seen: if self.visitor.signed { SEEN_OF_SIGNED } else { SEEN },
             kind: classified.kind,
             class: classified.class,
             class_name: &rules.classes[usize::from(classified.class.0)].name,

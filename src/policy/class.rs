@@ -1,7 +1,7 @@
 //! What kind of client this is, on what evidence, and which of the operator's classes it falls into.
 
 use super::bucket::Bucket;
-use super::facts::{BotId, Claim, Facts, OperatorId, Proof};
+use super::facts::{BotId, Claim, Facts, OperatorId, Proof, Signature, claimed_operator};
 use super::guard::Guard;
 use super::identity::{KeyFrom, Prefix};
 
@@ -37,6 +37,14 @@ pub enum Evidence {
     AddressPublished(OperatorId),
     /// The operator publishes all its addresses, and this is none of them.
     AddressForeign(OperatorId),
+    /// An agent of the operator has signed the request.
+    Signed(OperatorId),
+    /// An agent has signed it of whom no operator is known.
+    SignedUnlisted,
+    /// Signed in the name of an agent, of this operator where one is known, and not by it.
+    SignatureInvalid(Option<OperatorId>),
+    /// Signed in the name of an agent, of this operator where one is known; nobody can tell.
+    SignatureUnknown(Option<OperatorId>),
 }
 
 /// A client, classified.
@@ -99,6 +107,19 @@ pub struct AgentRule {
     pub kind: Kind,
 }
 
+impl Evidence {
+    /// Returns the operator whose claim was put to the test, where this is what came of it.
+    pub const fn tested(self) -> Option<OperatorId> {
+        match self {
+            Self::AddressPublished(operator) | Self::AddressForeign(operator) | Self::Signed(operator) => {
+                Some(operator)
+            }
+            Self::SignatureInvalid(operator) | Self::SignatureUnknown(operator) => operator,
+            _ => None,
+        }
+    }
+}
+
 impl Kind {
     /// All kinds, in the order of the contract.
     pub const ALL: [Self; 5] = [Self::Human, Self::VerifiedBot, Self::DeclaredBot, Self::SuspectedBot, Self::Impostor];
@@ -132,21 +153,47 @@ fn kind(rules: &[AgentRule], facts: &Facts<'_>) -> (Kind, Option<OperatorId>, [O
     if let Some(place) = agent_rule(rules, facts.user_agent) {
         return (rules[place].kind, None, [Some(Evidence::AgentRule(place as u16)), None]);
     }
-    match facts.claim {
-        Claim::Nothing => (Kind::Human, None, [Some(Evidence::NoUserAgent), None]),
-        Claim::Browser => (Kind::Human, None, [Some(Evidence::NamesNoBot), None]),
-        Claim::Bot { bot, operator } => {
-            let named = Some(bot.map_or(Evidence::ShapedLikeBot, Evidence::NamesBot));
-            match (facts.proof, operator) {
-                (Proof::Proven, Some(operator)) => {
-                    (Kind::VerifiedBot, Some(operator), [named, Some(Evidence::AddressPublished(operator))])
-                }
-                (Proof::Disproven, Some(operator)) => {
-                    (Kind::Impostor, None, [named, Some(Evidence::AddressForeign(operator))])
-                }
-                _ => (Kind::DeclaredBot, None, [named, None]),
-            }
+    let said = said(facts.claim);
+    let claimed = claimed_operator(facts.claim, facts.signature);
+    match (facts.signature, facts.proof, claimed) {
+        // Whoever says by its user agent that it is somebody else lies, whatever it signs.
+        (Signature::Verified(signer), proof, _) if proof != Proof::Disproven || claimed == Some(signer) => {
+            (Kind::VerifiedBot, Some(signer), [said, Some(Evidence::Signed(signer))])
         }
+        (_, Proof::Proven, Some(operator)) => {
+            (Kind::VerifiedBot, Some(operator), [said, Some(Evidence::AddressPublished(operator))])
+        }
+        // The signature may prove what the address does not, once the keys are there.
+        (Signature::Pending(signer), _, _) if claimed.is_none_or(|operator| operator == signer) => {
+            (Kind::DeclaredBot, None, [said, Some(Evidence::SignatureUnknown(Some(signer)))])
+        }
+        (_, Proof::Disproven, Some(operator)) => {
+            (Kind::Impostor, None, [said, Some(Evidence::AddressForeign(operator))])
+        }
+        (signature, ..) => match (signed(signature), facts.claim) {
+            (None, Claim::Nothing | Claim::Browser) => (Kind::Human, None, [said, None]),
+            // Who signs as an agent says that it is one.
+            (signed, _) => (Kind::DeclaredBot, None, [said, signed]),
+        },
+    }
+}
+
+fn said(claim: Claim) -> Option<Evidence> {
+    Some(match claim {
+        Claim::Nothing => Evidence::NoUserAgent,
+        Claim::Browser => Evidence::NamesNoBot,
+        Claim::Bot { bot, .. } => bot.map_or(Evidence::ShapedLikeBot, Evidence::NamesBot),
+    })
+}
+
+fn signed(signature: Signature) -> Option<Evidence> {
+    match signature {
+        Signature::Absent => None,
+        Signature::Verified(operator) => Some(Evidence::Signed(operator)),
+        Signature::Unlisted => Some(Evidence::SignedUnlisted),
+        Signature::Invalid(operator) => Some(Evidence::SignatureInvalid(operator)),
+        Signature::Pending(operator) => Some(Evidence::SignatureUnknown(Some(operator))),
+        Signature::Unknown(operator) => Some(Evidence::SignatureUnknown(operator)),
     }
 }
 
@@ -194,6 +241,10 @@ mod tests {
     }
 
     fn classified(claim: Claim, proof: Proof) -> (Kind, Option<OperatorId>, String) {
+        signed(claim, proof, Signature::Absent)
+    }
+
+    fn signed(claim: Claim, proof: Proof, signature: Signature) -> (Kind, Option<OperatorId>, String) {
         let facts = Facts {
             method: &http::Method::GET,
             host: "example.com",
@@ -203,6 +254,7 @@ mod tests {
             user_agent: b"Mozilla/5.0 AcmeMonitor/1",
             claim,
             proof,
+            signature,
         };
         let found = classify(&[], &classes(), &facts);
         (found.kind, found.operator, classes()[usize::from(found.class.0)].name.clone())
@@ -222,9 +274,54 @@ mod tests {
     }
 
     #[test]
-    fn who_names_no_bot_is_a_person() {
+    fn who_names_no_bot_and_signs_nothing_is_a_person() {
         assert_eq!(classified(Claim::Browser, Proof::Unknown).2, "person");
         assert_eq!(classified(Claim::Nothing, Proof::Unknown).2, "person");
+    }
+
+    #[test]
+    fn who_signs_is_known_whatever_its_user_agent_says() {
+        let verified = (Kind::VerifiedBot, Some(GOOGLE), "search".into());
+        for claim in [Claim::Nothing, Claim::Browser, claims(None), claims(Some(BING)), claims(Some(GOOGLE))] {
+            assert_eq!(signed(claim, Proof::Unknown, Signature::Verified(GOOGLE)), verified, "{claim:?}");
+        }
+        assert_eq!(signed(claims(Some(GOOGLE)), Proof::Disproven, Signature::Verified(GOOGLE)), verified);
+    }
+
+    #[test]
+    fn who_claims_somebody_elses_name_is_an_impostor_though_it_signs() {
+        let found = signed(claims(Some(BING)), Proof::Disproven, Signature::Verified(GOOGLE));
+        assert_eq!(found, (Kind::Impostor, None, "impostor".into()));
+    }
+
+    #[test]
+    fn who_signs_without_proof_is_a_bot_by_its_own_word() {
+        let declared = (Kind::DeclaredBot, None, "bot".into());
+        for signature in [
+            Signature::Unlisted,
+            Signature::Invalid(None),
+            Signature::Invalid(Some(GOOGLE)),
+            Signature::Pending(GOOGLE),
+            Signature::Unknown(None),
+        ] {
+            assert_eq!(signed(Claim::Browser, Proof::Unknown, signature), declared, "{signature:?}");
+            assert_eq!(signed(claims(Some(GOOGLE)), Proof::Unknown, signature), declared, "{signature:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_signature_takes_no_proof_away_and_a_claim_by_it_is_put_to_the_test() {
+        let wrong = Signature::Invalid(Some(GOOGLE));
+        assert_eq!(signed(claims(Some(GOOGLE)), Proof::Proven, wrong).0, Kind::VerifiedBot);
+        assert_eq!(signed(Claim::Browser, Proof::Disproven, wrong).0, Kind::Impostor);
+    }
+
+    #[test]
+    fn nobody_is_an_impostor_before_the_keys_that_may_prove_it_are_there() {
+        let claim = claims(Some(GOOGLE));
+        assert_eq!(signed(claim, Proof::Disproven, Signature::Pending(GOOGLE)).0, Kind::DeclaredBot);
+        assert_eq!(signed(claim, Proof::Disproven, Signature::Pending(BING)).0, Kind::Impostor);
+        assert_eq!(signed(claim, Proof::Disproven, Signature::Unknown(Some(GOOGLE))).0, Kind::Impostor);
     }
 
     #[test]
@@ -239,6 +336,7 @@ mod tests {
             user_agent: b"AcmeMonitor/2.0",
             claim: claims(None),
             proof: Proof::Unknown,
+            signature: Signature::Absent,
         };
         let found = classify(&rules, &classes(), &facts);
         assert_eq!((found.kind, found.evidence[0]), (Kind::Human, Some(Evidence::AgentRule(0))));

@@ -22,6 +22,8 @@ pub struct Facts<'a> {
     pub claim: Claim,
     /// What the address proves about the claim.
     pub proof: Proof,
+    /// What its signature proves.
+    pub signature: Signature,
 }
 
 /// What a user agent says of itself.
@@ -51,6 +53,33 @@ pub enum Proof {
     Proven,
     /// The operator publishes all its addresses, and this is none of them.
     Disproven,
+}
+
+/// What the signature on a request proves of who sent it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Signature {
+    /// There is none, which says nothing.
+    #[default]
+    Absent,
+    /// It is by an agent of this operator.
+    Verified(OperatorId),
+    /// It is by the agent that it names, of whom no operator is known.
+    Unlisted,
+    /// It names an agent, of this operator where one is known, and is wrong.
+    Invalid(Option<OperatorId>),
+    /// It names an agent of this operator, whose keys are not known yet.
+    Pending(OperatorId),
+    /// It names an agent, of this operator where one is known, and nobody can tell.
+    Unknown(Option<OperatorId>),
+}
+
+/// Whose crawler a client says it is: by its user agent, or else by a signature that is wrong.
+pub fn claimed_operator(claim: Claim, signature: Signature) -> Option<OperatorId> {
+    match (claim, signature) {
+        (Claim::Bot { operator: Some(operator), .. }, _) => Some(operator),
+        (_, Signature::Invalid(operator)) => operator,
+        _ => None,
+    }
 }
 
 /// A bot, by its place in the built-in list.

@@ -25,7 +25,7 @@ pub mod window;
 
 pub use class::{ClassId, Classified, Kind};
 pub use decide::{QuotaId, Reason, Refusal, Verdict};
-pub use facts::{BotId, Claim, Facts, OperatorId, Proof};
+pub use facts::{BotId, Claim, Facts, OperatorId, Proof, Signature};
 pub use route::ScopeId;
 pub use time::Timestamp;
 pub use units::Units;

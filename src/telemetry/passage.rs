@@ -181,6 +181,12 @@ fn evidence(out: &mut Vec<u8>, found: Evidence, names: &dyn Names) {
         Evidence::ShapedLikeBot => ("shaped_like_bot", ""),
         Evidence::AddressPublished(operator) => ("address_published:", names.operator(operator)),
         Evidence::AddressForeign(operator) => ("address_foreign:", names.operator(operator)),
+        Evidence::Signed(operator) => ("signed:", names.operator(operator)),
+        Evidence::SignedUnlisted => ("signed_unlisted", ""),
+        Evidence::SignatureInvalid(Some(operator)) => ("signature_invalid:", names.operator(operator)),
+        Evidence::SignatureInvalid(None) => ("signature_invalid", ""),
+        Evidence::SignatureUnknown(Some(operator)) => ("signature_unknown:", names.operator(operator)),
+        Evidence::SignatureUnknown(None) => ("signature_unknown", ""),
     };
     out.push(b'"');
     out.extend_from_slice(what.as_bytes());

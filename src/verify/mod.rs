@@ -1,7 +1,7 @@
 //! Proof that a crawler is whose it claims to be.
 //!
-//! So far from published address ranges alone, which cost no waiting. Reverse and forward DNS, and signed requests,
-//! come beside `ranges` and in the background: their results arrive as facts, never on a request's own path.
+//! From published address ranges, and from signatures on requests. What has to be fetched for either is fetched in the
+//! background: results arrive as facts, and no request waits for them.
 //!
 //! The table of operators is here, because it says what proves what. The product tokens in it are handed to `agents`
 //! by whoever builds both; neither module knows the other.
@@ -9,5 +9,6 @@
 pub mod fetch;
 mod operators;
 mod ranges;
+pub mod signature;
 
 pub use operators::{Mistake, Operators};

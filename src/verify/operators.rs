@@ -76,6 +76,12 @@ impl Operators {
         }
     }
 
+    /// Returns every name by which an agent of an operator signs.
+    pub fn signature_agents(&self) -> impl Iterator<Item = (&str, OperatorId)> {
+        self.with_ids()
+            .flat_map(|(id, operator)| operator.signature_agents.iter().map(move |agent| (agent.as_str(), id)))
+    }
+
     /// Returns the day on which the built-in ranges were collected (`2026-09-02`).
     pub fn snapshot_date(&self) -> &str {
         &self.snapshot_date
@@ -101,6 +107,9 @@ struct Operator {
     undecided_in: Vec<String>,
     /// An address in none of them disproves the claim.
     complete: bool,
+    /// The `Signature-Agent` of requests that it signs.
+    #[serde(default)]
+    signature_agents: Vec<String>,
 }
 
 /// The published lists, as collected in `data/ranges.json`.

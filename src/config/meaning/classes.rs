@@ -163,7 +163,7 @@ fn when(raw: &raw::When, path: &str, operators: &[&str], report: &mut Report) ->
     }
 }
 
-fn operator_id(name: &str, path: &str, operators: &[&str], report: &mut Report) -> Option<OperatorId> {
+pub(super) fn operator_id(name: &str, path: &str, operators: &[&str], report: &mut Report) -> Option<OperatorId> {
     let place = operators.iter().position(|known| *known == name).and_then(|place| u16::try_from(place).ok());
     if place.is_none() {
         report.unknown(path, "operator", name, operators.iter().copied());
