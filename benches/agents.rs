@@ -1,13 +1,16 @@
 //! What it costs to learn what a client claims, and what proves it.
 
 use std::hint::black_box;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use foldhash::fast::RandomState;
+use ipnet::IpNet;
 use tidegate::agents::{Agents, ClaimCache};
-use tidegate::verify::Operators;
+use tidegate::policy::{OperatorId, Timestamp};
+use tidegate::verify::{Declared, Operators, Source};
 
+const NOW: Timestamp = Timestamp::from_seconds(1_800_014_400);
 const BOT: &[u8] = b"Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
 const BROWSER: &[u8] =
     b"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36";
@@ -19,6 +22,18 @@ fn unkind() -> Vec<u8> {
         agent.extend_from_slice(b" bot http://");
     }
     agent
+}
+
+/// As many prefixes as all published lists will hardly ever have, and addresses in and beside them, in no order.
+fn crowded() -> (Operators, OperatorId, Vec<IpAddr>) {
+    let scattered = (0..20_000_u32).map(|number| number.wrapping_mul(0x9e37_79b1));
+    let prefix =
+        |bits: u32| IpNet::new(Ipv4Addr::from(bits).into(), 20 + (bits % 13) as u8).expect("at most 32").trunc();
+    let ranges = scattered.clone().map(|bits| Source::Network(prefix(bits))).collect();
+    let operators =
+        Operators::with(vec![Declared { name: "acme".into(), ranges: Some(ranges), ..Declared::default() }]);
+    let acme = operators.id("acme").expect("declared");
+    (operators, acme, scattered.map(|bits| Ipv4Addr::from(bits ^ (bits >> 7 & 0x3ff)).into()).collect())
 }
 
 fn agents(criterion: &mut Criterion) {
@@ -41,13 +56,23 @@ fn agents(criterion: &mut Criterion) {
         b.iter(|| agents.claim(black_box(&unkind)));
     });
     criterion.bench_function("proof/inside", |b| {
-        b.iter(|| operators.proof(google, black_box(inside)));
+        b.iter(|| operators.proof(google, black_box(inside), NOW));
     });
     criterion.bench_function("proof/outside", |b| {
-        b.iter(|| operators.proof(google, black_box(outside)));
+        b.iter(|| operators.proof(google, black_box(outside), NOW));
     });
     criterion.bench_function("proof/IPv6", |b| {
-        b.iter(|| operators.proof(google, black_box(v6)));
+        b.iter(|| operators.proof(google, black_box(v6), NOW));
+    });
+    let (crowded, acme, addresses) = crowded();
+    let mut next = addresses.iter().cycle();
+    criterion.bench_function("proof/20,000 prefixes", |b| {
+        b.iter(|| crowded.proof(acme, *next.next().expect("a cycle"), NOW));
+    });
+    let asking = Operators::builtin().asking_dns();
+    let (yandex, stranger) = (asking.id("yandexbot").expect("it is built in"), at("203.0.113.64"));
+    criterion.bench_function("proof/waits for DNS", |b| {
+        b.iter(|| asking.proof(yandex, black_box(stranger), NOW));
     });
     criterion.bench_function("start/agents", |b| {
         b.iter(|| Agents::builtin(operators.tokens()));

@@ -57,7 +57,7 @@ impl Gate {
         let client = IpAddr::V4(Ipv4Addr::from(0x0b00_0000 + number));
         let claim = self.claims.claim(&self.agents, BROWSER);
         let proof = match claim {
-            Claim::Bot { operator: Some(operator), .. } => self.operators.proof(operator, client),
+            Claim::Bot { operator: Some(operator), .. } => self.operators.proof(operator, client, NOON),
             _ => Proof::Unknown,
         };
         let method = http::Method::GET;
@@ -71,6 +71,7 @@ impl Gate {
             claim,
             proof,
             signature: Signature::Absent,
+            holds_key_of: &[],
         };
         let rules = self.admission.rules();
         let (classified, route, key) = (rules.classify(&facts), rules.route(&facts), rules.trust.key(client));

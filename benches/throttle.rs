@@ -85,7 +85,7 @@ fn throttle(criterion: &mut Criterion) {
     println!("a value in use takes {:.0} bytes", (resident_bytes() - before) as f64 / names.len() as f64);
     let line: Vec<Entrance> = names.iter().map(|name| enter(&free, TENANT, 2, name)).collect();
     group.bench_function("one scope of a value, 10,000 others busy", |bench| {
-        bench.iter(|| pass(&free, TENANT, "tenant=acme"))
+        bench.iter(|| pass(&free, TENANT, "tenant=acme"));
     });
     drop((line, inside));
 

@@ -12,6 +12,7 @@ pub mod gateway;
 pub mod http1;
 pub mod ledger;
 pub mod policy;
+pub mod robots;
 pub mod service;
 pub mod telemetry;
 pub mod terminal;

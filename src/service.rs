@@ -2,6 +2,8 @@
 //!
 //! This is the only place that knows all the parts; each of them knows as little of the others as it can.
 
+pub mod crawlers;
+
 use crate::admin::{self, Access, Operations, Places, ScopeView, SettingsView};
 use crate::agents::Agents;
 use crate::cli::check;
@@ -12,12 +14,13 @@ use crate::engine::{ClientView, Engine, QuotaView, Supply, UnknownQuota};
 use crate::gateway::{Gate, Handle, StartError, Surroundings};
 use crate::ledger::redis::{Identity, Server};
 use crate::ledger::{self, Bell, Keeper, OpenError, RedisStore, Store};
+use crate::policy::crawl_delay::ConductView;
 use crate::policy::throttle::Scope;
-use crate::policy::{OperatorId, Timestamp, Units};
+use crate::policy::{Timestamp, Units};
 use crate::telemetry::{AccessLog, Target, Telemetry};
-use crate::verify::Operators;
 use crate::verify::fetch::{Fetcher, Reach};
 use crate::verify::signature::Signatures;
+use crate::verify::{Operators, Refresh};
 use parking_lot::Mutex;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -112,9 +115,9 @@ impl Service {
 
     /// The same in a world of one's own.
     pub fn start_in(outside: Outside, source: Source, clock: Clock, seed: u64) -> Result<Self, ServiceError> {
-        let operators = Arc::new(Operators::builtin());
+        let settings = source(&Operators::builtin().names().collect::<Vec<_>>()).map_err(ServiceError::Settings)?;
+        let operators = Arc::new(crawlers::operators(&settings));
         let names: Vec<&str> = operators.names().collect();
-        let settings = source(&names).map_err(ServiceError::Settings)?;
         let started = clock.now();
 
         let log = access_log(&settings.log.access).map_err(ServiceError::AccessLog)?;
@@ -130,8 +133,9 @@ impl Service {
         });
         let admin = admin.transpose()?;
 
+        let refresh = crawlers::refresh(&operators, &outside.fetcher, &settings, &clock, seed);
         let (engine, keeper) = engine(&settings, &clock, seed)?;
-        let signatures = Arc::new(Signatures::of(agents(&operators, &settings)));
+        let signatures = Arc::new(Signatures::of(operators.signature_agents()));
         let surroundings = Surroundings {
             clock,
             engine: Arc::clone(&engine),
@@ -164,7 +168,7 @@ impl Service {
         let control = {
             let running = Arc::clone(&running);
             let thread = std::thread::Builder::new().name("control".into());
-            thread.spawn(move || control(&running, admin, found, ended)).map_err(ServiceError::Thread)?
+            thread.spawn(move || control(&running, admin, refresh, found, ended)).map_err(ServiceError::Thread)?
         };
         // Ready is who knows where to send requests; a name that cannot be looked up now is tried again while serving.
         let _ = finding.recv_timeout(RESOLVE_PATIENCE);
@@ -209,12 +213,6 @@ impl Service {
             keeper.close();
         }
     }
-}
-
-/// Whose agents sign by which address: as it is known, and as the settings say.
-fn agents<'a>(operators: &'a Operators, settings: &'a Settings) -> impl Iterator<Item = (&'a str, OperatorId)> {
-    let own = settings.verify.signatures.iter().flat_map(|signatures| &signatures.agents);
-    operators.signature_agents().chain(own.map(|(agent, operator)| (agent.as_str(), *operator)))
 }
 
 /// The engine, with accounts that hold something before anybody asks, and who keeps them supplied.
@@ -278,6 +276,7 @@ fn access_log(destination: &Destination) -> io::Result<Option<AccessLog>> {
 fn control(
     running: &Arc<Running>,
     admin: Option<(TcpListener, Access)>,
+    refresh: Refresh,
     found: mpsc::Sender<()>,
     ended: oneshot::Receiver<()>,
 ) {
@@ -293,6 +292,8 @@ fn control(
                 Err(error) => warn!(%error, "The admin listener cannot run: {error}"),
             }
         }
+        tokio::spawn(crawlers::ask_dns(Arc::clone(running)));
+        tokio::spawn(refresh.run());
         let work = async move {
             running.handle.find_origin().await;
             let _ = found.send(());
@@ -380,8 +381,10 @@ impl Operations for Running {
     }
 
     fn metrics(&self) -> String {
+        self.telemetry.names_waiting(self.operators.by_name().map_or(0, |names| names.waiting()));
         let operators: Vec<&str> = self.operators.names().collect();
         let (now, uptime) = (self.handle.now(), self.handle.uptime());
+        self.handle.conduct().iter().for_each(|seen| self.telemetry.conduct(self.operators.name(seen.operator), seen));
         self.handle.with_admission(|admission| self.telemetry.render(admission, &operators, now, uptime))
     }
 
@@ -397,21 +400,22 @@ impl Operations for Running {
         let scopes = self.handle.with_settings(|settings| settings.rules.scopes.clone());
         let uptime = self.handle.uptime();
         self.handle.with_admission(|admission| {
-            let states = admission.scopes(uptime);
-            let view = |scope: Scope| {
-                let state = states.iter().find(|state| *state.name == *scope.name);
-                let values = state.and_then(|state| state.values);
-                ScopeView {
-                    inflight: self.telemetry.inflight(&scope.name),
-                    waiting: state.map_or(0, |state| state.waiting),
-                    values,
-                    busiest: values
-                        .map_or_else(Vec::new, |_| admission.busiest_values(&scope.name, SCOPE_VALUES_SHOWN, uptime)),
-                    name: scope.name,
-                }
+            let mut throttled = admission.scopes(uptime);
+            let mut view = |Scope { name, .. }: Scope| {
+                let place = throttled.iter().position(|state| *state.name == *name);
+                let throttle = place.map(|place| throttled.swap_remove(place));
+                let is_by_value = throttle.as_ref().is_some_and(|state| state.values.is_some());
+                let shown = if is_by_value { SCOPE_VALUES_SHOWN } else { 0 };
+                let busiest = admission.busiest_values(&name, shown, uptime);
+                ScopeView { inflight: self.telemetry.inflight(&name), name, throttle, busiest }
             };
-            scopes.into_iter().map(view).collect()
+            scopes.into_iter().map(&mut view).collect()
         })
+    }
+
+    fn crawlers(&self) -> Vec<(String, ConductView)> {
+        let named = |seen: ConductView| (self.operators.name(seen.operator).to_owned(), seen);
+        self.handle.conduct().into_iter().map(named).collect()
     }
 
     fn connections(&self) -> usize {
@@ -446,13 +450,12 @@ impl Operations for Running {
             self.settings.lock().failed = Some((self.handle.now(), mistakes.to_string()));
             mistakes.to_string()
         })?;
-        let mut summary = check::summary(&settings, &names);
+        let mut summary = check::summary(&settings);
         for key in self.handle.with_settings(|old| needs_restart(old, &settings)) {
             summary.push_str(&format!("{key}: takes effect at the next start\n"));
         }
         let now = self.handle.now();
         self.telemetry.rules_in_force(&settings.rules, &names, now);
-        self.signatures.know(agents(&self.operators, &settings));
         // New accounts hold something before the first request asks.
         self.engine.prepare(&settings.rules, now);
         if let Some(keeper) = &self.keeper {
@@ -475,6 +478,9 @@ fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("admin", admin(old) != admin(new)),
         ("state_dir", old.state_dir != new.state_dir),
         ("ledger", old.ledger != new.ledger),
+        ("operators", old.operators != new.operators),
+        ("verify.dns", old.verify.dns != new.verify.dns),
+        ("verify.refresh", old.verify.refresh != new.verify.refresh),
         ("log.access", old.log.access != new.log.access),
         ("log.level", old.log.level != new.log.level),
         ("limits.max_clients", limits(old) != limits(new)),

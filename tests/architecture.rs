@@ -9,7 +9,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("policy", &[]),
     ("engine", &["policy"]),
     ("agents", &["policy"]),
-    ("verify", &["policy", "http1"]),
+    ("verify", &["policy", "clock", "http1"]),
+    ("robots", &["policy"]),
     ("calendar", &["policy"]),
     ("clock", &["policy"]),
     ("ledger", &["policy", "engine"]),
@@ -17,7 +18,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("config", &["policy", "calendar"]),
     ("http1", &[]),
     ("terminal", &[]),
-    ("gateway", &["policy", "engine", "agents", "verify", "clock", "config", "telemetry", "http1"]),
+    ("gateway", &["policy", "engine", "agents", "verify", "clock", "config", "telemetry", "http1", "robots"]),
     ("admin", &["policy", "engine", "config", "telemetry", "gateway", "clock"]),
 ];
 

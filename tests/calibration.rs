@@ -92,6 +92,30 @@ fn an_exhausted_origin_closes_the_quota_until_it_is_renewed() {
 }
 
 #[test]
+fn a_429_that_is_answered_in_the_origins_place_is_heard_out() {
+    let backoff = "scopes: { default: { backoff: { jitter: 0%, min_delay: 5s }, queue: { max_wait: 0s } } }";
+    let origin = Origin::scripted(|seen, wire| {
+        wire.send(
+            "HTTP/1.1 429 Too Many Requests\r\nTransfer-Encoding: chunked\r\n\r\n14\r\n{\"reason\": \"dailyLim\r\n",
+        );
+        match seen.target.as_str() {
+            "/silent" => assert!(wire.sees_the_end()),
+            _ => assert!(wire.send("b\r\nitExceeded\"\r\n0\r\n\r\n")),
+        }
+    });
+    let gate = gate(&origin, &format!("{SYNCED}{backoff}\nlimits: {{ first_byte_timeout: 1s }}"));
+    let mut waits = gate.connect();
+    waits.send("GET /silent HTTP/1.1\r\nHost: a\r\n\r\n");
+    gate.wait_for_metric("tidegate_origin_backoff_seconds{scope=\"default\"}", 5.0);
+    gate.pass(Duration::from_secs(31));
+    let told = waits.answer();
+    assert_eq!((told.status, told.json()["reason"].as_str()), (503, Some("backoff")), "it has said nothing in time");
+    assert_eq!(left(&gate), 99.0);
+    assert_eq!(gate.connect().get("/told", "").json()["reason"], "backoff");
+    assert_eq!((gate.connect().get("/next", "").json()["reason"].as_str(), left(&gate)), (Some("quota"), 0.0));
+}
+
+#[test]
 fn the_operators_word_opens_what_the_origins_has_closed() {
     for ledger in ["memory", "file"] {
         let origin = origin(&[("429 Too Many Requests", "Retry-After: 600\r\nX-Reason: dailyLimitExceeded\r\n", "")]);

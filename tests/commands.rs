@@ -114,7 +114,7 @@ fn the_status_says_where_everybody_is_and_what_went_wrong() {
         "\n  settings     in force since ",
         "\napi  10 units until ",
         "\n  robot                     0  all, tier 1\n",
-        "\nscopes of the origin\n  default  0 in flight\n",
+        "\nscopes of the origin\n  scope    in flight  in line  delay  now\n  default          0        -      -  -\n",
         "\nmost refused clients\n  key        class  refused  tokens left  now\n  127.0.0.1  robot        3            -  -\n",
     ] {
         assert!(status.contains(part), "no {part:?} in\n{status}");

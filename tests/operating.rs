@@ -301,6 +301,7 @@ fn a_gate_serves_without_a_file_and_says_one_line_when_it_is_ready() {
     let ready = gate.line();
     let address = address_in(&ready);
     assert!(ready.starts_with("tidegate ") && ready.contains(&format!("-> http://{}", origin.address())), "{ready}");
+    assert!(ready.trim_end().ends_with(", state in ./state"), "{ready}");
     assert_eq!(serve(address), 200);
     gate.signal("TERM");
     let ended = gate.end();

@@ -27,7 +27,8 @@ fn two_tenants_do_not_slow_each_other_and_one_is_held_to_its_own() {
     asked.wait();
     let scope = tenant(&gate);
     assert_eq!((&scope["waiting"], &scope["values"]), (&json!(1), &json!(2)));
-    assert_eq!(scope["busiest"][0], json!({ "value": "a b", "inflight": 1, "waiting": 1, "rests_for_s": 0 }));
+    let busiest = &scope["busiest"][0];
+    assert_eq!([&busiest["value"], &busiest["inflight"], &busiest["waiting"]], [&json!("a b"), &json!(1), &json!(1)]);
     assert_eq!(gate.metric("tidegate_scope_values{scope=\"tenant\"}"), 2.0);
     (0..4).for_each(|_| answers.tell());
     assert!(clients.iter_mut().all(|client| client.answer().status == 200));

@@ -89,7 +89,7 @@ const ONE_WORKER: &str = "workers: 1\nlimits: { first_byte_timeout: 1s }\n";
 /// Rules that know `operator` by its agent.
 fn knowing(operator: &str, agent: &str) -> String {
     format!(
-        "{ONE_WORKER}verify: {{ signatures: {{ agents: {{ {operator}: \"{agent}\" }} }} }}\n\
+        "{ONE_WORKER}operators: {{ {operator}: {{ signature_agents: \"{agent}\" }} }}\n\
          classes: [ {{ name: agent, when: {{ operator: {operator} }} }}, {{ name: impostor, when: {{ kind: impostor }} }},\n\
          {{ name: bot, when: {{ kind: [verified_bot, declared_bot] }} }}, {{ name: person }} ]"
     )
@@ -245,7 +245,7 @@ fn strangers_keys_are_not_fetched() {
 fn where_signatures_are_not_looked_at_they_say_nothing() {
     let (origin, directory) = (Origin::plain(), Directory::empty());
     let agent = Signer::new(&directory.url());
-    let off = "verify: { signatures: { enabled: false } }";
+    let off = "verify: { dns: off, refresh: off, signatures: { enabled: false } }";
     let scene = Scene {
         gate: Gate::in_world(directory.world(Reach::Anywhere), origin.address(), off),
         agent,
@@ -258,17 +258,7 @@ fn where_signatures_are_not_looked_at_they_say_nothing() {
 }
 
 #[test]
-fn an_agent_that_the_operator_adds_is_known_after_a_reload() {
-    let (origin, directory) = (Origin::plain(), Directory::empty());
-    let agent = Signer::new(&directory.url());
-    directory.publishes(&agent.directory());
-    let scene = Scene {
-        gate: Gate::in_world(directory.world(Reach::Anywhere), origin.address(), ""),
-        agent,
-        directory,
-        origin,
-    };
-    assert_eq!(scene.ask_signed(), "other -");
-    scene.gate.reload(scene.origin.address(), &knowing("bingbot", &scene.directory.url())).expect("good settings");
-    scene.is_verified_at_last();
+fn an_operator_of_the_sites_own_may_be_known_by_its_signature_alone() {
+    let scene = Scene::with("acme", Reach::Anywhere).after_the_keys_came();
+    assert_eq!(scene.ask_signed(), "agent acme");
 }

@@ -183,6 +183,9 @@ fn people_go_before_bots_and_a_full_line_is_told_at_once() {
     assert_eq!(targets(&origin), ["/first", "/person", "/bot-1"]);
     assert_eq!(gate.books(), (3.0, 0.0));
     assert_eq!(gate.metric("tidegate_requests_total{class=\"bot\",verdict=\"refused\",reason=\"throttle\"}"), 2.0);
+    let most_refused = &gate.state()["top_clients"][0];
+    assert_eq!((&most_refused["class"], &most_refused["refused"]), (&"bot".into(), &2.into()));
+    assert!(most_refused["limited_by"].is_null(), "no rule of its own is in its way");
 }
 
 #[test]

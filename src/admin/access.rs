@@ -1,7 +1,7 @@
 //! Who may ask: holders of the token, or, where there is none, programs of this machine that no web page sent.
 
 use super::problem::Problem;
-use crate::config::settings::Secret;
+use crate::policy::secret::Secret;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use axum::http::uri::Authority;

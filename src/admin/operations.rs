@@ -1,6 +1,7 @@
 //! What the admin listener needs of the gate.
 
 use crate::engine::{ClientView, QuotaView, ScopeState, UnknownQuota};
+use crate::policy::crawl_delay::ConductView;
 use crate::policy::{Timestamp, Units};
 use std::net::SocketAddr;
 
@@ -32,6 +33,8 @@ pub trait Operations: Send + Sync + 'static {
     fn classes(&self) -> Vec<String>;
     /// The scopes of the origin.
     fn scopes(&self) -> Vec<ScopeView>;
+    /// How crawlers keep to what robots.txt asks of them, by operator.
+    fn crawlers(&self) -> Vec<(String, ConductView)>;
     /// Connections that clients have open.
     fn connections(&self) -> usize;
     /// Lines of the access log that were thrown away.
@@ -75,10 +78,8 @@ pub struct ScopeView {
     pub name: String,
     /// Requests that the origin is working on.
     pub inflight: u64,
-    /// Requests that wait for their turn.
-    pub waiting: u32,
-    /// How many values have a scope of that name; `None`, where it is there once.
-    pub values: Option<usize>,
-    /// The busiest of those, each named by its value.
+    /// How it is throttled, if it is.
+    pub throttle: Option<ScopeState>,
+    /// The busiest of its values, each named by its value; none, where it is there once.
     pub busiest: Vec<ScopeState>,
 }

@@ -1,9 +1,10 @@
 //! The gate at a glance.
 
-use super::Gate;
 use super::corrections::Corrections;
-use super::operations::{ScopeView, SettingsView};
-use crate::engine::{ClientView, QuotaView};
+use super::operations::SettingsView;
+use super::{Gate, ScopeView};
+use crate::engine::{ClientView, QuotaView, ScopeState};
+use crate::policy::crawl_delay::ConductView;
 use crate::policy::time::seconds_rounded_up;
 use crate::policy::{Reason, Timestamp, Units};
 use crate::telemetry::rfc3339;
@@ -40,6 +41,7 @@ pub(super) async fn show(State(gate): State<Gate>, State(corrections): State<Arc
         "quotas": quotas,
         "classes": gate.classes(),
         "scopes": scopes,
+        "crawlers": gate.crawlers().iter().map(|(operator, seen)| crawler(operator, seen)).collect::<Vec<Value>>(),
         "connections": gate.connections(),
         "top_clients": clients,
         "log_lines_dropped": gate.log_lines_dropped(),
@@ -84,6 +86,19 @@ pub(super) fn amount(units: Units) -> Value {
     }
 }
 
+fn crawler(operator: &str, seen: &ConductView) -> Value {
+    let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+    json!({
+        "operator": operator,
+        "delay_s": seen.asked,
+        "requests": seen.requests,
+        "robots_share": share(seen.robots, seen.requests),
+        "spacing_s": (seen.gaps > 0).then(|| seen.gaps_took.as_secs_f64() / seen.gaps as f64),
+        "early": seen.early,
+        "early_share": share(seen.early, seen.gaps),
+    })
+}
+
 fn settings(view: &SettingsView) -> Value {
     let failed = view.failed.as_ref().map(|(time, why)| json!({ "time": rfc3339(*time), "mistakes": why }));
     json!({ "loaded": rfc3339(view.loaded), "last_reload_failed": failed })
@@ -94,20 +109,32 @@ fn addresses(of: &[SocketAddr]) -> Vec<String> {
 }
 
 fn scope(view: &ScopeView) -> Value {
-    let busiest = view.busiest.iter().map(|of| {
-        json!({
-            "value": &*of.name,
-            "inflight": of.in_flight,
-            "waiting": of.waiting,
-            "rests_for_s": seconds_rounded_up(of.rests_for),
-        })
-    });
+    let throttle = view.throttle.as_ref();
+    let mut told = throttle.map_or_else(|| json!({}), pressed);
+    told["name"] = json!(view.name);
+    told["inflight"] = json!(view.inflight);
+    if let Some(values) = throttle.and_then(|state| state.values) {
+        told["values"] = json!(values);
+        told["busiest"] = view.busiest.iter().map(value).collect();
+    }
+    told
+}
+
+fn value(of: &ScopeState) -> Value {
+    let mut told = pressed(of);
+    told["value"] = json!(&*of.name);
+    told["inflight"] = json!(of.in_flight);
+    told
+}
+
+/// How hard a scope presses now.
+fn pressed(state: &ScopeState) -> Value {
     json!({
-        "name": view.name,
-        "inflight": view.inflight,
-        "waiting": view.waiting,
-        "values": view.values,
-        "busiest": busiest.collect::<Vec<Value>>(),
+        "waiting": state.waiting,
+        "limit": state.limit,
+        "delay_s": state.delay.as_secs_f64(),
+        "rests_for_s": state.rests_for.as_secs_f64(),
+        "level": state.level,
     })
 }
 

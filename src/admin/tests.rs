@@ -1,7 +1,8 @@
 use super::corrections::{Correction, Who};
 use super::*;
-use crate::config::settings::Secret;
-use crate::engine::{ClassView, ClientView, QuotaView, UnknownQuota};
+use crate::engine::{ClassView, ClientView, QuotaView, ScopeState, UnknownQuota};
+use crate::policy::crawl_delay::ConductView;
+use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
 use crate::policy::{Reason, Timestamp, Units};
 use axum::body::{Body, to_bytes};
@@ -42,8 +43,12 @@ async fn the_state_shows_quotas_classes_scopes_and_who_is_refused_most() {
     );
     let limited = json!({"key": "203.0.113.7", "class": "bot", "refused": 9, "tokens": 0, "limited_by": "bucket", "lifts_in_s": 8});
     assert_eq!(state["top_clients"][0], limited);
-    let scope = json!({"name": "default", "inflight": 2, "waiting": 1, "values": null, "busiest": []});
-    assert_eq!((&state["classes"], &state["scopes"]), (&json!(["bot"]), &json!([scope])));
+    assert_eq!(state["classes"], json!(["bot"]));
+    let resting = json!({"name": "default", "inflight": 2, "waiting": 3, "limit": 4, "delay_s": 0.25, "rests_for_s": 7.5, "level": 2});
+    assert_eq!(state["scopes"][0], resting);
+    assert_eq!(state["scopes"][1], json!({"name": "open", "inflight": 0}), "what is not throttled has no more to tell");
+    let acme = json!({"value": "acme", "inflight": 2, "waiting": 3, "limit": 4, "delay_s": 0.25, "rests_for_s": 7.5, "level": 2});
+    assert_eq!((&state["scopes"][2]["values"], &state["scopes"][2]["busiest"]), (&json!(1200), &json!([acme])));
 }
 
 #[tokio::test]
@@ -332,6 +337,9 @@ impl Operations for Desk {
     fn settings(&self) -> SettingsView {
         SettingsView { loaded: self.started(), failed: Some((self.now(), "routes: wrong".into())) }
     }
+    fn crawlers(&self) -> Vec<(String, ConductView)> {
+        Vec::new()
+    }
     fn connections(&self) -> usize {
         4
     }
@@ -377,7 +385,26 @@ impl Operations for Desk {
         vec!["bot".into()]
     }
     fn scopes(&self) -> Vec<ScopeView> {
-        vec![ScopeView { name: "default".into(), inflight: 2, waiting: 1, values: None, busiest: Vec::new() }]
+        let resting = |name: &str, values| ScopeState {
+            name: name.into(),
+            in_flight: 2,
+            waiting: 3,
+            limit: Some(4),
+            delay: Duration::from_millis(250),
+            rests_for: Duration::from_millis(7500),
+            level: 2,
+            values,
+        };
+        let scope =
+            |name: &str, inflight, throttle| ScopeView { name: name.into(), inflight, throttle, busiest: vec![] };
+        vec![
+            scope("default", 2, Some(resting("default", None))),
+            scope("open", 0, None),
+            ScopeView {
+                busiest: vec![resting("acme", None)],
+                ..scope("tenant", 2, Some(resting("tenant", Some(1200))))
+            },
+        ]
     }
     fn top_clients(&self, count: usize) -> Vec<ClientView> {
         let key = "203.0.113.7".into();

@@ -1,12 +1,14 @@
 //! `tidegate check`: is the file right, and what does it say in words?
 
-use crate::config::settings::{AccessLog, Ledger, Redis, WhenLost};
+use crate::config::settings::{AccessLog, CrawlerOperator, KnownBy, Ledger, Redis, Robots, Verify, WhenLost};
 use crate::config::{self, Mistakes, Settings};
 use crate::policy::bucket::Bucket;
-use crate::policy::class::{Class, When};
+use crate::policy::class::{Class, KnownKeys, When};
 use crate::policy::cost::Cost;
+use crate::policy::crawl_delay::{self, CrawlDelay};
 use crate::policy::guard::Guard;
-use crate::policy::quota::{ClassLadder, Quota};
+use crate::policy::identity::Carrier;
+use crate::policy::quota::{ClassLadder, Exhausted, Quota, SyncFrom};
 use crate::policy::route::Route;
 use crate::policy::throttle::Scope;
 use crate::policy::throttle::course::Controller;
@@ -14,7 +16,7 @@ use crate::policy::throttle::gradient::Gradient;
 use crate::policy::throttle::rampup::{Lever, Rampup};
 use crate::policy::throttle::value::{ByValue, ValueFrom};
 use crate::policy::window::Window;
-use crate::policy::{Kind, Rules};
+use crate::policy::{Kind, OperatorId, Rules, Units};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
@@ -22,12 +24,12 @@ use std::time::Duration;
 /// Reads the file and sums it up, or says all that is wrong with it.
 pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) -> Result<String, Mistakes> {
     let settings = config::read(file, environment, &[], operators)?;
-    Ok(summary(&settings, operators))
+    Ok(summary(&settings))
 }
 
 /// The settings in words: listeners, quotas, classes in order, scopes, routes with their costs, and notes.
-pub fn summary(settings: &Settings, operators: &[&str]) -> String {
-    let rules = &settings.rules;
+pub fn summary(settings: &Settings) -> String {
+    let (rules, operators) = (&settings.rules, &settings.operator_names);
     let mut text = String::new();
     let mut line = |written: String| writeln!(text, "{written}").unwrap_or(());
 
@@ -48,9 +50,16 @@ pub fn summary(settings: &Settings, operators: &[&str]) -> String {
         Ledger::Redis(redis) => shared(redis),
     });
 
+    line(format!("crawlers: {}", verify(&settings.verify)));
+    if !settings.operators.is_empty() {
+        line(format!("\noperators of crawlers, added or changed: {}", settings.operators.len()));
+        settings.operators.iter().for_each(|written| line(format!("  {}", operator(written))));
+    }
+
     line(format!("\nquotas: {}", rules.quotas.len()));
     for quota in &rules.quotas {
         line(format!("  {}: {} units, {}{}", quota.name, quota.limit, window(&quota.window), shadow(quota.enforce)));
+        told_by_origin(quota).into_iter().for_each(|told| line(format!("    {told}")));
         for (class, ladder) in rules.classes.iter().zip(&quota.ladders) {
             if let Some(ladder) = ladder {
                 line(format!("    {}: {}", class.name, tiers(quota, ladder)));
@@ -70,11 +79,37 @@ pub fn summary(settings: &Settings, operators: &[&str]) -> String {
     line(format!("\nroutes, the first that fits: {}", rules.routes.len()));
     rules.routes.iter().for_each(|written| line(format!("  {}", route(written, rules))));
 
+    robots(settings, operators).into_iter().for_each(&mut line);
+
     if !settings.notes.is_empty() {
         line("\nnotes:".into());
         settings.notes.iter().for_each(|note| line(format!("  {note}")));
     }
     text
+}
+
+/// What robots.txt asks of whom, while nobody knows what people use of a budget.
+fn robots(settings: &Settings, operators: &[String]) -> Vec<String> {
+    let Robots { delays, file, trap, .. } = &settings.robots;
+    let text = file.as_ref().map_or_else(|| "the origin's".into(), |file| file.display().to_string());
+    let mut lines = vec![format!("\nrobots.txt: {text}")];
+    let name = |id: &OperatorId| operators.get(usize::from(id.0)).map_or("?", String::as_str);
+    let mut asks = |whom: &str, delay: &CrawlDelay| {
+        lines.push(match delay {
+            CrawlDelay::Seconds(seconds) => format!("  asks {whom} for {seconds}s between two requests"),
+            CrawlDelay::Auto(class) => {
+                let budgets = crawl_delay::budgets(&settings.rules, *class, |_| Units::ZERO);
+                match budgets.map(|budget| budget.affords()).max() {
+                    Some(seconds) => format!("  asks {whom} for what the budget affords, at first {seconds}s"),
+                    None => format!("  asks {whom} for nothing: auto follows a quota, and no route has a cost"),
+                }
+            }
+        });
+    };
+    delays.of_operators.iter().for_each(|(operator, delay)| asks(name(operator), delay));
+    delays.of_everybody.iter().for_each(|delay| asks("unknown bots", delay));
+    lines.extend(trap.iter().map(|path| format!("  forbids {path}, which nothing links to")));
+    lines
 }
 
 fn shared(redis: &Redis) -> String {
@@ -84,6 +119,40 @@ fn shared(redis: &Redis) -> String {
     };
     let host = if redis.host.contains(':') { format!("[{}]", redis.host) } else { redis.host.clone() };
     format!("ledger: shared in redis at {host}:{} as {}; a gate that is cut off {lost}", redis.port, redis.prefix)
+}
+
+fn verify(verify: &Verify) -> String {
+    let lists = match verify.refresh {
+        Some(every) => format!("lists fetched anew every {}", duration(every)),
+        None => "no list is fetched".into(),
+    };
+    let dns = match &verify.dns {
+        None => "DNS is not asked".into(),
+        Some(dns) if dns.nameservers.is_empty() => "DNS is asked of the system's name servers".into(),
+        Some(dns) => {
+            let servers: Vec<String> = dns.nameservers.iter().map(ToString::to_string).collect();
+            format!("DNS is asked of {}", servers.join(", "))
+        }
+    };
+    format!("{lists}; {dns}")
+}
+
+fn operator(operator: &CrawlerOperator) -> String {
+    let mut told = Vec::new();
+    let mut tell = |what: &str, list: Option<Vec<String>>| {
+        if let Some(list) = list {
+            told.push(format!("{what} {}", if list.is_empty() { "none".into() } else { list.join(", ") }));
+        }
+    };
+    tell("says", operator.tokens.clone());
+    tell("comes from", operator.ranges.clone());
+    tell("is called", operator.names.as_ref().map(|names| names.iter().map(ToString::to_string).collect()));
+    let means = |known: &KnownBy| match known {
+        KnownBy::Addresses => "addresses".to_owned(),
+        KnownBy::Names => "names".to_owned(),
+    };
+    tell("always known by", operator.complete.as_ref().map(|complete| complete.iter().map(means).collect()));
+    format!("{}: {}", operator.name, if told.is_empty() { "as built in".into() } else { told.join("; ") })
 }
 
 fn shadow(enforce: bool) -> &'static str {
@@ -97,6 +166,28 @@ fn window(window: &Window) -> String {
         Window::FirstUse { length } => format!("for {} from the first use on", duration(*length)),
         Window::Sliding { length, .. } => format!("in any span of {}", duration(*length)),
     }
+}
+
+/// What the origin's own answers say of a quota.
+fn told_by_origin(quota: &Quota) -> Vec<String> {
+    let mut told = Vec::new();
+    if let Some(header) = &quota.cost_header {
+        told.push(format!("costs what the origin says in {header}"));
+    }
+    if quota.free_when_cached {
+        told.push("costs nothing where the origin had it cached".into());
+    }
+    let Some(SyncFrom { remaining_header, reset_header, exhausted }) = &quota.sync_from else { return told };
+    if let Some(header) = remaining_header {
+        let renewal = reset_header.as_ref().map_or_else(String::new, |header| format!(", renewed when {header} says"));
+        told.push(format!("never more than the origin says is left in {header}{renewal}"));
+    }
+    if let Some(Exhausted { statuses, says }) = exhausted {
+        let statuses: Vec<String> = statuses.iter().map(ToString::to_string).collect();
+        let says = says.as_ref().map_or_else(String::new, |text| format!(" with {text:?}"));
+        told.push(format!("closed by an answer of {}{says}", statuses.join(" or ")));
+    }
+    told
 }
 
 fn tiers(quota: &Quota, of_class: &ClassLadder) -> String {
@@ -117,20 +208,20 @@ fn guard(guard: &Guard) -> String {
     )
 }
 
-fn class(class: &Class, operators: &[&str]) -> String {
+fn class(class: &Class, operators: &[String]) -> String {
     let bucket = class.bucket.as_ref().map_or_else(String::new, |written| format!("; {}", bucket(written)));
     let blocked = if class.blocked { "; blocked" } else { "" };
     let guard = class.guard.as_ref().map_or_else(String::new, |written| format!("; {}", guard(written)));
     format!("{}: {}{bucket}{guard}{blocked}{}", class.name, when(&class.when, operators), shadow(class.enforce))
 }
 
-fn when(when: &When, operators: &[&str]) -> String {
+fn when(when: &When, operators: &[String]) -> String {
     let mut conditions = Vec::new();
     if !when.kinds.is_empty() {
         conditions.push(when.kinds.iter().map(|kind| Kind::name(*kind)).collect::<Vec<_>>().join(" or "));
     }
     if !when.operators.is_empty() {
-        let name = |id: &crate::policy::OperatorId| operators.get(usize::from(id.0)).copied().unwrap_or("?");
+        let name = |id: &crate::policy::OperatorId| operators.get(usize::from(id.0)).map_or("?", String::as_str);
         conditions.push(when.operators.iter().map(name).collect::<Vec<_>>().join(" or "));
     }
     if !when.user_agents.is_empty() {
@@ -140,6 +231,13 @@ fn when(when: &When, operators: &[&str]) -> String {
         0 => {}
         1 => conditions.push("from one address range".into()),
         count => conditions.push(format!("from {count} address ranges")),
+    }
+    if let Some(KnownKeys { carrier, values }) = &when.keys {
+        let place = match carrier {
+            Carrier::Header(name) => format!("the header {name}"),
+            Carrier::Cookie(name) => format!("the cookie {name}"),
+        };
+        conditions.push(format!("with one of {} known keys in {place}", values.len()));
     }
     if conditions.is_empty() { "everybody else".into() } else { conditions.join(", ") }
 }
@@ -245,6 +343,7 @@ mod tests {
         for line in [
             "listens on 127.0.0.1:8080, forwards to 127.0.0.1:3000",
             "ledger: in ./state",
+            "crawlers: lists fetched anew every 1d; DNS is asked of the system's name servers",
             "  places_api: 10000 units, each day of America/Los_Angeles, from 00:00",
             "    search: from 6000 (60%) sheds 50%, from 8000 (80%) sheds 75%, from 9500 (95%) sheds 100%",
             "  search: googlebot or bingbot or applebot; guarded: one let through each 5m, no page refused for over 1d, with up to 2%",
@@ -254,7 +353,37 @@ mod tests {
             "  search_backend: 4 at once at most, 100ms to 5s apart, by latency; 256 may wait for 2s",
             "  /search: 4 of places_api",
             "  /**: free",
-            "  robots.merge_crawl_delay: read and checked, not carried out in this version",
+            "robots.txt: the origin's",
+            "  asks bingbot for 30s between two requests",
+        ] {
+            assert!(told.lines().any(|told| told == line), "no line {line:?} in\n{told}");
+        }
+    }
+
+    #[test]
+    fn it_says_what_the_origin_s_answers_change() {
+        let yaml = "origin: { url: 'http://a' }\nquotas:\n  api:\n    limit: 1\n    window: { fixed: 30s }\n    cost_header: X-Cost\n    sync_from:\n      \
+            remaining_header: X-Left\n      reset_header: X-Reset\n      exhausted: { statuses: [429, 403], body_or_header: spent }";
+        let settings = config::load(Path::new("a.yaml"), yaml, &[], &[], &OPERATORS).expect("all is well");
+        let told = summary(&settings);
+        let lines = "  api: 1 units, every 30s\n    costs what the origin says in x-cost\n    \
+            never more than the origin says is left in x-left, renewed when x-reset says\n    \
+            closed by an answer of 429 or 403 with \"spent\"\n";
+        assert!(told.contains(lines), "{told}");
+    }
+
+    #[test]
+    fn operators_of_the_file_are_told() {
+        let text = "origin: { url: http://o }\nverify: { dns: { nameservers: 127.0.0.1:53 }, refresh: off }\noperators:\n  \
+                    acme: { tokens: AcmeBot, ranges: 192.0.2.0/24, names: acme.example, complete: [addresses, names] }\n  \
+                    googlebot: { complete: [] }";
+        let settings = config::load(Path::new("gate.yaml"), text, &[], &[], &OPERATORS);
+        let told = summary(&settings.unwrap_or_else(|mistakes| panic!("{mistakes}")));
+        for line in [
+            "crawlers: no list is fetched; DNS is asked of 127.0.0.1:53",
+            "operators of crawlers, added or changed: 2",
+            "  acme: says AcmeBot; comes from 192.0.2.0/24; is called acme.example; always known by addresses, names",
+            "  googlebot: always known by none",
         ] {
             assert!(told.lines().any(|told| told == line), "no line {line:?} in\n{told}");
         }

@@ -3,7 +3,7 @@
 use super::{DEFAULT_FILE, environment, failed, wrong};
 use crate::admin::{Answer, AskError, Client};
 use crate::config;
-use crate::config::settings::Secret;
+use crate::policy::secret::Secret;
 use clap::Args;
 use http::{Method, StatusCode};
 use serde::Deserialize;

@@ -11,6 +11,7 @@ pub mod status;
 pub mod user;
 
 use crate::agents::Agents;
+use crate::service::crawlers;
 use crate::verify::Operators;
 use clap::{Args, Parser, Subcommand};
 use std::io::{self, Write};
@@ -105,12 +106,14 @@ fn check_file(file: &std::path::Path) -> ExitCode {
 }
 
 fn classify_lines(config: Option<&std::path::Path>, json: bool) -> ExitCode {
-    let operators = Operators::builtin();
-    let names: Vec<&str> = operators.names().collect();
-    let rules = match config.map(|file| crate::config::read(file, &environment(), &[], &names)).transpose() {
-        Ok(settings) => settings.map(|settings| settings.rules.agent_rules.clone()).unwrap_or_default(),
+    let builtin = Operators::builtin();
+    let names: Vec<&str> = builtin.names().collect();
+    let settings = match config.map(|file| crate::config::read(file, &environment(), &[], &names)).transpose() {
+        Ok(settings) => settings,
         Err(mistakes) => return wrong(&mistakes),
     };
+    let rules = settings.as_ref().map(|settings| settings.rules.agent_rules.clone()).unwrap_or_default();
+    let operators = settings.as_ref().map_or(builtin, crawlers::operators);
     let agents = Agents::builtin(operators.tokens());
     let done = classify::run(&agents, &rules, io::stdin().lock(), io::BufWriter::new(io::stdout().lock()), json);
     ended(done)

@@ -2,7 +2,7 @@
 
 use super::{DEFAULT_FILE, ServeArgs, environment, failed, wrong};
 use crate::clock::Clock;
-use crate::config::settings::{AccessLog, LogLevel};
+use crate::config::settings::{AccessLog, Ledger, LogLevel};
 use crate::config::{self, Mistakes, Settings};
 use crate::service::{BUILD, Service, ServiceError, Source};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -68,7 +68,12 @@ fn read(args: &ServeArgs, operators: &[&str]) -> Result<Settings, Mistakes> {
 fn ready_line(service: &Service, settings: &Settings) -> String {
     let listen: Vec<String> = service.listen().iter().map(|address| format!("http://{address}")).collect();
     let admin = service.admin().map(|address| format!(", operators at http://{address}")).unwrap_or_default();
-    format!("tidegate {} is ready: {} -> http://{}{admin}", BUILD.0, listen.join(", "), settings.origin.authority)
+    let state = match &settings.ledger {
+        Ledger::Memory => String::new(),
+        Ledger::File | Ledger::Redis(_) => format!(", state in {}", settings.state_dir.display()),
+    };
+    let origin = &settings.origin.authority;
+    format!("tidegate {} is ready: {} -> http://{origin}{admin}{state}", BUILD.0, listen.join(", "))
 }
 
 fn log_to_stderr(level: LogLevel) {

@@ -42,6 +42,60 @@ impl Visitor<'_> for HiddenVisitor {
     }
 }
 
+/// One hidden text, or a list of them.
+#[derive(Clone, Default)]
+pub(super) struct Hiddens(pub Vec<Hidden>);
+
+impl<'de> Deserialize<'de> for Hiddens {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(HiddensVisitor)
+    }
+}
+
+struct HiddensVisitor;
+
+impl<'de> Visitor<'de> for HiddensVisitor {
+    type Value = Hiddens;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("text or a list of texts; write [a, b] for a list")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Hiddens, E> {
+        HiddenVisitor.visit_str(text).map(|one| Hiddens(vec![one]))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Hiddens, E> {
+        HiddenVisitor.visit_u64(number).map(|one| Hiddens(vec![one]))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Hiddens, E> {
+        HiddenVisitor.visit_i64(number).map(|one| Hiddens(vec![one]))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Hiddens, E> {
+        HiddenVisitor.visit_f64(number).map(|one| Hiddens(vec![one]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Hiddens, A::Error> {
+        Vec::deserialize(value::SeqAccessDeserializer::new(list)).map(Hiddens)
+    }
+}
+
+impl JsonSchema for Hiddens {
+    fn schema_name() -> Cow<'static, str> {
+        "Hiddens".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        OneOrMany::<Hidden>::json_schema(generator)
+    }
+}
+
 impl JsonSchema for Hidden {
     fn schema_name() -> Cow<'static, str> {
         "Hidden".into()

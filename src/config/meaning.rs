@@ -8,6 +8,7 @@ mod clients;
 mod ledger;
 mod quotas;
 mod report;
+mod robots;
 mod routes;
 mod scope_from;
 mod scopes;
@@ -17,7 +18,7 @@ mod verify;
 use super::mistake::Mistake;
 use super::node::Places;
 use super::raw;
-use super::settings::Settings;
+use super::settings::{CrawlerOperator, Settings};
 use crate::policy::Rules;
 use report::Report;
 use std::sync::Arc;
@@ -39,21 +40,45 @@ pub(super) fn settle(
 
     let trust = clients::trust(&raw.clients, &mut report);
     let agent_rules = classes::agent_rules(&raw.agents, &mut report);
-    let verify = verify::verify(&raw.verify, operators, &mut report);
-    let classes = classes::classes(&raw.classes, operators, &mut report);
+    let crawler_operators = verify::operators(&raw.operators, operators, &mut report);
+    let operator_names = all_names(operators, &crawler_operators);
+    let operators: Vec<&str> = operator_names.iter().map(String::as_str).collect();
+    let classes = classes::classes(&raw.classes, &operators, &mut report);
     let scopes = scopes::scopes(&raw.scopes, &mut report);
     let (quotas, own) = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
     let known = routes::Known { quotas: &quotas, scopes: &scopes, own: &own };
     let routes = routes::routes(&raw.routes, &known, &mut report);
     scope_from::check_use(&scopes, &routes, &mut report);
     let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
-    serving::robots(&raw.robots, &mut report);
+    let verify = verify::verify(&raw.verify, &mut report);
+    let robots = robots::robots(raw, &classes, &operators, &mut report);
 
     let rules = Arc::new(Rules { trust, agent_rules, classes, quotas, routes, scopes });
     let workers = raw.workers.as_ref().and_then(|threads| threads.0);
     let state_dir = raw.state_dir.as_deref().unwrap_or("./state").into();
     let (mistakes, notes) = report.into_parts();
-    let settings =
-        Settings { listen, workers, admin, state_dir, ledger, origin, verify, limits, headers, log, rules, notes };
+    let settings = Settings {
+        listen,
+        workers,
+        admin,
+        state_dir,
+        ledger,
+        origin,
+        limits,
+        headers,
+        robots,
+        log,
+        operators: crawler_operators,
+        operator_names,
+        verify,
+        rules,
+        notes,
+    };
     (settings, mistakes)
+}
+
+/// Those that are known keep their numbers; those that the file adds come after them.
+fn all_names(known: &[&str], added: &[CrawlerOperator]) -> Vec<String> {
+    let new = added.iter().map(|operator| operator.name.as_str()).filter(|name| !known.contains(name));
+    known.iter().copied().chain(new).map(str::to_owned).collect()
 }

@@ -39,7 +39,9 @@ pub(super) struct File {
     pub clients: clients::Clients,
     /// The operator's own word on user agents; the first that fits goes before the built-in list.
     pub agents: Vec<classes::Agent>,
-    /// How crawlers are proven to be whose they say they are.
+    /// Operators of crawlers beyond the built-in ones, or what differs from those, by name.
+    pub operators: Named<verify::Operator>,
+    /// How crawlers are held to what they say.
     pub verify: verify::Verify,
     /// What may be spent, by name.
     pub quotas: Named<quotas::Quota>,
@@ -69,6 +71,7 @@ pub(super) const SECTIONS: &[&str] = &[
     "origin",
     "clients",
     "agents",
+    "operators",
     "verify",
     "quotas",
     "classes",

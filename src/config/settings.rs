@@ -1,8 +1,10 @@
 //! The configuration as meant: checked values that only [`super::load`] can make.
 
+use crate::policy::Rules;
+use crate::policy::crawl_delay::CrawlDelays;
+use crate::policy::name_pattern::NamePattern;
+use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
-use crate::policy::{OperatorId, Rules};
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -25,14 +27,20 @@ pub struct Settings {
     pub ledger: Ledger,
     /// The server behind the gate.
     pub origin: Origin,
-    /// How crawlers are proven to be whose they say they are.
-    pub verify: Verify,
     /// How much clients may hold on to.
     pub limits: Limits,
     /// What clients are told in header fields.
     pub headers: Headers,
+    /// What robots.txt says.
+    pub robots: Robots,
     /// What is written about requests, and by the gate about itself.
     pub log: Log,
+    /// Operators of crawlers that are added to the built-in ones, or differ from them.
+    pub operators: Vec<CrawlerOperator>,
+    /// The names of all operators, by the numbers that the rules know them by.
+    pub operator_names: Vec<String>,
+    /// How crawlers are held to what they say.
+    pub verify: Verify,
     /// Who may have what.
     pub rules: Arc<Rules>,
     /// What is right but worth knowing, a sentence each: mostly keys that this version does not carry out.
@@ -90,9 +98,64 @@ pub enum WhenLost {
     Share,
 }
 
-/// Text that is compared, or shown to its addressee, and never printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+/// An operator of crawlers as the file tells it; what it leaves out is as built in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CrawlerOperator {
+    /// Its name; a plain one.
+    pub name: String,
+    /// What its crawlers call themselves.
+    pub tokens: Option<Vec<String>>,
+    /// Networks, URLs of lists that may be fetched, or files.
+    pub ranges: Option<Vec<String>>,
+    /// What their addresses are called in DNS.
+    pub names: Option<Vec<NamePattern>>,
+    /// By what all of them are known.
+    pub complete: Option<Vec<KnownBy>>,
+    /// By which addresses its agents sign.
+    pub signature_agents: Option<Vec<String>>,
+}
+
+/// By what crawlers are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KnownBy {
+    /// By their addresses.
+    Addresses,
+    /// By the names of their addresses.
+    Names,
+}
+
+/// How crawlers are held to what they say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Verify {
+    /// Whom to ask in DNS, if anybody.
+    pub dns: Option<Dns>,
+    /// How often published lists are fetched, if they are.
+    pub refresh: Option<Duration>,
+    /// Which signatures on requests count; `None` where these are not looked at.
+    pub signatures: Option<Signatures>,
+}
+
+/// Which signatures count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Signatures {
+    /// The keys of agents that no known operator has are fetched too.
+    pub unlisted_agents: bool,
+    /// The longest that a signature may hold; not zero.
+    pub max_lifetime: Duration,
+}
+
+/// Whom to ask in DNS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Dns {
+    /// These name servers, or the system's where there is none.
+    pub nameservers: Vec<SocketAddr>,
+    /// How long each has for an answer; not zero.
+    pub timeout: Duration,
+}
 
 /// The server behind the gate.
 #[derive(Clone, Debug)]
@@ -112,26 +175,6 @@ pub struct Origin {
     pub idle_timeout: Duration,
     /// The most connections to it; at least 1.
     pub max_connections: usize,
-}
-
-/// How crawlers are proven to be whose they say they are.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Verify {
-    /// By signatures on their requests; `None` where these are not looked at.
-    pub signatures: Option<Signatures>,
-}
-
-/// Which signatures count.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Signatures {
-    /// The keys of agents that no known operator has are fetched too.
-    pub unlisted_agents: bool,
-    /// Addresses by which agents of operators sign, beside those that are known.
-    pub agents: Vec<(String, OperatorId)>,
-    /// The longest that a signature may hold; not zero.
-    pub max_lifetime: Duration,
 }
 
 /// How much clients may hold on to. No count and no duration is zero.
@@ -191,6 +234,18 @@ pub enum LegacyFamily {
     Draft03,
 }
 
+/// What robots.txt says besides what the origin says.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Robots {
+    /// Who is asked for which delay.
+    pub delays: CrawlDelays,
+    /// The file that is served in the origin's place.
+    pub file: Option<PathBuf>,
+    /// The path that is forbidden to everybody and linked nowhere.
+    pub trap: Option<String>,
+}
+
 /// What is written.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -234,37 +289,6 @@ impl Origin {
     /// Its address, where that is what was written, not a name.
     pub fn address(&self) -> Option<SocketAddr> {
         self.host.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, self.port))
-    }
-}
-
-impl Secret {
-    /// The secret `text`.
-    pub fn new(text: String) -> Self {
-        Self(text)
-    }
-
-    /// The secret itself, for the one whom it is to be shown to.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-
-    /// The `Authorization` field of whoever knows it; `None` when it holds what no field may.
-    pub fn authorization(&self) -> Option<http::HeaderValue> {
-        let mut field = http::HeaderValue::try_from(format!("Bearer {}", self.0)).ok()?;
-        field.set_sensitive(true);
-        Some(field)
-    }
-
-    /// True when `offered` is the secret. Takes as long for a wrong guess as for a right one of that length.
-    pub fn is(&self, offered: &[u8]) -> bool {
-        let differing = self.0.bytes().zip(offered).fold(0, |differing, (ours, theirs)| differing | (ours ^ theirs));
-        self.0.len() == offered.len() && std::hint::black_box(differing) == 0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Secret")
     }
 }
 

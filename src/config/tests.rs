@@ -1,13 +1,14 @@
 use super::settings::{AccessLog, Ledger, LegacyFamily, LogLevel, WhenLost};
 use super::*;
 use crate::policy::cost::Cost;
-use crate::policy::identity::KeyFrom;
+use crate::policy::crawl_delay::{CrawlDelay, CrawlDelays};
+use crate::policy::identity::{Carrier, KeyFrom};
 use crate::policy::throttle::Jitter;
 use crate::policy::throttle::course::Controller;
 use crate::policy::throttle::gradient::Gradient;
 use crate::policy::throttle::rampup::{Lever, Rampup};
 use crate::policy::throttle::value::{ByValue, ValueFrom};
-use crate::policy::{OperatorId, Units};
+use crate::policy::{ClassId, OperatorId, Units};
 use proptest::prelude::*;
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -53,8 +54,11 @@ fn who_shares_a_bucket_is_a_word_or_a_name() {
         ("rate: 1/s, key: address", KeyFrom::Address),
         ("rate: 1/s, key: operator", KeyFrom::Operator),
         ("capacity: 6, fill: 1, interval: 1s, key: class", KeyFrom::Class),
-        ("rate: 1/s, key: { header: X-Api-Key }", KeyFrom::Header(http::HeaderName::from_static("x-api-key"))),
-        ("rate: 1/s, key: { cookie: Session }", KeyFrom::Cookie("Session".into())),
+        (
+            "rate: 1/s, key: { header: X-Api-Key }",
+            KeyFrom::Sent(Carrier::Header(http::HeaderName::from_static("x-api-key"))),
+        ),
+        ("rate: 1/s, key: { cookie: Session }", KeyFrom::Sent(Carrier::Cookie("Session".into()))),
     ] {
         let settings = settings(&site(&format!("classes: [{{ name: a, bucket: {{ {written} }} }}]")));
         assert_eq!(settings.rules.classes[0].key, meant, "{written}");
@@ -110,14 +114,38 @@ fn our_own_example_means_what_it_says() {
 }
 
 #[test]
-fn what_is_not_carried_out_is_noted() {
+fn the_example_needs_no_notes() {
+    assert!(settings(EXAMPLE).notes.is_empty(), "{:?}", settings(EXAMPLE).notes);
+}
+
+#[test]
+fn a_delay_is_for_an_operator_for_a_class_or_for_everybody_unknown() {
+    let text = |robots: &str| {
+        let classes = "classes:
+  - { name: search, when: { operator: [googlebot, bingbot] }, crawl_delay: { bingbot: 2500ms, applebot: auto } }
+  - { name: slow, when: { kind: verified_bot }, crawl_delay: 1h }
+  - { name: bot, when: { kind: declared_bot }, crawl_delay: auto }\n";
+        format!("origin: {{ url: http://o }}\n{classes}robots: {robots}\n")
+    };
+    let settings = settings(&text("{ trap: /keep-out, file: ./robots.txt }"));
+    let (google, bing, apple) = (OperatorId(0), OperatorId(1), OperatorId(2));
+    let delays = &settings.robots.delays;
+    let asked = |operator| delays.of_operators.iter().find(|(known, _)| *known == operator).map(|(_, delay)| *delay);
+    assert_eq!(asked(google), None, "its class asks only bingbot");
+    assert_eq!(asked(bing), Some(CrawlDelay::Seconds(3)));
+    assert_eq!(asked(apple), Some(CrawlDelay::Auto(ClassId(0))));
+    assert_eq!(delays.of_everybody, Some(CrawlDelay::Auto(ClassId(2))));
     assert_eq!(
-        settings(EXAMPLE).notes,
+        settings.notes,
         [
-            "classes[0].crawl_delay: read and checked, not carried out in this version",
-            "robots.merge_crawl_delay: read and checked, not carried out in this version",
+            "classes[0].crawl_delay.bingbot: crawlers read whole seconds from 1 to 30, so 3s is asked for",
+            "classes[1].crawl_delay: crawlers read whole seconds from 1 to 30, so 30s is asked for",
         ]
     );
+    assert_eq!(settings.robots.trap.as_deref(), Some("/keep-out"));
+    let without = self::settings(&text("{ merge_crawl_delay: false }"));
+    assert_eq!(without.robots.delays, CrawlDelays::default());
+    assert!(without.notes.iter().any(|note| note.starts_with("robots.merge_crawl_delay: ")), "{:?}", without.notes);
 }
 
 #[test]
@@ -223,9 +251,9 @@ fn signatures_are_looked_at_unless_somebody_says_no() {
     let own = signatures("verify: { signatures: { unlisted_agents: true, max_lifetime: 1h } }").expect("looked at");
     assert_eq!((own.unlisted_agents, own.max_lifetime), (true, Duration::from_secs(3600)));
     assert!(signatures("verify: { signatures: { enabled: false } }").is_none());
-    let agents =
-        signatures("verify: { signatures: { agents: { bingbot: https://a.example } } }").expect("looked at").agents;
-    assert_eq!(agents, [("https://a.example".to_owned(), OperatorId(1))]);
+    let own = settings(&site("operators: { acme: { signature_agents: https://a.example } }"));
+    assert_eq!(own.operators[0].signature_agents, Some(vec!["https://a.example".to_owned()]));
+    assert_eq!(own.notes, Vec::<String>::new(), "a signature claims and proves");
 }
 
 #[test]
@@ -255,15 +283,27 @@ fn the_command_line_goes_before_the_environment_and_that_before_the_file() {
 
 #[test]
 fn variables_stand_for_numbers_switches_and_parts_of_text() {
-    let text = "origin: { url: 'http://${HOST:-localhost}:${PORT}', max_connections: '${MOST}' }\nrobots:\n  merge_crawl_delay: ${MERGE}\n\
+    let text = "origin: { url: 'http://${HOST:-localhost}:${PORT}', max_connections: '${MOST}' }\nrobots:\n  merge_crawl_delay: ${MERGE}\nclasses: [{ name: a, crawl_delay: 3s }]\n\
                 admin: { token: '${TOKEN:-}a$${b}' }";
     let settings =
-        load_with(text, &[("PORT", "81"), ("MOST", "7"), ("MERGE", "true"), ("HOST", "")], &[]).expect("all is well");
+        load_with(text, &[("PORT", "81"), ("MOST", "7"), ("MERGE", "false"), ("HOST", "")], &[]).expect("all is well");
     assert_eq!((settings.origin.authority.as_str(), settings.origin.max_connections), ("localhost:81", 7));
     assert_eq!(settings.notes.len(), 1);
     let admin = settings.admin.expect("written down");
     assert!(admin.token.as_ref().is_some_and(|token| token.is(b"a${b}") && !token.is(b"a${b}c")));
     assert_eq!(format!("{:?}", admin.token), "Some(Secret)");
+}
+
+#[test]
+fn known_keys_come_from_the_environment_and_are_never_shown() {
+    let rules = "classes: [{ name: a, when: { key: { header: X-Api-Key, value: '${PARTNER}' } } }, { name: b }]";
+    let of = |key: &str| load_with(&site(rules), &[("PARTNER", key)], &[]).expect("all is well");
+    let settings = of("918273645546372819");
+    let keys = settings.rules.classes[0].when.keys.as_ref().expect("written down");
+    assert!(keys.contain(b"918273645546372819") && !keys.contain(b"918273645546372818") && !keys.contain(b""));
+    assert!(!format!("{settings:?}").contains("918273645546372819"));
+    assert_eq!(settings.notes.len(), 0);
+    assert_eq!(of("123").notes, ["classes[0].when.key.value: a key of fewer than 16 characters can be guessed"]);
 }
 
 #[test]
@@ -318,7 +358,7 @@ routes:
             "1:9: listen: found 8080, needs one word or a list of words; write [a, b] for a list",
             "3:8: origin.url: \"ftp://site\": does not begin with http://; write it like http://127.0.0.1:3000",
             "4:3: origin.conect_timeout: unknown key \"conect_timeout\" (did you mean \"connect_timeout\"?); known here: url, connect_timeout, response_timeout, idle_timeout, max_connections",
-            "7:12: quotas.places_api.limit: found \"many\", needs an amount; write it like 10000 or 0.25",
+            "7:12: quotas.places_api.limit: found \"many\", needs an amount, to a thousandth; write it like 10000 or 0.25",
             "8:25: quotas.places_api.window.calendar: found \"fortnight\"; use one of hour, day, week, month",
             "12:31: quotas.places_api.tiers.search[1].shed: found 75, needs a share such as 75%; write a number from 0 to 100 with a percent sign",
             "13:7: quotas.places_api.tiers.serach: unknown class \"serach\" (did you mean \"search\"?); known: search, person",
@@ -555,6 +595,18 @@ fn each_contradiction_is_found() {
             "2:48: classes[0].crawl_delay.gogglebot: unknown operator \"gogglebot\" (did you mean \"googlebot\"?); known: googlebot, bingbot, applebot",
         ),
         (
+            "classes: [{ name: a, crawl_delay: soon }]".into(),
+            "2:35: classes[0].crawl_delay: found \"soon\", needs a delay; write auto, a duration such as 10s, or { bingbot: 30s }",
+        ),
+        (
+            "classes: [{ name: a, when: { kind: human }, crawl_delay: { bingbot: 3s } }, { name: b, crawl_delay: { bingbot: 4s } }]".into(),
+            "2:112: classes[1].crawl_delay.bingbot: another class has a delay for it; keep one of them",
+        ),
+        (
+            "robots: { trap: \"/a b\" }".into(),
+            "2:17: robots.trap: is no plain path; write one such as /private-area, of letters, digits, \"/\", \"-\", \"_\" and \".\"",
+        ),
+        (
             "classes: [{ name: a, when: { address: 10.0.0.0/33 } }]".into(),
             "2:39: classes[0].when.address: found \"10.0.0.0/33\", needs an address range; write it like 10.0.0.0/8 or \"2001:db8::/32\"",
         ),
@@ -610,6 +662,30 @@ fn each_contradiction_is_found() {
         (
             "clients: { ipv6_prefix: 65 }".into(),
             "2:25: clients.ipv6_prefix: found 65, needs 32 to 64; write 64, which is one household",
+        ),
+        (
+            "classes: [{ name: a, when: { key: { header: X-Api-Key } } }]".into(),
+            "2:30: classes[0].when.key.value: no key to compare with; write it, or ${NAME} to read it from the environment",
+        ),
+        (
+            "classes: [{ name: a, when: { key: { value: a-key-that-is-long } } }]".into(),
+            "2:30: classes[0].when.key: found neither header nor cookie; write { header: X-Api-Key } or { cookie: session }",
+        ),
+        (
+            "classes: [{ name: a, when: { key: { cookie: k, value: 918273645546372819 } } }]".into(),
+            "2:55: classes[0].when.key.value: found a number, needs text; put it in quotes",
+        ),
+        (
+            "classes: [{ name: a, when: { key: { cookie: k, value: [long-enough-to-be-one, \" spaced-and-secret\"] } } }]".into(),
+            "2:48: classes[0].when.key.value: begins or ends with a space, or holds what no header may; write it as it is sent",
+        ),
+        (
+            "quotas: { api: { limit: 0.0001, window: { fixed: 24h } } }".into(),
+            "2:25: quotas.api.limit: found 0.0001, needs an amount, to a thousandth; write it like 10000 or 0.25",
+        ),
+        (
+            "quotas: { api: { limit: 1, window: { sliding: 1ms } } }".into(),
+            "2:47: quotas.api.window.sliding: found less than a second; write 1s or more",
         ),
         (
             "classes: [{ name: a, bucket: { rate: 1/s, key: ip } }]".into(),
@@ -812,12 +888,8 @@ fn each_contradiction_is_found() {
             "2:11: classes[0]: found 5, needs keys with values; write {key: value}, or one key a line, indented",
         ),
         (
-            "verify: { signatures: { agents: { gogglebot: https://bot.example } } }".into(),
-            "2:46: verify.signatures.agents.gogglebot: unknown operator \"gogglebot\" (did you mean \"googlebot\"?); known: googlebot, bingbot, applebot",
-        ),
-        (
-            "verify: { signatures: { agents: { googlebot: [https://bot.example, http://bot.example] } } }".into(),
-            "2:35: verify.signatures.agents.googlebot: \"http://bot.example\" is no agent's address; write it like https://bot.example",
+            "operators: { googlebot: { signature_agents: [https://bot.example, http://bot.example] } }".into(),
+            "2:67: operators.googlebot.signature_agents[1]: \"http://bot.example\" is no agent's address; write it like https://bot.example",
         ),
         (
             "verify: { signatures: { max_lifetime: 0s } }".into(),
@@ -825,7 +897,7 @@ fn each_contradiction_is_found() {
         ),
         (
             "listne: 127.0.0.1:1".into(),
-            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, clients, agents, verify, quotas, classes, scopes, routes, headers, robots, log, limits",
+            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, clients, agents, operators, verify, quotas, classes, scopes, routes, headers, robots, log, limits",
         ),
     ];
     let mut wrong = Vec::new();
@@ -875,7 +947,7 @@ fn a_bare_placeholder_inside_brackets_is_told_to_be_quoted() {
 fn a_mistake_is_one_line_whatever_a_key_holds() {
     assert_eq!(
         faults("robots: { \"a\\nb\": 1 }"),
-        ["2:11: robots.a\\nb: unknown key \"a\\nb\"; known here: merge_crawl_delay"]
+        ["2:11: robots.a\\nb: unknown key \"a\\nb\"; known here: merge_crawl_delay, file, trap"]
     );
     assert!(faults(&format!("robots: {{ {}: 1 }}", "x".repeat(900))).iter().all(|told| told.len() < 1200));
 }
@@ -944,5 +1016,83 @@ proptest! {
     #[test]
     fn no_variable_makes_it_panic(name in "[A-Z_]{0,20}", value in "[ -~]{0,40}") {
         let _ = load_with(EXAMPLE, &[(&format!("TIDEGATE__{name}"), &value)], &[]);
+    }
+}
+
+#[test]
+fn dns_is_asked_of_the_system_unless_the_file_says_otherwise() {
+    let dns = |written: &str| settings(&site(written)).verify.dns.map(|dns| (dns.nameservers, dns.timeout));
+    let (second, system) = (Duration::from_secs(1), Some((Vec::new(), Duration::from_secs(2))));
+    assert_eq!(dns(""), system);
+    assert_eq!(dns("verify: { dns: on }"), system);
+    assert_eq!(dns("verify: { dns: off }"), None);
+    let servers = vec!["127.0.0.1:53".parse().expect("an address"), "[::1]:5353".parse().expect("an address")];
+    let written = "verify: { dns: { nameservers: [127.0.0.1:53, \"[::1]:5353\"], timeout: 1s } }";
+    assert_eq!(dns(written), Some((servers, second)));
+}
+
+#[test]
+fn lists_are_fetched_daily_unless_the_file_says_otherwise() {
+    let refresh = |written: &str| settings(&site(written)).verify.refresh;
+    assert_eq!(refresh(""), Some(Duration::from_secs(86_400)));
+    assert_eq!(refresh("verify: { refresh: 6h }"), Some(Duration::from_secs(6 * 3600)));
+    assert_eq!(refresh("verify: { refresh: off }"), None);
+}
+
+#[test]
+fn an_operator_is_added_or_changed_by_name() {
+    let text = "operators:\n  \
+                  acme: { tokens: AcmeBot, ranges: [192.0.2.0/24, https://acme.example/bots.json, ./acme.txt], names: bot-*.acme.example }\n  \
+                  googlebot: { complete: [] }\n\
+                classes: [{ name: friend, when: { operator: [acme, bingbot] } }]";
+    let settings = settings(&site(text));
+    assert_eq!(settings.operator_names, ["googlebot", "bingbot", "applebot", "acme"]);
+    assert_eq!(settings.rules.classes[0].when.operators, [crate::policy::OperatorId(3), crate::policy::OperatorId(1)]);
+    let [acme, google] = &settings.operators[..] else { panic!("{:?}", settings.operators) };
+    assert_eq!(acme.ranges.as_ref().map(Vec::len), Some(3));
+    assert_eq!(acme.names.as_ref().map(|names| names[0].to_string()).as_deref(), Some("bot-*.acme.example"));
+    assert_eq!((&google.tokens, &google.complete), (&None, &Some(Vec::new())));
+    assert_eq!(settings.notes, Vec::<String>::new());
+}
+
+#[test]
+fn an_operator_that_nobody_claims_or_nothing_proves_is_noted() {
+    let notes = settings(&site("operators: { gogglebot: { complete: names } }")).notes;
+    assert_eq!(
+        notes,
+        [
+            "operators.gogglebot: none is built in by that name, and without tokens nobody claims it",
+            "operators.gogglebot: without ranges, names or signature_agents nothing proves it",
+        ]
+    );
+}
+
+#[test]
+fn what_cannot_prove_a_crawler_is_a_mistake() {
+    assert_eq!(
+        faults(
+            "verify: { dns: { timeout: 0s }, refresh: 10s }\noperators:\n  acme:\n    tokens: [\"\", AcmeBot]\n    ranges:\n      \
+             - http://acme.example/bots.json\n      - ftp://acme.example/\n      - https://user@acme.example/\n      - \"\"\n  \
+             Other: { tokens: Other, ranges: 192.0.2.1 }"
+        ),
+        [
+            "2:27: verify.dns.timeout: found no time at all; write a duration such as 10s",
+            "2:42: verify.refresh: found less than a minute; write a duration such as 24h, or off",
+            "5:14: operators.acme.tokens[0]: \"\" is no product token; write it like ExampleBot, without a version",
+            "7:9: operators.acme.ranges[0]: anybody on the way could write that list; use https://; http:// is for this machine alone",
+            "8:9: operators.acme.ranges[1]: \"ftp://acme.example/\" cannot be fetched; write a network, an https:// URL or the path of a file",
+            "9:9: operators.acme.ranges[2]: \"https://user@acme.example/\" cannot be fetched; write a network, an https:// URL or the path of a file",
+            "10:9: operators.acme.ranges[3]: names no source; write a network, an https:// URL or the path of a file",
+            "11:3: operators.Other: the name \"Other\" is not plain; use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"",
+        ]
+    );
+    for (written, told) in [
+        ("verify: { dns: maybe }", "whether DNS is asked"),
+        ("verify: { dns: { nameservers: 127.0.0.1 } }", "an address and port"),
+        ("operators: { a: { names: com } }", "names in DNS"),
+        ("operators: { a: { complete: signatures } }", "names"),
+    ] {
+        let faults = faults(written);
+        assert!(faults.len() == 1 && faults[0].contains(told), "{written}: {faults:?}");
     }
 }

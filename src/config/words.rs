@@ -2,6 +2,7 @@
 
 use crate::policy::cost::Cost;
 use crate::policy::identity::Prefix;
+use crate::policy::name_pattern::NamePattern;
 use crate::policy::tier::Share;
 use crate::policy::units::Units;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -87,6 +88,11 @@ word! {
 }
 
 word! {
+    /// `10s`, or what the budget affords.
+    Delay(Option<Duration>), "a delay; write auto, or a duration such as 10s", "auto|[0-9]+(ms|s|m|h|d)", digits: false, delay
+}
+
+word! {
     /// `64KiB`, `10MiB`.
     Size(u64), "a size; write it like 64KiB or 10MiB", "[0-9]+(B|KiB|MiB|GiB)", digits: false, size
 }
@@ -103,12 +109,12 @@ word! {
 
 word! {
     /// `10000`, `0.25`.
-    Amount(Units), "an amount; write it like 10000 or 0.25", "[0-9.]+", digits: true, |text| text.parse().ok()
+    Amount(Units), "an amount, to a thousandth; write it like 10000 or 0.25", "[0-9.]+", digits: true, units
 }
 
 word! {
     /// What a request is expected to cost: so much, or what others have cost lately.
-    Price(Cost), "an amount, or learned; write it like 10 or 0.25", "[0-9.]+|learned", digits: true, price
+    Price(Cost), "an amount to a thousandth, or learned; write it like 10 or 0.25", "[0-9.]+|learned", digits: true, price
 }
 
 word! {
@@ -151,6 +157,11 @@ word! {
     Threads(Option<std::num::NonZeroUsize>), "a number of threads; write auto or a number from 1 to 1024", "auto|[0-9]+", digits: true, threads
 }
 
+word! {
+    /// `crawl.example.com`, `bot-*.example.com`.
+    Pattern(NamePattern), "names in DNS; write crawl.example.com or bot-*.example.com", "[-_*.0-9A-Za-z]+", digits: false, |text| text.parse().ok()
+}
+
 /// Where a tier begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Level {
@@ -172,6 +183,17 @@ fn duration(text: &str) -> Option<Duration> {
         _ => return None,
     };
     count.checked_mul(milliseconds).map(Duration::from_millis).filter(|&span| span <= LONGEST)
+}
+
+impl Delay {
+    /// Reads the word; `None` where it is another.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        delay(text).map(Self)
+    }
+}
+
+fn delay(text: &str) -> Option<Option<Duration>> {
+    if text == "auto" { Some(None) } else { duration(text).map(Some) }
 }
 
 fn size(text: &str) -> Option<u64> {
@@ -200,17 +222,23 @@ fn change(text: &str) -> Option<f64> {
     }
 }
 
+/// What the operator writes is not rounded: nothing finer is counted.
+fn units(text: &str) -> Option<Units> {
+    let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction.trim_end_matches('0'));
+    text.parse().ok().filter(|_| fraction.len() <= 3)
+}
+
 fn price(text: &str) -> Option<Cost> {
     match text {
         "learned" => Some(Cost::Learned),
-        amount => amount.parse().ok().map(Cost::Known),
+        amount => units(amount).map(Cost::Known),
     }
 }
 
 fn level(text: &str) -> Option<Level> {
     match text.ends_with('%') {
         true => share(text).map(Level::OfLimit),
-        false => text.parse().ok().map(Level::Units),
+        false => units(text).map(Level::Units),
     }
 }
 

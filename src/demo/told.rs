@@ -42,6 +42,7 @@ pub fn yaml(listen: SocketAddr, admin: SocketAddr, origin: SocketAddr) -> String
          clients: {{ address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }}\n\
          log: {{ access: off }}\n\
          ledger: memory\n\
+         verify: {{ dns: off, refresh: off }}\n\
          {RULES}"
     )
 }

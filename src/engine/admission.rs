@@ -206,6 +206,17 @@ impl Admission {
         }
     }
 
+    /// Notes that a client was refused after all: its scopes could not take it in time.
+    pub fn refused_by_scopes(&self, key: ClientKey, class: ClassId, now: Timestamp) {
+        self.engine.clients.with(key, self.slot(class), |client| {
+            let level = client.level();
+            if self.rules.classes[usize::from(class.0)].bucket.is_none() {
+                client.set_level(Level { since: level.since.max(now), ..level });
+            }
+            client.refuse();
+        });
+    }
+
     /// Every throttled scope as it stands.
     pub fn scopes(&self, uptime: Timestamp) -> Vec<ScopeState> {
         self.engine.throttle.states(uptime)

@@ -8,6 +8,7 @@ use crate::http1::{client, server};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -215,6 +216,8 @@ pub(super) enum ResponseBody {
 
 /// The origin's body on its way to the client, with all that ends when it ends.
 pub(super) struct Streamed {
+    /// What has been read of it already.
+    beginning: Bytes,
     incoming: OriginBody,
     lease: Option<Lease>,
     deadline: Deadline,
@@ -229,11 +232,18 @@ impl ResponseBody {
         Self::Whole((!bytes.is_empty()).then_some(bytes))
     }
 
-    /// The body of `answer`, whose end is the end of `visit`.
-    pub(super) fn streamed(incoming: OriginBody, lease: Lease, deadline: Deadline, visit: Box<Visit>) -> Self {
-        let mut streamed = Box::new(Streamed { incoming, lease: Some(lease), deadline, visit: Some(visit) });
+    /// An answer's `beginning`, which has been read already, then the rest of it, whose end is the end of `visit`.
+    pub(super) fn streamed(
+        beginning: Bytes,
+        incoming: OriginBody,
+        lease: Lease,
+        deadline: Deadline,
+        visit: Box<Visit>,
+    ) -> Self {
+        let (lease, visit) = (Some(lease), Some(visit));
+        let mut streamed = Box::new(Streamed { beginning, incoming, lease, deadline, visit });
         // An answer without a body (to HEAD, or a 304) is never polled.
-        if streamed.incoming.is_end_stream() {
+        if streamed.beginning.is_empty() && streamed.incoming.is_end_stream() {
             streamed.comes_to_its_end();
         }
         Self::Streamed(streamed)
@@ -257,20 +267,41 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(bytes) => bytes.is_none(),
-            Self::Streamed(streamed) => streamed.incoming.is_end_stream(),
+            Self::Streamed(streamed) => streamed.beginning.is_empty() && streamed.incoming.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Self::Streamed(streamed) => streamed.incoming.size_hint(),
+            Self::Streamed(streamed) => streamed.size_hint(),
         }
+    }
+}
+
+/// Reads an answer that nobody is sent, for as long as `visit` may still learn something from it. All of it may take as
+/// long as the origin may keep anybody waiting.
+pub(super) async fn hear_out(mut answer: OriginBody, deadline: &Deadline, visit: &mut Visit) {
+    while visit.listens() {
+        let piece = poll_fn(|context| match Pin::new(&mut answer).poll_frame(context) {
+            Poll::Pending if deadline.waits(context) => Poll::Ready(None),
+            polled => polled.map(|frame| frame?.ok()),
+        });
+        let Some(piece) = piece.await else { return };
+        piece.data_ref().into_iter().for_each(|data| visit.listen(data));
     }
 }
 
 impl Streamed {
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if !self.beginning.is_empty() {
+            let data = std::mem::take(&mut self.beginning);
+            self.visit.iter_mut().for_each(|visit| visit.count(data.len() as u64));
+            if self.incoming.is_end_stream() {
+                self.comes_to_its_end();
+            }
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
         let polled = Pin::new(&mut self.incoming).poll_frame(context);
         let Poll::Ready(next) = polled else {
             return match self.deadline.waits(context) {
@@ -296,6 +327,14 @@ impl Streamed {
                 Poll::Ready(Some(Ok(frame)))
             }
         }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (beginning, rest) = (self.beginning.len() as u64, self.incoming.size_hint());
+        let mut whole = SizeHint::new();
+        whole.set_lower(rest.lower() + beginning);
+        rest.upper().into_iter().for_each(|upper| whole.set_upper(upper + beginning));
+        whole
     }
 
     /// The whole answer has been read. The connection may serve again, unless the request is still being sent on it.

@@ -1,19 +1,20 @@
 //! What the origin's answers tell of its own count of a quota (`sync_from`).
 
+use super::allowance::{least_left, moment, units};
 use crate::http1::{Fields, Name};
 use crate::policy::calibration::OriginCount;
 use crate::policy::quota::{Exhausted, SyncFrom};
-use crate::policy::quoted;
-use crate::policy::{QuotaId, Timestamp, Units};
+use crate::policy::{QuotaId, Timestamp};
 use http::{HeaderName, StatusCode};
-use std::time::Duration;
 
 /// So much of a body is looked at.
 const MOST_READ: usize = 16 * 1024;
 
 /// What the head of an answer tells of a quota.
-pub(super) struct Told {
+pub(super) struct Told<'a> {
     pub(super) count: OriginCount,
+    /// A header that should tell something, and cannot be read.
+    pub(super) unreadable: Option<&'a HeaderName>,
     /// It tells that nothing is left if its body has this text.
     pub(super) if_body_says: Option<String>,
 }
@@ -29,12 +30,20 @@ pub(super) struct Listening {
 }
 
 /// Reads what an answer's head tells.
-pub(super) fn read(sync: &SyncFrom, status: StatusCode, fields: &Fields, now: Timestamp) -> Told {
+pub(super) fn read<'a>(sync: &'a SyncFrom, status: StatusCode, fields: &Fields, now: Timestamp) -> Told<'a> {
     let (remaining, limits_reset) = match (&sync.remaining_header, said(fields, &sync.remaining_header)) {
-        (Some(name), Some(_)) if Name::of(name.as_str().as_bytes()) == Name::RateLimit => least_left(fields, now),
+        (Some(name), Some(_)) if Name::of(name.as_str().as_bytes()) == Name::RateLimit => {
+            least_left(fields, now).map_or((None, None), |left| (Some(left.units), left.resets_at))
+        }
         (_, value) => (value.and_then(units), None),
     };
-    let resets_at = said(fields, &sync.reset_header).and_then(|value| moment(value, now)).or(limits_reset);
+    let reset = said(fields, &sync.reset_header).and_then(|value| moment(value, now));
+    let resets_at = reset.or(limits_reset);
+    let unread = |name: &'a Option<HeaderName>, is_read: bool| {
+        name.as_ref().filter(|_| !is_read && said(fields, name).is_some())
+    };
+    let unreadable =
+        unread(&sync.remaining_header, remaining.is_some()).or(unread(&sync.reset_header, reset.is_some()));
     let mut count = OriginCount { remaining, resets_at, exhausted: false };
     let mut if_body_says = None;
     if let Some(exhausted) = sync.exhausted.as_ref().filter(|exhausted| exhausted.statuses.contains(&status.as_u16())) {
@@ -46,7 +55,7 @@ pub(super) fn read(sync: &SyncFrom, status: StatusCode, fields: &Fields, now: Ti
         let retry = || fields.get(Name::RetryAfter).and_then(|value| moment(value, now));
         count.resets_at = count.resets_at.or_else(retry);
     }
-    Told { count, if_body_says }
+    Told { count, unreadable, if_body_says }
 }
 
 impl Listening {
@@ -61,21 +70,11 @@ impl Listening {
         self.read.extend_from_slice(&data[..data.len().min(room)]);
         contains(&self.read[from..], self.says.as_bytes())
     }
-}
 
-/// How long the origin asks to be left alone: `Retry-After`, or the renewal of a limit of which nothing is left.
-pub(super) fn asked_for(fields: &Fields, now: Timestamp) -> Option<Duration> {
-    let field = |name: &'static str| fields.named(name).next();
-    let retry_after = fields.get(Name::RetryAfter).and_then(|value| moment(value, now));
-    let ratelimit = match least_left(fields, now) {
-        (Some(Units::ZERO), reset) => reset,
-        _ => None,
-    };
-    let legacy = match field("x-ratelimit-remaining").and_then(units) {
-        Some(Units::ZERO) => field("x-ratelimit-reset").and_then(|value| moment(value, now)),
-        _ => None,
-    };
-    [retry_after, ratelimit, legacy].into_iter().flatten().max().map(|until| until.since(now))
+    /// True when no more of the body is looked at.
+    pub(super) fn has_heard_enough(&self) -> bool {
+        self.read.len() >= MOST_READ
+    }
 }
 
 fn said<'a>(fields: &'a Fields, name: &'a Option<HeaderName>) -> Option<&'a [u8]> {
@@ -90,61 +89,11 @@ fn contains(bytes: &[u8], text: &[u8]) -> bool {
     bytes.windows(text.len().max(1)).any(|window| window == text)
 }
 
-/// `12`, `0.25`; less than nothing is nothing.
-fn units(value: &[u8]) -> Option<Units> {
-    let text = std::str::from_utf8(value).ok()?.trim();
-    match text.strip_prefix('-') {
-        Some(below) => below.parse::<Units>().ok().map(|_| Units::ZERO),
-        None => text.parse().ok(),
-    }
-}
-
-/// The policy with the fewest units left, of `"default";r=50;t=30, "daily";r=100` (draft-ietf-httpapi-ratelimit-headers).
-fn least_left(fields: &Fields, now: Timestamp) -> (Option<Units>, Option<Timestamp>) {
-    let items = fields.all(Name::RateLimit).flat_map(|line| quoted::split(line, b','));
-    let read = items.filter_map(|item| Some((number(item, b"r=")?, number(item, b"t="))));
-    match read.min_by_key(|(left, _)| *left) {
-        Some((left, reset)) => (Some(Units::whole(left)), reset.map(|seconds| now + Duration::from_secs(seconds))),
-        None => (None, None),
-    }
-}
-
-fn number(item: &[u8], key: &[u8]) -> Option<u64> {
-    let mut parameters = quoted::split(item, b';').skip(1).map(<[u8]>::trim_ascii);
-    let digits = parameters.find_map(|parameter| parameter.strip_prefix(key))?;
-    std::str::from_utf8(digits).ok()?.parse().ok()
-}
-
-/// Below this a number is seconds from now: nobody waits thirty years.
-const SMALLEST_EPOCH: f64 = 1e9;
-/// From this on it is milliseconds since 1970.
-const SMALLEST_EPOCH_MILLISECONDS: f64 = 1e11;
-
-/// A time of renewal in any of the forms that are about: seconds from now, seconds or milliseconds since 1970, the date
-/// of HTTP (RFC 9110 section 5.6.7), RFC 3339.
-fn moment(value: &[u8], now: Timestamp) -> Option<Timestamp> {
-    let text = std::str::from_utf8(value).ok()?.trim();
-    match text.parse::<f64>() {
-        Ok(seconds) if !(0.0..1e15).contains(&seconds) => None,
-        Ok(seconds) if seconds < SMALLEST_EPOCH => Some(now + Duration::from_secs_f64(seconds)),
-        Ok(seconds) if seconds < SMALLEST_EPOCH_MILLISECONDS => {
-            Some(Timestamp::default() + Duration::from_secs_f64(seconds))
-        }
-        Ok(milliseconds) => Some(Timestamp::default() + Duration::from_secs_f64(milliseconds / 1e3)),
-        Err(_) => date(text),
-    }
-}
-
-fn date(text: &str) -> Option<Timestamp> {
-    let rfc3339 = || text.parse::<jiff::Timestamp>().ok();
-    let http = || jiff::fmt::rfc2822::parse(text).ok().map(|zoned| zoned.timestamp());
-    let nanoseconds = rfc3339().or_else(http)?.as_nanosecond();
-    Some(Timestamp(u64::try_from(nanoseconds).ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Units;
+    use std::time::Duration;
 
     const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
@@ -153,7 +102,7 @@ mod tests {
         SyncFrom { remaining_header: Some(header(remaining)), reset_header: Some(header("x-reset")), exhausted }
     }
 
-    fn told(sync: &SyncFrom, status: u16, fields: &[(&'static str, &'static str)]) -> Told {
+    fn told<'a>(sync: &'a SyncFrom, status: u16, fields: &[(&'static str, &'static str)]) -> Told<'a> {
         let status = StatusCode::from_u16(status).expect("a status");
         read(sync, status, &fields.iter().copied().collect(), NOW)
     }
@@ -169,7 +118,7 @@ mod tests {
         assert_eq!(left("x-left", "-3"), Some(0));
         assert_eq!(left("x-left", "many"), None);
         assert_eq!(left("ratelimit", "\"burst\";r=9;t=1, \"day;r=1\";r=7;t=60"), Some(7000));
-        assert_eq!(left("ratelimit", "limit=100, remaining=50"), None);
+        assert_eq!(left("ratelimit", "limit=100, remaining=50"), Some(50_000));
     }
 
     #[test]
@@ -189,18 +138,12 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_asks_for_a_rest_in_every_usual_form() {
-        let rest = |fields: &[(&'static str, &'static str)]| {
-            asked_for(&fields.iter().copied().collect(), NOW).map(|rest| rest.as_secs())
-        };
-        assert_eq!(rest(&[]), None);
-        assert_eq!(rest(&[("retry-after", "5")]), Some(5));
-        assert_eq!(rest(&[("retry-after", "Fri, 15 Jan 2027 08:01:00 GMT")]), Some(60));
-        assert_eq!(rest(&[("retry-after", "Fri, 15 Jan 2021 08:01:00 GMT")]), Some(0), "already over");
-        assert_eq!(rest(&[("retry-after", "soon")]), None);
-        assert_eq!(rest(&[("ratelimit", "\"a\";r=0;t=7"), ("retry-after", "5")]), Some(7), "the longest counts");
-        assert_eq!(rest(&[("ratelimit", "\"a\";r=1;t=7")]), None, "something is left");
-        assert_eq!(rest(&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1800000030")]), Some(30));
+    fn what_cannot_be_read_is_named() {
+        let sync = sync("x-left", None);
+        let unreadable = |fields| told(&sync, 200, fields).unreadable.map(HeaderName::as_str);
+        assert_eq!(unreadable(&[("x-left", "many"), ("x-reset", "60")]), Some("x-left"));
+        assert_eq!(unreadable(&[("x-left", "7"), ("x-reset", "soon")]), Some("x-reset"));
+        assert_eq!(unreadable(&[("x-left", "7")]), None, "what is not there is not unreadable");
     }
 
     #[test]
@@ -208,12 +151,13 @@ mod tests {
         let exhausted = |says: Option<&str>| {
             sync("x-left", Some(Exhausted { statuses: vec![403, 429], says: says.map(str::to_owned) }))
         };
-        let by_status = told(&exhausted(None), 429, &[("retry-after", "60")]);
+        let (any, of_text) = (exhausted(None), exhausted(Some("dailyLimit")));
+        let by_status = told(&any, 429, &[("retry-after", "60")]);
         assert!(by_status.count.exhausted && by_status.if_body_says.is_none());
         assert_eq!(by_status.count.resets_at, Some(NOW + Duration::from_secs(60)));
         assert!(!told(&exhausted(None), 503, &[]).count.exhausted);
         assert!(told(&exhausted(Some("dailyLimit")), 403, &[("x-error", "a dailyLimitExceeded")]).count.exhausted);
-        let perhaps = told(&exhausted(Some("dailyLimit")), 403, &[]);
+        let perhaps = told(&of_text, 403, &[]);
         assert_eq!((perhaps.count.exhausted, perhaps.if_body_says.as_deref()), (false, Some("dailyLimit")));
     }
 
@@ -226,6 +170,7 @@ mod tests {
         };
         assert!(hears(&[b"{\"reason\": \"dai", b"lyLimitExceeded\"}"]));
         assert!(!hears(&[b"dailylimit"]));
-        assert!(!hears(&[&[b'x'; 20_000], b"dailyLimit"]));
+        let mut ear = listening();
+        assert!(!ear.hears(&[b'x'; 20_000]) && ear.has_heard_enough());
     }
 }

@@ -1,7 +1,9 @@
 //! The life of one request: facts, identity, class, route and cost, admission, the way to the origin and back.
 
+mod robots;
+
 use super::announce::Told;
-use super::body::{ClientBody, RequestBody, ResponseBody};
+use super::body::{ClientBody, RequestBody, ResponseBody, hear_out};
 use super::reply::{Problem, Reader};
 use super::target::{self, Malformed, Target};
 use super::upstream::{Answer, ForwardError, Route};
@@ -11,12 +13,14 @@ use super::worker::{Current, TICK, Worker};
 use super::{cost, headers};
 use crate::engine::{Closed, Decision, Entrance, Page, Pass, Permit, Ruling, Turn, Waiting};
 use crate::http1::{Fields, Name, Request, RequestHead, Response};
+use crate::policy::decide::ROBOTS_TXT;
 use crate::policy::facts::claimed_operator;
-use crate::policy::identity::{AddressSource, ClientKey, KeyFrom, Origin, Trust, cookie};
+use crate::policy::identity::{AddressSource, Carrier, ClientKey, Origin, Trust, cookie};
 use crate::policy::route::normalise;
 use crate::policy::throttle::value::{self, Said};
-use crate::policy::{Classified, Facts, Proof, Reason, Refusal, Signature, Timestamp};
+use crate::policy::{Classified, Facts, Kind, OperatorId, Proof, Reason, Refusal, Signature, Timestamp};
 use crate::verify::signature::{Message, Moment, Terms};
+use bytes::Bytes;
 use http::{StatusCode, Version};
 use hyper::body::Body;
 use smallvec::SmallVec;
@@ -73,7 +77,10 @@ impl Exchange {
                 return self.reject(fault, Reader::of(&head));
             }
         };
-        let Judged { origin, key, signed, classified, route, decision } = judged;
+        let Judged { origin, key, signed, crawler, classified, route, decision } = judged;
+        if let Some(operator) = crawler {
+            worker.shared().conduct.saw(operator, head.target.path() == ROBOTS_TXT, worker.time());
+        }
         let visitor = Visitor { head, origin, key, signed, classified, route };
         let id = worker.next_decision();
         let visit = Visit::new(Rc::clone(worker), Rc::clone(watch), current, visitor, &decision, id, now);
@@ -81,6 +88,10 @@ impl Exchange {
             Ruling::Refused(refusal) => {
                 self.leave_unread(&visit.visitor().head, body);
                 self.refuse(visit, &refusal)
+            }
+            // Apart, so that the others carry nothing around for it.
+            Ruling::Admitted(permit) if robots::is_asked_for(&visit.visitor().head) => {
+                Box::pin(self.bring_robots(body, visit, permit)).await
             }
             Ruling::Admitted(permit) => self.bring_to_origin(body, visit, permit).await,
         }
@@ -105,7 +116,7 @@ impl Exchange {
                 drop(permit);
                 self.leave_unread(&visit.visitor().head, body);
                 let problem = Problem::not_now(reason, wait, visit.spread());
-                visit.refused(reason, problem.retry_after());
+                visit.refused_by_scopes(reason, problem.retry_after());
                 self.speak(visit, problem)
             }
         }
@@ -161,8 +172,9 @@ impl Exchange {
         let user_agent = head.fields.get(Name::UserAgent).unwrap_or_default();
         let claim = worker.claim(user_agent);
         let signature = self.signature(arrival, current, origin.client, now);
-        let proof = match claimed_operator(claim, signature) {
-            Some(operator) => worker.shared().operators.proof(operator, origin.client),
+        let claimed = claimed_operator(claim, signature);
+        let proof = match claimed {
+            Some(operator) => worker.shared().operators.proof(operator, origin.client, worker.time()),
             None => Proof::Unknown,
         };
         let facts = Facts {
@@ -175,10 +187,11 @@ impl Exchange {
             claim,
             proof,
             signature,
+            holds_key_of: &rules.keys_held(|carrier| sent(carrier, &head.fields)),
         };
         let classified = rules.classify(&facts);
         let route = rules.route(&facts);
-        let key = rules.key(&classified, origin.client, |from| self.secret(from, &head.fields));
+        let key = rules.key(&classified, origin.client, |carrier| self.secret(carrier, &head.fields));
         let page = classified.operator.map(|operator| Page {
             operator,
             host: &target.host,
@@ -186,8 +199,13 @@ impl Exchange {
             query: target.query,
         });
         let decision = current.admission.admit_crawler(key, classified.class, route, &target.path, page, now);
+        let crawler = match classified.kind {
+            Kind::VerifiedBot => classified.operator.or(claimed),
+            Kind::DeclaredBot => claimed,
+            _ => None,
+        };
         let signed = signature != Signature::Absent;
-        Ok(Judged { origin, key, signed, classified, route, decision })
+        Ok(Judged { origin, key, signed, crawler, classified, route, decision })
     }
 
     /// What its signature proves, found out once: a signature may be for one use.
@@ -244,13 +262,8 @@ impl Exchange {
 
     /// A hash of what the client sends to be known by: SipHash under a key of this process, as what is hashed may be known
     /// to whoever reads the log.
-    fn secret(&self, from: &KeyFrom, fields: &Fields) -> Option<u64> {
-        let value = match from {
-            KeyFrom::Header(name) => fields.named(name.as_str()).next().filter(|value| !value.is_empty()),
-            KeyFrom::Cookie(name) => cookie(fields.all(Name::Cookie), name),
-            KeyFrom::Address | KeyFrom::Operator | KeyFrom::Class => None,
-        };
-        value.map(|value| self.0.worker.shared().secrets.hash_one(value))
+    fn secret(&self, carrier: &Carrier, fields: &Fields) -> Option<u64> {
+        sent(carrier, fields).map(|value| self.0.worker.shared().secrets.hash_one(value))
     }
 
     fn refuse(&self, mut visit: Box<Visit>, refusal: &Refusal) -> Response<ResponseBody> {
@@ -302,6 +315,36 @@ impl Exchange {
         self.make_outbound(&mut visit);
         let limit = current.settings.limits.max_body_size;
         let body = RequestBody::streaming(body, limit, Rc::clone(watch), || worker.drain());
+        let (answer, rest) = self.ask_origin(body, &mut visit, permit, pass).await;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return self.origin_failed(visit, &error),
+        };
+        let rules = &current.settings.rules;
+        let quota = |id: crate::policy::QuotaId| &rules.quotas[usize::from(id.0)];
+        let Response { status, fields, .. } = &answer.response;
+        visit.settle(|id, expected| cost::actual(quota(id), expected, fields));
+        visit.hear(*status, fields);
+        // Everybody is kept away for now, and told so in one voice.
+        if let Some(Closed { reason, wait }) = rest.filter(|_| *status == StatusCode::TOO_MANY_REQUESTS) {
+            Box::pin(hear_out(answer.response.body, &answer.deadline, &mut visit)).await;
+            let problem = Problem::not_now(reason, wait, 0.0);
+            visit.told_to_wait(problem.retry_after());
+            return self.speak(visit, problem);
+        }
+        self.pass_on(visit, answer, Bytes::new())
+    }
+
+    /// Sends what `permit` allows; the origin's answer, and how long its scopes rest where that was a complaint.
+    async fn ask_origin(
+        &self,
+        body: RequestBody,
+        visit: &mut Visit,
+        permit: Permit,
+        pass: Option<Pass>,
+    ) -> (Result<Answer, ForwardError>, Option<Closed>) {
+        let current = visit.current();
+        let worker = &self.0.worker;
         let addresses = current.addresses.load_full();
         let origin = &current.settings.origin;
         let most_connections = origin.max_connections.div_ceil(worker.shared().workers);
@@ -313,34 +356,26 @@ impl Exchange {
         let answer = worker.upstream().send(permit, head, body, &route).await;
         visit.origin_answered(worker.now(), answer.as_ref().map(|answer| answer.response.status).ok());
         let rest = visit.scopes_hear(answer.as_ref().map(|answer| &answer.response));
-        match answer {
-            Ok(Answer { response, lease, deadline }) => {
-                let rules = &current.settings.rules;
-                let quota = |id: crate::policy::QuotaId| &rules.quotas[usize::from(id.0)];
-                let Response { status, mut fields, body } = response;
-                visit.settle(|id, expected| cost::actual(quota(id), expected, &fields));
-                visit.hear(status, &fields);
-                // Everybody is kept away for now, and told so in one voice.
-                if let Some(Closed { reason, wait }) = rest.filter(|_| status == StatusCode::TOO_MANY_REQUESTS) {
-                    let problem = Problem::not_now(reason, wait, 0.0);
-                    visit.told_to_wait(problem.retry_after());
-                    return self.speak(visit, problem);
-                }
-                headers::strip_hop_by_hop(&mut fields);
-                current.announcements.write(rules, visit.told(), visit.began(), status, &mut fields);
-                visit.has_status(status);
-                Response { status, fields, body: ResponseBody::streamed(body, lease, deadline, visit) }
-            }
-            Err(error) => {
-                visit.close();
-                worker.note_failure(&error);
-                let problem = Problem::origin_failed(&error);
-                if let ForwardError::NoRoom = error {
-                    visit.found_no_room(problem.retry_after());
-                }
-                self.speak(visit, problem)
-            }
+        (answer, rest)
+    }
+
+    /// Passes the origin's answer on as it comes; `beginning` of its body has been read already.
+    fn pass_on(&self, mut visit: Box<Visit>, answer: Answer, beginning: Bytes) -> Response<ResponseBody> {
+        let Answer { response: Response { status, mut fields, body }, lease, deadline } = answer;
+        make_inbound(&visit, status, &mut fields);
+        visit.has_status(status);
+        Response { status, fields, body: ResponseBody::streamed(beginning, body, lease, deadline, visit) }
+    }
+
+    /// The origin has failed: the client is told so.
+    fn origin_failed(&self, mut visit: Box<Visit>, error: &ForwardError) -> Response<ResponseBody> {
+        visit.close();
+        self.0.worker.note_failure(error);
+        let problem = Problem::origin_failed(error);
+        if let ForwardError::NoRoom = error {
+            visit.found_no_room(problem.retry_after());
         }
+        self.speak(visit, problem)
     }
 
     /// Answers an admitted request in the origin's place.
@@ -397,6 +432,22 @@ impl Exchange {
     }
 }
 
+/// What a client sends to be known by, if it sends anything.
+fn sent<'a>(carrier: &'a Carrier, fields: &'a Fields) -> Option<&'a [u8]> {
+    match carrier {
+        Carrier::Header(name) => fields.named(name.as_str()).next().filter(|value| !value.is_empty()),
+        Carrier::Cookie(name) => cookie(fields.all(Name::Cookie), name),
+    }
+}
+
+/// Makes the head of the origin's answer what the client gets: without what concerns only that connection, with what we
+/// add.
+fn make_inbound(visit: &Visit, status: StatusCode, fields: &mut Fields) {
+    let current = visit.current();
+    headers::strip_hop_by_hop(fields);
+    current.announcements.write(&current.settings.rules, visit.told(), visit.began(), status, fields);
+}
+
 /// The client and the hops that were believed, then the peer.
 fn write_chain(text: &mut impl Write, origin: &Origin, peer: IpAddr) -> fmt::Result {
     write!(text, "{}", origin.client)?;
@@ -424,6 +475,8 @@ struct Judged {
     key: ClientKey,
     /// It was signed in an agent's name, rightly or not.
     signed: bool,
+    /// Whose crawler it is, by proof or by its own word where nothing speaks against it.
+    crawler: Option<OperatorId>,
     classified: Classified,
     route: usize,
     decision: Decision,

@@ -6,6 +6,8 @@
 //! answers itself. A [`visit`] goes along and is written down at its end. What a client can make wait is under
 //! [`watch`].
 
+mod advice;
+mod allowance;
 mod announce;
 mod body;
 mod calibration;
@@ -29,7 +31,9 @@ use crate::agents::Agents;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::engine::{Admission, ClientView, Engine, QuotaView, UnknownQuota};
+use crate::policy::crawl_delay::ConductView;
 use crate::policy::{Timestamp, Units};
+use crate::robots;
 use crate::telemetry::WorkerTelemetry;
 use crate::verify::Operators;
 use crate::verify::signature::Signatures;
@@ -116,6 +120,8 @@ impl Gate {
         let seed = surroundings.seed;
         let generation = Generation::new(settings, &surroundings.engine, surroundings.clock.now());
         let shared = Arc::new(Shared::new(surroundings, generation, count));
+        let handle = Handle(Arc::clone(&shared));
+        handle.look_after_robots();
         let (stage, stages) = stages::channel(Stage::Serving);
         let start = |(number, listeners): (usize, Vec<_>)| {
             let (shared, stages, telemetry) = (Arc::clone(&shared), stages.clone(), telemetry(number));
@@ -126,7 +132,7 @@ impl Gate {
                 .map_err(StartError::Thread)
         };
         let workers = sockets.into_iter().enumerate().map(start).collect::<Result<_, _>>()?;
-        Ok(Self { handle: Handle(shared), listen, stage, workers })
+        Ok(Self { handle, listen, stage, workers })
     }
 
     /// Where it listens, ports as they turned out.
@@ -165,6 +171,8 @@ impl Handle {
     pub fn replace_settings(&self, settings: Settings) {
         let before = self.0.generation();
         self.0.replace_generation(Generation::new(settings, &self.0.engine, self.now()).after(&before));
+        self.0.adviser.begin_anew();
+        self.look_after_robots();
         self.0.new_origin.notify_one();
     }
 
@@ -235,10 +243,37 @@ impl Handle {
             if count % RESOLVE_EVERY == 0 || !self.knows_origin() {
                 self.find_origin().await;
             }
+            self.look_after_robots();
             if count % FORGET_EVERY == 0 {
                 self.0.generation().admission.forget_idle(self.now());
             }
         }
+    }
+
+    /// Sees to what robots.txt says: what is asked of crawlers by now, and the operator's own text, if there is one.
+    fn look_after_robots(&self) {
+        let (shared, generation) = (&self.0, self.0.generation());
+        let settings = &generation.settings;
+        let asked = shared.adviser.asked(settings, &shared.operators, &self.quotas(), self.uptime());
+        shared.conduct.asks(&asked.of_operators);
+        shared.robots.wish(asked.wishes);
+        match settings.robots.file.as_deref().map(|file| (file, robots::read_own(file))) {
+            None => shared.robots.serve_own(None),
+            Some((_, Ok(text))) => shared.robots.serve_own(Some(text)),
+            Some((file, Err(error))) => {
+                if !shared.own_robots_trouble.swap(true, Ordering::Relaxed) {
+                    let file = file.display();
+                    warn!(%error, "Cannot read {file}: {error}; what was served as robots.txt until now still is");
+                }
+                return;
+            }
+        }
+        shared.own_robots_trouble.store(false, Ordering::Relaxed);
+    }
+
+    /// How crawlers keep to what they are asked, by operator.
+    pub fn conduct(&self) -> Vec<ConductView> {
+        self.0.conduct.views()
     }
 
     /// Looks the origin up. A look-up that fails leaves the last good answer.

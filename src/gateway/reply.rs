@@ -3,6 +3,10 @@
 //! Refusals are RFC 9457 problem documents of the types that draft-ietf-httpapi-ratelimit-headers-11 section 5
 //! registers, or a short page for people; never stored by a cache, with a decision id and a time to come back.
 
+mod kept;
+
+pub(super) use kept::kept;
+
 use super::announce::Told;
 use super::body::ResponseBody;
 use super::scratch::Scratch;
@@ -168,7 +172,9 @@ impl<'a> Problem<'a> {
             ForwardError::ConnectTimedOut { .. } => {
                 plain!(504, "Gateway Timeout", "The site did not take the request in time.")
             }
-            ForwardError::TimedOut { .. } => plain!(504, "Gateway Timeout", "The site did not answer in time."),
+            ForwardError::TimedOut { .. } | ForwardError::FellSilent => {
+                plain!(504, "Gateway Timeout", "The site did not answer in time.")
+            }
             ForwardError::ConnectFailed { .. } => plain!(502, "Bad Gateway", "The site cannot be reached."),
             ForwardError::OriginClosed { .. } => plain!(502, "Bad Gateway", "The site broke off without an answer."),
             ForwardError::ClientBody { too_large: true } => return Self::malformed(Malformed::TooLarge),

@@ -1,17 +1,19 @@
 //! What workers share: read by all, written by none of them but for counters.
 
 use super::Surroundings;
+use super::advice::Adviser;
 use super::generation::Generation;
 use super::neighbours::Neighbours;
 use crate::agents::Agents;
 use crate::clock::Clock;
 use crate::engine::Engine;
+use crate::robots::{Conduct, Shelf};
 use crate::verify::Operators;
 use crate::verify::signature::Signatures;
 use arc_swap::ArcSwap;
 use std::hash::RandomState;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
 /// What all workers of a gate share.
@@ -33,6 +35,12 @@ pub(super) struct Shared {
     pub(super) via: Via,
     /// Turns what clients send to be known by into numbers that nobody else can compute, and that end with the process.
     pub(super) secrets: RandomState,
+    /// The robots.txt of each site, what is asked in it, and who keeps to it.
+    pub(super) robots: Shelf,
+    pub(super) adviser: Adviser,
+    pub(super) conduct: Conduct,
+    /// True while the operator's own robots.txt cannot be read, and that has been told.
+    pub(super) own_robots_trouble: AtomicBool,
     generation: ArcSwap<Generation>,
     number: AtomicU64,
 }
@@ -47,6 +55,7 @@ pub(super) struct Via {
 impl Shared {
     pub(super) fn new(surroundings: Surroundings, generation: Generation, workers: usize) -> Self {
         let Surroundings { clock, engine, agents, operators, signatures, ledger_answers, seed } = surroundings;
+        let conduct = Conduct::of(operators.names().count());
         Self {
             clock,
             engine,
@@ -60,6 +69,10 @@ impl Shared {
             workers,
             via: Via::new(seed),
             secrets: RandomState::new(),
+            robots: Shelf::default(),
+            adviser: Adviser::default(),
+            conduct,
+            own_robots_trouble: AtomicBool::new(false),
             generation: ArcSwap::from_pointee(generation),
             number: AtomicU64::new(0),
         }

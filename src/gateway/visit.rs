@@ -1,6 +1,7 @@
 //! One request from the first look to the last byte. However it ends, it leaves one line in the access log and one
 //! count in the metrics.
 
+use super::allowance;
 use super::announce::Told;
 use super::calibration::{self, Listening};
 use super::cost;
@@ -68,10 +69,6 @@ pub(super) struct Visit {
 
 /// What the log says of a client that left before there was an answer. Nobody is ever sent it.
 const CLIENT_LEFT: u16 = 499;
-
-/// The headers that policy looks at, and those of signed requests.
-const SEEN: &[&str] = &["user-agent"];
-const SEEN_OF_SIGNED: &[&str] = &["user-agent", "signature-agent", "signature-input", "signature"];
 
 impl Visit {
     /// A visit on which `decision` has been made.
@@ -167,6 +164,13 @@ impl Visit {
         self.retry_after = retry_after;
     }
 
+    /// It was admitted, but its scopes could not take it in time.
+    pub(super) fn refused_by_scopes(&mut self, reason: Reason, retry_after: Option<u64>) {
+        let Visitor { key, classified, .. } = &self.visitor;
+        self.current.admission.refused_by_scopes(*key, classified.class, self.began);
+        self.refused(reason, retry_after);
+    }
+
     /// It was admitted, but told to come back later.
     pub(super) fn told_to_wait(&mut self, retry_after: Option<u64>) {
         self.retry_after = retry_after;
@@ -188,7 +192,7 @@ impl Visit {
     /// The origin had no room for it: it never left, and the client was told to come back.
     pub(super) fn found_no_room(&mut self, retry_after: Option<u64>) {
         self.leaves_origin();
-        self.refused(Reason::Throttle, retry_after);
+        self.refused_by_scopes(Reason::Throttle, retry_after);
     }
 
     fn leaves_origin(&mut self) {
@@ -210,10 +214,11 @@ impl Visit {
             // Nothing that the origin did.
             Err(ForwardError::NoRoom | ForwardError::ClientBody { .. }) => return None,
             Err(_) => (None, None),
-            Ok(answer) if answer.status.is_client_error() || answer.status.is_server_error() => {
-                (Some(answer.status.as_u16()), calibration::asked_for(&answer.fields, self.worker.now()))
+            Ok(Response { status, fields, .. }) => {
+                let is_error = status.is_client_error() || status.is_server_error();
+                let asked_for = if is_error { allowance::asked_for } else { allowance::nothing_left_for };
+                (Some(status.as_u16()), asked_for(fields, self.worker.now()))
             }
-            Ok(answer) => (Some(answer.status.as_u16()), None),
         };
         let measured = self.route().measured && !answer.is_ok_and(|answer| cost::was_cached(&answer.fields));
         let latency = self.origin_took.unwrap_or_default();
@@ -246,15 +251,23 @@ impl Visit {
             let now = *now.get_or_insert_with(|| self.worker.now());
             let told = calibration::read(sync, status, fields, now);
             self.worker.origin_counts(&current, quota, window, told.count, now);
+            if let Some(header) = told.unreadable {
+                self.worker.cannot_read(&current, quota, window, header);
+            }
             if let Some(text) = told.if_body_says {
                 self.listening.push(Listening::new(quota, window, told.count, text));
             }
         }
     }
 
+    /// True while the answer's body may tell that nothing is left of a quota.
+    pub(super) fn listens(&self) -> bool {
+        !self.listening.is_empty()
+    }
+
     /// A piece of the answer's body goes by: it may tell that nothing is left of a quota.
     pub(super) fn listen(&mut self, data: &[u8]) {
-        if self.listening.is_empty() {
+        if !self.listens() {
             return;
         }
         let (worker, current) = (&self.worker, &self.current);
@@ -264,7 +277,7 @@ impl Visit {
                 let count = OriginCount { exhausted: true, ..ear.count };
                 worker.origin_counts(current, ear.quota, ear.window, count, worker.now());
             }
-            !heard
+            !heard && !ear.has_heard_enough()
         });
     }
 
@@ -337,12 +350,12 @@ impl Visit {
             bytes: self.bytes,
             user_agent: head.fields.get(Name::UserAgent).unwrap_or_default(),
             referer: head.fields.get(Name::Referer),
-            headers_seen: if self.visitor.signed { SEEN_OF_SIGNED } else { SEEN },
             kind: classified.kind,
             class: classified.class,
             class_name: &rules.classes[usize::from(classified.class.0)].name,
             operator: classified.operator,
             evidence: &classified.evidence,
+            signed: self.visitor.signed,
             route: self.visitor.route,
             route_name: &self.route().name,
             charges: &charges,

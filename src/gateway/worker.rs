@@ -12,11 +12,13 @@ use crate::engine::OriginNews;
 use crate::http1::Dates;
 use crate::policy::calibration::OriginCount;
 use crate::policy::identity::ClientKey;
-use crate::policy::{BotId, Claim, OperatorId, QuotaId, Rules, ScopeId, Timestamp};
+use crate::policy::{BotId, Claim, ClassId, OperatorId, QuotaId, Rules, ScopeId, Timestamp};
 use crate::telemetry::{Names, WorkerTelemetry, rfc3339};
+use http::HeaderName;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use std::cell::{Cell, RefCell, RefMut};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::ops::Deref;
@@ -51,6 +53,8 @@ pub(super) struct Worker {
     claims: RefCell<ClaimCache>,
     telemetry: WorkerTelemetry,
     scratch: RefCell<Scratch>,
+    /// The window in which the origin's count of a quota was last found unreadable.
+    unreadable: RefCell<BTreeMap<QuotaId, u64>>,
     drain: mpsc::Sender<Incoming>,
     seed: u64,
     decisions: Cell<u64>,
@@ -187,6 +191,7 @@ impl Worker {
             claims: RefCell::new(ClaimCache::new(foldhash::fast::RandomState::default())),
             telemetry,
             scratch: RefCell::new(Scratch::new()),
+            unreadable: RefCell::default(),
             drain,
             seed,
             decisions: Cell::new(0),
@@ -326,6 +331,14 @@ impl Worker {
         }
     }
 
+    /// The origin's own count of a quota cannot be read in this answer: told once a window.
+    pub(super) fn cannot_read(&self, current: &Current, quota: QuotaId, window: u64, header: &HeaderName) {
+        if self.unreadable.borrow_mut().insert(quota, window) != Some(window) {
+            let quota = &current.settings.rules.quotas[usize::from(quota.0)].name;
+            warn!("The origin's {header} cannot be read: {quota} is not compared with its count by such answers");
+        }
+    }
+
     pub(super) fn note_failure(&self, error: &ForwardError) {
         debug!(%error, "The origin failed: {error}");
     }
@@ -361,6 +374,10 @@ impl Names for KnownNames<'_> {
 
     fn agent_rule(&self, place: u16) -> &str {
         self.rules.agent_rules.get(usize::from(place)).map_or("", |rule| &rule.contains)
+    }
+
+    fn headers_seen(&self, class: ClassId, signed: bool) -> Vec<&str> {
+        self.rules.headers_seen(class, signed)
     }
 
     fn scope(&self, scope: ScopeId) -> &str {

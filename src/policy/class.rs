@@ -1,9 +1,10 @@
 //! What kind of client this is, on what evidence, and which of the operator's classes it falls into.
 
 use super::bucket::Bucket;
-use super::facts::{BotId, Claim, Facts, OperatorId, Proof, Signature, claimed_operator};
+use super::facts::{BotId, Claim, Facts, Means, OperatorId, Proof, Signature, claimed_operator};
 use super::guard::Guard;
-use super::identity::{KeyFrom, Prefix};
+use super::identity::{Carrier, KeyFrom, Prefix};
+use super::secret::Secret;
 
 /// The kinds of client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,7 +17,7 @@ pub enum Kind {
     DeclaredBot,
     /// A bot that hides, by its behaviour.
     SuspectedBot,
-    /// Claims an operator whose published addresses it does not have.
+    /// Claims an operator whose crawler it is not, by all that the operator says of them.
     Impostor,
 }
 
@@ -37,6 +38,12 @@ pub enum Evidence {
     AddressPublished(OperatorId),
     /// The operator publishes all its addresses, and this is none of them.
     AddressForeign(OperatorId),
+    /// It holds a key of its class.
+    HoldsKey,
+    /// The address has a name of that operator, and the name has the address.
+    NameProven(OperatorId),
+    /// All crawlers of the operator have its names, and the address has none of them.
+    NameForeign(OperatorId),
     /// An agent of the operator has signed the request.
     Signed(OperatorId),
     /// An agent has signed it of whom no operator is known.
@@ -47,6 +54,9 @@ pub enum Evidence {
     SignatureUnknown(Option<OperatorId>),
 }
 
+/// What speaks for a classification, most telling last.
+pub type Reasons = [Option<Evidence>; 5];
+
 /// A client, classified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classified {
@@ -56,8 +66,8 @@ pub struct Classified {
     pub operator: Option<OperatorId>,
     /// The class it falls into.
     pub class: ClassId,
-    /// Why, most telling last.
-    pub evidence: [Option<Evidence>; 2],
+    /// Why.
+    pub evidence: Reasons,
 }
 
 /// A class, by its place in the settings.
@@ -96,6 +106,17 @@ pub struct When {
     pub user_agents: Vec<String>,
     /// The address is in one of these ranges.
     pub addresses: Vec<Prefix>,
+    /// One of these keys is sent.
+    pub keys: Option<KnownKeys>,
+}
+
+/// Keys that are known beforehand, all sent in the same place.
+#[derive(Clone, Debug)]
+pub struct KnownKeys {
+    /// Where they are sent.
+    pub carrier: Carrier,
+    /// Every key that counts.
+    pub values: Vec<Secret>,
 }
 
 /// The operator's own word on a user agent; goes before the built-in list.
@@ -138,10 +159,13 @@ impl Kind {
 
 /// Classifies a client: the operator's rules, then proof, then what the user agent says.
 pub fn classify(rules: &[AgentRule], classes: &[Class], facts: &Facts<'_>) -> Classified {
-    let (kind, operator, evidence) = kind(rules, facts);
-    let fits = |class: &Class| class.when.fits(kind, operator, facts);
-    let class = classes.iter().position(fits).unwrap_or(classes.len().saturating_sub(1));
-    Classified { kind, operator, class: ClassId(class as u16), evidence }
+    let (kind, operator, [claim, proof]) = kind(rules, facts);
+    let id = |place: usize| ClassId(place as u16);
+    let fits = |(place, class): (usize, &Class)| class.when.fits(id(place), kind, operator, facts);
+    let place = classes.iter().enumerate().position(fits).unwrap_or(classes.len().saturating_sub(1));
+    let by_key = classes.get(place).is_some_and(|class| class.when.keys.is_some());
+    let evidence = [claim, proof, by_key.then_some(Evidence::HoldsKey), None, None];
+    Classified { kind, operator, class: id(place), evidence }
 }
 
 /// The place of the operator's rule that fits a user agent, if one does.
@@ -157,18 +181,18 @@ fn kind(rules: &[AgentRule], facts: &Facts<'_>) -> (Kind, Option<OperatorId>, [O
     let claimed = claimed_operator(facts.claim, facts.signature);
     match (facts.signature, facts.proof, claimed) {
         // Whoever says by its user agent that it is somebody else lies, whatever it signs.
-        (Signature::Verified(signer), proof, _) if proof != Proof::Disproven || claimed == Some(signer) => {
+        (Signature::Verified(signer), proof, _) if !matches!(proof, Proof::Disproven(_)) || claimed == Some(signer) => {
             (Kind::VerifiedBot, Some(signer), [said, Some(Evidence::Signed(signer))])
         }
-        (_, Proof::Proven, Some(operator)) => {
-            (Kind::VerifiedBot, Some(operator), [said, Some(Evidence::AddressPublished(operator))])
+        (_, Proof::Proven(means), Some(operator)) => {
+            (Kind::VerifiedBot, Some(operator), [said, Some(proven(operator, means))])
         }
         // The signature may prove what the address does not, once the keys are there.
         (Signature::Pending(signer), _, _) if claimed.is_none_or(|operator| operator == signer) => {
             (Kind::DeclaredBot, None, [said, Some(Evidence::SignatureUnknown(Some(signer)))])
         }
-        (_, Proof::Disproven, Some(operator)) => {
-            (Kind::Impostor, None, [said, Some(Evidence::AddressForeign(operator))])
+        (_, Proof::Disproven(means), Some(operator)) => {
+            (Kind::Impostor, None, [said, Some(disproven(operator, means))])
         }
         (signature, ..) => match (signed(signature), facts.claim) {
             (None, Claim::Nothing | Claim::Browser) => (Kind::Human, None, [said, None]),
@@ -186,6 +210,20 @@ fn said(claim: Claim) -> Option<Evidence> {
     })
 }
 
+fn proven(operator: OperatorId, means: Means) -> Evidence {
+    match means {
+        Means::Address => Evidence::AddressPublished(operator),
+        Means::Name => Evidence::NameProven(operator),
+    }
+}
+
+fn disproven(operator: OperatorId, means: Means) -> Evidence {
+    match means {
+        Means::Address => Evidence::AddressForeign(operator),
+        Means::Name => Evidence::NameForeign(operator),
+    }
+}
+
 fn signed(signature: Signature) -> Option<Evidence> {
     match signature {
         Signature::Absent => None,
@@ -198,12 +236,26 @@ fn signed(signature: Signature) -> Option<Evidence> {
 }
 
 impl When {
-    fn fits(&self, kind: Kind, operator: Option<OperatorId>, facts: &Facts<'_>) -> bool {
+    /// True for whoever comes, with or without a proof of anything.
+    pub fn fits_everybody(&self) -> bool {
+        let Self { kinds, operators, user_agents, addresses, keys } = self;
+        kinds.is_empty() && operators.is_empty() && user_agents.is_empty() && addresses.is_empty() && keys.is_none()
+    }
+
+    fn fits(&self, class: ClassId, kind: Kind, operator: Option<OperatorId>, facts: &Facts<'_>) -> bool {
         let named = |text: &String| contains_ignoring_case(facts.user_agent, text.as_bytes());
         (self.kinds.is_empty() || self.kinds.contains(&kind))
             && (self.operators.is_empty() || operator.is_some_and(|operator| self.operators.contains(&operator)))
             && (self.user_agents.is_empty() || self.user_agents.iter().any(named))
             && (self.addresses.is_empty() || self.addresses.iter().any(|range| range.contains(facts.client)))
+            && (self.keys.is_none() || facts.holds_key_of.contains(&class))
+    }
+}
+
+impl KnownKeys {
+    /// Returns whether `sent` is one of them. A guess is not faster the nearer it comes.
+    pub fn contain(&self, sent: &[u8]) -> bool {
+        self.values.iter().fold(false, |found, known| found | known.is(sent))
     }
 }
 
@@ -217,6 +269,8 @@ mod tests {
 
     const GOOGLE: OperatorId = OperatorId(0);
     const BING: OperatorId = OperatorId(1);
+    const PROVEN: Proof = Proof::Proven(Means::Address);
+    const DISPROVEN: Proof = Proof::Disproven(Means::Address);
 
     fn class(name: &str, when: When) -> Class {
         Class {
@@ -245,6 +299,11 @@ mod tests {
     }
 
     fn signed(claim: Claim, proof: Proof, signature: Signature) -> (Kind, Option<OperatorId>, String) {
+        let found = found(claim, proof, signature);
+        (found.kind, found.operator, classes()[usize::from(found.class.0)].name.clone())
+    }
+
+    fn found(claim: Claim, proof: Proof, signature: Signature) -> Classified {
         let facts = Facts {
             method: &http::Method::GET,
             host: "example.com",
@@ -255,9 +314,9 @@ mod tests {
             claim,
             proof,
             signature,
+            holds_key_of: &[],
         };
-        let found = classify(&[], &classes(), &facts);
-        (found.kind, found.operator, classes()[usize::from(found.class.0)].name.clone())
+        classify(&[], &classes(), &facts)
     }
 
     fn claims(operator: Option<OperatorId>) -> Claim {
@@ -266,11 +325,24 @@ mod tests {
 
     #[test]
     fn an_operator_is_set_only_with_proof() {
-        assert_eq!(classified(claims(Some(GOOGLE)), Proof::Proven), (Kind::VerifiedBot, Some(GOOGLE), "search".into()));
+        for means in [Means::Address, Means::Name] {
+            let (proven, disproven) = (Proof::Proven(means), Proof::Disproven(means));
+            assert_eq!(classified(claims(Some(GOOGLE)), proven), (Kind::VerifiedBot, Some(GOOGLE), "search".into()));
+            assert_eq!(classified(claims(Some(GOOGLE)), disproven), (Kind::Impostor, None, "impostor".into()));
+            assert_eq!(classified(claims(Some(BING)), proven), (Kind::VerifiedBot, Some(BING), "bot".into()));
+        }
         assert_eq!(classified(claims(Some(GOOGLE)), Proof::Unknown), (Kind::DeclaredBot, None, "bot".into()));
-        assert_eq!(classified(claims(Some(GOOGLE)), Proof::Disproven), (Kind::Impostor, None, "impostor".into()));
-        assert_eq!(classified(claims(Some(BING)), Proof::Proven), (Kind::VerifiedBot, Some(BING), "bot".into()));
         assert_eq!(classified(claims(None), Proof::Unknown), (Kind::DeclaredBot, None, "bot".into()));
+    }
+
+    #[test]
+    fn the_evidence_says_by_what_it_was_proven() {
+        let last = |proof| found(claims(Some(GOOGLE)), proof, Signature::Absent).evidence[1];
+        assert_eq!(last(Proof::Proven(Means::Address)), Some(Evidence::AddressPublished(GOOGLE)));
+        assert_eq!(last(Proof::Disproven(Means::Address)), Some(Evidence::AddressForeign(GOOGLE)));
+        assert_eq!(last(Proof::Proven(Means::Name)), Some(Evidence::NameProven(GOOGLE)));
+        assert_eq!(last(Proof::Disproven(Means::Name)), Some(Evidence::NameForeign(GOOGLE)));
+        assert_eq!(last(Proof::Unknown), None);
     }
 
     #[test]
@@ -285,12 +357,12 @@ mod tests {
         for claim in [Claim::Nothing, Claim::Browser, claims(None), claims(Some(BING)), claims(Some(GOOGLE))] {
             assert_eq!(signed(claim, Proof::Unknown, Signature::Verified(GOOGLE)), verified, "{claim:?}");
         }
-        assert_eq!(signed(claims(Some(GOOGLE)), Proof::Disproven, Signature::Verified(GOOGLE)), verified);
+        assert_eq!(signed(claims(Some(GOOGLE)), DISPROVEN, Signature::Verified(GOOGLE)), verified);
     }
 
     #[test]
     fn who_claims_somebody_elses_name_is_an_impostor_though_it_signs() {
-        let found = signed(claims(Some(BING)), Proof::Disproven, Signature::Verified(GOOGLE));
+        let found = signed(claims(Some(BING)), DISPROVEN, Signature::Verified(GOOGLE));
         assert_eq!(found, (Kind::Impostor, None, "impostor".into()));
     }
 
@@ -312,16 +384,16 @@ mod tests {
     #[test]
     fn a_wrong_signature_takes_no_proof_away_and_a_claim_by_it_is_put_to_the_test() {
         let wrong = Signature::Invalid(Some(GOOGLE));
-        assert_eq!(signed(claims(Some(GOOGLE)), Proof::Proven, wrong).0, Kind::VerifiedBot);
-        assert_eq!(signed(Claim::Browser, Proof::Disproven, wrong).0, Kind::Impostor);
+        assert_eq!(signed(claims(Some(GOOGLE)), PROVEN, wrong).0, Kind::VerifiedBot);
+        assert_eq!(signed(Claim::Browser, DISPROVEN, wrong).0, Kind::Impostor);
     }
 
     #[test]
     fn nobody_is_an_impostor_before_the_keys_that_may_prove_it_are_there() {
         let claim = claims(Some(GOOGLE));
-        assert_eq!(signed(claim, Proof::Disproven, Signature::Pending(GOOGLE)).0, Kind::DeclaredBot);
-        assert_eq!(signed(claim, Proof::Disproven, Signature::Pending(BING)).0, Kind::Impostor);
-        assert_eq!(signed(claim, Proof::Disproven, Signature::Unknown(Some(GOOGLE))).0, Kind::Impostor);
+        assert_eq!(signed(claim, DISPROVEN, Signature::Pending(GOOGLE)).0, Kind::DeclaredBot);
+        assert_eq!(signed(claim, DISPROVEN, Signature::Pending(BING)).0, Kind::Impostor);
+        assert_eq!(signed(claim, DISPROVEN, Signature::Unknown(Some(GOOGLE))).0, Kind::Impostor);
     }
 
     #[test]
@@ -337,8 +409,43 @@ mod tests {
             claim: claims(None),
             proof: Proof::Unknown,
             signature: Signature::Absent,
+            holds_key_of: &[],
         };
         let found = classify(&rules, &classes(), &facts);
         assert_eq!((found.kind, found.evidence[0]), (Kind::Human, Some(Evidence::AgentRule(0))));
+    }
+
+    #[test]
+    fn a_class_by_key_is_of_those_who_hold_one_of_its_own() {
+        let carrier = || Carrier::Header(http::HeaderName::from_static("x-api-key"));
+        let known = |value: &str| Some(KnownKeys { carrier: carrier(), values: vec![Secret::new(value.into())] });
+        let classes = [
+            class("partner", When { keys: known("sesame"), kinds: vec![Kind::Human], ..When::default() }),
+            class("other partner", When { keys: known("barley"), ..When::default() }),
+            class("rest", When::default()),
+        ];
+        for (claim, held, place) in [
+            (Claim::Browser, &[][..], 2),
+            (Claim::Browser, &[ClassId(0)], 0),
+            (claims(None), &[ClassId(0)], 2),
+            (claims(None), &[ClassId(0), ClassId(1)], 1),
+        ] {
+            let facts = Facts {
+                method: &http::Method::GET,
+                host: "",
+                path: "/",
+                query: None,
+                client: std::net::Ipv4Addr::LOCALHOST.into(),
+                user_agent: b"",
+                claim,
+                proof: Proof::Unknown,
+                signature: Signature::Absent,
+                holds_key_of: held,
+            };
+            let found = classify(&[], &classes, &facts);
+            assert_eq!(found.class, ClassId(place), "{claim:?} {held:?}");
+            assert_eq!(found.evidence[2], (place < 2).then_some(Evidence::HoldsKey));
+        }
+        assert_eq!(format!("{:?}", classes[0].when.keys.as_ref().map(|keys| &keys.values)), "Some([Secret])");
     }
 }

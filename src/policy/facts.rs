@@ -1,6 +1,7 @@
 //! Everything a rule may know about a request, in one plain struct, so that a live request, a log line
 //! and a test look the same.
 
+use super::class::ClassId;
 use std::net::IpAddr;
 
 /// One request as policy sees it.
@@ -20,10 +21,12 @@ pub struct Facts<'a> {
     pub user_agent: &'a [u8],
     /// What that user agent says of itself.
     pub claim: Claim,
-    /// What the address proves about the claim.
+    /// What is known about the claim beyond the user agent's word.
     pub proof: Proof,
     /// What its signature proves.
     pub signature: Signature,
+    /// The classes of whose keys it holds one.
+    pub holds_key_of: &'a [ClassId],
 }
 
 /// What a user agent says of itself.
@@ -43,16 +46,25 @@ pub enum Claim {
     },
 }
 
-/// What the client's address proves about the operator that its user agent claims.
+/// What is known, beyond the user agent's word, about the operator that it claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Proof {
-    /// No operator was claimed, or nothing is published that could prove or disprove the claim.
+    /// No operator was claimed, or nothing proves or disproves the claim, or not yet.
     #[default]
     Unknown,
-    /// The address is one that the operator publishes as its own.
-    Proven,
-    /// The operator publishes all its addresses, and this is none of them.
-    Disproven,
+    /// The client is that operator's crawler.
+    Proven(Means),
+    /// It is not: the operator says by what all of its crawlers are known, and this client is not.
+    Disproven(Means),
+}
+
+/// By what a claim was proven or disproven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Means {
+    /// The addresses that the operator publishes.
+    Address,
+    /// The names of the address in DNS, there and back.
+    Name,
 }
 
 /// What the signature on a request proves of who sent it.

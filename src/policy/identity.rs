@@ -2,7 +2,7 @@
 
 mod key;
 
-pub use key::{ClientKey, KeyFrom, Payer, cookie};
+pub use key::{Carrier, ClientKey, KeyFrom, Payer, cookie};
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -9,14 +9,17 @@ pub mod bucket;
 pub mod calibration;
 pub mod class;
 pub mod cost;
+pub mod crawl_delay;
 pub mod decide;
 pub mod facts;
 pub mod guard;
 pub mod identity;
 pub mod lease;
+pub mod name_pattern;
 pub mod quota;
 pub mod quoted;
 pub mod route;
+pub mod secret;
 pub mod throttle;
 pub mod tier;
 pub mod time;
@@ -25,12 +28,12 @@ pub mod window;
 
 pub use class::{ClassId, Classified, Kind};
 pub use decide::{QuotaId, Reason, Refusal, Verdict};
-pub use facts::{BotId, Claim, Facts, OperatorId, Proof, Signature};
+pub use facts::{BotId, Claim, Facts, Means, OperatorId, Proof, Signature};
 pub use route::ScopeId;
 pub use time::Timestamp;
 pub use units::Units;
 
-use identity::{ClientKey, KeyFrom};
+use identity::{Carrier, ClientKey, KeyFrom};
 use std::net::IpAddr;
 
 /// All that the settings say about who may have what. Built by `config`, never half right.
@@ -56,22 +59,47 @@ impl Rules {
         class::classify(&self.agent_rules, &self.classes, facts)
     }
 
+    /// The classes of whose keys a request holds one. `sent` is asked for what it sends in a header or cookie.
+    pub fn keys_held<'a>(&'a self, sent: impl Fn(&'a Carrier) -> Option<&'a [u8]>) -> Vec<ClassId> {
+        let holds = |keys: &'a class::KnownKeys| sent(&keys.carrier).is_some_and(|sent| keys.contain(sent));
+        let held = self.classes.iter().enumerate().filter(|(_, class)| class.when.keys.as_ref().is_some_and(holds));
+        held.map(|(place, _)| ClassId(place as u16)).collect()
+    }
+
+    /// The headers that are looked at to say who a client of `class` is, and whose bucket it goes by; more where a
+    /// request is `signed`.
+    pub fn headers_seen(&self, class: ClassId, signed: bool) -> Vec<&str> {
+        let keys = self.classes.iter().filter_map(|class| Some(&class.when.keys.as_ref()?.carrier));
+        let bucket = match &self.classes[usize::from(class.0)].key {
+            KeyFrom::Sent(carrier) => Some(carrier),
+            _ => None,
+        };
+        let mut seen = vec!["user-agent"];
+        if signed {
+            seen.extend(["signature-agent", "signature-input", "signature"]);
+        }
+        for header in keys.chain(bucket).map(Carrier::header) {
+            if !seen.contains(&header) {
+                seen.push(header);
+            }
+        }
+        seen
+    }
+
     /// Whose bucket and counters a request of `client` goes by. `secret` is asked for a hash of what is sent
     /// in the header or cookie that its class goes by, if anything is.
     pub fn key(
         &self,
         classified: &Classified,
         client: IpAddr,
-        secret: impl FnOnce(&KeyFrom) -> Option<u64>,
+        secret: impl FnOnce(&Carrier) -> Option<u64>,
     ) -> ClientKey {
         let of_address = || self.trust.key(client);
         match &self.classes[usize::from(classified.class.0)].key {
             KeyFrom::Address => of_address(),
             KeyFrom::Class => ClientKey::OF_CLASS,
             KeyFrom::Operator => classified.operator.map_or_else(of_address, ClientKey::of_operator),
-            sent @ (KeyFrom::Header(_) | KeyFrom::Cookie(_)) => {
-                secret(sent).map_or_else(of_address, ClientKey::of_secret)
-            }
+            KeyFrom::Sent(carrier) => secret(carrier).map_or_else(of_address, ClientKey::of_secret),
         }
     }
 

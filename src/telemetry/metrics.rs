@@ -102,8 +102,22 @@ metrics! {
     CLIENTS_TRACKED: Gauge "tidegate_clients_tracked" [];
     /// Clients forgotten to make room.
     CLIENTS_EVICTED: Counter "tidegate_clients_evicted_total" [];
+    /// The seconds between two requests that robots.txt asks of the operator's crawlers; 0 where it asks nothing.
+    CRAWL_DELAY_ADVERTISED: Gauge "tidegate_crawl_delay_advertised_seconds" ["operator"];
+    /// Requests of the operator's crawlers, by proof or by their own word where nothing speaks against it.
+    CRAWLER_REQUESTS: Counter "tidegate_crawler_requests_total" ["operator"];
+    /// How many of them were for robots.txt.
+    ROBOTS_REQUESTS: Counter "tidegate_robots_requests_total" ["operator"];
+    /// Times between one page of the operator's crawlers and the next; silences of more than ten minutes are left out.
+    CRAWL_GAPS: Counter "tidegate_crawl_gaps_total" ["operator"];
+    /// How long they were together.
+    CRAWL_GAP_SECONDS: Counter "tidegate_crawl_gap_seconds_total" ["operator"];
+    /// How many of them were shorter than robots.txt asks.
+    CRAWL_EARLY: Counter "tidegate_crawl_early_total" ["operator"];
     /// Crawlers' claims put to the test, by how and with what result.
     VERIFICATIONS: Counter "tidegate_verifications_total" ["operator", "method", "result"];
+    /// Addresses of claimed crawlers that wait for what DNS says of them.
+    NAMES_WAITING: Gauge "tidegate_names_waiting" [];
     /// Connections that clients have open.
     CONNECTIONS: Gauge "tidegate_connections" [];
     /// Connections closed at once because there were too many.

@@ -36,8 +36,13 @@ pub use record::{Charge, Names, OriginCall, Outcome, Record};
 pub use worker::WorkerTelemetry;
 
 use crate::engine::Admission;
+use crate::policy::crawl_delay::ConductView;
 use crate::policy::{Rules, Timestamp};
-use metrics::{ACCESS_LOG_DROPPED, BUILD_INFO, RELOAD_SUCCESS_TIME, RELOAD_SUCCESSFUL, START_TIME, VERIFICATIONS};
+use metrics::{
+    ACCESS_LOG_DROPPED, BUILD_INFO, CRAWL_DELAY_ADVERTISED, CRAWL_EARLY, CRAWL_GAP_SECONDS, CRAWL_GAPS,
+    CRAWLER_REQUESTS, NAMES_WAITING, RELOAD_SUCCESS_TIME, RELOAD_SUCCESSFUL, ROBOTS_REQUESTS, START_TIME,
+    VERIFICATIONS,
+};
 use parking_lot::Mutex;
 use scrape::Exporter;
 use std::time::Duration;
@@ -111,6 +116,25 @@ impl Telemetry {
     /// Counts a claim that was put to the test in the background. `operator` is a name of the built-in list.
     pub fn verification(&self, operator: &str, method: Method, finding: Finding) {
         self.exporter.add_one(VERIFICATIONS, &[operator, method.name(), finding.name()]);
+    }
+
+    /// Notes how many addresses wait for what DNS says of them.
+    pub fn names_waiting(&self, waiting: usize) {
+        self.exporter.gauge(NAMES_WAITING, &[], waiting as f64);
+    }
+
+    /// Notes how the crawlers of `operator` keep to what they are asked. `operator` is a name of the built-in list.
+    pub fn conduct(&self, operator: &str, seen: &ConductView) {
+        self.exporter.gauge(CRAWL_DELAY_ADVERTISED, &[operator], seen.asked.unwrap_or(0).into());
+        for (metric, total) in [
+            (CRAWLER_REQUESTS, seen.requests),
+            (ROBOTS_REQUESTS, seen.robots),
+            (CRAWL_GAPS, seen.gaps),
+            (CRAWL_GAP_SECONDS, seen.gaps_took.as_secs()),
+            (CRAWL_EARLY, seen.early),
+        ] {
+            self.exporter.count(metric, &[operator], total);
+        }
     }
 
     /// Everything for Prometheus, in text format 0.0.4. `operators` are their names by number, `uptime` is the time that

@@ -30,11 +30,11 @@ pub(super) struct Passage {
 #[derive(Clone, Debug)]
 struct Subject {
     settings: u64,
-    headers_seen: &'static [&'static str],
     kind: Kind,
     class: ClassId,
     operator: Option<OperatorId>,
-    evidence: SmallVec<[Option<Evidence>; 2]>,
+    evidence: SmallVec<[Option<Evidence>; 5]>,
+    signed: bool,
     route: usize,
     charges: SmallVec<[(QuotaId, Units, Units); 2]>,
     outcome: Outcome,
@@ -88,11 +88,11 @@ impl Subject {
         let charges = record.charges.iter().map(|charge| (charge.quota, charge.expected, charge.settled));
         Self {
             settings: record.names.settings(),
-            headers_seen: record.headers_seen,
             kind: record.kind,
             class: record.class,
             operator: record.operator,
             evidence: record.evidence.into(),
+            signed: record.signed,
             route: record.route,
             charges: charges.collect(),
             outcome: record.outcome,
@@ -104,11 +104,11 @@ impl Subject {
             *known == (charge.quota, charge.expected, charge.settled)
         };
         self.settings == record.names.settings()
-            && std::ptr::eq(self.headers_seen, record.headers_seen)
             && self.kind == record.kind
             && self.class == record.class
             && self.operator == record.operator
             && *self.evidence == *record.evidence
+            && self.signed == record.signed
             && self.route == record.route
             && self.outcome == record.outcome
             && self.charges.len() == record.charges.len()
@@ -127,7 +127,7 @@ fn place(record: &Record<'_>) -> usize {
 
 fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b",\"headers_seen\":[");
-    for (place, name) in record.headers_seen.iter().enumerate() {
+    for (place, name) in record.names.headers_seen(record.class, record.signed).iter().enumerate() {
         comma(out, place);
         json::string(out, name.as_bytes());
     }
@@ -181,6 +181,9 @@ fn evidence(out: &mut Vec<u8>, found: Evidence, names: &dyn Names) {
         Evidence::ShapedLikeBot => ("shaped_like_bot", ""),
         Evidence::AddressPublished(operator) => ("address_published:", names.operator(operator)),
         Evidence::AddressForeign(operator) => ("address_foreign:", names.operator(operator)),
+        Evidence::HoldsKey => ("holds_key", ""),
+        Evidence::NameProven(operator) => ("name_proven:", names.operator(operator)),
+        Evidence::NameForeign(operator) => ("name_foreign:", names.operator(operator)),
         Evidence::Signed(operator) => ("signed:", names.operator(operator)),
         Evidence::SignedUnlisted => ("signed_unlisted", ""),
         Evidence::SignatureInvalid(Some(operator)) => ("signature_invalid:", names.operator(operator)),

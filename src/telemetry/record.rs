@@ -37,8 +37,6 @@ pub struct Record<'a> {
     pub user_agent: &'a [u8],
     /// Where the client says it came from.
     pub referer: Option<&'a [u8]>,
-    /// The names of the headers that policy looked at; never their values.
-    pub headers_seen: &'static [&'static str],
     /// What kind of client it is.
     pub kind: Kind,
     /// Its class, by place ...
@@ -49,6 +47,8 @@ pub struct Record<'a> {
     pub operator: Option<OperatorId>,
     /// Why it was classified so.
     pub evidence: &'a [Option<Evidence>],
+    /// It was signed in an agent's name, rightly or not.
+    pub signed: bool,
     /// Its route, by place ...
     pub route: usize,
     /// ... and by name.
@@ -124,6 +124,8 @@ pub trait Names {
     fn operator(&self, operator: OperatorId) -> &str;
     /// What the operator's own user-agent rule at this place looks for.
     fn agent_rule(&self, place: u16) -> &str;
+    /// The names of the headers that policy looks at for clients of a class, and for `signed` requests; never their values.
+    fn headers_seen(&self, class: ClassId, signed: bool) -> Vec<&str>;
     /// The name of a scope.
     fn scope(&self, scope: ScopeId) -> &str;
 }

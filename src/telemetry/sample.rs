@@ -26,12 +26,12 @@ pub fn person() -> Record<'static> {
         user_agent:
             b"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36",
         referer: Some(b"https://example.com/"),
-        headers_seen: &["accept", "accept-language", "sec-fetch-mode"],
         kind: Kind::Human,
         class: ClassId(1),
         class_name: "person",
         operator: None,
         evidence: &[Some(Evidence::NamesNoBot), None],
+        signed: false,
         route: 0,
         route_name: "/item/*",
         charges: &CHARGES,
@@ -70,6 +70,9 @@ impl Names for Nameless {
     }
     fn agent_rule(&self, place: u16) -> &str {
         ["rule", "other rule"][usize::from(place) % 2]
+    }
+    fn headers_seen(&self, _class: ClassId, _signed: bool) -> Vec<&str> {
+        vec!["accept", "accept-language", "sec-fetch-mode"]
     }
     fn scope(&self, _scope: ScopeId) -> &str {
         "search_backend"

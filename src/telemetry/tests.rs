@@ -16,6 +16,11 @@ fn every_sample_has_its_help_and_type_and_no_series_comes_twice() {
     let gate = Gate::new();
     gate.worker.record(&person());
     gate.telemetry.verification("googlebot", Method::Dns, Finding::Verified);
+    gate.telemetry.names_waiting(3);
+    let operator = crate::policy::OperatorId(0);
+    let seen =
+        ConductView { operator, asked: Some(9), requests: 3, robots: 1, gaps: 1, gaps_took: Duration::ZERO, early: 1 };
+    gate.telemetry.conduct("googlebot", &seen);
     let scraped = Scraped::read(&gate.scrape());
     for metric in METRICS {
         assert!(scraped.families.contains(metric.name), "{} is exported", metric.name);

@@ -2,19 +2,39 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use ipnet::IpNet;
-use serde::Deserialize;
+use parking_lot::Mutex;
 
-use super::ranges::{Ranges, Standing};
-use crate::policy::{OperatorId, Proof};
+use super::names::{ByName, Names};
+use super::ranges::{Range, Ranges, Standing};
+use super::source::Source;
+use super::table::{self, Declared, Method, Operator};
+use crate::policy::{Means, OperatorId, Proof, Timestamp};
 
-/// The table of operators, with all their published address ranges.
+pub use super::table::Mistake;
+
+/// The table of operators, with all that is known of their addresses.
 #[derive(Debug)]
 pub struct Operators {
-    operators: Vec<Operator>,
-    ranges: Ranges,
+    table: Vec<Operator>,
+    /// What each published list says now.
+    lists: Mutex<BTreeMap<Source, Vec<IpNet>>>,
+    /// The same, as it is asked: replaced whole, so that no request waits while a list is refreshed.
+    published: ArcSwap<Published>,
+    /// What DNS has said of addresses, where it is asked.
+    names: Option<Arc<Names>>,
     snapshot_date: String,
+}
+
+/// All lists at one time.
+#[derive(Debug)]
+struct Published {
+    ranges: Ranges,
+    /// For each operator: an address in none of its ranges disproves the claim.
+    complete: Vec<bool>,
 }
 
 impl Operators {
@@ -24,31 +44,48 @@ impl Operators {
     ///
     /// If the data in this binary is broken, which a test rules out.
     pub fn builtin() -> Operators {
-        Operators::parse(include_str!("../../data/operators.json"), include_str!("../../data/ranges.json"))
-            .expect("a test reads the built-in table")
+        Operators::with(Vec::new())
     }
 
-    fn parse(operators: &str, snapshot: &str) -> Result<Operators, Mistake> {
-        let operators: Vec<Operator> = serde_json::from_str(operators).map_err(Mistake::Syntax)?;
-        let snapshot: Snapshot = serde_json::from_str(snapshot).map_err(Mistake::Syntax)?;
-        let mut ranges = Ranges::default();
-        for (operator, id) in operators.iter().zip(0..) {
-            for (sources, standing) in
-                [(&operator.proven_in, Standing::Proven), (&operator.undecided_in, Standing::Undecided)]
-            {
-                for source in sources {
-                    for range in snapshot.networks(source)? {
-                        ranges.add(range, OperatorId(id), standing);
-                    }
-                }
-            }
-        }
-        Ok(Operators { operators, ranges, snapshot_date: snapshot.date })
+    /// Returns the built-in table with what the operator of the site says of it: `declared` ones go before those of the
+    /// same name in what they say, and their tokens are theirs alone.
+    ///
+    /// # Panics
+    ///
+    /// If the data in this binary is broken, which a test rules out.
+    pub fn with(declared: Vec<Declared>) -> Operators {
+        let (table, snapshot) = (include_str!("../../data/operators.json"), include_str!("../../data/ranges.json"));
+        Operators::parse(table, snapshot, declared).expect("a test reads the built-in table")
+    }
+
+    fn parse(table: &str, snapshot: &str, declared: Vec<Declared>) -> Result<Operators, Mistake> {
+        let (table, snapshot) = table::parse(table, snapshot, declared)?;
+        let published = Published::of(&table, &snapshot.lists);
+        Ok(Operators {
+            table,
+            lists: Mutex::new(snapshot.lists),
+            published: ArcSwap::from_pointee(published),
+            names: None,
+            snapshot_date: snapshot.date,
+        })
+    }
+
+    /// The same, with DNS asked for what addresses do not decide. Somebody must [serve](Names::serve) the questions.
+    pub fn asking_dns(self) -> Operators {
+        let patterns =
+            self.with_ids().flat_map(|(id, operator)| operator.names.iter().map(move |name| (name.clone(), id)));
+        let names = Some(Arc::new(Names::new(patterns.collect())));
+        Operators { names, ..self }
+    }
+
+    /// Returns what DNS has said of addresses, where it is asked.
+    pub fn by_name(&self) -> Option<Arc<Names>> {
+        self.names.clone()
     }
 
     /// Returns the names of all operators, in the order of their numbers.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.operators.iter().map(|operator| operator.name.as_str())
+        self.table.iter().map(|operator| operator.name.as_str())
     }
 
     /// Returns the operator of this name.
@@ -58,7 +95,7 @@ impl Operators {
 
     /// Returns the name of an operator of this table.
     pub fn name(&self, operator: OperatorId) -> &str {
-        &self.operators[usize::from(operator.0)].name
+        &self.table[usize::from(operator.0)].name
     }
 
     /// Returns every product token by which a user agent claims an operator.
@@ -66,12 +103,20 @@ impl Operators {
         self.with_ids().flat_map(|(id, operator)| operator.tokens.iter().map(move |token| (token.as_str(), id)))
     }
 
-    /// Returns what this address proves about the claim to be that operator's crawler.
-    pub fn proof(&self, claimed: OperatorId, address: IpAddr) -> Proof {
-        match self.ranges.standing(claimed, address) {
-            Some(Standing::Proven) => Proof::Proven,
-            Some(Standing::Undecided) => Proof::Unknown,
-            None if self.operators[usize::from(claimed.0)].complete => Proof::Disproven,
+    /// Returns what is known about the claim of a client at this address to be that operator's crawler. `now` is on a
+    /// scale that nobody can set. Never waits: what is not known yet is asked for in the background.
+    pub fn proof(&self, claimed: OperatorId, address: IpAddr, now: Timestamp) -> Proof {
+        // An IPv4 client on a dual-stack listener comes as ::ffff:a.b.c.d.
+        let address = address.to_canonical();
+        let operator = &self.table[usize::from(claimed.0)];
+        let published = self.published.load();
+        match published.ranges.standing(claimed, address) {
+            Some(Standing::Proven) => return Proof::Proven(Means::Address),
+            None if published.complete[usize::from(claimed.0)] => return Proof::Disproven(Means::Address),
+            Some(Standing::Undecided) | None => {}
+        }
+        match self.names.as_ref().filter(|_| !operator.names.is_empty()) {
+            Some(names) => self.judge(claimed, names.ask(claimed, address, now)),
             None => Proof::Unknown,
         }
     }
@@ -82,72 +127,78 @@ impl Operators {
             .flat_map(|(id, operator)| operator.signature_agents.iter().map(move |agent| (agent.as_str(), id)))
     }
 
+    /// Returns what the names of an address mean for the claim.
+    pub fn judge(&self, claimed: OperatorId, said: ByName) -> Proof {
+        let complete = || self.table[usize::from(claimed.0)].complete.contains(&Method::Names);
+        match said {
+            ByName::Proven => Proof::Proven(Means::Name),
+            ByName::Foreign if complete() => Proof::Disproven(Means::Name),
+            ByName::Foreign | ByName::Unknown => Proof::Unknown,
+        }
+    }
+
+    /// Returns every list that somebody publishes or keeps, networks in the table apart.
+    pub fn sources(&self) -> Vec<Source> {
+        let all = self.table.iter().flat_map(|operator| operator.proven_in.iter().chain(&operator.undecided_in));
+        let mut lists: Vec<Source> = all.filter(|source| !matches!(source, Source::Network(_))).cloned().collect();
+        lists.sort();
+        lists.dedup();
+        lists
+    }
+
+    /// Returns what the list says now; empty where nothing is known of it.
+    pub(super) fn list(&self, source: &Source) -> Vec<IpNet> {
+        self.lists.lock().get(source).cloned().unwrap_or_default()
+    }
+
+    /// Puts what a list says now in the place of what it said.
+    pub(super) fn replace(&self, source: Source, networks: Vec<IpNet>) {
+        let mut lists = self.lists.lock();
+        lists.insert(source, networks);
+        self.published.store(Published::of(&self.table, &lists).into());
+    }
+
+    /// True for a list that the operator of the site has named.
+    pub(super) fn is_declared(&self, source: &Source) -> bool {
+        self.table.iter().any(|operator| operator.declared && operator.proven_in.contains(source))
+    }
+
+    /// Returns when the built-in ranges were collected.
+    pub(super) fn snapshot_taken(&self) -> Timestamp {
+        let day: Option<jiff::civil::Date> = self.snapshot_date.parse().ok();
+        let midnight = day.and_then(|day| day.to_zoned(jiff::tz::TimeZone::UTC).ok());
+        let seconds = midnight.map_or(0, |midnight| midnight.timestamp().as_second());
+        Timestamp::from_seconds(seconds.try_into().unwrap_or_default())
+    }
+
     /// Returns the day on which the built-in ranges were collected (`2026-09-02`).
     pub fn snapshot_date(&self) -> &str {
         &self.snapshot_date
     }
 
     fn with_ids(&self) -> impl Iterator<Item = (OperatorId, &Operator)> {
-        (0..).map(OperatorId).zip(&self.operators)
+        (0..).map(OperatorId).zip(&self.table)
     }
 }
 
-/// One operator, as written in `data/operators.json`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Operator {
-    name: String,
-    /// The operator's own page about its crawlers, for whoever checks this table.
-    #[serde(rename = "documented")]
-    _documented: String,
-    tokens: Vec<String>,
-    /// Lists of the snapshot by name, or networks: an address in one is the crawler's.
-    proven_in: Vec<String>,
-    /// The same: an address in one is the operator's or its neighbours', and neither proves nor disproves.
-    undecided_in: Vec<String>,
-    /// An address in none of them disproves the claim.
-    complete: bool,
-    /// The `Signature-Agent` of requests that it signs.
-    #[serde(default)]
-    signature_agents: Vec<String>,
-}
-
-/// The published lists, as collected in `data/ranges.json`.
-#[derive(Debug, Deserialize)]
-struct Snapshot {
-    date: String,
-    lists: BTreeMap<String, List>,
-}
-
-#[derive(Debug, Deserialize)]
-struct List {
-    prefixes: Vec<String>,
-}
-
-impl Snapshot {
-    /// Returns the networks of a list, or the one network that `source` itself is.
-    fn networks(&self, source: &str) -> Result<Vec<IpNet>, Mistake> {
-        if let Ok(network) = source.parse() {
-            return Ok(vec![network]);
+impl Published {
+    fn of(table: &[Operator], lists: &BTreeMap<Source, Vec<IpNet>>) -> Self {
+        let mut ranges: Vec<Range> = Vec::new();
+        let mut complete = Vec::with_capacity(table.len());
+        for (operator, id) in table.iter().zip((0..).map(OperatorId)) {
+            let both = [(&operator.proven_in, Standing::Proven), (&operator.undecided_in, Standing::Undecided)];
+            for (sources, standing) in both {
+                for source in sources {
+                    ranges.extend(source.networks(lists).iter().map(|network| (*network, id, standing)));
+                }
+            }
+            // A list that has not come yet leaves out whom it names.
+            let known = operator.proven_in.iter().all(|source| !source.networks(lists).is_empty());
+            let says_all = operator.complete.contains(&Method::Addresses) && !operator.proven_in.is_empty();
+            complete.push(says_all && known);
         }
-        let list = self.lists.get(source).ok_or_else(|| Mistake::NoSuchList(source.to_owned()))?;
-        let networks = list.prefixes.iter();
-        networks.map(|text| text.parse().map_err(|_| Mistake::NotANetwork(text.to_owned()))).collect()
+        Self { ranges: Ranges::new(ranges), complete }
     }
-}
-
-/// Why a table of operators cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum Mistake {
-    /// The JSON does not say what it should.
-    #[error("the operators' table cannot be read")]
-    Syntax(#[source] serde_json::Error),
-    /// An operator refers to a list that the snapshot does not have.
-    #[error("there is no list `{0}`, and it is no network either")]
-    NoSuchList(String),
-    /// A prefix of a list is none.
-    #[error("`{0}` is not a network such as 192.0.2.0/24")]
-    NotANetwork(String),
 }
 
 #[cfg(test)]
@@ -156,8 +207,11 @@ mod tests {
 
     #[test]
     fn the_built_in_table_can_be_read() {
-        let operators =
-            Operators::parse(include_str!("../../data/operators.json"), include_str!("../../data/ranges.json"));
+        let operators = Operators::parse(
+            include_str!("../../data/operators.json"),
+            include_str!("../../data/ranges.json"),
+            Vec::new(),
+        );
         let operators = operators.unwrap_or_else(|mistake| panic!("{mistake}"));
         assert!(operators.names().count() > 20);
         assert_eq!(operators.snapshot_date().len(), "2026-09-02".len());
@@ -180,65 +234,124 @@ mod tests {
 
     #[test]
     fn an_address_that_the_operator_publishes_proves_the_claim() {
-        assert_eq!(proof("googlebot", "66.249.66.1"), Proof::Proven);
-        assert_eq!(proof("googlebot", "2001:4860:4801:10::1"), Proof::Proven);
-        assert_eq!(proof("bingbot", "157.55.39.7"), Proof::Proven);
-        assert_eq!(proof("claudebot", "216.73.216.9"), Proof::Proven);
+        assert_eq!(proof("googlebot", "66.249.66.1"), Proof::Proven(Means::Address));
+        assert_eq!(proof("googlebot", "2001:4860:4801:10::1"), Proof::Proven(Means::Address));
+        assert_eq!(proof("bingbot", "157.55.39.7"), Proof::Proven(Means::Address));
+        assert_eq!(proof("claudebot", "216.73.216.9"), Proof::Proven(Means::Address));
     }
 
     #[test]
     fn an_address_elsewhere_disproves_it_where_the_list_is_complete() {
-        assert_eq!(proof("googlebot", "203.0.113.64"), Proof::Disproven);
-        assert_eq!(proof("googlebot", "2001:db8::1"), Proof::Disproven);
-        assert_eq!(proof("bingbot", "192.0.2.16"), Proof::Disproven);
+        assert_eq!(proof("googlebot", "203.0.113.64"), Proof::Disproven(Means::Address));
+        assert_eq!(proof("googlebot", "2001:db8::1"), Proof::Disproven(Means::Address));
+        assert_eq!(proof("bingbot", "192.0.2.16"), Proof::Disproven(Means::Address));
         assert_eq!(proof("facebookexternalhit", "192.0.2.16"), Proof::Unknown);
         assert_eq!(proof("yandexbot", "192.0.2.16"), Proof::Unknown);
     }
 
     #[test]
     fn an_ipv4_client_behind_an_ipv6_listener_is_the_same_client() {
-        assert_eq!(proof("googlebot", "::ffff:66.249.66.1"), Proof::Proven);
-        assert_eq!(proof("googlebot", "::ffff:203.0.113.64"), Proof::Disproven);
+        assert_eq!(proof("googlebot", "::ffff:66.249.66.1"), Proof::Proven(Means::Address));
+        assert_eq!(proof("googlebot", "::ffff:203.0.113.64"), Proof::Disproven(Means::Address));
     }
 
     #[test]
     fn the_proof_is_for_the_operator_that_was_claimed() {
-        assert_eq!(proof("bingbot", "66.249.66.1"), Proof::Disproven);
-        assert_eq!(proof("gptbot", "66.249.66.1"), Proof::Disproven);
+        assert_eq!(proof("bingbot", "66.249.66.1"), Proof::Disproven(Means::Address));
+        assert_eq!(proof("gptbot", "66.249.66.1"), Proof::Disproven(Means::Address));
     }
 
     #[test]
     fn googles_other_crawlers_do_not_prove_googlebot_but_its_customers_disprove_it() {
         // A special-case crawler's address, then one of App Engine, where anybody's program may run.
-        assert_eq!(proof("google-special", "108.177.2.1"), Proof::Proven);
+        assert_eq!(proof("google-special", "108.177.2.1"), Proof::Proven(Means::Address));
         assert_eq!(proof("googlebot", "108.177.2.1"), Proof::Unknown);
-        assert_eq!(proof("google-fetchers", "107.178.192.1"), Proof::Proven);
-        assert_eq!(proof("googlebot", "107.178.192.1"), Proof::Disproven);
+        assert_eq!(proof("google-fetchers", "107.178.192.1"), Proof::Proven(Means::Address));
+        assert_eq!(proof("googlebot", "107.178.192.1"), Proof::Disproven(Means::Address));
     }
 
     #[test]
     fn a_wide_network_does_not_hide_a_narrow_one_nor_the_other_way_round() {
         // All of 17/8 is Apple's; only a part of it crawls.
         assert_eq!(proof("applebot", "17.1.2.3"), Proof::Unknown);
-        assert_eq!(proof("applebot", "17.241.208.161"), Proof::Proven);
+        assert_eq!(proof("applebot", "17.241.208.161"), Proof::Proven(Means::Address));
+    }
+
+    #[test]
+    fn every_operator_of_the_standards_can_be_told_or_says_why_not() {
+        let operators = Operators::builtin();
+        let provable = operators.table.iter().filter(|operator| {
+            !operator.proven_in.is_empty() || !operator.names.is_empty() || !operator.signature_agents.is_empty()
+        });
+        let without: Vec<&str> =
+            operators.names().filter(|name| !provable.clone().any(|operator| operator.name == *name)).collect();
+        assert_eq!(without, ["pingdom", "uptimerobot"], "they publish what no licence lets us carry");
     }
 
     #[test]
     fn a_broken_table_is_told_and_not_used() {
-        let snapshot = r#"{"date": "2026-09-02", "lists": {"ours": {"prefixes": ["192.0.2.0/33"]}}}"#;
-        let with = |source: &str| {
-            let table = format!(
-                r#"[{{"name": "a", "documented": "", "tokens": [], "proven_in": ["{source}"], "undecided_in": [], "complete": true}}]"#
-            );
-            Operators::parse(&table, snapshot).expect_err("broken on purpose").to_string()
+        let snapshot = r#"{"date": "2026-09-02", "lists": {"https://example.com/": {"prefixes": ["192.0.2.0/33"]}}}"#;
+        let table =
+            |source: &str| format!(r#"[{{"name": "a", "documented": "", "tokens": [], "proven_in": ["{source}"]}}]"#);
+        let told = |source, snapshot| {
+            Operators::parse(&table(source), snapshot, Vec::new()).expect_err("broken on purpose").to_string()
         };
-        assert_eq!(with("theirs"), "there is no list `theirs`, and it is no network either");
-        assert_eq!(with("ours"), "`192.0.2.0/33` is not a network such as 192.0.2.0/24");
+        assert_eq!(told("https://example.com/", snapshot), "`192.0.2.0/33` is not a network such as 192.0.2.0/24");
+        assert_eq!(told("https://example.com/", "{}"), "the operators' table cannot be read");
+    }
+
+    #[test]
+    fn a_declared_operator_is_added_with_its_tokens() {
+        let declared = Declared {
+            name: "acme".into(),
+            tokens: Some(vec!["AcmeBot".into(), "gptbot".into()]),
+            ranges: Some(vec!["192.0.2.0/24".parse().expect("a network")]),
+            complete: Some(vec![Method::Addresses]),
+            ..Declared::default()
+        };
+        let operators = Operators::with(vec![declared]);
+        let acme = operators.id("acme").expect("declared");
+        let proof = |address: &str| operators.proof(acme, address.parse().expect("an address"), Timestamp::default());
+        assert_eq!(proof("192.0.2.7"), Proof::Proven(Means::Address));
+        assert_eq!(proof("192.0.3.7"), Proof::Disproven(Means::Address));
+        let claims = operators.tokens().filter(|(token, _)| token.eq_ignore_ascii_case("GPTBot"));
+        assert_eq!(claims.map(|(_, whose)| whose).collect::<Vec<_>>(), [acme], "a token is claimed once");
+    }
+
+    #[test]
+    fn a_declared_operator_of_a_known_name_changes_what_it_says_and_nothing_else() {
+        let declared = Declared { name: "googlebot".into(), complete: Some(Vec::new()), ..Declared::default() };
+        let operators = Operators::with(vec![declared]);
+        let googlebot = operators.id("googlebot").expect("built in");
+        let proof =
+            |address: &str| operators.proof(googlebot, address.parse().expect("an address"), Timestamp::default());
+        assert_eq!(proof("66.249.66.1"), Proof::Proven(Means::Address));
+        assert_eq!(proof("203.0.113.64"), Proof::Unknown);
+        assert_eq!(operators.names().count(), Operators::builtin().names().count());
+    }
+
+    #[test]
+    fn a_list_that_has_not_come_yet_disproves_nobody() {
+        let list = Source::Url("https://example.com/bots.json".into());
+        let declared = Declared {
+            name: "acme".into(),
+            ranges: Some(vec![list.clone()]),
+            complete: Some(vec![Method::Addresses]),
+            ..Declared::default()
+        };
+        let operators = Operators::with(vec![declared]);
+        let acme = operators.id("acme").expect("declared");
+        let proof = || operators.proof(acme, "192.0.2.7".parse().expect("an address"), Timestamp::default());
+        assert_eq!(proof(), Proof::Unknown);
+        operators.replace(list.clone(), vec!["198.51.100.0/24".parse().expect("a network")]);
+        assert_eq!(proof(), Proof::Disproven(Means::Address));
+        operators.replace(list, vec!["192.0.2.0/24".parse().expect("a network")]);
+        assert_eq!(proof(), Proof::Proven(Means::Address));
     }
 
     fn proof(operator: &str, address: &str) -> Proof {
         let operators = Operators::builtin();
         let id = operators.id(operator).expect("a name from the table");
-        operators.proof(id, address.parse().expect("an address"))
+        operators.proof(id, address.parse().expect("an address"), Timestamp::default())
     }
 }

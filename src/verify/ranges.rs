@@ -1,22 +1,25 @@
-//! All published address ranges in one structure, each with what it means for which operator.
-
-use std::net::IpAddr;
-
-use ipnet::IpNet;
-use prefix_trie::joint::JointPrefixMap;
-use smallvec::SmallVec;
+//! All published address ranges in one table, each with what it means for which operator.
+//!
+//! Networks either hold one another or have nothing in common, so the address space falls into stretches in which every
+//! address is in the same networks. A look-up is one binary search for the stretch, however deep the networks lie.
 
 use crate::policy::OperatorId;
+use ipnet::IpNet;
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::net::IpAddr;
 
 /// Where the crawlers of all operators come from.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ranges {
-    /// Ranges of several operators overlap, and one may hold another, so each prefix keeps a few.
-    by_prefix: JointPrefixMap<IpNet, SmallVec<[(OperatorId, Standing); 2]>>,
+    v4: Stretches<u32>,
+    v6: Stretches<u128>,
+    /// What the addresses of a stretch say; stretches that say the same share one.
+    says: Vec<Says>,
 }
 
 /// What an address in a range says about the claim to be of an operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Standing {
     /// The network belongs to the operator, but is not published for this crawler.
     Undecided,
@@ -24,16 +27,163 @@ pub(super) enum Standing {
     Proven,
 }
 
+/// One network, as one operator knows it.
+pub(super) type Range = (IpNet, OperatorId, Standing);
+
+/// Ranges of several operators overlap; each operator is in here once, with the best that any range says.
+type Says = SmallVec<[(OperatorId, Standing); 4]>;
+
+/// Where each stretch begins, and what its addresses say; the last one ends with the address space.
+#[derive(Debug)]
+struct Stretches<A> {
+    begin: Vec<A>,
+    says: Vec<u32>,
+}
+
 impl Ranges {
-    pub(super) fn add(&mut self, range: IpNet, operator: OperatorId, standing: Standing) {
-        self.by_prefix.entry(range.trunc()).or_default().push((operator, standing));
+    pub(super) fn new(ranges: impl IntoIterator<Item = Range>) -> Self {
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        for (network, operator, standing) in ranges {
+            match network {
+                IpNet::V4(network) => {
+                    v4.push((network.network().to_bits(), network.broadcast().to_bits(), (operator, standing)));
+                }
+                IpNet::V6(network) => {
+                    v6.push((network.network().to_bits(), network.broadcast().to_bits(), (operator, standing)));
+                }
+            }
+        }
+        let mut known = Known::default();
+        let v4 = stretches(v4, |address| address.checked_add(1), &mut known);
+        let v6 = stretches(v6, |address| address.checked_add(1), &mut known);
+        Self { v4, v6, says: known.says }
     }
 
     /// Returns the best that any range around `address` says for `operator`.
     pub(super) fn standing(&self, operator: OperatorId, address: IpAddr) -> Option<Standing> {
-        // An IPv4 client on a dual-stack listener comes as ::ffff:a.b.c.d.
-        let host = IpNet::from(address.to_canonical());
-        let around = self.by_prefix.cover(&host).flat_map(|(_, operators)| operators);
-        around.filter(|(whose, _)| *whose == operator).map(|(_, standing)| *standing).max()
+        let says = match address {
+            IpAddr::V4(address) => self.v4.at(address.to_bits()),
+            IpAddr::V6(address) => self.v6.at(address.to_bits()),
+        };
+        self.says[says?].iter().find(|(whose, _)| *whose == operator).map(|(_, standing)| *standing)
+    }
+}
+
+impl<A: Copy + Ord> Stretches<A> {
+    fn at(&self, address: A) -> Option<usize> {
+        let place = self.begin.partition_point(|begin| *begin <= address).checked_sub(1)?;
+        Some(self.says[place] as usize)
+    }
+
+    /// Beyond `last`, unless that is the last of all, addresses say this.
+    fn begin_after(&mut self, last: A, next: fn(A) -> Option<A>, says: u32) {
+        if let Some(begin) = next(last) {
+            self.begin(begin, says);
+        }
+    }
+
+    /// From `begin` on, addresses say this.
+    fn begin(&mut self, begin: A, says: u32) {
+        match self.begin.last() {
+            Some(last) if *last == begin => *self.says.last_mut().expect("as many as beginnings") = says,
+            _ => {
+                self.begin.push(begin);
+                self.says.push(says);
+            }
+        }
+    }
+}
+
+/// Walks over the networks from the first address on, and keeps those that the walk is in.
+fn stretches<A: Copy + Ord>(
+    mut networks: Vec<(A, A, (OperatorId, Standing))>,
+    next: fn(A) -> Option<A>,
+    known: &mut Known,
+) -> Stretches<A> {
+    networks.sort_by_key(|(first, last, _)| (*first, std::cmp::Reverse(*last)));
+    let mut stretches = Stretches { begin: Vec::new(), says: Vec::new() };
+    let mut around: Vec<(A, (OperatorId, Standing))> = Vec::new();
+    for (first, last, says) in networks {
+        while let Some((left, _)) = around.pop_if(|(last, _)| *last < first) {
+            stretches.begin_after(left, next, known.place(&around));
+        }
+        around.push((last, says));
+        stretches.begin(first, known.place(&around));
+    }
+    while let Some((left, _)) = around.pop() {
+        stretches.begin_after(left, next, known.place(&around));
+    }
+    stretches
+}
+
+/// Each thing that can be said, once.
+#[derive(Default)]
+struct Known {
+    says: Vec<Says>,
+    places: HashMap<Says, u32>,
+}
+
+impl Known {
+    fn place<A>(&mut self, around: &[(A, (OperatorId, Standing))]) -> u32 {
+        let mut says = Says::new();
+        for (_, (operator, standing)) in around {
+            match says.iter_mut().find(|(whose, _)| whose == operator) {
+                Some((_, best)) => *best = (*best).max(*standing),
+                None => says.push((*operator, *standing)),
+            }
+        }
+        says.sort_unstable();
+        *self.places.entry(says).or_insert_with_key(|says| {
+            self.says.push(says.clone());
+            u32::try_from(self.says.len() - 1).expect("fewer than the bounded number of ranges")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ipnet::{Ipv4Net, Ipv6Net};
+    use proptest::prelude::*;
+
+    fn ranges() -> impl Strategy<Value = Vec<Range>> {
+        // Few bits differ, so that networks hold one another and meet at their ends, the ends of the space among them.
+        let v4 = (any::<u8>(), 0..=32u8).prop_map(|(bits, length)| {
+            let address = u32::from(bits & 0xf0) << 24 | u32::from(bits & 0x0f);
+            IpNet::V4(Ipv4Net::new(address.into(), length).expect("at most 32").trunc())
+        });
+        let v6 = (any::<u8>(), 0..=128u8).prop_map(|(bits, length)| {
+            let address = u128::from(bits & 0xf0) << 120 | u128::from(bits & 0x0f);
+            IpNet::V6(Ipv6Net::new(address.into(), length).expect("at most 128").trunc())
+        });
+        let standing = prop_oneof![Just(Standing::Proven), Just(Standing::Undecided)];
+        let range = (prop_oneof![v4, v6], (0..3u16).prop_map(OperatorId), standing);
+        prop::collection::vec(range, 0..20)
+    }
+
+    fn addresses(ranges: &[Range]) -> Vec<IpAddr> {
+        let ends = ranges.iter().flat_map(|(network, ..)| [network.network(), network.broadcast()]);
+        let beside = |address: IpAddr| match address {
+            IpAddr::V4(address) => {
+                [-1, 0, 1].map(|step| IpAddr::V4(address.to_bits().wrapping_add_signed(step).into()))
+            }
+            IpAddr::V6(address) => {
+                [-1, 0, 1].map(|step| IpAddr::V6(address.to_bits().wrapping_add_signed(step).into()))
+            }
+        };
+        ends.flat_map(beside).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn an_address_says_what_the_networks_around_it_say(ranges in ranges()) {
+            let table = Ranges::new(ranges.iter().copied());
+            for address in addresses(&ranges) {
+                for operator in (0..3).map(OperatorId) {
+                    let around = ranges.iter().filter(|(network, whose, _)| *whose == operator && network.contains(&address));
+                    prop_assert_eq!(table.standing(operator, address), around.map(|(.., standing)| *standing).max());
+                }
+            }
+        }
     }
 }

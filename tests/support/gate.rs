@@ -217,12 +217,14 @@ const BEHIND_LOOPBACK: &str = "clients: { address_from: x-forwarded-for, trusted
 
 fn yaml(origin: SocketAddr, folder: &Path, rules: &str) -> String {
     format!(
-        "listen: 127.0.0.1:0\nadmin: {{ listen: \"127.0.0.1:0\" }}\nstate_dir: {folder}\n{ledger}\n\
+        "listen: 127.0.0.1:0\nadmin: {{ listen: \"127.0.0.1:0\" }}\nstate_dir: {folder}\n{ledger}\n{verify}\n\
          log: {{ access: {{ path: {log} }}, level: warn }}\n\
          {clients}\n{rules}\n{origin}\n",
         folder = folder.display(),
         // What a test counts is of no use to the next.
         ledger = if rules.contains("ledger:") { "" } else { "ledger: memory" },
+        // Nobody beyond this machine is asked about crawlers.
+        verify = if rules.contains("verify:") { "" } else { "verify: { dns: off, refresh: off }" },
         log = log_path(folder).display(),
         // A test that sets more of the origin than its address writes the section itself, with ORIGIN in it.
         rules = rules.replace("ORIGIN", &format!("http://{origin}")),

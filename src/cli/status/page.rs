@@ -1,7 +1,7 @@
 //! The whole state on one page: what is wrong first, then where everybody is, quotas, scopes, clients, corrections.
 
 use super::quota;
-use super::state::{Client, Correction, Scope, ScopeValue, State};
+use super::state::{Client, Correction, Scope, State};
 use super::view::View;
 use crate::terminal::Align::{self, Left, Right};
 use crate::terminal::{columns, span, thousands, wrapped};
@@ -79,27 +79,38 @@ fn row(name: &str, value: &str, remark: &str) -> Vec<String> {
 }
 
 fn scopes(scopes: &[Scope], view: &View) -> String {
+    let row = |name: String, of: &Scope| {
+        let inflight = thousands(of.inflight);
+        let inflight = of.limit.map_or_else(|| inflight.clone(), |limit| format!("{inflight} of {}", thousands(limit)));
+        let waiting = of.waiting.map_or("-".into(), thousands);
+        vec![name, inflight, waiting, pause(of.delay_s.unwrap_or_default()), pressure(of, view)]
+    };
     let rows = scopes.iter().flat_map(|of| {
         let name = of.values.map_or(of.name.clone(), |count| format!("{}, {} values", of.name, thousands(count)));
-        let busy = of.busiest.iter().filter(|value| value.is_busy()).take(VALUES).map(value);
-        std::iter::once(scope(name, of.inflight, of.waiting, 0)).chain(busy).collect::<Vec<_>>()
+        let busy = of.busiest.iter().filter(|value| value.is_busy()).take(VALUES);
+        let value = |of: &Scope| row(format!("  {}", if of.name.is_empty() { "(none)" } else { &of.name }), of);
+        std::iter::once(row(name, of)).chain(busy.map(value)).collect::<Vec<_>>()
     });
-    table("scopes of the origin", &[("", Left), ("", Right), ("", Left)], rows, view)
+    let head = [("scope", Left), ("in flight", Right), ("in line", Right), ("delay", Right), ("now", Left)];
+    table("scopes of the origin", &head, rows, view)
 }
 
-fn value(of: &ScopeValue) -> Vec<String> {
-    let name = if of.value.is_empty() { "(none)" } else { &of.value };
-    scope(format!("  {name}"), of.inflight, of.waiting, of.rests_for_s)
-}
-
-fn scope(name: String, inflight: u64, waiting: u64, rests_for_s: u64) -> Vec<String> {
-    let mut row = vec![name, format!("{} in flight", thousands(inflight))];
-    match (waiting, rests_for_s) {
-        (_, 1..) => row.push(format!("rests for {}", span(rests_for_s))),
-        (1.., _) => row.push(format!("{} waiting", thousands(waiting))),
-        (0, 0) => {}
+/// The time between two requests.
+fn pause(seconds: f64) -> String {
+    match seconds {
+        none if none <= 0.0 => "-".into(),
+        short if short < 1.0 => format!("{:.0} ms", short * 1000.0),
+        long => format!("{long:.1} s").replace(".0 s", " s"),
     }
-    row
+}
+
+fn pressure(of: &Scope, view: &View) -> String {
+    let rest = of.rests_for_s.unwrap_or_default().ceil() as u64;
+    match (rest, of.level.unwrap_or_default()) {
+        (0, 0) => "-".into(),
+        (0, level) => format!("taken up again, level {level}"),
+        (rest, level) => view.ink.alarm(&format!("left alone for {}, level {level}", span(rest))),
+    }
 }
 
 fn clients(clients: &[Client], view: &View) -> String {
@@ -146,9 +157,8 @@ fn table(title: &str, head: &[(&str, Align)], rows: impl Iterator<Item = Vec<Str
         return String::new();
     }
     let (names, alignment): (Vec<&str>, Vec<Align>) = head.iter().copied().unzip();
-    let named = names.iter().any(|name| !name.is_empty());
-    let head = named.then(|| names.iter().map(|name| view.ink.faint(name)).collect());
-    format!("{}\n{}", view.ink.bold(title), columns(2, &alignment, head.into_iter().chain(rows)))
+    let head = names.iter().map(|name| view.ink.faint(name)).collect();
+    format!("{}\n{}", view.ink.bold(title), columns(2, &alignment, std::iter::once(head).chain(rows)))
 }
 
 /// The API tells more; these leave room for the rest of the page.

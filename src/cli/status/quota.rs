@@ -7,13 +7,13 @@ use crate::terminal::{Align, bar, columns, span};
 /// The quota's name and window, a bar with its numbers, and a line for each class. `now` is when it was told.
 pub(super) fn block(quota: &Quota, now: Option<&str>, view: &View) -> String {
     let zone = if now.is_some() { String::new() } else { format!(" {}", view.zone_name(&quota.window_end)) };
-    let end = view.local(&quota.window_end, now);
+    let end = view.local_exactly(&quota.window_end, now);
     let until = format!("{end}{zone} (in {})", span(quota.window_ends_in_s));
     let shadow = if quota.enforce { "" } else { ", counted but not enforced" };
     let mut text = format!("{}  {} units until {until}{shadow}\n", view.ink.bold(&quota.name), quota.limit);
     text.push_str(&gauge(quota, view));
     if let Some(moment) = &quota.closed_until {
-        let until = format!("closed until {}: the origin says that nothing is left", view.local(moment, now));
+        let until = format!("closed until {}: the origin says that nothing is left", view.local_exactly(moment, now));
         text.push_str(&format!("  {}\n", view.ink.alarm(&until)));
     }
     let named = [

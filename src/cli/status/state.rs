@@ -84,20 +84,17 @@ pub(super) struct Class {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Scope {
+    /// Of one of those by value, the value.
+    #[serde(alias = "value")]
     pub(super) name: String,
     pub(super) inflight: u64,
-    pub(super) waiting: u64,
+    pub(super) waiting: Option<u64>,
+    pub(super) limit: Option<u64>,
+    pub(super) delay_s: Option<f64>,
+    pub(super) rests_for_s: Option<f64>,
+    pub(super) level: Option<u32>,
     pub(super) values: Option<u64>,
-    pub(super) busiest: Vec<ScopeValue>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct ScopeValue {
-    pub(super) value: String,
-    pub(super) inflight: u64,
-    pub(super) waiting: u64,
-    pub(super) rests_for_s: u64,
+    pub(super) busiest: Vec<Scope>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -165,8 +162,8 @@ fn yes() -> bool {
     true
 }
 
-impl ScopeValue {
+impl Scope {
     pub(super) fn is_busy(&self) -> bool {
-        self.inflight + self.waiting + self.rests_for_s > 0
+        self.inflight + self.waiting.unwrap_or(0) > 0 || self.rests_for_s.unwrap_or(0.0) > 0.0
     }
 }

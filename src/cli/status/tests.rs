@@ -43,14 +43,17 @@ fn a_hard_day() -> Value {
         ],
         "classes": ["search", "bot", "person"],
         "scopes": [
-            {"name": "default", "inflight": 12, "waiting": 3},
-            {"name": "search", "inflight": 0},
+            {"name": "default", "inflight": 12, "waiting": 0, "limit": 64, "delay_s": 0.0, "rests_for_s": 0.0, "level": 0},
+            {"name": "search", "inflight": 0, "waiting": 17, "limit": 4, "delay_s": 0.25, "rests_for_s": 7.2, "level": 3},
+            {"name": "reports", "inflight": 1, "waiting": 1200, "limit": null, "delay_s": 1.5, "rests_for_s": 0.0,
+             "level": 1},
+            {"name": "assets", "inflight": 3, "waiting": null, "limit": null, "delay_s": null},
             {
-                "name": "tenant", "inflight": 2, "values": 1200,
+                "name": "tenant", "inflight": 2, "waiting": 1, "limit": 2, "delay_s": 0.0, "rests_for_s": 5.0, "level": 1, "values": 1200,
                 "busiest": [
-                    {"value": "acme", "inflight": 2, "waiting": 1},
-                    {"value": "", "rests_for_s": 5},
-                    {"value": "idle"},
+                    {"value": "acme", "inflight": 2, "waiting": 1, "limit": 2},
+                    {"value": "", "inflight": 0, "waiting": 0, "limit": 2, "rests_for_s": 5.0, "level": 1},
+                    {"value": "idle", "inflight": 0, "waiting": 0},
                 ],
             },
         ],
@@ -112,6 +115,18 @@ fn a_quiet_gate_has_a_short_page_and_one_of_another_version_is_shown_as_far_as_i
 }
 
 #[test]
+fn a_window_that_ends_within_a_minute_ends_at_a_second() {
+    let ends = |moment: &str| {
+        let mut state = a_hard_day();
+        state["quotas"][0]["window_end"] = json!(moment);
+        let shown = text(&state.to_string(), &view(80)).expect("it can be read");
+        shown.lines().find(|line| line.starts_with("places_api")).unwrap_or_default().to_owned()
+    };
+    assert!(ends("2026-11-21T13:05:30Z").contains("until 14:05:30 (in"));
+    assert!(ends("2026-11-21T13:06:00Z").contains("until 14:06 (in"));
+}
+
+#[test]
 fn an_origin_without_an_address_is_told() {
     let state = json!({"origin": {"authority": "site.example", "known": false, "addresses": []}});
     let shown = text(&state.to_string(), &view(80)).expect("it can be read");
@@ -163,11 +178,14 @@ tokens  1,000,000 units until 15:00 (in 55 min), counted but not enforced
   ██████████████████████████████████  100.0%  1,000,000 used, 0 reserved, 0 left
 
 scopes of the origin
-  default               12 in flight  3 waiting
-  search                 0 in flight
-  tenant, 1,200 values   2 in flight
-    acme                 2 in flight  1 waiting
-    (none)               0 in flight  rests for 5 s
+  scope                 in flight  in line   delay  now
+  default                12 of 64        0       -  -
+  search                   0 of 4       17  250 ms  left alone for 8 s, level 3
+  reports                       1    1,200   1.5 s  taken up again, level 1
+  assets                        3        -       -  -
+  tenant, 1,200 values     2 of 2        1       -  left alone for 5 s, level 1
+    acme                   2 of 2        1       -  -
+    (none)                 0 of 2        0       -  left alone for 5 s, level 1
 
 most refused clients
   key                      class   refused  tokens left  now

@@ -30,15 +30,23 @@ impl View {
 
     /// A moment as told in RFC 3339, by the wall clock: the day only where it is not that of `now`.
     pub(super) fn local(&self, moment: &str, now: Option<&str>) -> String {
+        self.shown(moment, now, |_| "%H:%M")
+    }
+
+    /// The same with its seconds, where it has any: windows may be shorter than a minute.
+    pub(super) fn local_exactly(&self, moment: &str, now: Option<&str>) -> String {
+        self.shown(moment, now, |local| if local.second() == 0 { "%H:%M" } else { "%H:%M:%S" })
+    }
+
+    fn shown(&self, moment: &str, now: Option<&str>, time: impl Fn(&Zoned) -> &'static str) -> String {
         let Some(local) = self.zoned(moment) else { return moment.to_owned() };
         let now = now.and_then(|now| self.zoned(now));
-        let form = match now {
-            Some(now) if now.date() == local.date() => "%H:%M",
-            Some(now) if now.year() == local.year() => "%-d %b %H:%M",
-            Some(_) => "%-d %b %Y %H:%M",
-            None => "%-d %b %H:%M",
+        let day = match now {
+            Some(now) if now.date() == local.date() => "",
+            Some(now) if now.year() != local.year() => "%-d %b %Y ",
+            _ => "%-d %b ",
         };
-        local.strftime(form).to_string()
+        local.strftime(&format!("{day}{}", time(&local))).to_string()
     }
 
     /// What the wall clock's zone is called then.

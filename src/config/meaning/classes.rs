@@ -2,11 +2,12 @@
 
 use super::report::Report;
 use crate::config::raw::classes::{self as raw, Agent};
-use crate::config::words::Span;
+use crate::config::words::{Field, Span};
 use crate::policy::bucket::Bucket;
-use crate::policy::class::{AgentRule, Class, When};
+use crate::policy::class::{AgentRule, Class, KnownKeys, When};
 use crate::policy::guard::Guard;
-use crate::policy::identity::KeyFrom;
+use crate::policy::identity::{Carrier, KeyFrom};
+use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
 use crate::policy::{Kind, OperatorId};
 use std::time::Duration;
@@ -19,6 +20,9 @@ const GUARDED_SHARE: Share = Share::from_millionths(20_000);
 
 /// More than any site needs; ids are small numbers.
 const MOST: usize = 1000;
+
+/// A shorter key is found by trying.
+const GUESSABLE: usize = 16;
 
 pub(super) fn agent_rules(raw: &[Agent], report: &mut Report) -> Vec<AgentRule> {
     if raw.len() > MOST {
@@ -61,7 +65,7 @@ pub(super) fn classes(raw: &[raw::Class], operators: &[&str], report: &mut Repor
             );
         }
         let whole = classes.iter().enumerate().find(|(place, earlier)| {
-            fits_everybody(&earlier.when) && !report.spoiled(&format!("classes[{place}].when"))
+            earlier.when.fits_everybody() && !report.spoiled(&format!("classes[{place}].when"))
         });
         if let Some((place, earlier)) = whole {
             let wrong = format!("never reached: classes[{place}] ({}) fits everybody", earlier.name);
@@ -69,7 +73,7 @@ pub(super) fn classes(raw: &[raw::Class], operators: &[&str], report: &mut Repor
         }
         classes.push(class);
     }
-    if classes.last().is_none_or(|last| !fits_everybody(&last.when)) {
+    if classes.last().is_none_or(|last| !last.when.fits_everybody()) {
         if let Some(place) = classes.iter().position(|class| class.name == OTHER) {
             report.mistake(
                 &format!("classes[{place}].name"),
@@ -91,21 +95,11 @@ pub(super) fn classes(raw: &[raw::Class], operators: &[&str], report: &mut Repor
     classes
 }
 
-fn fits_everybody(when: &When) -> bool {
-    when.kinds.is_empty() && when.operators.is_empty() && when.user_agents.is_empty() && when.addresses.is_empty()
-}
-
 fn class(raw: &raw::Class, path: &str, operators: &[&str], report: &mut Report) -> Class {
     let name = raw.name.clone().unwrap_or_default();
     match raw.name.is_some() {
         true => report.name(&format!("{path}.name"), &name),
         false => report.mistake(&format!("{path}.name"), "missing", "give the class a name"),
-    }
-    for (operator, _) in &raw.crawl_delay.0 {
-        operator_id(operator, &format!("{path}.crawl_delay.{operator}"), operators, report);
-    }
-    if !raw.crawl_delay.0.is_empty() {
-        report.not_carried_out(&format!("{path}.crawl_delay"));
     }
     let bucket = raw.bucket.as_ref().map(|bucket| self::bucket(bucket, &format!("{path}.bucket"), report));
     let key = raw.bucket.as_ref().map(|bucket| key(&bucket.key, &format!("{path}.bucket.key"), report));
@@ -160,7 +154,25 @@ fn when(raw: &raw::When, path: &str, operators: &[&str], report: &mut Report) ->
         operators: ids,
         user_agents: raw.user_agent.0.clone(),
         addresses: raw.address.0.iter().map(|range| range.0).collect(),
+        keys: raw.key.as_ref().map(|keys| known_keys(keys, &format!("{path}.key"), report)),
     }
+}
+
+fn known_keys(raw: &raw::KnownKeys, path: &str, report: &mut Report) -> KnownKeys {
+    let value = format!("{path}.value");
+    let values = &raw.value.0;
+    if values.is_empty() || values.iter().any(|known| known.0.trim().is_empty()) {
+        report.mistake(&value, "no key to compare with", "write it, or ${NAME} to read it from the environment");
+    } else if values
+        .iter()
+        .any(|known| known.0.trim() != known.0 || known.0.bytes().any(|byte| byte.is_ascii_control()))
+    {
+        report.mistake(&value, "begins or ends with a space, or holds what no header may", "write it as it is sent");
+    } else if values.iter().any(|known| known.0.len() < GUESSABLE) {
+        report.note(format!("{value}: a key of fewer than {GUESSABLE} characters can be guessed"));
+    }
+    let carrier = carrier(&raw.header, &raw.cookie, path, report);
+    KnownKeys { carrier, values: values.iter().map(|known| Secret::new(known.0.clone())).collect() }
 }
 
 pub(super) fn operator_id(name: &str, path: &str, operators: &[&str], report: &mut Report) -> Option<OperatorId> {
@@ -176,19 +188,24 @@ fn key(raw: &raw::Key, path: &str, report: &mut Report) -> KeyFrom {
         raw::Key::Address => KeyFrom::Address,
         raw::Key::Operator => KeyFrom::Operator,
         raw::Key::Class => KeyFrom::Class,
-        raw::Key::Sent { header: Some(header), cookie: None } => KeyFrom::Header(header.0.clone()),
-        raw::Key::Sent { header: None, cookie: Some(cookie) } => {
+        raw::Key::Sent { header, cookie } => KeyFrom::Sent(carrier(header, cookie, path, report)),
+    }
+}
+
+fn carrier(header: &Option<Field>, cookie: &Option<String>, path: &str, report: &mut Report) -> Carrier {
+    match (header, cookie) {
+        (Some(header), None) => Carrier::Header(header.0.clone()),
+        (None, Some(cookie)) => {
             // What a cookie may be called is what a header may be called (RFC 6265 section 4.1.1); only the case matters.
             if http::HeaderName::from_bytes(cookie.as_bytes()).is_err() {
                 report.mistake(&format!("{path}.cookie"), "not the name of a cookie", "write it like session");
             }
-            KeyFrom::Cookie(cookie.clone())
+            Carrier::Cookie(cookie.clone())
         }
-        raw::Key::Sent { header, .. } => {
-            let wrong =
-                if header.is_some() { "found both header and cookie" } else { "found neither header nor cookie" };
+        (both, _) => {
+            let wrong = if both.is_some() { "found both header and cookie" } else { "found neither header nor cookie" };
             report.mistake(path, wrong, "write { header: X-Api-Key } or { cookie: session }");
-            KeyFrom::Address
+            Carrier::Cookie(String::new())
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use super::report::Report;
 use crate::config::raw::ledger as raw;
-use crate::config::settings::{Ledger, Redis, Secret, WhenLost};
+use crate::config::settings::{Ledger, Redis, WhenLost};
 use crate::policy::Units;
 use crate::policy::quota::Quota;
+use crate::policy::secret::Secret;
 
 const PORT: u16 = 6379;
 const EXAMPLE: &str = "write it like redis://:${REDIS_PASSWORD}@10.0.0.5:6379";

@@ -15,6 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MOST: usize = 1000;
+/// Clients are told of windows in whole seconds; what is to be spread more finely is for a scope's `delay`.
+const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
 /// A sliding window errs low by at most one of its parts: with 60 of them, 24 minutes of a day.
 const PARTS: u32 = 60;
 /// Tiers are counted in a byte.
@@ -142,7 +144,11 @@ fn window(raw: Option<&raw::Window>, path: &str, report: &mut Report) -> Window 
         (Some(unit), []) => calendar_window(unit, raw, path, report).unwrap_or(harmless),
         (None, &[(key, length)]) => {
             no_calendar_keys(key, raw, path, report);
-            let length = report.lasting(&format!("{path}.{key}"), Some(length), Duration::from_secs(1));
+            let path = format!("{path}.{key}");
+            let length = report.lasting(&path, Some(length), SHORTEST_WINDOW);
+            if length < SHORTEST_WINDOW {
+                report.mistake(&path, "found less than a second", "write 1s or more");
+            }
             match key {
                 "first_use" => Window::FirstUse { length },
                 "sliding" => Window::Sliding { length, parts: PARTS },

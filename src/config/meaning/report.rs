@@ -31,11 +31,6 @@ impl Report {
         }
     }
 
-    /// Notes that what stands at `path` is not carried out.
-    pub(super) fn not_carried_out(&mut self, path: &str) {
-        self.note(format!("{path}: read and checked, not carried out in this version"));
-    }
-
     /// Notes what is right but worth knowing.
     pub(super) fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());

@@ -2,8 +2,9 @@
 
 use super::report::Report;
 use crate::config::raw::{self, serving as written};
-use crate::config::settings::{AccessLog, Admin, Headers, LegacyFamily, Limits, Log, LogLevel, Origin, Secret};
+use crate::config::settings::{AccessLog, Admin, Headers, LegacyFamily, Limits, Log, LogLevel, Origin};
 use crate::config::words::{Size, Span};
+use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -178,12 +179,6 @@ pub(super) fn headers(raw: &written::Headers) -> Headers {
     }
     let retry_after_spread = raw.retry_after_spread.as_ref().map_or(SPREAD, |share| share.0);
     Headers { ratelimit: raw.ratelimit != written::RateLimit::Off, legacy, retry_after_spread }
-}
-
-pub(super) fn robots(raw: &written::Robots, report: &mut Report) {
-    if raw.merge_crawl_delay {
-        report.not_carried_out("robots.merge_crawl_delay");
-    }
 }
 
 pub(super) fn log(raw: &written::Log, report: &mut Report) -> Log {

@@ -1,44 +1,135 @@
-//! How crawlers are proven to be whose they say they are.
+//! How crawlers are held to what they say, and the operators that the file adds or changes.
 
-use super::classes::operator_id;
 use super::report::Report;
-use crate::config::raw::verify as written;
-use crate::config::settings::{Signatures, Verify};
-use crate::policy::OperatorId;
+use crate::config::forms::{Named, OneOrMany};
+use crate::config::raw::verify::{self as raw, Refresh};
+use crate::config::settings::{CrawlerOperator, Dns, KnownBy, Signatures, Verify};
+use crate::config::words::Pattern;
 use std::time::Duration;
 
-/// What the draft standard recommends at most.
-const LONGEST_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
-pub(super) fn verify(raw: &written::Verify, operators: &[&str], report: &mut Report) -> Verify {
-    let signatures = &raw.signatures;
-    let max_lifetime = signatures.max_lifetime.as_ref().map(|span| span.0);
-    let max_lifetime = report.lasting("verify.signatures.max_lifetime", max_lifetime, LONGEST_LIFETIME);
-    let agents = agents(signatures, operators, report);
-    let signatures = Signatures { unlisted_agents: signatures.unlisted_agents, agents, max_lifetime };
-    Verify { signatures: raw.signatures.enabled.unwrap_or(true).then_some(signatures) }
+/// How long a signature may hold at most, as the draft standard recommends.
+const LONGEST_LIFETIME: Duration = DAY;
+
+/// Whoever publishes a list should not be asked more often.
+const OFTEN: Duration = Duration::from_secs(60);
+
+/// A product token is a word; what is longer was not meant to be one.
+const LONGEST_TOKEN: usize = 64;
+
+pub(super) fn verify(raw: &raw::Verify, report: &mut Report) -> Verify {
+    let dns = match &raw.dns {
+        raw::Dns::Off => None,
+        raw::Dns::On => Some(Dns { nameservers: Vec::new(), timeout: TIMEOUT }),
+        raw::Dns::Of(servers) => Some(Dns {
+            nameservers: servers.nameservers.0.iter().map(|server| server.0).collect(),
+            timeout: report.lasting("verify.dns.timeout", servers.timeout.as_ref().map(|span| span.0), TIMEOUT),
+        }),
+    };
+    let refresh = match &raw.refresh {
+        Refresh::Off => None,
+        Refresh::Daily => Some(DAY),
+        Refresh::Every(span) => {
+            if span.0 < OFTEN {
+                report.mistake("verify.refresh", "found less than a minute", "write a duration such as 24h, or off");
+            }
+            Some(span.0)
+        }
+    };
+    Verify { dns, refresh, signatures: signatures(&raw.signatures, report) }
 }
 
-fn agents(raw: &written::Signatures, operators: &[&str], report: &mut Report) -> Vec<(String, OperatorId)> {
-    let mut agents = Vec::new();
-    for (operator, addresses) in &raw.agents.0 {
-        let path = format!("verify.signatures.agents.{operator}");
-        let Some(operator) = operator_id(operator, &path, operators, report) else { continue };
-        for address in &addresses.0 {
-            if !is_agent(address) {
-                report.mistake(
-                    &path,
-                    format!("{address:?} is no agent's address"),
-                    "write it like https://bot.example",
-                );
-            }
-            agents.push((address.clone(), operator));
+fn signatures(raw: &raw::Signatures, report: &mut Report) -> Option<Signatures> {
+    let max_lifetime = raw.max_lifetime.as_ref().map(|span| span.0);
+    let max_lifetime = report.lasting("verify.signatures.max_lifetime", max_lifetime, LONGEST_LIFETIME);
+    raw.enabled.unwrap_or(true).then_some(Signatures { unlisted_agents: raw.unlisted_agents, max_lifetime })
+}
+
+/// The operators that the file adds or changes; `known` are all others by name.
+pub(super) fn operators(raw: &Named<raw::Operator>, known: &[&str], report: &mut Report) -> Vec<CrawlerOperator> {
+    raw.0.iter().map(|(name, written)| operator(name, written, known, report)).collect()
+}
+
+fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Report) -> CrawlerOperator {
+    let path = format!("operators.{name}");
+    report.name(&path, name);
+    if !known.contains(&name) {
+        let signs = raw.signature_agents.is_some();
+        if raw.tokens.is_none() && !signs {
+            report.note(format!("{path}: none is built in by that name, and without tokens nobody claims it"));
+        }
+        if raw.ranges.is_none() && raw.names.is_none() && !signs {
+            report.note(format!("{path}: without ranges, names or signature_agents nothing proves it"));
         }
     }
-    agents
+    let texts = |list: &Option<OneOrMany<String>>| list.as_ref().map(|list| list.0.clone());
+    each(&raw.tokens, &format!("{path}.tokens"), |path, token| self::token(path, token, report));
+    each(&raw.ranges, &format!("{path}.ranges"), |path, source| self::source(path, source, report));
+    each(&raw.signature_agents, &format!("{path}.signature_agents"), |path, agent| self::agent(path, agent, report));
+    let patterns = |list: &OneOrMany<Pattern>| list.0.iter().map(|pattern| pattern.0.clone()).collect();
+    let complete = |list: &OneOrMany<raw::Known>| list.0.iter().copied().map(Into::into).collect();
+    CrawlerOperator {
+        name: name.to_owned(),
+        tokens: texts(&raw.tokens),
+        ranges: texts(&raw.ranges),
+        names: raw.names.as_ref().map(patterns),
+        complete: raw.complete.as_ref().map(complete),
+        signature_agents: texts(&raw.signature_agents),
+    }
 }
 
-fn is_agent(address: &str) -> bool {
+/// Looks at each text of a list, with its path.
+fn each(list: &Option<OneOrMany<String>>, path: &str, mut look: impl FnMut(&str, &str)) {
+    match list.as_ref().map(|list| list.0.as_slice()) {
+        Some([one]) => look(path, one),
+        Some(many) => many.iter().enumerate().for_each(|(index, text)| look(&format!("{path}[{index}]"), text)),
+        None => {}
+    }
+}
+
+fn token(path: &str, token: &str, report: &mut Report) {
+    let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
+    if token.trim() != token || !(2..=LONGEST_TOKEN).contains(&token.len()) || !token.bytes().all(printable) {
+        report.mistake(path, format!("{token:?} is no product token"), "write it like ExampleBot, without a version");
+    }
+}
+
+/// A network and a file may be anything; a URL must be one that is fetched.
+fn source(path: &str, source: &str, report: &mut Report) {
+    let remedy = "write a network, an https:// URL or the path of a file";
+    if source.trim().is_empty() {
+        return report.mistake(path, "names no source", remedy);
+    }
+    let Some((scheme, rest)) = source.split_once("://") else { return };
+    let uri: Option<http::Uri> = source.parse().ok().filter(|_| !rest.contains('@'));
+    let host = uri.as_ref().and_then(http::Uri::host);
+    match (scheme, host) {
+        ("https", Some(_)) | ("http", Some("127.0.0.1" | "[::1]" | "localhost")) => {}
+        ("http", Some(_)) => {
+            report.mistake(
+                path,
+                "anybody on the way could write that list",
+                "use https://; http:// is for this machine alone",
+            );
+        }
+        _ => report.mistake(path, format!("{source:?} cannot be fetched"), remedy),
+    }
+}
+
+fn agent(path: &str, agent: &str, report: &mut Report) {
     let host = |url: http::Uri| url.scheme_str() == Some("https") && url.host().is_some_and(|host| !host.is_empty());
-    address.parse().is_ok_and(host) && !address.contains('@')
+    if !agent.parse().is_ok_and(host) || agent.contains('@') {
+        report.mistake(path, format!("{agent:?} is no agent's address"), "write it like https://bot.example");
+    }
+}
+
+impl From<raw::Known> for KnownBy {
+    fn from(known: raw::Known) -> Self {
+        match known {
+            raw::Known::Addresses => Self::Addresses,
+            raw::Known::Names => Self::Names,
+        }
+    }
 }

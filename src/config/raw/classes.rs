@@ -1,7 +1,7 @@
 //! `classes:` and `agents:` as written.
 
-use crate::config::forms::{Named, OneOrMany, word_or_keys};
-use crate::config::words::{Field, Percent, Range, Rate, Span};
+use crate::config::forms::{Hiddens, Named, OneOrMany, word_or_keys};
+use crate::config::words::{Delay, Field, Percent, Range, Rate, Span};
 use crate::policy;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -27,8 +27,43 @@ pub(in crate::config) struct Class {
     /// not drop pages it can never have: on, off, or { trickle, max_refused_for, up_to }. Default on for a class that
     /// names operators, else off.
     pub guard: Option<Guard>,
-    /// The delay between requests that robots.txt asks of each operator's crawler.
-    pub crawl_delay: Named<Span>,
+    /// The delay between two requests that robots.txt asks of the class's bots: a duration (whole seconds from 1s to 30s;
+    /// others are rounded up or cut), auto (what makes its budget last), or either by operator: { bingbot: 30s }.
+    /// Bots that nobody knows are told what the class of declared bots is. Default none.
+    pub crawl_delay: CrawlDelay,
+}
+
+/// The delay of all the bots of a class, or of some by operator.
+#[derive(Clone, Default)]
+pub(in crate::config) enum CrawlDelay {
+    #[default]
+    None,
+    OfAll(Delay),
+    ByOperator(Named<Delay>),
+}
+
+impl From<Named<Delay>> for CrawlDelay {
+    fn from(delays: Named<Delay>) -> Self {
+        Self::ByOperator(delays)
+    }
+}
+
+impl<'de> Deserialize<'de> for CrawlDelay {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let needs = "a delay; write auto, a duration such as 10s, or { bingbot: 30s }";
+        word_or_keys::<D, Self, Named<Delay>>(deserializer, needs, |word| Delay::read(word).map(Self::OfAll))
+    }
+}
+
+impl JsonSchema for CrawlDelay {
+    fn schema_name() -> Cow<'static, str> {
+        "CrawlDelay".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let (one, by_operator) = (generator.subschema_for::<Delay>(), generator.subschema_for::<Named<Delay>>());
+        json_schema!({ "anyOf": [one, by_operator] })
+    }
 }
 
 /// Conditions that must all hold; within each, one match is enough.
@@ -43,6 +78,20 @@ pub(in crate::config) struct When {
     pub user_agent: OneOrMany<String>,
     /// The address lies in this range: one, or a list.
     pub address: OneOrMany<Range>,
+    /// It sends one of these keys. Default: whatever it sends.
+    pub key: Option<KnownKeys>,
+}
+
+/// Keys that are known beforehand: in a header (its whole value) or in a cookie.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct KnownKeys {
+    /// The header that they are sent in. This or cookie must be given.
+    pub header: Option<Field>,
+    /// The cookie that they are sent in.
+    pub cookie: Option<String>,
+    /// One key, or a list; no message and no log shows them. Best read from the environment: ${PARTNER_KEY}. Must be given.
+    pub value: Hiddens,
 }
 
 /// The bucket of each client: `capacity`, `fill` and `interval` for batches, or `rate` and `burst` for a steady flow.

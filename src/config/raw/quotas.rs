@@ -41,7 +41,7 @@ pub(in crate::config) struct Window {
     pub zone: Option<String>,
     /// The time of day at which it is renewed. Default 00:00.
     pub at: Option<TimeOfDay>,
-    /// Every so often, counted from 1970-01-01T00:00:00Z.
+    /// Every so often, counted from 1970-01-01T00:00:00Z. At least 1s, as the next two.
     pub fixed: Option<Span>,
     /// So long after the first charge; the first charge after that opens the next window.
     pub first_use: Option<Span>,

@@ -122,7 +122,8 @@ pub(in crate::config) struct Backoff {
     pub factor: Option<u32>,
     /// The first rest. Default 1s.
     pub min_delay: Option<Span>,
-    /// The longest rest, even where the origin's Retry-After asks for more. Default 300s.
+    /// The longest rest, even where the origin asks for more: by Retry-After, or by RateLimit or X-RateLimit headers that
+    /// say that nothing is left. Default 300s.
     pub max_delay: Option<Span>,
     /// By what rests are varied by chance: by up to so much longer (`10%`), or between two shares (`[-10%, 30%]`); never
     /// below what the origin's Retry-After asks for. Default 10%.

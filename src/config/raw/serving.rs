@@ -69,8 +69,13 @@ pub(in crate::config) enum Legacy {
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Robots {
-    /// true: each class's crawl_delay is written into the origin's robots.txt. Not carried out in this version.
-    pub merge_crawl_delay: bool,
+    /// false: each class's crawl_delay stays out of robots.txt. Default true.
+    pub merge_crawl_delay: Option<bool>,
+    /// A file to serve in place of the origin's robots.txt, on every host; read again when it changes. Default none.
+    pub file: Option<String>,
+    /// A path that robots.txt forbids to everybody and that nothing links to: who asks for it does not heed robots.txt.
+    /// Default none.
+    pub trap: Option<String>,
 }
 
 /// What is written about requests.

@@ -43,6 +43,15 @@ fn it_accepts_every_form_and_refuses_what_has_none() {
         ("scopes", json!({ "s": { "rampup": { "backoff_target": 1 } } }), true),
         ("scopes", json!({ "s": { "adaptive": "vegas" } }), false),
         ("scopes", json!({ "s": { "adaptive": { "flor": 2 } } }), false),
+        ("verify", json!({ "dns": "off", "refresh": "off" }), true),
+        ("verify", json!({ "dns": { "nameservers": ["127.0.0.1:53"] }, "refresh": "12h" }), true),
+        ("verify", json!({ "dns": 53 }), false),
+        (
+            "operators",
+            json!({ "a": { "tokens": "A", "names": ["a.example.com", "b-*.example.com"], "complete": [] } }),
+            true,
+        ),
+        ("operators", json!({ "a": { "complete": "signatures" } }), false),
         ("listne", json!("127.0.0.1:1"), false),
     ] {
         let found = complaint(&schema(), &schema(), &json!({ key: value }));

@@ -7,6 +7,7 @@ use crate::policy::throttle::backoff::{Pressure, Rest, Spell};
 use crate::policy::throttle::course::{Controller, Course, Pace};
 use crate::policy::throttle::{self, Outcome};
 use crate::policy::time::Timestamp;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -175,6 +176,11 @@ impl Book {
         (!is_free).then_some(hindrance)
     }
 
+    /// When one can start before whom `others` start, as far as that is only a matter of the time between them.
+    pub(super) fn starts_after(&self, others: u32, now: Timestamp) -> Timestamp {
+        self.next_start.max(now) + self.pace.delay.saturating_mul(others)
+    }
+
     pub(super) fn turn_is_of_the_oldest(&self) -> bool {
         self.starts % OLDEST_EVERY == OLDEST_EVERY - 1
     }
@@ -229,16 +235,18 @@ impl Book {
         }
     }
 
-    /// How long one with `before` others before it may expect to wait.
-    pub(super) fn expects(&self, before: u32, now: Timestamp) -> Duration {
+    /// How long one who comes back may expect to be kept away: until all who wait have gone, and a slot is free again
+    /// though all that are taken have just been.
+    pub(super) fn expects(&self, now: Timestamp) -> Duration {
         let Some(rules) = &self.rules else { return Duration::ZERO };
-        let slot = self.pace.limit.and_then(|most| self.slot_hindrance(most, now)?.until()).unwrap_or_default();
-        let opens = self.next_start.max(slot).since(now).max(self.pressure.rest_left(now));
-        let spaced = opens.saturating_add(self.pace.delay.saturating_mul(before));
-        let each = self.latency.max(rules.spacing.per_slot);
-        let served =
-            self.pace.limit.map_or(Duration::ZERO, |most| each.saturating_mul(before.saturating_add(1)) / most);
-        spaced.max(served)
+        let rested = now + self.pressure.rest_left(now);
+        let spaced = self.starts_after(self.waiting, rested).since(now);
+        let most_at_once = self.pace.limit.into_iter().chain(self.pressure.most_at_once().map(NonZeroU32::get)).min();
+        let Some(most) = most_at_once.map(|most| most.max(1)) else { return spaced };
+        let slot = self.slot_hindrance(most, now).and_then(Hindrance::until).unwrap_or(now);
+        let cooled = slot.since(now).saturating_add(rules.spacing.per_slot.saturating_mul(self.waiting / most));
+        let served = self.latency.saturating_mul(self.waiting.saturating_add(1).div_ceil(most));
+        spaced.max(cooled).max(served)
     }
 
     pub(super) fn state(&self, now: Timestamp) -> Option<ScopeState> {

@@ -17,8 +17,8 @@ pub(super) struct DoorId(pub(super) usize);
 /// One door.
 pub(super) struct Door {
     pub(super) book: Book,
-    /// Who looks again when time alone opens it; woken like an alarm clock, so that not all are.
-    pub(super) watchman: Option<PlaceId>,
+    /// Who looks again when time alone opens it, and when that will be; woken like an alarm clock, so that not all are.
+    pub(super) watchman: Option<(PlaceId, Timestamp)>,
     /// The lanes in which somebody waits for it, that of whoever has waited longest first.
     lanes: BTreeSet<(PlaceId, LaneId)>,
     /// How many wait for it, by priority.
@@ -60,11 +60,6 @@ impl Door {
         self.lanes.first().map(|(place, _)| *place)
     }
 
-    /// How many wait who go before one more of `priority`, at the most.
-    pub(super) fn before(&self, priority: u8) -> u32 {
-        self.line.range(priority..).map(|(_, count)| count).sum()
-    }
-
     /// The lowest priority of those who wait.
     pub(super) fn lowest(&self) -> Option<u8> {
         self.line.first_key_value().map(|(priority, _)| *priority)
@@ -83,7 +78,7 @@ impl Door {
                 self.line.remove(&priority);
             }
         }
-        if self.watchman == Some(place) {
+        if self.watchman.is_some_and(|(known, _)| known == place) {
             self.watchman = None;
         }
     }

@@ -147,16 +147,25 @@ impl Floor {
         };
         let max_wait = self.rules(&doors).map(|rules| rules.queue.max_wait).min().unwrap_or_default();
         let until = self.now + max_wait;
-        if hindrance.lasts_beyond(until) || max_wait.is_zero() {
-            return Arrival::TurnedAway(self.closed(&doors, comer.priority));
+        if hindrance.lasts_beyond(until) || max_wait.is_zero() || self.earliest_start(&doors, comer) > until {
+            return Arrival::TurnedAway(self.closed(&doors));
         }
         while let Some(full) = self.full_door(&doors) {
             match self.last_in_line(full, comer.priority) {
                 Some(place) => self.push_out(place),
-                None => return Arrival::TurnedAway(self.closed(&doors, comer.priority)),
+                None => return Arrival::TurnedAway(self.closed(&doors)),
             }
         }
         Arrival::Waits(self.join(doors, comer, until))
+    }
+
+    /// When the comer would start at the earliest if it got in line.
+    fn earliest_start(&self, doors: &[DoorId], comer: Comer) -> Timestamp {
+        let lane = self.lane_before.get(doors).map(|lane| &self.lanes[lane.0]);
+        let ahead = lane.map_or(0, |lane| lane.ahead_of(comer.client, comer.priority));
+        let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
+        let starts = doors.iter().map(|door| self.doors[door.0].book.starts_after(ahead, self.now));
+        starts.max().unwrap_or(self.now)
     }
 
     pub(super) fn look(&mut self, id: PlaceId, waker: &Waker, now: Timestamp) -> Look {
@@ -168,7 +177,7 @@ impl Floor {
         let Some(place) = self.places.get(&id) else {
             return Look::Gone(Closed { reason: Reason::Throttle, wait: Duration::ZERO });
         };
-        let (lane, until, priority) = (place.lane, place.until, place.comer.priority);
+        let (lane, until) = (place.lane, place.until);
         match &place.standing {
             Standing::Started(ticket) => {
                 let ticket = ticket.clone();
@@ -187,7 +196,7 @@ impl Floor {
             self.take_out(id);
             self.places.remove(&id);
             self.let_go(&doors);
-            return Look::Gone(self.closed(&doors, priority));
+            return Look::Gone(self.closed(&doors));
         }
         let opens = self.watch(id, &doors);
         if let Some(place) = self.places.get_mut(&id) {
@@ -232,7 +241,7 @@ impl Floor {
         for &(DoorId(door), spell) in &ticket.doors {
             self.doors[door].book.over(spell, ticket.started, self.now);
         }
-        self.let_go(&ticket.doors());
+        self.let_go_beyond(&ticket.doors());
     }
 
     /// The scopes of the settings, by name; forgets, as it goes over them all, what nobody needs.
@@ -294,15 +303,18 @@ impl Floor {
         released
     }
 
-    /// Where only time is waited for, somebody has to look when it has passed.
+    /// Where only time is waited for, somebody has to look when it has passed; and whoever was told to look later than
+    /// that, has to be told anew.
     fn post_watchmen(&mut self, doors: &[DoorId]) {
         for door in doors.iter().map(|door| &self.doors[door.0]) {
-            let opens_by_time = || door.book.hindrance(self.now).and_then(Hindrance::until).is_some();
-            if door.watchman.is_none()
-                && let Some(oldest) = door.oldest()
-                && opens_by_time()
-                && let Some(place) = self.places.get_mut(&oldest)
-            {
+            let Some(oldest) = door.oldest() else { continue };
+            let Some(opens) = door.book.hindrance(self.now).and_then(Hindrance::until) else { continue };
+            let sleeper = match door.watchman {
+                None => oldest,
+                Some((watchman, told)) if told > opens => watchman,
+                Some(_) => continue,
+            };
+            if let Some(place) = self.places.get_mut(&sleeper) {
                 self.woken.extend(place.waker.take());
             }
         }
@@ -314,11 +326,11 @@ impl Floor {
         let mut first: Option<Timestamp> = None;
         for door in doors {
             let door = &mut self.doors[door.0];
-            if door.watchman.is_some_and(|known| known != id) {
+            if door.watchman.is_some_and(|(known, _)| known != id) {
                 continue;
             }
             let opens = door.book.hindrance(self.now).and_then(Hindrance::until);
-            door.watchman = opens.map(|_| id);
+            door.watchman = opens.map(|opens| (id, opens));
             first = opens.into_iter().chain(first).min();
         }
         first
@@ -421,8 +433,7 @@ impl Floor {
 
     fn push_out(&mut self, id: PlaceId) {
         let doors = self.take_out(id);
-        let Some(priority) = self.places.get(&id).map(|place| place.comer.priority) else { return };
-        let closed = self.closed(&doors, priority);
+        let closed = self.closed(&doors);
         if let Some(place) = self.places.get_mut(&id) {
             place.standing = Standing::PushedOut(closed);
             self.woken.extend(place.waker.take());
@@ -446,15 +457,12 @@ impl Floor {
         last.min_by_key(|&(priority, place)| (priority, Reverse(place))).map(|(_, place)| place)
     }
 
-    /// What somebody of `priority` is told who cannot be served in time.
-    fn closed(&self, doors: &[DoorId], priority: u8) -> Closed {
-        let expects = |DoorId(door): &DoorId| {
-            let door = &self.doors[*door];
-            door.book.expects(door.before(priority), self.now)
-        };
+    /// What is told to who cannot be served in time. Whoever waits now goes before who comes back, whatever the priority.
+    fn closed(&self, doors: &[DoorId]) -> Closed {
+        let wait = doors.iter().map(|door| self.doors[door.0].book.expects(self.now)).max();
         let rests = matches!(self.hindrance(doors), Some(Hindrance::Rest(_) | Hindrance::Probe));
         let reason = if rests { Reason::Backoff } else { Reason::Throttle };
-        Closed { reason, wait: doors.iter().map(expects).max().unwrap_or_default() }
+        Closed { reason, wait: wait.unwrap_or_default() }
     }
 
     fn rules(&self, doors: &[DoorId]) -> impl Iterator<Item = &throttle::Throttle> {

@@ -68,6 +68,16 @@ impl Lane {
         let greediest = turns.of.values().max_by_key(|places| (places.len(), places.back().copied()))?;
         Some((*priority, *greediest.back()?))
     }
+
+    /// How many of those who wait go before one more of `client`, at the least: all of a higher priority, and of each
+    /// client of the same one for each turn that this one has.
+    pub(super) fn ahead_of(&self, client: ClientKey, priority: u8) -> usize {
+        let higher = self.by_priority.range(..Reverse(priority)).flat_map(|(_, turns)| turns.of.values());
+        let alike = self.by_priority.get(&Reverse(priority)).map(|turns| &turns.of);
+        let own = alike.and_then(|of| of.get(&client)).map_or(0, VecDeque::len);
+        let alike = alike.into_iter().flat_map(BTreeMap::values).map(|places| places.len().min(own.max(1)));
+        higher.map(VecDeque::len).chain(alike).sum()
+    }
 }
 
 impl Turns {

@@ -1,3 +1,5 @@
+mod promise;
+
 use super::*;
 use crate::policy::throttle::autothrottle::Autothrottle;
 use crate::policy::throttle::backoff::Backoff;
@@ -300,6 +302,19 @@ fn who_cannot_be_served_in_time_is_told_at_once_when_to_come() {
     assert_eq!(second.waits_until(1999), 2000);
     assert_eq!(second.is_gone(2000), Closed { reason: Reason::Throttle, wait: seconds(3) }, "as long as one takes");
     assert_eq!(gate.state("api", 2000).waiting, 0);
+}
+
+#[test]
+fn nobody_stands_in_line_whose_turn_cannot_come_in_time() {
+    let spacing = Spacing { delay: seconds(1), ..Spacing::default() };
+    let queue = Queue { max_wait: Duration::from_millis(2500), max_length: 256 };
+    let gate = Gate::with(&[("api", throttle::Throttle { spacing, queue, ..wide() })]);
+    let _first = gate.passes(&["api"], 0);
+    let (_second, _third) = (gate.waits(&["api"], 2, BOT, 0), gate.waits(&["api"], 2, BOT, 0));
+    assert!(matches!(gate.enter(&["api"], 2, BOT, 0), Entrance::Closed(Closed { wait, .. }) if wait == seconds(3)));
+    let _other = gate.waits(&["api"], 3, BOT, 0);
+    assert!(matches!(gate.enter(&["api"], 4, BOT, 0), Entrance::Closed(_)), "behind one of each of the two");
+    let _person = gate.waits(&["api"], 4, PERSON, 0);
 }
 
 #[test]

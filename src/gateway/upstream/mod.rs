@@ -87,6 +87,9 @@ pub(super) enum ForwardError {
         /// How long it was given.
         after: Duration,
     },
+    /// The origin fell silent in the middle of an answer that is read here.
+    #[error("the origin fell silent in the middle of its answer")]
+    FellSilent,
     /// The client's body ended badly: it left, stalled, or sent too much.
     #[error("the request's body broke off")]
     ClientBody {

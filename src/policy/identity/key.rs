@@ -10,14 +10,21 @@ pub enum KeyFrom {
     /// Who comes from one address, or one IPv6 prefix.
     #[default]
     Address,
-    /// Who sends the same value of this header; who sends none, by address.
-    Header(http::HeaderName),
-    /// Who sends the same value of this cookie; who sends none, by address.
-    Cookie(String),
+    /// Who sends the same value there; who sends none, by address.
+    Sent(Carrier),
     /// All crawlers of one proven operator; who has none, by address.
     Operator,
     /// Everybody in the class.
     Class,
+}
+
+/// Where a client sends what it is known by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// In this header: its whole value.
+    Header(http::HeaderName),
+    /// In this cookie.
+    Cookie(String),
 }
 
 /// One client, as buckets and counters know it, in one number: its address (IPv4, or the prefix of an IPv6 one), or what
@@ -47,6 +54,16 @@ const SECRET: u64 = NO_ADDRESS;
 const OPERATOR: u64 = NO_ADDRESS | 0b01 << 60;
 const CLASS: u64 = NO_ADDRESS | 0b10 << 60;
 const KIND: u64 = 0b1111 << 60;
+
+impl Carrier {
+    /// The name of the header that it is sent in.
+    pub fn header(&self) -> &str {
+        match self {
+            Self::Header(name) => name.as_str(),
+            Self::Cookie(_) => http::header::COOKIE.as_str(),
+        }
+    }
+}
 
 impl ClientKey {
     /// The key of everybody in a class together.

@@ -12,6 +12,7 @@
 
 use super::{Jitter, Outcome};
 use crate::policy::Timestamp;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// How a scope backs off.
@@ -86,21 +87,25 @@ impl Backoff {
     /// Returns the pressure after the outcome of a request that was sent in `spell`.
     pub fn after(&self, pressure: Pressure, spell: Spell, outcome: &Outcome, chance: f64, now: Timestamp) -> Pressure {
         let pressure = self.at(pressure, now);
-        let is_of_this_spell = spell == pressure.spell;
-        match self.minds(outcome) {
-            true if is_of_this_spell => self.complained(pressure, outcome.asked_for, chance, now),
-            // One of those that were under way: it is the same complaint, but may ask for a longer rest.
-            true => {
-                let asked_for = now + outcome.asked_for.unwrap_or_default().min(self.max_delay);
-                Pressure { rests_until: pressure.rests_until.max(asked_for), ..pressure }
-            }
-            false if is_of_this_spell && pressure.level > 0 => {
-                // It is quiet from the first success on: before, nobody had asked.
-                let quiet_since = if pressure.allowed == 1 { now } else { pressure.quiet_since };
-                Pressure { allowed: pressure.allowed.saturating_add(1), quiet_since, ..pressure }
-            }
-            false => pressure,
+        let (is_of_this_spell, minds) = (spell == pressure.spell, self.minds(outcome));
+        if minds && is_of_this_spell {
+            return self.complained(pressure, outcome.asked_for, chance, now);
         }
+        let pressure = match is_of_this_spell && pressure.level > 0 {
+            true => self.proven(pressure, now),
+            false => pressure,
+        };
+        // Those that were under way are the same complaint, but may ask for a longer rest. Who was served and is told that
+        // nothing is left has not complained: the rest is kept, nothing has to be tried after it, and none grows longer.
+        let asked_for = outcome.asked_for.filter(|_| minds || outcome.is_good()).unwrap_or_default();
+        let rests_until = pressure.rests_until.max(now + asked_for.min(self.max_delay));
+        Pressure { rests_until, ..pressure }
+    }
+
+    fn proven(&self, pressure: Pressure, now: Timestamp) -> Pressure {
+        // It is quiet from the first success on: before, nobody had asked.
+        let quiet_since = if pressure.allowed == 1 { now } else { pressure.quiet_since };
+        Pressure { allowed: pressure.allowed.saturating_add(1), quiet_since, ..pressure }
     }
 
     /// The same after a complaint that was wished, to find out what the origin bears: it is a step back toward the first
@@ -170,6 +175,11 @@ impl Pressure {
     pub fn over(self, spell: Spell) -> Self {
         let ended = u32::from(spell == self.spell);
         Self { under_way: self.under_way.saturating_sub(ended), ..self }
+    }
+
+    /// Returns how many may be under way at once, where there is a bound.
+    pub fn most_at_once(&self) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.allowed).filter(|_| self.allowed < ANY)
     }
 
     /// Returns how long it still rests.
@@ -258,6 +268,17 @@ mod tests {
             backoff.after(pressure, spell, &answer(429, asked_for), 0.0, at(0)).rest_left(at(0))
         };
         assert_eq!((rest(Some(10)), rest(None)), (Duration::from_secs(10), Duration::from_millis(500)));
+    }
+
+    #[test]
+    fn a_good_answer_that_leaves_nothing_is_a_rest_but_no_complaint() {
+        let mut story = Story(Pressure::default());
+        assert_eq!(story.asks(0, answer(200, Some(7))).rests_for(0), 7);
+        assert_eq!((story.0.level(), story.0.hinders(at(6))), (0, Some(Rest::Until(at(7)))));
+        let (first, _) = story.0.sent();
+        assert_eq!(first.hinders(at(7)), None, "nobody tries for the others");
+        assert_eq!(story.asks(7, answer(200, Some(3600))).rests_for(7), 30, "never longer than the longest");
+        assert_eq!(story.asks(8, answer(404, Some(3600))).rests_for(8), 29, "what is neither says nothing");
     }
 
     #[test]

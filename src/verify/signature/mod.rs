@@ -21,7 +21,6 @@ use crate::policy::identity::ClientKey;
 use crate::policy::{OperatorId, Signature, Timestamp};
 use abuse::{Nonces, Wrong};
 use agent::AgentUrl;
-use arc_swap::ArcSwap;
 use claim::{Claim, Claims, Particulars};
 use directories::{Directories, Lane};
 use finding::{Doubt, Fault, Finding};
@@ -41,7 +40,7 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 /// All that is known of agents that sign.
 #[derive(Debug)]
 pub struct Signatures {
-    operators: ArcSwap<HashMap<AgentUrl, OperatorId>>,
+    operators: HashMap<AgentUrl, OperatorId>,
     memory: Mutex<Memory>,
     named: Notify,
     /// Turns what clients send into numbers that nobody else can compute.
@@ -85,22 +84,15 @@ struct Question<'a> {
 }
 
 impl Signatures {
-    /// Knows whose `agents` are whose, by their `Signature-Agent`, and none of their keys.
+    /// Knows whose `agents` are whose, by their `Signature-Agent`, and none of their keys. What is no address names nobody.
     pub fn of<'a>(agents: impl Iterator<Item = (&'a str, OperatorId)>) -> Self {
-        let signatures = Self {
-            operators: ArcSwap::default(),
+        let operators = agents.filter_map(|(agent, operator)| Some((AgentUrl::parse(agent).ok()?, operator)));
+        Self {
+            operators: operators.collect(),
             memory: Mutex::default(),
             named: Notify::new(),
             secrets: RandomState::new(),
-        };
-        signatures.know(agents);
-        signatures
-    }
-
-    /// From now on `agents` are whose they are, and no others. What is no address names nobody.
-    pub fn know<'a>(&self, agents: impl Iterator<Item = (&'a str, OperatorId)>) {
-        let operators = agents.filter_map(|(agent, operator)| Some((AgentUrl::parse(agent).ok()?, operator)));
-        self.operators.store(Arc::new(operators.collect()));
+        }
     }
 
     /// Says what the signature of a request proves. It is called once a request: a signature that says that it is for one use
@@ -140,7 +132,7 @@ impl Signatures {
         for claim in claims.of_agents() {
             let examined = match claim.and_then(|claim| Ok((claim.agent()?, claim))) {
                 Ok((agent, claim)) => {
-                    let operator = self.operators.load().get(&agent).copied();
+                    let operator = self.operators.get(&agent).copied();
                     let lane = if operator.is_some() { Lane::Listed } else { Lane::Unlisted };
                     let known = match lane == Lane::Listed || question.terms.unlisted {
                         true => self.check(&claim, &agent, lane, question),

@@ -121,7 +121,7 @@ fn a_slot_is_kept_for_the_oldest_only_while_that_one_waits_for_slots() {
     let _only_a = only_a.comes(0);
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Step {
     Enter {
         way: usize,

@@ -1,0 +1,97 @@
+//! What those who are turned away are told, kept: who comes back as told is served, or has a place in line.
+
+use super::*;
+
+/// A scope whose answers all take as long as each other.
+struct Scope {
+    gate: Gate,
+    latency_ms: u64,
+    now: u64,
+    guests: Vec<Guest>,
+    /// When each is over, and how it ends.
+    inside: Vec<(u64, u16, Pass)>,
+}
+
+impl Scope {
+    fn with(rules: throttle::Throttle, latency_ms: u64) -> Self {
+        let scope = Self {
+            gate: Gate::with(&[("api", rules)]),
+            latency_ms,
+            now: 1_000_000,
+            guests: Vec::new(),
+            inside: Vec::new(),
+        };
+        // It has served before.
+        let first = scope.gate.passes(&["api"], 0);
+        let _ = first.heard(&scope.answer(200), 0.0, ms(0));
+        scope
+    }
+
+    fn answer(&self, status: u16) -> Outcome {
+        Outcome { latency: Duration::from_millis(self.latency_ms), ..answer(status) }
+    }
+
+    /// Somebody comes, whose answer will be of `status`. What is told to who is turned away.
+    fn met(&mut self, client: u64, priority: u8, status: u16) -> Option<Closed> {
+        match self.gate.enter(&["api"], client, priority, self.now) {
+            Entrance::Open(pass) => self.inside.extend(pass.map(|pass| (self.now + self.latency_ms, status, pass))),
+            Entrance::Line(waiting) => self.guests.push(Guest::new(waiting)),
+            Entrance::Closed(closed) => return Some(closed),
+        }
+        None
+    }
+
+    fn goes_on_until(&mut self, end: u64) {
+        while self.now < end {
+            self.now += 1;
+            for (over, status, pass) in std::mem::take(&mut self.inside) {
+                match over <= self.now {
+                    true => drop(pass.heard(&self.answer(status), 0.0, ms(self.now))),
+                    false => self.inside.push((over, status, pass)),
+                }
+            }
+            for mut guest in std::mem::take(&mut self.guests) {
+                match guest.looks(self.now) {
+                    Turn::Come(pass) => self.inside.push((self.now + self.latency_ms, 200, pass)),
+                    Turn::NotYet { .. } => self.guests.push(guest),
+                    Turn::Gone(_) => {}
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    // Each is a second or two of a scope, step by step.
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn who_comes_back_as_told_is_served_or_has_a_place_in_line(
+        concurrency in proptest::option::of(1u32..4),
+        delay_ms in prop_oneof![Just(0u64), 1u64..300],
+        max_wait_ms in prop_oneof![Just(0u64), 1u64..2000],
+        max_length in 1u32..5,
+        latency_ms in 1u64..800,
+        comers in proptest::collection::vec((0u64..200, 0u64..6, 0u8..3, prop_oneof![8 => Just(200u16), 1 => Just(429)]), 0..24),
+    ) {
+        let rules = throttle::Throttle {
+            concurrency: concurrency.and_then(NonZeroU32::new),
+            spacing: Spacing { delay: Duration::from_millis(delay_ms), ..Spacing::default() },
+            queue: Queue { max_wait: Duration::from_millis(max_wait_ms), max_length },
+            ..resting()
+        };
+        let mut scope = Scope::with(rules, latency_ms);
+        for (gap, client, priority, status) in comers {
+            scope.goes_on_until(scope.now + gap);
+            let _ = scope.met(client, priority, status);
+        }
+        // Whoever comes now is the last for a while. Not every scope is full by then.
+        let turned_away = (0..8).find_map(|_| scope.met(9, BOT, 200));
+        if let Some(closed) = turned_away {
+            let wait_ms = closed.wait.as_millis() as u64 + 1;
+            scope.inside.iter_mut().for_each(|(_, status, _)| *status = 200);
+            scope.goes_on_until(scope.now + wait_ms);
+            let again = scope.met(9, BOT, 200);
+            prop_assert!(again.is_none(), "told {closed:?}, then {again:?}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! How long crawlers are asked, in robots.txt, to wait between two requests.
+
+use super::class::{Class, ClassId, Kind};
+use super::cost::Cost;
+use super::facts::OperatorId;
+use super::time::{Timestamp, seconds_rounded_up};
+use super::{Rules, Units};
+use std::time::Duration;
+
+/// Bing reads whole seconds from 1 to 30; what is longer makes others skip the site.
+pub const LEAST: u32 = 1;
+/// The longest delay that is asked for.
+pub const MOST: u32 = 30;
+
+/// What the settings ask of crawlers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CrawlDelays {
+    /// Of each operator's crawlers; no operator twice.
+    pub of_operators: Vec<(OperatorId, CrawlDelay)>,
+    /// Of bots that nobody knows.
+    pub of_everybody: Option<CrawlDelay>,
+}
+
+/// One delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CrawlDelay {
+    /// So many seconds, from [`LEAST`] to [`MOST`].
+    Seconds(u32),
+    /// What the budget of this class affords.
+    Auto(ClassId),
+}
+
+/// What a class of crawlers may spend in one window of one quota.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// From this much used on, the class is refused wholly.
+    pub ceiling: Units,
+    /// What everybody else uses of it in a window.
+    pub others: Units,
+    /// How long the window lasts.
+    pub window: Duration,
+    /// What a page costs.
+    pub page: Units,
+    /// How many crawlers share it.
+    pub crawlers: u32,
+}
+
+/// A delay that follows the budget, and since when it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Advice {
+    /// The delay.
+    pub seconds: u32,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// One operator's crawlers since the process began.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConductView {
+    /// Whose.
+    pub operator: OperatorId,
+    /// The delay that is asked of them.
+    pub asked: Option<u32>,
+    /// Their requests, robots.txt included.
+    pub requests: u64,
+    /// How many of them were for robots.txt.
+    pub robots: u64,
+    /// Times between one page and the next, pauses left out ...
+    pub gaps: u64,
+    /// ... how long they were together ...
+    pub gaps_took: Duration,
+    /// ... and how many were shorter than asked.
+    pub early: u64,
+}
+
+/// Crawlers keep a robots.txt for a day: what changes sooner is never seen by some.
+const STANDS_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Rounds up to whole seconds that crawlers understand.
+pub fn in_seconds(delay: Duration) -> u32 {
+    u32::try_from(seconds_rounded_up(delay)).unwrap_or(MOST).clamp(LEAST, MOST)
+}
+
+/// The class that a bot of this kind and operator falls into by these alone, whatever it asks for and from where.
+pub fn class_of(classes: &[Class], kind: Kind, operator: Option<OperatorId>) -> Option<ClassId> {
+    let fits = |class: &Class| {
+        let when = &class.when;
+        (when.kinds.is_empty() || when.kinds.contains(&kind))
+            && (when.operators.is_empty() || operator.is_some_and(|operator| when.operators.contains(&operator)))
+            && when.user_agents.is_empty()
+            && when.addresses.is_empty()
+    };
+    classes.iter().position(fits).and_then(|place| u16::try_from(place).ok()).map(ClassId)
+}
+
+/// What each quota leaves a class. `others` says what everybody else uses of a quota, by its place, in a window.
+pub fn budgets<'r>(
+    rules: &'r Rules,
+    class: ClassId,
+    others: impl Fn(usize) -> Units + 'r,
+) -> impl Iterator<Item = Budget> + 'r {
+    let crawlers = rules.classes.get(usize::from(class.0)).map_or(1, |class| class.when.operators.len().max(1));
+    rules.quotas.iter().enumerate().filter_map(move |(place, quota)| {
+        let costs = rules.routes.iter().flat_map(|route| &route.costs).filter(|(id, _)| usize::from(id.0) == place);
+        let page = costs.map(|(_, cost)| usual(*cost)).filter(|cost| !cost.is_zero()).min()?;
+        Some(Budget {
+            ceiling: quota.ceiling(class),
+            others: others(place),
+            window: quota.window.usual_length(),
+            page,
+            crawlers: u32::try_from(crawlers).unwrap_or(u32::MAX),
+        })
+    })
+}
+
+/// What is not known yet counts as one unit.
+fn usual(cost: Cost) -> Units {
+    match cost {
+        Cost::Known(units) => units,
+        Cost::Learned => super::cost::Estimate::FIRST.0,
+    }
+}
+
+impl Budget {
+    /// The delay that makes the budget last for the window.
+    pub fn affords(&self) -> u32 {
+        let left = u128::from(self.ceiling.minus(self.others).milli());
+        let due = u128::from(self.window.as_secs()) * u128::from(self.page.milli()) * u128::from(self.crawlers);
+        match left {
+            0 => MOST,
+            _ => u32::try_from(due.div_ceil(left)).unwrap_or(MOST).clamp(LEAST, MOST),
+        }
+    }
+}
+
+impl Advice {
+    /// The advice from now on, where the budget affords `seconds`: it changes once a day at most, and only by a quarter or
+    /// more, or it would never come to rest.
+    #[must_use]
+    pub fn after(self, seconds: u32, now: Timestamp) -> Self {
+        let is_clear = self.seconds.abs_diff(seconds) * 4 >= self.seconds;
+        match is_clear && now.since(self.since) >= STANDS_FOR {
+            true => Self { seconds, since: now },
+            false => self,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_affords_what_lasts_the_day() {
+        let day = Duration::from_secs(86_400);
+        let affords = |ceiling, others, page_milli, crawlers| {
+            let (ceiling, others, page) = (Units::whole(ceiling), Units::whole(others), Units::from_milli(page_milli));
+            Budget { ceiling, others, window: day, page, crawlers }.affords()
+        };
+        for (ceiling, others, page_milli, crawlers, seconds) in [
+            (9500, 0, 1000, 1, 10),     // 9.1 s, rounded up
+            (9500, 0, 1000, 3, 28),     // three share it
+            (9500, 4700, 1000, 1, 18),  // people take half
+            (9500, 0, 250, 1, 3),       // cheap pages
+            (1_000_000, 0, 1000, 1, 1), // more than anybody needs
+            (100, 0, 12_000, 1, 30),    // never more than half a minute
+            (9500, 9500, 1000, 1, 30),  // nothing is left
+            (0, 0, 1000, 1, 30),
+        ] {
+            assert_eq!(
+                affords(ceiling, others, page_milli, crawlers),
+                seconds,
+                "{ceiling} {others} {page_milli} {crawlers}"
+            );
+        }
+    }
+
+    #[test]
+    fn advice_changes_once_a_day_and_by_a_clear_step() {
+        let begin = Timestamp::from_seconds(1_000_000);
+        let hours = |count: u64| begin + Duration::from_secs(count * 3600);
+        let advice = Advice { seconds: 10, since: begin };
+        for (seconds, hour, after) in [(20, 23, 10), (20, 24, 20), (12, 24, 10), (13, 24, 13), (8, 48, 10), (7, 48, 7)]
+        {
+            assert_eq!(advice.after(seconds, hours(hour)).seconds, after, "{seconds} after {hour} h");
+        }
+    }
+
+    #[test]
+    fn a_delay_is_a_number_of_seconds_that_crawlers_read() {
+        let milliseconds = [1, 1000, 1001, 30_000, 3_600_000].map(|span| in_seconds(Duration::from_millis(span)));
+        assert_eq!(milliseconds, [1, 1, 2, 30, 30]);
+    }
+}

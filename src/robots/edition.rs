@@ -1,0 +1,98 @@
+//! A robots.txt as it is served: the origin's text, or ours in its place, with the wishes in force written in.
+
+use super::{Wishes, merged};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use tracing::warn;
+
+/// What the origin said, whole.
+#[derive(Clone, Debug)]
+pub struct Original {
+    /// 200, or one that says that there is no robots.txt.
+    pub status: u16,
+    /// Its `Content-Type`, if it gave one.
+    pub content_type: Option<Bytes>,
+    /// The body.
+    pub text: Bytes,
+}
+
+/// What is served.
+#[derive(Clone, Debug)]
+pub struct Edition {
+    /// 200, unless there is nothing to be said.
+    pub status: u16,
+    /// Its `Content-Type`.
+    pub content_type: Bytes,
+    /// The body.
+    pub text: Bytes,
+    /// A strong validator: another text has another.
+    pub etag: String,
+}
+
+/// An original, and the edition that was last made of it.
+pub(super) struct Kept {
+    original: Original,
+    edition: Mutex<Option<(Arc<Wishes>, Arc<Edition>)>>,
+}
+
+const PLAIN: &[u8] = b"text/plain; charset=utf-8";
+
+impl Kept {
+    pub(super) fn new(original: Original) -> Self {
+        Self { original, edition: Mutex::default() }
+    }
+
+    pub(super) fn original(&self) -> &Original {
+        &self.original
+    }
+
+    /// The edition with these wishes.
+    pub(super) fn edition(&self, wishes: &Arc<Wishes>) -> Arc<Edition> {
+        let mut kept = self.edition.lock();
+        match &*kept {
+            Some((of, edition)) if Arc::ptr_eq(of, wishes) => Arc::clone(edition),
+            _ => {
+                let edition = Arc::new(Edition::new(&self.original, wishes));
+                *kept = Some((Arc::clone(wishes), Arc::clone(&edition)));
+                edition
+            }
+        }
+    }
+}
+
+impl Edition {
+    fn new(original: &Original, wishes: &Wishes) -> Self {
+        let Original { status, content_type, text } = original;
+        let plain = || Bytes::from_static(PLAIN);
+        let (status, content_type, text) = match *status {
+            _ if wishes.is_empty() => (*status, content_type.clone().unwrap_or_else(plain), text.clone()),
+            200 => (200, content_type.clone().unwrap_or_else(plain), completed(text, wishes)),
+            // There are no rules of the origin's.
+            _ => (200, plain(), completed(&Bytes::new(), wishes)),
+        };
+        let etag = format!("\"{:x}-{:016x}\"", text.len(), fingerprint(&text));
+        Self { status, content_type, text, etag }
+    }
+
+    /// True when a client that sends this `If-None-Match` has the text already.
+    pub fn is_known(&self, if_none_match: &[u8]) -> bool {
+        let known = |tag: &[u8]| tag == b"*" || tag.strip_prefix(b"W/").unwrap_or(tag) == self.etag.as_bytes();
+        self.status == 200 && if_none_match.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).any(known)
+    }
+}
+
+fn completed(text: &Bytes, wishes: &Wishes) -> Bytes {
+    match merged(text, wishes) {
+        Some(merged) => merged.into(),
+        None => {
+            warn!("The origin's robots.txt grows too long with the crawl delays: it is served as it is");
+            text.clone()
+        }
+    }
+}
+
+/// FNV-1a: the same in every process, so that a validator outlives a restart.
+fn fingerprint(text: &[u8]) -> u64 {
+    text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}

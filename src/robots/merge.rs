@@ -1,0 +1,188 @@
+//! Writes what the gate asks of crawlers into a robots.txt. Nothing is taken out of it: lines are only added.
+//!
+//! Groups do not inherit: a crawler that finds its name reads that group and no other. So a delay stands in every group
+//! that it is for; a crawler without a group gets one that repeats the rules it went by; and a group of several crawlers
+//! who are asked different delays is taken apart, each part with the rules again.
+
+use super::asked::{Asked, Wishes, asked, heeds_its_name_alone, is_family, states_only};
+use super::page::Page;
+use super::text::{Delay, EVERYBODY, Record, Text, What, runs, stated};
+
+/// Returns `text` with all `wishes` written in; `None` where that would be too long. Doing it again changes nothing.
+pub fn merged(text: &[u8], wishes: &Wishes) -> Option<Vec<u8>> {
+    let parsed = Text::parse(text);
+    let merging = Merging { text, asked: asked(&parsed, wishes), trap: wishes.trap.as_deref(), parsed };
+    merging.write(Page::of(text))
+}
+
+struct Merging<'t> {
+    text: &'t [u8],
+    parsed: Text<'t>,
+    asked: Vec<Asked<'t>>,
+    trap: Option<&'t str>,
+}
+
+/// A group that is missing: whom it is for, what they are asked, and whose rules held for them.
+struct Missing<'t> {
+    products: Vec<&'t [u8]>,
+    delay: Option<Delay>,
+    rules_of: Option<&'t [u8]>,
+}
+
+impl<'t> Merging<'t> {
+    fn write(&self, mut page: Page<'_>) -> Option<Vec<u8>> {
+        let missing = self.missing();
+        let mut groups = self.parsed.groups().peekable();
+        while let Some(group) = groups.next() {
+            self.complete(group, groups.peek().is_none() && !missing.is_empty(), &mut page);
+        }
+        page.go_to_the_end();
+        if !missing.is_empty() && !self.text.is_empty() {
+            page.add(b"");
+        }
+        missing.iter().for_each(|group| self.append(group, &mut page));
+        page.finish()
+    }
+
+    /// What the crawler that a record names is asked.
+    fn asked_of(&self, agent: &Record<'_>) -> Option<Delay> {
+        match agent.what {
+            What::Agent(product) => self.asked(product),
+            _ => None,
+        }
+    }
+
+    fn asked(&self, product: &[u8]) -> Option<Delay> {
+        self.asked.iter().find(|asked| asked.product.eq_ignore_ascii_case(product)).map(|asked| asked.delay)
+    }
+
+    /// Adds to a group what it lacks. Where others follow that must not be taken for part of it, it has an open end.
+    fn complete(&self, group: &[Record<'_>], has_open_end: bool, page: &mut Page<'_>) {
+        let trap = self.trap.filter(|_| !self.has_trap(group)).map(disallow);
+        let mut runs = runs(group).peekable();
+        while let Some(run) = runs.next() {
+            let agents = run.iter().take_while(|record| is_agent(record)).count();
+            let mut parts = run[..agents].chunk_by(|one, next| self.asked_of(one) == self.asked_of(next)).peekable();
+            while let Some(part) = parts.next() {
+                let Some(last) = part.last().filter(|_| !page.is_full()) else { return };
+                page.go_to(last.span.end);
+                let asked = self.asked_of(last);
+                if parts.peek().is_some() {
+                    self.part(group, run, asked, page);
+                    continue;
+                }
+                let stated: Vec<_> = run.iter().filter_map(|record| Some((stated(record)?, record.span.end))).collect();
+                // Some crawlers read the first of several delays, some the last.
+                if let Some(delay) = asked.filter(|delay| stated.first().is_none_or(|first| first.0 != *delay)) {
+                    page.add(&crawl_delay(delay));
+                }
+                if runs.peek().is_none() {
+                    trap.iter().for_each(|trap| page.add(trap));
+                    if has_open_end && trap.is_none() && !is_closed(group) {
+                        page.add(NO_RULE);
+                    }
+                }
+                if let (Some(delay), Some(&(_, end))) = (asked, stated.last().filter(|last| Some(last.0) != asked)) {
+                    page.go_to(end);
+                    page.add(&crawl_delay(delay));
+                }
+            }
+        }
+    }
+
+    /// Parts user agents from those that follow them in the same run and are asked something else.
+    fn part(&self, group: &[Record<'_>], run: &[Record<'_>], asked: Option<Delay>, page: &mut Page<'_>) {
+        let delays: Vec<Delay> = asked.map_or_else(|| run.iter().filter_map(stated).collect(), |delay| vec![delay]);
+        delays.iter().for_each(|delay| page.add(&crawl_delay(*delay)));
+        // A delay alone parts them for those who read delays. Nobody else reads this as a group of its own.
+        if is_closed(run) || delays.is_empty() {
+            self.repeat_rules(&[group], page);
+        }
+    }
+
+    /// Adds the rules of `groups`, and the trap where they lack it; or what says that there are none.
+    fn repeat_rules(&self, groups: &[&[Record<'_>]], page: &mut Page<'_>) {
+        let trap = self.trap.filter(|_| !groups.iter().any(|group| self.has_trap(group))).map(disallow);
+        trap.iter().for_each(|trap| page.add(trap));
+        for rule in groups.iter().flat_map(|group| self.rules_in(group)) {
+            if page.is_full() {
+                return;
+            }
+            page.add(rule);
+        }
+        if trap.is_none() && !groups.iter().any(|group| is_closed(group)) {
+            page.add(NO_RULE);
+        }
+    }
+
+    /// What holds for the group besides delays, line by line.
+    fn rules_in(&self, group: &[Record<'_>]) -> impl Iterator<Item = &'t [u8]> {
+        let is_rule = |record: &&Record<'_>| matches!(record.what, What::Allow | What::Disallow(_) | What::Other);
+        group.iter().filter(is_rule).map(|record| self.text[record.span.clone()].trim_ascii())
+    }
+
+    fn has_trap(&self, group: &[Record<'_>]) -> bool {
+        let is_trap = |path: &[u8]| self.trap.is_some_and(|trap| trap.as_bytes() == path);
+        group.iter().any(|record| matches!(record.what, What::Disallow(path) if is_trap(path)))
+    }
+
+    /// The groups that crawlers need which have none of their own, those that would say the same in one.
+    fn missing(&self) -> Vec<Missing<'t>> {
+        let has_everybody = self.parsed.groups_of(EVERYBODY).next().is_some();
+        let everybody = self.asked(EVERYBODY);
+        let mut missing: Vec<Missing<'t>> = Vec::new();
+        if !has_everybody && (everybody.is_some() || self.trap.is_some()) {
+            missing.push(Missing { products: vec![EVERYBODY], delay: everybody, rules_of: None });
+        }
+        let is_told_everybody = |delay| match everybody {
+            Some(asked) => asked == delay,
+            None => states_only(&self.parsed, EVERYBODY, delay),
+        };
+        for Asked { product, delay, goes_by } in &self.asked {
+            let heeds_everybody = match goes_by {
+                Some(name) => *name == EVERYBODY,
+                None => !heeds_its_name_alone(product),
+            };
+            let has_group = goes_by.is_some_and(|name| *product == EVERYBODY || is_family(name, product));
+            if *product == EVERYBODY || has_group || (heeds_everybody && is_told_everybody(*delay)) {
+                continue;
+            }
+            let says_the_same = |known: &&mut Missing<'_>| {
+                known.products != [EVERYBODY] && known.delay == Some(*delay) && known.rules_of == *goes_by
+            };
+            match missing.iter_mut().find(says_the_same) {
+                Some(known) => known.products.push(product),
+                None => missing.push(Missing { products: vec![product], delay: Some(*delay), rules_of: *goes_by }),
+            }
+        }
+        missing
+    }
+
+    fn append(&self, missing: &Missing<'_>, page: &mut Page<'_>) {
+        let Missing { products, delay, rules_of } = missing;
+        products.iter().for_each(|product| page.add(&[b"User-agent: ", *product].concat()));
+        delay.iter().for_each(|delay| page.add(&crawl_delay(*delay)));
+        let groups: Vec<_> = rules_of.iter().flat_map(|name| self.parsed.groups_of(name)).collect();
+        self.repeat_rules(&groups, page);
+    }
+}
+
+/// True when a rule ends the group's run of user agents.
+fn is_closed(group: &[Record<'_>]) -> bool {
+    group.iter().any(|record| matches!(record.what, What::Allow | What::Disallow(_)))
+}
+
+/// Ends a run of user agents without forbidding anything.
+const NO_RULE: &[u8] = b"Disallow:";
+
+fn crawl_delay(delay: Delay) -> Vec<u8> {
+    format!("Crawl-delay: {delay}").into_bytes()
+}
+
+fn disallow(path: &str) -> Vec<u8> {
+    format!("Disallow: {path}").into_bytes()
+}
+
+fn is_agent(record: &Record<'_>) -> bool {
+    matches!(record.what, What::Agent(_))
+}

@@ -1,0 +1,64 @@
+//! A text that is copied, with lines added on the way. It is full when it becomes too long.
+
+/// The longest text that is made. A few crawlers with delays of their own double or treble a long file; more than this
+/// is a text that somebody has written to grow.
+const LONGEST: usize = 2 * 1024 * 1024;
+
+/// A copy in the making.
+pub(super) struct Page<'t> {
+    text: &'t [u8],
+    /// How much of it has been copied.
+    copied: usize,
+    out: Vec<u8>,
+}
+
+impl<'t> Page<'t> {
+    pub(super) fn of(text: &'t [u8]) -> Self {
+        Self { text, copied: 0, out: Vec::with_capacity(text.len() + 1024) }
+    }
+
+    /// Copies up to `place`.
+    pub(super) fn go_to(&mut self, place: usize) {
+        self.out.extend_from_slice(&self.text[self.copied..place]);
+        self.copied = place;
+    }
+
+    /// Copies the rest.
+    pub(super) fn go_to_the_end(&mut self) {
+        self.go_to(self.text.len());
+    }
+
+    /// Adds a line. It ends as the one before it: CR, LF or both.
+    pub(super) fn add(&mut self, line: &[u8]) {
+        if self.is_full() {
+            return;
+        }
+        let ended = ending(&self.out);
+        let newline = ended.unwrap_or_else(|| self.first_ending());
+        if ended.is_none() && !self.out.is_empty() {
+            self.out.extend_from_slice(newline);
+        }
+        self.out.extend_from_slice(line);
+        self.out.extend_from_slice(newline);
+    }
+
+    /// Nothing is added any more: the copy will not be used.
+    pub(super) fn is_full(&self) -> bool {
+        self.out.len() > LONGEST
+    }
+
+    /// The copy, unless it became too long.
+    pub(super) fn finish(self) -> Option<Vec<u8>> {
+        (!self.is_full()).then_some(self.out)
+    }
+
+    fn first_ending(&self) -> &'static [u8] {
+        let end = self.text.iter().position(|byte| matches!(byte, b'\r' | b'\n')).unwrap_or_default();
+        ending(&self.text[..self.text.len().min(end + 2)]).unwrap_or(b"\n")
+    }
+}
+
+/// How a text ends its last line, if it does.
+fn ending(text: &[u8]) -> Option<&'static [u8]> {
+    [&b"\r\n"[..], b"\n", b"\r"].into_iter().find(|ending| text.ends_with(ending))
+}

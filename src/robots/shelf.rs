@@ -1,0 +1,217 @@
+//! The robots.txt of each site, kept in memory: fresh ones spare the origin, stale ones stand in for it.
+
+use super::Wishes;
+use super::edition::{Edition, Kept, Original};
+use super::freshness::OF_OUR_OWN;
+use crate::policy::Timestamp;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The largest robots.txt that is kept. Crawlers read 500 KiB (RFC 9309 section 2.5).
+pub const LARGEST: usize = 512 * 1024;
+
+/// Sites that are kept. Clients choose the host that they ask for, so there is a bound.
+const MOST_SITES: usize = 64;
+
+/// A site that nobody has asked for in so long gives its place to another.
+const IDLE_AFTER: Duration = Duration::from_secs(60 * 60);
+
+/// So long a copy stands in for an origin that does not answer. Google keeps its own as long.
+const STANDS_IN_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// While one asks the origin anew, and after the origin has failed, all others are served what there is.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(30);
+
+/// All that is kept, and what is written into it. Times are of a clock that nobody can set.
+#[derive(Default)]
+pub struct Shelf {
+    sites: Mutex<HashMap<String, Site>>,
+    own: ArcSwapOption<Kept>,
+    wishes: ArcSwap<Wishes>,
+}
+
+struct Site {
+    kept: Arc<Kept>,
+    fetched: Timestamp,
+    fresh_for: Duration,
+    asked: Timestamp,
+    next_try: Timestamp,
+}
+
+/// What can be served now.
+pub enum Found {
+    /// This, without asking the origin: it is fresh, or somebody else is asking.
+    Ready(Handout),
+    /// Its time is over. It is this client's turn to ask the origin anew, and it is served this if that fails.
+    Due(Handout),
+    /// The origin must be asked.
+    Nothing,
+}
+
+/// A robots.txt for a client.
+pub struct Handout {
+    /// What it says.
+    pub edition: Arc<Edition>,
+    /// How long ago the origin said it.
+    pub age: Duration,
+    /// How long it is fresh.
+    pub fresh_for: Duration,
+}
+
+impl Shelf {
+    /// Puts these wishes into whatever is served from now on.
+    pub fn wish(&self, wishes: Wishes) {
+        if **self.wishes.load() != wishes {
+            self.wishes.store(Arc::new(wishes));
+        }
+    }
+
+    /// Serves `text` on every site in the origin's place, or what the origin says.
+    pub fn serve_own(&self, text: Option<Bytes>) {
+        let is_known = match (&*self.own.load(), &text) {
+            (Some(own), Some(text)) => own.original().text == *text,
+            (own, text) => own.is_none() == text.is_none(),
+        };
+        if !is_known {
+            let original = |text| Original { status: 200, content_type: None, text };
+            self.own.store(text.map(|text| Arc::new(Kept::new(original(text)))));
+        }
+    }
+
+    /// What there is for `site`.
+    pub fn find(&self, site: &str, now: Timestamp) -> Found {
+        if let Some(own) = &*self.own.load() {
+            return Found::Ready(self.handout(own, Duration::ZERO, OF_OUR_OWN));
+        }
+        let (kept, age, fresh_for, is_due) = {
+            let mut sites = self.sites.lock();
+            let Some(known) = sites.get_mut(site) else { return Found::Nothing };
+            let age = now.since(known.fetched);
+            if age > STANDS_IN_FOR {
+                sites.remove(site);
+                return Found::Nothing;
+            }
+            known.asked = now;
+            let is_due = age >= known.fresh_for && now >= known.next_try;
+            if is_due {
+                known.next_try = now + ASK_AGAIN_AFTER;
+            }
+            (Arc::clone(&known.kept), age, known.fresh_for, is_due)
+        };
+        let handout = self.handout(&kept, age, fresh_for);
+        if is_due { Found::Due(handout) } else { Found::Ready(handout) }
+    }
+
+    /// Keeps what the origin has just said of `site`, if it may be kept.
+    pub fn keep(&self, site: &str, original: Original, fresh_for: Option<Duration>, now: Timestamp) -> Handout {
+        let kept = Arc::new(Kept::new(original));
+        match fresh_for {
+            None => self.forget(site),
+            Some(fresh_for) => {
+                let mut sites = self.sites.lock();
+                if sites.contains_key(site) || make_room(&mut sites, now) {
+                    let kept = Arc::clone(&kept);
+                    let site = site.to_owned();
+                    sites.insert(site, Site { kept, fetched: now, fresh_for, asked: now, next_try: now });
+                }
+            }
+        }
+        self.handout(&kept, Duration::ZERO, fresh_for.unwrap_or_default())
+    }
+
+    /// Forgets what was kept of `site`: the origin has said something else.
+    pub fn forget(&self, site: &str) {
+        self.sites.lock().remove(site);
+    }
+
+    fn handout(&self, kept: &Kept, age: Duration, fresh_for: Duration) -> Handout {
+        Handout { edition: kept.edition(&self.wishes.load_full()), age, fresh_for }
+    }
+}
+
+/// True when there is a place for one more site, or the one idle for longest could be forgotten.
+fn make_room(sites: &mut HashMap<String, Site>, now: Timestamp) -> bool {
+    if sites.len() < MOST_SITES {
+        return true;
+    }
+    let idlest = sites.iter().min_by_key(|(_, site)| site.asked).map(|(name, site)| (name.clone(), site.asked));
+    let idle = idlest.filter(|(_, asked)| now.since(*asked) >= IDLE_AFTER);
+    idle.is_some_and(|(name, _)| sites.remove(&name).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn original(text: &'static str) -> Original {
+        Original { status: 200, content_type: None, text: Bytes::from_static(text.as_bytes()) }
+    }
+
+    fn at(hours: u32) -> Timestamp {
+        Timestamp::from_seconds(1000) + HOUR * hours
+    }
+
+    #[test]
+    fn one_asks_the_origin_and_the_others_are_served_meanwhile() {
+        let shelf = Shelf::default();
+        assert!(matches!(shelf.find("a", at(0)), Found::Nothing));
+        shelf.keep("a", original("x"), Some(HOUR), at(0));
+        assert!(matches!(shelf.find("a", at(0)), Found::Ready(_)));
+        assert!(matches!(shelf.find("a", at(1)), Found::Due(_)));
+        assert!(matches!(shelf.find("a", at(1)), Found::Ready(Handout { age, .. }) if age == HOUR));
+        assert!(matches!(shelf.find("a", at(1) + ASK_AGAIN_AFTER), Found::Due(_)));
+        assert!(matches!(shelf.find("a", at(30 * 24)), Found::Due(_)));
+        assert!(matches!(shelf.find("a", at(30 * 24 + 1)), Found::Nothing), "a month is long enough");
+    }
+
+    #[test]
+    fn a_flood_of_hosts_does_not_drive_out_those_in_use() {
+        let shelf = Shelf::default();
+        shelf.keep("ours", original("x"), Some(HOUR), at(0));
+        for number in 0..1000 {
+            shelf.keep(&number.to_string(), original("y"), Some(HOUR), at(0));
+        }
+        assert_eq!(shelf.sites.lock().len(), MOST_SITES);
+        shelf.find("ours", at(1));
+        shelf.keep("late", original("z"), Some(HOUR), at(1));
+        assert!(!matches!(shelf.find("ours", at(1)), Found::Nothing));
+        assert!(matches!(shelf.find("late", at(1)), Found::Ready(_)), "in the place of one that nobody asks for");
+    }
+
+    #[test]
+    fn new_wishes_are_in_what_is_kept_already() {
+        let shelf = Shelf::default();
+        let first = shelf.keep("a", original("User-agent: *\n"), Some(HOUR), at(0));
+        shelf.wish(Wishes { of_everybody: Some(7), ..Wishes::default() });
+        let Found::Ready(second) = shelf.find("a", at(0)) else { panic!("it is fresh") };
+        assert_eq!(second.edition.text, "User-agent: *\nCrawl-delay: 7\n");
+        assert_ne!(first.edition.etag, second.edition.etag);
+        assert!(second.edition.is_known(format!("\"x\", W/{}", second.edition.etag).as_bytes()));
+    }
+
+    #[test]
+    fn where_the_origin_has_none_the_wishes_stand_alone() {
+        let shelf = Shelf::default();
+        let none = Original { status: 404, content_type: Some(Bytes::from_static(b"text/html")), text: Bytes::new() };
+        assert_eq!(shelf.keep("a", none.clone(), Some(HOUR), at(0)).edition.status, 404);
+        shelf.wish(Wishes { trap: Some("/trap".into()), ..Wishes::default() });
+        let edition = shelf.keep("a", none, Some(HOUR), at(0)).edition;
+        assert_eq!((edition.status, &edition.text[..]), (200, &b"User-agent: *\nDisallow: /trap\n"[..]));
+    }
+
+    #[test]
+    fn our_own_goes_before_the_origins() {
+        let shelf = Shelf::default();
+        shelf.keep("a", original("theirs"), Some(HOUR), at(0));
+        shelf.serve_own(Some(Bytes::from_static(b"ours")));
+        assert!(matches!(shelf.find("b", at(99)), Found::Ready(handout) if handout.edition.text == "ours"));
+        shelf.serve_own(None);
+        assert!(matches!(shelf.find("a", at(0)), Found::Ready(handout) if handout.edition.text == "theirs"));
+    }
+}

@@ -1,0 +1,263 @@
+//! A robots.txt as RFC 9309 reads it: which of its lines belong to whom. The text itself is never touched.
+//!
+//! Reading cannot fail: what is no record is no record. Records are found as leniently as the large crawlers find them
+//! (`useragent`, a space in place of the colon), because a line that we write in must not end up in another group.
+
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// What a crawler is asked to leave between two requests, in thousandths of a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Delay(u64);
+
+/// The groups of a robots.txt.
+pub(super) struct Text<'t> {
+    records: Vec<Record<'t>>,
+    /// Places among the records. A group goes from its first user agent to that of the next group.
+    groups: Vec<Range<usize>>,
+}
+
+/// A line that says something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record<'t> {
+    /// Where it stands in the text, its line ending included.
+    pub(super) span: Range<usize>,
+    pub(super) what: What<'t>,
+}
+
+/// What a line says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What<'t> {
+    /// The group is for this product; `*` is everybody else.
+    Agent(&'t [u8]),
+    Disallow(&'t [u8]),
+    Allow,
+    /// `None` where the value is no number.
+    CrawlDelay(Option<Delay>),
+    /// Something else that holds for the group.
+    Other,
+    /// What holds for the whole site, wherever it stands.
+    Sitewide,
+}
+
+/// Everybody who has no group of their own.
+pub(super) const EVERYBODY: &[u8] = b"*";
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+impl<'t> Text<'t> {
+    pub(super) fn parse(text: &'t [u8]) -> Self {
+        let mut parsed = Self { records: Vec::new(), groups: Vec::new() };
+        let mut has_rules = true;
+        for span in lines(text) {
+            let line = &text[span.clone()];
+            let line = if span.start == 0 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line };
+            let Some(what) = what(line) else { continue };
+            match what {
+                What::Agent(_) if has_rules => {
+                    parsed.groups.push(parsed.records.len()..parsed.records.len());
+                    has_rules = false;
+                }
+                What::Allow | What::Disallow(_) => has_rules = true,
+                _ => {}
+            }
+            // What stands before the first user agent is for nobody.
+            if let Some(group) = parsed.groups.last_mut() {
+                parsed.records.push(Record { span, what });
+                group.end = parsed.records.len();
+            }
+        }
+        parsed
+    }
+
+    /// The records of each group, in the order of the text.
+    pub(super) fn groups(&self) -> impl DoubleEndedIterator<Item = &[Record<'t>]> {
+        self.groups.iter().map(|group| &self.records[group.clone()])
+    }
+
+    /// The records of all groups that name `product`.
+    pub(super) fn groups_of(&self, product: &[u8]) -> impl Iterator<Item = &[Record<'t>]> {
+        let names =
+            move |record: &Record<'_>| matches!(record.what, What::Agent(agent) if agent.eq_ignore_ascii_case(product));
+        self.groups().filter(move |group| group.iter().any(names))
+    }
+}
+
+impl Delay {
+    pub(super) const fn seconds(seconds: u32) -> Self {
+        Self(seconds as u64 * 1000)
+    }
+
+    /// Reads `10`, `0.5`, `60.`; more than three decimals are cut off, and nobody means more than nine digits.
+    fn parse(value: &[u8]) -> Option<Self> {
+        let value = std::str::from_utf8(value).ok()?;
+        let (whole, part) = value.split_once('.').unwrap_or((value, ""));
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_number(whole) || !is_number(part) || (whole.is_empty() && part.is_empty()) || whole.len() > 9 {
+            return None;
+        }
+        let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+        let thousandths = part.bytes().chain(*b"000").take(3).fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'));
+        Some(Self(whole * 1000 + thousandths))
+    }
+}
+
+impl std::fmt::Display for Delay {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 % 1000 {
+            0 => write!(out, "{}", self.0 / 1000),
+            thousandths => {
+                let part = format!("{thousandths:03}");
+                write!(out, "{}.{}", self.0 / 1000, part.trim_end_matches('0'))
+            }
+        }
+    }
+}
+
+/// The product that a user-agent line or a crawler's own name begins with; nothing where it begins with none.
+pub(super) fn product(value: &[u8]) -> &[u8] {
+    if value.first() == Some(&b'*') && value.get(1).is_none_or(u8::is_ascii_whitespace) {
+        return EVERYBODY;
+    }
+    let is_of_name = |byte: &u8| byte.is_ascii_alphabetic() || matches!(byte, b'-' | b'_');
+    &value[..value.iter().position(|byte| !is_of_name(byte)).unwrap_or(value.len())]
+}
+
+/// User agents with what follows until the next user agent. RFC 9309 takes them for one group until there is a rule, but
+/// whoever reads delays takes a delay for the end of a group, as who writes them does.
+pub(super) fn runs<'g, 't>(group: &'g [Record<'t>]) -> impl Iterator<Item = &'g [Record<'t>]> {
+    let is_agent = |record: &Record<'_>| matches!(record.what, What::Agent(_));
+    group.chunk_by(move |one, next| is_agent(one) || !is_agent(next))
+}
+
+pub(super) fn largest_delay(run: &[Record<'_>]) -> Option<Delay> {
+    run.iter().filter_map(stated).max()
+}
+
+pub(super) fn stated(record: &Record<'_>) -> Option<Delay> {
+    match record.what {
+        What::CrawlDelay(delay) => delay,
+        _ => None,
+    }
+}
+
+/// Where each line stands, with its ending: CR, LF or both.
+fn lines(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let rest = text.get(start..).filter(|rest| !rest.is_empty())?;
+        let length = match rest.iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
+            None => rest.len(),
+            Some(end) if rest[end..].starts_with(b"\r\n") => end + 2,
+            Some(end) => end + 1,
+        };
+        let line = start..start + length;
+        start = line.end;
+        Some(line)
+    })
+}
+
+fn what(line: &[u8]) -> Option<What<'_>> {
+    let line = line.split(|&byte| byte == b'#').next().unwrap_or_default().trim_ascii();
+    let (key, value) = match line.iter().position(|&byte| byte == b':') {
+        Some(colon) => (line[..colon].trim_ascii_end(), line[colon + 1..].trim_ascii_start()),
+        // Two words and no more: the rest is prose.
+        None => {
+            match *line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect::<SmallVec<[_; 3]>>() {
+                [key, value] => (key, value),
+                _ => return None,
+            }
+        }
+    };
+    let is = |names: &[&str]| names.iter().any(|name| key.eq_ignore_ascii_case(name.as_bytes()));
+    Some(if is(&["user-agent", "useragent", "user agent"]) {
+        What::Agent(product(value))
+    } else if is(&["disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"]) {
+        What::Disallow(value)
+    } else if is(&["allow"]) {
+        What::Allow
+    } else if is(&["crawl-delay", "crawl delay"]) {
+        What::CrawlDelay(Delay::parse(value))
+    } else if is(&["sitemap", "sitemaps", "site-map", "host"]) {
+        What::Sitewide
+    } else if key.is_empty() || !line.contains(&b':') {
+        return None;
+    } else {
+        What::Other
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn said(text: &str) -> Vec<What<'_>> {
+        Text::parse(text.as_bytes()).records.iter().map(|record| record.what).collect()
+    }
+
+    #[test]
+    fn keys_come_in_any_case_and_with_the_usual_slips() {
+        for line in [
+            "user-agent: a",
+            "USER-AGENT : a",
+            " useragent:a # c",
+            "User Agent: a/2.1",
+            "user-agent\ta",
+            "\u{feff}User-agent: a",
+        ] {
+            assert_eq!(said(line), [What::Agent(b"a")], "{line}");
+        }
+        assert_eq!(said("User-agent: *\nDisalow: /x"), [What::Agent(b"*"), What::Disallow(b"/x")]);
+    }
+
+    #[test]
+    fn a_line_ends_as_it_likes() {
+        for ending in ["\r", "\n", "\r\n", "\n\r", "\r\n\r\n"] {
+            let text = ["User-agent: a", "Crawl-delay: 2.5", "Allow: /"].join(ending);
+            assert_eq!(
+                said(&text),
+                [What::Agent(b"a"), What::CrawlDelay(Some(Delay(2500))), What::Allow],
+                "{ending:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_a_rule_ends_a_run_of_user_agents() {
+        let text = Text::parse(
+            b"Disallow: /nobody\nUser-agent: a\n\nSitemap: /s\nUser-agent: b\nDisallow:\nUser-agent: c\nNoise: 1\n",
+        );
+        let agents = |group: &[Record<'_>]| group.iter().filter(|record| matches!(record.what, What::Agent(_))).count();
+        assert_eq!(text.groups().map(agents).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(text.groups_of(b"B").count(), 1);
+    }
+
+    #[test]
+    fn prose_and_noise_are_nothing() {
+        for line in ["", "#", "hello", "be nice to us", ": /", "\0\0\0", "\u{fffd}", "<html lang=en>"] {
+            assert_eq!(said(&format!("User-agent: a\n{line}\n")).len(), 1, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_delay_is_read_and_written_alike() {
+        for (written, read) in
+            [("10", "10"), ("0.5", "0.5"), ("60.", "60"), (".25", "0.25"), ("1.23456", "1.234"), ("007", "7")]
+        {
+            assert_eq!(Delay::parse(written.as_bytes()).map(|delay| delay.to_string()).as_deref(), Some(read));
+        }
+        for none in ["", ".", "-1", "1e3", "ten", "1s", "9999999999", "1.2.3"] {
+            assert_eq!(Delay::parse(none.as_bytes()), None, "{none}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lines_put_together_are_the_text(text in prop::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), any::<u8>()], 0..300)) {
+            let together: Vec<u8> = lines(&text).flat_map(|line| text[line].to_vec()).collect();
+            prop_assert_eq!(&together, &text);
+            Text::parse(&text);
+        }
+    }
+}

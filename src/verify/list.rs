@@ -1,0 +1,156 @@
+//! A list of networks as somebody publishes it, and whether to believe it.
+//!
+//! Google's JSON is what most operators have; a network a line, and what may follow it (a geofeed's country), is what the
+//! others have. A list is taken whole or not at all: half of it would make impostors of the rest.
+
+use super::source::network;
+use ipnet::IpNet;
+use serde_json::Value;
+
+/// Why a list is not used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unusable {
+    /// It is neither JSON with prefixes nor text with a network a line.
+    #[error("it is no list of networks: {0}")]
+    NotAList(String),
+    #[error("it is empty")]
+    Empty,
+    #[error("{0} is wider than any crawler's network")]
+    TooWide(IpNet),
+    #[error("it has more than {MOST} networks")]
+    TooMany,
+    #[error("it has shrunk from {before} networks to {now}, by more than half")]
+    Shrunk { before: usize, now: usize },
+}
+
+/// Reads a list; the networks in it are sorted, and none is part of another.
+pub(super) fn read(bytes: &[u8]) -> Result<Vec<IpNet>, Unusable> {
+    let text = std::str::from_utf8(bytes).map_err(|_| Unusable::NotAList("it is not text".into()))?;
+    let networks = match text.trim_start_matches('\u{feff}').trim_start() {
+        json if json.starts_with(['{', '[']) => of_json(json)?,
+        lines => of_lines(lines)?,
+    };
+    if let Some(wide) = networks.iter().find(|network| is_too_wide(network)) {
+        return Err(Unusable::TooWide(*wide));
+    }
+    match networks.len() {
+        0 => Err(Unusable::Empty),
+        count if count > MOST => Err(Unusable::TooMany),
+        _ => Ok(IpNet::aggregate(&networks)),
+    }
+}
+
+/// Refuses a list that has lost most of what it had: more likely somebody's mistake than the end of a data centre.
+pub(super) fn compare(before: &[IpNet], now: Vec<IpNet>) -> Result<Vec<IpNet>, Unusable> {
+    let before = IpNet::aggregate(&before.to_vec()).len();
+    match now.len() * 2 < before {
+        true => Err(Unusable::Shrunk { before, now: now.len() }),
+        false => Ok(now),
+    }
+}
+
+fn of_json(text: &str) -> Result<Vec<IpNet>, Unusable> {
+    let value: Value = serde_json::from_str(text).map_err(|error| Unusable::NotAList(error.to_string()))?;
+    let entries = value.as_array().or_else(|| value["prefixes"].as_array());
+    let entries = entries.ok_or_else(|| Unusable::NotAList("it has no `prefixes`".into()))?;
+    let prefixes =
+        entries.iter().flat_map(|entry| [entry.as_str(), entry["ipv4Prefix"].as_str(), entry["ipv6Prefix"].as_str()]);
+    prefixes.flatten().map(parse).collect()
+}
+
+fn of_lines(text: &str) -> Result<Vec<IpNet>, Unusable> {
+    let lines = text.lines().map(|line| line.split_once('#').map_or(line, |(line, _)| line).trim());
+    let first = |line: &str| parse(line.split([',', ';', ' ', '\t']).next().unwrap_or_default());
+    lines.filter(|line| !line.is_empty()).map(first).collect()
+}
+
+fn parse(text: &str) -> Result<IpNet, Unusable> {
+    // What is quoted in the log is short, whatever was sent.
+    let shown = || text.chars().take(40).filter(|letter| !letter.is_control()).collect::<String>();
+    network(text).ok_or_else(|| Unusable::NotAList(format!("`{}` is no network", shown())))
+}
+
+fn is_too_wide(network: &IpNet) -> bool {
+    match network {
+        IpNet::V4(network) => network.prefix_len() < 8,
+        IpNet::V6(network) => network.prefix_len() < 19,
+    }
+}
+
+/// The longest list of any crawler has a few thousand; this many take 10 MiB.
+const MOST: usize = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn list(text: &str) -> Result<Vec<String>, Unusable> {
+        read(text.as_bytes()).map(|networks| networks.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn googles_json_is_read_with_all_that_others_make_of_it() {
+        let text = r#"{"creationTime": "2026-08-20T14:46:45.000000", "extra": 1, "prefixes": [
+            {"ipv6Prefix": "2001:4860:4801:10::/64"}, {"ipv4Prefix": "66.249.64.0/27", "service": "x"},
+            {"ipv4Prefix": "192.0.2.7"}, {"ipv4Prefix": "198.51.100.77/24"}, {"comment": "nothing"}]}"#;
+        let expected = ["66.249.64.0/27", "192.0.2.7/32", "198.51.100.0/24", "2001:4860:4801:10::/64"];
+        let mut found = list(text).expect("a list");
+        found.sort();
+        let mut expected = expected.map(str::to_owned);
+        expected.sort();
+        assert_eq!(found, expected);
+        assert_eq!(list(r#"["192.0.2.0/24"]"#).expect("a list"), ["192.0.2.0/24"]);
+    }
+
+    #[test]
+    fn a_network_a_line_is_read_with_comments_and_what_follows() {
+        let text = "\u{feff}# ours\n\n192.0.2.0/25 # a\r\n192.0.2.128/25,US,US-CA,,\n2001:db8::1\n";
+        assert_eq!(list(text).expect("a list"), ["192.0.2.0/24", "2001:db8::1/128"]);
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused_whole() {
+        for text in ["<!doctype html>", "{\"error\": \"no\"}", "{", "192.0.2.0/24\nnonsense", "192.0.2.0/33", "[[]"] {
+            assert!(matches!(list(text), Err(Unusable::NotAList(_))), "{text}: {:?}", list(text));
+        }
+        assert!(matches!(read(b"\xff\xfe"), Err(Unusable::NotAList(_))));
+        for text in ["", "# nothing\n", "[]", r#"{"prefixes": []}"#] {
+            assert_eq!(list(text), Err(Unusable::Empty), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_no_crawler_has_is_refused() {
+        for (text, fits) in [
+            ("0.0.0.0/0", false),
+            ("20.0.0.0/7", false),
+            ("17.0.0.0/8", true),
+            ("2000::/18", false),
+            ("2a03::/19", true),
+        ] {
+            assert_eq!(list(text).is_ok(), fits, "{text}");
+        }
+        let many: Vec<String> =
+            (0..=MOST as u32).map(|number| std::net::Ipv4Addr::from(number * 2 + 0x0b00_0000).to_string()).collect();
+        assert_eq!(list(&many.join("\n")), Err(Unusable::TooMany));
+    }
+
+    #[test]
+    fn a_list_may_lose_half_and_not_more() {
+        let networks = |count: u8| {
+            read((0..count).map(|number| format!("192.0.{}.0/25\n", number * 2)).collect::<String>().as_bytes())
+                .expect("a list")
+        };
+        assert_eq!(compare(&networks(10), networks(5)), Ok(networks(5)));
+        assert_eq!(compare(&networks(10), networks(4)), Err(Unusable::Shrunk { before: 10, now: 4 }));
+        assert_eq!(compare(&[], networks(1)), Ok(networks(1)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "\\PC*", json in r#"[\{\[]"?(prefixes|ipv4Prefix)?[\]\}":, 0-9./]*"#) {
+            let _ = (read(text.as_bytes()), read(json.as_bytes()));
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What was found out about addresses, until it is too old.
+
+use super::{ByName, Finding, Lasts};
+use crate::policy::{OperatorId, Timestamp};
+use dashmap::DashMap;
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// A bounded memory: read by requests, a shard at a time, and written by those who ask.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    known: DashMap<IpAddr, Known, RandomState>,
+    /// When each is forgotten: whoever goes first makes room for the next.
+    until: Mutex<BTreeSet<(Timestamp, IpAddr)>>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    finding: Finding,
+    /// From then on it is to be asked again.
+    due: Timestamp,
+    /// From then on it says nothing any more.
+    until: Timestamp,
+}
+
+impl Memory {
+    /// What is known, and whether it is time to ask again.
+    pub(super) fn recall(&self, address: IpAddr, operator: OperatorId, now: Timestamp) -> Option<(ByName, bool)> {
+        let known = self.known.get(&address)?;
+        (now < known.until).then(|| (known.finding.about(operator), now >= known.due))
+    }
+
+    pub(super) fn learn(&self, address: IpAddr, finding: Finding, lasts: Lasts, now: Timestamp) {
+        let mut until = self.until.lock();
+        let before = self.known.get(&address).map(|known| known.clone());
+        if let Some(before) = &before {
+            until.remove(&(before.until, address));
+        }
+        let known = Known::new(finding, lasts, now).in_the_place_of(before.filter(|before| now < before.until));
+        if until.len() >= MOST
+            && let Some((_, forgotten)) = until.pop_first()
+        {
+            self.known.remove(&forgotten);
+        }
+        until.insert((known.until, address));
+        self.known.insert(address, known);
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
+    }
+}
+
+impl Known {
+    fn new(finding: Finding, lasts: Lasts, now: Timestamp) -> Self {
+        let lasts = match lasts {
+            Lasts::Shortly => SHORTLY,
+            Lasts::AsTold(told) if finding.proven.is_empty() => told.clamp(FOREIGN.0, FOREIGN.1),
+            Lasts::AsTold(told) => told.clamp(PROVEN.0, PROVEN.1),
+        };
+        // A crawler that stays is asked about again before what is known of it has gone.
+        let due = if finding.proven.is_empty() { lasts } else { lasts * 3 / 4 };
+        Self { finding, due: now + due, until: now + lasts }
+    }
+
+    /// What was proven stays so while nobody can answer, until its own time is over.
+    fn in_the_place_of(self, before: Option<Self>) -> Self {
+        match before {
+            Some(before) if self.finding == Finding::unknown() && !before.finding.proven.is_empty() => {
+                Self { due: self.due, ..before }
+            }
+            _ => self,
+        }
+    }
+}
+
+/// A proven address is believed for as long as its records say, but not asked about more than every hour; a day is enough
+/// for an address to change hands.
+const PROVEN: (Duration, Duration) = (Duration::from_secs(3600), Duration::from_secs(24 * 3600));
+
+/// One without a name may be given one, and is asked about more than once an hour by nobody.
+const FOREIGN: (Duration, Duration) = (Duration::from_secs(600), Duration::from_secs(3600));
+
+/// A name server that failed has this long to recover.
+const SHORTLY: Duration = Duration::from_secs(60);
+
+/// The most addresses remembered, at about 150 bytes each: 10 MiB. The made-up ones are forgotten first, because what is
+/// proven lasts longer.
+pub(super) const MOST: usize = 65_536;

@@ -1,0 +1,225 @@
+use super::*;
+use crate::policy::{Means, Proof};
+use crate::verify::{Declared, Method};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use tempfile::TempDir;
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+#[tokio::test]
+async fn a_list_is_fetched_believed_and_kept() {
+    let scene = Scene::new();
+    scene.server.says(ok("\"1\"", "192.0.2.0/24"));
+    let mut refresh = scene.refresh();
+    assert_eq!(scene.proof("192.0.2.1"), Proof::Unknown);
+    refresh.look_at_what_is_due().await;
+    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(Means::Address));
+    assert_eq!(scene.proof("198.51.100.1"), Proof::Disproven(Means::Address));
+    assert_eq!(scene.copies(), 1);
+}
+
+#[tokio::test]
+async fn it_is_asked_for_changes_about_once_a_turn() {
+    let scene = Scene::new();
+    scene.server.says(ok("\"1\"", "192.0.2.0/24"));
+    let mut refresh = scene.refresh();
+    refresh.look_at_what_is_due().await;
+    scene.server.says("304 Not Modified\r\n\r\n".into());
+    scene.clock.advance(DAY.mul_f64(0.89));
+    refresh.look_at_what_is_due().await;
+    assert_eq!(scene.server.asked().len(), 1);
+    scene.clock.advance(DAY.mul_f64(0.22));
+    refresh.look_at_what_is_due().await;
+    assert!(scene.server.asked()[1].contains("if-none-match: \"1\""), "{:?}", scene.server.asked());
+    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(Means::Address));
+    scene.server.says(ok("\"2\"", "198.51.100.0/24"));
+    scene.clock.advance(DAY.mul_f64(1.1));
+    refresh.look_at_what_is_due().await;
+    assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(Means::Address));
+    assert_eq!(scene.proof("192.0.2.1"), Proof::Disproven(Means::Address));
+}
+
+#[tokio::test]
+async fn what_cannot_be_believed_leaves_what_is_known_and_is_tried_again_within_the_hour() {
+    let scene = Scene::new();
+    let networks: Vec<String> = (0..10).map(|number| format!("192.0.{number}.0/32")).collect();
+    scene.server.says(ok("\"1\"", &networks.join("\n")));
+    let mut refresh = scene.refresh();
+    refresh.look_at_what_is_due().await;
+    let large = "x".repeat(MOST_BYTES + 1);
+    for broken in ["", "<html>", "0.0.0.0/0", "192.0.0.0/32", "{\"prefixes\": []}", &large] {
+        scene.server.says(ok("\"2\"", broken));
+        scene.clock.advance(DAY.mul_f64(1.1));
+        refresh.look_at_what_is_due().await;
+        assert_eq!(scene.proof("192.0.9.0"), Proof::Proven(Means::Address), "{}", &broken[..broken.len().min(20)]);
+    }
+    let asked = scene.server.asked();
+    assert!(
+        asked.iter().skip(1).all(|asked| asked.contains("if-none-match: \"1\"")),
+        "a refused list validates nothing"
+    );
+    scene.server.says(ok("\"3\"", "192.0.9.0/32\n198.51.100.1\n1.1.1.1\n2.2.2.2\n3.3.3.3"));
+    scene.clock.advance(Duration::from_secs(4000));
+    refresh.look_at_what_is_due().await;
+    assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(Means::Address));
+}
+
+#[tokio::test]
+async fn a_restart_has_the_last_good_copy_while_nobody_answers() {
+    let mut scene = Scene::new();
+    scene.server.says(ok("\"1\"", "192.0.2.0/24"));
+    scene.refresh().look_at_what_is_due().await;
+    scene.starts_over();
+    let mut refresh = scene.refresh();
+    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(Means::Address), "before anything was fetched");
+    assert_eq!(scene.server.asked().len(), 1, "who starts over and over does not ask each time");
+    scene.server.says("503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".into());
+    scene.clock.advance(DAY * 2);
+    refresh.look_at_what_is_due().await;
+    assert_eq!(scene.server.asked().len(), 2);
+    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(Means::Address));
+}
+
+#[tokio::test]
+async fn a_file_is_taken_over_when_it_changes_and_may_shrink() {
+    let mut scene = Scene::new();
+    let file = scene.folder.path().join("ours.txt");
+    scene.source = Source::File(file.clone());
+    let write = |text: &str| std::fs::write(&file, text).expect("room on the disk");
+    write("192.0.2.0/24\n192.0.3.0/32\n192.0.4.0/32\n");
+    scene.starts_over();
+    let mut refresh = scene.refresh();
+    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(Means::Address), "read before anybody asks");
+    write("198.51.100.0/24\n");
+    scene.clock.advance(LOOK_AT_FILES);
+    refresh.look_at_what_is_due().await;
+    assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(Means::Address));
+    write("half a li");
+    scene.clock.advance(LOOK_AT_FILES);
+    refresh.look_at_what_is_due().await;
+    std::fs::remove_file(&file).expect("it was there");
+    scene.clock.advance(LOOK_AT_FILES);
+    refresh.look_at_what_is_due().await;
+    assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(Means::Address));
+}
+
+#[tokio::test]
+async fn built_in_lists_are_not_fetched_at_the_start_nor_all_at_once() {
+    let scene = Scene::new();
+    let refresh = scene.refresh_of_all();
+    let built_in = refresh.lists.iter().filter(|list| list.source != scene.source);
+    let mut due: Vec<Timestamp> = built_in.map(|list| list.due).collect();
+    due.sort();
+    due.dedup();
+    assert!(due.len() > 15, "{} times", due.len());
+    let start = scene.clock.uptime();
+    assert!(due.iter().all(|due| *due > start && *due < start + FIRST));
+}
+
+#[tokio::test]
+async fn nothing_is_fetched_where_that_is_switched_off() {
+    let mut scene = Scene::new();
+    scene.every = None;
+    let mut refresh = scene.refresh();
+    scene.clock.advance(DAY * 30);
+    refresh.look_at_what_is_due().await;
+    assert_eq!(scene.server.asked(), Vec::<String>::new());
+}
+
+/// An operator with one list, which a server of its own publishes.
+struct Scene {
+    server: Server,
+    folder: TempDir,
+    clock: Clock,
+    source: Source,
+    every: Option<Duration>,
+    operators: Arc<Operators>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let server = Server::start();
+        let source = Source::Url(format!("http://{}/bots.json", server.address));
+        let operators = operators(&source);
+        let folder = tempfile::tempdir().expect("a folder");
+        // Later than the snapshot.
+        let clock = Clock::by_hand(Timestamp::from_seconds(1_800_014_400));
+        Self { server, folder, clock, source, every: Some(DAY), operators }
+    }
+
+    fn starts_over(&mut self) {
+        self.operators = operators(&self.source);
+    }
+
+    /// Looks after that one list alone: the servers of the built-in ones are elsewhere.
+    fn refresh(&self) -> Refresh {
+        let mut refresh = self.refresh_of_all();
+        refresh.lists.retain(|list| list.source == self.source);
+        refresh
+    }
+
+    fn refresh_of_all(&self) -> Refresh {
+        let operators = Arc::clone(&self.operators);
+        Refresh::new(operators, Fetcher::public(), self.folder.path(), self.every, self.clock.clone(), 42)
+    }
+
+    fn proof(&self, address: &str) -> Proof {
+        let acme = self.operators.id("acme").expect("declared");
+        self.operators.proof(acme, address.parse().expect("an address"), Timestamp::default())
+    }
+
+    fn copies(&self) -> usize {
+        std::fs::read_dir(self.folder.path().join("ranges")).expect("a folder").count()
+    }
+}
+
+fn operators(source: &Source) -> Arc<Operators> {
+    let declared = Declared {
+        name: "acme".into(),
+        ranges: Some(vec![source.clone()]),
+        complete: Some(vec![Method::Addresses]),
+        ..Declared::default()
+    };
+    Arc::new(Operators::with(vec![declared]))
+}
+
+fn ok(etag: &str, body: &str) -> String {
+    format!("200 OK\r\nETag: {etag}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+/// A plain server on loopback that says what it was last told to.
+struct Server {
+    address: SocketAddr,
+    answers: Arc<Mutex<VecDeque<String>>>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let server = Self { address, answers: Arc::default(), asked: Arc::default() };
+        let (answers, asked) = (Arc::clone(&server.answers), Arc::clone(&server.asked));
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let mut head = [0; 4096];
+                let length = stream.read(&mut head).unwrap_or(0);
+                asked.lock().push(String::from_utf8_lossy(&head[..length]).into_owned());
+                let answer = answers.lock().pop_front().unwrap_or_else(|| "500 Not Told\r\n\r\n".into());
+                let _ = stream.write_all(format!("HTTP/1.1 {answer}").as_bytes());
+            }
+        });
+        server
+    }
+
+    fn says(&self, answer: String) {
+        self.answers.lock().push_back(answer);
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().clone()
+    }
+}

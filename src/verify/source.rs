@@ -1,0 +1,70 @@
+//! Where an operator's addresses are told.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt;
+use std::path::PathBuf;
+use std::slice;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+
+/// One network, or a list that somebody publishes or keeps.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(from = "String")]
+pub enum Source {
+    /// The network itself.
+    Network(IpNet),
+    /// A list at this URL.
+    Url(String),
+    /// A list in this file.
+    File(PathBuf),
+}
+
+impl Source {
+    /// Returns its networks, as far as they are known.
+    pub(super) fn networks<'a>(&'a self, lists: &'a BTreeMap<Source, Vec<IpNet>>) -> &'a [IpNet] {
+        match self {
+            Source::Network(network) => slice::from_ref(network),
+            Source::Url(_) | Source::File(_) => lists.get(self).map(Vec::as_slice).unwrap_or_default(),
+        }
+    }
+}
+
+impl From<String> for Source {
+    fn from(text: String) -> Self {
+        match network(&text) {
+            Some(network) => Source::Network(network),
+            None if text.contains("://") => Source::Url(text),
+            None => Source::File(text.into()),
+        }
+    }
+}
+
+impl FromStr for Source {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(text.to_owned().into())
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Network(network) => network.fmt(out),
+            // A query may hold a key, and this is shown in logs.
+            Source::Url(url) => out.write_str(url.split('?').next().unwrap_or_default()),
+            Source::File(path) => path.display().fmt(out),
+        }
+    }
+}
+
+/// A network as operators write it: host bits may be set, and one address is a network of its own.
+pub(super) fn network(text: &str) -> Option<IpNet> {
+    let network: Option<IpNet> = text.parse().ok();
+    network
+        .or_else(|| text.parse().ok().map(|address: std::net::IpAddr| IpNet::from(address)))
+        .map(|network| network.trunc())
+}

@@ -1,0 +1,170 @@
+//! Reads a robots.txt as crawlers do, written from RFC 9309 and apart from the gate's own reading.
+
+/// A robots.txt that has been read.
+pub struct Reader(Vec<Group>);
+
+/// One group: whom it is for, its rules (`true` allows), its delays. Rules are for everybody named since the last rule,
+/// delays for those named since the last line of another kind.
+#[derive(Default)]
+struct Group {
+    agents: Vec<String>,
+    rules: Vec<(bool, Vec<u8>)>,
+    told: Vec<(Vec<String>, Vec<f64>)>,
+}
+
+impl Reader {
+    pub fn of(text: &[u8]) -> Self {
+        Self(groups(text))
+    }
+
+    /// Says whether `agent` may fetch `path`.
+    pub fn allows(&self, agent: &str, path: &str) -> bool {
+        let path = normalised(path.as_bytes());
+        let rules = self.concerning(agent).into_iter().flat_map(|group| &group.rules);
+        let fits = rules.filter(|(_, pattern)| !pattern.is_empty() && matches(pattern, &path));
+        // Of rules as long as each other the one that allows holds.
+        fits.map(|(allow, pattern)| (pattern.len(), *allow)).max().is_none_or(|(_, allow)| allow)
+    }
+
+    /// Every delay that is stated to `agent`, in the order of the text.
+    pub fn delays(&self, agent: &str) -> Vec<f64> {
+        self.told(agent).concat()
+    }
+
+    /// True when a group names `agent`.
+    pub fn names(&self, agent: &str) -> bool {
+        self.0.iter().any(|group| group.names(agent))
+    }
+
+    /// True when `agent` is told a delay wherever it is named.
+    pub fn tells_everywhere(&self, agent: &str) -> bool {
+        self.told(agent).iter().all(|delays| !delays.is_empty())
+    }
+
+    fn concerning(&self, agent: &str) -> Vec<&Group> {
+        let name = if self.names(agent) { agent } else { "*" };
+        self.0.iter().filter(|group| group.names(name)).collect()
+    }
+
+    /// The delays of each place where `agent`, or else everybody, is named.
+    fn told(&self, agent: &str) -> Vec<Vec<f64>> {
+        let name = if self.names(agent) { agent } else { "*" };
+        let is_told = |agents: &[String]| agents.iter().any(|known| known.eq_ignore_ascii_case(name));
+        let all = self.0.iter().flat_map(|group| &group.told);
+        all.filter(|(agents, _)| is_told(agents)).map(|(_, delays)| delays.clone()).collect()
+    }
+}
+
+impl Group {
+    fn names(&self, name: &str) -> bool {
+        self.agents.iter().any(|known| known.eq_ignore_ascii_case(name))
+    }
+}
+
+/// The lines of a text, without their endings.
+pub fn lines(text: &[u8]) -> Vec<&[u8]> {
+    text.split(|byte| matches!(byte, b'\r' | b'\n')).filter(|line| !line.is_empty()).collect()
+}
+
+fn groups(text: &[u8]) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let mut names_agents = false;
+    for line in lines(text) {
+        let Some((key, value)) = record(line) else { continue };
+        let goes_on = std::mem::take(&mut names_agents);
+        match key.to_ascii_lowercase().as_str() {
+            "user-agent" | "useragent" | "user agent" => {
+                names_agents = true;
+                if groups.last().is_none_or(|group| !group.rules.is_empty()) {
+                    groups.push(Group::default());
+                }
+                let group = groups.last_mut().expect("there is one");
+                if !goes_on || group.told.is_empty() {
+                    group.told.push(Default::default());
+                }
+                group.agents.push(product(value));
+                group.told.last_mut().expect("there is one").0.push(product(value));
+            }
+            "allow" => rule(&mut groups, true, value),
+            "disallow" | "dissallow" | "dissalow" | "disalow" | "diasllow" | "disallaw" => {
+                rule(&mut groups, false, value)
+            }
+            "crawl-delay" | "crawl delay" => {
+                let number = std::str::from_utf8(value).ok().and_then(|value| value.parse::<f64>().ok());
+                let told = groups.last_mut().and_then(|group| group.told.last_mut());
+                told.into_iter().for_each(|told| told.1.extend(number));
+            }
+            _ => {}
+        }
+    }
+    groups
+}
+
+fn rule(groups: &mut [Group], allow: bool, value: &[u8]) {
+    let Some(group) = groups.last_mut() else { return };
+    let pattern = normalised(value);
+    // As Google reads it: the index of a folder is the folder.
+    if let Some(folder) = pattern.strip_suffix(b"/index.html").filter(|_| allow) {
+        group.rules.push((true, [folder, b"/$"].concat()));
+    }
+    group.rules.push((allow, pattern));
+}
+
+fn record(line: &[u8]) -> Option<(String, &[u8])> {
+    let line = line.split(|&byte| byte == b'#').next()?.trim_ascii();
+    let (key, value) = match line.iter().position(|&byte| byte == b':') {
+        Some(colon) => (&line[..colon], &line[colon + 1..]),
+        None => {
+            let words: Vec<&[u8]> = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
+            let [key, value] = words[..] else { return None };
+            (key, value)
+        }
+    };
+    Some((String::from_utf8_lossy(key.trim_ascii()).into_owned(), value.trim_ascii()))
+}
+
+fn product(value: &[u8]) -> String {
+    if value == b"*" || value.starts_with(b"* ") || value.starts_with(b"*\t") {
+        return "*".into();
+    }
+    value
+        .iter()
+        .map(|&byte| char::from(byte))
+        .take_while(|letter| letter.is_ascii_alphabetic() || "-_".contains(*letter))
+        .collect()
+}
+
+/// Escapes in capitals, and bytes beyond ASCII escaped.
+fn normalised(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut rest = text;
+    while let Some((&first, after)) = rest.split_first() {
+        match after {
+            [high, low, after @ ..] if first == b'%' && high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                out.extend([b'%', high.to_ascii_uppercase(), low.to_ascii_uppercase()]);
+                rest = after;
+                continue;
+            }
+            _ if first.is_ascii() => out.push(first),
+            _ => out.extend(format!("%{first:02X}").into_bytes()),
+        }
+        rest = after;
+    }
+    out
+}
+
+fn matches(pattern: &[u8], path: &[u8]) -> bool {
+    let (pattern, to_the_end) = pattern.strip_suffix(b"$").map_or((pattern, false), |pattern| (pattern, true));
+    let mut ends = std::collections::BTreeSet::from([0]);
+    for &byte in pattern {
+        ends = match byte {
+            b'*' => (*ends.first().unwrap_or(&path.len())..=path.len()).collect(),
+            _ => ends.into_iter().filter(|&end| path.get(end) == Some(&byte)).map(|end| end + 1).collect(),
+        };
+        if ends.is_empty() {
+            return false;
+        }
+    }
+    !to_the_end || ends.contains(&path.len())
+}
