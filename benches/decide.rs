@@ -11,7 +11,7 @@ use tidegate::agents::{Agents, ClaimCache};
 use tidegate::config;
 use tidegate::engine::{Admission, Engine, Ruling, Supply};
 use tidegate::policy::lists::Listed;
-use tidegate::policy::{Claim, Facts, Proof, Timestamp};
+use tidegate::policy::{Claim, Facts, Proof, Signature, Timestamp};
 use tidegate::verify::Operators;
 
 const CLIENTS: u32 = 1_000_000;
@@ -72,6 +72,7 @@ impl Gate {
             user_agent: BROWSER,
             claim,
             proof,
+            signature: Signature::Absent,
             holds_key_of: &[],
             suspicion: None,
         };

@@ -19,6 +19,8 @@ use crate::policy::crawl_delay::ConductView;
 use crate::policy::throttle::Scope;
 use crate::policy::{Timestamp, Units};
 use crate::telemetry::{AccessLog, Target, Telemetry};
+use crate::verify::fetch::{Fetcher, Reach};
+use crate::verify::signature::Signatures;
 use crate::verify::{Operators, Refresh};
 use parking_lot::Mutex;
 use std::io;
@@ -55,6 +57,22 @@ pub const BUILD: (&str, &str) = (
 
 /// Where settings come from, asked once at the start and again for each reload.
 pub type Source = Box<dyn Fn(&[&str]) -> Result<Settings, Mistakes> + Send + Sync>;
+
+/// The world beyond the origin, as far as a gate asks it anything.
+#[derive(Clone)]
+pub struct Outside {
+    /// Fetches what operators of crawlers publish.
+    pub fetcher: Fetcher,
+    /// Which addresses may be asked where a request has named them.
+    pub reach: Reach,
+}
+
+impl Default for Outside {
+    /// The internet.
+    fn default() -> Self {
+        Self { fetcher: Fetcher::public(), reach: Reach::Public }
+    }
+}
 
 /// A gate that serves, with all that belongs to it.
 pub struct Service {
@@ -99,6 +117,11 @@ pub enum ServiceError {
 impl Service {
     /// Starts a gate with the settings of `source`, by `clock`. `seed` is a number that nobody can guess.
     pub fn start(source: Source, clock: Clock, seed: u64) -> Result<Self, ServiceError> {
+        Self::start_in(Outside::default(), source, clock, seed)
+    }
+
+    /// The same in a world of one's own.
+    pub fn start_in(outside: Outside, source: Source, clock: Clock, seed: u64) -> Result<Self, ServiceError> {
         let settings = source(&Operators::builtin().names().collect::<Vec<_>>()).map_err(ServiceError::Settings)?;
         let operators = Arc::new(crawlers::operators(&settings));
         let names: Vec<&str> = operators.names().collect();
@@ -120,14 +143,16 @@ impl Service {
         });
         let admin = admin.transpose()?;
 
-        let refresh = crawlers::refresh(&operators, &settings, &clock, seed);
+        let refresh = crawlers::refresh(&operators, &outside.fetcher, &settings, &clock, seed);
         let (engine, keeper) = engine(&settings, &clock, seed)?;
+        let signatures = Arc::new(Signatures::of(operators.signature_agents()));
         let surroundings = Surroundings {
             clock,
             engine: Arc::clone(&engine),
             agents: Arc::new(Agents::builtin(operators.tokens())),
             operators: Arc::clone(&operators),
             lists,
+            signatures: Arc::clone(&signatures),
             // Redis may be far away: no request waits for it.
             ledger_answers: keeper.as_ref().filter(|_| settings.ledger == Ledger::File).map(Keeper::answers),
             seed,
@@ -140,6 +165,8 @@ impl Service {
             handle: gate.handle(),
             telemetry,
             operators,
+            signatures,
+            outside,
             source,
             started,
             engine,
@@ -287,7 +314,9 @@ fn control(
         let work = async move {
             running.handle.find_origin().await;
             let _ = found.send(());
-            tokio::join!(running.handle.tend(), running.watch_lists());
+            let Outside { fetcher, reach } = &running.outside;
+            let keys = running.signatures.tend(fetcher, *reach, || running.handle.uptime());
+            tokio::join!(running.handle.tend(), running.watch_lists(), keys);
         };
         tokio::select! {
             () = work => {}
@@ -301,6 +330,8 @@ struct Running {
     handle: Handle,
     telemetry: Telemetry,
     operators: Arc<Operators>,
+    signatures: Arc<Signatures>,
+    outside: Outside,
     source: Source,
     started: Timestamp,
     engine: Arc<Engine>,
@@ -502,7 +533,8 @@ fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
         ("state_dir", old.state_dir != new.state_dir),
         ("ledger", old.ledger != new.ledger),
         ("operators", old.operators != new.operators),
-        ("verify", old.verify != new.verify),
+        ("verify.dns", old.verify.dns != new.verify.dns),
+        ("verify.refresh", old.verify.refresh != new.verify.refresh),
         ("log.access", old.log.access != new.log.access),
         ("log.level", old.log.level != new.log.level),
         ("limits.max_clients", limits(old) != limits(new)),

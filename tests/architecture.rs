@@ -9,7 +9,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("policy", &[]),
     ("engine", &["policy"]),
     ("agents", &["policy"]),
-    ("verify", &["policy", "clock"]),
+    ("verify", &["policy", "clock", "http1"]),
     ("robots", &["policy"]),
     ("calendar", &["policy"]),
     ("clock", &["policy"]),

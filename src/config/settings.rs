@@ -124,6 +124,8 @@ pub struct CrawlerOperator {
     pub names: Option<Vec<NamePattern>>,
     /// By what all of them are known.
     pub complete: Option<Vec<KnownBy>>,
+    /// By which addresses its agents sign.
+    pub signature_agents: Option<Vec<String>>,
 }
 
 /// By what crawlers are known.
@@ -143,6 +145,18 @@ pub struct Verify {
     pub dns: Option<Dns>,
     /// How often published lists are fetched, if they are.
     pub refresh: Option<Duration>,
+    /// Which signatures on requests count; `None` where these are not looked at.
+    pub signatures: Option<Signatures>,
+}
+
+/// Which signatures count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Signatures {
+    /// The keys of agents that no known operator has are fetched too.
+    pub unlisted_agents: bool,
+    /// The longest that a signature may hold; not zero.
+    pub max_lifetime: Duration,
 }
 
 /// Whom to ask in DNS.

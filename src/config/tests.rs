@@ -272,6 +272,19 @@ fn how_a_scope_finds_its_pace() {
 }
 
 #[test]
+fn signatures_are_looked_at_unless_somebody_says_no() {
+    let signatures = |text: &str| settings(&site(text)).verify.signatures;
+    let usual = signatures("").expect("looked at");
+    assert_eq!((usual.unlisted_agents, usual.max_lifetime), (false, Duration::from_secs(24 * 3600)));
+    let own = signatures("verify: { signatures: { unlisted_agents: true, max_lifetime: 1h } }").expect("looked at");
+    assert_eq!((own.unlisted_agents, own.max_lifetime), (true, Duration::from_secs(3600)));
+    assert!(signatures("verify: { signatures: { enabled: false } }").is_none());
+    let own = settings(&site("operators: { acme: { signature_agents: https://a.example } }"));
+    assert_eq!(own.operators[0].signature_agents, Some(vec!["https://a.example".to_owned()]));
+    assert_eq!(own.notes, Vec::<String>::new(), "a signature claims and proves");
+}
+
+#[test]
 fn an_origin_is_all_that_a_gate_needs() {
     let settings = load_with("", &[], &[("origin.url", "http://[::1]:81"), ("listen", "127.0.0.1:0")]).expect("enough");
     assert_eq!((settings.origin.host.as_str(), settings.origin.authority.as_str()), ("::1", "[::1]:81"));
@@ -924,6 +937,14 @@ fn each_contradiction_is_found() {
             "2:11: classes[0]: found 5, needs keys with values; write {key: value}, or one key a line, indented",
         ),
         (
+            "operators: { googlebot: { signature_agents: [https://bot.example, http://bot.example] } }".into(),
+            "2:67: operators.googlebot.signature_agents[1]: \"http://bot.example\" is no agent's address; write it like https://bot.example",
+        ),
+        (
+            "verify: { signatures: { max_lifetime: 0s } }".into(),
+            "2:39: verify.signatures.max_lifetime: found no time at all; write a duration such as 10s",
+        ),
+        (
             "listne: 127.0.0.1:1".into(),
             "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, clients, lists, agents, operators, verify, behaviour, quotas, classes, scopes, routes, headers, robots, log, limits",
         ),
@@ -1090,7 +1111,7 @@ fn an_operator_that_nobody_claims_or_nothing_proves_is_noted() {
         notes,
         [
             "operators.gogglebot: none is built in by that name, and without tokens nobody claims it",
-            "operators.gogglebot: without ranges or names nothing proves it",
+            "operators.gogglebot: without ranges, names or signature_agents nothing proves it",
         ]
     );
 }

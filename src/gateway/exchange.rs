@@ -15,14 +15,17 @@ use super::{cost, headers};
 use crate::engine::{Closed, Decision, Entrance, Page, Pass, Permit, Ruling, Turn, Waiting};
 use crate::http1::{Fields, Name, Request, RequestHead, Response};
 use crate::policy::decide::ROBOTS_TXT;
+use crate::policy::facts::claimed_operator;
 use crate::policy::identity::{AddressSource, Carrier, ClientKey, Origin, Trust, cookie};
 use crate::policy::route::normalise;
 use crate::policy::throttle::value::{self, Said};
-use crate::policy::{Claim, Classified, Facts, Kind, OperatorId, Proof, Reason, Refusal, Timestamp};
+use crate::policy::{Claim, Classified, Facts, Kind, OperatorId, Proof, Reason, Refusal, Signature, Timestamp};
+use crate::verify::signature::{Message, Moment, Terms};
 use bytes::Bytes;
 use http::{StatusCode, Version};
 use hyper::body::Body;
 use smallvec::SmallVec;
+use std::cell::OnceCell;
 use std::fmt::{self, Write};
 use std::hash::BuildHasher;
 use std::net::{IpAddr, SocketAddr};
@@ -60,11 +63,12 @@ impl Exchange {
         let (mut now, mut current) = (worker.now(), worker.current());
         let Request { head, body } = request;
         watch.request_begins(head.version);
-        let mut judged = self.judge(&head, &current, now);
+        let arrival = Arrival { head: &head, has_body: !body.is_end_stream(), signature: OnceCell::new() };
+        let mut judged = self.judge(&arrival, &current, now);
         if judged.as_ref().is_ok_and(Judged::ran_short)
             && let Some(answers) = &worker.shared().ledger_answers
         {
-            (now, current, judged) = Box::pin(self.judge_again(&head, answers)).await;
+            (now, current, judged) = Box::pin(self.judge_again(&arrival, answers)).await;
         }
         let judged = match judged {
             Ok(judged) => judged,
@@ -74,11 +78,11 @@ impl Exchange {
                 return self.reject(fault, Reader::of(&head));
             }
         };
-        let Judged { origin, key, crawler, classified, observation, route, decision } = judged;
+        let Judged { origin, key, signed, crawler, classified, observation, route, decision } = judged;
         if let Some(operator) = crawler {
             worker.shared().conduct.saw(operator, head.target.path() == ROBOTS_TXT, worker.time());
         }
-        let visitor = Visitor { head, origin, key, classified, observation, route };
+        let visitor = Visitor { head, origin, key, signed, classified, observation, route };
         let id = worker.next_decision();
         let visit = Visit::new(Rc::clone(worker), Rc::clone(watch), current, visitor, &decision, id, now);
         match decision.ruling {
@@ -160,25 +164,27 @@ impl Exchange {
     }
 
     /// Everything up to the verdict. Nothing here waits, and nothing of the body has been read.
-    fn judge(&self, head: &RequestHead, current: &Current, now: Timestamp) -> Result<Judged, Malformed> {
+    fn judge(&self, arrival: &Arrival<'_>, current: &Current, now: Timestamp) -> Result<Judged, Malformed> {
         let worker = &self.0.worker;
         let rules = &current.settings.rules;
+        let head = arrival.head;
         let target = Target::of(head, &worker.shared().via.pseudonym, current.settings.limits.max_body_size)?;
         let origin = self.identify(&rules.trust, &head.fields);
         let user_agent = head.fields.get(Name::UserAgent).unwrap_or_default();
         let (claim, browser) = worker.claim(user_agent);
-        let proof = match claim {
-            Claim::Bot { operator: Some(operator), .. } => {
-                worker.shared().operators.proof(operator, origin.client, worker.time())
-            }
-            _ => Proof::Unknown,
+        let signature = self.signature(arrival, current, origin.client, now);
+        let claimed = claimed_operator(claim, signature);
+        let proof = match claimed {
+            Some(operator) => worker.shared().operators.proof(operator, origin.client, worker.time()),
+            None => Proof::Unknown,
         };
         let admission = &current.admission;
-        let observation = match claim {
-            Claim::Bot { .. } => None,
-            Claim::Browser | Claim::Nothing => {
+        // Who signs, or names a bot, does not say that it is a person.
+        let observation = match (claim, signature) {
+            (Claim::Browser | Claim::Nothing, Signature::Absent) => {
                 Observation::of(head, &target, (&origin, self.0.peer), browser, admission, now)
             }
+            _ => None,
         };
         let facts = Facts {
             method: &head.method,
@@ -190,6 +196,7 @@ impl Exchange {
             user_agent,
             claim,
             proof,
+            signature,
             holds_key_of: &rules.keys_held(|carrier| sent(carrier, &head.fields)),
             suspicion: observation.and_then(|observation| observation.suspicion(admission)),
         };
@@ -204,17 +211,39 @@ impl Exchange {
         });
         let observation = observation.map(|observation| observation.that_is(!rules.routes[route].is_free()));
         let decision = admission.admit_crawler(key, classified.class, route, &target.path, page, now);
-        let crawler = match claim {
-            Claim::Bot { operator, .. } if matches!(classified.kind, Kind::VerifiedBot | Kind::DeclaredBot) => operator,
+        let crawler = match classified.kind {
+            Kind::VerifiedBot => classified.operator.or(claimed),
+            Kind::DeclaredBot => claimed,
             _ => None,
         };
-        Ok(Judged { origin, key, crawler, classified, observation, route, decision })
+        let signed = signature != Signature::Absent;
+        Ok(Judged { origin, key, signed, crawler, classified, observation, route, decision })
+    }
+
+    /// What its signature proves, found out once: a signature may be for one use.
+    fn signature(&self, arrival: &Arrival<'_>, current: &Current, client: IpAddr, now: Timestamp) -> Signature {
+        let Arrival { head, has_body, signature } = arrival;
+        let Some(terms) = &current.settings.verify.signatures else { return Signature::Absent };
+        if !head.fields.contains(Name::SignatureAgent) {
+            return Signature::Absent;
+        }
+        *signature.get_or_init(|| {
+            let Caller { worker, peer, .. } = &*self.0;
+            let trust = &current.settings.rules.trust;
+            // TLS ends before us, if anywhere.
+            let secure = trust.believes(*peer)
+                && head.fields.get(Name::ForwardedProto).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"));
+            let message = Message { head, authority: target::host(head), secure, has_body: *has_body };
+            let terms = Terms { unlisted: terms.unlisted_agents, longest: terms.max_lifetime };
+            let moment = Moment { now, uptime: worker.time() };
+            worker.shared().signatures.judge(&message, trust.key(client), terms, moment)
+        })
     }
 
     /// The verdict once the ledger has handed out more, or as it is when patience has run out.
     async fn judge_again(
         &self,
-        head: &RequestHead,
+        arrival: &Arrival<'_>,
         answers: &Notify,
     ) -> (Timestamp, Rc<Current>, Result<Judged, Malformed>) {
         let worker = &self.0.worker;
@@ -224,7 +253,7 @@ impl Exchange {
             // Heard from here on: what was answered a moment ago is asked for first.
             answer.as_mut().enable();
             let (now, current) = (worker.now(), worker.current());
-            let judged = self.judge(head, &current, now);
+            let judged = self.judge(arrival, &current, now);
             if !judged.as_ref().is_ok_and(Judged::ran_short) || patience.is_elapsed() {
                 return (now, current, judged);
             }
@@ -444,10 +473,20 @@ impl Judged {
     }
 }
 
+/// A request that nothing is known of yet.
+struct Arrival<'a> {
+    head: &'a RequestHead,
+    has_body: bool,
+    /// What its signature proves, once somebody has asked.
+    signature: OnceCell<Signature>,
+}
+
 /// What is known of a request once the verdict is there.
 struct Judged {
     origin: Origin,
     key: ClientKey,
+    /// It was signed in an agent's name, rightly or not.
+    signed: bool,
     /// Whose crawler it is, by proof or by its own word where nothing speaks against it.
     crawler: Option<OperatorId>,
     classified: Classified,

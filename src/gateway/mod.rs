@@ -38,6 +38,7 @@ use crate::policy::{Timestamp, Units};
 use crate::robots;
 use crate::telemetry::WorkerTelemetry;
 use crate::verify::Operators;
+use crate::verify::signature::Signatures;
 use generation::Generation;
 use shared::Shared;
 use std::io;
@@ -66,6 +67,8 @@ pub struct Surroundings {
     pub agents: Arc<Agents>,
     /// Knows whose addresses are whose.
     pub operators: Arc<Operators>,
+    /// Knows whose signatures are whose.
+    pub signatures: Arc<Signatures>,
     /// The networks of the settings' address lists.
     pub lists: Lists,
     /// Tells that the ledger has answered, where it answers soon enough for a request to wait for it.
@@ -118,9 +121,10 @@ impl Gate {
             listen.extend(bound.first().and_then(|socket| socket.local_addr().ok()));
             sockets.iter_mut().zip(bound).for_each(|(of_worker, socket)| of_worker.push(socket));
         }
-        let Surroundings { clock, engine, agents, operators, lists, ledger_answers, seed } = surroundings;
-        let generation = Generation::new(settings, lists, &engine, clock.now());
-        let shared = Arc::new(Shared::new(clock, engine, agents, operators, ledger_answers, generation, count, seed));
+        let seed = surroundings.seed;
+        let generation =
+            Generation::new(settings, surroundings.lists.clone(), &surroundings.engine, surroundings.clock.now());
+        let shared = Arc::new(Shared::new(surroundings, generation, count));
         let handle = Handle(Arc::clone(&shared));
         handle.look_after_robots();
         let (stage, stages) = stages::channel(Stage::Serving);

@@ -1,5 +1,6 @@
 //! What workers share: read by all, written by none of them but for counters.
 
+use super::Surroundings;
 use super::advice::Adviser;
 use super::generation::Generation;
 use super::neighbours::Neighbours;
@@ -8,6 +9,7 @@ use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::robots::{Conduct, Shelf};
 use crate::verify::Operators;
+use crate::verify::signature::Signatures;
 use arc_swap::ArcSwap;
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -20,6 +22,7 @@ pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
     pub(super) agents: Arc<Agents>,
     pub(super) operators: Arc<Operators>,
+    pub(super) signatures: Arc<Signatures>,
     /// Tells that the ledger has answered, where a request may wait for it.
     pub(super) ledger_answers: Option<Arc<Notify>>,
     /// Told when there is an origin to be looked up at once.
@@ -50,23 +53,15 @@ pub(super) struct Via {
 }
 
 impl Shared {
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn new(
-        clock: Clock,
-        engine: Arc<Engine>,
-        agents: Arc<Agents>,
-        operators: Arc<Operators>,
-        ledger_answers: Option<Arc<Notify>>,
-        generation: Generation,
-        workers: usize,
-        seed: u64,
-    ) -> Self {
+    pub(super) fn new(surroundings: Surroundings, generation: Generation, workers: usize) -> Self {
+        let Surroundings { clock, engine, agents, operators, signatures, ledger_answers, seed, .. } = surroundings;
         let conduct = Conduct::of(operators.names().count());
         Self {
             clock,
             engine,
             agents,
             operators,
+            signatures,
             ledger_answers,
             new_origin: Notify::new(),
             connections: AtomicUsize::new(0),

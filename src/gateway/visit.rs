@@ -31,6 +31,8 @@ pub(super) struct Visitor {
     pub(super) head: RequestHead,
     pub(super) origin: Origin,
     pub(super) key: ClientKey,
+    /// It was signed in an agent's name, rightly or not.
+    pub(super) signed: bool,
     pub(super) classified: Classified,
     /// What its behaviour is judged by; nothing, where it says that it is a bot.
     pub(super) observation: Option<Observation>,
@@ -365,6 +367,7 @@ impl Visit {
             class_name: &rules.classes[usize::from(classified.class.0)].name,
             operator: classified.operator,
             evidence: &classified.evidence,
+            signed: self.visitor.signed,
             route: self.visitor.route,
             route_name: &self.route().name,
             charges: &charges,

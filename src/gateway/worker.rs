@@ -378,8 +378,8 @@ impl Names for KnownNames<'_> {
         self.rules.agent_rules.get(usize::from(place)).map_or("", |rule| &rule.contains)
     }
 
-    fn key_headers(&self, class: ClassId) -> Vec<&str> {
-        self.rules.key_headers(class)
+    fn key_headers(&self, class: ClassId, signed: bool) -> Vec<&str> {
+        self.rules.key_headers(class, signed)
     }
 
     fn list(&self, list: ListId) -> &str {

@@ -2,7 +2,7 @@
 
 use super::behaviour::{Signal, Suspicion};
 use super::bucket::Bucket;
-use super::facts::{BotId, Claim, Facts, Means, OperatorId, Proof};
+use super::facts::{BotId, Claim, Facts, Means, OperatorId, Proof, Signature, claimed_operator};
 use super::guard::Guard;
 use super::identity::{Carrier, KeyFrom, Prefix};
 use super::lists::{ListId, Listed};
@@ -46,6 +46,14 @@ pub enum Evidence {
     NameProven(OperatorId),
     /// All crawlers of the operator have its names, and the address has none of them.
     NameForeign(OperatorId),
+    /// An agent of the operator has signed the request.
+    Signed(OperatorId),
+    /// An agent has signed it of whom no operator is known.
+    SignedUnlisted,
+    /// Signed in the name of an agent, of this operator where one is known, and not by it.
+    SignatureInvalid(Option<OperatorId>),
+    /// Signed in the name of an agent, of this operator where one is known; nobody can tell.
+    SignatureUnknown(Option<OperatorId>),
     /// It does, or leaves out, what people seldom do.
     Behaves(Signal),
     /// The address stands on a list of the operator's, and its class is for those.
@@ -132,6 +140,19 @@ pub struct AgentRule {
     pub kind: Kind,
 }
 
+impl Evidence {
+    /// Returns the operator whose claim was put to the test, where this is what came of it.
+    pub const fn tested(self) -> Option<OperatorId> {
+        match self {
+            Self::AddressPublished(operator) | Self::AddressForeign(operator) | Self::Signed(operator) => {
+                Some(operator)
+            }
+            Self::SignatureInvalid(operator) | Self::SignatureUnknown(operator) => operator,
+            _ => None,
+        }
+    }
+}
+
 impl Kind {
     /// All kinds, in the order of the contract.
     pub const ALL: [Self; 5] = [Self::Human, Self::VerifiedBot, Self::DeclaredBot, Self::SuspectedBot, Self::Impostor];
@@ -170,29 +191,61 @@ fn kind(rules: &[AgentRule], facts: &Facts<'_>) -> (Kind, Option<OperatorId>, Re
     if let Some(place) = agent_rule(rules, facts.user_agent) {
         return (rules[place].kind, None, because([Some(Evidence::AgentRule(place as u16))]));
     }
-    match facts.claim {
-        Claim::Nothing => of_nobody(Evidence::NoUserAgent, facts.suspicion),
-        Claim::Browser => of_nobody(Evidence::NamesNoBot, facts.suspicion),
-        Claim::Bot { bot, operator } => {
-            let named = Some(bot.map_or(Evidence::ShapedLikeBot, Evidence::NamesBot));
-            match (facts.proof, operator) {
-                (Proof::Proven(means), Some(operator)) => {
-                    let proof = match means {
-                        Means::Address => Evidence::AddressPublished(operator),
-                        Means::Name => Evidence::NameProven(operator),
-                    };
-                    (Kind::VerifiedBot, Some(operator), because([named, Some(proof)]))
-                }
-                (Proof::Disproven(means), Some(operator)) => {
-                    let disproof = match means {
-                        Means::Address => Evidence::AddressForeign(operator),
-                        Means::Name => Evidence::NameForeign(operator),
-                    };
-                    (Kind::Impostor, None, because([named, Some(disproof)]))
-                }
-                _ => (Kind::DeclaredBot, None, because([named])),
-            }
+    let said = said(facts.claim);
+    let claimed = claimed_operator(facts.claim, facts.signature);
+    match (facts.signature, facts.proof, claimed) {
+        // Whoever says by its user agent that it is somebody else lies, whatever it signs.
+        (Signature::Verified(signer), proof, _) if !matches!(proof, Proof::Disproven(_)) || claimed == Some(signer) => {
+            (Kind::VerifiedBot, Some(signer), because([said, Some(Evidence::Signed(signer))]))
         }
+        (_, Proof::Proven(means), Some(operator)) => {
+            (Kind::VerifiedBot, Some(operator), because([said, Some(proven(operator, means))]))
+        }
+        // The signature may prove what the address does not, once the keys are there.
+        (Signature::Pending(signer), _, _) if claimed.is_none_or(|operator| operator == signer) => {
+            (Kind::DeclaredBot, None, because([said, Some(Evidence::SignatureUnknown(Some(signer)))]))
+        }
+        (_, Proof::Disproven(means), Some(operator)) => {
+            (Kind::Impostor, None, because([said, Some(disproven(operator, means))]))
+        }
+        (signature, ..) => match (signed(signature), facts.claim) {
+            (None, Claim::Nothing | Claim::Browser) => of_nobody(said, facts.suspicion),
+            // Who signs as an agent says that it is one.
+            (signed, _) => (Kind::DeclaredBot, None, because([said, signed])),
+        },
+    }
+}
+
+fn said(claim: Claim) -> Option<Evidence> {
+    Some(match claim {
+        Claim::Nothing => Evidence::NoUserAgent,
+        Claim::Browser => Evidence::NamesNoBot,
+        Claim::Bot { bot, .. } => bot.map_or(Evidence::ShapedLikeBot, Evidence::NamesBot),
+    })
+}
+
+fn proven(operator: OperatorId, means: Means) -> Evidence {
+    match means {
+        Means::Address => Evidence::AddressPublished(operator),
+        Means::Name => Evidence::NameProven(operator),
+    }
+}
+
+fn disproven(operator: OperatorId, means: Means) -> Evidence {
+    match means {
+        Means::Address => Evidence::AddressForeign(operator),
+        Means::Name => Evidence::NameForeign(operator),
+    }
+}
+
+fn signed(signature: Signature) -> Option<Evidence> {
+    match signature {
+        Signature::Absent => None,
+        Signature::Verified(operator) => Some(Evidence::Signed(operator)),
+        Signature::Unlisted => Some(Evidence::SignedUnlisted),
+        Signature::Invalid(operator) => Some(Evidence::SignatureInvalid(operator)),
+        Signature::Pending(operator) => Some(Evidence::SignatureUnknown(Some(operator))),
+        Signature::Unknown(operator) => Some(Evidence::SignatureUnknown(operator)),
     }
 }
 
@@ -203,12 +256,12 @@ fn because<const FEW: usize>(found: [Option<Evidence>; FEW]) -> Reasons {
 }
 
 /// Who names no bot is a person, unless it is suspected.
-fn of_nobody(claimed: Evidence, suspicion: Option<Suspicion>) -> (Kind, Option<OperatorId>, Reasons) {
+fn of_nobody(said: Option<Evidence>, suspicion: Option<Suspicion>) -> (Kind, Option<OperatorId>, Reasons) {
     match suspicion {
-        None => (Kind::Human, None, because([Some(claimed)])),
+        None => (Kind::Human, None, because([said])),
         Some(Suspicion { signals: [strongest, second, third], .. }) => {
             let behaves = |signal: Option<Signal>| signal.map(Evidence::Behaves);
-            (Kind::SuspectedBot, None, because([Some(claimed), behaves(third), behaves(second), behaves(strongest)]))
+            (Kind::SuspectedBot, None, because([said, behaves(third), behaves(second), behaves(strongest)]))
         }
     }
 }
@@ -253,6 +306,8 @@ mod tests {
 
     const GOOGLE: OperatorId = OperatorId(0);
     const BING: OperatorId = OperatorId(1);
+    const PROVEN: Proof = Proof::Proven(Means::Address);
+    const DISPROVEN: Proof = Proof::Disproven(Means::Address);
 
     fn class(name: &str, when: When) -> Class {
         Class {
@@ -281,11 +336,18 @@ mod tests {
     }
 
     fn suspected(claim: Claim, proof: Proof, suspicion: Option<Suspicion>) -> (Kind, Option<OperatorId>, String) {
-        let found = found(claim, proof, suspicion);
+        told(&found(claim, proof, Signature::Absent, suspicion))
+    }
+
+    fn signed(claim: Claim, proof: Proof, signature: Signature) -> (Kind, Option<OperatorId>, String) {
+        told(&found(claim, proof, signature, None))
+    }
+
+    fn told(found: &Classified) -> (Kind, Option<OperatorId>, String) {
         (found.kind, found.operator, classes()[usize::from(found.class.0)].name.clone())
     }
 
-    fn found(claim: Claim, proof: Proof, suspicion: Option<Suspicion>) -> Classified {
+    fn found(claim: Claim, proof: Proof, signature: Signature, suspicion: Option<Suspicion>) -> Classified {
         let facts = Facts {
             method: &http::Method::GET,
             host: "example.com",
@@ -296,6 +358,7 @@ mod tests {
             user_agent: b"Mozilla/5.0 AcmeMonitor/1",
             claim,
             proof,
+            signature,
             holds_key_of: &[],
             suspicion,
         };
@@ -320,7 +383,7 @@ mod tests {
 
     #[test]
     fn the_evidence_says_by_what_it_was_proven() {
-        let last = |proof| found(claims(Some(GOOGLE)), proof, None).evidence[1];
+        let last = |proof| found(claims(Some(GOOGLE)), proof, Signature::Absent, None).evidence[1];
         assert_eq!(last(Proof::Proven(Means::Address)), Some(Evidence::AddressPublished(GOOGLE)));
         assert_eq!(last(Proof::Disproven(Means::Address)), Some(Evidence::AddressForeign(GOOGLE)));
         assert_eq!(last(Proof::Proven(Means::Name)), Some(Evidence::NameProven(GOOGLE)));
@@ -329,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn who_names_no_bot_is_a_person() {
+    fn who_names_no_bot_and_signs_nothing_is_a_person() {
         assert_eq!(classified(Claim::Browser, Proof::Unknown).2, "person");
         assert_eq!(classified(Claim::Nothing, Proof::Unknown).2, "person");
     }
@@ -361,6 +424,7 @@ mod tests {
                 user_agent: b"Mozilla/5.0",
                 claim: Claim::Browser,
                 proof: Proof::Unknown,
+                signature: Signature::Absent,
                 holds_key_of: &[],
                 suspicion: None,
             };
@@ -370,6 +434,51 @@ mod tests {
         assert_eq!(found(Listed::on([tor])), (0, Some(Evidence::OnList(tor))));
         assert_eq!(found(Listed::on([ListId(3)])), (1, None));
         assert_eq!(found(Listed::default()), (1, None));
+    }
+
+    #[test]
+    fn who_signs_is_known_whatever_its_user_agent_says() {
+        let verified = (Kind::VerifiedBot, Some(GOOGLE), "search".into());
+        for claim in [Claim::Nothing, Claim::Browser, claims(None), claims(Some(BING)), claims(Some(GOOGLE))] {
+            assert_eq!(signed(claim, Proof::Unknown, Signature::Verified(GOOGLE)), verified, "{claim:?}");
+        }
+        assert_eq!(signed(claims(Some(GOOGLE)), DISPROVEN, Signature::Verified(GOOGLE)), verified);
+    }
+
+    #[test]
+    fn who_claims_somebody_elses_name_is_an_impostor_though_it_signs() {
+        let found = signed(claims(Some(BING)), DISPROVEN, Signature::Verified(GOOGLE));
+        assert_eq!(found, (Kind::Impostor, None, "impostor".into()));
+    }
+
+    #[test]
+    fn who_signs_without_proof_is_a_bot_by_its_own_word() {
+        let declared = (Kind::DeclaredBot, None, "bot".into());
+        for signature in [
+            Signature::Unlisted,
+            Signature::Invalid(None),
+            Signature::Invalid(Some(GOOGLE)),
+            Signature::Pending(GOOGLE),
+            Signature::Unknown(None),
+        ] {
+            assert_eq!(signed(Claim::Browser, Proof::Unknown, signature), declared, "{signature:?}");
+            assert_eq!(signed(claims(Some(GOOGLE)), Proof::Unknown, signature), declared, "{signature:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_signature_takes_no_proof_away_and_a_claim_by_it_is_put_to_the_test() {
+        let wrong = Signature::Invalid(Some(GOOGLE));
+        assert_eq!(signed(claims(Some(GOOGLE)), PROVEN, wrong).0, Kind::VerifiedBot);
+        assert_eq!(signed(Claim::Browser, DISPROVEN, wrong).0, Kind::Impostor);
+    }
+
+    #[test]
+    fn nobody_is_an_impostor_before_the_keys_that_may_prove_it_are_there() {
+        let claim = claims(Some(GOOGLE));
+        assert_eq!(signed(claim, DISPROVEN, Signature::Pending(GOOGLE)).0, Kind::DeclaredBot);
+        assert_eq!(signed(claim, DISPROVEN, Signature::Pending(BING)).0, Kind::Impostor);
+        assert_eq!(signed(claim, DISPROVEN, Signature::Unknown(Some(GOOGLE))).0, Kind::Impostor);
     }
 
     #[test]
@@ -385,6 +494,7 @@ mod tests {
             user_agent: b"AcmeMonitor/2.0",
             claim: claims(None),
             proof: Proof::Unknown,
+            signature: Signature::Absent,
             holds_key_of: &[],
             suspicion: None,
         };
@@ -417,6 +527,7 @@ mod tests {
                 claim,
                 proof: Proof::Unknown,
                 listed: Listed::default(),
+                signature: Signature::Absent,
                 holds_key_of: held,
                 suspicion: None,
             };

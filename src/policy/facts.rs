@@ -27,6 +27,8 @@ pub struct Facts<'a> {
     pub claim: Claim,
     /// What is known about the claim beyond the user agent's word.
     pub proof: Proof,
+    /// What its signature proves.
+    pub signature: Signature,
     /// The classes of whose keys it holds one.
     pub holds_key_of: &'a [ClassId],
     /// Why it is suspected, if it says it is a browser and does not behave like one.
@@ -69,6 +71,33 @@ pub enum Means {
     Address,
     /// The names of the address in DNS, there and back.
     Name,
+}
+
+/// What the signature on a request proves of who sent it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Signature {
+    /// There is none, which says nothing.
+    #[default]
+    Absent,
+    /// It is by an agent of this operator.
+    Verified(OperatorId),
+    /// It is by the agent that it names, of whom no operator is known.
+    Unlisted,
+    /// It names an agent, of this operator where one is known, and is wrong.
+    Invalid(Option<OperatorId>),
+    /// It names an agent of this operator, whose keys are not known yet.
+    Pending(OperatorId),
+    /// It names an agent, of this operator where one is known, and nobody can tell.
+    Unknown(Option<OperatorId>),
+}
+
+/// Whose crawler a client says it is: by its user agent, or else by a signature that is wrong.
+pub fn claimed_operator(claim: Claim, signature: Signature) -> Option<OperatorId> {
+    match (claim, signature) {
+        (Claim::Bot { operator: Some(operator), .. }, _) => Some(operator),
+        (_, Signature::Invalid(operator)) => operator,
+        _ => None,
+    }
 }
 
 /// A bot, by its place in the built-in list.

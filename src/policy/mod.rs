@@ -30,7 +30,7 @@ pub mod window;
 
 pub use class::{ClassId, Classified, Kind};
 pub use decide::{QuotaId, Reason, Refusal, Verdict};
-pub use facts::{BotId, Claim, Facts, Means, OperatorId, Proof};
+pub use facts::{BotId, Claim, Facts, Means, OperatorId, Proof, Signature};
 pub use route::ScopeId;
 pub use time::Timestamp;
 pub use units::Units;
@@ -73,14 +73,14 @@ impl Rules {
     }
 
     /// The headers, beside those that everybody sends, that are looked at to say who a client of `class` is, and whose
-    /// bucket it goes by.
-    pub fn key_headers(&self, class: ClassId) -> Vec<&str> {
+    /// bucket it goes by; more where a request is `signed`.
+    pub fn key_headers(&self, class: ClassId, signed: bool) -> Vec<&str> {
         let keys = self.classes.iter().filter_map(|class| Some(&class.when.keys.as_ref()?.carrier));
         let bucket = match &self.classes[usize::from(class.0)].key {
             KeyFrom::Sent(carrier) => Some(carrier),
             _ => None,
         };
-        let mut seen = Vec::new();
+        let mut seen = if signed { vec!["signature-agent", "signature-input", "signature"] } else { Vec::new() };
         for header in keys.chain(bucket).map(Carrier::header) {
             if !seen.contains(&header) {
                 seen.push(header);

@@ -21,9 +21,15 @@ pub fn operators(settings: &Settings) -> Operators {
 }
 
 /// Who keeps the lists of addresses up to date; what is on this disk is taken over at once.
-pub(super) fn refresh(operators: &Arc<Operators>, settings: &Settings, clock: &Clock, seed: u64) -> Refresh {
+pub(super) fn refresh(
+    operators: &Arc<Operators>,
+    fetcher: &Fetcher,
+    settings: &Settings,
+    clock: &Clock,
+    seed: u64,
+) -> Refresh {
     let (folder, every) = (&settings.state_dir, settings.verify.refresh);
-    Refresh::new(Arc::clone(operators), Fetcher::public(), folder, every, clock.clone(), seed)
+    Refresh::new(Arc::clone(operators), fetcher.clone(), folder, every, clock.clone(), seed)
 }
 
 /// Asks DNS about those whom requests have come across, for as long as it is polled.
@@ -57,5 +63,6 @@ fn declared(operator: &CrawlerOperator) -> Declared {
         ranges: operator.ranges.clone().map(|ranges| ranges.into_iter().map(Source::from).collect()),
         names: operator.names.clone(),
         complete: operator.complete.as_ref().map(|complete| complete.iter().map(method).collect()),
+        signature_agents: operator.signature_agents.clone(),
     }
 }

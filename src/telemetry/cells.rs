@@ -68,6 +68,8 @@ pub(super) struct OfScope {
 pub(super) struct OfOperator {
     pub(super) proven: u64,
     pub(super) disproven: u64,
+    /// Signatures: verified, wrong, and those of which nobody could tell.
+    pub(super) signed: [u64; 3],
 }
 
 impl Cells {
@@ -85,15 +87,11 @@ impl Cells {
             });
         }
         for found in record.evidence.iter().flatten() {
-            match *found {
-                Evidence::AddressPublished(operator) => {
-                    self.operators.named(record.names.operator(operator)).proven += 1;
-                }
-                Evidence::AddressForeign(operator) => {
-                    self.operators.named(record.names.operator(operator)).disproven += 1;
-                }
-                Evidence::Behaves(signal) => self.signals[signal as usize] += 1,
-                _ => {}
+            if let Evidence::Behaves(signal) = *found {
+                self.signals[signal as usize] += 1;
+            }
+            if let Some(operator) = found.tested() {
+                self.operators.named(record.names.operator(operator)).record(found);
             }
         }
     }
@@ -157,6 +155,7 @@ impl Cells {
             let total = self.operators.named(name);
             total.proven += operator.proven;
             total.disproven += operator.disproven;
+            add(&mut total.signed, &operator.signed);
         }
         self.kinds.iter_mut().zip(&other.kinds).for_each(|(total, kind)| add(total, kind));
         add(&mut self.signals, &other.signals);
@@ -190,6 +189,19 @@ impl OfClass {
         add(&mut self.codes, &other.codes);
         self.admitted_took.merge(&other.admitted_took);
         self.refused_took.merge(&other.refused_took);
+    }
+}
+
+impl OfOperator {
+    fn record(&mut self, found: &Evidence) {
+        match found {
+            Evidence::AddressPublished(_) => self.proven += 1,
+            Evidence::AddressForeign(_) => self.disproven += 1,
+            Evidence::Signed(_) => self.signed[0] += 1,
+            Evidence::SignatureInvalid(_) => self.signed[1] += 1,
+            Evidence::SignatureUnknown(_) => self.signed[2] += 1,
+            _ => {}
+        }
     }
 }
 
@@ -318,5 +330,24 @@ mod tests {
         cells.record(&Record { evidence: &[Some(Evidence::AddressForeign(OperatorId(0)))], ..person() });
         let google = cells.operators.named("googlebot");
         assert_eq!((google.proven, google.disproven), (1, 1));
+    }
+
+    #[test]
+    fn signatures_are_counted_for_the_operator_that_they_name() {
+        use crate::policy::OperatorId;
+        let mut cells = Cells::default();
+        for found in [
+            Evidence::Signed(OperatorId(0)),
+            Evidence::SignatureInvalid(Some(OperatorId(0))),
+            Evidence::SignatureInvalid(None),
+            Evidence::SignatureUnknown(Some(OperatorId(0))),
+            Evidence::SignatureUnknown(Some(OperatorId(0))),
+            Evidence::SignedUnlisted,
+        ] {
+            cells.record(&Record { evidence: &[None, Some(found)], ..person() });
+        }
+        let mut total = Cells::default();
+        total.merge(&cells.take());
+        assert_eq!(total.operators.named("googlebot").signed, [1, 1, 2]);
     }
 }

@@ -57,13 +57,11 @@ pub struct Telemetry {
     lists: Mutex<Vec<(String, usize)>>,
 }
 
-/// How a claim was put to the test, other than by published ranges: those are counted with the request.
+/// How a claim was put to the test in the background; what a request shows by itself is counted with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Reverse and forward DNS.
     Dns,
-    /// A signed request.
-    Signature,
 }
 
 /// What came of it.
@@ -215,7 +213,6 @@ impl Method {
     const fn name(self) -> &'static str {
         match self {
             Self::Dns => "dns",
-            Self::Signature => "signature",
         }
     }
 }

@@ -36,6 +36,7 @@ struct Subject {
     class: ClassId,
     operator: Option<OperatorId>,
     evidence: SmallVec<[Option<Evidence>; 6]>,
+    signed: bool,
     route: usize,
     charges: SmallVec<[(QuotaId, Units, Units); 2]>,
     outcome: Outcome,
@@ -94,6 +95,7 @@ impl Subject {
             class: record.class,
             operator: record.operator,
             evidence: record.evidence.into(),
+            signed: record.signed,
             route: record.route,
             charges: charges.collect(),
             outcome: record.outcome,
@@ -110,6 +112,7 @@ impl Subject {
             && self.class == record.class
             && self.operator == record.operator
             && *self.evidence == *record.evidence
+            && self.signed == record.signed
             && self.route == record.route
             && self.outcome == record.outcome
             && self.charges.len() == record.charges.len()
@@ -128,7 +131,7 @@ fn place(record: &Record<'_>) -> usize {
 
 fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b",\"headers_seen\":[");
-    let keys = record.names.key_headers(record.class);
+    let keys = record.names.key_headers(record.class, record.signed);
     let seen = record.headers_seen.names().map(|name| -> &str { name });
     for (place, name) in seen.chain(keys).enumerate() {
         comma(out, place);
@@ -195,6 +198,12 @@ fn evidence(out: &mut Vec<u8>, found: Evidence, names: &dyn Names) {
         Evidence::NameForeign(operator) => ("name_foreign:", names.operator(operator)),
         Evidence::OnList(list) => ("on_list:", names.list(list)),
         Evidence::Behaves(signal) => ("behaves:", signal.name()),
+        Evidence::Signed(operator) => ("signed:", names.operator(operator)),
+        Evidence::SignedUnlisted => ("signed_unlisted", ""),
+        Evidence::SignatureInvalid(Some(operator)) => ("signature_invalid:", names.operator(operator)),
+        Evidence::SignatureInvalid(None) => ("signature_invalid", ""),
+        Evidence::SignatureUnknown(Some(operator)) => ("signature_unknown:", names.operator(operator)),
+        Evidence::SignatureUnknown(None) => ("signature_unknown", ""),
     };
     out.push(b'"');
     out.extend_from_slice(what.as_bytes());

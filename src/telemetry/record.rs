@@ -51,6 +51,8 @@ pub struct Record<'a> {
     pub operator: Option<OperatorId>,
     /// Why it was classified so.
     pub evidence: &'a [Option<Evidence>],
+    /// It was signed in an agent's name, rightly or not.
+    pub signed: bool,
     /// Its route, by place ...
     pub route: usize,
     /// ... and by name.
@@ -126,8 +128,8 @@ pub trait Names {
     fn operator(&self, operator: OperatorId) -> &str;
     /// What the operator's own user-agent rule at this place looks for.
     fn agent_rule(&self, place: u16) -> &str;
-    /// The names of the headers and cookies by which clients of a class are known; never their values.
-    fn key_headers(&self, class: ClassId) -> Vec<&str>;
+    /// The names of the headers and cookies by which clients of a class, and `signed` requests, are known; never their values.
+    fn key_headers(&self, class: ClassId, signed: bool) -> Vec<&str>;
     /// The name of an address list.
     fn list(&self, list: ListId) -> &str;
     /// The name of a scope.

@@ -38,6 +38,7 @@ pub fn person() -> Record<'static> {
         class_name: "person",
         operator: None,
         evidence: &[Some(Evidence::NamesNoBot), None],
+        signed: false,
         route: 0,
         route_name: "/item/*",
         charges: &CHARGES,
@@ -77,7 +78,7 @@ impl Names for Nameless {
     fn agent_rule(&self, place: u16) -> &str {
         ["rule", "other rule"][usize::from(place) % 2]
     }
-    fn key_headers(&self, _class: ClassId) -> Vec<&str> {
+    fn key_headers(&self, _class: ClassId, _signed: bool) -> Vec<&str> {
         Vec::new()
     }
     fn list(&self, _list: ListId) -> &str {

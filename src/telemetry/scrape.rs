@@ -113,6 +113,9 @@ impl Exporter {
         for (operator, counts) in cells.operators.iter() {
             self.count(VERIFICATIONS, &[operator, "ranges", "verified"], counts.proven);
             self.count(VERIFICATIONS, &[operator, "ranges", "impostor"], counts.disproven);
+            for (result, &count) in ["verified", "invalid", "unknown"].iter().zip(&counts.signed) {
+                self.count(VERIFICATIONS, &[operator, "signature", result], count);
+            }
         }
         self.gauge(CONNECTIONS, &[], cells.connections_open as f64);
         self.count(CONNECTIONS_REFUSED, &[], cells.connections_refused);

@@ -121,6 +121,12 @@ impl Operators {
         }
     }
 
+    /// Returns every name by which an agent of an operator signs.
+    pub fn signature_agents(&self) -> impl Iterator<Item = (&str, OperatorId)> {
+        self.with_ids()
+            .flat_map(|(id, operator)| operator.signature_agents.iter().map(move |agent| (agent.as_str(), id)))
+    }
+
     /// Returns what the names of an address mean for the claim.
     pub fn judge(&self, claimed: OperatorId, said: ByName) -> Proof {
         let complete = || self.table[usize::from(claimed.0)].complete.contains(&Method::Names);
@@ -274,8 +280,9 @@ mod tests {
     #[test]
     fn every_operator_of_the_standards_can_be_told_or_says_why_not() {
         let operators = Operators::builtin();
-        let provable =
-            operators.table.iter().filter(|operator| !operator.proven_in.is_empty() || !operator.names.is_empty());
+        let provable = operators.table.iter().filter(|operator| {
+            !operator.proven_in.is_empty() || !operator.names.is_empty() || !operator.signature_agents.is_empty()
+        });
         let without: Vec<&str> =
             operators.names().filter(|name| !provable.clone().any(|operator| operator.name == *name)).collect();
         assert_eq!(without, ["pingdom", "uptimerobot"], "they publish what no licence lets us carry");

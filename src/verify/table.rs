@@ -26,6 +26,8 @@ pub(super) struct Operator {
     pub(super) names: Vec<NamePattern>,
     /// By what all of its crawlers are known: whoever fails there is not one of them.
     pub(super) complete: Vec<Method>,
+    /// The `Signature-Agent` of requests that it signs.
+    pub(super) signature_agents: Vec<String>,
     /// The operator of the site has something to say about it.
     #[serde(skip)]
     pub(super) declared: bool,
@@ -44,6 +46,8 @@ pub struct Declared {
     pub names: Option<Vec<NamePattern>>,
     /// By what all of its crawlers are known.
     pub complete: Option<Vec<Method>>,
+    /// The `Signature-Agent` of requests that it signs.
+    pub signature_agents: Option<Vec<String>>,
 }
 
 /// How an operator lets its crawlers be known.
@@ -85,10 +89,13 @@ pub(super) fn parse(
 }
 
 fn declare(table: &mut Vec<Operator>, declared: Declared) {
-    let Declared { name, tokens, ranges, names, complete } = declared;
+    let Declared { name, tokens, ranges, names, complete, signature_agents } = declared;
     if let Some(tokens) = &tokens {
         let taken = |token: &String| tokens.iter().any(|ours| ours.eq_ignore_ascii_case(token));
         table.iter_mut().for_each(|operator| operator.tokens.retain(|token| !taken(token)));
+    }
+    if let Some(agents) = &signature_agents {
+        table.iter_mut().for_each(|operator| operator.signature_agents.retain(|agent| !agents.contains(agent)));
     }
     let place = table.iter().position(|operator| operator.name == name).unwrap_or_else(|| {
         table.push(Operator { name, ..Operator::default() });
@@ -100,6 +107,7 @@ fn declare(table: &mut Vec<Operator>, declared: Declared) {
     operator.proven_in = ranges.unwrap_or_else(|| std::mem::take(&mut operator.proven_in));
     operator.names = names.unwrap_or_else(|| std::mem::take(&mut operator.names));
     operator.complete = complete.unwrap_or_else(|| std::mem::take(&mut operator.complete));
+    operator.signature_agents = signature_agents.unwrap_or_else(|| std::mem::take(&mut operator.signature_agents));
 }
 
 fn snapshot_of(text: &str) -> Result<Snapshot, Mistake> {

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tidegate::clock::Clock;
 use tidegate::config;
 use tidegate::policy::Timestamp;
-use tidegate::service::{Service, Source};
+use tidegate::service::{Outside, Service, Source};
 
 /// Noon of some day: hours away from the end of any window that a test uses.
 pub const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
@@ -26,6 +26,7 @@ static STARTED: AtomicU64 = AtomicU64::new(0);
 /// A running gate.
 pub struct Gate {
     service: Option<Service>,
+    world: Outside,
     yaml: Arc<Mutex<String>>,
     folder: TempDir,
     pub clock: Clock,
@@ -39,9 +40,18 @@ impl Gate {
 
     /// The same by a clock of the test's own.
     pub fn with_clock(origin: SocketAddr, rules: &str, clock: Clock) -> Self {
+        Self::started(Outside::default(), origin, rules, clock)
+    }
+
+    /// The same in a world of the test's own.
+    pub fn in_world(world: Outside, origin: SocketAddr, rules: &str) -> Self {
+        Self::started(world, origin, rules, Clock::by_hand(NOON))
+    }
+
+    fn started(world: Outside, origin: SocketAddr, rules: &str, clock: Clock) -> Self {
         let folder = tempfile::tempdir().expect("a folder of its own");
         let yaml = Arc::new(Mutex::new(yaml(origin, folder.path(), rules)));
-        let mut gate = Self { service: None, yaml, folder, clock };
+        let mut gate = Self { service: None, world, yaml, folder, clock };
         gate.start();
         gate
     }
@@ -59,7 +69,7 @@ impl Gate {
             Box::new(move |operators| config::load(&file, &yaml.lock(), &[], &[], operators))
         };
         let seed = 42 + STARTED.fetch_add(1, Ordering::Relaxed);
-        match Service::start(source, self.clock.clone(), seed) {
+        match Service::start_in(self.world.clone(), source, self.clock.clone(), seed) {
             Ok(service) => self.service = Some(service),
             Err(error) => panic!("the gate does not start:\n{error}"),
         }

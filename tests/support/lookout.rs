@@ -10,7 +10,7 @@ use tidegate::engine::{Admission, Engine, Supply};
 use tidegate::policy::behaviour::{Aim, Outcome, Referer, Seen, Sight};
 use tidegate::policy::lists::Listed;
 use tidegate::policy::route::normalise;
-use tidegate::policy::{Claim, Classified, Facts, Proof, Timestamp};
+use tidegate::policy::{Claim, Classified, Facts, Proof, Signature, Timestamp};
 use tidegate::verify::Operators;
 
 /// Somebody who remembers everybody.
@@ -71,6 +71,7 @@ impl Lookout {
             user_agent,
             claim,
             proof,
+            signature: Signature::Absent,
             holds_key_of: &[],
             suspicion: self.admission.suspicion(track, browser.graphical, *at).filter(|_| names_no_bot),
         };

@@ -3,12 +3,15 @@
 use super::report::Report;
 use crate::config::forms::{Named, OneOrMany};
 use crate::config::raw::verify::{self as raw, Refresh};
-use crate::config::settings::{CrawlerOperator, Dns, KnownBy, Verify};
+use crate::config::settings::{CrawlerOperator, Dns, KnownBy, Signatures, Verify};
 use crate::config::words::Pattern;
 use std::time::Duration;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a signature may hold at most, as the draft standard recommends.
+const LONGEST_LIFETIME: Duration = DAY;
 
 /// Whoever publishes a list should not be asked more often.
 const OFTEN: Duration = Duration::from_secs(60);
@@ -35,7 +38,13 @@ pub(super) fn verify(raw: &raw::Verify, report: &mut Report) -> Verify {
             Some(span.0)
         }
     };
-    Verify { dns, refresh }
+    Verify { dns, refresh, signatures: signatures(&raw.signatures, report) }
+}
+
+fn signatures(raw: &raw::Signatures, report: &mut Report) -> Option<Signatures> {
+    let max_lifetime = raw.max_lifetime.as_ref().map(|span| span.0);
+    let max_lifetime = report.lasting("verify.signatures.max_lifetime", max_lifetime, LONGEST_LIFETIME);
+    raw.enabled.unwrap_or(true).then_some(Signatures { unlisted_agents: raw.unlisted_agents, max_lifetime })
 }
 
 /// The operators that the file adds or changes; `known` are all others by name.
@@ -47,16 +56,18 @@ fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Report
     let path = format!("operators.{name}");
     report.name(&path, name);
     if !known.contains(&name) {
-        if raw.tokens.is_none() {
+        let signs = raw.signature_agents.is_some();
+        if raw.tokens.is_none() && !signs {
             report.note(format!("{path}: none is built in by that name, and without tokens nobody claims it"));
         }
-        if raw.ranges.is_none() && raw.names.is_none() {
-            report.note(format!("{path}: without ranges or names nothing proves it"));
+        if raw.ranges.is_none() && raw.names.is_none() && !signs {
+            report.note(format!("{path}: without ranges, names or signature_agents nothing proves it"));
         }
     }
     let texts = |list: &Option<OneOrMany<String>>| list.as_ref().map(|list| list.0.clone());
     each(&raw.tokens, &format!("{path}.tokens"), |path, token| self::token(path, token, report));
     each(&raw.ranges, &format!("{path}.ranges"), |path, source| self::source(path, source, report));
+    each(&raw.signature_agents, &format!("{path}.signature_agents"), |path, agent| self::agent(path, agent, report));
     let patterns = |list: &OneOrMany<Pattern>| list.0.iter().map(|pattern| pattern.0.clone()).collect();
     let complete = |list: &OneOrMany<raw::Known>| list.0.iter().copied().map(Into::into).collect();
     CrawlerOperator {
@@ -65,6 +76,7 @@ fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Report
         ranges: texts(&raw.ranges),
         names: raw.names.as_ref().map(patterns),
         complete: raw.complete.as_ref().map(complete),
+        signature_agents: texts(&raw.signature_agents),
     }
 }
 
@@ -103,6 +115,13 @@ fn source(path: &str, source: &str, report: &mut Report) {
             );
         }
         _ => report.mistake(path, format!("{source:?} cannot be fetched"), remedy),
+    }
+}
+
+fn agent(path: &str, agent: &str, report: &mut Report) {
+    let host = |url: http::Uri| url.scheme_str() == Some("https") && url.host().is_some_and(|host| !host.is_empty());
+    if !agent.parse().is_ok_and(host) || agent.contains('@') {
+        report.mistake(path, format!("{agent:?} is no agent's address"), "write it like https://bot.example");
     }
 }
 

@@ -16,6 +16,21 @@ pub(in crate::config) struct Verify {
     /// How often published lists of addresses are fetched anew: a duration of at least a minute, or off, which leaves what
     /// is known of them. Files are read whenever they change. Default 24h.
     pub refresh: Refresh,
+    /// By signatures on their requests (Web Bot Auth).
+    pub signatures: Signatures,
+}
+
+/// Signed requests. The keys of an agent are fetched by HTTPS from where it publishes them, once a request names it.
+#[derive(Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Signatures {
+    /// false: signatures are not looked at, and no keys are fetched. Default true.
+    pub enabled: Option<bool>,
+    /// true: the keys of agents that no known operator has are fetched too, of 256 at most. They stay declared bots; the log
+    /// says that they sign. Strangers then decide which addresses the gate asks. Default false.
+    pub unlisted_agents: bool,
+    /// Signatures that hold for longer than this are not believed: who gets hold of one can use it for as long. Default 24h.
+    pub max_lifetime: Option<Span>,
 }
 
 /// Whether DNS is asked, and whom.
@@ -110,6 +125,9 @@ pub(in crate::config) struct Operator {
     /// By what all of them are known, so that whoever claims this operator and fails there is an impostor: addresses,
     /// names, both, or none as []. Default as built in, none for an operator of your own.
     pub complete: Option<OneOrMany<Known>>,
+    /// By which addresses its agents sign their requests (`Signature-Agent`): the https:// origin, or where their keys are:
+    /// one, or a list. Default as built in.
+    pub signature_agents: Option<OneOrMany<String>>,
 }
 
 /// By what crawlers are known.

@@ -1,0 +1,64 @@
+//! What a signed request costs beyond one that is not, and what those cost us that are signed wrongly.
+
+#[allow(unreachable_pub, reason = "tests see it from elsewhere")]
+#[path = "../tests/support/signer.rs"]
+mod signer;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use http::{Method, Uri, Version};
+use signer::{Signer, Terms as Said};
+use std::hint::black_box;
+use std::time::Duration;
+use tidegate::http1::{Fields, Name, RequestHead};
+use tidegate::policy::identity::ClientKey;
+use tidegate::policy::{OperatorId, Signature, Timestamp};
+use tidegate::verify::signature::{Message, Moment, Signatures, Terms};
+
+const AGENT: &str = "https://bot.example";
+const NOW: u64 = 1_800_000_000;
+const MOMENT: Moment = Moment { now: Timestamp::from_seconds(NOW), uptime: Timestamp::from_seconds(60) };
+const TERMS: Terms = Terms { unlisted: false, longest: Duration::from_secs(24 * 3600) };
+
+/// A browser's request, with the fields `more`.
+fn head(more: &str) -> RequestHead {
+    let usual = "Host: example.com\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\nAccept: text/html\r\nAccept-Language: en\r\n\
+                 Accept-Encoding: gzip, br\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Site: none\r\n";
+    let lines = usual.lines().chain(more.lines());
+    let fields: Fields = lines.filter_map(|line| line.split_once(": ")).collect();
+    RequestHead { method: Method::GET, target: Uri::from_static("/item/7"), version: Version::HTTP_11, fields }
+}
+
+fn signatures(c: &mut Criterion) {
+    let agent = Signer::new(AGENT);
+    let known = Signatures::of([(AGENT, OperatorId(0))].into_iter());
+    known.learn(AGENT, agent.directory().as_bytes(), MOMENT);
+    let said = |host| Said { host, created: NOW, expires: NOW + 3600, nonce: None };
+    let judge = |signatures: &Signatures, head: &RequestHead, client| {
+        let message = Message { head, authority: b"example.com", secure: true, has_body: false };
+        signatures.judge(&message, ClientKey::from_number(client), TERMS, MOMENT)
+    };
+
+    let unsigned = head("");
+    c.bench_function("unsigned", |b| b.iter(|| black_box(&unsigned).fields.contains(Name::SignatureAgent)));
+
+    let right = head(&agent.fields(&said("example.com")));
+    assert_eq!(judge(&known, &right, 0), Signature::Verified(OperatorId(0)));
+    c.bench_function("verified", |b| b.iter(|| judge(&known, black_box(&right), 0)));
+
+    let stranger = Signatures::of(std::iter::empty());
+    assert_eq!(judge(&stranger, &right, 0), Signature::Unknown(None));
+    c.bench_function("agent_unknown", |b| b.iter(|| judge(&stranger, black_box(&right), 0)));
+
+    let wrong = head(&agent.fields(&said("other.example")));
+    let mut client = 0;
+    c.bench_function("forged_by_ever_new_clients", |b| {
+        b.iter(|| {
+            client += 1;
+            judge(&known, black_box(&wrong), client)
+        });
+    });
+    c.bench_function("forged_by_one_client", |b| b.iter(|| judge(&known, black_box(&wrong), 0)));
+}
+
+criterion_group!(benches, signatures);
+criterion_main!(benches);

@@ -1,0 +1,115 @@
+//! What must not be done with signatures: use one twice, or have us check wrong ones all day.
+
+use crate::policy::Timestamp;
+use foldhash::fast::RandomState;
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// Nonces of one generation, of which there are two: 2.4 MB when both are full.
+const NONCES: usize = 65_536;
+
+/// The signatures that were used, as far as they say that they are for one use.
+///
+/// Only those that verify are remembered, so strangers cannot fill it. When it is full the older half is forgotten: those
+/// signatures are then as good as ones without a nonce until they expire. The other way, to believe nobody new, would let
+/// one busy agent take the proof from all others.
+#[derive(Debug, Default)]
+pub(super) struct Nonces {
+    young: HashSet<u64, RandomState>,
+    old: HashSet<u64, RandomState>,
+}
+
+impl Nonces {
+    /// True the first time that `nonce` comes.
+    pub(super) fn is_new(&mut self, nonce: u64) -> bool {
+        if self.old.contains(&nonce) || !self.young.insert(nonce) {
+            return false;
+        }
+        if self.young.len() >= NONCES {
+            self.old = std::mem::take(&mut self.young);
+        }
+        true
+    }
+}
+
+/// Wrong signatures that a client is allowed in a window: checking one takes longer than all else about a request.
+const WRONG: u8 = 8;
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// Clients that are looked after at once; two that meet in a place are told apart, and the later one has it.
+const PLACES: usize = 4096;
+
+/// Who has sent wrong signatures lately.
+#[derive(Debug)]
+pub(super) struct Wrong(Box<[Place]>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    client: u64,
+    since: Timestamp,
+    count: u8,
+}
+
+impl Default for Wrong {
+    fn default() -> Self {
+        Self(vec![Place::default(); PLACES].into())
+    }
+}
+
+impl Wrong {
+    /// True where `client` has had its share.
+    pub(super) fn is_too_many(&self, client: u64, uptime: Timestamp) -> bool {
+        let place = &self.0[client as usize % PLACES];
+        place.client == client && place.count >= WRONG && uptime.since(place.since) < WINDOW
+    }
+
+    /// Counts one more.
+    pub(super) fn count(&mut self, client: u64, uptime: Timestamp) {
+        let place = &mut self.0[client as usize % PLACES];
+        if place.client != client || uptime.since(place.since) >= WINDOW {
+            *place = Place { client, since: uptime, count: 0 };
+        }
+        place.count = place.count.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nonce_is_new_once() {
+        let mut nonces = Nonces::default();
+        assert!(nonces.is_new(1));
+        assert!(!nonces.is_new(1));
+        assert!(nonces.is_new(2));
+    }
+
+    #[test]
+    fn the_last_nonces_are_remembered_and_memory_is_bounded() {
+        let mut nonces = Nonces::default();
+        for nonce in 0..10 * NONCES as u64 {
+            assert!(nonces.is_new(nonce));
+            let last = nonce.saturating_sub(NONCES as u64 - 1);
+            assert!(!nonces.is_new(last), "{last} of {nonce}");
+        }
+        assert!(nonces.young.len() + nonces.old.len() <= 2 * NONCES);
+        assert!(nonces.young.capacity() + nonces.old.capacity() <= 4 * NONCES);
+    }
+
+    #[test]
+    fn a_client_with_too_many_wrong_signatures_is_not_listened_to_for_a_while() {
+        let mut wrong = Wrong::default();
+        let start = Timestamp::from_seconds(1000);
+        for _ in 0..WRONG {
+            assert!(!wrong.is_too_many(7, start));
+            wrong.count(7, start);
+        }
+        assert!(wrong.is_too_many(7, start));
+        assert!(!wrong.is_too_many(8, start), "another client");
+        assert!(!wrong.is_too_many(7 + PLACES as u64, start), "another client in the same place");
+        assert!(!wrong.is_too_many(7, start + WINDOW));
+        wrong.count(7, start + WINDOW);
+        assert!(!wrong.is_too_many(7, start + WINDOW));
+    }
+}

@@ -1,0 +1,153 @@
+//! The keys that an agent publishes.
+
+use super::claim::Thumbprint;
+use crate::policy::Timestamp;
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::signature::{ED25519, ParsedPublicKey};
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use serde::Deserialize;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Keys of one agent that are looked at; those in use have one to three.
+const MOST_KEYS: usize = 32;
+
+/// Keys whose private half is printed in a standard: anybody can sign with them. The one of RFC 9421, appendix B.1.4.
+const EVERYBODYS: [&str; 1] = ["JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs"];
+
+/// One key that an agent signs with.
+#[derive(Debug)]
+pub(super) struct Key {
+    thumbprint: Thumbprint,
+    public: ParsedPublicKey,
+    not_before: Option<u64>,
+    expires: Option<u64>,
+}
+
+/// A key as written (RFC 7517, RFC 8037).
+#[derive(Deserialize)]
+struct Written {
+    kty: String,
+    crv: String,
+    x: String,
+    #[serde(rename = "use")]
+    used_for: Option<String>,
+    alg: Option<String>,
+    nbf: Option<u64>,
+    exp: Option<u64>,
+}
+
+/// Reads a directory: a set of keys, or one alone. Those of other kinds are passed over, as are those that everybody has.
+pub(super) fn directory(body: &[u8]) -> Result<Vec<Arc<Key>>, serde_json::Error> {
+    let document: Value = serde_json::from_slice(body)?;
+    let keys = match document.get("keys") {
+        Some(Value::Array(keys)) => keys.as_slice(),
+        _ => std::slice::from_ref(&document),
+    };
+    let everybodys = |key: &&Value| key.get("x").and_then(Value::as_str).is_some_and(|x| EVERYBODYS.contains(&x));
+    let own = keys.iter().take(MOST_KEYS).filter(|key| !everybodys(key));
+    Ok(own.filter_map(Key::read).map(Arc::new).collect())
+}
+
+impl Key {
+    /// Reads one key; `None` where it is of another kind.
+    pub(super) fn read(key: &Value) -> Option<Self> {
+        let key = Written::deserialize(key).ok()?;
+        let is_ours = (key.kty.as_str(), key.crv.as_str()) == ("OKP", "Ed25519")
+            && key.used_for.is_none_or(|used_for| used_for == "sig")
+            && key.alg.is_none_or(|alg| matches!(alg.as_str(), "EdDSA" | "Ed25519"));
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(&key.x).ok().filter(|bytes| is_ours && bytes.len() == 32)?;
+        Some(Self {
+            thumbprint: thumbprint(&bytes),
+            public: ParsedPublicKey::new(&ED25519, &bytes).ok()?,
+            not_before: key.nbf,
+            expires: key.exp,
+        })
+    }
+
+    pub(super) fn is(&self, thumbprint: &Thumbprint) -> bool {
+        self.thumbprint == *thumbprint
+    }
+
+    pub(super) fn holds_at(&self, now: Timestamp) -> bool {
+        let now = now.seconds();
+        self.not_before.is_none_or(|from| from <= now) && self.expires.is_none_or(|until| now < until)
+    }
+
+    pub(super) fn has_signed(&self, text: &[u8], signature: &[u8]) -> bool {
+        self.public.verify_sig(text, signature).is_ok()
+    }
+}
+
+/// RFC 7638, with the members that RFC 8037 asks for. Computed and not read: what directories call their keys by is often
+/// something else.
+fn thumbprint(key: &[u8]) -> Thumbprint {
+    let text = format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{}"}}"#, BASE64_URL_SAFE_NO_PAD.encode(key));
+    digest(&SHA256, text.as_bytes()).as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// The name of a key, as `x` is written in it.
+    pub(crate) fn thumbprint_of(x: &str) -> Thumbprint {
+        thumbprint(&BASE64_URL_SAFE_NO_PAD.decode(x).expect("a key"))
+    }
+
+    /// The example key of RFC 8037, appendix A.
+    const X: &str = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
+
+    fn keys(directory_text: &str) -> usize {
+        directory(directory_text.as_bytes()).expect("JSON").len()
+    }
+
+    #[test]
+    fn a_key_is_known_by_what_it_is_and_not_by_what_it_is_called() {
+        let named = BASE64_URL_SAFE_NO_PAD.encode(thumbprint_of(X));
+        assert_eq!(named, "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k");
+        let text = format!(r#"{{"keys": [{{"kty": "OKP", "crv": "Ed25519", "kid": "mine", "x": "{X}"}}]}}"#);
+        assert!(directory(text.as_bytes()).expect("JSON")[0].is(&thumbprint_of(X)));
+    }
+
+    #[test]
+    fn a_directory_is_a_set_of_keys_or_one_alone() {
+        let key = format!(r#"{{"kty": "OKP", "crv": "Ed25519", "x": "{X}", "use": "sig", "alg": "EdDSA"}}"#);
+        assert_eq!(keys(&key), 1);
+        assert_eq!(keys(&format!(r#"{{"keys": [{key}, {key}]}}"#)), 2);
+        assert_eq!(keys(r#"{"keys": []}"#), 0);
+        assert!(directory(b"<html>").is_err());
+        let many = vec![key.as_str(); 1000].join(",");
+        assert_eq!(keys(&format!(r#"{{"keys": [{many}]}}"#)), MOST_KEYS);
+    }
+
+    #[test]
+    fn keys_of_other_kinds_are_passed_over() {
+        for other in [
+            r#""kty": "RSA", "crv": "Ed25519""#,
+            r#""kty": "OKP", "crv": "X25519""#,
+            r#""kty": "OKP", "crv": "Ed25519", "use": "enc""#,
+            r#""kty": "OKP", "crv": "Ed25519", "alg": "HS256""#,
+        ] {
+            assert_eq!(keys(&format!(r#"{{"keys": [{{{other}, "x": "{X}"}}]}}"#)), 0, "{other}");
+        }
+        assert_eq!(keys(r#"{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "AAAA"}, 7, null, "x"]}"#), 0);
+        assert_eq!(keys("[]") + keys("null") + keys(r#"{"keys": 1}"#), 0);
+    }
+
+    #[test]
+    fn a_key_whose_private_half_is_printed_in_a_standard_proves_nothing() {
+        for x in EVERYBODYS {
+            assert_eq!(keys(&format!(r#"{{"keys": [{{"kty": "OKP", "crv": "Ed25519", "x": "{x}"}}]}}"#)), 0);
+        }
+    }
+
+    #[test]
+    fn a_key_holds_from_its_first_second_until_before_its_last() {
+        let text = format!(r#"{{"kty": "OKP", "crv": "Ed25519", "x": "{X}", "nbf": 100, "exp": 200}}"#);
+        let key = &directory(text.as_bytes()).expect("JSON")[0];
+        let held = [99, 100, 199, 200].map(|second| key.holds_at(Timestamp::from_seconds(second)));
+        assert_eq!(held, [false, true, true, false]);
+    }
+}

@@ -1,0 +1,179 @@
+//! A request as its sender may have signed it.
+
+use super::finding::{Doubt, Fault, Finding};
+use crate::http1::RequestHead;
+use aws_lc_rs::digest::{SHA256, SHA512, digest};
+use sfv::{BareItem, Dictionary, Item, ListEntry, Parser};
+use std::io::Write as _;
+
+/// The parts of a request that a signature may cover.
+#[derive(Clone, Copy)]
+pub struct Message<'a> {
+    /// Its first line and its fields, as they came.
+    pub head: &'a RequestHead,
+    /// Whom it was sent to: host and port, as they were written.
+    pub authority: &'a [u8],
+    /// Whether it came by HTTPS, as far as the client can tell.
+    pub secure: bool,
+    /// Whether a body follows.
+    pub has_body: bool,
+}
+
+impl Message<'_> {
+    /// Writes the value of the component that `identifier` names (RFC 9421 section 2) behind `base`.
+    pub(super) fn write(&self, identifier: &Item, base: &mut Vec<u8>) -> Result<(), Finding> {
+        let name = identifier.bare_item.as_string().ok_or(Fault::Unreadable)?.as_str();
+        match (name, identifier.params.len()) {
+            ("@query-param", 1) => self.query_parameter(identifier, base),
+            ("signature-agent", 1) => self.member(name, identifier, base),
+            (_, 0) if name.starts_with('@') => self.derived(name, base),
+            ("content-digest", 0) => {
+                self.check_digest()?;
+                self.field(name, base)
+            }
+            (_, 0) => self.field(name, base),
+            _ => Err(Doubt::Uncheckable.into()),
+        }
+    }
+
+    fn derived(&self, name: &str, base: &mut Vec<u8>) -> Result<(), Finding> {
+        let target = &self.head.target;
+        match name {
+            "@method" => base.extend_from_slice(self.head.method.as_str().as_bytes()),
+            "@authority" => self.authority(base)?,
+            "@path" => base.extend_from_slice(path(target).as_bytes()),
+            "@query" => {
+                base.push(b'?');
+                base.extend_from_slice(target.query().unwrap_or_default().as_bytes());
+            }
+            "@target-uri" => {
+                base.extend_from_slice(if self.secure { b"https://" } else { b"http://" });
+                self.authority(base)?;
+                base.extend_from_slice(path(target).as_bytes());
+                if let Some(query) = target.query() {
+                    base.push(b'?');
+                    base.extend_from_slice(query.as_bytes());
+                }
+            }
+            _ => return Err(Doubt::Uncheckable.into()),
+        }
+        Ok(())
+    }
+
+    /// In lower case, without the port that needs not be said.
+    fn authority(&self, base: &mut Vec<u8>) -> Result<(), Finding> {
+        let usual: &[u8] = if self.secure { b":443" } else { b":80" };
+        let authority = self.authority.strip_suffix(usual).unwrap_or(self.authority);
+        if authority.is_empty() || !authority.is_ascii() {
+            return Err(Fault::Missing.into());
+        }
+        base.extend(authority.iter().map(u8::to_ascii_lowercase));
+        Ok(())
+    }
+
+    /// The lines of a field, joined.
+    fn field(&self, name: &str, base: &mut Vec<u8>) -> Result<(), Finding> {
+        let before = base.len();
+        for (place, line) in self.head.fields.named(name).enumerate() {
+            if !line.is_ascii() {
+                return Err(Doubt::Uncheckable.into());
+            }
+            if place > 0 {
+                base.extend_from_slice(b", ");
+            }
+            base.extend_from_slice(line);
+        }
+        match base.len() > before || self.head.fields.named(name).next().is_some() {
+            true => Ok(()),
+            false => Err(Fault::Missing.into()),
+        }
+    }
+
+    /// One member of a field that is a dictionary.
+    fn member(&self, name: &str, identifier: &Item, base: &mut Vec<u8>) -> Result<(), Finding> {
+        let key = identifier.params.get("key").ok_or(Doubt::Uncheckable)?;
+        let key = key.as_string().ok_or(Fault::Unreadable)?.as_str();
+        let mut text = Vec::new();
+        self.field(name, &mut text)?;
+        let members: Dictionary = Parser::new(&text).parse().map_err(|_| Fault::Unreadable)?;
+        let member = members.get(key).ok_or(Fault::Missing)?;
+        base.extend_from_slice(written(member).as_bytes());
+        Ok(())
+    }
+
+    /// The one parameter of that name; of several, nobody could say which.
+    fn query_parameter(&self, identifier: &Item, base: &mut Vec<u8>) -> Result<(), Finding> {
+        let name = identifier.params.get("name").ok_or(Doubt::Uncheckable)?;
+        let name = name.as_string().ok_or(Fault::Unreadable)?.as_str();
+        let query = self.head.target.query().unwrap_or_default();
+        let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let mut named = pairs.filter(|(key, _)| encoded(key).as_slice() == name.as_bytes());
+        match (named.next(), named.next()) {
+            (Some((_, value)), None) => base.extend_from_slice(&encoded(value)),
+            _ => return Err(Fault::Missing.into()),
+        }
+        Ok(())
+    }
+
+    /// Who is asking is decided before the body comes, so only whether there is one can be held against its digest.
+    fn check_digest(&self) -> Result<(), Finding> {
+        let mut text = Vec::new();
+        self.field("content-digest", &mut text)?;
+        let digests: Dictionary = Parser::new(&text).parse().map_err(|_| Fault::Unreadable)?;
+        let is_of_nothing = |(name, algorithm)| {
+            let given = match digests.get(name) {
+                Some(ListEntry::Item(Item { bare_item: BareItem::ByteSequence(given), .. })) => given,
+                _ => return false,
+            };
+            digest(algorithm, b"").as_ref() == given
+        };
+        let of_nothing = [("sha-256", &SHA256), ("sha-512", &SHA512)].into_iter().any(is_of_nothing);
+        match (of_nothing, self.has_body) {
+            (true, false) => Ok(()),
+            (true, true) | (false, false) => Err(Fault::Body.into()),
+            (false, true) => Err(Doubt::Uncheckable.into()),
+        }
+    }
+}
+
+fn path(target: &http::Uri) -> &str {
+    match target.path() {
+        "" => "/",
+        path => path,
+    }
+}
+
+/// A member as it stands in its field, in the one spelling that structured fields have.
+pub(super) fn written(member: &ListEntry) -> String {
+    let mut list = sfv::ListSerializer::new();
+    list.members([member]);
+    list.finish().unwrap_or_default()
+}
+
+/// A piece of a query, decoded as a form is and encoded again, so that there is one spelling (RFC 9421 section 2.2.8).
+fn encoded(piece: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(piece.len());
+    let mut rest = piece.as_bytes();
+    while let [first, after @ ..] = rest {
+        let (byte, after) = match (first, after) {
+            (b'+', _) => (b' ', after),
+            (b'%', [high, low, after @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                (nibble(*high) << 4 | nibble(*low), after)
+            }
+            (&plain, _) => (plain, after),
+        };
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'*' | b'-' | b'.' | b'_' => out.push(byte),
+            other => write!(out, "%{other:02X}").expect("a vector grows as needed"),
+        }
+        rest = after;
+    }
+    out
+}
+
+fn nibble(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        letter => (letter.to_ascii_lowercase() - b'a') + 10,
+    }
+}

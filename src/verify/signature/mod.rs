@@ -1,0 +1,209 @@
+//! Proof by signature: requests that an agent signs with a key that it publishes (HTTP message signatures, RFC 9421, as
+//! Web Bot Auth uses them: Ed25519, tag `web-bot-auth`).
+//!
+//! A request's own path reads three fields ([`claim`]), looks the key up in memory ([`directories`]), writes down what was
+//! signed ([`message`]) and checks that ([`keys`]). Keys are fetched in the background, when an agent is named for the first
+//! time and from then on; a request never waits for them. Whoever cannot be verified is what it says it is.
+
+mod abuse;
+mod agent;
+mod claim;
+mod directories;
+mod finding;
+mod keys;
+mod message;
+mod tending;
+#[cfg(test)]
+mod tests;
+
+use crate::http1::Fields;
+use crate::policy::identity::ClientKey;
+use crate::policy::{OperatorId, Signature, Timestamp};
+use abuse::{Nonces, Wrong};
+use agent::AgentUrl;
+use claim::{Claim, Claims, Particulars};
+use directories::{Directories, Lane};
+use finding::{Doubt, Fault, Finding};
+use keys::Key;
+pub use message::Message;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tracing::info;
+
+/// How often it is said at most what is wrong with a signature.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
+/// All that is known of agents that sign.
+#[derive(Debug)]
+pub struct Signatures {
+    operators: HashMap<AgentUrl, OperatorId>,
+    memory: Mutex<Memory>,
+    named: Notify,
+    /// Turns what clients send into numbers that nobody else can compute.
+    secrets: RandomState,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    directories: Directories,
+    nonces: Nonces,
+    wrong: Wrong,
+    /// When it was last said what is wrong with one.
+    told: Option<Timestamp>,
+}
+
+/// Which signatures count.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// Whether the keys of agents that no operator of the table has are fetched too.
+    pub unlisted: bool,
+    /// The longest that a signature may last.
+    pub longest: Duration,
+}
+
+/// When a request came: by the clock, and on the scale that nobody can set.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// By the clock.
+    pub now: Timestamp,
+    /// On that scale.
+    pub uptime: Timestamp,
+}
+
+/// One request, to be judged.
+struct Question<'a> {
+    message: &'a Message<'a>,
+    /// A number for whoever sent it.
+    client: u64,
+    terms: Terms,
+    moment: Moment,
+}
+
+impl Signatures {
+    /// Knows whose `agents` are whose, by their `Signature-Agent`, and none of their keys. What is no address names nobody.
+    pub fn of<'a>(agents: impl Iterator<Item = (&'a str, OperatorId)>) -> Self {
+        let operators = agents.filter_map(|(agent, operator)| Some((AgentUrl::parse(agent).ok()?, operator)));
+        Self {
+            operators: operators.collect(),
+            memory: Mutex::default(),
+            named: Notify::new(),
+            secrets: RandomState::new(),
+        }
+    }
+
+    /// Says what the signature of a request proves. It is called once a request: a signature that says that it is for one use
+    /// is used by it.
+    pub fn judge(&self, message: &Message<'_>, client: ClientKey, terms: Terms, moment: Moment) -> Signature {
+        let question = Question { message, client: self.secrets.hash_one(client), terms, moment };
+        let (finding, operator) = self.examine(&question);
+        if let (Finding::Invalid(fault), Some(_)) = (&finding, operator) {
+            self.tell(*fault, moment.uptime);
+        }
+        match (finding, operator) {
+            (Finding::Absent, _) => Signature::Absent,
+            (Finding::Verified, Some(operator)) => Signature::Verified(operator),
+            (Finding::Verified, None) => Signature::Unlisted,
+            (Finding::Unknown(Doubt::Pending), Some(operator)) => Signature::Pending(operator),
+            (Finding::Unknown(_), operator) => Signature::Unknown(operator),
+            (Finding::Invalid(_), operator) => Signature::Invalid(operator),
+        }
+    }
+
+    /// Says what is wrong with a signature in the name of an operator's agent, now and then: anybody can send one.
+    fn tell(&self, fault: Fault, uptime: Timestamp) {
+        let told = &mut self.memory.lock().told;
+        if told.is_none_or(|before| uptime.since(before) >= TELL_EVERY) {
+            *told = Some(uptime);
+            info!("A signature in the name of an operator's agent is wrong: {fault}");
+        }
+    }
+
+    /// What the first signature proves that verifies, or what is wrong with the first of them; and whose it is said to be.
+    fn examine(&self, question: &Question<'_>) -> (Finding, Option<OperatorId>) {
+        let claims = match Claims::read(&question.message.head.fields) {
+            Ok(claims) => claims,
+            Err(finding) => return (finding, None),
+        };
+        let mut first = None;
+        for claim in claims.of_agents() {
+            let examined = match claim.and_then(|claim| Ok((claim.agent()?, claim))) {
+                Ok((agent, claim)) => {
+                    let operator = self.operators.get(&agent).copied();
+                    let lane = if operator.is_some() { Lane::Listed } else { Lane::Unlisted };
+                    let known = match lane == Lane::Listed || question.terms.unlisted {
+                        true => self.check(&claim, &agent, lane, question),
+                        false => Err(Doubt::AgentUnknown.into()),
+                    };
+                    (known.err().unwrap_or(Finding::Verified), operator)
+                }
+                Err(finding) => (finding, None),
+            };
+            if examined.0 == Finding::Verified {
+                return examined;
+            }
+            first.get_or_insert(examined);
+        }
+        first.unwrap_or((Finding::Absent, None))
+    }
+
+    fn check(&self, claim: &Claim<'_>, agent: &AgentUrl, lane: Lane, question: &Question<'_>) -> Result<(), Finding> {
+        let particulars = claim.particulars()?;
+        particulars.check(question.terms.longest, question.moment.now)?;
+        let key = self.key(agent, lane, &particulars, question)?;
+        let base = claim.base(question.message)?;
+        let fault = match key.has_signed(&base, claim.signature()) {
+            false => Fault::Forged,
+            // After the key has said yes: nobody else can use a nonce up.
+            true if !self.is_first_use(agent, &particulars) => Fault::Replayed,
+            true => return Ok(()),
+        };
+        self.memory.lock().wrong.count(question.client, question.moment.uptime);
+        Err(fault.into())
+    }
+
+    fn is_first_use(&self, agent: &AgentUrl, particulars: &Particulars) -> bool {
+        let Some(nonce) = &particulars.nonce else { return true };
+        let nonce = self.secrets.hash_one((agent, particulars.key, nonce));
+        self.memory.lock().nonces.is_new(nonce)
+    }
+
+    fn key(
+        &self,
+        agent: &AgentUrl,
+        lane: Lane,
+        particulars: &Particulars,
+        question: &Question<'_>,
+    ) -> Result<Arc<Key>, Finding> {
+        let Question { client, moment: Moment { now, uptime }, .. } = *question;
+        let mut memory = self.memory.lock();
+        if memory.wrong.is_too_many(client, uptime) {
+            return Err(Doubt::TooManyWrong.into());
+        }
+        let key = memory.directories.key(agent, lane, &particulars.key, (now, uptime));
+        if key.as_ref().err() == Some(&Doubt::Pending) {
+            self.named.notify_waiters();
+        }
+        Ok(key?)
+    }
+}
+
+/// Reads whatever the fields of a request say of its signatures, down to what was signed. Returns whether all of it could be
+/// read. For tests that send anything: nothing is remembered.
+#[doc(hidden)]
+pub fn read_signed_fields(fields: Fields) -> bool {
+    let target = http::Uri::from_static("/some/path?with=query&and=more");
+    let head = crate::http1::RequestHead { method: http::Method::GET, target, version: http::Version::HTTP_11, fields };
+    let message = Message { head: &head, authority: b"example.com", secure: true, has_body: false };
+    let Ok(claims) = Claims::read(&head.fields) else { return false };
+    let mut read = claims.of_agents().map(|claim| {
+        let claim = claim?;
+        claim.agent()?;
+        claim.particulars()?;
+        claim.base(&message)
+    });
+    read.all(|base| base.is_ok())
+}

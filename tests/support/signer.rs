@@ -1,0 +1,61 @@
+//! An agent that signs its requests, with a key that nobody else has.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
+use base64::Engine;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+
+/// An agent with its key.
+pub struct Signer {
+    /// By what it names itself.
+    agent: String,
+    pair: Ed25519KeyPair,
+}
+
+/// What a signature says beside who made it.
+pub struct Terms<'a> {
+    pub host: &'a str,
+    pub created: u64,
+    pub expires: u64,
+    pub nonce: Option<&'a str>,
+}
+
+impl Signer {
+    /// An agent that is known by the address `agent`.
+    pub fn new(agent: &str) -> Self {
+        Self { agent: agent.to_owned(), pair: Ed25519KeyPair::generate().expect("a key") }
+    }
+
+    /// Its key as it publishes it.
+    pub fn directory(&self) -> String {
+        format!(r#"{{"keys": [{{"kty": "OKP", "crv": "Ed25519", "x": "{}", "kid": "any name"}}]}}"#, self.x())
+    }
+
+    fn x(&self) -> String {
+        BASE64_URL_SAFE_NO_PAD.encode(self.pair.public_key())
+    }
+
+    /// The name of its key (RFC 7638).
+    fn key_id(&self) -> String {
+        let text = format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{}"}}"#, self.x());
+        BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, text.as_bytes()))
+    }
+
+    /// The fields of a request that it signs, each ended by CRLF.
+    pub fn fields(&self, terms: &Terms<'_>) -> String {
+        let Terms { host, created, expires, nonce } = terms;
+        let nonce = nonce.map_or_else(String::new, |nonce| format!(";nonce=\"{nonce}\""));
+        let (agent, key_id) = (&self.agent, self.key_id());
+        let input = format!(
+            "(\"@authority\" \"signature-agent\";key=\"sig1\");created={created};expires={expires};keyid=\"{key_id}\"\
+             {nonce};tag=\"web-bot-auth\""
+        );
+        let base = format!(
+            "\"@authority\": {host}\n\"signature-agent\";key=\"sig1\": \"{agent}\"\n\"@signature-params\": {input}"
+        );
+        let signature = BASE64_STANDARD.encode(self.pair.sign(base.as_bytes()));
+        format!(
+            "Signature-Agent: sig1=\"{agent}\"\r\nSignature-Input: sig1={input}\r\nSignature: sig1=:{signature}:\r\n"
+        )
+    }
+}
