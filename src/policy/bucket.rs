@@ -62,6 +62,8 @@ impl Bucket {
         if level.missing == 0 {
             return Level { missing: 0, since: now };
         }
+        // It may have been larger before a reload.
+        let level = Level { missing: level.missing.min(self.capacity), ..level };
         let steps = now.since(level.since).as_nanos() / self.step().as_nanos().max(1);
         let tokens = steps.saturating_mul(u128::from(self.batch()));
         match u32::try_from(tokens) {
@@ -106,6 +108,14 @@ mod tests {
         assert_eq!(ATLASSIAN.remaining(level, at(10)), 10);
         assert_eq!(ATLASSIAN.remaining(level, at(3600)), 60);
         assert_eq!(ATLASSIAN.full_at(level), at(60));
+    }
+
+    #[test]
+    fn a_bucket_that_was_larger_is_empty_and_no_more() {
+        let small = Bucket { capacity: 2, fill: 1, interval: Duration::from_secs(1), smooth: true };
+        let level = Level { missing: 50, since: at(0) };
+        assert_eq!(small.take(level, at(0)), Err(EmptyUntil(at(1))));
+        assert!(small.take(level, at(1)).is_ok(), "who waited as told is let in");
     }
 
     proptest! {

@@ -128,9 +128,10 @@ impl Book {
         let Some(new) = &rules else { return };
         self.course = new.course(self.course, now);
         self.pace = new.pace(&self.course);
-        if new.backoff.is_none() {
-            self.pressure = Pressure::default();
-        }
+        self.pressure =
+            new.backoff.as_ref().map_or_else(Pressure::default, |backoff| backoff.within(self.pressure, now));
+        self.next_start = self.next_start.min(new.spacing.next_after(self.pace.delay, 1.0, now));
+        self.cooling.end_by(new.spacing.slot_opens(now));
         self.rules = rules;
     }
 
@@ -185,9 +186,16 @@ impl Book {
         self.starts % OLDEST_EVERY == OLDEST_EVERY - 1
     }
 
-    pub(super) fn start(&mut self, chance: f64, now: Timestamp) -> Spell {
+    /// Returns whether one more start takes the last slot that is free.
+    pub(super) fn has_one_slot_left(&self, now: Timestamp) -> bool {
+        let taken = self.in_flight + self.cooling.slots(now);
+        self.pace.limit.is_some_and(|most| taken.saturating_add(1) >= most)
+    }
+
+    /// One more starts. Where it was not its turn, the turn is still of the one whose it is.
+    pub(super) fn start(&mut self, takes_turn: bool, chance: f64, now: Timestamp) -> Spell {
         self.in_flight += 1;
-        self.starts = self.starts.wrapping_add(1);
+        self.starts = self.starts.wrapping_add(u32::from(takes_turn));
         if let Some(rules) = &self.rules {
             self.next_start = rules.spacing.next_after(self.pace.delay, chance, now);
             rules.sent(&mut self.course, self.in_flight, now);

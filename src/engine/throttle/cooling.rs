@@ -17,6 +17,11 @@ impl Cooling {
         }
     }
 
+    /// None of them is kept for longer than until `latest`.
+    pub(super) fn end_by(&mut self, latest: Timestamp) {
+        self.0.iter_mut().for_each(|opens| *opens = (*opens).min(latest));
+    }
+
     pub(super) fn slots(&self, now: Timestamp) -> u32 {
         u32::try_from(self.0.len() - self.opened(now)).unwrap_or(u32::MAX)
     }

@@ -1,7 +1,7 @@
 //! The state of all scopes and of all who wait, under the throttle's lock.
 //!
 //! What happens concerns the doors that it touches: only the lanes before those are looked at, and only where such a
-//! door is open. One thing reaches further. A slot is kept for whoever has waited longest, unless that one waits for
+//! door is open. One thing reaches further. The last slot is kept for whoever has waited longest, unless that one waits for
 //! something else than a slot; so where a door begins to rest, slots that other doors kept for those before it are free.
 
 use super::book::{Hindrance, ScopeState};
@@ -92,7 +92,9 @@ pub(super) enum Look {
 impl Floor {
     pub(super) fn follow(&mut self, scopes: &[Scope]) {
         self.families.iter_mut().for_each(Family::retire);
-        self.doors.iter_mut().for_each(|(_, door)| door.book.rules = None);
+        // Who waits at a door that is there no more goes on by its old rules, or all of them would go at once.
+        let empty = self.doors.iter_mut().filter(|(_, door)| !door.is_waited_for());
+        empty.for_each(|(_, door)| door.book.rules = None);
         for scope in scopes.iter().filter(|scope| scope.throttle.is_some()) {
             let FamilyId(family) = self.family(&scope.name);
             self.families[family].follow(scope, &mut self.doors, self.now);
@@ -141,7 +143,7 @@ impl Floor {
         self.now = self.now.max(now);
         self.let_go(&doors);
         let Some(hindrance) = self.hindrance(&doors) else {
-            let ticket = self.start(&doors, comer.chance);
+            let ticket = self.start(None, &doors, comer.chance);
             self.let_go_beyond(&doors);
             return Arrival::Starts(ticket);
         };
@@ -268,9 +270,10 @@ impl Floor {
         }
         let mut changed: Few<DoorId> = doors.into();
         while let Some(id) = self.next(&changed) {
-            let doors = self.take_out(id);
-            let chance = self.places.get(&id).map_or(0.0, |place| place.comer.chance);
-            let ticket = self.start(&doors, chance);
+            let Some(&Place { lane, comer: Comer { chance, .. }, .. }) = self.places.get(&id) else { break };
+            let doors = self.lanes[lane.0].doors.clone();
+            let ticket = self.start(Some(id), &doors, chance);
+            self.take_out(id);
             if let Some(place) = self.places.get_mut(&id) {
                 place.standing = Standing::Started(ticket);
                 self.woken.extend(place.waker.take());
@@ -338,21 +341,32 @@ impl Floor {
 
     /// The next to start, of all who can, in the lanes before `doors`.
     fn next(&self, doors: &[DoorId]) -> Option<PlaceId> {
-        let is_open = |door: &&Door| door.book.hindrance(self.now).is_none();
-        let lanes = doors.iter().map(|door| &self.doors[door.0]).filter(is_open).flat_map(|door| {
-            // Where a slot is kept for one, nobody else needs to be asked.
-            let keeps = door.book.turn_is_of_the_oldest();
-            let most = if keeps { 1 } else { usize::MAX };
-            door.lanes().filter(move |lane| !keeps || self.is_ready(*lane)).take(most)
+        let is_open = |door: &&DoorId| self.doors[door.0].book.hindrance(self.now).is_none();
+        let lanes = doors.iter().filter(is_open).flat_map(|&door| {
+            // Where the only slot is kept for one, nobody else needs to be asked.
+            let kept = self.kept_for(door).filter(|_| self.doors[door.0].book.has_one_slot_left(self.now));
+            let kept = kept.and_then(|place| self.places.get(&place)).map(|place| place.lane);
+            self.doors[door.0].lanes().filter(move |lane| kept.is_none_or(|kept| kept == *lane))
         });
         let can_go = lanes.filter(|&lane| self.hindrance_of(lane).is_none());
         let first = |lane: LaneId| {
             let it = &self.lanes[lane.0];
-            let is_oldest = it.doors.iter().any(|door| self.doors[door.0].book.turn_is_of_the_oldest());
-            let (priority, place) = if is_oldest { (u8::MAX, it.oldest()?) } else { it.next()? };
-            Some((is_oldest, priority, Reverse(place)))
+            let oldest = it.oldest()?;
+            let is_its_turn = it.doors.iter().any(|door| self.kept_for(*door) == Some(oldest));
+            let (priority, place) = if is_its_turn { (u8::MAX, oldest) } else { it.next()? };
+            Some((is_its_turn, priority, Reverse(place)))
         };
         can_go.filter_map(first).max().map(|(.., Reverse(place))| place)
+    }
+
+    /// Whose turn it is at a door where the next start is of whoever has waited longest: of those who wait for nothing but
+    /// slots.
+    fn kept_for(&self, DoorId(door): DoorId) -> Option<PlaceId> {
+        let door = &self.doors[door];
+        if !door.is_waited_for() || !door.book.turn_is_of_the_oldest() {
+            return None;
+        }
+        door.lanes().find(|lane| self.is_ready(*lane)).and_then(|lane| self.lanes[lane.0].oldest())
     }
 
     /// What keeps whoever comes to `doors` from going now; of several things, the one that lasts.
@@ -370,12 +384,11 @@ impl Floor {
         doors.iter().filter_map(|door| self.doors[door.0].book.hindrance(self.now)).max()
     }
 
-    /// True when the next start at one of `doors` is of somebody in another lane, who waits for nothing but a slot.
+    /// True when the last slot at one of `doors` is kept for somebody in another lane, who waits for nothing but slots.
     fn is_kept_from(&self, doors: &[DoorId], lane: impl Fn() -> Option<LaneId>) -> bool {
-        let keeps = |door: &&Door| door.is_waited_for() && door.book.turn_is_of_the_oldest();
-        let mut keeping = doors.iter().map(|door| &self.doors[door.0]).filter(keeps);
-        let first = |door: &Door| door.lanes().find(|other| self.is_ready(*other));
-        keeping.any(|door| first(door).is_some_and(|other| Some(other) != lane()))
+        let mut last = doors.iter().filter(|door| self.doors[door.0].book.has_one_slot_left(self.now));
+        let is_of_another = |place: PlaceId| self.places.get(&place).is_some_and(|place| Some(place.lane) != lane());
+        last.any(|door| self.kept_for(*door).is_some_and(is_of_another))
     }
 
     /// True when whoever waits there waits for nothing but slots.
@@ -387,10 +400,16 @@ impl Floor {
         self.doors[door].book.hindrance(self.now).is_none_or(Hindrance::is_slot)
     }
 
-    fn start(&mut self, doors: &[DoorId], chance: f64) -> Ticket {
+    /// One starts at `doors`: who had the place `id` there, or just came.
+    fn start(&mut self, id: Option<PlaceId>, doors: &[DoorId], chance: f64) -> Ticket {
         let now = self.now;
-        let doors = doors.iter().map(|&door| (door, self.doors[door.0].book.start(chance, now))).collect();
-        Ticket { doors, started: now }
+        let started = |&door: &DoorId| {
+            let takes_turn = self.kept_for(door).is_none_or(|kept| Some(kept) == id);
+            (door, takes_turn)
+        };
+        let turns: Few<(DoorId, bool)> = doors.iter().map(started).collect();
+        let start = |(door, takes_turn): (DoorId, bool)| (door, self.doors[door.0].book.start(takes_turn, chance, now));
+        Ticket { doors: turns.into_iter().map(start).collect(), started: now }
     }
 
     fn join(&mut self, doors: Few<DoorId>, comer: Comer, until: Timestamp) -> PlaceId {

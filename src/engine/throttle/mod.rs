@@ -3,8 +3,8 @@
 //! Requests of the same scopes stand in one [lane](lane::Lane), in which all are alike to the origin: as long as its
 //! scopes hinder it, nobody in it can go, so each start looks at lanes, not at those who wait. Within a lane, the
 //! highest priority goes first, and clients of one priority take turns. One of [`OLDEST_EVERY`] starts of a scope goes to
-//! whoever has waited longest for it, whatever the priority, and until that one also gets its other scopes the slot
-//! is kept for it: with k others before it, a request starts at the latest with the 8 (k + 1)th.
+//! whoever has waited longest for it, whatever the priority. Until that one also gets its other scopes, the last free slot
+//! is kept for it, and the turn stays its own: others go on beside it, on the slots that are left.
 //!
 //! Some scopes are there once, some once for each value of something that requests say ([family]); those are made when they
 //! are first asked for. What happens in a scope concerns the lanes before its [door](door), and no others are looked at,

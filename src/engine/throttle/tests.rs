@@ -411,6 +411,42 @@ fn state_survives_new_rules_by_name() {
 }
 
 #[test]
+fn who_waits_goes_on_by_its_old_rules_where_the_new_ones_name_its_scope_no_more() {
+    let gate = Gate::with(&[("api", patient(slots(1)))]);
+    let pass = gate.passes(&["api"], 0);
+    let mut line: Vec<Guest> = (1..4).map(|client| gate.waits(&["api"], client, PERSON, 0)).collect();
+    line.iter_mut().for_each(|guest| drop(guest.waits_until(0)));
+    gate.throttle.follow(&[Scope { name: "renamed".into(), throttle: Some(slots(1)), by_value: None }]);
+    assert!(line.iter_mut().all(|guest| matches!(guest.looks(0), Turn::NotYet { .. })), "not all at once");
+    drop(pass);
+    let come: Vec<Turn> =
+        line.iter_mut().map(|guest| guest.looks(0)).filter(|turn| matches!(turn, Turn::Come(_))).collect();
+    assert_eq!(come.len(), 1);
+}
+
+#[test]
+fn nobody_is_kept_away_beyond_the_new_rules() {
+    let hour = Duration::from_secs(3600);
+    let long = throttle::Throttle {
+        spacing: Spacing { delay: hour, per_slot: hour, ..Spacing::default() },
+        backoff: Some(Backoff { min_delay: hour, max_delay: hour, ..resting().backoff.expect("it has one") }),
+        ..slots(1)
+    };
+    let gate = Gate::with(&[("api", long)]);
+    let pass = gate.passes(&["api"], 0);
+    let _ = pass.heard(&answer(429), 0.0, ms(0));
+    drop(pass);
+    let short = throttle::Throttle {
+        spacing: Spacing { delay: seconds(1), per_slot: seconds(2), ..Spacing::default() },
+        backoff: Some(Backoff { max_delay: seconds(3), ..resting().backoff.expect("it has one") }),
+        ..slots(1)
+    };
+    gate.throttle.follow(&[Scope { name: "api".into(), throttle: Some(short), by_value: None }]);
+    assert_eq!(gate.state("api", 0).rests_for, seconds(3));
+    let _pass = gate.passes(&["api"], 3000);
+}
+
+#[test]
 fn the_limit_in_force_is_what_the_controller_has_found() {
     let gradient = Gradient { floor: 2, ceiling: 64 };
     let rules = throttle::Throttle { controller: Some(Controller::Gradient(gradient)), ..slots(64) };

@@ -123,6 +123,11 @@ impl Backoff {
         self.after(eased, spell, outcome, chance, now)
     }
 
+    /// Returns the pressure under these settings, learned under others: no rest is longer than the longest.
+    pub fn within(&self, pressure: Pressure, now: Timestamp) -> Pressure {
+        Pressure { rests_until: pressure.rests_until.min(now + self.max_delay), ..pressure }
+    }
+
     /// Returns the pressure as it is at `now`: a level less for each quiet window.
     pub fn at(&self, pressure: Pressure, now: Timestamp) -> Pressure {
         let is_proven = pressure.allowed > 1;

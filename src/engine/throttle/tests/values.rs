@@ -103,6 +103,24 @@ fn a_scope_may_come_to_be_by_value_and_back() {
 }
 
 #[test]
+fn who_waits_for_a_second_scope_keeps_one_slot_of_the_first_and_no_more() {
+    let gate = Gate::with(&[("all", patient(slots(8))), ("reports", patient(slots(1)))]);
+    let report = gate.passes(&["all", "reports"], 0);
+    let mut waits = gate.waits(&["all", "reports"], 1, BOT, 0);
+    waits.waits_until(0);
+    let pages: Vec<Pass> = (0..5).map(|_| gate.passes(&["all"], 0)).collect();
+    // Seven have started: the turn is of the one who waits, until it can go.
+    for _ in 0..20 {
+        let page = gate.passes(&["all"], 0);
+        gate.waits(&["all"], 2, PERSON, 0).waits_until(0);
+        drop(page);
+    }
+    drop(pages);
+    drop(report);
+    assert!(waits.is_called(), "its slot was kept");
+}
+
+#[test]
 fn a_slot_is_kept_for_the_oldest_only_while_that_one_waits_for_slots() {
     let gate = Gate::with(&[
         ("a", patient(slots(1))),
