@@ -120,6 +120,13 @@ fn the_example_needs_no_notes() {
 }
 
 #[test]
+fn a_delay_of_those_who_hold_a_key_is_for_nobody_else() {
+    let partner = "{ name: partner, when: { key: { header: X-Api-Key, value: sesame } }, crawl_delay: 3s }";
+    let settings = settings(&format!("origin: {{ url: http://o }}\nclasses: [{partner}]\n"));
+    assert_eq!(settings.robots.delays, CrawlDelays::default());
+}
+
+#[test]
 fn a_delay_is_for_an_operator_for_a_class_or_for_everybody_unknown() {
     let text = |robots: &str| {
         let classes = "classes:
