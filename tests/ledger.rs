@@ -140,6 +140,7 @@ fn rules(window: Window) -> Arc<Rules> {
         quotas: vec![quota],
         routes: (1..=DEAREST).map(route).collect(),
         scopes: vec![Scope::open("default")],
+        tells_crawl_policy: false,
     })
 }
 

@@ -6,6 +6,7 @@
 mod behaviour;
 mod classes;
 mod clients;
+mod crawl_policy;
 mod ledger;
 mod lists;
 mod quotas;
@@ -58,7 +59,12 @@ pub(super) fn settle(
     let robots = robots::robots(raw, &classes, &operators, &mut report);
     let behaviour = behaviour::behaviour(&raw.behaviour, robots.trap.as_deref(), &mut report);
 
-    let rules = Arc::new(Rules { trust, behaviour, lists: names, agent_rules, classes, quotas, routes, scopes });
+    let crawl_policy = crawl_policy::crawl_policy(&raw.crawl_policy, &mut report);
+
+    let tells_crawl_policy = crawl_policy.is_some();
+    let rules =
+        Rules { trust, behaviour, lists: names, agent_rules, classes, quotas, routes, scopes, tells_crawl_policy };
+    let rules = Arc::new(rules);
     let workers = raw.workers.as_ref().and_then(|threads| threads.0);
     let state_dir = raw.state_dir.as_deref().unwrap_or("./state").into();
     let (mistakes, notes) = report.into_parts();
@@ -72,6 +78,7 @@ pub(super) fn settle(
         limits,
         headers,
         robots,
+        crawl_policy,
         log,
         operators: crawler_operators,
         operator_names,

@@ -5,6 +5,7 @@
 pub(super) mod behaviour;
 pub(super) mod classes;
 pub(super) mod clients;
+pub(super) mod crawl_policy;
 pub(super) mod ledger;
 pub(super) mod lists;
 pub(super) mod quotas;
@@ -61,6 +62,9 @@ pub(super) struct File {
     pub headers: serving::Headers,
     /// What is done with robots.txt.
     pub robots: serving::Robots,
+    /// Whether /.well-known/crawl-policy tells crawlers who is verified how, what each class may do and how to ask for more:
+    /// on, off, or { contact: ... }. Off, the path is the origin's. Default off.
+    pub crawl_policy: crawl_policy::CrawlPolicy,
     /// What is written about requests.
     pub log: serving::Log,
     /// How much one client, or all together, may hold on to.
@@ -87,6 +91,7 @@ pub(super) const SECTIONS: &[&str] = &[
     "routes",
     "headers",
     "robots",
+    "crawl_policy",
     "log",
     "limits",
 ];

@@ -33,6 +33,8 @@ pub struct Settings {
     pub headers: Headers,
     /// What robots.txt says.
     pub robots: Robots,
+    /// What the gate tells strangers of its rules, if anything.
+    pub crawl_policy: Option<CrawlPolicy>,
     /// What is written about requests, and by the gate about itself.
     pub log: Log,
     /// Operators of crawlers that are added to the built-in ones, or differ from them.
@@ -256,6 +258,16 @@ pub struct Robots {
     pub file: Option<PathBuf>,
     /// The path that is forbidden to everybody and linked nowhere.
     pub trap: Option<String>,
+}
+
+/// What the gate tells strangers of its rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CrawlPolicy {
+    /// Whom to ask for more: a `mailto:` or `https:` address.
+    pub contact: Option<String>,
+    /// Quotas are told in units, too, not only in shares.
+    pub units: bool,
 }
 
 /// What is written.

@@ -1,4 +1,4 @@
-use super::settings::{AccessLog, Ledger, LegacyFamily, LogLevel, WhenLost};
+use super::settings::{AccessLog, CrawlPolicy, Ledger, LegacyFamily, LogLevel, WhenLost};
 use super::*;
 use crate::policy::cost::Cost;
 use crate::policy::crawl_delay::{CrawlDelay, CrawlDelays};
@@ -117,6 +117,31 @@ fn our_own_example_means_what_it_says() {
 #[test]
 fn the_example_needs_no_notes() {
     assert!(settings(EXAMPLE).notes.is_empty(), "{:?}", settings(EXAMPLE).notes);
+}
+
+#[test]
+fn a_delay_of_those_who_hold_a_key_is_for_nobody_else() {
+    let partner = "{ name: partner, when: { key: { header: X-Api-Key, value: sesame } }, crawl_delay: 3s }";
+    let settings = settings(&format!("origin: {{ url: http://o }}\nclasses: [{partner}]\n"));
+    assert_eq!(settings.robots.delays, CrawlDelays::default());
+}
+
+#[test]
+fn the_crawl_policy_is_told_where_that_is_wished() {
+    let told = |yaml: &str| {
+        let settings = settings(&format!("origin: {{ url: http://o }}\n{yaml}"));
+        assert_eq!(settings.rules.tells_crawl_policy, settings.crawl_policy.is_some());
+        settings.crawl_policy
+    };
+    for off in ["", "crawl_policy: off"] {
+        assert_eq!(told(off), None);
+    }
+    assert_eq!(told("crawl_policy: on"), Some(CrawlPolicy::default()));
+    let contact = Some("mailto:bots@example.com".to_owned());
+    assert_eq!(
+        told("crawl_policy: { contact: \"mailto:bots@example.com\", units: true }"),
+        Some(CrawlPolicy { contact, units: true })
+    );
 }
 
 #[test]
@@ -631,6 +656,14 @@ fn each_contradiction_is_found() {
             "2:112: classes[1].crawl_delay.bingbot: another class has a delay for it; keep one of them",
         ),
         (
+            "crawl_policy: { contact: bots@example.com }".into(),
+            "2:26: crawl_policy.contact: found \"bots@example.com\", needs whom to ask; write it like mailto:bots@example.com or https://example.com/bots",
+        ),
+        (
+            "crawl_policy: loud".into(),
+            "2:15: crawl_policy: found \"loud\", needs whether crawlers are told the policy; use on, off or { contact: \"mailto:bots@example.com\" }",
+        ),
+        (
             "robots: { trap: \"/a b\" }".into(),
             "2:17: robots.trap: is no plain path; write one such as /private-area, of letters, digits, \"/\", \"-\", \"_\" and \".\"",
         ),
@@ -946,7 +979,7 @@ fn each_contradiction_is_found() {
         ),
         (
             "listne: 127.0.0.1:1".into(),
-            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, clients, lists, agents, operators, verify, behaviour, quotas, classes, scopes, routes, headers, robots, log, limits",
+            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, clients, lists, agents, operators, verify, behaviour, quotas, classes, scopes, routes, headers, robots, crawl_policy, log, limits",
         ),
     ];
     let mut wrong = Vec::new();

@@ -141,7 +141,8 @@ impl Admission {
         now: Timestamp,
     ) -> Decision {
         let class_rules = &self.rules.classes[usize::from(class.0)];
-        let asked = Asked { class, class_rules, route: &self.rules.routes[route], path };
+        let never_refused = self.rules.never_refuses(path);
+        let asked = Asked { class, class_rules, route: &self.rules.routes[route], never_refused };
         let charges = if asked.is_free() { &[][..] } else { &self.charges[route] };
         if class_rules.bucket.is_none() && charges.is_empty() {
             return self.decide(&asked, None, &mut Level::default(), charges, now);

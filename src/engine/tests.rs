@@ -76,6 +76,7 @@ fn rules(quotas: Vec<Quota>, routes: Vec<Route>) -> Arc<Rules> {
         quotas,
         routes,
         scopes: vec![Scope::open("default")],
+        tells_crawl_policy: false,
     })
 }
 

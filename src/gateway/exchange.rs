@@ -1,5 +1,6 @@
 //! The life of one request: facts, identity, class, route and cost, admission, the way to the origin and back.
 
+mod crawl_policy;
 mod robots;
 
 use super::announce::Told;
@@ -78,7 +79,7 @@ impl Exchange {
                 return self.reject(fault, Reader::of(&head));
             }
         };
-        let Judged { origin, key, signed, crawler, classified, observation, route, decision } = judged;
+        let Judged { origin, key, signed, crawler, classified, observation, route, decision, asks_policy } = judged;
         if let Some(operator) = crawler {
             worker.shared().conduct.saw(operator, head.target.path() == ROBOTS_TXT, worker.time());
         }
@@ -89,6 +90,10 @@ impl Exchange {
             Ruling::Refused(refusal) => {
                 self.leave_unread(&visit.visitor().head, body);
                 self.refuse(visit, &refusal)
+            }
+            Ruling::Admitted(permit) if asks_policy => {
+                drop(permit);
+                self.tell_crawl_policy(body, visit)
             }
             // Apart, so that the others carry nothing around for it.
             Ruling::Admitted(permit) if robots::is_asked_for(&visit.visitor().head) => {
@@ -217,7 +222,8 @@ impl Exchange {
             _ => None,
         };
         let signed = signature != Signature::Absent;
-        Ok(Judged { origin, key, signed, crawler, classified, observation, route, decision })
+        let asks_policy = rules.tells_crawl_policy_at(&target.path);
+        Ok(Judged { origin, key, signed, crawler, classified, observation, route, decision, asks_policy })
     }
 
     /// What its signature proves, found out once: a signature may be for one use.
@@ -493,4 +499,6 @@ struct Judged {
     observation: Option<Observation>,
     route: usize,
     decision: Decision,
+    /// It asks for the crawl policy, which is told here.
+    asks_policy: bool,
 }

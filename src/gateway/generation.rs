@@ -1,6 +1,7 @@
 //! All that follows from one reading of the settings. A reload makes a new one; requests under way keep theirs.
 
 use super::announce::Announcements;
+use super::crawl_policy::CrawlPolicy;
 use crate::config::Settings;
 use crate::engine::{Admission, Engine};
 use crate::policy::Timestamp;
@@ -14,6 +15,7 @@ pub(super) struct Generation {
     pub(super) settings: Settings,
     pub(super) admission: Admission,
     pub(super) announcements: Announcements,
+    pub(super) crawl_policy: CrawlPolicy,
     /// Where its origin is, as last resolved; empty until it has been. Each generation has its own, so that no request is
     /// sent to the origin of another.
     pub(super) addresses: ArcSwap<Vec<SocketAddr>>,
@@ -27,6 +29,7 @@ impl Generation {
         Self {
             admission: engine.admission(Arc::clone(&rules), now),
             announcements: Announcements::new(&settings.headers, &rules),
+            crawl_policy: CrawlPolicy::default(),
             addresses: ArcSwap::from_pointee(settings.origin.address().into_iter().collect()),
             lists: ArcSwap::from_pointee(lists),
             settings,

@@ -13,6 +13,7 @@ mod body;
 mod calibration;
 mod connection;
 mod cost;
+mod crawl_policy;
 mod exchange;
 mod generation;
 mod headers;

@@ -4,8 +4,10 @@
 //! registers, or a short page for people; never stored by a cache, with a decision id and a time to come back.
 
 mod kept;
+mod page;
 
 pub(super) use kept::kept;
+pub(super) use page::{Escaped, begin as begin_page};
 
 use super::announce::Told;
 use super::body::ResponseBody;
@@ -102,8 +104,8 @@ struct Violated<'a>(Option<(&'a Rules, Told<'a>)>);
 /// Who asks, as far as the form of the answer depends on it. Looked into only when the gate itself has to answer.
 #[derive(Clone, Copy)]
 pub(super) struct Reader {
-    prefers_html: bool,
-    wants_body: bool,
+    pub(super) prefers_html: bool,
+    pub(super) wants_body: bool,
 }
 
 impl Reader {
@@ -209,6 +211,11 @@ impl<'a> Problem<'a> {
         })
     }
 
+    /// The crawl policy was asked to be something else.
+    pub(super) fn only_read() -> Self {
+        Self::plain(plain!(405, "Method Not Allowed", "The crawl policy can only be read, by GET or HEAD."))
+    }
+
     fn no_capacity(wait: Duration) -> Self {
         Self {
             words: refusal!(
@@ -297,17 +304,8 @@ impl<'a> Problem<'a> {
 
     fn write_html(&self, id: &str, text: &mut Scratch) -> fmt::Result {
         let (status, number) = (self.status(), self.words.status);
-        write!(
-            text,
-            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width\">\n<meta name=\"robots\" content=\"noindex\">\n\
-             <title>{number} {0}</title>\n\
-             <style>:root{{color-scheme:light dark}}body{{font:1.1rem/1.5 system-ui,sans-serif;max-width:36rem;\
-             margin:15vh auto;padding:0 1rem}}small{{opacity:.7}}</style>\n<h1>{1}</h1>\n<p>{2}</p>\n",
-            status.canonical_reason().unwrap_or("Error"),
-            self.heading(),
-            self.words.detail,
-        )?;
+        begin_page(text, format_args!("{number} {}", status.canonical_reason().unwrap_or("Error")))?;
+        writeln!(text, "<h1>{}</h1>\n<p>{}</p>", self.heading(), self.words.detail)?;
         if let Some(seconds) = self.retry_after {
             writeln!(text, "<p>Please come back in {}.</p>", Wait(seconds))?;
         }
@@ -429,6 +427,7 @@ mod tests {
             quotas: Vec::new(),
             routes: Vec::new(),
             scopes: Vec::new(),
+            tells_crawl_policy: false,
         };
         for reason in Reason::ALL {
             let refusal = crate::policy::Refusal { reason, quotas: 1, wait: Duration::from_secs(1) };

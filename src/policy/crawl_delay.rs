@@ -3,6 +3,7 @@
 use super::class::{Class, ClassId, Kind};
 use super::cost::Cost;
 use super::facts::OperatorId;
+use super::lists::Listed;
 use super::time::{Timestamp, seconds_rounded_up};
 use super::{Rules, Units};
 use std::time::Duration;
@@ -89,6 +90,8 @@ pub fn class_of(classes: &[Class], kind: Kind, operator: Option<OperatorId>) -> 
             && (when.operators.is_empty() || operator.is_some_and(|operator| when.operators.contains(&operator)))
             && when.user_agents.is_empty()
             && when.addresses.is_empty()
+            && when.lists == Listed::default()
+            && when.keys.is_none()
     };
     classes.iter().position(fits).and_then(|place| u16::try_from(place).ok()).map(ClassId)
 }

@@ -10,8 +10,11 @@ use super::tier::{Share, Shedding};
 use super::units::Units;
 use std::time::Duration;
 
-/// The one path that is never refused: a crawler that cannot read it takes everything for allowed, or nothing.
+/// The path that is never refused: a crawler that cannot read it takes everything for allowed, or nothing.
 pub const ROBOTS_TXT: &str = "/robots.txt";
+
+/// Where the gate tells crawlers what they may do, if it is to: never refused either, for whom it concerns most is refused.
+pub const CRAWL_POLICY: &str = "/.well-known/crawl-policy";
 
 /// A request that has been classified and routed, with all that a verdict depends on.
 #[derive(Clone, Copy, Debug)]
@@ -22,15 +25,15 @@ pub struct Asked<'a> {
     pub class_rules: &'a Class,
     /// The route of the request.
     pub route: &'a Route,
-    /// The normalised path.
-    pub path: &'a str,
+    /// The path is [never refused](super::Rules::never_refuses).
+    pub never_refused: bool,
 }
 
 impl Asked<'_> {
-    /// Returns whether the request costs nothing. Robots.txt never does, whatever its route says: it is never refused,
-    /// and would take what is no longer there.
+    /// Returns whether the request costs nothing. What is never refused never does, whatever its route says: it would take
+    /// what is no longer there.
     pub fn is_free(&self) -> bool {
-        self.path == ROBOTS_TXT || self.route.is_free()
+        self.never_refused || self.route.is_free()
     }
 }
 
@@ -121,7 +124,7 @@ const PARTLY_SHED_FOR: Duration = Duration::from_secs(60);
 /// `positions` leave with their shedding moved on where the request came that far, and say whether the guard let it
 /// through; nothing else of anyone's state is touched by a refusal.
 pub fn decide(asked: &Asked<'_>, level: Level, positions: &mut [Position<'_>], now: Timestamp) -> Verdict {
-    if asked.path == ROBOTS_TXT {
+    if asked.never_refused {
         return Verdict::Admit { level, shadow: None };
     }
     let mut shadow = None;

@@ -57,6 +57,8 @@ pub struct Rules {
     pub routes: Vec<route::Route>,
     /// The parts of the origin, by [`ScopeId`].
     pub scopes: Vec<throttle::Scope>,
+    /// The gate itself answers [`decide::CRAWL_POLICY`].
+    pub tells_crawl_policy: bool,
 }
 
 impl Rules {
@@ -104,6 +106,16 @@ impl Rules {
             KeyFrom::Operator => classified.operator.map_or_else(of_address, ClientKey::of_operator),
             KeyFrom::Sent(carrier) => secret(carrier).map_or_else(of_address, ClientKey::of_secret),
         }
+    }
+
+    /// True for a normalised path at which the gate tells its crawl policy.
+    pub fn tells_crawl_policy_at(&self, path: &str) -> bool {
+        self.tells_crawl_policy && path == decide::CRAWL_POLICY
+    }
+
+    /// True for a normalised path that is never refused, hence never charged.
+    pub fn never_refuses(&self, path: &str) -> bool {
+        path == decide::ROBOTS_TXT || self.tells_crawl_policy_at(path)
     }
 
     /// The place of the route that the request falls into.

@@ -62,6 +62,12 @@ impl Kept {
 }
 
 impl Edition {
+    /// A text that is served as it is.
+    pub fn of(status: u16, content_type: Bytes, text: Bytes) -> Self {
+        let etag = format!("\"{:x}-{:016x}\"", text.len(), fingerprint(&text));
+        Self { status, content_type, text, etag }
+    }
+
     fn new(original: &Original, wishes: &Wishes) -> Self {
         let Original { status, content_type, text } = original;
         let plain = || Bytes::from_static(PLAIN);
@@ -71,8 +77,7 @@ impl Edition {
             // There are no rules of the origin's.
             _ => (200, plain(), completed(&Bytes::new(), wishes)),
         };
-        let etag = format!("\"{:x}-{:016x}\"", text.len(), fingerprint(&text));
-        Self { status, content_type, text, etag }
+        Self::of(status, content_type, text)
     }
 
     /// True when a client that sends this `If-None-Match` has the text already.

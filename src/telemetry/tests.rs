@@ -146,6 +146,7 @@ fn rules() -> Rules {
         trust: Default::default(),
         behaviour: None,
         lists: Vec::new(),
+        tells_crawl_policy: false,
         agent_rules: Vec::new(),
         classes: vec![class("odd \"name\""), class("person")],
         quotas: vec![crate::policy::quota::Quota {

@@ -9,22 +9,31 @@ use serde_json::Value;
 
 /// Why a list is not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unusable {
+pub enum Unusable {
     /// It is neither JSON with prefixes nor text with a network a line.
     #[error("it is no list of networks: {0}")]
     NotAList(String),
+    /// It has no network.
     #[error("it is empty")]
     Empty,
+    /// A network in it is wider than any crawler needs.
     #[error("{0} is wider than any crawler's network")]
     TooWide(IpNet),
+    /// It has more networks than any operator.
     #[error("it has more than {MOST} networks")]
     TooMany,
+    /// It has lost most of what it had.
     #[error("it has shrunk from {before} networks to {now}, by more than half")]
-    Shrunk { before: usize, now: usize },
+    Shrunk {
+        /// How many networks it had.
+        before: usize,
+        /// How many it has.
+        now: usize,
+    },
 }
 
 /// Reads a list; the networks in it are sorted, and none is part of another.
-pub(super) fn read(bytes: &[u8]) -> Result<Vec<IpNet>, Unusable> {
+pub fn read(bytes: &[u8]) -> Result<Vec<IpNet>, Unusable> {
     let text = std::str::from_utf8(bytes).map_err(|_| Unusable::NotAList("it is not text".into()))?;
     let networks = match text.trim_start_matches('\u{feff}').trim_start() {
         json if json.starts_with(['{', '[']) => of_json(json)?,

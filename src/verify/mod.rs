@@ -18,6 +18,7 @@ pub mod signature;
 mod source;
 mod table;
 
+pub use list::{Unusable, read as read_list};
 pub use names::{ByName, Dns, DnsError, Names};
 pub use operators::{Mistake, Operators};
 pub use refresh::Refresh;

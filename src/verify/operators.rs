@@ -127,6 +127,15 @@ impl Operators {
             .flat_map(|(id, operator)| operator.signature_agents.iter().map(move |agent| (agent.as_str(), id)))
     }
 
+    /// Returns whether crawlers of the operator can be proven by `method` here.
+    pub fn proves_by(&self, operator: OperatorId, method: Method) -> bool {
+        let operator = &self.table[usize::from(operator.0)];
+        match method {
+            Method::Addresses => !operator.proven_in.is_empty(),
+            Method::Names => self.names.is_some() && !operator.names.is_empty(),
+        }
+    }
+
     /// Returns what the names of an address mean for the claim.
     pub fn judge(&self, claimed: OperatorId, said: ByName) -> Proof {
         let complete = || self.table[usize::from(claimed.0)].complete.contains(&Method::Names);

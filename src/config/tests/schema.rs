@@ -52,6 +52,9 @@ fn it_accepts_every_form_and_refuses_what_has_none() {
             true,
         ),
         ("operators", json!({ "a": { "complete": "signatures" } }), false),
+        ("crawl_policy", json!("on"), true),
+        ("crawl_policy", json!({ "contact": "mailto:a@example.com", "units": true }), true),
+        ("crawl_policy", json!({ "contacts": "mailto:a@example.com" }), false),
         ("listne", json!("127.0.0.1:1"), false),
     ] {
         let found = complaint(&schema(), &schema(), &json!({ key: value }));

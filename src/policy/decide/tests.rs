@@ -19,7 +19,7 @@ struct Door {
     quota: Quota,
     class: Class,
     route: Route,
-    path: &'static str,
+    never_refused: bool,
     taken: u64,
     granted: u64,
     cost: u64,
@@ -62,7 +62,7 @@ impl Door {
                 scopes: vec![],
                 measured: true,
             },
-            path: "/item/1",
+            never_refused: false,
             taken: 0,
             granted: 1000,
             cost: 1,
@@ -80,7 +80,12 @@ impl Door {
     }
 
     fn asks(&mut self) -> Verdict {
-        let asked = Asked { class: ClassId(0), class_rules: &self.class, route: &self.route, path: self.path };
+        let asked = Asked {
+            class: ClassId(0),
+            class_rules: &self.class,
+            route: &self.route,
+            never_refused: self.never_refused,
+        };
         let mut positions = [Position {
             id: QuotaId(0),
             quota: &self.quota,
@@ -180,8 +185,8 @@ fn a_class_shut_out_waits_for_the_reset_and_one_shed_in_part_does_not() {
 }
 
 #[test]
-fn robots_txt_is_never_refused() {
-    let mut door = Door { taken: 1000, path: ROBOTS_TXT, ..Door::new() };
+fn what_is_never_refused_is_not_even_to_a_blocked_class() {
+    let mut door = Door { taken: 1000, never_refused: true, ..Door::new() };
     door.class.blocked = true;
     assert_eq!(door.reason(), None);
 }

@@ -110,6 +110,7 @@ fn written(
         trust: Default::default(),
         behaviour: None,
         lists: Vec::new(),
+        tells_crawl_policy: false,
         agent_rules: Vec::new(),
         classes: vec![Class {
             name: "bucket".into(),

@@ -1,0 +1,125 @@
+//! What holds whatever comes from outside. Each law takes bytes that anybody may have sent and panics where it is broken;
+//! the fuzz targets and `tests/fuzz_corpus.rs` share them.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use ipnet::IpNet;
+use serde_json::Value;
+use std::net::IpAddr;
+use tidegate::http1::Fields;
+use tidegate::policy::identity::{AddressSource, Prefix, Trust};
+use tidegate::robots::{Wishes, merged};
+use tidegate::verify::read_list;
+use tidegate::verify::signature::read_signed_fields;
+
+/// A robots.txt with our wishes in it has every byte of the origin's, in order, and is complete at once.
+pub(crate) fn robots(text: &[u8]) {
+    let asked = [("bingbot", 30), ("msnbot-media", 30), ("CCBot", 5), ("Applebot", 7), ("AdsBot-Google", 9)];
+    let wishes = Wishes {
+        of_crawlers: asked.map(|(name, seconds)| (name.to_owned(), seconds)).to_vec(),
+        of_everybody: Some(10),
+        trap: Some("/t-r-a-p".into()),
+    };
+    let Some(once) = merged(text, &wishes) else { return };
+    let mut rest = once.iter();
+    assert!(text.iter().all(|byte| rest.any(|kept| kept == byte)), "something of the origin's is lost");
+    assert_eq!(merged(&once, &wishes).as_ref(), Some(&once), "a second time changes something");
+}
+
+/// The first byte says which header is believed, the rest are its lines. Nobody is believed about others but trusted
+/// proxies, and whatever a client puts before the chain changes nothing.
+pub(crate) fn forwarded(bytes: &[u8]) {
+    let (choice, rest) = bytes.split_first().unwrap_or((&b'x', &[]));
+    let (source, more): (_, &[u8]) = match choice % 3 {
+        0 => (AddressSource::XForwardedFor, b"198.51.100.9"),
+        1 => (AddressSource::Forwarded, b"for=198.51.100.9"),
+        _ => (AddressSource::Header(HeaderName::from_static("x-real-ip")), b""),
+    };
+    let proxies = [("10.0.0.0", 8), ("2001:db8:aaaa::", 48)];
+    let proxies = proxies.map(|(network, length)| Prefix::new(address(network), length).expect("a prefix"));
+    let trust = Trust { source, proxies: proxies.to_vec(), ipv6_prefix: 64 };
+    let lines: Vec<&[u8]> = rest.split(|&byte| byte == b'\n').collect();
+
+    let stranger = address("203.0.113.5");
+    let unbelieved = trust.client(stranger, &lines);
+    assert_eq!((unbelieved.client, unbelieved.hops.len()), (stranger, 0), "a stranger is believed");
+    let proxy = address("10.1.2.3");
+    let origin = trust.client(proxy, &lines);
+    assert!(origin.hops.iter().all(|hop| trust.believes(*hop)), "a hop is believed that should not be");
+    assert!(origin.hops.len() <= 32, "a chain beyond its bound is believed");
+    if !more.is_empty() && !trust.believes(origin.client) {
+        let longer: Vec<&[u8]> = std::iter::once(more).chain(lines).collect();
+        let found = trust.client(proxy, &longer);
+        // Too long a chain is none at all.
+        assert!(found == origin || found.client == proxy, "what the client wrote itself changes who it is");
+    }
+}
+
+/// A list that is read holds no address that it does not state, none twice, and can be written and read again.
+pub(crate) fn ranges(bytes: &[u8]) {
+    let Ok(networks) = read_list(bytes) else { return };
+    assert!(!networks.is_empty(), "an empty list would make impostors of everybody");
+    let stated = stated(std::str::from_utf8(bytes).expect("what is read is text"));
+    for network in &networks {
+        let inside = stated.iter().filter(|known| network.contains(*known));
+        let known = addresses(inside);
+        assert!(known >= addresses([network]), "{network} is wider than what is stated");
+    }
+    let overlap = networks.windows(2).find(|pair| pair[0].contains(&pair[1]) || pair[1].contains(&pair[0]));
+    assert_eq!(overlap, None, "one network is part of another");
+    let written: String = networks.iter().map(|network| format!("{network}\n")).collect();
+    // Two neighbours that are as wide as may be become one that is wider.
+    if let Ok(again) = read_list(written.as_bytes()) {
+        assert_eq!(again, networks, "it is not read as it was written");
+    }
+}
+
+/// Lines of header fields. Reading a signature depends on nothing but them.
+pub(crate) fn signatures(bytes: &[u8]) {
+    let fields = || Fields::from(&header(bytes));
+    assert_eq!(read_signed_fields(fields()), read_signed_fields(fields()), "a second look sees something else");
+}
+
+fn header(bytes: &[u8]) -> HeaderMap {
+    let field = |line: &[u8]| {
+        let colon = line.iter().position(|&byte| byte == b':')?;
+        let name = HeaderName::from_bytes(line[..colon].trim_ascii()).ok()?;
+        Some((name, HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?))
+    };
+    let mut header = HeaderMap::new();
+    for (name, value) in bytes.split(|&byte| byte == b'\n').filter_map(field) {
+        header.append(name, value);
+    }
+    header
+}
+
+/// Every network in a text, read in another way than the gate does.
+fn stated(text: &str) -> Vec<IpNet> {
+    let mut texts = Vec::new();
+    match serde_json::from_str(text.trim_start_matches('\u{feff}').trim_start()) {
+        Ok(value) => collect(&value, &mut texts),
+        Err(_) => texts.push(text.to_owned()),
+    }
+    let is_of_network = |letter: char| letter.is_ascii_hexdigit() || ".:/".contains(letter);
+    let words = texts.iter().flat_map(|text| text.split(|letter| !is_of_network(letter)));
+    let network = |word: &str| word.parse().ok().or_else(|| word.parse::<IpAddr>().ok().map(IpNet::from));
+    words.filter_map(network).map(|network: IpNet| network.trunc()).collect()
+}
+
+fn collect(value: &Value, texts: &mut Vec<String>) {
+    match value {
+        Value::String(text) => texts.push(text.clone()),
+        Value::Array(values) => values.iter().for_each(|value| collect(value, texts)),
+        Value::Object(entries) => entries.values().for_each(|value| collect(value, texts)),
+        _ => {}
+    }
+}
+
+/// How many addresses there are in some networks, those in two of them counted twice.
+fn addresses<'a>(networks: impl IntoIterator<Item = &'a IpNet>) -> u128 {
+    let count = |network: &IpNet| 1u128.checked_shl((network.max_prefix_len() - network.prefix_len()).into());
+    networks.into_iter().fold(0, |sum: u128, network| sum.saturating_add(count(network).unwrap_or(u128::MAX)))
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}

@@ -1,0 +1,9 @@
+//! A robots.txt of an origin.
+
+#![no_main]
+
+#[path = "../laws.rs"]
+#[allow(dead_code, reason = "each target has one of them")]
+mod laws;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| laws::robots(bytes));

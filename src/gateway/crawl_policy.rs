@@ -1,0 +1,53 @@
+//! The crawl policy: what the gate tells strangers of its rules, as a document for programs or a page for people.
+
+mod page;
+mod policy;
+
+pub(super) use policy::Policy;
+
+use crate::policy::Timestamp;
+use crate::robots::{Edition, Handout};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Who may ask without limit must not make work without limit.
+const WRITTEN_EVERY: Duration = Duration::from_secs(10);
+
+/// How long clients may keep it.
+const FRESH_FOR: Duration = Duration::from_secs(300);
+
+const JSON: &[u8] = b"application/json";
+const HTML: &[u8] = b"text/html; charset=utf-8";
+
+/// The policy under one set of rules, as last written.
+#[derive(Default)]
+pub(super) struct CrawlPolicy(Mutex<Option<Written>>);
+
+struct Written {
+    at: Timestamp,
+    document: Arc<Edition>,
+    page: Arc<Edition>,
+}
+
+impl CrawlPolicy {
+    /// The page or the document, written anew from what `gather` finds where the last one is too old.
+    pub(super) fn handout<'a>(&self, page: bool, now: Timestamp, gather: impl FnOnce() -> Policy<'a>) -> Handout {
+        let mut written = self.0.lock();
+        let written = match &mut *written {
+            Some(written) if now.since(written.at) < WRITTEN_EVERY => written,
+            old => old.insert(Written::new(&gather(), now)),
+        };
+        let edition = Arc::clone(if page { &written.page } else { &written.document });
+        Handout { edition, age: now.since(written.at), fresh_for: FRESH_FOR }
+    }
+}
+
+impl Written {
+    fn new(policy: &Policy<'_>, at: Timestamp) -> Self {
+        let edition = |content_type, text| Arc::new(Edition::of(200, Bytes::from_static(content_type), text));
+        let document = serde_json::to_vec_pretty(policy).expect("text and numbers can be written");
+        Self { at, document: edition(JSON, document.into()), page: edition(HTML, page::of(policy).into()) }
+    }
+}

@@ -1,0 +1,102 @@
+//! The policy as a page.
+
+use super::policy::{ClassTerms, Operator, Policy, QuotaTerms};
+use crate::gateway::reply::{Escaped, begin_page};
+use std::fmt::{self, Write};
+
+pub(super) fn of(policy: &Policy<'_>) -> String {
+    let mut text = String::new();
+    write(policy, &mut text).expect("there is room for text");
+    text
+}
+
+fn write(policy: &Policy<'_>, out: &mut String) -> fmt::Result {
+    begin_page(out, "Crawl policy")?;
+    out.write_str(
+        "<h1>Crawl policy</h1>\n<p>What crawlers may do on this site now. Programs get the same as JSON.</p>\n",
+    )?;
+    if let Some(contact) = policy.contact {
+        let shown = contact.strip_prefix("mailto:").unwrap_or(contact);
+        writeln!(out, "<p>To ask for more: <a href=\"{}\">{}</a></p>", Escaped(contact), Escaped(shown))?;
+    }
+    policy.classes.iter().try_for_each(|class| write_class(class, out))?;
+    out.write_str("<h2>Who is verified how</h2>\n<ul>\n")?;
+    for means in &policy.verification {
+        writeln!(out, "<li><b>{}</b>: {}</li>", means.name, means.how)?;
+    }
+    out.write_str("</ul>\n<p>Other bots are taken at their word")?;
+    policy.other_bots.class.iter().try_for_each(|class| write!(out, ", in class {}", Escaped(class)))?;
+    policy.other_bots.crawl_delay_s.iter().try_for_each(|seconds| write!(out, "; {}", Pause(*seconds)))?;
+    out.write_str(".</p>\n<ul>\n")?;
+    policy.operators.iter().try_for_each(|operator| write_operator(operator, out))?;
+    out.write_str("</ul>\n")
+}
+
+fn write_class(class: &ClassTerms<'_>, out: &mut String) -> fmt::Result {
+    writeln!(out, "<h2>{}</h2>\n<ul>", Escaped(class.name))?;
+    let kinds: Vec<String> = class.kinds.iter().map(|kind| kind.replace('_', " ")).collect();
+    let agents: Vec<&str> = class.user_agents.iter().map(String::as_str).collect();
+    for (what, whom) in
+        [("Kinds", kinds.join(", ")), ("Operators", class.operators.join(", ")), ("User agents", agents.join(", "))]
+    {
+        if !whom.is_empty() {
+            writeln!(out, "<li>{what}: {}</li>", Escaped(&whom))?;
+        }
+    }
+    if class.blocked {
+        return out.write_str("<li>Blocked: robots.txt and this page are all that is answered.</li>\n</ul>\n");
+    }
+    class.crawl_delay_s.iter().try_for_each(|seconds| writeln!(out, "<li>{}</li>", Pause(*seconds)))?;
+    if let Some(bucket) = &class.bucket {
+        let (capacity, fill, interval) = (bucket.capacity, bucket.fill, bucket.interval_s);
+        writeln!(out, "<li>Each client: {capacity} requests at once, then {fill} every {interval} s</li>")?;
+    }
+    class.quotas.iter().try_for_each(|quota| write_quota(quota, out))?;
+    out.write_str("</ul>\n")
+}
+
+fn write_quota(quota: &QuotaTerms<'_>, out: &mut String) -> fmt::Result {
+    let (left, refused) = (Percent(quota.left), Percent(quota.refused));
+    write!(
+        out,
+        "<li>{}: {left} left until {}, {refused} of requests refused now",
+        Escaped(quota.name),
+        quota.window_ends
+    )?;
+    for tier in &quota.tiers {
+        write!(out, "; from {} used on {} refused", Percent(tier.above), Percent(tier.refused))?;
+    }
+    if let Some(units) = &quota.units {
+        write!(out, " ({} of {} units left)", units.left, units.limit)?;
+    }
+    out.write_str("</li>\n")
+}
+
+fn write_operator(operator: &Operator<'_>, out: &mut String) -> fmt::Result {
+    write!(out, "<li><b>{}</b> ({})", Escaped(operator.name), Escaped(&operator.crawlers.join(", ")))?;
+    match operator.verified_by.is_empty() {
+        true => out.write_str(": cannot be verified")?,
+        false => write!(out, ": by {}", operator.verified_by.join(", "))?,
+    }
+    operator.class.iter().try_for_each(|class| write!(out, "; class {}", Escaped(class)))?;
+    operator.crawl_delay_s.iter().try_for_each(|seconds| write!(out, "; {}", Pause(*seconds)))?;
+    out.write_str("</li>\n")
+}
+
+/// A crawl delay in seconds.
+struct Pause(u32);
+
+/// A share of 1.
+struct Percent(f64);
+
+impl fmt::Display for Pause {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} s between two requests", self.0)
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} %", (self.0 * 100.0).round())
+    }
+}

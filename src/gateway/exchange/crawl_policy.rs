@@ -1,0 +1,32 @@
+//! The crawl policy: told by the gate to whoever asks.
+
+use super::{Exchange, make_inbound};
+use crate::gateway::body::{ClientBody, ResponseBody};
+use crate::gateway::crawl_policy::Policy;
+use crate::gateway::reply::{self, Problem, Reader};
+use crate::gateway::visit::Visit;
+use crate::http1::{Name, Response};
+use crate::telemetry::hexadecimal;
+use http::Method;
+
+impl Exchange {
+    pub(super) fn tell_crawl_policy(&self, body: ClientBody, visit: Box<Visit>) -> Response<ResponseBody> {
+        let head = &visit.visitor().head;
+        self.leave_unread(head, body);
+        if !matches!(head.method, Method::GET | Method::HEAD) {
+            let mut response = self.speak(visit, Problem::only_read());
+            response.fields.append(Name::Allow, b"GET, HEAD");
+            return response;
+        }
+        let worker = &self.0.worker;
+        let (current, reader, uptime) = (visit.current(), Reader::of(head), worker.time());
+        let gather = || Policy::gather(worker.shared(), &current, visit.began(), uptime);
+        let handout = current.crawl_policy.handout(reader.prefers_html, uptime, gather);
+        let (mut response, bytes) = reply::kept(&handout, head.fields.get(Name::IfNoneMatch), reader.wants_body);
+        make_inbound(&visit, response.status, &mut response.fields);
+        response.fields.append(Name::Vary, b"accept");
+        response.fields.append(Name::Decision, &hexadecimal(visit.id()));
+        visit.answered(response.status, bytes);
+        response
+    }
+}

@@ -1,0 +1,43 @@
+//! What all pages have in common that the gate itself shows: small, readable on a phone and in the dark, and nothing in
+//! them comes from elsewhere.
+
+use std::fmt::{self, Write};
+
+/// Text from outside, as HTML shows it.
+pub(in crate::gateway) struct Escaped<'a>(pub(in crate::gateway) &'a str);
+
+/// Writes everything before the first heading. The title is put in as it is.
+pub(in crate::gateway) fn begin(out: &mut impl Write, title: impl fmt::Display) -> fmt::Result {
+    write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<meta name=\"robots\" content=\"noindex\">\n\
+         <title>{title}</title>\n\
+         <style>:root{{color-scheme:light dark}}body{{font:1.1rem/1.5 system-ui,sans-serif;max-width:36rem;\
+         margin:15vh auto;padding:0 1rem;overflow-wrap:anywhere}}small{{opacity:.7}}</style>\n"
+    )
+}
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|letter| match letter {
+            '&' => out.write_str("&amp;"),
+            '<' => out.write_str("&lt;"),
+            '>' => out.write_str("&gt;"),
+            '"' => out.write_str("&quot;"),
+            '\'' => out.write_str("&#39;"),
+            letter => out.write_char(letter),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_from_outside_stays_text() {
+        let escaped = Escaped("<a href='x'>\"&\u{e9}").to_string();
+        assert_eq!(escaped, "&lt;a href=&#39;x&#39;&gt;&quot;&amp;\u{e9}");
+    }
+}
