@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tidegate::agents::{Agents, ClaimCache};
 use tidegate::config;
 use tidegate::engine::{Admission, Engine, Ruling, Supply};
+use tidegate::policy::lists::Listed;
 use tidegate::policy::{Claim, Facts, Proof, Signature, Timestamp};
 use tidegate::verify::Operators;
 
@@ -55,7 +56,7 @@ impl Gate {
     /// One request of the client of that number, from its facts to its permit, which is settled at once.
     fn decide(&mut self, number: u32, path: &str) -> bool {
         let client = IpAddr::V4(Ipv4Addr::from(0x0b00_0000 + number));
-        let claim = self.claims.claim(&self.agents, BROWSER);
+        let (claim, _) = self.claims.claim(&self.agents, BROWSER);
         let proof = match claim {
             Claim::Bot { operator: Some(operator), .. } => self.operators.proof(operator, client, NOON),
             _ => Proof::Unknown,
@@ -67,11 +68,13 @@ impl Gate {
             path,
             query: None,
             client,
+            listed: Listed::default(),
             user_agent: BROWSER,
             claim,
             proof,
             signature: Signature::Absent,
             holds_key_of: &[],
+            suspicion: None,
         };
         let rules = self.admission.rules();
         let (classified, route, key) = (rules.classify(&facts), rules.route(&facts), rules.trust.key(client));

@@ -11,6 +11,7 @@ pub mod engine;
 pub mod gateway;
 pub mod http1;
 pub mod ledger;
+pub mod lists;
 pub mod policy;
 pub mod robots;
 pub mod service;

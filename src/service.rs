@@ -14,6 +14,7 @@ use crate::engine::{ClientView, Engine, QuotaView, Supply, UnknownQuota};
 use crate::gateway::{Gate, Handle, StartError, Surroundings};
 use crate::ledger::redis::{Identity, Server};
 use crate::ledger::{self, Bell, Keeper, OpenError, RedisStore, Store};
+use crate::lists::{self, Files, News};
 use crate::policy::crawl_delay::ConductView;
 use crate::policy::throttle::Scope;
 use crate::policy::{Timestamp, Units};
@@ -41,6 +42,9 @@ const LEDGER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Of a scope by value, so many of its busiest values are shown.
 const SCOPE_VALUES_SHOWN: usize = 20;
+
+/// How often the files of address lists are read, to see whether they have changed.
+const LOOK_AT_LISTS_EVERY: Duration = Duration::from_secs(5);
 
 /// This build's version and revision.
 pub const BUILD: (&str, &str) = (
@@ -99,6 +103,9 @@ pub enum ServiceError {
     /// The access log cannot be opened.
     #[error("cannot open the access log: {0}")]
     AccessLog(io::Error),
+    /// A file of addresses is wrong.
+    #[error("{0}")]
+    Lists(lists::Mistakes),
     /// The ledger cannot be opened.
     #[error(transparent)]
     Ledger(#[from] OpenError),
@@ -118,11 +125,14 @@ impl Service {
         let settings = source(&Operators::builtin().names().collect::<Vec<_>>()).map_err(ServiceError::Settings)?;
         let operators = Arc::new(crawlers::operators(&settings));
         let names: Vec<&str> = operators.names().collect();
+        let files = Files::read(&settings.list_files()).map_err(ServiceError::Lists)?;
+        let lists = files.lists();
         let started = clock.now();
 
         let log = access_log(&settings.log.access).map_err(ServiceError::AccessLog)?;
         let telemetry = Telemetry::new(log, BUILD, started);
         telemetry.rules_in_force(&settings.rules, &names, started);
+        telemetry.lists_in_force(&settings.rules.lists, lists.counts());
         let admin = settings.admin.as_ref().map(|admin| {
             let listener = TcpListener::bind(admin.listen).and_then(|listener| {
                 listener.set_nonblocking(true)?;
@@ -142,6 +152,7 @@ impl Service {
             agents: Arc::new(Agents::builtin(operators.tokens())),
             operators: Arc::clone(&operators),
             signatures: Arc::clone(&signatures),
+            lists,
             // Redis may be far away: no request waits for it.
             ledger_answers: keeper.as_ref().filter(|_| settings.ledger == Ledger::File).map(Keeper::answers),
             seed,
@@ -162,6 +173,7 @@ impl Service {
             keeper,
             addresses,
             settings,
+            files: Mutex::new(files),
         });
         let (end, ended) = oneshot::channel();
         let (found, finding) = mpsc::channel();
@@ -193,6 +205,11 @@ impl Service {
     /// Opens the access log again, after somebody has moved it away.
     pub fn reopen_access_log(&self) {
         self.running.telemetry.reopen_access_log();
+    }
+
+    /// Looks whether an address list has changed, as is done every few seconds anyway.
+    pub fn look_at_lists(&self) {
+        self.running.look_at_lists();
     }
 
     /// What the gate would like its operator to know.
@@ -299,7 +316,7 @@ fn control(
             let _ = found.send(());
             let Outside { fetcher, reach } = &running.outside;
             let keys = running.signatures.tend(fetcher, *reach, || running.handle.uptime());
-            tokio::join!(running.handle.tend(), keys);
+            tokio::join!(running.handle.tend(), keys, running.watch_lists());
         };
         tokio::select! {
             () = work => {}
@@ -321,12 +338,45 @@ struct Running {
     keeper: Option<Keeper>,
     addresses: Addresses,
     settings: Mutex<SettingsView>,
+    files: Mutex<Files>,
 }
 
 /// Where it listens.
 struct Addresses {
     listen: Vec<SocketAddr>,
     admin: Option<SocketAddr>,
+}
+
+impl Running {
+    /// Looks at the address lists again and again, for as long as it is polled.
+    async fn watch_lists(&self) {
+        let mut ticks = tokio::time::interval(LOOK_AT_LISTS_EVERY);
+        loop {
+            ticks.tick().await;
+            self.look_at_lists();
+        }
+    }
+
+    fn look_at_lists(&self) {
+        let mut files = self.files.lock();
+        let News { lists, mistakes } = files.look();
+        for mistake in mistakes {
+            warn!("An address list is wrong; what was read of it before stays in force: {mistake}");
+        }
+        if let Some(lists) = lists {
+            let names = self.handle.with_settings(|settings| settings.rules.lists.clone());
+            self.telemetry.lists_in_force(&names, lists.counts());
+            self.handle.replace_lists(lists);
+            info!("Address lists have changed and are in force");
+        }
+    }
+
+    /// The new settings with the lists that belong to them, or all that is wrong with either.
+    fn read_again(&self, names: &[&str]) -> Result<(Settings, Files), String> {
+        let settings = (self.source)(names).map_err(|mistakes| mistakes.to_string())?;
+        let files = Files::read(&settings.list_files()).map_err(|mistakes| mistakes.to_string())?;
+        Ok((settings, files))
+    }
 }
 
 impl Operations for Running {
@@ -444,11 +494,10 @@ impl Operations for Running {
 
     fn reload(&self) -> Result<String, String> {
         let names: Vec<&str> = self.operators.names().collect();
-        let settings = (self.source)(&names).map_err(|mistakes| {
+        let (settings, read) = self.read_again(&names).inspect_err(|mistakes| {
             self.telemetry.reload_failed();
             warn!("The new settings are wrong; the old ones stay in force:\n{mistakes}");
-            self.settings.lock().failed = Some((self.handle.now(), mistakes.to_string()));
-            mistakes.to_string()
+            self.settings.lock().failed = Some((self.handle.now(), mistakes.clone()));
         })?;
         let mut summary = check::summary(&settings);
         for key in self.handle.with_settings(|old| needs_restart(old, &settings)) {
@@ -461,7 +510,12 @@ impl Operations for Running {
         if let Some(keeper) = &self.keeper {
             keeper.catch_up(LEDGER_PATIENCE);
         }
-        self.handle.replace_settings(settings);
+        // Nobody looks at the files meanwhile, or those of the old settings would be put into the new ones.
+        let mut files = self.files.lock();
+        let lists = read.lists();
+        self.telemetry.lists_in_force(&settings.rules.lists, lists.counts());
+        self.handle.replace_settings(settings, lists);
+        *files = read;
         *self.settings.lock() = SettingsView { loaded: now, failed: None };
         info!("New settings are in force");
         Ok(summary)

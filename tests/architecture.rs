@@ -14,6 +14,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("calendar", &["policy"]),
     ("clock", &["policy"]),
     ("ledger", &["policy", "engine"]),
+    ("lists", &["policy"]),
     ("telemetry", &["policy", "engine"]),
     ("config", &["policy", "calendar"]),
     ("http1", &[]),

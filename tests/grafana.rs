@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::collections::BTreeSet;
+use tidegate::policy::behaviour::Signal;
 use tidegate::policy::{Kind, Reason};
 use tidegate::telemetry::metrics::{Form, METRICS, Metric};
 
@@ -120,6 +121,7 @@ fn may_be(label: &str, value: &str) -> bool {
     let known: Vec<&str> = match label {
         "verdict" => vec!["admitted", "refused"],
         "kind" => Kind::ALL.map(Kind::name).to_vec(),
+        "signal" => Signal::ALL.map(Signal::name).to_vec(),
         "reason" => Reason::ALL.map(Reason::name).to_vec(),
         "code" => vec!["1xx", "2xx", "3xx", "4xx", "429", "5xx", "503", "error"],
         _ => return true,

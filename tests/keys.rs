@@ -174,9 +174,9 @@ classes:
     assert!(log.iter().all(|line| !line.to_string().contains(SECRET) && !line.to_string().contains("stolen")));
     let of = |class: &str| log.iter().find(|line| line["class"] == class).expect("a line for each");
     for class in ["partner", "shop", "stranger"] {
-        assert_eq!(of(class)["headers_seen"], json!(["user-agent", "x-api-key", "cookie"]), "{class}");
+        assert_eq!(of(class)["headers_seen"], json!(["x-api-key", "cookie"]), "{class}");
         assert_eq!(of(class)["evidence"], json!(["no_user_agent", "holds_key"]), "{class}");
     }
-    assert_eq!(of("all")["headers_seen"], json!(["user-agent", "x-api-key", "cookie", "x-account"]));
+    assert_eq!(of("all")["headers_seen"], json!(["x-api-key", "cookie", "x-account"]));
     assert_eq!(of("all")["evidence"], json!(["no_user_agent"]));
 }

@@ -133,6 +133,8 @@ fn rules(window: Window) -> Arc<Rules> {
     };
     Arc::new(Rules {
         trust: Trust::default(),
+        behaviour: None,
+        lists: Vec::new(),
         agent_rules: vec![],
         classes: vec![class],
         quotas: vec![quota],

@@ -183,7 +183,7 @@ fn each_host_has_its_own() {
     let gate = Gate::before(origin.address(), "");
     let text = |host: &str| {
         let mut client = gate.connect();
-        client.send(&format!("GET /robots.txt HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        client.send(format!("GET /robots.txt HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         client.answer().text()
     };
     for host in ["one.example", "two.example", "one.example", "ONE.example", "one.example:81"] {

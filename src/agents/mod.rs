@@ -6,6 +6,7 @@
 //!
 //! Nothing here is proof. Whose crawler it is said to be is told apart, for `verify` to confirm or deny.
 
+mod browser;
 mod cache;
 mod listed;
 mod people;
@@ -17,6 +18,7 @@ use std::collections::HashMap;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
+use crate::policy::behaviour::Browser;
 use crate::policy::{BotId, Claim, OperatorId};
 use listed::Listed;
 use reading::Reading;
@@ -116,6 +118,12 @@ impl Agents {
             (None, None) if shaped => Claim::Bot { bot: None, operator: None },
             (None, None) => Claim::Browser,
         }
+    }
+
+    /// Returns what the browser that this user agent names always does; nothing, where it names none that is known well.
+    pub fn browser(user_agent: &[u8]) -> Browser {
+        let agent = user_agent.trim_ascii();
+        browser::named(&agent[..agent.len().min(LOOKED_AT)])
     }
 
     /// Returns the name of a bot that [`Agents::claim`] has found.

@@ -1,13 +1,15 @@
 //! `tidegate check`: is the file right, and what does it say in words?
 
 use crate::config::settings::{AccessLog, CrawlerOperator, KnownBy, Ledger, Redis, Robots, Verify, WhenLost};
-use crate::config::{self, Mistakes, Settings};
+use crate::config::{self, Settings};
+use crate::lists::Files;
 use crate::policy::bucket::Bucket;
 use crate::policy::class::{Class, KnownKeys, When};
 use crate::policy::cost::Cost;
 use crate::policy::crawl_delay::{self, CrawlDelay};
 use crate::policy::guard::Guard;
 use crate::policy::identity::Carrier;
+use crate::policy::lists::{ListId, Listed};
 use crate::policy::quota::{ClassLadder, Exhausted, Quota, SyncFrom};
 use crate::policy::route::Route;
 use crate::policy::throttle::Scope;
@@ -22,8 +24,9 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Reads the file and sums it up, or says all that is wrong with it.
-pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) -> Result<String, Mistakes> {
-    let settings = config::read(file, environment, &[], operators)?;
+pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) -> Result<String, String> {
+    let settings = config::read(file, environment, &[], operators).map_err(|mistakes| mistakes.to_string())?;
+    Files::read(&settings.list_files()).map_err(|mistakes| mistakes.to_string())?;
     Ok(summary(&settings))
 }
 
@@ -68,7 +71,7 @@ pub fn summary(settings: &Settings) -> String {
     }
 
     line(format!("\nclasses, the first that fits: {}", rules.classes.len()));
-    rules.classes.iter().for_each(|written| line(format!("  {}", class(written, operators))));
+    rules.classes.iter().for_each(|written| line(format!("  {}", class(written, operators, &rules.lists))));
 
     let throttled: Vec<String> = rules.scopes.iter().filter_map(scope).collect();
     if !throttled.is_empty() {
@@ -208,14 +211,14 @@ fn guard(guard: &Guard) -> String {
     )
 }
 
-fn class(class: &Class, operators: &[String]) -> String {
+fn class(class: &Class, operators: &[String], lists: &[String]) -> String {
     let bucket = class.bucket.as_ref().map_or_else(String::new, |written| format!("; {}", bucket(written)));
     let blocked = if class.blocked { "; blocked" } else { "" };
     let guard = class.guard.as_ref().map_or_else(String::new, |written| format!("; {}", guard(written)));
-    format!("{}: {}{bucket}{guard}{blocked}{}", class.name, when(&class.when, operators), shadow(class.enforce))
+    format!("{}: {}{bucket}{guard}{blocked}{}", class.name, when(&class.when, operators, lists), shadow(class.enforce))
 }
 
-fn when(when: &When, operators: &[String]) -> String {
+fn when(when: &When, operators: &[String], lists: &[String]) -> String {
     let mut conditions = Vec::new();
     if !when.kinds.is_empty() {
         conditions.push(when.kinds.iter().map(|kind| Kind::name(*kind)).collect::<Vec<_>>().join(" or "));
@@ -226,6 +229,12 @@ fn when(when: &When, operators: &[String]) -> String {
     }
     if !when.user_agents.is_empty() {
         conditions.push(format!("user agent with {:?}", when.user_agents.join(" or ")));
+    }
+    let on = |list: &ListId| when.lists.first_in_common(Listed::on([*list])).is_some();
+    let named: Vec<&str> =
+        (0..).map(ListId).zip(lists).filter(|(id, _)| on(id)).map(|(_, name)| name.as_str()).collect();
+    if !named.is_empty() {
+        conditions.push(format!("on the list {}", named.join(" or ")));
     }
     match when.addresses.len() {
         0 => {}
@@ -400,7 +409,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_there_is_a_mistake() {
-        let told = check(Path::new("no/such.yaml"), &[], &OPERATORS).map_err(|mistakes| mistakes.to_string());
+        let told = check(Path::new("no/such.yaml"), &[], &OPERATORS);
         assert!(told.as_ref().is_err_and(|told| told.starts_with("no/such.yaml:1:1: cannot be read: ")), "{told:?}");
     }
 }

@@ -38,6 +38,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     let service = match Service::start(source, Clock::system(), unguessable()) {
         Ok(service) => service,
         Err(ServiceError::Settings(mistakes)) => return wrong(&mistakes),
+        Err(ServiceError::Lists(mistakes)) => return wrong(&mistakes),
         Err(error) => return failed(&error),
     };
     for note in service.notes() {

@@ -3,9 +3,11 @@
 //! Each file looks at one concern, tells the [`Report`] what is wrong and goes on with a harmless value instead: the
 //! settings that come out are used only when the report stays empty.
 
+mod behaviour;
 mod classes;
 mod clients;
 mod ledger;
+mod lists;
 mod quotas;
 mod report;
 mod robots;
@@ -43,7 +45,9 @@ pub(super) fn settle(
     let crawler_operators = verify::operators(&raw.operators, operators, &mut report);
     let operator_names = all_names(operators, &crawler_operators);
     let operators: Vec<&str> = operator_names.iter().map(String::as_str).collect();
-    let classes = classes::classes(&raw.classes, &operators, &mut report);
+    let lists = lists::lists(&raw.lists, &mut report);
+    let names: Vec<String> = lists.iter().map(|list| list.name.clone()).collect();
+    let classes = classes::classes(&raw.classes, &operators, &names, &mut report);
     let scopes = scopes::scopes(&raw.scopes, &mut report);
     let (quotas, own) = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
     let known = routes::Known { quotas: &quotas, scopes: &scopes, own: &own };
@@ -52,8 +56,9 @@ pub(super) fn settle(
     let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
     let verify = verify::verify(&raw.verify, &mut report);
     let robots = robots::robots(raw, &classes, &operators, &mut report);
+    let behaviour = behaviour::behaviour(&raw.behaviour, robots.trap.as_deref(), &mut report);
 
-    let rules = Arc::new(Rules { trust, agent_rules, classes, quotas, routes, scopes });
+    let rules = Arc::new(Rules { trust, behaviour, lists: names, agent_rules, classes, quotas, routes, scopes });
     let workers = raw.workers.as_ref().and_then(|threads| threads.0);
     let state_dir = raw.state_dir.as_deref().unwrap_or("./state").into();
     let (mistakes, notes) = report.into_parts();
@@ -72,6 +77,7 @@ pub(super) fn settle(
         operator_names,
         verify,
         rules,
+        lists,
         notes,
     };
     (settings, mistakes)

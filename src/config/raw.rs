@@ -2,9 +2,11 @@
 //!
 //! The comments here are what editors show: what a key changes for a client, its unit and its default.
 
+pub(super) mod behaviour;
 pub(super) mod classes;
 pub(super) mod clients;
 pub(super) mod ledger;
+pub(super) mod lists;
 pub(super) mod quotas;
 pub(super) mod routes;
 pub(super) mod scope_from;
@@ -37,12 +39,16 @@ pub(super) struct File {
     pub origin: serving::Origin,
     /// Whose request it is.
     pub clients: clients::Clients,
+    /// Files of addresses, by name: hosting companies, Tor exits, your own lists. Classes refer to them.
+    pub lists: Named<lists::List>,
     /// The operator's own word on user agents; the first that fits goes before the built-in list.
     pub agents: Vec<classes::Agent>,
     /// Operators of crawlers beyond the built-in ones, or what differs from those, by name.
     pub operators: Named<verify::Operator>,
     /// How crawlers are held to what they say.
     pub verify: verify::Verify,
+    /// How bots are found that say they are browsers.
+    pub behaviour: behaviour::Behaviour,
     /// What may be spent, by name.
     pub quotas: Named<quotas::Quota>,
     /// What kinds of client there are; the first that fits counts. Who fits none is in class `other`.
@@ -70,9 +76,11 @@ pub(super) const SECTIONS: &[&str] = &[
     "ledger",
     "origin",
     "clients",
+    "lists",
     "agents",
     "operators",
     "verify",
+    "behaviour",
     "quotas",
     "classes",
     "scopes",

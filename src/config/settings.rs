@@ -43,6 +43,8 @@ pub struct Settings {
     pub verify: Verify,
     /// Who may have what.
     pub rules: Arc<Rules>,
+    /// Where the address lists are, in the order of their names in the rules.
+    pub lists: Vec<AddressList>,
     /// What is right but worth knowing, a sentence each: mostly keys that this version does not carry out.
     pub notes: Vec<String>,
 }
@@ -57,6 +59,16 @@ pub enum Ledger {
     Memory,
     /// In a Redis or Valkey, for all gates that use it with the same prefix.
     Redis(Redis),
+}
+
+/// A list of addresses in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AddressList {
+    /// Its name in rules, logs and metrics.
+    pub name: String,
+    /// The file.
+    pub file: PathBuf,
 }
 
 /// The listener for operators.
@@ -283,6 +295,13 @@ pub enum LogLevel {
     Debug,
     /// Everything.
     Trace,
+}
+
+impl Settings {
+    /// The files of the address lists, in the order of their names in the rules.
+    pub fn list_files(&self) -> Vec<PathBuf> {
+        self.lists.iter().map(|list| list.file.clone()).collect()
+    }
 }
 
 impl Origin {

@@ -3,6 +3,7 @@ use super::*;
 use crate::policy::cost::Cost;
 use crate::policy::crawl_delay::{CrawlDelay, CrawlDelays};
 use crate::policy::identity::{Carrier, KeyFrom};
+use crate::policy::lists::{ListId, Listed};
 use crate::policy::throttle::Jitter;
 use crate::policy::throttle::course::Controller;
 use crate::policy::throttle::gradient::Gradient;
@@ -146,6 +147,33 @@ fn a_delay_is_for_an_operator_for_a_class_or_for_everybody_unknown() {
     let without = self::settings(&text("{ merge_crawl_delay: false }"));
     assert_eq!(without.robots.delays, CrawlDelays::default());
     assert!(without.notes.iter().any(|note| note.starts_with("robots.merge_crawl_delay: ")), "{:?}", without.notes);
+}
+
+#[test]
+fn a_class_may_be_for_those_on_a_list() {
+    let text = "lists: { tor: { file: ./tor.txt }, hosting: { file: hosting.txt } }\n\
+                classes: [{ name: rented, when: { list: [hosting] } }, { name: a }]";
+    let settings = settings(&site(text));
+    assert_eq!(settings.rules.lists, ["tor", "hosting"]);
+    assert_eq!(settings.lists[1].file, Path::new("hosting.txt"));
+    let rented = &settings.rules.classes[0].when;
+    assert_eq!(rented.lists, Listed::on([ListId(1)]));
+    assert!(!rented.fits_everybody() && settings.rules.classes[1].when.fits_everybody());
+}
+
+#[test]
+fn behaviour_is_watched_unless_it_is_switched_off() {
+    let watched = |text: &str| settings(&site(text)).rules.behaviour.clone();
+    let by_default = watched("").expect("it is on");
+    assert_eq!((by_default.threshold, by_default.half_life), (100, Duration::from_secs(86_400)));
+    assert_eq!((by_default.max_clients, by_default.trap), (200_000, None));
+    let told = watched("behaviour: { threshold: 150, half_life: 1h, max_clients: 5000 }\nrobots: { trap: /never/ }");
+    let told = told.expect("it is on");
+    assert_eq!((told.threshold, told.half_life), (150, Duration::from_secs(3600)));
+    assert_eq!((told.max_clients, told.trap.as_deref()), (5000, Some("/never")));
+    assert_eq!(watched("behaviour: { enabled: false }"), None);
+    let notes = settings(&site("behaviour: { enabled: false }\nrobots: { trap: /never }")).notes;
+    assert_eq!(notes, ["robots.trap: nobody looks who falls into it, as behaviour.enabled is false"]);
 }
 
 #[test]
@@ -735,6 +763,27 @@ fn each_contradiction_is_found() {
             "scopes: { default: { delay: 6s, autothrottle: { target_concurrency: 1 } } }".into(),
             "2:33: scopes.default.autothrottle.max_delay: less than the scope's delay; write at least as much, or lower that",
         ),
+        ("lists: { hosting: {} }".into(), "2:10: lists.hosting.file: missing; name a file such as ./hosting.txt"),
+        (
+            "lists: { hosting: { file: a.txt } }\nclasses: [{ name: a, when: { list: hostng } }]".into(),
+            "3:36: classes[0].when.list: unknown list \"hostng\" (did you mean \"hosting\"?); known: hosting",
+        ),
+        (
+            "behaviour: { threshold: 20 }".into(),
+            "2:25: behaviour.threshold: found 20, needs 50 to 1000; write 100, or `enabled: false` to suspect nobody",
+        ),
+        (
+            "behaviour: { half_life: 0s }".into(),
+            "2:25: behaviour.half_life: found no time at all; write a duration such as 10s",
+        ),
+        (
+            "robots: { trap: '/a/../b' }".into(),
+            "2:17: robots.trap: is no plain path; write one such as /private-area, of letters, digits, \"/\", \"-\", \"_\" and \".\"",
+        ),
+        (
+            "robots: { trap: / }".into(),
+            "2:17: robots.trap: is no plain path; write one such as /private-area, of letters, digits, \"/\", \"-\", \"_\" and \".\"",
+        ),
         (
             by_value("tenant", "scope_from: tenant"),
             "2:33: scopes.tenant.scope_from: found \"tenant\", needs what there is a scope for each value of; use host, route, { query: NAME }, { header: NAME } or { path: 1 }",
@@ -897,7 +946,7 @@ fn each_contradiction_is_found() {
         ),
         (
             "listne: 127.0.0.1:1".into(),
-            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, clients, agents, operators, verify, quotas, classes, scopes, routes, headers, robots, log, limits",
+            "2:1: listne: unknown key \"listne\" (did you mean \"listen\"?); known here: listen, workers, admin, state_dir, ledger, origin, clients, lists, agents, operators, verify, behaviour, quotas, classes, scopes, routes, headers, robots, log, limits",
         ),
     ];
     let mut wrong = Vec::new();

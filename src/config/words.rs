@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 use std::borrow::Cow;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// No duration of a gate is longer; larger ones are slips, and sums of them could overflow.
@@ -124,7 +124,7 @@ word! {
 
 word! {
     /// `10.0.0.0/8`, `2001:db8::/32`, or one address.
-    Range(Prefix), "an address range; write it like 10.0.0.0/8 or \"2001:db8::/32\"", "[0-9a-fA-F.:]+(/[0-9]+)?", digits: false, range
+    Range(Prefix), "an address range; write it like 10.0.0.0/8 or \"2001:db8::/32\"", "[0-9a-fA-F.:]+(/[0-9]+)?", digits: false, Prefix::parse
 }
 
 word! {
@@ -240,13 +240,6 @@ fn level(text: &str) -> Option<Level> {
         true => share(text).map(Level::OfLimit),
         false => units(text).map(Level::Units),
     }
-}
-
-fn range(text: &str) -> Option<Prefix> {
-    let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
-    let address: IpAddr = address.parse().ok()?;
-    let whole = if address.is_ipv4() { 32 } else { 128 };
-    Prefix::new(address, length.map_or(Some(whole), |length| length.parse().ok())?)
 }
 
 fn time_of_day(text: &str) -> Option<jiff::civil::Time> {

@@ -6,6 +6,7 @@
 
 mod account;
 mod admission;
+mod behaviour;
 mod clients;
 mod expectation;
 mod permit;
@@ -20,6 +21,7 @@ mod tests;
 
 pub use account::OriginNews;
 pub use admission::{Admission, BucketStanding, Decision, Ruling, Standing};
+pub use behaviour::Track;
 pub use permit::{Charged, Permit, Receipt};
 pub use refused_pages::Page;
 pub use supply::Supply;
@@ -30,6 +32,7 @@ use crate::policy::cost::{Cost, Estimate};
 use crate::policy::quota::Quota;
 use crate::policy::{Rules, Timestamp, Units};
 use account::Account;
+use behaviour::Observations;
 use clients::Clients;
 use expectation::Experience;
 use parking_lot::Mutex;
@@ -41,6 +44,7 @@ use throttle::Throttle;
 pub struct Engine {
     supply: Supply,
     clients: Clients,
+    observations: Observations,
     experience: Experience,
     accounts: Mutex<Vec<Arc<Account>>>,
     class_names: Mutex<Vec<String>>,
@@ -57,6 +61,7 @@ impl Engine {
         Arc::new(Self {
             supply,
             clients: Clients::new(max_clients),
+            observations: Observations::default(),
             experience: Experience::default(),
             accounts: Mutex::default(),
             class_names: Mutex::default(),

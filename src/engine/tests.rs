@@ -69,6 +69,8 @@ fn rules(quotas: Vec<Quota>, routes: Vec<Route>) -> Arc<Rules> {
     let bucket = Bucket { capacity: 2, fill: 1, interval: Duration::from_secs(10), smooth: false };
     Arc::new(Rules {
         trust: Trust::default(),
+        behaviour: None,
+        lists: Vec::new(),
         agent_rules: vec![],
         classes: vec![class("person", None), class("bot", None), class("limited", Some(bucket))],
         quotas,

@@ -5,6 +5,7 @@ mod robots;
 use super::announce::Told;
 use super::body::{ClientBody, RequestBody, ResponseBody, hear_out};
 use super::reply::{Problem, Reader};
+use super::sight::Observation;
 use super::target::{self, Malformed, Target};
 use super::upstream::{Answer, ForwardError, Route};
 use super::visit::{Visit, Visitor};
@@ -18,7 +19,7 @@ use crate::policy::facts::claimed_operator;
 use crate::policy::identity::{AddressSource, Carrier, ClientKey, Origin, Trust, cookie};
 use crate::policy::route::normalise;
 use crate::policy::throttle::value::{self, Said};
-use crate::policy::{Classified, Facts, Kind, OperatorId, Proof, Reason, Refusal, Signature, Timestamp};
+use crate::policy::{Claim, Classified, Facts, Kind, OperatorId, Proof, Reason, Refusal, Signature, Timestamp};
 use crate::verify::signature::{Message, Moment, Terms};
 use bytes::Bytes;
 use http::{StatusCode, Version};
@@ -77,11 +78,11 @@ impl Exchange {
                 return self.reject(fault, Reader::of(&head));
             }
         };
-        let Judged { origin, key, signed, crawler, classified, route, decision } = judged;
+        let Judged { origin, key, signed, crawler, classified, observation, route, decision } = judged;
         if let Some(operator) = crawler {
             worker.shared().conduct.saw(operator, head.target.path() == ROBOTS_TXT, worker.time());
         }
-        let visitor = Visitor { head, origin, key, signed, classified, route };
+        let visitor = Visitor { head, origin, key, signed, classified, observation, route };
         let id = worker.next_decision();
         let visit = Visit::new(Rc::clone(worker), Rc::clone(watch), current, visitor, &decision, id, now);
         match decision.ruling {
@@ -170,12 +171,19 @@ impl Exchange {
         let target = Target::of(head, &worker.shared().via.pseudonym, current.settings.limits.max_body_size)?;
         let origin = self.identify(&rules.trust, &head.fields);
         let user_agent = head.fields.get(Name::UserAgent).unwrap_or_default();
-        let claim = worker.claim(user_agent);
+        let (claim, browser) = worker.claim(user_agent);
         let signature = self.signature(arrival, current, origin.client, now);
         let claimed = claimed_operator(claim, signature);
         let proof = match claimed {
             Some(operator) => worker.shared().operators.proof(operator, origin.client, worker.time()),
             None => Proof::Unknown,
+        };
+        let admission = &current.admission;
+        let observation = match claim {
+            Claim::Bot { .. } => None,
+            Claim::Browser | Claim::Nothing => {
+                Observation::of(head, &target, (&origin, self.0.peer), browser, admission, now)
+            }
         };
         let facts = Facts {
             method: &head.method,
@@ -183,11 +191,13 @@ impl Exchange {
             path: &target.path,
             query: target.query,
             client: origin.client,
+            listed: current.listed(origin.client),
             user_agent,
             claim,
             proof,
             signature,
             holds_key_of: &rules.keys_held(|carrier| sent(carrier, &head.fields)),
+            suspicion: observation.and_then(|observation| observation.suspicion(admission)),
         };
         let classified = rules.classify(&facts);
         let route = rules.route(&facts);
@@ -198,14 +208,15 @@ impl Exchange {
             path: &target.path,
             query: target.query,
         });
-        let decision = current.admission.admit_crawler(key, classified.class, route, &target.path, page, now);
+        let observation = observation.map(|observation| observation.that_is(!rules.routes[route].is_free()));
+        let decision = admission.admit_crawler(key, classified.class, route, &target.path, page, now);
         let crawler = match classified.kind {
             Kind::VerifiedBot => classified.operator.or(claimed),
             Kind::DeclaredBot => claimed,
             _ => None,
         };
         let signed = signature != Signature::Absent;
-        Ok(Judged { origin, key, signed, crawler, classified, route, decision })
+        Ok(Judged { origin, key, signed, crawler, classified, observation, route, decision })
     }
 
     /// What its signature proves, found out once: a signature may be for one use.
@@ -478,6 +489,7 @@ struct Judged {
     /// Whose crawler it is, by proof or by its own word where nothing speaks against it.
     crawler: Option<OperatorId>,
     classified: Classified,
+    observation: Option<Observation>,
     route: usize,
     decision: Decision,
 }

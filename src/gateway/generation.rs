@@ -4,8 +4,9 @@ use super::announce::Announcements;
 use crate::config::Settings;
 use crate::engine::{Admission, Engine};
 use crate::policy::Timestamp;
+use crate::policy::lists::{Listed, Lists};
 use arc_swap::ArcSwap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// The settings, and what is made of them once so that no request has to.
@@ -16,17 +17,33 @@ pub(super) struct Generation {
     /// Where its origin is, as last resolved; empty until it has been. Each generation has its own, so that no request is
     /// sent to the origin of another.
     pub(super) addresses: ArcSwap<Vec<SocketAddr>>,
+    /// The networks of the address lists of its settings, as last read.
+    lists: ArcSwap<Lists>,
 }
 
 impl Generation {
-    pub(super) fn new(settings: Settings, engine: &Arc<Engine>, now: Timestamp) -> Self {
+    pub(super) fn new(settings: Settings, lists: Lists, engine: &Arc<Engine>, now: Timestamp) -> Self {
         let rules = Arc::clone(&settings.rules);
         Self {
             admission: engine.admission(Arc::clone(&rules), now),
             announcements: Announcements::new(&settings.headers, &rules),
             addresses: ArcSwap::from_pointee(settings.origin.address().into_iter().collect()),
+            lists: ArcSwap::from_pointee(lists),
             settings,
         }
+    }
+
+    /// The address lists that `address` stands on; nobody looks where there are none.
+    pub(super) fn listed(&self, address: IpAddr) -> Listed {
+        match self.settings.rules.lists.is_empty() {
+            true => Listed::default(),
+            false => self.lists.load().of(address),
+        }
+    }
+
+    /// Puts networks that were read anew in force.
+    pub(super) fn replace_lists(&self, lists: Lists) {
+        self.lists.store(Arc::new(lists));
     }
 
     /// The same, at the addresses that `before` knows of, if it had the same origin.

@@ -21,6 +21,7 @@ mod neighbours;
 mod reply;
 mod scratch;
 mod shared;
+mod sight;
 mod target;
 mod upstream;
 mod visit;
@@ -32,6 +33,7 @@ use crate::clock::Clock;
 use crate::config::Settings;
 use crate::engine::{Admission, ClientView, Engine, QuotaView, UnknownQuota};
 use crate::policy::crawl_delay::ConductView;
+use crate::policy::lists::Lists;
 use crate::policy::{Timestamp, Units};
 use crate::robots;
 use crate::telemetry::WorkerTelemetry;
@@ -67,6 +69,8 @@ pub struct Surroundings {
     pub operators: Arc<Operators>,
     /// Knows whose signatures are whose.
     pub signatures: Arc<Signatures>,
+    /// The networks of the settings' address lists.
+    pub lists: Lists,
     /// Tells that the ledger has answered, where it answers soon enough for a request to wait for it.
     pub ledger_answers: Option<Arc<Notify>>,
     /// A number nobody can guess: ids and jitter come from it.
@@ -118,8 +122,7 @@ impl Gate {
             sockets.iter_mut().zip(bound).for_each(|(of_worker, socket)| of_worker.push(socket));
         }
         let seed = surroundings.seed;
-        let generation = Generation::new(settings, &surroundings.engine, surroundings.clock.now());
-        let shared = Arc::new(Shared::new(surroundings, generation, count));
+        let shared = Arc::new(Shared::new(surroundings, settings, count));
         let handle = Handle(Arc::clone(&shared));
         handle.look_after_robots();
         let (stage, stages) = stages::channel(Stage::Serving);
@@ -167,13 +170,19 @@ impl Gate {
 }
 
 impl Handle {
-    /// Puts new settings in force. What was counted is kept; requests under way end by the rules they began with.
-    pub fn replace_settings(&self, settings: Settings) {
+    /// Puts new settings in force, and the networks of their address lists. What was counted is kept; requests under way
+    /// end by the rules they began with.
+    pub fn replace_settings(&self, settings: Settings, lists: Lists) {
         let before = self.0.generation();
-        self.0.replace_generation(Generation::new(settings, &self.0.engine, self.now()).after(&before));
+        self.0.replace_generation(Generation::new(settings, lists, &self.0.engine, self.now()).after(&before));
         self.0.adviser.begin_anew();
         self.look_after_robots();
         self.0.new_origin.notify_one();
+    }
+
+    /// Puts networks in force that were read anew from the address lists of the present settings.
+    pub fn replace_lists(&self, lists: Lists) {
+        self.0.generation().replace_lists(lists);
     }
 
     /// The settings in force.

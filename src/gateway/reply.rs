@@ -422,6 +422,8 @@ mod tests {
     fn a_refusal_names_its_reason_and_who_said_no() {
         let rules = Rules {
             trust: Default::default(),
+            behaviour: None,
+            lists: Vec::new(),
             agent_rules: Vec::new(),
             classes: Vec::new(),
             quotas: Vec::new(),

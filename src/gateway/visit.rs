@@ -5,12 +5,14 @@ use super::allowance;
 use super::announce::Told;
 use super::calibration::{self, Listening};
 use super::cost;
+use super::sight::Observation;
 use super::target;
 use super::upstream::{ForwardError, OriginBody};
 use super::watch::Watch;
 use super::worker::{Current, Worker};
 use crate::engine::{BucketStanding, Charged, Closed, Decision, Pass, Permit, Receipt, Ruling, Standing};
 use crate::http1::{Fields, Name, RequestHead, Response};
+use crate::policy::behaviour::Seen;
 use crate::policy::calibration::OriginCount;
 use crate::policy::identity::{ClientKey, Origin};
 use crate::policy::throttle;
@@ -32,6 +34,8 @@ pub(super) struct Visitor {
     /// It was signed in an agent's name, rightly or not.
     pub(super) signed: bool,
     pub(super) classified: Classified,
+    /// What its behaviour is judged by; nothing, where it says that it is a bot.
+    pub(super) observation: Option<Observation>,
     pub(super) route: usize,
 }
 
@@ -318,9 +322,16 @@ impl Visit {
         &self.current.settings.rules.routes[self.visitor.route]
     }
 
+    fn learn(&self) {
+        if let Some(observation) = &self.visitor.observation {
+            let answered = self.origin_status.filter(|_| self.refused.is_none());
+            observation.is_over(answered, &self.current.admission);
+        }
+    }
+
     fn record(&self) {
         let rules = &self.current.settings.rules;
-        let Visitor { head, classified, .. } = &self.visitor;
+        let Visitor { head, classified, observation, .. } = &self.visitor;
         let names = self.worker.names(&self.current);
         let charges: SmallVec<[Charge<'_>; 2]> = self
             .standings
@@ -350,6 +361,7 @@ impl Visit {
             bytes: self.bytes,
             user_agent: head.fields.get(Name::UserAgent).unwrap_or_default(),
             referer: head.fields.get(Name::Referer),
+            headers_seen: observation.map_or(Seen::USER_AGENT, |observation| observation.seen()),
             kind: classified.kind,
             class: classified.class,
             class_name: &rules.classes[usize::from(classified.class.0)].name,
@@ -398,6 +410,7 @@ impl Drop for Visit {
         self.watch.request_ends(!self.complete);
         // The client may have left before its answer, or before the request was sent.
         self.close();
+        self.learn();
         self.record();
         self.leaves_origin();
     }

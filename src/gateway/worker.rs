@@ -10,8 +10,10 @@ use super::watch::{Order, Watched};
 use crate::agents::ClaimCache;
 use crate::engine::OriginNews;
 use crate::http1::Dates;
+use crate::policy::behaviour::Browser;
 use crate::policy::calibration::OriginCount;
 use crate::policy::identity::ClientKey;
+use crate::policy::lists::ListId;
 use crate::policy::{BotId, Claim, ClassId, OperatorId, QuotaId, Rules, ScopeId, Timestamp};
 use crate::telemetry::{Names, WorkerTelemetry, rfc3339};
 use http::HeaderName;
@@ -275,7 +277,7 @@ impl Worker {
         &self.upstream
     }
 
-    pub(super) fn claim(&self, user_agent: &[u8]) -> Claim {
+    pub(super) fn claim(&self, user_agent: &[u8]) -> (Claim, Browser) {
         self.claims.borrow_mut().claim(&self.shared.agents, user_agent)
     }
 
@@ -376,8 +378,12 @@ impl Names for KnownNames<'_> {
         self.rules.agent_rules.get(usize::from(place)).map_or("", |rule| &rule.contains)
     }
 
-    fn headers_seen(&self, class: ClassId, signed: bool) -> Vec<&str> {
-        self.rules.headers_seen(class, signed)
+    fn key_headers(&self, class: ClassId) -> Vec<&str> {
+        self.rules.key_headers(class)
+    }
+
+    fn list(&self, list: ListId) -> &str {
+        self.rules.lists.get(usize::from(list.0)).map_or("", String::as_str)
     }
 
     fn scope(&self, scope: ScopeId) -> &str {

@@ -19,6 +19,7 @@ macro_rules! names {
 names! {
     Accept = "accept",
     AcceptEncoding = "accept-encoding",
+    AcceptLanguage = "accept-language",
     Age = "age",
     Authorization = "authorization",
     CacheControl = "cache-control",
@@ -53,6 +54,8 @@ names! {
     RealIp = "x-real-ip",
     Referer = "referer",
     RetryAfter = "retry-after",
+    SecChUa = "sec-ch-ua",
+    SecFetchMode = "sec-fetch-mode",
     Signature = "signature",
     SignatureAgent = "signature-agent",
     SignatureInput = "signature-input",

@@ -1,9 +1,11 @@
 //! What kind of client this is, on what evidence, and which of the operator's classes it falls into.
 
+use super::behaviour::{Signal, Suspicion};
 use super::bucket::Bucket;
 use super::facts::{BotId, Claim, Facts, Means, OperatorId, Proof, Signature, claimed_operator};
 use super::guard::Guard;
 use super::identity::{Carrier, KeyFrom, Prefix};
+use super::lists::{ListId, Listed};
 use super::secret::Secret;
 
 /// The kinds of client.
@@ -52,10 +54,18 @@ pub enum Evidence {
     SignatureInvalid(Option<OperatorId>),
     /// Signed in the name of an agent, of this operator where one is known; nobody can tell.
     SignatureUnknown(Option<OperatorId>),
+    /// It does, or leaves out, what people seldom do.
+    Behaves(Signal),
+    /// The address stands on a list of the operator's, and its class is for those.
+    OnList(ListId),
 }
 
 /// What speaks for a classification, most telling last.
-pub type Reasons = [Option<Evidence>; 5];
+pub type Reasons = [Option<Evidence>; 6];
+
+/// The places of what the class itself asks for, behind what says the kind.
+const ON_LIST: usize = 4;
+const HOLDS_KEY: usize = 5;
 
 /// A client, classified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +116,8 @@ pub struct When {
     pub user_agents: Vec<String>,
     /// The address is in one of these ranges.
     pub addresses: Vec<Prefix>,
+    /// The address stands on one of these lists.
+    pub lists: Listed,
     /// One of these keys is sent.
     pub keys: Option<KnownKeys>,
 }
@@ -157,14 +169,16 @@ impl Kind {
     }
 }
 
-/// Classifies a client: the operator's rules, then proof, then what the user agent says.
+/// Classifies a client: the operator's rules, then proof, then what the user agent says, then behaviour.
 pub fn classify(rules: &[AgentRule], classes: &[Class], facts: &Facts<'_>) -> Classified {
-    let (kind, operator, [claim, proof]) = kind(rules, facts);
+    let (kind, operator, mut evidence) = kind(rules, facts);
     let id = |place: usize| ClassId(place as u16);
     let fits = |(place, class): (usize, &Class)| class.when.fits(id(place), kind, operator, facts);
     let place = classes.iter().enumerate().position(fits).unwrap_or(classes.len().saturating_sub(1));
-    let by_key = classes.get(place).is_some_and(|class| class.when.keys.is_some());
-    let evidence = [claim, proof, by_key.then_some(Evidence::HoldsKey), None, None];
+    if let Some(Class { when, .. }) = classes.get(place) {
+        evidence[ON_LIST] = when.lists.first_in_common(facts.listed).map(Evidence::OnList);
+        evidence[HOLDS_KEY] = when.keys.is_some().then_some(Evidence::HoldsKey);
+    }
     Classified { kind, operator, class: id(place), evidence }
 }
 
@@ -173,31 +187,31 @@ pub fn agent_rule(rules: &[AgentRule], user_agent: &[u8]) -> Option<usize> {
     rules.iter().position(|rule| contains_ignoring_case(user_agent, rule.contains.as_bytes()))
 }
 
-fn kind(rules: &[AgentRule], facts: &Facts<'_>) -> (Kind, Option<OperatorId>, [Option<Evidence>; 2]) {
+fn kind(rules: &[AgentRule], facts: &Facts<'_>) -> (Kind, Option<OperatorId>, Reasons) {
     if let Some(place) = agent_rule(rules, facts.user_agent) {
-        return (rules[place].kind, None, [Some(Evidence::AgentRule(place as u16)), None]);
+        return (rules[place].kind, None, because([Some(Evidence::AgentRule(place as u16))]));
     }
     let said = said(facts.claim);
     let claimed = claimed_operator(facts.claim, facts.signature);
     match (facts.signature, facts.proof, claimed) {
         // Whoever says by its user agent that it is somebody else lies, whatever it signs.
         (Signature::Verified(signer), proof, _) if !matches!(proof, Proof::Disproven(_)) || claimed == Some(signer) => {
-            (Kind::VerifiedBot, Some(signer), [said, Some(Evidence::Signed(signer))])
+            (Kind::VerifiedBot, Some(signer), because([said, Some(Evidence::Signed(signer))]))
         }
         (_, Proof::Proven(means), Some(operator)) => {
-            (Kind::VerifiedBot, Some(operator), [said, Some(proven(operator, means))])
+            (Kind::VerifiedBot, Some(operator), because([said, Some(proven(operator, means))]))
         }
         // The signature may prove what the address does not, once the keys are there.
         (Signature::Pending(signer), _, _) if claimed.is_none_or(|operator| operator == signer) => {
-            (Kind::DeclaredBot, None, [said, Some(Evidence::SignatureUnknown(Some(signer)))])
+            (Kind::DeclaredBot, None, because([said, Some(Evidence::SignatureUnknown(Some(signer)))]))
         }
         (_, Proof::Disproven(means), Some(operator)) => {
-            (Kind::Impostor, None, [said, Some(disproven(operator, means))])
+            (Kind::Impostor, None, because([said, Some(disproven(operator, means))]))
         }
         (signature, ..) => match (signed(signature), facts.claim) {
-            (None, Claim::Nothing | Claim::Browser) => (Kind::Human, None, [said, None]),
+            (None, Claim::Nothing | Claim::Browser) => of_nobody(said, facts.suspicion),
             // Who signs as an agent says that it is one.
-            (signed, _) => (Kind::DeclaredBot, None, [said, signed]),
+            (signed, _) => (Kind::DeclaredBot, None, because([said, signed])),
         },
     }
 }
@@ -235,11 +249,33 @@ fn signed(signature: Signature) -> Option<Evidence> {
     }
 }
 
+fn because<const FEW: usize>(found: [Option<Evidence>; FEW]) -> Reasons {
+    let mut reasons = Reasons::default();
+    reasons[..FEW].copy_from_slice(&found);
+    reasons
+}
+
+/// Who names no bot is a person, unless it is suspected.
+fn of_nobody(said: Option<Evidence>, suspicion: Option<Suspicion>) -> (Kind, Option<OperatorId>, Reasons) {
+    match suspicion {
+        None => (Kind::Human, None, because([said])),
+        Some(Suspicion { signals: [strongest, second, third], .. }) => {
+            let behaves = |signal: Option<Signal>| signal.map(Evidence::Behaves);
+            (Kind::SuspectedBot, None, because([said, behaves(third), behaves(second), behaves(strongest)]))
+        }
+    }
+}
+
 impl When {
     /// True for whoever comes, with or without a proof of anything.
     pub fn fits_everybody(&self) -> bool {
-        let Self { kinds, operators, user_agents, addresses, keys } = self;
-        kinds.is_empty() && operators.is_empty() && user_agents.is_empty() && addresses.is_empty() && keys.is_none()
+        let Self { kinds, operators, user_agents, addresses, lists, keys } = self;
+        kinds.is_empty()
+            && operators.is_empty()
+            && user_agents.is_empty()
+            && addresses.is_empty()
+            && lists.is_empty()
+            && keys.is_none()
     }
 
     fn fits(&self, class: ClassId, kind: Kind, operator: Option<OperatorId>, facts: &Facts<'_>) -> bool {
@@ -248,6 +284,7 @@ impl When {
             && (self.operators.is_empty() || operator.is_some_and(|operator| self.operators.contains(&operator)))
             && (self.user_agents.is_empty() || self.user_agents.iter().any(named))
             && (self.addresses.is_empty() || self.addresses.iter().any(|range| range.contains(facts.client)))
+            && (self.lists.is_empty() || self.lists.first_in_common(facts.listed).is_some())
             && (self.keys.is_none() || facts.holds_key_of.contains(&class))
     }
 }
@@ -295,26 +332,35 @@ mod tests {
     }
 
     fn classified(claim: Claim, proof: Proof) -> (Kind, Option<OperatorId>, String) {
-        signed(claim, proof, Signature::Absent)
+        suspected(claim, proof, None)
+    }
+
+    fn suspected(claim: Claim, proof: Proof, suspicion: Option<Suspicion>) -> (Kind, Option<OperatorId>, String) {
+        of(found(claim, proof, Signature::Absent, suspicion))
     }
 
     fn signed(claim: Claim, proof: Proof, signature: Signature) -> (Kind, Option<OperatorId>, String) {
-        let found = found(claim, proof, signature);
+        of(found(claim, proof, signature, None))
+    }
+
+    fn of(found: Classified) -> (Kind, Option<OperatorId>, String) {
         (found.kind, found.operator, classes()[usize::from(found.class.0)].name.clone())
     }
 
-    fn found(claim: Claim, proof: Proof, signature: Signature) -> Classified {
+    fn found(claim: Claim, proof: Proof, signature: Signature, suspicion: Option<Suspicion>) -> Classified {
         let facts = Facts {
             method: &http::Method::GET,
             host: "example.com",
             path: "/",
             query: None,
             client: std::net::Ipv4Addr::LOCALHOST.into(),
+            listed: Listed::default(),
             user_agent: b"Mozilla/5.0 AcmeMonitor/1",
             claim,
             proof,
             signature,
             holds_key_of: &[],
+            suspicion,
         };
         classify(&[], &classes(), &facts)
     }
@@ -337,7 +383,7 @@ mod tests {
 
     #[test]
     fn the_evidence_says_by_what_it_was_proven() {
-        let last = |proof| found(claims(Some(GOOGLE)), proof, Signature::Absent).evidence[1];
+        let last = |proof| found(claims(Some(GOOGLE)), proof, Signature::Absent, None).evidence[1];
         assert_eq!(last(Proof::Proven(Means::Address)), Some(Evidence::AddressPublished(GOOGLE)));
         assert_eq!(last(Proof::Disproven(Means::Address)), Some(Evidence::AddressForeign(GOOGLE)));
         assert_eq!(last(Proof::Proven(Means::Name)), Some(Evidence::NameProven(GOOGLE)));
@@ -397,6 +443,45 @@ mod tests {
     }
 
     #[test]
+    fn suspicion_concerns_only_those_who_name_no_bot() {
+        let odd = Some(Suspicion { points: 120, signals: [Some(Signal::Trapped), Some(Signal::NoAssets), None] });
+        assert_eq!(suspected(Claim::Browser, Proof::Unknown, odd).0, Kind::SuspectedBot);
+        assert_eq!(suspected(Claim::Nothing, Proof::Unknown, odd).0, Kind::SuspectedBot);
+        assert_eq!(suspected(claims(None), Proof::Unknown, odd).0, Kind::DeclaredBot);
+        assert_eq!(suspected(claims(Some(GOOGLE)), Proof::Proven(Means::Address), odd).0, Kind::VerifiedBot);
+    }
+
+    #[test]
+    fn a_class_may_be_for_those_on_a_list_which_is_evidence() {
+        let (hosting, tor) = (ListId(0), ListId(5));
+        let classes = [
+            class("hosting", When { lists: Listed::on([hosting, tor]), kinds: vec![Kind::Human], ..When::default() }),
+            class("person", When::default()),
+        ];
+        let found = |listed| {
+            let facts = Facts {
+                method: &http::Method::GET,
+                host: "",
+                path: "/",
+                query: None,
+                client: std::net::Ipv4Addr::LOCALHOST.into(),
+                listed,
+                user_agent: b"Mozilla/5.0",
+                claim: Claim::Browser,
+                proof: Proof::Unknown,
+                signature: Signature::Absent,
+                holds_key_of: &[],
+                suspicion: None,
+            };
+            let found = classify(&[], &classes, &facts);
+            (found.class.0, found.evidence[ON_LIST])
+        };
+        assert_eq!(found(Listed::on([tor])), (0, Some(Evidence::OnList(tor))));
+        assert_eq!(found(Listed::on([ListId(3)])), (1, None));
+        assert_eq!(found(Listed::default()), (1, None));
+    }
+
+    #[test]
     fn the_operators_own_rule_goes_before_everything() {
         let rules = [AgentRule { contains: "acmemonitor".into(), kind: Kind::Human }];
         let facts = Facts {
@@ -405,11 +490,13 @@ mod tests {
             path: "/",
             query: None,
             client: std::net::Ipv4Addr::LOCALHOST.into(),
+            listed: Listed::default(),
             user_agent: b"AcmeMonitor/2.0",
             claim: claims(None),
             proof: Proof::Unknown,
             signature: Signature::Absent,
             holds_key_of: &[],
+            suspicion: None,
         };
         let found = classify(&rules, &classes(), &facts);
         assert_eq!((found.kind, found.evidence[0]), (Kind::Human, Some(Evidence::AgentRule(0))));
@@ -440,11 +527,13 @@ mod tests {
                 claim,
                 proof: Proof::Unknown,
                 signature: Signature::Absent,
+                listed: Listed::default(),
                 holds_key_of: held,
+                suspicion: None,
             };
             let found = classify(&[], &classes, &facts);
             assert_eq!(found.class, ClassId(place), "{claim:?} {held:?}");
-            assert_eq!(found.evidence[2], (place < 2).then_some(Evidence::HoldsKey));
+            assert_eq!(found.evidence[HOLDS_KEY], (place < 2).then_some(Evidence::HoldsKey));
         }
         assert_eq!(format!("{:?}", classes[0].when.keys.as_ref().map(|keys| &keys.values)), "Some([Secret])");
     }

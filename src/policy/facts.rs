@@ -1,7 +1,9 @@
 //! Everything a rule may know about a request, in one plain struct, so that a live request, a log line
 //! and a test look the same.
 
+use super::behaviour::Suspicion;
 use super::class::ClassId;
+use super::lists::Listed;
 use std::net::IpAddr;
 
 /// One request as policy sees it.
@@ -17,6 +19,8 @@ pub struct Facts<'a> {
     pub query: Option<&'a str>,
     /// The client's address, after the trusted proxies have been peeled off.
     pub client: IpAddr,
+    /// The operator's address lists that it stands on.
+    pub listed: Listed,
     /// The user agent as sent; empty when there was none.
     pub user_agent: &'a [u8],
     /// What that user agent says of itself.
@@ -27,6 +31,8 @@ pub struct Facts<'a> {
     pub signature: Signature,
     /// The classes of whose keys it holds one.
     pub holds_key_of: &'a [ClassId],
+    /// Why it is suspected, if it says it is a browser and does not behave like one.
+    pub suspicion: Option<Suspicion>,
 }
 
 /// What a user agent says of itself.

@@ -65,6 +65,28 @@ impl Prefix {
         Some(Self { network: bits & mask, mask, v6 })
     }
 
+    /// Reads `192.0.2.0/24`, `2001:db8::/32`, or one address. A range of IPv4 addresses in the dress of IPv6
+    /// (`::ffff:192.0.2.0/120`) is one of IPv4.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+        let address: IpAddr = address.parse().ok()?;
+        let whole = if address.is_ipv4() { 32 } else { 128 };
+        let length: u8 = length.map_or(Some(whole), |length| length.parse().ok())?;
+        match (canonical(address), length.checked_sub(96)) {
+            (v4 @ IpAddr::V4(_), Some(length)) if address.is_ipv6() => Self::new(v4, length),
+            _ => Self::new(address, length),
+        }
+    }
+
+    /// The first address of the range, and the last.
+    pub fn bounds(&self) -> (IpAddr, IpAddr) {
+        let (first, last) = (self.network, self.network | !self.mask);
+        match self.v6 {
+            true => (Ipv6Addr::from(first).into(), Ipv6Addr::from(last).into()),
+            false => (Ipv4Addr::from(first as u32).into(), Ipv4Addr::from(last as u32).into()),
+        }
+    }
+
     /// True when `address` lies in the range.
     pub fn contains(&self, address: IpAddr) -> bool {
         match address {

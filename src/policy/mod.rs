@@ -1,10 +1,11 @@
 //! Facts in, verdict out. Pure: no I/O, no clock, no locks, no chance.
 //!
 //! The life of a request, file by file: [`identity`] finds the client behind the proxies, [`class`] says what kind it
-//! is, [`route`] what it asks for and what that [costs](cost), [`decide`] asks every rule in order, [`throttle`] says how
+//! is, by its claim, its proof and its [`behaviour`], [`route`] what it asks for and what that [costs](cost), [`decide`] asks every rule in order, [`throttle`] says how
 //! hard the origin may be pressed. The leaves ([`bucket`], [`tier`], [`window`], [`quota`]) take values and give values
 //! back.
 
+pub mod behaviour;
 pub mod bucket;
 pub mod calibration;
 pub mod class;
@@ -15,6 +16,7 @@ pub mod facts;
 pub mod guard;
 pub mod identity;
 pub mod lease;
+pub mod lists;
 pub mod name_pattern;
 pub mod quota;
 pub mod quoted;
@@ -41,6 +43,10 @@ use std::net::IpAddr;
 pub struct Rules {
     /// Whom to believe about addresses.
     pub trust: identity::Trust,
+    /// How those that say they are browsers are told from people; `None` where nobody looks.
+    pub behaviour: Option<behaviour::Behaviour>,
+    /// The names of the operator's address lists.
+    pub lists: Vec<String>,
     /// The operator's own word on user agents, first match first.
     pub agent_rules: Vec<class::AgentRule>,
     /// The first that fits is a client's class; the last fits everybody.
@@ -66,18 +72,15 @@ impl Rules {
         held.map(|(place, _)| ClassId(place as u16)).collect()
     }
 
-    /// The headers that are looked at to say who a client of `class` is, and whose bucket it goes by; more where a
-    /// request is `signed`.
-    pub fn headers_seen(&self, class: ClassId, signed: bool) -> Vec<&str> {
+    /// The headers, beside those that everybody sends, that are looked at to say who a client of `class` is, and whose
+    /// bucket it goes by.
+    pub fn key_headers(&self, class: ClassId) -> Vec<&str> {
         let keys = self.classes.iter().filter_map(|class| Some(&class.when.keys.as_ref()?.carrier));
         let bucket = match &self.classes[usize::from(class.0)].key {
             KeyFrom::Sent(carrier) => Some(carrier),
             _ => None,
         };
-        let mut seen = vec!["user-agent"];
-        if signed {
-            seen.extend(["signature-agent", "signature-input", "signature"]);
-        }
+        let mut seen = Vec::new();
         for header in keys.chain(bucket).map(Carrier::header) {
             if !seen.contains(&header) {
                 seen.push(header);

@@ -6,6 +6,7 @@
 use super::code::Code;
 use super::histogram::Histogram;
 use super::record::{Names, Outcome, Record};
+use crate::policy::behaviour::Signal;
 use crate::policy::class::Evidence;
 use crate::policy::{Kind, Reason, ScopeId};
 
@@ -15,6 +16,8 @@ pub struct Cells {
     pub(super) classes: Slots<OfClass>,
     pub(super) scopes: Slots<OfScope>,
     pub(super) operators: Slots<OfOperator>,
+    /// Requests of suspected bots, by what they are suspected for.
+    pub(super) signals: [u64; Signal::ALL.len()],
     pub(super) kinds: [[u64; 2]; Kind::ALL.len()],
     /// Answers to what was not even a request: no class ever saw it.
     pub(super) unclassed: [u64; Code::NAMES.len()],
@@ -87,6 +90,9 @@ impl Cells {
             if let Some(operator) = found.tested() {
                 self.operators.named(record.names.operator(operator)).record(found);
             }
+            if let Evidence::Behaves(signal) = *found {
+                self.signals[signal as usize] += 1;
+            }
         }
     }
 
@@ -152,6 +158,7 @@ impl Cells {
             add(&mut total.signed, &operator.signed);
         }
         self.kinds.iter_mut().zip(&other.kinds).for_each(|(total, kind)| add(total, kind));
+        add(&mut self.signals, &other.signals);
         add(&mut self.unclassed, &other.unclassed);
         self.connections_refused += other.connections_refused;
     }

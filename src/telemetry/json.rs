@@ -43,6 +43,15 @@ pub(super) fn number_or_null(out: &mut Vec<u8>, number: Option<u64>) {
     }
 }
 
+/// Appends `true`, `false` or `null`.
+pub(super) fn truth_or_null(out: &mut Vec<u8>, truth: Option<bool>) {
+    out.extend_from_slice(match truth {
+        Some(true) => b"true",
+        Some(false) => b"false",
+        None => b"null",
+    });
+}
+
 /// Appends units as a decimal: `12`, `12.25`.
 pub(super) fn units(out: &mut Vec<u8>, units: Units) {
     digits::thousandths(out, units.milli());

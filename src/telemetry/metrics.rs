@@ -98,6 +98,12 @@ metrics! {
     QUOTA_GUARDED: Counter "tidegate_quota_guarded_total" ["quota", "class"];
     /// For how long the page that has been refused longest to a verified crawler has been, as of its last refusal.
     LONGEST_REFUSAL: Gauge "tidegate_longest_refusal_seconds" ["operator"];
+    /// Requests of suspected bots, by what they are suspected for; up to three reasons each.
+    SUSPECTED: Counter "tidegate_suspected_requests_total" ["signal"];
+    /// Clients whose behaviour is remembered.
+    BEHAVIOUR_CLIENTS: Gauge "tidegate_behaviour_clients" [];
+    /// Networks on each address list, as it was read last.
+    LIST_NETWORKS: Gauge "tidegate_list_networks" ["list"];
     /// Clients that are remembered.
     CLIENTS_TRACKED: Gauge "tidegate_clients_tracked" [];
     /// Clients forgotten to make room.

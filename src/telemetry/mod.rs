@@ -53,6 +53,8 @@ pub struct Telemetry {
     totals: Mutex<Cells>,
     workers: Mutex<Vec<WorkerTelemetry>>,
     log: Option<AccessLog>,
+    /// How many networks each address list has.
+    lists: Mutex<Vec<(String, usize)>>,
 }
 
 /// How a claim was put to the test in the background; what a request shows by itself is counted with it.
@@ -80,7 +82,7 @@ impl Telemetry {
         let (version, revision) = build;
         exporter.gauge(BUILD_INFO, &[version, revision], 1.0);
         exporter.gauge(START_TIME, &[], started.seconds() as f64);
-        Self { exporter, totals: Mutex::default(), workers: Mutex::default(), log }
+        Self { exporter, totals: Mutex::default(), workers: Mutex::default(), log, lists: Mutex::default() }
     }
 
     /// One more worker's end.
@@ -106,6 +108,11 @@ impl Telemetry {
         for operator in operators {
             totals.operators.named(operator);
         }
+    }
+
+    /// Notes how many networks the address lists of these names have.
+    pub fn lists_in_force(&self, names: &[String], networks: &[usize]) {
+        *self.lists.lock() = names.iter().cloned().zip(networks.iter().copied()).collect();
     }
 
     /// Notes that a reload failed and the old rules are kept.
@@ -141,7 +148,8 @@ impl Telemetry {
     /// nobody can set.
     pub fn render(&self, admission: &Admission, operators: &[&str], now: Timestamp, uptime: Timestamp) -> String {
         self.exporter.count(ACCESS_LOG_DROPPED, &[], self.log_lines_dropped());
-        self.exporter.render(&self.counted(), admission, &admission.quotas(now), &admission.scopes(uptime), operators)
+        let (quotas, scopes) = (admission.quotas(now), admission.scopes(uptime));
+        self.exporter.render(&self.counted(), admission, &quotas, &scopes, operators, &self.lists.lock())
     }
 
     /// What all workers have counted since the start, and what they have open now.

@@ -3,6 +3,7 @@
 
 use super::json;
 use super::record::{Charge, Names, Outcome, Record};
+use crate::policy::behaviour::Seen;
 use crate::policy::class::Evidence;
 use crate::policy::{ClassId, Kind, OperatorId, QuotaId, Reason, Units};
 use foldhash::fast::FixedState;
@@ -15,6 +16,9 @@ use std::hash::{BuildHasher, Hash, Hasher};
 /// second writing. There is nothing of a client in them but which bot it claims to be.
 #[derive(Clone, Debug)]
 pub(super) struct Passages(Box<[Option<Passage>]>);
+
+/// What is looked at of a signed request.
+const SIGNATURE: &[&str] = &["signature-agent", "signature-input", "signature"];
 
 /// One passage, and what it is about.
 #[derive(Clone, Debug)]
@@ -30,10 +34,11 @@ pub(super) struct Passage {
 #[derive(Clone, Debug)]
 struct Subject {
     settings: u64,
+    headers_seen: Seen,
     kind: Kind,
     class: ClassId,
     operator: Option<OperatorId>,
-    evidence: SmallVec<[Option<Evidence>; 5]>,
+    evidence: SmallVec<[Option<Evidence>; 6]>,
     signed: bool,
     route: usize,
     charges: SmallVec<[(QuotaId, Units, Units); 2]>,
@@ -88,6 +93,7 @@ impl Subject {
         let charges = record.charges.iter().map(|charge| (charge.quota, charge.expected, charge.settled));
         Self {
             settings: record.names.settings(),
+            headers_seen: record.headers_seen,
             kind: record.kind,
             class: record.class,
             operator: record.operator,
@@ -104,6 +110,7 @@ impl Subject {
             *known == (charge.quota, charge.expected, charge.settled)
         };
         self.settings == record.names.settings()
+            && self.headers_seen == record.headers_seen
             && self.kind == record.kind
             && self.class == record.class
             && self.operator == record.operator
@@ -119,7 +126,7 @@ impl Subject {
 /// Where the passage of `record` lies if it lies anywhere: told by what differs most between requests.
 fn place(record: &Record<'_>) -> usize {
     let mut hasher = FixedState::default().build_hasher();
-    (record.class, record.route, record.outcome).hash(&mut hasher);
+    (record.class, record.route, record.outcome, record.headers_seen).hash(&mut hasher);
     record.evidence.iter().for_each(|found| found.hash(&mut hasher));
     record.charges.iter().for_each(|charge| (charge.expected, charge.settled).hash(&mut hasher));
     hasher.finish() as usize % PLACES
@@ -127,11 +134,20 @@ fn place(record: &Record<'_>) -> usize {
 
 fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b",\"headers_seen\":[");
-    for (place, name) in record.names.headers_seen(record.class, record.signed).iter().enumerate() {
+    let keys = record.names.key_headers(record.class);
+    let signed = if record.signed { SIGNATURE } else { &[] };
+    let seen = record.headers_seen.names().chain(signed.iter().copied()).map(|name| -> &str { name });
+    for (place, name) in seen.chain(keys).enumerate() {
         comma(out, place);
         json::string(out, name.as_bytes());
     }
-    out.extend_from_slice(b"],\"kind\":");
+    out.extend_from_slice(b"],\"secure\":");
+    // Null where nobody looked: then a header that is not named may have been there.
+    let looked = record.headers_seen.has(Seen::LOOKED);
+    json::truth_or_null(out, looked.then(|| record.headers_seen.has(Seen::SECURE)));
+    out.extend_from_slice(b",\"old_http\":");
+    json::truth_or_null(out, looked.then(|| record.headers_seen.has(Seen::OLD_HTTP)));
+    out.extend_from_slice(b",\"kind\":");
     json::string(out, record.kind.name().as_bytes());
     out.extend_from_slice(b",\"class\":");
     json::string(out, record.class_name.as_bytes());
@@ -184,6 +200,8 @@ fn evidence(out: &mut Vec<u8>, found: Evidence, names: &dyn Names) {
         Evidence::HoldsKey => ("holds_key", ""),
         Evidence::NameProven(operator) => ("name_proven:", names.operator(operator)),
         Evidence::NameForeign(operator) => ("name_foreign:", names.operator(operator)),
+        Evidence::OnList(list) => ("on_list:", names.list(list)),
+        Evidence::Behaves(signal) => ("behaves:", signal.name()),
         Evidence::Signed(operator) => ("signed:", names.operator(operator)),
         Evidence::SignedUnlisted => ("signed_unlisted", ""),
         Evidence::SignatureInvalid(Some(operator)) => ("signature_invalid:", names.operator(operator)),

@@ -1,7 +1,9 @@
 //! All that is known of a request once it is over: what the access log writes and the metrics count.
 
+use crate::policy::behaviour::Seen;
 use crate::policy::class::Evidence;
 use crate::policy::identity::ClientKey;
+use crate::policy::lists::ListId;
 use crate::policy::{BotId, ClassId, Kind, OperatorId, QuotaId, Reason, ScopeId, Timestamp, Units};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -37,6 +39,8 @@ pub struct Record<'a> {
     pub user_agent: &'a [u8],
     /// Where the client says it came from.
     pub referer: Option<&'a [u8]>,
+    /// Which headers policy found; never their values.
+    pub headers_seen: Seen,
     /// What kind of client it is.
     pub kind: Kind,
     /// Its class, by place ...
@@ -124,8 +128,10 @@ pub trait Names {
     fn operator(&self, operator: OperatorId) -> &str;
     /// What the operator's own user-agent rule at this place looks for.
     fn agent_rule(&self, place: u16) -> &str;
-    /// The names of the headers that policy looks at for clients of a class, and for `signed` requests; never their values.
-    fn headers_seen(&self, class: ClassId, signed: bool) -> Vec<&str>;
+    /// The names of the headers and cookies by which clients of a class are known; never their values.
+    fn key_headers(&self, class: ClassId) -> Vec<&str>;
+    /// The name of an address list.
+    fn list(&self, list: ListId) -> &str;
     /// The name of a scope.
     fn scope(&self, scope: ScopeId) -> &str;
 }

@@ -1,8 +1,10 @@
 //! A finished request for tests and benchmarks to start from.
 
 use super::record::{Charge, Names, OriginCall, Outcome, Record};
+use crate::policy::behaviour::Seen;
 use crate::policy::class::Evidence;
 use crate::policy::identity::Trust;
+use crate::policy::lists::ListId;
 use crate::policy::{BotId, ClassId, Kind, OperatorId, QuotaId, ScopeId, Timestamp, Units};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -26,6 +28,11 @@ pub fn person() -> Record<'static> {
         user_agent:
             b"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36",
         referer: Some(b"https://example.com/"),
+        headers_seen: Seen::LOOKED
+            .and(Seen::SECURE, true)
+            .and(Seen::ACCEPT, true)
+            .and(Seen::LANGUAGE, true)
+            .and(Seen::FETCH, true),
         kind: Kind::Human,
         class: ClassId(1),
         class_name: "person",
@@ -71,8 +78,11 @@ impl Names for Nameless {
     fn agent_rule(&self, place: u16) -> &str {
         ["rule", "other rule"][usize::from(place) % 2]
     }
-    fn headers_seen(&self, _class: ClassId, _signed: bool) -> Vec<&str> {
-        vec!["accept", "accept-language", "sec-fetch-mode"]
+    fn key_headers(&self, _class: ClassId) -> Vec<&str> {
+        Vec::new()
+    }
+    fn list(&self, _list: ListId) -> &str {
+        "hosting"
     }
     fn scope(&self, _scope: ScopeId) -> &str {
         "search_backend"

@@ -5,6 +5,7 @@ use super::code::Code;
 use super::exposition::Exposition;
 use super::metrics::*;
 use crate::engine::{Admission, QuotaView, ScopeState};
+use crate::policy::behaviour::Signal;
 use crate::policy::{Kind, Reason};
 use metrics::{Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
@@ -55,10 +56,12 @@ impl Exporter {
         quotas: &[QuotaView],
         scopes: &[ScopeState],
         operators: &[&str],
+        lists: &[(String, usize)],
     ) -> String {
         self.count_requests(cells);
         self.count_the_rest(cells);
         let engine = admission.engine();
+        self.gauge(BEHAVIOUR_CLIENTS, &[], admission.observed_clients() as f64);
         self.gauge(CLIENTS_TRACKED, &[], engine.clients_tracked() as f64);
         self.count(CLIENTS_EVICTED, &[], engine.clients_evicted());
         let mut text = Exposition::after(self.handle.render());
@@ -71,6 +74,8 @@ impl Exporter {
                 family.sample(&[name], span.as_secs());
             }
         }
+        let mut family = text.family(LIST_NETWORKS);
+        lists.iter().for_each(|(list, networks)| family.sample(&[list], networks));
         text.finish()
     }
 
@@ -86,6 +91,9 @@ impl Exporter {
         for (kind, [admitted, refused]) in Kind::ALL.iter().zip(cells.kinds) {
             self.count(REQUESTS_BY_KIND, &[kind.name(), "admitted"], admitted);
             self.count(REQUESTS_BY_KIND, &[kind.name(), "refused"], refused);
+        }
+        for (signal, &count) in Signal::ALL.iter().zip(&cells.signals) {
+            self.count(SUSPECTED, &[signal.name()], count);
         }
         self.count_codes("", &cells.unclassed);
     }

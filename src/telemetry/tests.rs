@@ -144,6 +144,8 @@ fn rules() -> Rules {
     };
     Rules {
         trust: Default::default(),
+        behaviour: None,
+        lists: Vec::new(),
         agent_rules: Vec::new(),
         classes: vec![class("odd \"name\""), class("person")],
         quotas: vec![crate::policy::quota::Quota {

@@ -101,6 +101,11 @@ impl Gate {
         self.service().reload()
     }
 
+    /// Looks whether an address list has changed.
+    pub fn look_at_lists(&self) {
+        self.service().look_at_lists();
+    }
+
     /// What the admin listener answers to `GET path`.
     pub fn admin(&self, path: &str) -> (u16, String) {
         self.ask_admin("GET", path, "")

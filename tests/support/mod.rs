@@ -15,6 +15,7 @@ pub mod directory;
 pub mod fields;
 pub mod frames;
 pub mod gate;
+pub mod lookout;
 pub mod name_server;
 pub mod origin;
 pub mod people;

@@ -88,7 +88,7 @@ fn groups(text: &[u8]) -> Vec<Group> {
             }
             "allow" => rule(&mut groups, true, value),
             "disallow" | "dissallow" | "dissalow" | "disalow" | "diasllow" | "disallaw" => {
-                rule(&mut groups, false, value)
+                rule(&mut groups, false, value);
             }
             "crawl-delay" | "crawl delay" => {
                 let number = std::str::from_utf8(value).ok().and_then(|value| value.parse::<f64>().ok());

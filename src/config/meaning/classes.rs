@@ -7,6 +7,7 @@ use crate::policy::bucket::Bucket;
 use crate::policy::class::{AgentRule, Class, KnownKeys, When};
 use crate::policy::guard::Guard;
 use crate::policy::identity::{Carrier, KeyFrom};
+use crate::policy::lists::{ListId, Listed, Lists};
 use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
 use crate::policy::{Kind, OperatorId};
@@ -49,14 +50,14 @@ pub(super) fn agent_rules(raw: &[Agent], report: &mut Report) -> Vec<AgentRule> 
     raw.iter().enumerate().map(rule).collect()
 }
 
-pub(super) fn classes(raw: &[raw::Class], operators: &[&str], report: &mut Report) -> Vec<Class> {
+pub(super) fn classes(raw: &[raw::Class], operators: &[&str], lists: &[String], report: &mut Report) -> Vec<Class> {
     if raw.len() > MOST {
         report.mistake("classes", format!("found {} classes, at most {MOST} fit", raw.len()), "merge some");
     }
     let mut classes: Vec<Class> = Vec::with_capacity(raw.len() + 1);
     for (index, written) in raw.iter().enumerate() {
         let path = format!("classes[{index}]");
-        let class = class(written, &path, operators, report);
+        let class = class(written, &path, operators, lists, report);
         if let Some(twin) = classes.iter().position(|earlier| earlier.name == class.name) {
             report.mistake(
                 &format!("{path}.name"),
@@ -95,7 +96,7 @@ pub(super) fn classes(raw: &[raw::Class], operators: &[&str], report: &mut Repor
     classes
 }
 
-fn class(raw: &raw::Class, path: &str, operators: &[&str], report: &mut Report) -> Class {
+fn class(raw: &raw::Class, path: &str, operators: &[&str], lists: &[String], report: &mut Report) -> Class {
     let name = raw.name.clone().unwrap_or_default();
     match raw.name.is_some() {
         true => report.name(&format!("{path}.name"), &name),
@@ -106,7 +107,7 @@ fn class(raw: &raw::Class, path: &str, operators: &[&str], report: &mut Report) 
     let key = key.unwrap_or_default();
     Class {
         name,
-        when: when(&raw.when, &format!("{path}.when"), operators, report),
+        when: when(&raw.when, &format!("{path}.when"), operators, lists, report),
         blocked: raw.block,
         bucket,
         key,
@@ -135,12 +136,17 @@ fn guard(raw: &raw::Class, path: &str, report: &mut Report) -> Option<Guard> {
     })
 }
 
-fn when(raw: &raw::When, path: &str, operators: &[&str], report: &mut Report) -> When {
-    let mut ids = Vec::new();
-    for (index, operator) in raw.operator.0.iter().enumerate() {
-        let path =
-            if raw.operator.0.len() > 1 { format!("{path}.operator[{index}]") } else { format!("{path}.operator") };
-        ids.extend(operator_id(operator, &path, operators, report));
+fn when(raw: &raw::When, path: &str, operators: &[&str], lists: &[String], report: &mut Report) -> When {
+    let mut operator_ids = Vec::new();
+    for (path, operator) in each(path, "operator", &raw.operator.0) {
+        operator_ids.extend(operator_id(operator, &path, operators, report));
+    }
+    let mut list_ids = Vec::new();
+    for (path, list) in each(path, "list", &raw.list.0) {
+        match lists.iter().take(Lists::MOST).position(|known| known == list) {
+            Some(place) => list_ids.push(ListId(place as u8)),
+            None => report.unknown(&path, "list", list, lists.iter().map(String::as_str)),
+        }
     }
     if raw.user_agent.0.iter().any(String::is_empty) {
         report.mistake(
@@ -151,11 +157,21 @@ fn when(raw: &raw::When, path: &str, operators: &[&str], report: &mut Report) ->
     }
     When {
         kinds: raw.kind.0.iter().copied().map(Into::into).collect(),
-        operators: ids,
+        operators: operator_ids,
         user_agents: raw.user_agent.0.clone(),
         addresses: raw.address.0.iter().map(|range| range.0).collect(),
         keys: raw.key.as_ref().map(|keys| known_keys(keys, &format!("{path}.key"), report)),
+        lists: Listed::on(list_ids),
     }
+}
+
+/// One name, or each of several, with where it stands.
+fn each<'a>(path: &'a str, key: &'a str, written: &'a [String]) -> impl Iterator<Item = (String, &'a String)> {
+    let place = move |index| match written.len() {
+        1 => format!("{path}.{key}"),
+        _ => format!("{path}.{key}[{index}]"),
+    };
+    written.iter().enumerate().map(move |(index, name)| (place(index), name))
 }
 
 fn known_keys(raw: &raw::KnownKeys, path: &str, report: &mut Report) -> KnownKeys {

@@ -8,6 +8,8 @@ use crate::config::settings::Robots;
 use crate::config::words::Delay;
 use crate::policy::class::Class;
 use crate::policy::crawl_delay::{self, CrawlDelay, CrawlDelays};
+use crate::policy::decide::ROBOTS_TXT;
+use crate::policy::route::normalise;
 use crate::policy::{ClassId, Kind, OperatorId};
 use std::time::Duration;
 
@@ -38,7 +40,11 @@ pub(super) fn robots(raw: &raw::File, classes: &[Class], operators: &[&str], rep
 /// It must mean the same in robots.txt and in a route, and forbid nothing else.
 fn is_plain_path(path: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_' | b'.');
-    path.len() > 1 && path.starts_with('/') && path != "/robots.txt" && path.bytes().all(is_plain)
+    path.len() > 1
+        && path.starts_with('/')
+        && path != ROBOTS_TXT
+        && path.bytes().all(is_plain)
+        && normalise(path).as_deref() == Ok(path)
 }
 
 /// What is said of an operator by name goes before what is said of its class.

@@ -78,6 +78,8 @@ pub(in crate::config) struct When {
     pub user_agent: OneOrMany<String>,
     /// The address lies in this range: one, or a list.
     pub address: OneOrMany<Range>,
+    /// The address stands on this list of `lists`: one, or a list.
+    pub list: OneOrMany<String>,
     /// It sends one of these keys. Default: whatever it sends.
     pub key: Option<KnownKeys>,
 }

@@ -98,6 +98,11 @@ impl ClientKey {
         Self(number)
     }
 
+    /// The network around an address, as one number: 256 IPv4 addresses, or an IPv6 /48.
+    pub const fn network(self) -> u64 {
+        self.0 >> if self.0 <= u32::MAX as u64 { 8 } else { 16 }
+    }
+
     /// Who it is. Below 2^32 lies only `::/32`, which nobody has: those are IPv4 addresses.
     pub fn payer(self) -> Payer {
         match self.0 & KIND {

@@ -1,7 +1,9 @@
 use super::super::record::Outcome;
 use super::super::sample::{Nameless, person};
 use super::*;
+use crate::policy::behaviour::{Seen, Signal};
 use crate::policy::class::Evidence;
+use crate::policy::lists::ListId;
 use crate::policy::{BotId, ClassId, OperatorId, QuotaId, Reason, Units};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -14,7 +16,8 @@ fn a_line_holds_all_that_the_contract_promises() {
         "client": "203.0.113.7", "key": "203.0.113.7", "method": "GET", "host": "example.com", "path": "/item/42",
         "query": "ref=home&page=2", "version": "1.1", "status": 200, "bytes": 5120,
         "user_agent": String::from_utf8_lossy(person().user_agent), "referer": "https://example.com/",
-        "headers_seen": ["accept", "accept-language", "sec-fetch-mode"], "kind": "human", "class": "person",
+        "headers_seen": ["accept", "accept-language", "sec-fetch-mode"],
+        "secure": true, "old_http": false, "kind": "human", "class": "person",
         "operator": null, "evidence": ["names_no_bot"], "route": "/item/*", "cost": {"places_api": 1},
         "charged": {"places_api": 0}, "verdict": "admitted", "reason": null, "shadow": null, "retry_after_s": null,
         "tier": null, "used": {"places_api": 6012.25}, "turn": {"places_api": 6044}, "scope_wait_ms": 0, "origin_ms": 41.2, "total_ms": 41.9,
@@ -43,6 +46,25 @@ fn a_refusal_says_why_and_when_to_come_back() {
 }
 
 #[test]
+fn a_suspected_bot_is_told_with_its_signs_and_its_list() {
+    let record = Record {
+        headers_seen: Seen::USER_AGENT,
+        evidence: &[
+            Some(Evidence::NamesNoBot),
+            None,
+            Some(Evidence::Behaves(Signal::NoLinks)),
+            Some(Evidence::Behaves(Signal::NoAssets)),
+            Some(Evidence::OnList(ListId(0))),
+        ],
+        ..person()
+    };
+    let line = written(&record);
+    assert_eq!(line["evidence"], json!(["names_no_bot", "behaves:no_links", "behaves:no_assets", "on_list:hosting"]));
+    // Nobody has looked at the headers: what is not named may have been there.
+    assert_eq!((&line["headers_seen"], &line["secure"]), (&json!(["user-agent"]), &Value::Null));
+}
+
+#[test]
 fn an_ipv6_client_is_written_with_the_network_that_pays() {
     let client = "2001:db8:1:2:3::4".parse().expect("an address");
     let trust = crate::policy::identity::Trust { ipv6_prefix: 64, ..Default::default() };
@@ -59,7 +81,7 @@ fn the_form_of_a_line_is_kept_to_the_byte() {
         r#""client":"203.0.113.7","key":"203.0.113.7","method":"GET","host":"example.com","path":"/item/42","#,
         r#""query":null,"version":"1.1","status":200,"bytes":5120,"user_agent":"Mozilla/5.0 (X11; Linux x86_64) "#,
         r#"AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36","referer":"https://example.com/","#,
-        r#""headers_seen":["accept","accept-language","sec-fetch-mode"],"kind":"human","class":"person","#,
+        r#""headers_seen":["accept","accept-language","sec-fetch-mode"],"secure":true,"old_http":false,"kind":"human","class":"person","#,
         r#""operator":null,"evidence":["names_no_bot"],"route":"/item/*","cost":{"places_api":1},"#,
         r#""charged":{"places_api":0},"verdict":"admitted","reason":null,"shadow":null,"retry_after_s":null,"tier":2,"#,
         r#""used":{"places_api":6012.25},"turn":{"places_api":6044},"scope_wait_ms":0,"origin_ms":null,"#,

@@ -108,6 +108,8 @@ fn written(
     let bucket = Bucket { capacity: 60, fill: 10, interval: Duration::from_secs(10), smooth: false };
     let rules = Rules {
         trust: Default::default(),
+        behaviour: None,
+        lists: Vec::new(),
         agent_rules: Vec::new(),
         classes: vec![Class {
             name: "bucket".into(),

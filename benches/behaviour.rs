@@ -1,0 +1,103 @@
+//! What it costs to know how a client behaves, and which lists its address stands on.
+//!
+//! `cargo bench --bench behaviour`. Also prints what a known client costs in memory.
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tidegate::config;
+use tidegate::engine::{Admission, Engine, Supply, Track};
+use tidegate::policy::Timestamp;
+use tidegate::policy::behaviour::{Aim, Browser, Outcome, Referer, Seen, Sight};
+use tidegate::policy::identity::{Prefix, Trust};
+use tidegate::policy::lists::Lists;
+
+const CLIENTS: u32 = 100_000;
+const NETWORKS: u32 = 100_000;
+const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
+const BROWSER: &[u8] =
+    b"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/125.0.0.0 Safari/537.36";
+
+fn behaviour(criterion: &mut Criterion) {
+    let rules = "{ origin: { url: 'http://127.0.0.1:1' }, behaviour: { max_clients: 200000 } }";
+    let settings = config::load(Path::new("bench.yaml"), rules, &[], &[], &[]).expect("the rules are right");
+    let engine = Engine::new(Supply::Whole, 1000);
+    let admission = engine.admission(Arc::clone(&settings.rules), NOON);
+    let before = resident_bytes();
+    for number in 0..CLIENTS {
+        for aim in [Aim::Page(1), Aim::Asset, Aim::Asset, Aim::Page(2)] {
+            admission.learn(track(&admission, number), &sight(aim), Outcome::Served);
+        }
+    }
+    let each = (resident_bytes() - before) as f64 / f64::from(CLIENTS);
+    println!("a known client takes {each:.1} bytes, its network included; {CLIENTS} are known");
+
+    let later = NOON + Duration::from_secs(600);
+    let mut number = 0_u32;
+    let mut next = move || {
+        // Odd multiples modulo 2^32 visit clients in no order that a cache could like.
+        number = number.wrapping_add(0x9e37_79b9);
+        number % CLIENTS
+    };
+    let mut group = criterion.benchmark_group("behaviour");
+    group.bench_function("is it suspected: the same client", |bench| {
+        bench.iter(|| admission.suspicion(track(&admission, black_box(7)), true, later));
+    });
+    group.bench_function("is it suspected: any client", |bench| {
+        bench.iter(|| admission.suspicion(track(&admission, next()), true, later));
+    });
+    group.bench_function("is it suspected: nobody known", |bench| {
+        bench.iter(|| admission.suspicion(track(&admission, black_box(CLIENTS + 1)), true, later));
+    });
+    let page = sight(Aim::Page(3));
+    group.bench_function("learn: the same client", |bench| {
+        bench.iter(|| admission.learn(track(&admission, black_box(7)), &page, Outcome::Served));
+    });
+    group.bench_function("learn: any client", |bench| {
+        bench.iter(|| admission.learn(track(&admission, next()), &page, Outcome::Served));
+    });
+    group.finish();
+}
+
+fn lists(criterion: &mut Criterion) {
+    let network = |number: u32| {
+        let bits = number.wrapping_mul(0x9e37_79b9);
+        let v6 = Ipv6Addr::from(0x2001_0db8 << 96 | u128::from(bits) << 64);
+        [Prefix::new(Ipv4Addr::from(bits).into(), 24), Prefix::new(v6.into(), 64)]
+    };
+    let networks = (0..NETWORKS / 2).flat_map(network).flatten().collect();
+    let lists = Lists::new(&[networks]);
+    let mut group = criterion.benchmark_group("100,000 networks");
+    let mut number = 0_u32;
+    group.bench_function("any IPv4 address", |bench| {
+        bench.iter(|| {
+            number = number.wrapping_add(0x9e37_79b1);
+            lists.of(IpAddr::V4(Ipv4Addr::from(black_box(number))))
+        });
+    });
+    let v6 = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 1, 2, 3, 4, 5, 6));
+    group.bench_function("an IPv6 address", |bench| bench.iter(|| lists.of(black_box(v6))));
+    group.finish();
+}
+
+fn track(admission: &Admission, number: u32) -> Track {
+    let client = IpAddr::V4(Ipv4Addr::from(0x0b00_0000 + number));
+    admission.track(Trust::default().key(client), BROWSER)
+}
+
+fn sight(aim: Aim) -> Sight {
+    let browser = Browser { graphical: true, ..Browser::default() };
+    Sight { at: NOON, browser, aim, costly: true, referer: Referer::Here, seen: Seen::LOOKED }
+}
+
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
+    let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number of pages");
+    pages * 4096
+}
+
+criterion_group!(benches, behaviour, lists);
+criterion_main!(benches);

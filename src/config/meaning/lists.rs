@@ -1,0 +1,23 @@
+//! The operator's address lists: their names, and where their files are. What stands in the files is read elsewhere.
+
+use super::report::Report;
+use crate::config::forms::Named;
+use crate::config::raw::lists::List;
+use crate::config::settings::AddressList;
+use crate::policy::lists::Lists;
+
+pub(super) fn lists(raw: &Named<List>, report: &mut Report) -> Vec<AddressList> {
+    if raw.0.len() > Lists::MOST {
+        report.mistake("lists", format!("found {} lists, at most {} fit", raw.0.len(), Lists::MOST), "merge some");
+    }
+    let list = |(name, written): &(String, List)| {
+        let path = format!("lists.{name}");
+        report.name(&path, name);
+        let file = written.file.clone().unwrap_or_default();
+        if file.is_empty() {
+            report.mistake(&format!("{path}.file"), "missing", "name a file such as ./hosting.txt");
+        }
+        AddressList { name: name.clone(), file: file.into() }
+    };
+    raw.0.iter().map(list).collect()
+}

@@ -1,0 +1,144 @@
+//! The operator's address files, as they are read at the start and again whenever one of them changes.
+//!
+//! A file that is wrong keeps the gate from starting. Once it runs, the networks that were read last stay in force until
+//! the file is right again.
+
+use crate::policy::identity::Prefix;
+use crate::policy::lists::{self, BadLine, Lists};
+use std::fmt;
+use std::path::PathBuf;
+
+/// The files of all lists, with what was read of each.
+#[derive(Debug, Default)]
+pub struct Files(Vec<File>);
+
+#[derive(Debug)]
+struct File {
+    path: PathBuf,
+    /// What the file was when it was looked at last, right or wrong.
+    text: Result<String, String>,
+    networks: Vec<Prefix>,
+}
+
+/// All that is wrong with some files, a line each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistakes(Vec<String>);
+
+/// What came of a look at the files.
+#[derive(Debug, Default)]
+pub struct News {
+    /// All lists anew, if any of them has changed.
+    pub lists: Option<Lists>,
+    /// What is wrong with files that have changed; for these, what was read before goes on.
+    pub mistakes: Vec<String>,
+}
+
+impl Files {
+    /// Reads the files at these paths, or tells all that is wrong with them.
+    pub fn read(paths: &[PathBuf]) -> Result<Self, Mistakes> {
+        let mut mistakes = Vec::new();
+        let read = |path: &PathBuf| {
+            let text = text_of(path);
+            let networks = networks(path, &text).unwrap_or_else(|told| {
+                mistakes.extend(told);
+                Vec::new()
+            });
+            File { path: path.clone(), text, networks }
+        };
+        let files = paths.iter().map(read).collect();
+        if mistakes.is_empty() { Ok(Self(files)) } else { Err(Mistakes(mistakes)) }
+    }
+
+    /// All networks as they were read last.
+    pub fn lists(&self) -> Lists {
+        Lists::new(&self.0.iter().map(|file| file.networks.clone()).collect::<Vec<_>>())
+    }
+
+    /// Looks whether a file has changed. What is wrong is told once, until the file changes again.
+    pub fn look(&mut self) -> News {
+        let mut news = News::default();
+        let mut changed = false;
+        for file in &mut self.0 {
+            let text = text_of(&file.path);
+            if text == file.text {
+                continue;
+            }
+            match networks(&file.path, &text) {
+                Ok(networks) => {
+                    changed |= networks != file.networks;
+                    file.networks = networks;
+                }
+                Err(told) => news.mistakes.extend(told),
+            }
+            file.text = text;
+        }
+        news.lists = changed.then(|| self.lists());
+        news
+    }
+}
+
+fn text_of(path: &PathBuf) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| error.to_string())
+}
+
+fn networks(path: &std::path::Path, text: &Result<String, String>) -> Result<Vec<Prefix>, Vec<String>> {
+    let file = path.display();
+    let text = text.as_ref().map_err(|error| vec![format!("{file}: cannot be read: {error}; name a UTF-8 file")])?;
+    let told = |BadLine { number, found }: BadLine| {
+        format!("{file}:{number}: {found:?} is no address or network; write it like 192.0.2.0/24 or 2001:db8::/32")
+    };
+    lists::read(text).map_err(|bad| bad.into_iter().map(told).collect())
+}
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0.join("\n"))
+    }
+}
+
+impl std::error::Error for Mistakes {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::lists::{ListId, Listed};
+
+    #[test]
+    fn a_file_that_changes_is_read_again_and_one_that_breaks_is_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("hosting.txt");
+        let write = |text: &str| std::fs::write(&path, text).expect("it can be written");
+        write("192.0.2.0/24\n");
+        let mut files = Files::read(std::slice::from_ref(&path)).expect("it is right");
+        let on_it =
+            |lists: &Lists, address: &str| lists.of(address.parse().expect("an address")) == Listed::on([ListId(0)]);
+        assert!(on_it(&files.lists(), "192.0.2.7"));
+        assert!(files.look().lists.is_none(), "nothing has changed");
+
+        write("198.51.100.0/24 # moved\n");
+        let news = files.look().lists.expect("it has changed");
+        assert!(on_it(&news, "198.51.100.7") && !on_it(&news, "192.0.2.7"));
+
+        write("198.51.100.0/24\nnonsense\n");
+        let told = files.look();
+        assert!(told.lists.is_none() && on_it(&files.lists(), "198.51.100.7"), "the old ones stay");
+        let place = format!("{}:2: \"nonsense\" is no address or network", path.display());
+        assert!(told.mistakes.len() == 1 && told.mistakes[0].starts_with(&place), "{:?}", told.mistakes);
+        assert!(files.look().mistakes.is_empty(), "told once");
+
+        std::fs::remove_file(&path).expect("it is there");
+        assert!(files.look().mistakes[0].contains("cannot be read"));
+        write("192.0.2.0/24\n");
+        assert!(files.look().lists.is_some());
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_told_at_the_start() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let paths = ["a.txt", "b.txt"].map(|name| folder.path().join(name));
+        std::fs::write(&paths[0], "1.2.3.4\n1.2.3\n::/129\n").expect("it can be written");
+        let told = Files::read(&paths).expect_err("both are wrong").to_string();
+        assert_eq!(told.lines().count(), 3, "{told}");
+        assert!(told.lines().nth(1).is_some_and(|line| line.contains("a.txt:3: \"::/129\"")), "{told}");
+    }
+}

@@ -1,0 +1,26 @@
+//! What follows from the browser that a client says it is.
+
+/// What the browser that a user agent names always does. By default nothing: of an unknown browser nothing is expected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Browser {
+    /// It shows pictures and styles, so it loads them.
+    pub graphical: bool,
+    /// It sends `Accept-Language`.
+    pub sends_language: bool,
+    /// It sends `Sec-Fetch-Mode` over TLS.
+    pub sends_fetch: bool,
+    /// What it does about `Sec-CH-UA`.
+    pub hints: Hints,
+}
+
+/// What a browser does about client hints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hints {
+    /// Nobody knows.
+    #[default]
+    Perhaps,
+    /// It sends them with each request over TLS.
+    Always,
+    /// It has none.
+    Never,
+}

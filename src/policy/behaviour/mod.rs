@@ -1,0 +1,45 @@
+//! How a client that says it is a browser behaves, and whether a person behaves so.
+//!
+//! Each request is a [`Sight`]; what is kept of all of a client's is its [`Habits`], 64 bytes that forget by half-life.
+//! [`suspicion`] weighs them against what people do on this site ([`Customs`]) and what the rest of the client's network
+//! does ([`Neighbourhood`]). No [`Signal`] is enough alone: a rare browser, a text browser, a reader without images, one
+//! that hides where it comes from or a proxy that rewrites headers shows one of them, seldom two.
+//!
+//! What is not known (a log without headers, a site that keeps its pictures elsewhere) counts for nothing.
+
+mod browser;
+mod customs;
+mod habits;
+mod neighbourhood;
+mod sight;
+mod suspicion;
+
+#[cfg(test)]
+mod tests;
+
+pub use browser::{Browser, Hints};
+pub use customs::{Customs, Expected, Witness};
+pub use habits::Habits;
+pub use neighbourhood::Neighbourhood;
+pub use sight::{Aim, Outcome, Referer, Seen, Sight};
+pub use suspicion::{Signal, Suspicion, suspicion};
+
+use std::time::Duration;
+
+/// How behaviour is judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Behaviour {
+    /// From this many points on a client is suspected.
+    pub threshold: u16,
+    /// After this long without anything new, what was noticed counts half.
+    pub half_life: Duration,
+    /// The most clients that are remembered.
+    pub max_clients: usize,
+    /// A path that robots.txt forbids and nothing links to.
+    pub trap: Option<String>,
+}
+
+/// What is left of something after `elapsed`.
+fn left_after(elapsed: Duration, half_life: Duration) -> f32 {
+    (-elapsed.as_secs_f32() / half_life.as_secs_f32().max(1.0)).exp2()
+}

@@ -1,0 +1,73 @@
+//! What all browsers of one network do together: rented addresses come by the hundred, with a few requests each.
+
+use super::{Aim, Outcome, Referer, Sight, left_after};
+use crate::policy::Timestamp;
+use std::time::Duration;
+
+/// A network's habits, in decayed counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Neighbourhood {
+    since: u32,
+    pub(super) pages: f32,
+    assets: f32,
+    linked: f32,
+    /// Which of 32 places its clients fall on.
+    clients: u32,
+}
+
+impl Neighbourhood {
+    /// Adds what was seen of the client that `hash` stands for.
+    pub fn learn(&mut self, hash: u64, sight: &Sight, outcome: Outcome, half_life: Duration) {
+        if !sight.tells_something(outcome) {
+            return;
+        }
+        self.fade(sight.at, half_life);
+        match sight.aim {
+            Aim::Asset => self.assets += 1.0,
+            Aim::Page(_) => {
+                self.pages += 1.0;
+                self.linked += f32::from(u8::from(matches!(sight.referer, Referer::Here | Referer::Unknown)));
+                self.clients |= 1 << (hash >> 59);
+            }
+            _ => {}
+        }
+    }
+
+    /// The habits as they count at `now`.
+    #[must_use]
+    pub fn at(mut self, now: Timestamp, half_life: Duration) -> Self {
+        self.fade(now, half_life);
+        self
+    }
+
+    /// The second of the last request.
+    pub fn since(&self) -> u32 {
+        self.since
+    }
+
+    /// True when several clients have asked for many pages, and hardly one did what people do.
+    pub(super) fn is_without_people(&self) -> bool {
+        let seldom = |count: f32| count * 20.0 < self.pages;
+        self.pages >= FEWEST_PAGES && self.clients.count_ones() >= FEWEST_CLIENTS && seldom(self.assets + self.linked)
+    }
+
+    fn fade(&mut self, now: Timestamp, half_life: Duration) {
+        let now = u32::try_from(now.seconds()).unwrap_or(u32::MAX);
+        let elapsed = now.saturating_sub(self.since);
+        if elapsed == 0 {
+            return;
+        }
+        self.since = now;
+        let left = left_after(Duration::from_secs(elapsed.into()), half_life);
+        for count in [&mut self.pages, &mut self.assets, &mut self.linked] {
+            *count *= left;
+        }
+        if self.pages < 1.0 {
+            self.clients = 0;
+        }
+    }
+}
+
+/// Fewer pages, or clients, may be chance.
+const FEWEST_PAGES: f32 = 8.0;
+const FEWEST_CLIENTS: u32 = 3;

@@ -1,0 +1,364 @@
+use super::*;
+use crate::policy::Timestamp;
+use proptest::prelude::*;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const THRESHOLD: u16 = 100;
+
+/// A site where people load pictures and say where they come from.
+const USUAL: Expected = Expected { assets: 1.0, links: 1.0 };
+
+const CHROME: Browser = Browser { graphical: true, sends_language: true, sends_fetch: true, hints: Hints::Always };
+
+/// All headers of a browser that speaks TLS.
+const WHOLE: Seen = Seen::LOOKED
+    .and(Seen::ACCEPT, true)
+    .and(Seen::ENCODING, true)
+    .and(Seen::LANGUAGE, true)
+    .and(Seen::FETCH, true)
+    .and(Seen::HINTS, true)
+    .and(Seen::USER_AGENT, true)
+    .and(Seen::SECURE, true);
+
+/// Somebody who visits the site.
+struct Visitor {
+    habits: Habits,
+    now: Timestamp,
+    page: u16,
+    usual: Sight,
+}
+
+impl Visitor {
+    fn new(browser: Browser, seen: Seen) -> Self {
+        let now = Timestamp::from_seconds(1_800_000_000);
+        let usual = Sight { at: now, browser, aim: Aim::Other, costly: true, referer: Referer::Nowhere, seen };
+        Self { habits: Habits::default(), now, page: 0, usual }
+    }
+
+    /// A person at their own pace: now fast, now slow.
+    fn person(browser: Browser, seen: Seen) -> Self {
+        Self::new(browser, seen)
+    }
+
+    fn sees(&mut self, aim: Aim, referer: Referer, outcome: Outcome) {
+        let _ = self.habits.learn(&Sight { at: self.now, aim, referer, ..self.usual }, outcome, DAY);
+    }
+
+    fn turns_page(&mut self, referer: Referer) {
+        self.page += 1;
+        let pause = [3, 41, 9, 130, 17, 2, 64][usize::from(self.page) % 7];
+        self.now += Duration::from_secs(pause);
+        self.sees(Aim::Page(self.page), referer, Outcome::Served);
+    }
+
+    fn points(&self) -> u16 {
+        self.points_on(USUAL)
+    }
+
+    fn points_on(&self, site: Expected) -> u16 {
+        suspicion(&self.habits.at(self.now, DAY), self.usual.browser.graphical, site, || None).points
+    }
+
+    fn names(&self) -> Vec<&'static str> {
+        let found = suspicion(&self.habits, self.usual.browser.graphical, USUAL, || None);
+        found.signals.into_iter().flatten().map(Signal::name).collect()
+    }
+}
+
+#[test]
+fn habits_are_as_small_as_promised() {
+    assert_eq!(size_of::<Habits>(), 64);
+}
+
+#[test]
+fn no_signal_is_enough_alone() {
+    assert!(Signal::ALL.iter().all(|signal| signal.most() < THRESHOLD));
+    for (place, signal) in Signal::ALL.iter().enumerate() {
+        assert_eq!(*signal as usize, place, "{}", signal.name());
+    }
+}
+
+#[test]
+fn a_person_who_reads_all_day_is_left_alone() {
+    let mut avid = Visitor::person(CHROME, WHOLE);
+    for _ in 0..400 {
+        avid.turns_page(Referer::Here);
+        avid.sees(Aim::Asset, Referer::Here, Outcome::Served);
+        assert!(avid.points() <= 30, "{:?}", avid.names());
+    }
+}
+
+#[test]
+fn a_browser_that_hides_where_it_comes_from_is_left_alone() {
+    let mut private = Visitor::person(CHROME, WHOLE);
+    for _ in 0..400 {
+        private.turns_page(Referer::Nowhere);
+        private.sees(Aim::Asset, Referer::Nowhere, Outcome::Served);
+        assert!(private.points() < THRESHOLD, "{:?}", private.names());
+    }
+}
+
+#[test]
+fn a_reader_without_pictures_is_left_alone() {
+    let mut reader = Visitor::person(CHROME, WHOLE);
+    for _ in 0..400 {
+        reader.turns_page(Referer::Here);
+        assert!(reader.points() < THRESHOLD, "{:?}", reader.names());
+    }
+}
+
+#[test]
+fn a_text_browser_that_hides_where_it_comes_from_is_left_alone() {
+    let mut text = Visitor::person(Browser::default(), Seen::LOOKED.and(Seen::OLD_HTTP, true));
+    for _ in 0..400 {
+        text.turns_page(Referer::Nowhere);
+        assert!(text.points() < THRESHOLD, "{:?}", text.names());
+    }
+}
+
+#[test]
+fn a_subscriber_whose_reader_opens_one_page_after_the_other_is_left_alone() {
+    // Everything is in the browser's cache, and a feed reader opens the pages.
+    let mut subscriber = Visitor::person(CHROME, WHOLE);
+    for _ in 0..100 {
+        subscriber.turns_page(Referer::Nowhere);
+        subscriber.now += Duration::from_secs(3600 * [1, 9, 2, 14, 3][usize::from(subscriber.page) % 5]);
+        assert!(subscriber.points() < THRESHOLD, "{:?}", subscriber.names());
+    }
+}
+
+#[test]
+fn a_proxy_that_takes_the_headers_away_is_forgiven() {
+    let mut behind = Visitor::person(CHROME, Seen::LOOKED.and(Seen::SECURE, true));
+    for _ in 0..100 {
+        behind.turns_page(Referer::Here);
+        behind.sees(Aim::Asset, Referer::Here, Outcome::Served);
+        assert!((50..THRESHOLD).contains(&behind.points()), "{} {:?}", behind.points(), behind.names());
+    }
+}
+
+#[test]
+fn a_page_that_refreshes_itself_has_no_pace() {
+    let mut board = Visitor::new(CHROME, WHOLE);
+    for _ in 0..200 {
+        board.now += Duration::from_secs(30);
+        board.sees(Aim::Page(7), Referer::Here, Outcome::Served);
+    }
+    assert!(!board.names().contains(&"even_pace"), "{:?}", board.names());
+}
+
+#[test]
+fn what_is_not_known_is_not_missing() {
+    // A log with neither headers nor referers, of a site that keeps its pictures elsewhere.
+    let mut logged = Visitor::new(CHROME, Seen::default());
+    logged.usual.referer = Referer::Unknown;
+    for _ in 0..400 {
+        logged.turns_page(Referer::Unknown);
+    }
+    assert!(logged.points_on(Expected::default()) <= 30, "{:?}", logged.names());
+}
+
+#[test]
+fn nothing_is_held_against_headers_that_are_kept_for_tls() {
+    let plain = Seen::LOOKED.and(Seen::ACCEPT, true).and(Seen::ENCODING, true).and(Seen::LANGUAGE, true);
+    let mut person = Visitor::person(CHROME, plain);
+    person.turns_page(Referer::Here);
+    person.sees(Aim::Asset, Referer::Here, Outcome::Served);
+    assert_eq!(person.points(), 0, "{:?}", person.names());
+}
+
+#[test]
+fn a_program_that_only_borrows_a_user_agent_is_found_after_two_pages() {
+    let mut script = Visitor::new(CHROME, Seen::LOOKED.and(Seen::ACCEPT, true).and(Seen::SECURE, true));
+    script.turns_page(Referer::Nowhere);
+    script.turns_page(Referer::Nowhere);
+    assert!(script.points() >= THRESHOLD, "{} {:?}", script.points(), script.names());
+}
+
+#[test]
+fn a_program_with_all_headers_is_found_by_its_pace() {
+    let mut timer = Visitor::new(CHROME, WHOLE);
+    let mut found_at = None;
+    for page in 1..=50 {
+        timer.now += Duration::from_secs(70);
+        timer.page += 1;
+        timer.sees(Aim::Page(timer.page), Referer::Nowhere, Outcome::Served);
+        found_at = found_at.or((timer.points() >= THRESHOLD).then_some(page));
+    }
+    assert!(found_at.is_some_and(|page| page <= 12), "{found_at:?}");
+}
+
+#[test]
+fn who_tries_the_doors_is_found() {
+    let mut scanner = Visitor::new(Browser::default(), WHOLE);
+    for _ in 0..20 {
+        scanner.turns_page(Referer::Nowhere);
+    }
+    let harmless = scanner.points();
+    let mut scanner = Visitor::new(Browser::default(), WHOLE);
+    for page in 1..=20 {
+        scanner.now += Duration::from_secs(1);
+        scanner.sees(Aim::Page(page), Referer::Nowhere, Outcome::Missing);
+    }
+    assert!(harmless < THRESHOLD && scanner.points() >= THRESHOLD, "{harmless} {:?}", scanner.names());
+    assert_eq!(scanner.names()[0], "probes");
+}
+
+#[test]
+fn a_trap_counts_unless_another_site_has_set_it() {
+    let mut crawler = Visitor::new(CHROME, WHOLE);
+    crawler.turns_page(Referer::Nowhere);
+    crawler.sees(Aim::Trap, Referer::Nowhere, Outcome::Missing);
+    assert!(crawler.points() >= THRESHOLD);
+    let mut person = Visitor::new(CHROME, WHOLE);
+    person.turns_page(Referer::Nowhere);
+    person.sees(Aim::Trap, Referer::Elsewhere, Outcome::Missing);
+    assert!(!person.names().contains(&"trapped"));
+}
+
+#[test]
+fn what_the_gate_refuses_is_held_against_nobody() {
+    let mut refused = Visitor::new(CHROME, WHOLE);
+    for page in 1..=100 {
+        refused.now += Duration::from_secs(1);
+        refused.sees(Aim::Page(page), Referer::Nowhere, Outcome::Refused);
+    }
+    assert_eq!(refused.points(), 0);
+}
+
+#[test]
+fn a_network_without_people_makes_two_pages_tell() {
+    let usual = Visitor::new(CHROME, WHOLE).usual;
+    let mut network = Neighbourhood::default();
+    for client in 0..40_u64 {
+        let page = Sight { aim: Aim::Page(client as u16), ..usual };
+        network.learn(client << 59, &page, Outcome::Served, DAY);
+    }
+    let points = |visitor: &Visitor, network| suspicion(&visitor.habits, true, USUAL, || Some(network)).points;
+    let mut rented = Visitor::new(CHROME, WHOLE);
+    rented.turns_page(Referer::Nowhere);
+    assert!(points(&rented, network) < THRESHOLD, "one page proves nothing");
+    rented.turns_page(Referer::Nowhere);
+    assert!(points(&rented, network) >= THRESHOLD);
+    // One who does as people do is not held to account for the neighbours, and clears their name before long.
+    let mut person = Visitor::new(CHROME, WHOLE);
+    person.turns_page(Referer::Nowhere);
+    person.sees(Aim::Asset, Referer::Here, Outcome::Served);
+    assert!(points(&person, network) < THRESHOLD);
+    for _ in 0..4 {
+        network.learn(0, &Sight { aim: Aim::Asset, ..usual }, Outcome::Served, DAY);
+    }
+    assert!(points(&rented, network) < THRESHOLD);
+}
+
+#[test]
+fn customs_are_learned_from_those_who_do_as_people_do() {
+    let mut customs = Customs::default();
+    let now = Timestamp::from_seconds(1_800_000_000);
+    for _ in 0..4 {
+        customs.hear(Witness::LoadsAssets, now, DAY);
+    }
+    assert_eq!(customs.expected(), Expected::default(), "too few to know");
+    customs.hear(Witness::LoadsAssets, now, DAY);
+    assert_eq!(customs.expected(), Expected { assets: 1.0, links: 0.0 });
+    for _ in 0..5 {
+        customs.hear(Witness::LoadsNone, now, DAY);
+    }
+    assert_eq!(customs.expected(), Expected::default(), "half of them keep their pictures elsewhere");
+}
+
+#[test]
+fn a_client_is_a_witness_once() {
+    let mut person = Visitor::new(CHROME, WHOLE);
+    let mut heard = Vec::new();
+    for page in 1..=9 {
+        for (aim, referer) in
+            [(Aim::Page(page), Referer::Here), (Aim::Asset, Referer::Here), (Aim::Asset, Referer::Here)]
+        {
+            let sight = Sight { aim, referer, ..person.usual };
+            heard.extend(person.habits.learn(&sight, Outcome::Served, DAY));
+        }
+    }
+    assert_eq!(heard, [Witness::LoadsAssets, Witness::TellsLinks]);
+}
+
+#[test]
+fn what_a_path_asks_for_is_told_by_its_name() {
+    let aim = |path| Aim::of(&http::Method::GET, path, None, Some("/trap"));
+    assert!(matches!(aim("/"), Aim::Page(_)));
+    assert!(matches!(aim("/item/42.html"), Aim::Page(_)));
+    assert!(matches!(aim("/v1.2/item"), Aim::Page(_)));
+    assert!(matches!(aim("/trapeze"), Aim::Page(_)));
+    assert_eq!(aim("/static/Main.3f2a.CSS"), Aim::Asset);
+    assert_eq!(aim("/favicon.ico"), Aim::Other);
+    assert_eq!(aim("/apple-touch-icon-120x120.png"), Aim::Other);
+    assert_eq!(aim("/robots.txt"), Aim::Robots);
+    assert_eq!((aim("/trap"), aim("/trap/1")), (Aim::Trap, Aim::Trap));
+    assert_eq!(Aim::of(&http::Method::POST, "/item/42", None, None), Aim::Other);
+    assert_ne!(
+        Aim::of(&http::Method::GET, "/s", Some("q=1"), None),
+        Aim::of(&http::Method::GET, "/s", Some("q=2"), None)
+    );
+}
+
+#[test]
+fn what_became_of_a_request_is_told_by_its_status() {
+    let of = |statuses: &[u16]| statuses.iter().map(|&status| Outcome::of_status(status)).collect::<Vec<_>>();
+    assert_eq!(of(&[200, 206]), [Outcome::Served; 2]);
+    assert_eq!(of(&[301, 304, 401, 403]), [Outcome::Moved; 4], "a door that is shut is not one that is not there");
+    assert_eq!(of(&[400, 404, 410]), [Outcome::Missing; 3]);
+    assert_eq!(of(&[429, 500, 503]), [Outcome::Refused; 3]);
+}
+
+#[test]
+fn a_referer_is_ours_where_the_domain_is() {
+    let of = |referer: &str, host| Referer::of(Some(referer.as_bytes()), host);
+    assert_eq!(of("https://www.shop.example/a", "shop.example"), Referer::Here);
+    assert_eq!(of("https://Shop.Example:8443", "www.shop.example"), Referer::Here);
+    assert_eq!(of("https://search.example/", "shop.test"), Referer::Elsewhere);
+    assert_eq!(of("https://search.example/", ""), Referer::Here, "a log that names no host");
+    assert_eq!(of("about:blank", "shop.example"), Referer::Elsewhere);
+    assert_eq!(Referer::of(Some(b""), "shop.example"), Referer::Nowhere);
+    assert_eq!(Referer::of(None, "shop.example"), Referer::Nowhere);
+}
+
+#[test]
+fn headers_have_the_names_that_they_are_logged_by() {
+    assert_eq!(WHOLE.names().count(), 6);
+    for name in WHOLE.names() {
+        assert!(Seen::named(name).is_some_and(|header| WHOLE.has(header)), "{name}");
+    }
+    assert_eq!(Seen::named("cookie"), None);
+}
+
+fn any_sight() -> impl Strategy<Value = (u64, u8, u16, u8, bool, Outcome)> {
+    let outcome =
+        prop_oneof![Just(Outcome::Refused), Just(Outcome::Served), Just(Outcome::Moved), Just(Outcome::Missing)];
+    (0..400_000_u64, 0..5_u8, 0..60_u16, 0..4_u8, any::<bool>(), outcome)
+}
+
+proptest! {
+    #[test]
+    fn whatever_comes_is_weighed_within_bounds_and_forgotten_in_the_end(
+        sights in proptest::collection::vec(any_sight(), 1..120),
+        back in any::<bool>(),
+    ) {
+        let mut visitor = Visitor::new(CHROME, WHOLE);
+        let mut latest = visitor.now;
+        for (wait, aim, page, referer, costly, outcome) in sights {
+            // A clock that is set back now and then.
+            visitor.now = if back && wait % 7 == 0 { visitor.now - Duration::from_secs(wait) } else { visitor.now + Duration::from_millis(wait) };
+            latest = latest.max(visitor.now);
+            visitor.usual.costly = costly;
+            let aim = [Aim::Page(page), Aim::Asset, Aim::Robots, Aim::Trap, Aim::Other][usize::from(aim)];
+            let referer = [Referer::Unknown, Referer::Nowhere, Referer::Elsewhere, Referer::Here][usize::from(referer)];
+            visitor.sees(aim, referer, outcome);
+            let most: u16 = Signal::ALL.iter().map(|signal| signal.most()).sum();
+            prop_assert!(visitor.points() <= most);
+        }
+        let long_after = visitor.habits.at(latest + 14 * DAY, DAY);
+        let left = suspicion(&long_after, true, USUAL, || None);
+        // The pace is a ratio and does not fade, but is not enough.
+        prop_assert!(left.points <= Signal::EvenPace.most() + 2, "{left:?}");
+    }
+}

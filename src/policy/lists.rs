@@ -1,0 +1,220 @@
+//! Which of the operator's address lists an address stands on.
+//!
+//! All lists together are cut into spans that touch and never overlap, each with the lists it stands on: however many
+//! networks there are, an address is found by one search.
+
+use super::identity::{Prefix, canonical};
+use std::net::IpAddr;
+
+/// A list, by its place in the settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ListId(pub u8);
+
+/// The lists that an address stands on: one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Listed(u64);
+
+/// The networks of all lists.
+#[derive(Clone, Debug, Default)]
+pub struct Lists {
+    v4: Spans<u32>,
+    v6: Spans<u128>,
+    counts: Vec<usize>,
+}
+
+/// A line of a file that is no network, by its number from 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadLine {
+    /// The number of the line.
+    pub number: u64,
+    /// What stands there, cut short.
+    pub found: String,
+}
+
+/// Where each span begins and on which lists it stands, in order.
+#[derive(Clone, Debug, Default)]
+struct Spans<T> {
+    starts: Vec<T>,
+    listed: Vec<Listed>,
+}
+
+impl Listed {
+    /// The lists of these numbers.
+    pub fn on(lists: impl IntoIterator<Item = ListId>) -> Self {
+        Self(lists.into_iter().fold(0, |bits, list| bits | 1 << list.0))
+    }
+
+    /// True where there is none.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The first list that is among both.
+    pub fn first_in_common(self, other: Self) -> Option<ListId> {
+        let common = self.0 & other.0;
+        (common != 0).then(|| ListId(common.trailing_zeros() as u8))
+    }
+}
+
+impl Lists {
+    /// The most lists that there can be.
+    pub const MOST: usize = 64;
+
+    /// Puts the networks of all lists together, in the order of their numbers; of more than 64 lists, the first 64.
+    pub fn new(lists: &[Vec<Prefix>]) -> Self {
+        let counts = lists.iter().map(Vec::len).collect();
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        for (number, networks) in lists.iter().take(Self::MOST).enumerate() {
+            for network in networks {
+                let (first, last) = network.bounds();
+                match (first, last) {
+                    (IpAddr::V4(first), IpAddr::V4(last)) => v4.push((u32::from(first), u32::from(last), number)),
+                    (IpAddr::V6(first), IpAddr::V6(last)) => v6.push((u128::from(first), u128::from(last), number)),
+                    _ => {}
+                }
+            }
+        }
+        Self { v4: Spans::of(&v4, |last| last.checked_add(1)), v6: Spans::of(&v6, |last| last.checked_add(1)), counts }
+    }
+
+    /// The lists that `address` stands on.
+    pub fn of(&self, address: IpAddr) -> Listed {
+        match canonical(address) {
+            IpAddr::V4(v4) => self.v4.at(u32::from(v4)),
+            IpAddr::V6(v6) => self.v6.at(u128::from(v6)),
+        }
+    }
+
+    /// How many networks each list has.
+    pub fn counts(&self) -> &[usize] {
+        &self.counts
+    }
+}
+
+impl<T: Ord + Copy> Spans<T> {
+    /// `after` is the number behind one, if there is any.
+    fn of(networks: &[(T, T, usize)], after: impl Fn(T) -> Option<T>) -> Self {
+        let mut turns: Vec<(T, usize, bool)> = Vec::with_capacity(networks.len() * 2);
+        for &(first, last, list) in networks {
+            turns.push((first, list, true));
+            turns.extend(after(last).map(|behind| (behind, list, false)));
+        }
+        turns.sort_unstable_by_key(|&(at, ..)| at);
+        let mut depth = [0_u32; Lists::MOST];
+        let mut spans = Self { starts: Vec::new(), listed: Vec::new() };
+        for of_one_place in turns.chunk_by(|one, other| one.0 == other.0) {
+            // Beginnings first, or a depth would fall below zero where one network follows on another.
+            of_one_place.iter().filter(|turn| turn.2).for_each(|turn| depth[turn.1] += 1);
+            of_one_place.iter().filter(|turn| !turn.2).for_each(|turn| depth[turn.1] -= 1);
+            let listed = Listed::on((0..).map(ListId).zip(depth).filter(|(_, depth)| *depth > 0).map(|(list, _)| list));
+            if spans.listed.last().copied().unwrap_or_default() != listed {
+                spans.starts.push(of_one_place[0].0);
+                spans.listed.push(listed);
+            }
+        }
+        spans
+    }
+
+    fn at(&self, number: T) -> Listed {
+        let begun = self.starts.partition_point(|start| *start <= number);
+        begun.checked_sub(1).map_or(Listed::default(), |place| self.listed[place])
+    }
+}
+
+/// Reads a list: one address or network a line; `#` begins a comment, empty lines are nothing. Every bad line is told, up to
+/// a hundred of them.
+pub fn read(text: &str) -> Result<Vec<Prefix>, Vec<BadLine>> {
+    let mut networks = Vec::new();
+    let mut bad = Vec::new();
+    for (number, line) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
+        let written = line.split('#').next().unwrap_or_default().trim();
+        match Prefix::parse(written) {
+            Some(network) => networks.push(network),
+            None if written.is_empty() => {}
+            None => bad.push(BadLine { number, found: written.chars().take(LONGEST).collect() }),
+        }
+        if bad.len() >= MOST_TOLD {
+            break;
+        }
+    }
+    if bad.is_empty() { Ok(networks) } else { Err(bad) }
+}
+
+/// A file that is no list at all need not be told line by line.
+const MOST_TOLD: usize = 100;
+const LONGEST: usize = 60;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn networks(text: &str) -> Vec<Prefix> {
+        read(text).unwrap_or_else(|bad| panic!("{bad:?}"))
+    }
+
+    fn listed(lists: &Lists, address: &str) -> Vec<u8> {
+        let found = lists.of(address.parse().expect("an address"));
+        (0..64).filter(|&list| found.first_in_common(Listed::on([ListId(list)])).is_some()).collect()
+    }
+
+    #[test]
+    fn a_list_is_one_network_a_line_with_comments() {
+        let text = "\u{feff}# hosting\r\n\r\n192.0.2.0/24  # a data centre\n198.51.100.7\n2001:db8::/32\n 10.1.2.3/8\n::ffff:203.0.113.0/120\n";
+        let lists = Lists::new(&[networks(text)]);
+        for inside in
+            ["192.0.2.255", "198.51.100.7", "2001:db8:ffff::1", "10.255.0.1", "::ffff:192.0.2.1", "203.0.113.9"]
+        {
+            assert_eq!(listed(&lists, inside), [0], "{inside}");
+        }
+        for outside in ["192.0.3.0", "198.51.100.8", "2001:db9::", "11.0.0.0", "::1"] {
+            assert!(listed(&lists, outside).is_empty(), "{outside}");
+        }
+        assert_eq!(lists.counts(), [5]);
+    }
+
+    #[test]
+    fn every_bad_line_is_told_with_its_number() {
+        let bad = read("192.0.2.1\n300.1.1.1\n# fine\n192.0.2.0/33\nexample.com # why\n").expect_err("three are bad");
+        let told: Vec<_> = bad.iter().map(|line| (line.number, line.found.as_str())).collect();
+        assert_eq!(told, [(2, "300.1.1.1"), (4, "192.0.2.0/33"), (5, "example.com")]);
+        assert_eq!(read(&"x\n".repeat(5000)).expect_err("all are bad").len(), 100);
+        assert_eq!(read(""), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn an_address_may_stand_on_several_lists_and_the_last_addresses_count() {
+        let lists = Lists::new(&[
+            networks("0.0.0.0/0\n::/0"),
+            networks("10.0.0.0/8\n10.0.0.0/9\n10.0.0.0/8"),
+            networks("10.0.0.0/16\n10.1.0.0/16\n255.255.255.255"),
+        ]);
+        assert_eq!(listed(&lists, "10.1.2.3"), [0, 1, 2]);
+        assert_eq!(listed(&lists, "10.2.0.0"), [0, 1]);
+        assert_eq!(listed(&lists, "255.255.255.255"), [0, 2]);
+        assert_eq!(listed(&lists, "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), [0]);
+        assert_eq!(listed(&lists, "0.0.0.0"), [0]);
+        assert_eq!(listed(&Lists::default(), "10.1.2.3"), [0u8; 0]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_spans_say_what_each_network_would(
+            written in proptest::collection::vec((any::<u32>(), 0..=32_u8, 0..3_usize), 0..60),
+            asked in proptest::collection::vec(any::<u32>(), 20),
+        ) {
+            let mut of_list = vec![Vec::new(); 3];
+            for &(address, length, list) in &written {
+                of_list[list].extend(Prefix::new(IpAddr::V4(address.into()), length));
+            }
+            let lists = Lists::new(&of_list);
+            // Also at the edges, where a slip would be.
+            let edges = written.iter().flat_map(|&(address, ..)| [address, address.wrapping_add(1), address.wrapping_sub(1)]);
+            for address in asked.iter().copied().chain(edges) {
+                let address = IpAddr::V4(address.into());
+                let one_by_one = (0..3).filter(|&list: &usize| of_list[list].iter().any(|network| network.contains(address)));
+                prop_assert_eq!(lists.of(address), Listed::on(one_by_one.map(|list| ListId(list as u8))));
+            }
+        }
+    }
+}
