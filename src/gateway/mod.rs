@@ -123,9 +123,7 @@ impl Gate {
             sockets.iter_mut().zip(bound).for_each(|(of_worker, socket)| of_worker.push(socket));
         }
         let seed = surroundings.seed;
-        let generation =
-            Generation::new(settings, surroundings.lists.clone(), &surroundings.engine, surroundings.clock.now());
-        let shared = Arc::new(Shared::new(surroundings, generation, count));
+        let shared = Arc::new(Shared::new(surroundings, settings, count));
         let handle = Handle(Arc::clone(&shared));
         handle.look_after_robots();
         let (stage, stages) = stages::channel(Stage::Serving);

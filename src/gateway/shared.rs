@@ -6,6 +6,7 @@ use super::generation::Generation;
 use super::neighbours::Neighbours;
 use crate::agents::Agents;
 use crate::clock::Clock;
+use crate::config::Settings;
 use crate::engine::Engine;
 use crate::robots::{Conduct, Shelf};
 use crate::verify::Operators;
@@ -53,8 +54,9 @@ pub(super) struct Via {
 }
 
 impl Shared {
-    pub(super) fn new(surroundings: Surroundings, generation: Generation, workers: usize) -> Self {
-        let Surroundings { clock, engine, agents, operators, signatures, ledger_answers, seed, .. } = surroundings;
+    pub(super) fn new(surroundings: Surroundings, settings: Settings, workers: usize) -> Self {
+        let Surroundings { clock, engine, agents, operators, signatures, lists, ledger_answers, seed } = surroundings;
+        let generation = Generation::new(settings, lists, &engine, clock.now());
         let conduct = Conduct::of(operators.names().count());
         Self {
             clock,

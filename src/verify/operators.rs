@@ -328,6 +328,18 @@ mod tests {
     }
 
     #[test]
+    fn an_agent_that_signs_is_of_the_operator_that_was_declared_with_it() {
+        let agents = Some(vec!["https://chatgpt.com".into(), "https://bot.example".into()]);
+        let declared = Declared { name: "acme".into(), signature_agents: agents, ..Declared::default() };
+        let operators = Operators::with(vec![declared]);
+        let acme = operators.id("acme").expect("declared");
+        let of_acme = operators.signature_agents().filter(|(_, whose)| *whose == acme).map(|(agent, _)| agent);
+        assert_eq!(of_acme.collect::<Vec<_>>(), ["https://chatgpt.com", "https://bot.example"]);
+        let chatgpt = operators.signature_agents().filter(|(agent, _)| *agent == "https://chatgpt.com");
+        assert_eq!(chatgpt.count(), 1);
+    }
+
+    #[test]
     fn a_declared_operator_of_a_known_name_changes_what_it_says_and_nothing_else() {
         let declared = Declared { name: "googlebot".into(), complete: Some(Vec::new()), ..Declared::default() };
         let operators = Operators::with(vec![declared]);

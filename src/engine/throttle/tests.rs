@@ -415,7 +415,9 @@ fn who_waits_goes_on_by_its_old_rules_where_the_new_ones_name_its_scope_no_more(
     let gate = Gate::with(&[("api", patient(slots(1)))]);
     let pass = gate.passes(&["api"], 0);
     let mut line: Vec<Guest> = (1..4).map(|client| gate.waits(&["api"], client, PERSON, 0)).collect();
-    line.iter_mut().for_each(|guest| drop(guest.waits_until(0)));
+    for guest in &mut line {
+        guest.waits_until(0);
+    }
     gate.throttle.follow(&[Scope { name: "renamed".into(), throttle: Some(slots(1)), by_value: None }]);
     assert!(line.iter_mut().all(|guest| matches!(guest.looks(0), Turn::NotYet { .. })), "not all at once");
     drop(pass);
