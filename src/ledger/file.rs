@@ -238,6 +238,7 @@ impl<F: Folder> Inner<F> {
             must |= lease.held > before.held && enough > before.held;
             may |= lease.held != before.held || span != table.span(&ask.quota, ask.window.id);
         }
+        table.forget_old(asks);
         let uptime = (self.uptime)();
         let due = uptime.since(self.syncs.last) >= LAZY_AFTER;
         if !((must || (may && due)) && self.syncs.may(uptime)) {

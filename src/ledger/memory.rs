@@ -25,7 +25,9 @@ impl Memory {
 impl Store for Memory {
     fn lease(&mut self, asks: &[Ask], now: Timestamp) -> impl Future<Output = Result<Vec<Lease>, StoreError>> {
         let mut table = self.table.lock();
-        ready(Ok(asks.iter().map(|ask| table.lease(self.gate, ask, now)).collect()))
+        let leases = asks.iter().map(|ask| table.lease(self.gate, ask, now)).collect();
+        table.forget_old(asks);
+        ready(Ok(leases))
     }
 
     fn close(&mut self, asks: &[Ask], _: Timestamp) -> impl Future<Output = Result<(), StoreError>> {

@@ -65,8 +65,17 @@ impl Table {
         let held = held.max(ask.taken);
         window.holdings.insert(who, Holding { held, taken: ask.taken });
         let span = window.span;
-        series.forget_old(&ask.window);
         Lease { held, elsewhere, taken_elsewhere, span, ..Lease::default() }
+    }
+
+    /// Forgets the oldest windows that nothing in `asks` needs, which is all that a gate asks for at once: what is of no
+    /// weight for a window that it gives back may weigh on the one that it spends.
+    pub fn forget_old(&mut self, asks: &[Ask]) {
+        for of_quota in asks.chunk_by(|one, next| one.quota == next.quota) {
+            if let Some(series) = self.quotas.get_mut(&of_quota[0].quota) {
+                series.forget_old(of_quota);
+            }
+        }
     }
 
     /// Notes that `who` has taken what it says, and is no more.
@@ -181,17 +190,20 @@ impl Series {
         }
     }
 
-    /// Forgets the oldest windows beyond a few. One more than weighs on `key` is kept: it may be asked for ahead.
-    fn forget_old(&mut self, key: &WindowKey) {
+    /// Forgets the oldest windows beyond a few. One more than weighs on those asked for is kept: it may be asked for
+    /// ahead.
+    fn forget_old(&mut self, asks: &[Ask]) {
         let newest = self.windows.values().filter_map(|window| window.span).max_by_key(|span| span.start);
         let Some(newest) = newest else { return };
-        let back = if key.back == 0 { 0 } else { key.back + 1 };
-        let keys = [key.span.unwrap_or(newest), newest].map(|span| WindowKey { id: u64::MAX, span: Some(span), back });
+        let needed = |ask: &Ask, id: u64, span: Option<Span>| {
+            let back = if ask.window.back == 0 { 0 } else { ask.window.back + 1 };
+            let spans = [ask.window.span.unwrap_or(newest), newest];
+            let mut keys = spans.map(|span| WindowKey { id: u64::MAX, span: Some(span), back }).into_iter();
+            id == ask.window.id || keys.any(|key| key.is_weighed_on_by(id, span))
+        };
         while self.windows.len() > REMEMBERED {
             let idle = |(id, window): &(&u64, &Window)| {
-                **id != key.id
-                    && window.span.is_some_and(|span| span != newest)
-                    && !keys.iter().any(|key| key.is_weighed_on_by(**id, window.span))
+                window.span.is_some_and(|span| span != newest) && !asks.iter().any(|ask| needed(ask, **id, window.span))
             };
             let oldest = self.windows.iter().filter(idle).min_by_key(|(_, window)| window.span.map(|span| span.start));
             let Some((&id, window)) = oldest else { return };

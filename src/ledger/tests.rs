@@ -256,6 +256,21 @@ fn a_quota_with_many_windows_and_a_long_name_is_read_back() {
     }
 }
 
+#[test]
+fn what_weighs_on_a_redefined_window_is_remembered_while_the_one_before_is_given_back() {
+    let mut ledger = open(&Sim::default(), "this").expect("a ledger");
+    let second = |number: u64| {
+        let start = NOON + Duration::from_secs(number);
+        WindowKey { id: start.0, span: Some(Span { start, end: start + Duration::from_secs(1) }), back: 0 }
+    };
+    for number in 0..8 {
+        ledger.lease(&[Ask { window: second(number), ..ask(1, 0, 1, 0) }], NOON).expect("it is noted");
+    }
+    let given_back = Ask { window: second(8), ..ask(0, 0, 0, 0) };
+    let today = ledger.lease(&[given_back, ask(0, 0, 2, 2)], NOON).expect("an answer").remove(1);
+    assert_eq!(today.taken_elsewhere, Units::whole(8), "each second weighs on the day");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
