@@ -17,6 +17,10 @@ classes:
 scopes: { default: { concurrency: 1, queue: { max_wait: 60s, max_length: 2 } } }
 routes: [ { match: \"/**\", cost: { api: 1 } } ]";
 
+const RESTS_40_SECONDS: &str = "
+headers: { retry_after_spread: 0% }
+scopes: { default: { backoff: { min_delay: 40s, jitter: 0% } } }";
+
 #[test]
 fn the_origin_never_has_more_to_do_than_it_can() {
     const CLIENTS: usize = 64;
@@ -114,6 +118,63 @@ fn an_origin_that_breaks_off_is_left_alone_too() {
     assert_eq!(gate.connect().get("/", "").json()["reason"], "backoff");
     assert_eq!(gate.connect().get("/robots.txt", "").status, 502, "robots.txt is never refused");
     assert_eq!(origin.seen().len(), seen + 1);
+}
+
+#[test]
+fn an_answer_that_breaks_off_in_the_middle_is_a_complaint() {
+    let origin = Origin::scripted(|_, wire| {
+        wire.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc");
+        wire.reset();
+    });
+    let gate = Gate::before(origin.address(), RESTS_40_SECONDS);
+    gate.connect().send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").rest();
+    let answer = gate.connect().get("/", "");
+    is_refused(&answer, "backoff", "40");
+    assert_eq!((origin.seen().len(), gate.state()["scopes"][0]["level"].as_u64()), (1, Some(1)));
+}
+
+#[test]
+fn an_answer_that_falls_silent_in_the_middle_is_a_complaint() {
+    let origin = Origin::scripted(|_, wire| {
+        wire.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc");
+        wire.sees_the_end();
+    });
+    let gate = Gate::before(origin.address(), RESTS_40_SECONDS);
+    let mut client = gate.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").head();
+    client.take(3).expect("it began");
+    gate.pass(Duration::from_secs(3600));
+    client.rest();
+    is_refused(&gate.connect().get("/", ""), "backoff", "40");
+}
+
+#[test]
+fn a_client_that_leaves_in_the_middle_of_an_answer_is_no_complaint() {
+    let (gone, has_gone) = signal();
+    let origin = Origin::scripted(move |seen, wire| match seen.target.as_str() {
+        "/long" => {
+            wire.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc");
+            wire.sees_the_end();
+            gone.tell();
+        }
+        _ => wire.reply("200 OK", "", b""),
+    });
+    let gate = Gate::before(origin.address(), RESTS_40_SECONDS);
+    let mut client = gate.connect();
+    client.send("GET /long HTTP/1.1\r\nHost: a.test\r\n\r\n").head();
+    client.reset();
+    has_gone.wait();
+    assert_eq!(gate.connect().get("/", "").status, 200);
+}
+
+#[test]
+fn whoever_meets_an_origin_that_fails_is_told_to_stay_away_for_the_rest() {
+    let origin = Origin::scripted(|_, wire| wire.reset());
+    let gate = Gate::before(origin.address(), RESTS_40_SECONDS);
+    let answer = gate.connect().get("/", "");
+    assert_eq!((answer.status, answer.field("retry-after")), (502, "40"));
+    let gate = Gate::before(origin.address(), "scopes: { default: { backoff: { min_delay: 1s } } }");
+    assert_eq!(gate.connect().get("/", "").field("retry-after"), "5");
 }
 
 #[test]

@@ -329,6 +329,7 @@ fn what_the_origin_says_of_its_limits_is_the_least_it_is_left_alone_for() {
         ("X-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: 9\r\n", 9),
         ("X-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: 2027-01-15T12:00:10Z\r\n", 10),
         ("Retry-After: 3600\r\n", 12),
+        ("Retry-After: 99999999999999999999\r\n", 12),
     ] {
         assert_eq!(until(Answers("429", fields)), second, "{fields:?}");
     }

@@ -12,11 +12,11 @@ use crate::policy::identity::Carrier;
 use crate::policy::lists::{ListId, Listed};
 use crate::policy::quota::{ClassLadder, Exhausted, Quota, SyncFrom};
 use crate::policy::route::Route;
-use crate::policy::throttle::Scope;
 use crate::policy::throttle::course::Controller;
 use crate::policy::throttle::gradient::Gradient;
 use crate::policy::throttle::rampup::{Lever, Rampup};
 use crate::policy::throttle::value::{ByValue, ValueFrom};
+use crate::policy::throttle::{Queue, Scope};
 use crate::policy::window::Window;
 use crate::policy::{Kind, OperatorId, Rules, Units};
 use std::fmt::Write as _;
@@ -246,7 +246,10 @@ fn when(when: &When, operators: &[String], lists: &[String]) -> String {
             Carrier::Header(name) => format!("the header {name}"),
             Carrier::Cookie(name) => format!("the cookie {name}"),
         };
-        conditions.push(format!("with one of {} known keys in {place}", values.len()));
+        conditions.push(match values.len() {
+            1 => format!("with the known key in {place}"),
+            count => format!("with one of {count} known keys in {place}"),
+        });
     }
     if conditions.is_empty() { "everybody else".into() } else { conditions.join(", ") }
 }
@@ -263,7 +266,7 @@ fn scope(scope: &Scope) -> Option<String> {
             rules.push(format!("{floor} to {ceiling} at once, by latency"));
         }
         (Some(Controller::Rampup(Rampup { lever: Lever::Concurrency { start, most }, .. })), _) => {
-            rules.push(format!("{start} and up to {most} at once, by complaints"));
+            rules.push(format!("1 to {most} at once, by complaints, beginning with {start}"));
         }
         (_, Some(most)) => rules.push(format!("{most} at once at most")),
         (_, None) => {}
@@ -273,8 +276,8 @@ fn scope(scope: &Scope) -> Option<String> {
             rules.push(format!("{} to {} apart, by latency", duration(least), duration(auto.max_delay)));
         }
         (Some(Controller::Rampup(Rampup { lever: Lever::Delay { start, least, most }, .. })), _) => {
-            let (least, most) = (duration(*least), duration(*most));
-            rules.push(format!("{} and {least} to {most} apart, by complaints", duration(*start)));
+            let (start, least, most) = (duration(*start), duration(*least), duration(*most));
+            rules.push(format!("{least} to {most} apart, by complaints, beginning with {start}"));
         }
         (_, Duration::ZERO) => {}
         (_, delay) => rules.push(format!("{} apart", duration(delay))),
@@ -286,14 +289,11 @@ fn scope(scope: &Scope) -> Option<String> {
         let (first, longest) = (duration(backoff.min_delay), duration(backoff.max_delay));
         rules.push(format!("rests {first} to {longest} after a complaint"));
     }
-    let queue = throttle.queue;
-    Some(format!(
-        "{}: {}; {} may wait for {}",
-        scope.name,
-        rules.join(", "),
-        queue.max_length,
-        duration(queue.max_wait)
-    ))
+    let waits = match throttle.queue {
+        Queue { max_wait: Duration::ZERO, .. } => "nobody waits".into(),
+        Queue { max_wait, max_length } => format!("{max_length} may wait for {}", duration(max_wait)),
+    };
+    Some(format!("{}: {}; {waits}", scope.name, rules.join(", ")))
 }
 
 fn value(from: &ValueFrom) -> String {
@@ -379,6 +379,42 @@ mod tests {
             never more than the origin says is left in x-left, renewed when x-reset says\n    \
             closed by an answer of 429 or 403 with \"spent\"\n";
         assert!(told.contains(lines), "{told}");
+    }
+
+    #[test]
+    fn how_hard_a_scope_may_be_pressed_is_said_in_words() {
+        let told = |keys: &str| {
+            let yaml = format!("origin: {{ url: 'http://a' }}\nscopes: {{ default: {{ {keys} }} }}");
+            let settings = config::load(Path::new("a.yaml"), &yaml, &[], &[], &OPERATORS).expect("all is well");
+            scope(&settings.rules.scopes[0]).expect("it is throttled")
+        };
+        for (keys, words) in [
+            ("concurrency: 2, queue: { max_wait: 0s }", "default: 2 at once at most; nobody waits"),
+            (
+                "delay: 1s, backoff: {}, rampup: {}",
+                "default: 100ms to 10s apart, by complaints, beginning with 1s, rests 1s to 5m after a complaint; 256 may wait for 2s",
+            ),
+            (
+                "concurrency: 4, backoff: {}, rampup: {}",
+                "default: 1 to 40 at once, by complaints, beginning with 4, rests 1s to 5m after a complaint; 256 may wait for 2s",
+            ),
+        ] {
+            assert_eq!(told(keys), words);
+        }
+    }
+
+    #[test]
+    fn known_keys_are_counted() {
+        for (values, words) in [
+            ("a-key-that-is-long", "with the known key in the header x-api-key"),
+            ("[a-key-that-is-long, another-that-is-long]", "with one of 2 known keys in the header x-api-key"),
+        ] {
+            let yaml = format!(
+                "origin: {{ url: 'http://a' }}\nclasses: [{{ name: a, when: {{ key: {{ header: X-Api-Key, value: {values} }} }} }}]"
+            );
+            let settings = config::load(Path::new("a.yaml"), &yaml, &[], &[], &OPERATORS).expect("all is well");
+            assert_eq!(when(&settings.rules.classes[0].when, &[], &[]), words);
+        }
     }
 
     #[test]

@@ -253,6 +253,15 @@ impl<'de, T, K: DeserializeOwned + Into<T>> Visitor<'de> for WordOrKeys<T, K> {
     }
 }
 
+/// A section that means its defaults where nothing stands behind its key.
+pub(super) fn given<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Option::deserialize(deserializer).map(|written| Some(written.unwrap_or_default()))
+}
+
 /// Keys that the operator chose, in the order written.
 #[derive(Clone, Debug)]
 pub(super) struct Named<T>(pub Vec<(String, T)>);

@@ -54,6 +54,7 @@ pub(super) fn settle(
     let known = routes::Known { quotas: &quotas, scopes: &scopes, own: &own };
     let routes = routes::routes(&raw.routes, &known, &mut report);
     scope_from::check_use(&scopes, &routes, &mut report);
+    scopes::note_unnamed(&scopes, &own, &routes, &mut report);
     let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
     let verify = verify::verify(&raw.verify, &mut report);
     let robots = robots::robots(raw, &classes, &operators, &mut report);

@@ -250,6 +250,10 @@ impl<'de> SeqAccess<'de> for Items<'_> {
     }
 }
 
+/// Keys whose section switches something on, each of its own keys having a default: with nothing behind them they
+/// mean those defaults.
+const SWITCHES: [&str; 5] = ["adaptive", "autothrottle", "backoff", "queue", "rampup"];
+
 struct Entries<'a> {
     rest: std::slice::Iter<'a, Entry>,
     value: Option<&'a Node>,
@@ -262,7 +266,10 @@ impl<'de> MapAccess<'de> for Entries<'_> {
     /// A known key without a value counts as not given: its lines are often commented out.
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
         let fields = self.fields;
-        let given = |entry: &&Entry| !(matches!(entry.value.kind, Kind::Null) && fields.contains(&entry.key.as_str()));
+        let given = |entry: &&Entry| {
+            let key = entry.key.as_str();
+            !matches!(entry.value.kind, Kind::Null) || !fields.contains(&key) || SWITCHES.contains(&key)
+        };
         let Some(entry) = self.rest.find(given) else { return Ok(None) };
         self.value = Some(&entry.value);
         let key = seed.deserialize(StrDeserializer::<Fault>::new(&entry.key));

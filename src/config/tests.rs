@@ -218,6 +218,70 @@ fn a_scope_throttles_only_if_something_in_it_makes_anybody_wait() {
 }
 
 #[test]
+fn a_section_of_a_scope_with_nothing_behind_it_means_its_defaults() {
+    let throttle = |keys: &str| {
+        let text = site(&format!("scopes:\n  default:\n    concurrency: 4\n{keys}"));
+        settings(&text).rules.scopes[0].throttle.clone()
+    };
+    for (bare, keys) in [
+        ("backoff:", "backoff: {}"),
+        ("autothrottle:", "autothrottle: {}"),
+        ("adaptive: # gradient", "adaptive: gradient"),
+        ("backoff:\n    rampup:", "backoff: {}\n    rampup: {}"),
+        ("queue:\n    # max_wait: 1s", "queue: {}"),
+        ("delay: # 1s", ""),
+    ] {
+        assert_eq!(throttle(&format!("    {bare}")), throttle(&format!("    {keys}")), "{bare}");
+    }
+    assert_ne!(throttle("    backoff:"), throttle(""));
+    let notes = settings(&site("scopes:\n  default:\n    queue:")).notes;
+    assert_eq!(notes.len(), 1, "it is there: {notes:?}");
+}
+
+#[test]
+fn what_a_scope_says_in_vain_is_worth_a_note() {
+    for (text, note) in [
+        (
+            "scopes: { default: { queue: { max_wait: 1s } } }",
+            "scopes.default: queue and jitter alone make nobody wait, so nothing in it is throttled",
+        ),
+        (
+            "scopes: { default: { jitter: 10% } }",
+            "scopes.default: queue and jitter alone make nobody wait, so nothing in it is throttled",
+        ),
+        (
+            "scopes: { default: { delay: 10s } }",
+            "scopes.default.delay: longer than queue.max_wait (2s), so nobody can wait from one request to the next",
+        ),
+        ("scopes: { search: { concurrency: 1 } }", "scopes.search: no route names this scope, so it holds nobody back"),
+        (
+            "scopes: { search: { quota: { limit: 1, window: { fixed: 1h } } } }",
+            "scopes.search: no route names this scope, so it holds nobody back",
+        ),
+        (
+            "scopes: { default: { concurrency: 1 }, a: { concurrency: 2 } }\nroutes: [{ match: '/**', scopes: a }]",
+            "scopes.default: no route names this scope, so it holds nobody back",
+        ),
+        (
+            "scopes: { default: { quota: { limit: 1, window: { fixed: 1h } } }, a: { delay: 1s } }
+routes: [{ match: '/**', scopes: a }]",
+            "scopes.default: no route names this scope, so it holds nobody back",
+        ),
+    ] {
+        assert_eq!(settings(&site(text)).notes, [note], "{text}");
+    }
+    for text in [
+        "scopes: { default: { delay: 10s, queue: { max_wait: 0s } } }",
+        "scopes: { default: { delay: 10s, queue: { max_wait: 10s } } }",
+        "scopes: { default: { delay: 10s, backoff: {}, rampup: {} } }",
+        "scopes: { a: { quota: { limit: 1, window: { fixed: 1h } } } }\nroutes: [{ match: /a, cost: { a: 1 } }]",
+        "scopes: { a: { delay: 1s } }\nroutes: [{ match: '/**', scopes: a }]",
+    ] {
+        assert_eq!(settings(&site(text)).notes, [""; 0], "{text}");
+    }
+}
+
+#[test]
 fn a_scope_may_be_there_for_each_value() {
     for (written, meant) in [
         ("host", ValueFrom::Host),
@@ -791,6 +855,18 @@ fn each_contradiction_is_found() {
         (
             "scopes: { default: { backoff: { min_delay: 5s, max_delay: 1s } } }".into(),
             "2:59: scopes.default.backoff.max_delay: less than min_delay; write at least as much",
+        ),
+        (
+            "scopes: { default: { backoff: { max_delay: 500ms } } }".into(),
+            "2:44: scopes.default.backoff.max_delay: less than min_delay, which is 1s by default; write at least as much",
+        ),
+        (
+            "scopes: { default: { autothrottle: { start_delay: 30s } } }".into(),
+            "2:51: scopes.default.autothrottle.start_delay: more than max_delay, which is 5s by default; write at most as much, or max_delay, too",
+        ),
+        (
+            "classes: [{ name: a, when: { key: { header: X Api, value: a-key-that-is-long } } }]".into(),
+            "2:45: classes[0].when.key.header: found \"X Api\", needs the name of a header; write it like X-API-Cost",
         ),
         (
             "scopes: { default: { delay: 6s, autothrottle: { target_concurrency: 1 } } }".into(),

@@ -19,8 +19,17 @@ pub(super) struct Left {
 /// How long the origin asks to be left alone: `Retry-After`, which goes before everything else; without it, until a limit
 /// is renewed of which nothing is left.
 pub(super) fn asked_for(fields: &Fields, now: Timestamp) -> Option<Duration> {
-    let retry_after = fields.get(Name::RetryAfter).and_then(|value| wait(value, fields, now));
+    let retry_after = fields.get(Name::RetryAfter).and_then(|value| match is_beyond_reckoning(value) {
+        true => Some(LONGEST_REST),
+        false => wait(value, fields, now),
+    });
     retry_after.or_else(|| nothing_left_for(fields, now))
+}
+
+/// A whole number that is no time at all, but certainly long.
+fn is_beyond_reckoning(value: &[u8]) -> bool {
+    let digits = value.trim_ascii();
+    !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) && said(digits).is_none()
 }
 
 /// How long until a limit is renewed of which nothing is left.
@@ -162,7 +171,10 @@ mod tests {
             ("+-5", None),
             ("NaN", None),
             ("1e300", None),
-            ("99999999999999999999999999", None),
+            ("99999999999999999999", Some(7 * 86_400)),
+            (" 99999999999999999999999999 ", Some(7 * 86_400)),
+            ("00000000000000000000", None),
+            ("-99999999999999999999", None),
             ("", None),
         ] {
             assert_eq!(rest(&[("Retry-After", value)]), seconds, "{value:?}");

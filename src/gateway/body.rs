@@ -305,7 +305,10 @@ impl Streamed {
         let polled = Pin::new(&mut self.incoming).poll_frame(context);
         let Poll::Ready(next) = polled else {
             return match self.deadline.waits(context) {
-                true => Poll::Ready(Some(Err(BodyError::TimedOut))),
+                true => {
+                    self.breaks_off();
+                    Poll::Ready(Some(Err(BodyError::TimedOut)))
+                }
                 false => Poll::Pending,
             };
         };
@@ -315,7 +318,12 @@ impl Streamed {
                 self.comes_to_its_end();
                 Poll::Ready(None)
             }
-            Some(Err(error)) => Poll::Ready(Some(Err(error.into()))),
+            Some(Err(error)) => {
+                if !matches!(error, client::Error::Body(_) | client::Error::BodyLength) {
+                    self.breaks_off();
+                }
+                Poll::Ready(Some(Err(error.into())))
+            }
             Some(Ok(frame)) => {
                 if let (Some(visit), Some(data)) = (&mut self.visit, frame.data_ref()) {
                     visit.count(data.len() as u64);
@@ -335,6 +343,11 @@ impl Streamed {
         whole.set_lower(rest.lower() + beginning);
         rest.upper().into_iter().for_each(|upper| whole.set_upper(upper + beginning));
         whole
+    }
+
+    /// The origin does not bring its answer to an end.
+    fn breaks_off(&mut self) {
+        self.visit.iter_mut().for_each(|visit| visit.answer_broke_off());
     }
 
     /// The whole answer has been read. The connection may serve again, unless the request is still being sent on it.

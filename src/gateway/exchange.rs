@@ -336,7 +336,7 @@ impl Exchange {
         let (answer, rest) = self.ask_origin(body, &mut visit, permit, pass).await;
         let answer = match answer {
             Ok(answer) => answer,
-            Err(error) => return self.origin_failed(visit, &error),
+            Err(error) => return self.origin_failed(visit, &error, rest),
         };
         let rules = &current.settings.rules;
         let quota = |id: crate::policy::QuotaId| &rules.quotas[usize::from(id.0)];
@@ -385,11 +385,17 @@ impl Exchange {
         Response { status, fields, body: ResponseBody::streamed(beginning, body, lease, deadline, visit) }
     }
 
-    /// The origin has failed: the client is told so.
-    fn origin_failed(&self, mut visit: Box<Visit>, error: &ForwardError) -> Response<ResponseBody> {
+    /// The origin has failed: the client is told so, and not to come back before the scopes have had their `rest`.
+    fn origin_failed(
+        &self,
+        mut visit: Box<Visit>,
+        error: &ForwardError,
+        rest: Option<Closed>,
+    ) -> Response<ResponseBody> {
         visit.close();
         self.0.worker.note_failure(error);
-        let problem = Problem::origin_failed(error);
+        let rest = rest.map_or(Duration::ZERO, |rest| rest.wait);
+        let problem = Problem::origin_failed(error, rest);
         if let ForwardError::NoRoom = error {
             visit.found_no_room(problem.retry_after());
         }

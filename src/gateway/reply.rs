@@ -167,9 +167,9 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// The origin's answer did not come.
-    pub(super) fn origin_failed(error: &ForwardError) -> Self {
-        Self::plain(match error {
+    /// The origin's answer did not come, and for so long it is left alone.
+    pub(super) fn origin_failed(error: &ForwardError, rest: Duration) -> Self {
+        let words = match error {
             ForwardError::NoRoom => return Self::no_capacity(ORIGIN_RETRY),
             ForwardError::ConnectTimedOut { .. } => {
                 plain!(504, "Gateway Timeout", "The site did not take the request in time.")
@@ -183,7 +183,9 @@ impl<'a> Problem<'a> {
             ForwardError::ClientBody { too_large: false } => {
                 plain!(400, "Bad Request", "The request's body broke off.")
             }
-        })
+        };
+        let plain = Self::plain(words);
+        Self { retry_after: plain.retry_after.map(|seconds| seconds.max(seconds_rounded_up(rest))), ..plain }
     }
 
     /// The request is not one that can be passed on.

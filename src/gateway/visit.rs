@@ -10,7 +10,7 @@ use super::target;
 use super::upstream::{ForwardError, OriginBody};
 use super::watch::Watch;
 use super::worker::{Current, Worker};
-use crate::engine::{BucketStanding, Charged, Closed, Decision, Pass, Permit, Receipt, Ruling, Standing};
+use crate::engine::{BucketStanding, Charged, Closed, Decision, Heard, Pass, Permit, Receipt, Ruling, Standing};
 use crate::http1::{Fields, Name, RequestHead, Response};
 use crate::policy::behaviour::Seen;
 use crate::policy::calibration::OriginCount;
@@ -225,12 +225,23 @@ impl Visit {
             }
         };
         let measured = self.route().measured && !answer.is_ok_and(|answer| cost::was_cached(&answer.fields));
-        let latency = self.origin_took.unwrap_or_default();
-        let outcome = throttle::Outcome { status, latency, measured, asked_for };
-        let heard = pass.heard(&outcome, self.chance(), self.worker.time());
+        let heard = self.tell(pass, status, measured, asked_for);
         heard.adjusted.iter().for_each(|(scope, adjustment)| tell_adjustment(scope, adjustment));
         let rest = heard.rest?;
         Some(Closed { wait: rest.wait.max(asked_for.unwrap_or_default()), ..rest })
+    }
+
+    /// The origin's answer broke off, or fell silent, after its head. Its scopes learn that, too, and are left.
+    pub(super) fn answer_broke_off(&mut self) {
+        if let Some(pass) = self.pass.take() {
+            self.tell(&pass, None, false, None);
+        }
+    }
+
+    fn tell(&self, pass: &Pass, status: Option<u16>, measured: bool, asked_for: Option<Duration>) -> Heard {
+        let latency = self.origin_took.unwrap_or_default();
+        let outcome = throttle::Outcome { status, latency, measured, asked_for };
+        pass.heard(&outcome, self.chance(), self.worker.time())
     }
 
     /// The right to be sent, and what is to be sent.

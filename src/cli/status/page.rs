@@ -86,7 +86,11 @@ fn scopes(scopes: &[Scope], view: &View) -> String {
         vec![name, inflight, waiting, pause(of.delay_s.unwrap_or_default()), pressure(of, view)]
     };
     let rows = scopes.iter().flat_map(|of| {
-        let name = of.values.map_or(of.name.clone(), |count| format!("{}, {} values", of.name, thousands(count)));
+        let name = match of.values {
+            None => of.name.clone(),
+            Some(1) => format!("{}, 1 value", of.name),
+            Some(count) => format!("{}, {} values", of.name, thousands(count)),
+        };
         let busy = of.busiest.iter().filter(|value| value.is_busy()).take(VALUES);
         let value = |of: &Scope| row(format!("  {}", if of.name.is_empty() { "(none)" } else { &of.name }), of);
         std::iter::once(row(name, of)).chain(busy.map(value)).collect::<Vec<_>>()

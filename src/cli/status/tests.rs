@@ -47,7 +47,7 @@ fn a_hard_day() -> Value {
             {"name": "search", "inflight": 0, "waiting": 17, "limit": 4, "delay_s": 0.25, "rests_for_s": 7.2, "level": 3},
             {"name": "reports", "inflight": 1, "waiting": 1200, "limit": null, "delay_s": 1.5, "rests_for_s": 0.0,
              "level": 1},
-            {"name": "assets", "inflight": 3, "waiting": null, "limit": null, "delay_s": null},
+            {"name": "assets", "inflight": 3, "waiting": null, "limit": null, "delay_s": null, "values": 1},
             {
                 "name": "tenant", "inflight": 2, "waiting": 1, "limit": 2, "delay_s": 0.0, "rests_for_s": 5.0, "level": 1, "values": 1200,
                 "busiest": [
@@ -182,7 +182,7 @@ scopes of the origin
   default                12 of 64        0       -  -
   search                   0 of 4       17  250 ms  left alone for 8 s, level 3
   reports                       1    1,200   1.5 s  taken up again, level 1
-  assets                        3        -       -  -
+  assets, 1 value               3        -       -  -
   tenant, 1,200 values     2 of 2        1       -  left alone for 5 s, level 1
     acme                   2 of 2        1       -  -
     (none)                 0 of 2        0       -  left alone for 5 s, level 1

@@ -175,6 +175,7 @@ fn each<'a>(path: &'a str, key: &'a str, written: &'a [String]) -> impl Iterator
 }
 
 fn known_keys(raw: &raw::KnownKeys, path: &str, report: &mut Report) -> KnownKeys {
+    let carrier = carrier(&raw.header, &raw.cookie, path, report);
     let value = format!("{path}.value");
     let values = &raw.value.0;
     if values.is_empty() || values.iter().any(|known| known.0.trim().is_empty()) {
@@ -187,7 +188,6 @@ fn known_keys(raw: &raw::KnownKeys, path: &str, report: &mut Report) -> KnownKey
     } else if values.iter().any(|known| known.0.len() < GUESSABLE) {
         report.note(format!("{value}: a key of fewer than {GUESSABLE} characters can be guessed"));
     }
-    let carrier = carrier(&raw.header, &raw.cookie, path, report);
     KnownKeys { carrier, values: values.iter().map(|known| Secret::new(known.0.clone())).collect() }
 }
 
@@ -220,7 +220,9 @@ fn carrier(header: &Option<Field>, cookie: &Option<String>, path: &str, report: 
         }
         (both, _) => {
             let wrong = if both.is_some() { "found both header and cookie" } else { "found neither header nor cookie" };
-            report.mistake(path, wrong, "write { header: X-Api-Key } or { cookie: session }");
+            if both.is_some() || !report.spoiled(path) {
+                report.mistake(path, wrong, "write { header: X-Api-Key } or { cookie: session }");
+            }
             Carrier::Cookie(String::new())
         }
     }

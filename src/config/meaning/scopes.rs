@@ -1,10 +1,12 @@
 //! Scopes: how hard each part of the origin may be pressed.
 
+use super::quotas::Own;
 use super::report::Report;
 use super::scope_from::by_value;
 use crate::config::forms::{Named, OneOrRange};
 use crate::config::raw::scopes as raw;
 use crate::config::words::{Change, Span};
+use crate::policy::route::Route;
 use crate::policy::throttle::autothrottle::Autothrottle;
 use crate::policy::throttle::backoff::{Backoff, COMPLAINTS};
 use crate::policy::throttle::course::Controller;
@@ -77,7 +79,39 @@ fn throttle(raw: &raw::Scope, path: &str, report: &mut Report) -> Option<Throttl
         || throttle.controller.is_some()
         || throttle.backoff.is_some()
         || !spacing.delay.is_zero();
+    if holds_back {
+        note_wait(&throttle, path, report);
+    } else if raw.queue.is_some() || raw.jitter.is_some() {
+        report.note(format!("{path}: queue and jitter alone make nobody wait, so nothing in it is throttled"));
+    }
     holds_back.then_some(throttle)
+}
+
+/// Where the time between two is longer than anybody may wait, the line is of little use.
+fn note_wait(throttle: &Throttle, path: &str, report: &mut Report) {
+    let shortest = match &throttle.controller {
+        Some(Controller::Rampup(Rampup { lever: Lever::Delay { least, .. }, .. })) => *least,
+        _ => throttle.spacing.delay,
+    };
+    let max_wait = throttle.queue.max_wait;
+    if shortest > max_wait && !max_wait.is_zero() {
+        report.note(format!(
+            "{path}.delay: longer than queue.max_wait ({max_wait:?}), so nobody can wait from one request to the next"
+        ));
+    }
+}
+
+/// Whatever a scope says has an effect only on the routes that name it.
+pub(super) fn note_unnamed(scopes: &[Scope], own: &[Own], routes: &[Route], report: &mut Report) {
+    for (place, scope) in scopes.iter().enumerate().filter(|(_, scope)| scope.by_value.is_none()) {
+        let is_named = routes.iter().flat_map(|route| &route.scopes).any(|id| usize::from(id.0) == place);
+        let quota = own.iter().find(|own| own.scope == scope.name).map(|own| own.quota);
+        let is_paid = routes.iter().flat_map(|route| &route.costs).any(|(paid, _)| Some(*paid) == quota);
+        let is_written = scope.name != DEFAULT || scope.throttle.is_some() || quota.is_some();
+        if is_written && !is_named && (scope.throttle.is_some() || !is_paid) {
+            report.note(format!("scopes.{}: no route names this scope, so it holds nobody back", scope.name));
+        }
+    }
 }
 
 /// At most one: two would undo each other's work.
@@ -107,8 +141,10 @@ fn controller(raw: &raw::Scope, path: &str, report: &mut Report) -> Option<Contr
 }
 
 fn autothrottle(raw: &raw::Autothrottle, least: Duration, path: &str, report: &mut Report) -> Autothrottle {
-    in_order(path, ("start_delay", &raw.start_delay), ("max_delay", &raw.max_delay), report);
-    let max_delay = report.lasting(&format!("{path}.max_delay"), span(&raw.max_delay), Duration::from_secs(5));
+    let start_delay = Bound::new("start_delay", &raw.start_delay, Duration::ZERO);
+    let max_delay = Bound::new("max_delay", &raw.max_delay, Duration::from_secs(5));
+    in_order(path, &start_delay, &max_delay, report);
+    let max_delay = report.lasting(&format!("{path}.max_delay"), span(&raw.max_delay), max_delay.value);
     if max_delay < least {
         report.mistake(
             &format!("{path}.max_delay"),
@@ -127,7 +163,7 @@ fn autothrottle(raw: &raw::Autothrottle, least: Duration, path: &str, report: &m
     statuses(&raw.good_statuses, &format!("{path}.good_statuses"), report);
     Autothrottle {
         target_concurrency: target,
-        start_delay: span(&raw.start_delay).unwrap_or_default(),
+        start_delay: start_delay.value,
         max_delay,
         good_statuses: match raw.good_statuses.is_empty() {
             true => (200..=299).chain([304]).collect(),
@@ -208,14 +244,14 @@ fn lever(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut Report)
 
 fn backoff(raw: &raw::Backoff, path: &str, report: &mut Report) -> Backoff {
     statuses(&raw.statuses, &format!("{path}.statuses"), report);
-    in_order(path, ("min_delay", &raw.min_delay), ("max_delay", &raw.max_delay), report);
     let min_delay = report.lasting(&format!("{path}.min_delay"), span(&raw.min_delay), Duration::from_secs(1));
-    let max_delay = span(&raw.max_delay).unwrap_or(Duration::from_secs(300).max(min_delay));
+    let max_delay = Bound::new("max_delay", &raw.max_delay, Duration::from_secs(300).max(min_delay));
+    in_order(path, &Bound::new("min_delay", &raw.min_delay, min_delay), &max_delay, report);
     Backoff {
         statuses: if raw.statuses.is_empty() { COMPLAINTS.into() } else { raw.statuses.clone() },
         factor: report.count(&format!("{path}.factor"), raw.factor, 2),
         min_delay,
-        max_delay,
+        max_delay: max_delay.value,
         jitter: jitter(&raw.jitter, 0.1, &format!("{path}.jitter"), report),
         window: report.lasting(&format!("{path}.window"), span(&raw.window), WINDOW),
     }
@@ -256,10 +292,42 @@ fn statuses(written: &[u16], path: &str, report: &mut Report) {
     }
 }
 
-fn in_order(path: &str, least: (&str, &Option<Span>), most: (&str, &Option<Span>), report: &mut Report) {
-    if let (Some(low), Some(high)) = (least.1, most.1)
-        && high.0 < low.0
-    {
-        report.mistake(&format!("{path}.{}", most.0), format!("less than {}", least.0), "write at least as much");
+/// One end of a range, written or by default.
+struct Bound {
+    key: &'static str,
+    value: Duration,
+    is_written: bool,
+}
+
+impl Bound {
+    fn new(key: &'static str, written: &Option<Span>, default: Duration) -> Self {
+        Self { key, value: span(written).unwrap_or(default), is_written: written.is_some() }
+    }
+
+    /// What it is called; what it is, too, where nobody has written it.
+    fn told(&self) -> String {
+        let Self { key, value, is_written } = self;
+        if *is_written { (*key).to_owned() } else { format!("{key}, which is {value:?} by default") }
+    }
+}
+
+fn in_order(path: &str, least: &Bound, most: &Bound, report: &mut Report) {
+    let is_spoiled = |bound: &Bound| report.spoiled(&format!("{path}.{}", bound.key));
+    if most.value >= least.value || is_spoiled(least) || is_spoiled(most) {
+        return;
+    }
+    match most.is_written {
+        true => {
+            let wrong = format!("less than {}", least.told());
+            report.mistake(&format!("{path}.{}", most.key), wrong, "write at least as much");
+        }
+        false => {
+            let wrong = format!("more than {}", most.told());
+            report.mistake(
+                &format!("{path}.{}", least.key),
+                wrong,
+                format!("write at most as much, or {}, too", most.key),
+            );
+        }
     }
 }

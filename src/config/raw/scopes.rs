@@ -2,14 +2,14 @@
 
 use super::quotas::Quota;
 use super::scope_from::ScopeFrom;
-use crate::config::forms::{OneOrRange, word_or_keys};
+use crate::config::forms::{OneOrRange, given, word_or_keys};
 use crate::config::words::{Amount, Change, Span};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 
 /// How hard the gate may press on a part of the origin. A request waits for its turn in all of its route's scopes. At most
-/// one of autothrottle, adaptive and rampup.
+/// one of autothrottle, adaptive and rampup. A section with nothing behind its key means its defaults.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Scope {
@@ -36,18 +36,23 @@ pub(in crate::config) struct Scope {
     /// (`[-10%, 30%]`). Default 0%.
     pub jitter: Option<OneOrRange<Change>>,
     /// Lets the time between two requests follow the origin's latency. Without it: it is always delay.
+    #[serde(deserialize_with = "given")]
     pub autothrottle: Option<Autothrottle>,
     /// Lets the most requests at once follow the origin's latency: `gradient`, or keys for its bounds. Without it: it is
     /// always concurrency.
+    #[serde(deserialize_with = "given")]
     pub adaptive: Option<Adaptive>,
-    /// Leaves the origin alone for a while when it complains; an answer of 429 is then never passed on, clients are
-    /// told to come back after that while. Without it: nothing is done.
+    /// Leaves the origin alone for a while when it complains. Where its statuses have 429 among them, as by default, an
+    /// answer of 429 is then never passed on: clients are told to come back after that while. Without it: nothing is done.
+    #[serde(deserialize_with = "given")]
     pub backoff: Option<Backoff>,
     /// Goes faster until the origin complains as often as is wished, then holds. Needs backoff, and delay or concurrency to
     /// begin with. Without it: nothing is done.
+    #[serde(deserialize_with = "given")]
     pub rampup: Option<Rampup>,
     /// Who may wait for a turn. The class of the highest priority goes first, clients of one priority take turns, and
     /// every eighth is the one that has waited longest. Default: 256, for 2s each.
+    #[serde(deserialize_with = "given")]
     pub queue: Option<Queue>,
 }
 
@@ -112,11 +117,11 @@ impl JsonSchema for Adaptive {
 }
 
 /// The scope rests after answers that say the origin has trouble, then tries with one request, then lets one more in
-/// with each success.
+/// with each answer that is no complaint.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Backoff {
-    /// Which statuses say so; timeouts and broken connections always do. Default 429, 502, 503, 504 and 520 to 524.
+    /// Which statuses say so; timeouts, broken connections and answers that break off always do. Default 429, 502, 503, 504 and 520 to 524.
     pub statuses: Vec<u16>,
     /// By what each rest is longer than the one before. Default 2.
     pub factor: Option<u32>,

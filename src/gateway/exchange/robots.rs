@@ -130,7 +130,7 @@ impl Exchange {
                 self.0.worker.note_failure(error);
                 self.hand_out(visit, wanted, &old)
             }
-            None => self.origin_failed(visit, error),
+            None => self.origin_failed(visit, error, None),
         }
     }
 

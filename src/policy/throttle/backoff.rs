@@ -1,8 +1,8 @@
 //! What a scope does when the origin complains: it rests, then tries with one request, then goes on step by step.
 //!
 //! ```text
-//!          complaint                     over                  it succeeds
-//!   calm -------------> rest of a level -------> one at a time ------------> one more with each success
+//!          complaint                     over                  no complaint
+//!   calm -------------> rest of a level -------> one at a time ------------> one more with each such answer
 //!    ^                        ^                        |                         |           |
 //!    |                        +--- complaint: a level higher --------------------+           |
 //!    +-------------------------------------- a level lower after each quiet window ----------+
