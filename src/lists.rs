@@ -6,7 +6,8 @@
 use crate::policy::identity::Prefix;
 use crate::policy::lists::{self, BadLine, Lists};
 use std::fmt;
-use std::path::PathBuf;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 /// The files of all lists, with what was read of each.
 #[derive(Debug, Default)]
@@ -31,6 +32,23 @@ pub struct News {
     pub lists: Option<Lists>,
     /// What is wrong with files that have changed; for these, what was read before goes on.
     pub mistakes: Vec<String>,
+}
+
+/// Twice what two million networks take. What is larger is no list.
+const LARGEST: u64 = 64 << 20;
+
+/// Reads a file of bounded size. Anything else that can be opened might never end, or never begin.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > LARGEST {
+        true => Err(io::Error::other(format!("it has more than {} MiB", LARGEST >> 20))),
+        false => Ok(bytes),
+    }
 }
 
 impl Files {
@@ -78,7 +96,8 @@ impl Files {
 }
 
 fn text_of(path: &PathBuf) -> Result<String, String> {
-    std::fs::read_to_string(path).map_err(|error| error.to_string())
+    let bytes = read(path).map_err(|error| error.to_string())?;
+    String::from_utf8(bytes).map_err(|_| "stream did not contain valid UTF-8".to_owned())
 }
 
 fn networks(path: &std::path::Path, text: &Result<String, String>) -> Result<Vec<Prefix>, Vec<String>> {
@@ -130,6 +149,17 @@ mod tests {
         assert!(files.look().mistakes[0].contains("cannot be read"));
         write("192.0.2.0/24\n");
         assert!(files.look().lists.is_some());
+    }
+
+    #[test]
+    fn what_never_ends_is_not_read() {
+        let told = Files::read(&["/dev/zero".into()]).expect_err("it is no list").to_string();
+        assert_eq!(told, "/dev/zero: cannot be read: it is no regular file; name a UTF-8 file");
+        let folder = tempfile::tempdir().expect("a folder");
+        let large = folder.path().join("large.txt");
+        std::fs::File::create(&large).and_then(|file| file.set_len(LARGEST + 1)).expect("it is all holes");
+        let told = Files::read(&[large]).expect_err("it is too large").to_string();
+        assert!(told.contains("it has more than 64 MiB"), "{told}");
     }
 
     #[test]
