@@ -95,12 +95,12 @@ impl Files {
     }
 }
 
-fn text_of(path: &PathBuf) -> Result<String, String> {
+fn text_of(path: &Path) -> Result<String, String> {
     let bytes = read(path).map_err(|error| error.to_string())?;
     String::from_utf8(bytes).map_err(|_| "stream did not contain valid UTF-8".to_owned())
 }
 
-fn networks(path: &std::path::Path, text: &Result<String, String>) -> Result<Vec<Prefix>, Vec<String>> {
+fn networks(path: &Path, text: &Result<String, String>) -> Result<Vec<Prefix>, Vec<String>> {
     let file = path.display();
     let text = text.as_ref().map_err(|error| vec![format!("{file}: cannot be read: {error}; name a UTF-8 file")])?;
     let told = |BadLine { number, found }: BadLine| {
