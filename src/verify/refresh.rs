@@ -8,6 +8,7 @@ use super::fetch::{Fetched, Fetcher, Guards, Reach, Validators};
 use super::list::{self, Unusable};
 use super::{Operators, Source};
 use crate::clock::Clock;
+use crate::files;
 use crate::policy::Timestamp;
 use foldhash::fast::FixedState;
 use std::fs::Metadata;
@@ -54,8 +55,6 @@ enum Trouble {
     Unusable(#[from] Unusable),
     #[error(transparent)]
     File(#[from] io::Error),
-    #[error("the file is larger than {MOST_BYTES} bytes")]
-    FileTooLarge,
 }
 
 impl Refresh {
@@ -182,10 +181,8 @@ impl Refresh {
 
     /// Reads a file before anybody can be kept waiting by it.
     fn read(&self, path: &Path, list: &mut List) -> Result<(), Trouble> {
-        let metadata = std::fs::metadata(path)?;
-        list.stamp = Some(stamp(&metadata));
-        small_enough(&metadata)?;
-        self.take_over(&list.source, &std::fs::read(path)?)
+        list.stamp = Some(stamp(&std::fs::metadata(path)?));
+        self.take_over(&list.source, &files::read(path, MOST_BYTES)?)
     }
 
     /// Reads a file again, if it is not as it was; nothing otherwise.
@@ -194,14 +191,15 @@ impl Refresh {
         let before = std::mem::replace(&mut list.stamp, looked.as_ref().ok().map(stamp));
         match looked {
             Ok(_) if list.stamp == before => None,
-            Ok(metadata) => Some(self.read_again(path, &metadata, list).await),
+            Ok(_) => Some(self.read_again(path, list).await),
             Err(error) => Some(Err(error.into())),
         }
     }
 
-    async fn read_again(&self, path: &Path, metadata: &Metadata, list: &List) -> Result<(), Trouble> {
-        small_enough(metadata)?;
-        self.take_over(&list.source, &tokio::fs::read(path).await?)
+    async fn read_again(&self, path: &Path, list: &List) -> Result<(), Trouble> {
+        let path = path.to_owned();
+        let read = tokio::task::spawn_blocking(move || files::read(&path, MOST_BYTES));
+        self.take_over(&list.source, &read.await.map_err(io::Error::other)??)
     }
 
     /// A file is its owner's own word: it may shrink.
@@ -231,13 +229,6 @@ impl List {
             _ => {}
         }
         self.trouble = trouble;
-    }
-}
-
-fn small_enough(metadata: &Metadata) -> Result<(), Trouble> {
-    match metadata.len() > MOST_BYTES as u64 {
-        true => Err(Trouble::FileTooLarge),
-        false => Ok(()),
     }
 }
 

@@ -1,0 +1,37 @@
+//! Files that the operator of the site names, and may replace while the gate runs.
+
+use std::fs::{File, metadata};
+use std::io::{Error, ErrorKind, Read, Result};
+use std::path::Path;
+
+/// Reads a regular file of at most `most_bytes`. Anything else that can be opened might never begin, or never end.
+pub fn read(path: &Path, most_bytes: usize) -> Result<Vec<u8>> {
+    if !metadata(path)?.is_file() {
+        return Err(Error::other("it is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    // It may grow while it is read.
+    File::open(path)?.take(most_bytes as u64 + 1).read_to_end(&mut bytes)?;
+    match bytes.len() > most_bytes {
+        true => Err(Error::new(ErrorKind::FileTooLarge, format!("it is larger than {} KiB", most_bytes / 1024))),
+        false => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_never_ends_or_is_too_large_is_not_read() {
+        let told = |path: &Path| read(path, 2048).expect_err("it cannot be read").to_string();
+        assert_eq!(told(Path::new("/dev/zero")), "it is no regular file");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("list.txt");
+        for (length, is_read) in [(2048, true), (2049, false)] {
+            File::create(&path).and_then(|file| file.set_len(length)).expect("it is all holes");
+            assert_eq!(read(&path, 2048).is_ok(), is_read, "{length}");
+        }
+        assert_eq!(told(&path), "it is larger than 2 KiB");
+    }
+}
