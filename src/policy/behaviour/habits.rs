@@ -1,6 +1,6 @@
 //! What is kept of a client's requests: decayed counts, in 64 bytes.
 
-use super::{Aim, Hints, Outcome, Referer, Seen, Sight, Witness, left_after};
+use super::{Aim, Hints, Outcome, Referer, Seen, Sight, Witness, left_since};
 use crate::policy::Timestamp;
 use std::time::Duration;
 
@@ -98,13 +98,7 @@ impl Habits {
     }
 
     fn fade(&mut self, now: Timestamp, half_life: Duration) {
-        let now = u32::try_from(now.seconds()).unwrap_or(u32::MAX);
-        let elapsed = now.saturating_sub(self.since);
-        if elapsed == 0 {
-            return;
-        }
-        self.since = now;
-        let left = left_after(Duration::from_secs(elapsed.into()), half_life);
+        let Some(left) = left_since(&mut self.since, now, half_life) else { return };
         for count in [
             &mut self.pages,
             &mut self.served,

@@ -24,6 +24,7 @@ pub use neighbourhood::Neighbourhood;
 pub use sight::{Aim, Outcome, Referer, Seen, Sight};
 pub use suspicion::{Signal, Suspicion, suspicion};
 
+use crate::policy::Timestamp;
 use std::time::Duration;
 
 /// How behaviour is judged.
@@ -37,6 +38,16 @@ pub struct Behaviour {
     pub max_clients: usize,
     /// A path that robots.txt forbids and nothing links to.
     pub trap: Option<String>,
+}
+
+/// What is left of counts that were last looked at in the second `since`, which becomes that of `now`; none within a second.
+fn left_since(since: &mut u32, now: Timestamp, half_life: Duration) -> Option<f32> {
+    let now = u32::try_from(now.seconds()).unwrap_or(u32::MAX);
+    let elapsed = now.saturating_sub(*since);
+    (elapsed > 0).then(|| {
+        *since = now;
+        left_after(Duration::from_secs(elapsed.into()), half_life)
+    })
 }
 
 /// What is left of something after `elapsed`.

@@ -1,6 +1,6 @@
 //! What all browsers of one network do together: rented addresses come by the hundred, with a few requests each.
 
-use super::{Aim, Outcome, Referer, Sight, left_after};
+use super::{Aim, Outcome, Referer, Sight, left_since};
 use crate::policy::Timestamp;
 use std::time::Duration;
 
@@ -52,13 +52,7 @@ impl Neighbourhood {
     }
 
     fn fade(&mut self, now: Timestamp, half_life: Duration) {
-        let now = u32::try_from(now.seconds()).unwrap_or(u32::MAX);
-        let elapsed = now.saturating_sub(self.since);
-        if elapsed == 0 {
-            return;
-        }
-        self.since = now;
-        let left = left_after(Duration::from_secs(elapsed.into()), half_life);
+        let Some(left) = left_since(&mut self.since, now, half_life) else { return };
         for count in [&mut self.pages, &mut self.assets, &mut self.linked] {
             *count *= left;
         }
