@@ -255,8 +255,10 @@ impl Admission {
         now: Timestamp,
     ) -> Decision {
         let slot = self.slot(asked.class);
-        let accounts: Few<&Arc<Account>> = charges.iter().map(|(quota, _)| self.account(*quota)).collect();
-        let mut books: Few<MutexGuard<'_, Book>> = accounts.iter().map(|account| account.at(now)).collect();
+        // Filled where they stand: a list that is collected is copied once more.
+        let (mut accounts, mut books): (Few<&Arc<Account>>, Few<MutexGuard<'_, Book>>) = Default::default();
+        accounts.extend(charges.iter().map(|(quota, _)| self.account(*quota)));
+        books.extend(accounts.iter().map(|account| account.at(now)));
         let mut positions: Few<Position<'_>> = SmallVec::new();
         for (book, &(id, ref expectation)) in books.iter_mut().zip(charges) {
             book.turn += 1;
@@ -292,8 +294,8 @@ impl Admission {
                 }
             }
         }
-        let standings =
-            books.iter().zip(&positions).map(|(book, position)| standing(asked.class, book, position)).collect();
+        let mut standings = Few::new();
+        standings.extend(books.iter().zip(&positions).map(|(book, position)| standing(asked.class, book, position)));
         let (ruling, shadow) = match verdict {
             Verdict::Refuse(refusal) => (Ruling::Refused(refusal), None),
             Verdict::Admit { level: after, shadow } => {
@@ -306,7 +308,8 @@ impl Admission {
                     window: book.current.id,
                     charged: Units::ZERO,
                 };
-                let reservations = accounts.iter().zip(&books).zip(&positions).zip(charges).map(reserve).collect();
+                let mut reservations = Few::new();
+                reservations.extend(accounts.iter().zip(&books).zip(&positions).zip(charges).map(reserve));
                 (Ruling::Admitted(Permit::new(slot, reservations)), shadow)
             }
         };

@@ -64,12 +64,15 @@ impl Bucket {
         }
         // It may have been larger before a reload.
         let level = Level { missing: level.missing.min(self.capacity), ..level };
-        let steps = now.since(level.since).as_nanos() / self.step().as_nanos().max(1);
-        let tokens = steps.saturating_mul(u128::from(self.batch()));
-        match u32::try_from(tokens) {
+        let step = u64::try_from(self.step().as_nanos()).unwrap_or(u64::MAX).max(1);
+        let passed = now.0.saturating_sub(level.since.0);
+        if passed < step {
+            return level;
+        }
+        let steps = passed / step;
+        match u32::try_from(steps.saturating_mul(self.batch().into())) {
             Ok(tokens) if tokens < level.missing => {
-                let steps = u32::try_from(steps).unwrap_or(u32::MAX);
-                Level { missing: level.missing - tokens, since: level.since + self.step() * steps }
+                Level { missing: level.missing - tokens, since: Timestamp(level.since.0 + steps * step) }
             }
             _ => Level { missing: 0, since: now },
         }

@@ -33,9 +33,13 @@ pub struct ScopeId(pub u16);
 /// A path pattern: `*` is anything within one segment, `**` at the end any rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    segments: Vec<String>,
+    segments: Vec<Segment>,
     any_rest: bool,
 }
+
+/// One segment of a pattern: the texts before, between and behind its stars. One text alone is the segment itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Segment(Vec<String>);
 
 /// Why a pattern cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,27 +58,52 @@ impl Pattern {
     /// Reads a pattern such as `/item/*` or `/shop/**`.
     pub fn parse(text: &str) -> Result<Self, BadPattern> {
         let path = text.strip_prefix('/').ok_or(BadPattern::NoSlash)?;
-        let mut segments: Vec<String> = path.split('/').map(str::to_owned).collect();
-        let any_rest = segments.last().is_some_and(|last| last == "**");
+        let mut segments: Vec<&str> = path.split('/').collect();
+        let any_rest = segments.last().is_some_and(|last| *last == "**");
         if any_rest {
             segments.pop();
         }
         if segments.iter().any(|segment| segment.contains("**")) {
             return Err(BadPattern::RestNotLast);
         }
-        Ok(Self { segments, any_rest })
+        Ok(Self { segments: segments.into_iter().map(Segment::parse).collect(), any_rest })
     }
 
     /// True when the normalised `path` fits.
     pub fn matches(&self, path: &str) -> bool {
-        let mut rest = path.strip_prefix('/').map(|path| path.split('/'));
+        let mut rest = path.strip_prefix('/');
         for segment in &self.segments {
-            let fits = rest.as_mut().and_then(Iterator::next).is_some_and(|found| segment_fits(segment, found));
-            if !fits {
+            let Some((found, behind)) = rest.map(first_segment) else { return false };
+            if !segment.fits(found) {
                 return false;
             }
+            rest = behind;
         }
-        self.any_rest || rest.is_none_or(|mut rest| rest.next().is_none())
+        self.any_rest || rest.is_none()
+    }
+}
+
+impl Segment {
+    fn parse(text: &str) -> Self {
+        Self(text.split('*').map(str::to_owned).collect())
+    }
+
+    fn fits(&self, segment: &str) -> bool {
+        let Some((last, before)) = self.0.split_last() else { return false };
+        let Some((first, between)) = before.split_first() else { return segment == last };
+        let Some(mut rest) = segment.strip_prefix(first.as_str()) else { return false };
+        for text in between {
+            match rest.find(text) {
+                Some(at) => rest = &rest[at + text.len()..],
+                None => return false,
+            }
+        }
+        // A bare `*` stands for a name, not for none: `/item/` is not an item.
+        rest.ends_with(last.as_str()) && (!self.is_bare_star() || !segment.is_empty())
+    }
+
+    fn is_bare_star(&self) -> bool {
+        matches!(&self.0[..], [before, behind] if before.is_empty() && behind.is_empty())
     }
 }
 
@@ -151,19 +180,12 @@ fn decode_unreserved(path: &str) -> Result<String, BadPath> {
     Ok(decoded)
 }
 
-fn segment_fits(pattern: &str, segment: &str) -> bool {
-    let Some((head, tail)) = pattern.split_once('*') else { return pattern == segment };
-    let Some(mut rest) = segment.strip_prefix(head) else { return false };
-    let mut parts: Vec<&str> = tail.split('*').collect();
-    let last = parts.pop().unwrap_or("");
-    for part in parts {
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
-        }
+/// A path up to its first slash, and what is behind that. Byte by byte, as segments are short.
+fn first_segment(path: &str) -> (&str, Option<&str>) {
+    match path.bytes().position(|byte| byte == b'/') {
+        Some(slash) => (&path[..slash], Some(&path[slash + 1..])),
+        None => (path, None),
     }
-    // A bare `*` stands for a name, not for none: `/item/` is not an item.
-    rest.ends_with(last) && (pattern != "*" || !segment.is_empty())
 }
 
 fn host_fits(pattern: &str, host: &str) -> bool {
