@@ -14,6 +14,7 @@ pub mod http1;
 pub mod ledger;
 pub mod lists;
 pub mod policy;
+pub mod replay;
 pub mod robots;
 pub mod service;
 pub mod telemetry;

@@ -18,6 +18,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("files", &[]),
     ("telemetry", &["policy", "engine"]),
     ("config", &["policy", "calendar"]),
+    ("replay", &["policy", "engine", "agents", "verify", "config", "calendar", "telemetry", "terminal"]),
     ("http1", &[]),
     ("terminal", &[]),
     ("gateway", &["policy", "engine", "agents", "verify", "clock", "config", "telemetry", "http1", "robots"]),

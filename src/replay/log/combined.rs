@@ -1,0 +1,166 @@
+//! The formats of Apache and nginx: common, combined, combined with the virtual host in front or with more behind.
+//!
+//! `[host:port ]client ident user [time] "request" status bytes[ "referer" "user agent"[ more]]`
+
+use super::line::{Asked, Asker, Line};
+use super::{Broken, Fact, Facts, line, moment, quoted};
+use crate::policy::Timestamp;
+use crate::policy::identity::canonical;
+use http::{Method, Version};
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+/// Reads a line.
+pub(super) fn read(text: &[u8]) -> Result<Line<'_>, Broken> {
+    let open = memchr::memchr(b'[', text).ok_or(Broken::Unknown)?;
+    let (host, client) = head(&text[..open]).ok_or(Broken::Unknown)?;
+    let close = open + memchr::memchr(b']', &text[open..]).ok_or(Broken::Cut)?;
+    let (at, has_fraction) = moment::read(&text[open + 1..close]).ok_or(Broken::Time)?;
+    let (request, rest) = quoted::field(text[close + 1..].trim_ascii_start()).ok_or(Broken::Cut)?;
+    let (status, rest) = word(rest);
+    let status = status_of(status).ok_or(if status.is_empty() { Broken::Cut } else { Broken::Status })?;
+    let (bytes, rest) = word(rest);
+    let behind = Behind::read(rest)?;
+    let (asked, named) = asked(request);
+    let host = named.or_else(|| host.map(Cow::Borrowed)).map(line::host);
+    let lacks = LACKED
+        .and(Fact::Address, matches!(client, Asker::Named(_)))
+        .and(Fact::Fraction, !has_fraction)
+        .and(Fact::Host, host.is_none())
+        .and(Fact::Referer, behind.is_none())
+        .and(Fact::UserAgent, behind.is_none());
+    let Behind { referer, user_agent } = behind.unwrap_or_default();
+    Ok(Line { at, client, asked, host, status, bytes: number(bytes), referer, user_agent, lacks, own: None })
+}
+
+/// When it was written.
+pub(super) fn moment(text: &[u8]) -> Option<Timestamp> {
+    let open = memchr::memchr(b'[', text)?;
+    let close = open + memchr::memchr(b']', &text[open..])?;
+    moment::read(&text[open + 1..close]).map(|(at, _)| at)
+}
+
+/// What stands behind the size of the answer, where it is not the common format.
+#[derive(Default)]
+struct Behind<'a> {
+    referer: Option<Cow<'a, [u8]>>,
+    user_agent: Option<Cow<'a, [u8]>>,
+}
+
+impl<'a> Behind<'a> {
+    fn read(rest: &'a [u8]) -> Result<Option<Self>, Broken> {
+        let rest = rest.trim_ascii_start();
+        if !rest.starts_with(b"\"") {
+            return Ok(None);
+        }
+        let (referer, rest) = quoted::field(rest).ok_or(Broken::Cut)?;
+        let (user_agent, _) = quoted::field(rest.trim_ascii_start()).ok_or(Broken::Cut)?;
+        Ok(Some(Self { referer: quoted::unless_dash(referer), user_agent: quoted::unless_dash(user_agent) }))
+    }
+}
+
+/// Who is named before the time: the virtual host, where it is, and the client. Of a list of addresses
+/// (`X-Forwarded-For`) the first counts.
+fn head(text: &[u8]) -> Option<(Option<&str>, Asker<'_>)> {
+    let text = std::str::from_utf8(text).ok()?;
+    let mut words = text.split(' ').filter(|word| !word.is_empty());
+    let first = words.next()?;
+    let (host, client) = match words.next() {
+        Some(second)
+            if !first.ends_with(',') && second != "-" && second.trim_end_matches(',').parse::<IpAddr>().is_ok() =>
+        {
+            (Some(first), second)
+        }
+        _ => (None, first),
+    };
+    let client = client.trim_end_matches(',');
+    let client = match client.parse::<IpAddr>() {
+        Ok(address) => Asker::Address(canonical(address)),
+        Err(_) => Asker::Named(client),
+    };
+    Some((host, client))
+}
+
+/// The request line: blanks in the target belong to it, and a version may be missing. Also the host, where it names one.
+fn asked(line: Cow<'_, [u8]>) -> (Option<Asked<'_>>, Option<Cow<'_, str>>) {
+    match quoted::text(line) {
+        Cow::Borrowed(line) => match split(line) {
+            Some((method, Target { host, path, query }, version)) => {
+                let asked = Asked { method, path: path.into(), query: query.map(Cow::Borrowed), version };
+                (Some(asked), host.map(Cow::Borrowed))
+            }
+            None => (None, None),
+        },
+        Cow::Owned(line) => match split(&line) {
+            Some((method, Target { host, path, query }, version)) => {
+                let owned = |text: &str| Cow::Owned(text.to_owned());
+                let asked = Asked { method, path: owned(path), query: query.map(owned), version };
+                (Some(asked), host.map(owned))
+            }
+            None => (None, None),
+        },
+    }
+}
+
+struct Target<'a> {
+    host: Option<&'a str>,
+    path: &'a str,
+    query: Option<&'a str>,
+}
+
+fn split(line: &str) -> Option<(Method, Target<'_>, Version)> {
+    let (method, rest) = line.split_once(' ')?;
+    let method = Method::from_bytes(method.as_bytes()).ok()?;
+    let (target, version) = match rest.rsplit_once(' ').map(|(target, last)| (target, version(last))) {
+        Some((target, Some(version))) => (target, version),
+        _ => (rest, Version::HTTP_09),
+    };
+    Some((method, Target::of(target), version))
+}
+
+impl<'a> Target<'a> {
+    fn of(target: &'a str) -> Self {
+        let (host, target) = match target.split_once("://") {
+            Some(("http" | "https", rest)) => {
+                let (authority, _) = rest.split_once(['/', '?']).unwrap_or((rest, ""));
+                let path = &rest[authority.len()..];
+                (Some(authority), if path.is_empty() { "/" } else { path })
+            }
+            _ => (None, target),
+        };
+        match target.split_once('?') {
+            Some((path, query)) => Self { host, path, query: Some(query) },
+            None => Self { host, path: target, query: None },
+        }
+    }
+}
+
+fn version(word: &str) -> Option<Version> {
+    Some(match word.strip_prefix("HTTP/")? {
+        "1.0" => Version::HTTP_10,
+        "2.0" | "2" => Version::HTTP_2,
+        "3.0" | "3" => Version::HTTP_3,
+        "0.9" => Version::HTTP_09,
+        _ => Version::HTTP_11,
+    })
+}
+
+/// The next word, and what follows it.
+fn word(text: &[u8]) -> (&[u8], &[u8]) {
+    let text = text.trim_ascii_start();
+    let end = memchr::memchr(b' ', text).unwrap_or(text.len());
+    text.split_at(end)
+}
+
+fn status_of(word: &[u8]) -> Option<u16> {
+    let status = std::str::from_utf8(word).ok()?.parse().ok()?;
+    (100..1000).contains(&status).then_some(status)
+}
+
+/// A dash is nothing.
+fn number(word: &[u8]) -> u64 {
+    std::str::from_utf8(word).ok().and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+/// What no line of these formats says.
+const LACKED: Facts = Facts::of(&[Fact::Headers, Fact::Cost, Fact::Latency]);

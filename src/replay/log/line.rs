@@ -1,0 +1,105 @@
+//! One line of a log, whatever wrote it.
+
+use super::own::Own;
+use super::{Broken, Facts, combined, own};
+use crate::policy::Timestamp;
+use http::{Method, Version};
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// One request, as a log tells it.
+#[derive(Clone, Debug)]
+pub struct Line<'a> {
+    /// When it came, by the log.
+    pub at: Timestamp,
+    /// Who asked.
+    pub client: Asker<'a>,
+    /// For what; none where there was no request line, or none that is one.
+    pub asked: Option<Asked<'a>>,
+    /// The host asked for, in lower case and without its port, where it is known.
+    pub host: Option<Cow<'a, str>>,
+    /// The status that the client got.
+    pub status: u16,
+    /// The bytes of the body that the client got.
+    pub bytes: u64,
+    /// The page that led here, where one was named.
+    pub referer: Option<Cow<'a, [u8]>>,
+    /// The user agent, where one was sent.
+    pub user_agent: Option<Cow<'a, [u8]>>,
+    /// What the line does not say.
+    pub lacks: Facts,
+    /// What only the gate itself writes down.
+    pub own: Option<Box<Own<'a>>>,
+}
+
+/// Who asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asker<'a> {
+    /// An address.
+    Address(IpAddr),
+    /// A host name: the server looked it up, and did not keep the address.
+    Named(&'a str),
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked<'a> {
+    /// The method.
+    pub method: Method,
+    /// The path, as sent.
+    pub path: Cow<'a, str>,
+    /// The query, without its question mark.
+    pub query: Option<Cow<'a, str>>,
+    /// The version of HTTP.
+    pub version: Version,
+}
+
+impl<'a> Line<'a> {
+    /// Reads a line without its end; nothing where it is empty.
+    pub fn read(text: &'a [u8]) -> Result<Option<Self>, Broken> {
+        match text.trim_ascii_start().first() {
+            None => Ok(None),
+            Some(b'{') => own::read(text).map(Some),
+            Some(_) => combined::read(text).map(Some),
+        }
+    }
+}
+
+/// When the request of a line came, without reading all of it.
+pub(super) fn moment(text: &[u8]) -> Option<Timestamp> {
+    match text.first() {
+        Some(b'{') => own::moment(text),
+        _ => combined::moment(text),
+    }
+}
+
+/// The host as rules see it: in lower case, without its port.
+pub(super) fn host(written: Cow<'_, str>) -> Cow<'_, str> {
+    let end = match written.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name.len(),
+        _ => written.len(),
+    };
+    match (written.bytes().any(|byte| byte.is_ascii_uppercase()), written) {
+        (false, Cow::Borrowed(text)) => Cow::Borrowed(&text[..end]),
+        (_, text) => Cow::Owned(text[..end].to_ascii_lowercase()),
+    }
+}
+
+impl Asker<'_> {
+    /// An address to know it by: its own, or one that no host has and that follows from its name.
+    pub fn address(&self) -> IpAddr {
+        match self {
+            Self::Address(address) => *address,
+            Self::Named(name) => Ipv6Addr::from(UNASSIGNED | u128::from(hash(name.as_bytes()) >> 8) << 64).into(),
+        }
+    }
+}
+
+/// The hash of FNV: the same in every run.
+fn hash(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(byte.to_ascii_lowercase())).wrapping_mul(0x100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+/// `fd00::/8`, for networks of one's own: 56 bits of the name make a /64, which is one client.
+const UNASSIGNED: u128 = 0xfd << 120;

@@ -1,0 +1,253 @@
+//! The lines of several files in the order of time.
+//!
+//! Servers write a line when its request is over, so a log is never quite in order. Lines wait until nothing earlier is
+//! to be expected: until a line has been read that is later by the window. What comes later still is taken at the latest
+//! time that was given out.
+//!
+//! Where the gate wrote the log, lines of nearly the same moment are put in the order in which they were decided.
+
+use super::own;
+use super::source::{Numbered, Source, Unreadable};
+use super::{Broken, Line, line};
+use crate::policy::Timestamp;
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
+
+/// Gives out lines in the order of time.
+pub struct Merged {
+    window: Duration,
+    streams: Vec<Stream>,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+    /// For each quota of each file, the decisions that wait, by their number.
+    turns: Vec<BTreeMap<u64, Key>>,
+    /// The places of these, by file and name.
+    accounts: HashMap<(usize, Box<[u8]>), usize>,
+    given: Waiting,
+    latest: Timestamp,
+    spare: Vec<Vec<u8>>,
+    count: u64,
+    /// What was read.
+    pub counts: Counts,
+}
+
+/// What was read, and what of it was out of order.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// All lines.
+    pub lines: u64,
+    /// Those with nothing in them.
+    pub empty: u64,
+    /// Those with something in them that is no request of a log, and the first of each kind.
+    pub broken: BTreeMap<Broken, (u64, Place)>,
+    /// Those that were put in order.
+    pub out_of_order: u64,
+    /// Those that came too late for that.
+    pub late: u64,
+}
+
+/// Where a line stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The file, by its place among those that were named.
+    pub file: usize,
+    /// The line's number, from 1.
+    pub number: u64,
+}
+
+/// A line, as it is given out.
+#[derive(Clone, Copy, Debug)]
+pub struct Next<'a> {
+    /// When it came: at the earliest when the one before did, but for those of one moment.
+    pub at: Timestamp,
+    /// Where it stands.
+    pub place: Place,
+    /// Its text.
+    pub text: &'a [u8],
+}
+
+/// One file, and the latest time that was read in it.
+struct Stream {
+    source: Source,
+    file: usize,
+    latest: Timestamp,
+}
+
+/// What lines are ordered by: their time, then their turn to be read.
+type Key = (Timestamp, u64);
+
+#[derive(Default)]
+struct Waiting {
+    key: Key,
+    place: Place,
+    /// Its decision's number on each account.
+    turns: SmallVec<[(usize, u64); 2]>,
+    text: Vec<u8>,
+}
+
+impl Merged {
+    /// The lines of `sources`; those that are out of order by no more than `window` are put in order.
+    pub fn new(sources: Vec<Source>, window: Duration) -> Self {
+        let stream = |(file, source)| Stream { source, file, latest: Timestamp::default() };
+        Self {
+            window,
+            streams: sources.into_iter().enumerate().map(stream).collect(),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            turns: Vec::new(),
+            accounts: HashMap::new(),
+            given: Waiting::default(),
+            latest: Timestamp::default(),
+            spare: Vec::new(),
+            count: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// The next line; nothing at the end.
+    pub fn next(&mut self) -> Result<Option<Next<'_>>, Unreadable> {
+        while !self.is_ready() {
+            let Some(least) = (0..self.streams.len()).min_by_key(|&place| self.streams[place].latest) else { break };
+            self.read(least)?;
+        }
+        let Some(place) = self.first() else { return Ok(None) };
+        self.give(place);
+        let Waiting { key: (at, _), place, text, .. } = &self.given;
+        Ok(Some(Next { at: *at, place: *place, text }))
+    }
+
+    /// Counts the line that was given out last, or another, among the broken.
+    pub fn is_broken(&mut self, broken: Broken, place: Place) {
+        self.counts.broken.entry(broken).or_insert((0, place)).0 += 1;
+    }
+
+    /// True when nothing earlier is to be expected than the first line that waits, or there is no room for more.
+    fn is_ready(&self) -> bool {
+        let Some(first) = self.waiting.front() else { return false };
+        let is_full = self.waiting.len() >= MOST_LINES || self.waiting_bytes >= MOST_BYTES;
+        let read_up_to = self.streams.iter().map(|stream| stream.latest).min();
+        is_full || read_up_to.is_some_and(|read| read.since(first.key.0) >= self.window)
+    }
+
+    /// Reads a line of the stream at `place`; the stream goes at its end.
+    fn read(&mut self, place: usize) -> Result<(), Unreadable> {
+        let Stream { source, file, latest } = &mut self.streams[place];
+        let Some(Numbered { number, text }) = source.next()? else {
+            self.streams.remove(place);
+            return Ok(());
+        };
+        self.counts.lines += 1;
+        let place = Place { file: *file, number };
+        let text = match text {
+            Ok(text) => text,
+            Err(broken) => {
+                self.is_broken(broken, place);
+                return Ok(());
+            }
+        };
+        let Some(at) = line::moment(text) else {
+            match Line::read(text).err() {
+                Some(broken) => self.is_broken(broken, place),
+                None => self.counts.empty += 1,
+            }
+            return Ok(());
+        };
+        if at < *latest {
+            match at < self.latest {
+                true => self.counts.late += 1,
+                false => self.counts.out_of_order += 1,
+            }
+        }
+        *latest = at.max(*latest);
+        self.count += 1;
+        let mut waiting = Waiting {
+            key: (at.max(self.latest), self.count),
+            place,
+            turns: SmallVec::new(),
+            text: self.spare.pop().unwrap_or_default(),
+        };
+        waiting.text.extend_from_slice(text);
+        if text.starts_with(b"{") {
+            waiting.turns = own::turns(&waiting.text)
+                .map(|(quota, turn)| (account(&mut self.accounts, place.file, quota), turn))
+                .collect();
+            self.turns.resize_with(self.accounts.len(), BTreeMap::new);
+            for &(account, turn) in &waiting.turns {
+                self.turns[account].insert(turn, waiting.key);
+            }
+        }
+        self.wait(waiting);
+        Ok(())
+    }
+
+    fn wait(&mut self, waiting: Waiting) {
+        self.waiting_bytes += waiting.text.len();
+        match self.waiting.back().is_some_and(|last| last.key > waiting.key) {
+            true => self.waiting.insert(self.place_of(waiting.key), waiting),
+            false => self.waiting.push_back(waiting),
+        }
+    }
+
+    fn place_of(&self, key: Key) -> usize {
+        self.waiting.partition_point(|other| other.key < key)
+    }
+
+    /// The place of the line that is to be given out: the earliest, or one that was decided before it.
+    fn first(&self) -> Option<usize> {
+        let mut place = 0;
+        let mut line = self.waiting.front()?;
+        // Logs that contradict themselves must not lead in a circle.
+        for _ in 0..MOST_STEPS {
+            let before = line.turns.iter().find_map(|&(account, turn)| {
+                let (&first, &key) = self.turns[account].first_key_value()?;
+                (first < turn && key.0.since(line.key.0) <= ONE_MOMENT).then_some(key)
+            });
+            let Some(before) = before else { break };
+            place = self.place_of(before);
+            line = &self.waiting[place];
+        }
+        Some(place)
+    }
+
+    fn give(&mut self, place: usize) {
+        let Some(given) = self.waiting.remove(place) else { return };
+        self.waiting_bytes -= given.text.len();
+        for (account, turn) in &given.turns {
+            self.turns[*account].remove(turn);
+        }
+        self.latest = self.latest.max(given.key.0);
+        let mut spare = std::mem::replace(&mut self.given, given).text;
+        if spare.capacity() <= SPARE_BYTES {
+            spare.clear();
+            self.spare.push(spare);
+        }
+    }
+}
+
+/// The number of a quota's account, by the file that it is named in: two gates count on their own.
+fn account(known: &mut HashMap<(usize, Box<[u8]>), usize>, file: usize, quota: &[u8]) -> usize {
+    let next = known.len();
+    match known.get(&(file, quota.into())) {
+        Some(place) => *place,
+        None if next >= MOST_ACCOUNTS => 0,
+        None => *known.entry((file, quota.into())).or_insert(next),
+    }
+}
+
+/// Lines that may wait: a minute of a site with a thousand requests a second ...
+const MOST_LINES: usize = 65_536;
+/// ... and the bytes of them.
+const MOST_BYTES: usize = 64 << 20;
+
+/// Room that is kept for the next line.
+const SPARE_BYTES: usize = 4096;
+
+/// A request is decided this soon after it was looked at, or the machine stands still.
+const ONE_MOMENT: Duration = Duration::from_secs(1);
+
+/// How many decisions may stand before one another in circles.
+const MOST_STEPS: usize = 64;
+
+/// More quotas than anybody has; what made-up lines name beyond is not put in order.
+const MOST_ACCOUNTS: usize = 1024;

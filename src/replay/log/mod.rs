@@ -1,0 +1,25 @@
+//! Access logs: from bytes to requests in the order of time.
+//!
+//! [`Line`] is one line, in whatever format it was written; [`Files`] opens the files, `-` and compressed ones too, and
+//! [`Merged`] gives out the lines of all of them in time order. What a line cannot say is listed in [`Facts`], never guessed; what is not a
+//! line of a log is counted by [`Broken`] and passed over.
+
+mod broken;
+mod combined;
+mod facts;
+mod line;
+mod merged;
+mod moment;
+mod own;
+mod quoted;
+mod source;
+
+#[cfg(test)]
+mod tests;
+
+pub use broken::Broken;
+pub use facts::{Fact, Facts};
+pub use line::{Asked, Asker, Line};
+pub use merged::{Counts, Merged, Next, Place};
+pub use own::{Account, Own};
+pub use source::{Files, Numbered, Source, Unreadable};

@@ -1,0 +1,118 @@
+//! Times as logs write them: `07/Jun/2024:00:00:09 +0900` and RFC 3339, each with or without a fraction.
+
+use crate::policy::Timestamp;
+use jiff::civil::Date;
+
+/// A moment, and whether the log said more than its second.
+pub(super) type Moment = (Timestamp, bool);
+
+/// Reads a time of either form; nothing where it is none, or of a day that never was.
+pub(super) fn read(text: &[u8]) -> Option<Moment> {
+    match text.get(2) {
+        Some(b'/') => common(text),
+        _ => rfc3339(text),
+    }
+}
+
+/// `07/Jun/2024:00:00:09.123 +0900`
+fn common(text: &[u8]) -> Option<Moment> {
+    let (date, time) = text.split_at_checked(12)?;
+    let [_, _, b'/', month @ .., b'/', _, _, _, _, b':'] = date else { return None };
+    let month = MONTHS.iter().position(|name| name.eq_ignore_ascii_case(month))? + 1;
+    moment(number(&date[7..11])?, month as u64, number(&date[..2])?, time)
+}
+
+/// `2024-06-07T00:00:09.123+09:00`
+pub(super) fn rfc3339(text: &[u8]) -> Option<Moment> {
+    let (date, time) = text.split_at_checked(11)?;
+    let [_, _, _, _, b'-', _, _, b'-', _, _, b'T' | b't' | b' '] = date else { return None };
+    moment(number(&date[..4])?, number(&date[5..7])?, number(&date[8..10])?, time)
+}
+
+/// The moment of a day at a time such as `00:00:09.123 +0900`. A leap second is the one after it.
+fn moment(year: u64, month: u64, day: u64, time: &[u8]) -> Option<Moment> {
+    let (clock, rest) = time.split_at_checked(8)?;
+    let [_, _, b':', _, _, b':', _, _] = clock else { return None };
+    let (hour, minute, second) = (number(&clock[..2])?, number(&clock[3..5])?, number(&clock[6..])?);
+    if hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let (nanoseconds, zone) = fraction(rest)?;
+    let date = Date::new(year as i16, month as i8, day as i8).ok()?;
+    let days = i64::from(
+        date.to_datetime(jiff::civil::Time::midnight()).to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second()
+            / 86_400,
+    );
+    let seconds = days * 86_400 + (hour * 3600 + minute * 60 + second) as i64 - offset(zone)?;
+    let at = Timestamp::from_seconds(u64::try_from(seconds).ok()?);
+    Some((Timestamp(at.0.checked_add(nanoseconds.unwrap_or(0))?), nanoseconds.is_some()))
+}
+
+/// The nanoseconds of `.123`, if there are any, and what follows.
+fn fraction(text: &[u8]) -> Option<(Option<u64>, &[u8])> {
+    let Some(digits) = text.strip_prefix(b".").or_else(|| text.strip_prefix(b",")) else { return Some((None, text)) };
+    let length = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let kept = &digits[..length.min(9)];
+    let scale = 10_u64.pow(9 - kept.len() as u32);
+    Some((Some(number(kept)? * scale), &digits[length..]))
+}
+
+/// Seconds east of Greenwich: `Z`, `+0900`, `-05:30`.
+fn offset(zone: &[u8]) -> Option<i64> {
+    let (sign, hours, minutes) = match zone.trim_ascii_start() {
+        b"Z" | b"z" => return Some(0),
+        [sign, h1, h2, m1, m2] | [sign, h1, h2, b':', m1, m2] => (sign, [*h1, *h2], [*m1, *m2]),
+        _ => return None,
+    };
+    let seconds = (number(&hours)? * 3600 + number(&minutes)? * 60) as i64;
+    match sign {
+        b'+' => Some(seconds),
+        b'-' => Some(-seconds),
+        _ => None,
+    }
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    let step = |number: u64, digit: &u8| digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0'));
+    (!digits.is_empty() && digits.len() <= 9).then(|| digits.iter().try_fold(0, step))?
+}
+
+const MONTHS: [&[u8]; 12] =
+    [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_no_time_is_none() {
+        for text in [
+            "",
+            "29/Feb/2023:00:00:00 +0000",
+            "07/Jun/2024:24:00:00 +0000",
+            "07/Jun/2024:00:00:00",
+            "31/Dec/1969:23:59:59 +0000",
+        ] {
+            assert_eq!(read(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_moment_is_read_as_written(second in 0..4_000_000_000_i64, micro in 0..1_000_000_i64, east in -14 * 60..=14 * 60_i32) {
+            let moment = jiff::Timestamp::from_microsecond(second * 1_000_000 + micro).expect("in range");
+            let zoned = moment.to_zoned(jiff::tz::Offset::from_seconds(east * 60).expect("in range").to_time_zone());
+            let at = Timestamp((second * 1_000_000 + micro) as u64 * 1000);
+            let common = zoned.strftime("%d/%b/%Y:%H:%M:%S.%6f %z").to_string();
+            prop_assert_eq!(read(common.as_bytes()), Some((at, true)));
+            let iso = zoned.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
+            prop_assert_eq!(read(iso.as_bytes()), Some((Timestamp::from_seconds(second as u64), false)));
+        }
+
+        #[test]
+        fn nothing_that_is_written_breaks_it(text in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let _ = read(&text);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Fields in quotes, as servers escape them: `\"` and `\\` (Apache), `\xNN` (both), and quotes that nobody escaped.
+
+use std::borrow::Cow;
+
+/// The field at the start of `text`, with its quotes taken off, and what follows it. Only a quote before a space or the
+/// end closes it: some servers write quotes as they come.
+pub(super) fn field(text: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
+    let inside = text.strip_prefix(b"\"")?;
+    let mut from = 0;
+    let end = loop {
+        let at = from + memchr::memchr(b'"', &inside[from..])?;
+        if matches!(inside.get(at + 1), None | Some(b' ')) && !is_escaped(&inside[..at]) {
+            break at;
+        }
+        from = at + 1;
+    };
+    Some((unescaped(&inside[..end]), &inside[end + 1..]))
+}
+
+/// What a field is where a dash stands for nothing.
+pub(super) fn unless_dash(field: Cow<'_, [u8]>) -> Option<Cow<'_, [u8]>> {
+    Some(field).filter(|field| !matches!(&**field, b"-" | b""))
+}
+
+/// As text; bytes that are not UTF-8 become the sign for what cannot be read.
+pub(super) fn text(field: Cow<'_, [u8]>) -> Cow<'_, str> {
+    match field {
+        Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
+        Cow::Owned(bytes) => Cow::Owned(
+            String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
+        ),
+    }
+}
+
+fn is_escaped(before: &[u8]) -> bool {
+    before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
+}
+
+fn unescaped(field: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr(b'\\', field).is_none() {
+        return Cow::Borrowed(field);
+    }
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        out.extend_from_slice(&rest[..at]);
+        let (byte, length) = escape(&rest[at..]);
+        out.push(byte);
+        rest = &rest[at + length..];
+    }
+    out.extend_from_slice(rest);
+    Cow::Owned(out)
+}
+
+/// The byte that an escape at the start of `text` stands for, and how long it is. A backslash before anything else is one.
+fn escape(text: &[u8]) -> (u8, usize) {
+    match text {
+        [_, byte @ (b'"' | b'\\'), ..] => (*byte, 2),
+        [_, b'n', ..] => (b'\n', 2),
+        [_, b't', ..] => (b'\t', 2),
+        [_, b'r', ..] => (b'\r', 2),
+        [_, b'x', high, low, ..] => match (hex(*high), hex(*low)) {
+            (Some(high), Some(low)) => (high << 4 | low, 4),
+            _ => (b'\\', 1),
+        },
+        _ => (b'\\', 1),
+    }
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|digit| digit as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_quote_that_nobody_escaped_does_not_end_a_field() {
+        let (found, rest) = field(b"\"http://a/\"b\" \"x\"").expect("a field");
+        assert_eq!((&*found, rest), (&b"http://a/\"b"[..], &b" \"x\""[..]));
+    }
+
+    #[test]
+    fn an_escaped_backslash_does_not_escape_the_quote_behind_it() {
+        let (found, rest) = field(b"\"a\\\\\" b").expect("a field");
+        assert_eq!((&*found, rest), (&b"a\\"[..], &b" b"[..]));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_server_escapes_is_read_back(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let nginx = bytes.iter().flat_map(|byte| match byte {
+                b'"' | b'\\' | 0..32 | 127.. => format!("\\x{byte:02X}").into_bytes(),
+                plain => vec![*plain],
+            });
+            let written: Vec<u8> = [b'"'].into_iter().chain(nginx).chain([b'"']).collect();
+            let (read, rest) = field(&written).expect("a field");
+            prop_assert_eq!(&*read, &*bytes);
+            prop_assert!(rest.is_empty());
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Where lines come from: files, plain or compressed, and standard input.
+
+use super::Broken;
+use flate2::read::MultiGzDecoder;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Some files, opened.
+pub struct Files {
+    /// Each of them, in the order in which they were named.
+    pub sources: Vec<Source>,
+    /// How many bytes there are to read; none where nobody can know.
+    pub bytes: Option<u64>,
+    /// How many have been read so far.
+    pub read: Arc<AtomicU64>,
+}
+
+/// One stream of lines. Each is handed out where it was read.
+pub struct Source {
+    /// What it is called.
+    pub name: String,
+    stream: Box<dyn Read>,
+    block: Vec<u8>,
+    /// What of the block has been read and not handed out yet.
+    ready: Range<usize>,
+    ended: bool,
+    number: u64,
+}
+
+/// A file cannot be opened, or not be read to its end.
+#[derive(Debug, thiserror::Error)]
+#[error("{name}: cannot be read: {source}")]
+pub struct Unreadable {
+    name: String,
+    source: io::Error,
+}
+
+impl Files {
+    /// Opens files; `-` is standard input. What is compressed with gzip is known by its first bytes.
+    pub fn open(paths: &[PathBuf]) -> Result<Self, Unreadable> {
+        let read = Arc::new(AtomicU64::new(0));
+        let mut bytes = Some(0);
+        let mut sources = Vec::new();
+        for path in paths {
+            let name = path.display().to_string();
+            let unreadable = |source| Unreadable { name: name.clone(), source };
+            let stream: Box<dyn Read> = match path.as_path() == Path::new("-") {
+                true => {
+                    bytes = None;
+                    Box::new(io::stdin().lock())
+                }
+                false => {
+                    let file = File::open(path).map_err(unreadable)?;
+                    let about = file.metadata().map_err(unreadable)?;
+                    if about.is_dir() {
+                        return Err(unreadable(io::Error::other("it is a directory; name the files in it")));
+                    }
+                    bytes = bytes.filter(|_| about.is_file()).map(|bytes| bytes + about.len());
+                    Box::new(file)
+                }
+            };
+            let counted = Counted { stream, read: Arc::clone(&read) };
+            sources.push(Source::new(name.clone(), unpacked(counted).map_err(unreadable)?));
+        }
+        Ok(Self { sources, bytes, read })
+    }
+}
+
+/// The next line of a source.
+pub struct Numbered<'a> {
+    /// Its number, from 1.
+    pub number: u64,
+    /// Its text, without its end.
+    pub text: Result<&'a [u8], Broken>,
+}
+
+impl Source {
+    /// Lines of `stream`.
+    pub fn new(name: String, stream: Box<dyn Read>) -> Self {
+        Self { name, stream, block: vec![0; BLOCK], ready: 0..0, ended: false, number: 0 }
+    }
+
+    /// The next line; nothing at the end.
+    pub fn next(&mut self) -> Result<Option<Numbered<'_>>, Unreadable> {
+        let Some(found) = self.find()? else { return Ok(None) };
+        self.number += 1;
+        let text = match found {
+            Found::Line(place) => {
+                let text = &self.block[place];
+                Ok(text.strip_suffix(b"\r").unwrap_or(text))
+            }
+            Found::TooLong => Err(Broken::TooLong),
+        };
+        Ok(Some(Numbered { number: self.number, text }))
+    }
+
+    fn find(&mut self) -> Result<Option<Found>, Unreadable> {
+        let (mut seen, mut too_long) = (0, false);
+        loop {
+            let unseen = self.ready.start + seen;
+            let end = memchr::memchr(b'\n', &self.block[unseen..self.ready.end]).map(|at| unseen + at);
+            if end.is_none() && !self.ended {
+                seen = self.ready.len();
+                if seen > LONGEST {
+                    (too_long, seen, self.ready) = (true, 0, 0..0);
+                }
+                self.fill()?;
+                continue;
+            }
+            let line = self.ready.start..end.unwrap_or(self.ready.end);
+            self.ready.start = end.map_or(self.ready.end, |end| end + 1);
+            return Ok(match line.len() {
+                _ if too_long => Some(Found::TooLong),
+                0 if end.is_none() => None,
+                ..=LONGEST => Some(Found::Line(line)),
+                _ => Some(Found::TooLong),
+            });
+        }
+    }
+
+    /// Reads on behind what is ready, which moves to the front for it.
+    fn fill(&mut self) -> Result<(), Unreadable> {
+        self.block.copy_within(self.ready.clone(), 0);
+        self.ready = 0..self.ready.len();
+        let read = loop {
+            match self.stream.read(&mut self.block[self.ready.end..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read.map_err(|source| Unreadable { name: self.name.clone(), source })?,
+            }
+        };
+        self.ended = read == 0;
+        self.ready.end += read;
+        Ok(())
+    }
+}
+
+enum Found {
+    Line(Range<usize>),
+    TooLong,
+}
+
+/// Counts what goes by.
+struct Counted {
+    stream: Box<dyn Read>,
+    read: Arc<AtomicU64>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.stream.read(into)?;
+        self.read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+fn unpacked(mut stream: Counted) -> io::Result<Box<dyn Read>> {
+    let mut first = Vec::new();
+    stream.by_ref().take(GZIP.len() as u64).read_to_end(&mut first)?;
+    let is_packed = first == GZIP;
+    let whole = io::Cursor::new(first).chain(stream);
+    Ok(if is_packed { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) })
+}
+
+/// What is read at once: large enough that the system is seldom asked, small enough for the nearest caches.
+const BLOCK: usize = 256 * 1024;
+
+/// No server takes a request line of this length, or logs more than a few of its fields beside it.
+const LONGEST: usize = 64 * 1024;
+
+/// By what compressed files begin.
+const GZIP: [u8; 2] = [0x1f, 0x8b];

@@ -1,0 +1,124 @@
+use super::*;
+use proptest::prelude::*;
+use std::io::Cursor;
+use std::time::Duration;
+
+fn line(text: &str) -> Line<'_> {
+    Line::read(text.as_bytes()).expect("a line").expect("not empty")
+}
+
+fn merged(texts: &[&str], window: u64) -> Merged {
+    let source = |(place, text): (usize, &&str)| {
+        Source::new(format!("log {place}"), Box::new(Cursor::new(text.as_bytes().to_vec())))
+    };
+    Merged::new(texts.iter().enumerate().map(source).collect(), Duration::from_secs(window))
+}
+
+fn at(second: u32) -> String {
+    format!("192.0.2.1 - - [07/Jun/2024:00:00:{second:02} +0000] \"GET /{second} HTTP/1.1\" 200 5 \"-\" \"x\"\n")
+}
+
+fn given(mut merged: Merged) -> (Vec<(u64, usize, u64)>, Merged) {
+    let mut given = Vec::new();
+    while let Some(Next { at, place, .. }) = merged.next().expect("it is in memory") {
+        given.push((at.seconds() % 60, place.file, place.number));
+    }
+    (given, merged)
+}
+
+#[test]
+fn a_client_and_a_host_are_found_whatever_stands_before_the_time() {
+    let behind = "- - [07/Jun/2024:00:00:00 +0000] \"GET /a?b=1 HTTP/1.1\" 200 5 \"-\" \"x\"";
+    for (before, client, host) in [
+        ("192.0.2.1", "192.0.2.1", None),
+        ("2001:db8::1", "2001:db8::1", None),
+        ("::ffff:192.0.2.9", "192.0.2.9", None),
+        ("Shop.example:8080 192.0.2.1", "192.0.2.1", Some("shop.example")),
+        ("192.0.2.1, 10.0.0.1", "192.0.2.1", None),
+    ] {
+        let text = format!("{before} {behind}");
+        let read = line(&text);
+        assert_eq!(read.client, Asker::Address(client.parse().expect("an address")), "{before}");
+        assert_eq!(read.host.as_deref(), host, "{before}");
+        assert_eq!(read.lacks.has(Fact::Host), host.is_none(), "{before}");
+        assert_eq!(read.asked.map(|asked| asked.path.into_owned()), Some("/a".to_owned()), "{before}");
+    }
+    let text = format!("Dialup-7.example.net {behind}");
+    let named = line(&text);
+    assert_eq!(named.client, Asker::Named("Dialup-7.example.net"));
+    assert_eq!(named.client.address(), Asker::Named("dialup-7.EXAMPLE.net").address());
+    assert!(named.lacks.has(Fact::Address));
+}
+
+#[test]
+fn what_is_no_request_of_a_log_is_told_by_its_kind() {
+    let long = "x".repeat(70_000);
+    let whole = "192.0.2.1 - - [07/Jun/2024:00:00:00 +0000] \"GET / HTTP/1.1\" ";
+    for (text, broken) in [
+        ("hello", Broken::Unknown),
+        ("{\"a\":1}", Broken::OtherJson),
+        ("{\"time\":\"2024-06-07T00:00:00Z\",\"settled", Broken::Cut),
+        ("192.0.2.1 - - [31/Jun/2024:00:00:00 +0000] \"GET / HTTP/1.1\" 200 5", Broken::Time),
+        (&format!("{whole}abc 5"), Broken::Status),
+        (&format!("{whole}200 5 \"-\" \"unterm"), Broken::Cut),
+        (&format!("{whole}200 5 \"{long}\" \"x\""), Broken::TooLong),
+    ] {
+        let (given, merged) = given(merged(&[&format!("{text}\n")], 60));
+        let all: Vec<(u64, Option<Broken>)> = match Line::read(text.as_bytes()) {
+            Err(found) => vec![(1, Some(found))],
+            Ok(_) => merged.counts.broken.iter().map(|(kind, (count, _))| (*count, Some(*kind))).collect(),
+        };
+        assert_eq!(all, [(1, Some(broken))], "{}", &text[..text.len().min(80)]);
+        assert!(given.len() <= 1);
+    }
+}
+
+#[test]
+fn lines_are_given_out_in_the_order_of_time_within_the_window() {
+    let log = [at(1), at(5), at(3), at(4), at(20), at(2), at(21)].concat();
+    let (order, merged) = given(merged(&[&log], 10));
+    assert_eq!(
+        order.iter().map(|(at, _, number)| (*at, *number)).collect::<Vec<_>>(),
+        [(1, 1), (3, 3), (4, 4), (5, 2), (5, 6), (20, 5), (21, 7)]
+    );
+    assert_eq!((merged.counts.lines, merged.counts.out_of_order, merged.counts.late), (7, 2, 1));
+}
+
+#[test]
+fn several_files_become_one_log() {
+    let logs = [[at(1), at(4), at(7)].concat(), [at(2), at(5), at(8)].concat(), [at(3), at(6)].concat()];
+    let (order, _) = given(merged(&[&logs[0], &logs[1], &logs[2]], 2));
+    assert_eq!(order.iter().map(|(at, ..)| *at).collect::<Vec<_>>(), (1..9).collect::<Vec<_>>());
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_file_holds_each_line_is_counted_once(
+        bytes in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'"'), Just(b'['), Just(b']'), Just(b' '), any::<u8>()], 0..400),
+        window in 0..100_u64,
+    ) {
+        let source = Source::new("noise".into(), Box::new(Cursor::new(bytes.clone())));
+        let mut merged = Merged::new(vec![source], Duration::from_secs(window));
+        let mut given = 0;
+        while let Some(next) = merged.next().expect("it is in memory") {
+            let _ = Line::read(next.text);
+            given += 1;
+        }
+        let counts = &merged.counts;
+        let lines = bytes.split(|byte| *byte == b'\n').count() - usize::from(bytes.last().is_none_or(|last| *last == b'\n'));
+        prop_assert_eq!(counts.lines, lines as u64);
+        prop_assert_eq!(given + counts.empty + counts.broken.values().map(|(count, _)| count).sum::<u64>(), counts.lines);
+    }
+
+    #[test]
+    fn any_log_is_given_out_in_order(seconds in proptest::collection::vec(0..60_u32, 0..60), window in 0..30_u64) {
+        let log: String = seconds.iter().map(|second| at(*second)).collect();
+        let (order, merged) = given(merged(&[&log], window));
+        prop_assert!(order.is_sorted_by_key(|(at, ..)| *at));
+        prop_assert_eq!(order.len(), seconds.len());
+        let furthest = seconds.iter().enumerate().map(|(place, second)| seconds[..place].iter().max().map_or(0, |latest| latest.saturating_sub(*second)));
+        if furthest.max().is_none_or(|furthest| u64::from(furthest) < window) {
+            prop_assert_eq!(merged.counts.late, 0);
+        }
+    }
+}
