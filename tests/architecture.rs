@@ -28,7 +28,7 @@ const ROOMS: &[(&str, &[&str])] = &[
 /// Crates that a room may use; rooms that are not named may use any.
 const CRATES: &[(&str, &[&str])] = &[
     ("policy", &["std", "core", "http"]),
-    ("engine", &["std", "core", "dashmap", "foldhash", "parking_lot", "slab", "smallvec"]),
+    ("engine", &["std", "core", "http", "dashmap", "foldhash", "parking_lot", "slab", "smallvec"]),
 ];
 
 /// Words that must not stand in a room.

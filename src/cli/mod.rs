@@ -5,6 +5,7 @@ pub mod classify;
 pub mod demo;
 pub mod gate;
 pub mod quota;
+pub mod replay;
 pub mod schema;
 pub mod serve;
 pub mod status;
@@ -41,6 +42,8 @@ enum Command {
         #[arg(default_value = DEFAULT_FILE)]
         file: PathBuf,
     },
+    /// Says what a policy would have done with the requests of access logs.
+    Replay(replay::ReplayArgs),
     /// Shows a day of people, crawlers and impostors at a gate, in about a minute.
     Demo(demo::DemoArgs),
     /// Says what kind of client each user agent on standard input is: KIND, tab, name of the bot or -.
@@ -90,6 +93,7 @@ pub fn run() -> ExitCode {
         Some(Command::Check { file }) => check_file(&file),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Classify { config, json }) => classify_lines(config.as_deref(), json),
+        Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Quota(command)) => quota::run(&command),
         Some(Command::Status { json, gate }) => status::run(&gate, json),
         Some(Command::Schema) => print(&schema::schema()),

@@ -21,6 +21,7 @@ mod yaml;
 
 pub use mistake::{Mistake, Mistakes, Place};
 pub use settings::Settings;
+pub use words::duration;
 
 use std::path::Path;
 

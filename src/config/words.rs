@@ -171,7 +171,8 @@ pub(super) enum Level {
     Units(Units),
 }
 
-fn duration(text: &str) -> Option<Duration> {
+/// Reads a span as it is written in the file and on the command line: `250ms`, `5s`, `10m`, `24h`, `7d`.
+pub fn duration(text: &str) -> Option<Duration> {
     let unit = text.trim_start_matches(|sign: char| sign.is_ascii_digit());
     let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
     let milliseconds = match unit {

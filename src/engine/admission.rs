@@ -84,6 +84,8 @@ pub struct Standing {
     pub tier: u8,
     /// When the window ends.
     pub resets_at: Timestamp,
+    /// The window that pays.
+    pub window: u64,
     /// The decision's number on this account: sorts decisions into the order in which they were made.
     pub turn: u64,
 }
@@ -333,6 +335,7 @@ fn standing(class: ClassId, book: &Book, position: &Position<'_>) -> Standing {
         remaining: position.quota.ceiling(class).min(position.limit).minus(book.taken()),
         tier: position.shedding.tier,
         resets_at: position.resets_at,
+        window: book.current.id,
         turn: book.turn,
     }
 }

@@ -10,7 +10,7 @@ use crate::policy::behaviour::{
     Customs, Expected, Habits, Neighbourhood, Outcome, Sight, Suspicion, Witness, suspicion,
 };
 use crate::policy::identity::ClientKey;
-use foldhash::fast::RandomState;
+use foldhash::fast::SeedableRandomState as Hashing;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -21,14 +21,13 @@ use std::time::Duration;
 const SHARDS: usize = 256;
 
 /// Everything that has been seen of browsers.
-#[derive(Default)]
 pub(super) struct Observations {
     clients: Memory<Habits>,
     networks: Memory<Neighbourhood>,
     customs: Mutex<Customs>,
     /// What the customs come to, for everybody to read.
     expected: AtomicU64,
-    hasher: RandomState,
+    hasher: Hashing,
 }
 
 /// Whose habits these are: a client, and its network.
@@ -40,7 +39,7 @@ pub struct Track {
 
 /// What is remembered by number, as much as there is room for.
 struct Memory<T> {
-    shards: Box<[Mutex<HashMap<u64, T, RandomState>>]>,
+    shards: Box<[Mutex<HashMap<u64, T, Hashing>>]>,
 }
 
 /// Knows when it was last of use.
@@ -87,6 +86,16 @@ impl Admission {
 }
 
 impl Observations {
+    pub(super) fn new(hasher: Hashing) -> Self {
+        Self {
+            clients: Memory::new(&hasher),
+            networks: Memory::new(&hasher),
+            customs: Mutex::default(),
+            expected: AtomicU64::default(),
+            hasher,
+        }
+    }
+
     fn expected(&self) -> Expected {
         let both = self.expected.load(Ordering::Relaxed);
         Expected { assets: f32::from_bits((both >> 32) as u32), links: f32::from_bits(both as u32) }
@@ -100,9 +109,9 @@ impl Observations {
     }
 }
 
-impl<T> Default for Memory<T> {
-    fn default() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+impl<T> Memory<T> {
+    fn new(hasher: &Hashing) -> Self {
+        Self { shards: (0..SHARDS).map(|_| Mutex::new(HashMap::with_hasher(hasher.clone()))).collect() }
     }
 }
 
@@ -124,13 +133,13 @@ impl<T: Aged + Copy + Default> Memory<T> {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
-    fn shard(&self, number: u64) -> &Mutex<HashMap<u64, T, RandomState>> {
+    fn shard(&self, number: u64) -> &Mutex<HashMap<u64, T, Hashing>> {
         &self.shards[number as usize % SHARDS]
     }
 }
 
 /// Forgets the quarter that has been idle longest: a few thousand entries at most, once for every thousand newcomers.
-fn make_room<T: Aged>(shard: &mut HashMap<u64, T, RandomState>) {
+fn make_room<T: Aged>(shard: &mut HashMap<u64, T, Hashing>) {
     let mut ages: Vec<u32> = shard.values().map(Aged::since).collect();
     let mut to_go = ages.len().div_ceil(4);
     let (_, &mut oldest, _) = ages.select_nth_unstable(to_go - 1);
@@ -173,7 +182,7 @@ mod tests {
 
     #[test]
     fn there_is_never_more_than_there_is_room_for_and_the_active_stay() {
-        let memory = Memory::<At>::default();
+        let memory = Memory::<At>::new(&Hashing::random());
         let most = 100 * SHARDS;
         for number in 0..200_000 {
             // Somebody comes again and again.
@@ -187,7 +196,7 @@ mod tests {
 
     #[test]
     fn where_all_are_of_the_same_age_a_quarter_goes() {
-        let mut shard: HashMap<u64, At, RandomState> = (0..100).map(|number| (number, At(5))).collect();
+        let mut shard: HashMap<u64, At, Hashing> = (0..100).map(|number| (number, At(5))).collect();
         make_room(&mut shard);
         assert_eq!(shard.len(), 75);
     }

@@ -9,6 +9,8 @@ mod admission;
 mod behaviour;
 mod clients;
 mod expectation;
+mod judgement;
+mod observation;
 mod permit;
 mod refused_pages;
 mod supply;
@@ -22,6 +24,8 @@ mod tests;
 pub use account::OriginNews;
 pub use admission::{Admission, BucketStanding, Decision, Ruling, Standing};
 pub use behaviour::Track;
+pub use judgement::Judgement;
+pub use observation::{Look, Observation};
 pub use permit::{Charged, Permit, Receipt};
 pub use refused_pages::Page;
 pub use supply::Supply;
@@ -35,6 +39,7 @@ use account::Account;
 use behaviour::Observations;
 use clients::Clients;
 use expectation::Experience;
+use foldhash::fast::SeedableRandomState as Hashing;
 use parking_lot::Mutex;
 use refused_pages::RefusedPages;
 use std::sync::Arc;
@@ -58,10 +63,19 @@ pub(crate) type Slot = u16;
 impl Engine {
     /// An engine that spends what comes from `supply` and remembers at most `max_clients` clients.
     pub fn new(supply: Supply, max_clients: usize) -> Arc<Self> {
+        Self::hashing_by(Hashing::random(), supply, max_clients)
+    }
+
+    /// An engine on accounts of its own that does the same in every run, whoever has chosen the keys of its maps.
+    pub fn repeatable(max_clients: usize) -> Arc<Self> {
+        Self::hashing_by(Hashing::fixed(), Supply::Whole, max_clients)
+    }
+
+    fn hashing_by(hashing: Hashing, supply: Supply, max_clients: usize) -> Arc<Self> {
         Arc::new(Self {
             supply,
             clients: Clients::new(max_clients),
-            observations: Observations::default(),
+            observations: Observations::new(hashing),
             experience: Experience::default(),
             accounts: Mutex::default(),
             class_names: Mutex::default(),

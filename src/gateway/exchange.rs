@@ -6,14 +6,14 @@ mod robots;
 use super::announce::Told;
 use super::body::{ClientBody, RequestBody, ResponseBody, hear_out};
 use super::reply::{Problem, Reader};
-use super::sight::Observation;
+use super::sight;
 use super::target::{self, Malformed, Target};
 use super::upstream::{Answer, ForwardError, Route};
 use super::visit::{Visit, Visitor};
 use super::watch::Watch;
 use super::worker::{Current, TICK, Worker};
 use super::{cost, headers};
-use crate::engine::{Closed, Decision, Entrance, Page, Pass, Permit, Ruling, Turn, Waiting};
+use crate::engine::{Closed, Decision, Entrance, Judgement, Observation, Pass, Permit, Ruling, Turn, Waiting};
 use crate::http1::{Fields, Name, Request, RequestHead, Response};
 use crate::policy::decide::ROBOTS_TXT;
 use crate::policy::facts::claimed_operator;
@@ -187,7 +187,9 @@ impl Exchange {
         // Who signs, or names a bot, does not say that it is a person.
         let observation = match (claim, signature) {
             (Claim::Browser | Claim::Nothing, Signature::Absent) => {
-                Observation::of(head, &target, (&origin, self.0.peer), browser, admission, now)
+                let seen = sight::seen(head, rules, &origin, self.0.peer);
+                let look = sight::look(head, &target, (origin.client, browser), seen);
+                Observation::of(&look, admission, now)
             }
             _ => None,
         };
@@ -205,17 +207,9 @@ impl Exchange {
             holds_key_of: &rules.keys_held(|carrier| sent(carrier, &head.fields)),
             suspicion: observation.and_then(|observation| observation.suspicion(admission)),
         };
-        let classified = rules.classify(&facts);
-        let route = rules.route(&facts);
-        let key = rules.key(&classified, origin.client, |carrier| self.secret(carrier, &head.fields));
-        let page = classified.operator.map(|operator| Page {
-            operator,
-            host: &target.host,
-            path: &target.path,
-            query: target.query,
-        });
+        let secret = |carrier: &Carrier| self.secret(carrier, &head.fields);
+        let Judgement { classified, route, key, decision } = admission.judge(&facts, secret, now);
         let observation = observation.map(|observation| observation.that_is(!rules.routes[route].is_free()));
-        let decision = admission.admit_crawler(key, classified.class, route, &target.path, page, now);
         let crawler = match classified.kind {
             Kind::VerifiedBot => classified.operator.or(claimed),
             Kind::DeclaredBot => claimed,

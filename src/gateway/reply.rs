@@ -15,7 +15,7 @@ use super::scratch::Scratch;
 use super::target::Malformed;
 use super::upstream::ForwardError;
 use crate::http1::{self, Fields, Name, RequestHead, Response};
-use crate::policy::time::seconds_rounded_up;
+use crate::policy::time::{seconds_rounded_up, spread_out};
 use crate::policy::{Reason, Rules};
 use crate::telemetry::hexadecimal;
 use bytes::Bytes;
@@ -25,9 +25,6 @@ use std::time::Duration;
 
 /// How long a client is told to wait for an origin that is not there.
 const ORIGIN_RETRY: Duration = Duration::from_secs(5);
-
-/// A longer wait is spread as if it were this long: minutes part a crowd, hours would only keep it away.
-const SPREAD_WAIT: Duration = Duration::from_secs(3600);
 
 const JSON: &[u8] = b"application/problem+json";
 const HTML: &[u8] = b"text/html; charset=utf-8";
@@ -127,7 +124,6 @@ impl<'a> Problem<'a> {
     /// it the client's return is put, so that those refused together do not come back together.
     pub(super) fn refused(rules: &'a Rules, told: Told<'a>, spread: f64) -> Option<Self> {
         let refusal = told.refusal?;
-        let wait = refusal.wait + refusal.wait.min(SPREAD_WAIT).mul_f64(spread);
         let words = match refusal.reason {
             Reason::Tier => {
                 quota_exceeded!("Clients of this kind have used their share of the allowance for now.", "tier")
@@ -154,13 +150,13 @@ impl<'a> Problem<'a> {
             words,
             reason: Some(refusal.reason),
             violated: Violated(Some((rules, told))),
-            retry_after: Some(seconds_rounded_up(wait).max(1)),
+            retry_after: Some(refusal.retry_after(spread)),
         })
     }
 
     /// The origin cannot take the request in time, though the gate's rules admit it. `spread` as in [`Problem::refused`].
     pub(super) fn not_now(reason: Reason, wait: Duration, spread: f64) -> Self {
-        let wait = wait + wait.min(SPREAD_WAIT).mul_f64(spread);
+        let wait = spread_out(wait, spread);
         match reason {
             Reason::Backoff => Self::resting(wait),
             _ => Self::no_capacity(wait),

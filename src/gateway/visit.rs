@@ -5,12 +5,13 @@ use super::allowance;
 use super::announce::Told;
 use super::calibration::{self, Listening};
 use super::cost;
-use super::sight::Observation;
 use super::target;
 use super::upstream::{ForwardError, OriginBody};
 use super::watch::Watch;
 use super::worker::{Current, Worker};
-use crate::engine::{BucketStanding, Charged, Closed, Decision, Heard, Pass, Permit, Receipt, Ruling, Standing};
+use crate::engine::{
+    BucketStanding, Charged, Closed, Decision, Heard, Observation, Pass, Permit, Receipt, Ruling, Standing,
+};
 use crate::http1::{Fields, Name, RequestHead, Response};
 use crate::policy::behaviour::Seen;
 use crate::policy::calibration::OriginCount;

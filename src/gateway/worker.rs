@@ -249,9 +249,10 @@ impl Worker {
         Rc::clone(&current)
     }
 
-    /// The time, asked of the clock.
+    /// The time, asked of the clock, to the microsecond: what is decided by it can be decided again by what the access
+    /// log says.
     pub(super) fn now(&self) -> Timestamp {
-        self.shared.clock.now()
+        self.shared.clock.now().to_the_microsecond()
     }
 
     /// The time on a scale that nobody can set, asked of the clock.

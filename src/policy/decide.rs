@@ -7,6 +7,7 @@ use super::guard::Guarded;
 use super::quota::Quota;
 use super::route::Route;
 use super::tier::{Share, Shedding};
+use super::time::{seconds_rounded_up, spread_out};
 use super::units::Units;
 use std::time::Duration;
 
@@ -220,6 +221,13 @@ fn spent(position: &Position<'_>, now: Timestamp) -> Result<(), (Reason, Duratio
 fn partly_shed_wait(share: Share) -> Duration {
     let let_through = 1.0 - share.ratio();
     Duration::try_from_secs_f64(PARTLY_SHED_FOR.as_secs_f64() / let_through).unwrap_or(Duration::MAX)
+}
+
+impl Refusal {
+    /// The `Retry-After` of a client whose return is put off by `spread`, a share of its wait.
+    pub fn retry_after(&self, spread: f64) -> u64 {
+        seconds_rounded_up(spread_out(self.wait, spread)).max(1)
+    }
 }
 
 impl Reason {

@@ -20,6 +20,12 @@ impl Timestamp {
         self.0 / 1_000_000_000
     }
 
+    /// The microsecond that it falls into, which is as much as the access log tells.
+    #[must_use]
+    pub const fn to_the_microsecond(self) -> Self {
+        Self(self.0 - self.0 % 1000)
+    }
+
     /// How long after `earlier` this is; zero if it is not after it.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -56,3 +62,11 @@ fn nanoseconds(span: Duration) -> u64 {
 pub fn seconds_rounded_up(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
+
+/// A wait that ends later by `spread`, a share of it, so that those who were told together do not come back together.
+pub fn spread_out(wait: Duration, spread: f64) -> Duration {
+    wait + wait.min(SPREAD_WAIT).mul_f64(spread)
+}
+
+/// A longer wait is spread as if it were this long: minutes part a crowd, hours would only keep it away.
+const SPREAD_WAIT: Duration = Duration::from_secs(3600);

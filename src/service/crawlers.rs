@@ -13,11 +13,16 @@ use tracing::warn;
 
 /// The operators of crawlers under these settings.
 pub fn operators(settings: &Settings) -> Operators {
-    let operators = Operators::with(settings.operators.iter().map(declared).collect());
+    let operators = without_dns(settings);
     match settings.verify.dns {
         Some(_) => operators.asking_dns(),
         None => operators,
     }
+}
+
+/// The same, for whoever has no network to ask.
+pub fn without_dns(settings: &Settings) -> Operators {
+    Operators::with(settings.operators.iter().map(declared).collect())
 }
 
 /// Who keeps the lists of addresses up to date; what is on this disk is taken over at once.

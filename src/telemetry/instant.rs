@@ -31,6 +31,13 @@ pub fn rfc3339(moment: Timestamp) -> String {
     second_text(moment) + "Z"
 }
 
+/// `moment` to the microsecond, as the access log writes it.
+pub fn rfc3339_exact(moment: Timestamp) -> String {
+    let mut text = Vec::new();
+    InstantText::default().write(&mut text, moment);
+    String::from_utf8(text).expect("digits and signs")
+}
+
 fn second_text(moment: Timestamp) -> String {
     let second = i64::try_from(moment.seconds()).unwrap_or(i64::MAX);
     let text = jiff::Timestamp::from_second(second).unwrap_or(jiff::Timestamp::MAX).to_string();

@@ -29,7 +29,7 @@ pub use access_log::{AccessLog, LogBuffer, Target};
 pub use cells::Cells;
 pub use digits::hexadecimal;
 pub use histogram::Histogram;
-pub use instant::rfc3339;
+pub use instant::{rfc3339, rfc3339_exact};
 pub use line::LineWriter;
 pub use log_writer::Open;
 pub use record::{Charge, Names, OriginCall, Outcome, Record};

@@ -1,0 +1,35 @@
+//! From the facts of a request to its verdict: the same steps for a live request and for a line of a log.
+
+use super::{Admission, Decision, Page};
+use crate::policy::identity::{Carrier, ClientKey};
+use crate::policy::{Classified, Facts, Timestamp};
+
+/// What was made of a request.
+pub struct Judgement {
+    /// What kind of client asks, and in which class.
+    pub classified: Classified,
+    /// The place of its route.
+    pub route: usize,
+    /// Whose bucket pays.
+    pub key: ClientKey,
+    /// The verdict, with the numbers it was made on.
+    pub decision: Decision,
+}
+
+impl Admission {
+    /// Judges a request by all that is known of it. `secret` is asked for a hash of what it sends in the header or cookie
+    /// that its class goes by, if anything is.
+    pub fn judge(&self, facts: &Facts<'_>, secret: impl FnOnce(&Carrier) -> Option<u64>, now: Timestamp) -> Judgement {
+        let classified = self.rules.classify(facts);
+        let route = self.rules.route(facts);
+        let key = self.rules.key(&classified, facts.client, secret);
+        let page = classified.operator.map(|operator| Page {
+            operator,
+            host: facts.host,
+            path: facts.path,
+            query: facts.query,
+        });
+        let decision = self.admit_crawler(key, classified.class, route, facts.path, page, now);
+        Judgement { classified, route, key, decision }
+    }
+}

@@ -1,0 +1,72 @@
+//! A look at one request of a client that says it is a browser: what is made of it now, and learned once it is over.
+
+use super::{Admission, Track};
+use crate::policy::Timestamp;
+use crate::policy::behaviour::{Aim, Browser, Outcome, Referer, Seen, Sight, Suspicion};
+use std::net::IpAddr;
+
+/// All that there is to see of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Look<'a> {
+    /// The method.
+    pub method: &'a http::Method,
+    /// The path, normalised.
+    pub path: &'a str,
+    /// The query.
+    pub query: Option<&'a str>,
+    /// The client's address.
+    pub client: IpAddr,
+    /// Its user agent.
+    pub user_agent: &'a [u8],
+    /// What follows from the browser that it names.
+    pub browser: Browser,
+    /// The page that it says led here.
+    pub referer: Referer,
+    /// The headers that were there.
+    pub seen: Seen,
+}
+
+/// A request that was seen and not learned from yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Observation {
+    track: Track,
+    sight: Sight,
+}
+
+impl Observation {
+    /// What there is to see; nothing where nobody looks.
+    pub fn of(look: &Look<'_>, admission: &Admission, now: Timestamp) -> Option<Self> {
+        let rules = admission.rules();
+        let behaviour = rules.behaviour.as_ref()?;
+        let sight = Sight {
+            at: now,
+            browser: look.browser,
+            aim: Aim::of(look.method, look.path, look.query, behaviour.trap.as_deref()),
+            costly: false,
+            referer: look.referer,
+            seen: look.seen,
+        };
+        Some(Self { track: admission.track(rules.trust.key(look.client), look.user_agent), sight })
+    }
+
+    /// Why its client is suspected, if it is.
+    pub fn suspicion(&self, admission: &Admission) -> Option<Suspicion> {
+        admission.suspicion(self.track, self.sight.browser.graphical, self.sight.at)
+    }
+
+    /// The same, of a request that would be charged if `costly`.
+    #[must_use]
+    pub fn that_is(self, costly: bool) -> Self {
+        Self { sight: Sight { costly, ..self.sight }, ..self }
+    }
+
+    /// The headers that were there.
+    pub fn seen(&self) -> Seen {
+        self.sight.seen
+    }
+
+    /// It is over: it was answered with `status`, or was not.
+    pub fn is_over(&self, status: Option<u16>, admission: &Admission) {
+        admission.learn(self.track, &self.sight, status.map_or(Outcome::Refused, Outcome::of_status));
+    }
+}

@@ -1,0 +1,44 @@
+//! What became of one request under one policy.
+
+use super::log::Place;
+use crate::engine::Standing;
+use crate::policy::{BotId, Classified, Reason, Timestamp};
+use smallvec::SmallVec;
+
+/// One decision, with all that a report tells of it.
+#[derive(Clone, Debug)]
+pub struct Decided {
+    /// Where the line stands.
+    pub place: Place,
+    /// When it was decided.
+    pub at: Timestamp,
+    /// Who asked.
+    pub classified: Classified,
+    /// Which bot the user agent names, if it is one of the list.
+    pub bot: Option<BotId>,
+    /// The place of its route.
+    pub route: usize,
+    /// What said no; none where it was admitted.
+    pub refused: Option<Reason>,
+    /// The first rule in shadow mode that said no.
+    pub shadow: Option<Reason>,
+    /// Which of its quotas said no, by position: bit 0 is the first.
+    pub refused_by: u8,
+    /// The `Retry-After` that it was told.
+    pub retry_after_s: Option<u64>,
+    /// Where each of its quotas stood.
+    pub standings: SmallVec<[Standing; 2]>,
+}
+
+impl Decided {
+    /// True where it costs something.
+    pub fn is_costly(&self) -> bool {
+        !self.standings.is_empty()
+    }
+
+    /// True where the refusal came from how the origin was, or how far the ledger had come: a log tells it, and nobody can
+    /// work it out again.
+    pub fn is_taken_as_logged(&self) -> bool {
+        matches!(self.refused, Some(Reason::Throttle | Reason::Backoff | Reason::Ledger))
+    }
+}

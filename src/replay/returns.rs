@@ -1,0 +1,134 @@
+//! Clients that do as they are told: one that is refused stays away until it may come back, then goes on where it stopped,
+//! as fast as before.
+//!
+//! Such a client has everything put off that it would have asked for meanwhile. What was refused comes first again.
+
+use super::log::{Next, Place};
+use super::request::Request;
+use crate::policy::Timestamp;
+use foldhash::fast::FixedState;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::hash::BuildHasher;
+use std::time::Duration;
+
+/// Who is behind, and with what.
+#[derive(Default)]
+pub(super) struct Returns {
+    behind: HashMap<Client, Behind, FixedState>,
+    /// When each of them asks next.
+    due: BinaryHeap<Reverse<(Timestamp, Client)>>,
+    put_off: usize,
+    given_up: u64,
+}
+
+/// A client, by a hash of its address and user agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Client(u64);
+
+/// A client that is behind.
+#[derive(Default)]
+struct Behind {
+    /// It asks nothing before.
+    until: Timestamp,
+    /// By how much it is late.
+    delay: Duration,
+    /// What it has put off, in order.
+    later: VecDeque<Later>,
+}
+
+/// A request that was put off.
+pub(super) struct Later {
+    /// When it would have come.
+    pub(super) planned: Timestamp,
+    pub(super) place: Place,
+    pub(super) text: Box<[u8]>,
+    /// How often it has been refused.
+    pub(super) refusals: u32,
+}
+
+impl Client {
+    pub(super) fn of(request: &Request<'_>) -> Self {
+        Self(FixedState::default().hash_one((request.client, request.user_agent)))
+    }
+}
+
+impl Later {
+    pub(super) fn new(next: Next<'_>) -> Self {
+        Self { planned: next.at, place: next.place, text: next.text.into(), refusals: 0 }
+    }
+}
+
+impl Returns {
+    /// True where a client is behind: what it asks for now has to wait.
+    pub(super) fn is_behind(&self, client: impl FnOnce() -> Client) -> bool {
+        !self.behind.is_empty() && self.behind.contains_key(&client())
+    }
+
+    /// A client that is behind puts a request off.
+    pub(super) fn put_off(&mut self, client: Client, later: Later) {
+        match self.behind.get_mut(&client).filter(|_| self.put_off < MOST_PUT_OFF) {
+            Some(behind) => {
+                behind.later.push_back(later);
+                self.put_off += 1;
+            }
+            None => self.given_up += 1,
+        }
+    }
+
+    /// A client was refused at `now` and stays away for `wait`; then it asks for the same again, unless it has done so too
+    /// often.
+    pub(super) fn is_refused(&mut self, client: Client, mut later: Later, now: Timestamp, wait: Duration) {
+        if self.behind.len() >= MOST_BEHIND && !self.behind.contains_key(&client) {
+            self.given_up += 1;
+            return;
+        }
+        let behind = self.behind.entry(client).or_default();
+        behind.until = now + wait;
+        behind.delay = behind.until.since(later.planned);
+        later.refusals += 1;
+        match later.refusals > MOST_REFUSALS || self.put_off >= MOST_PUT_OFF {
+            true => self.given_up += 1,
+            false => {
+                behind.later.push_front(later);
+                self.put_off += 1;
+            }
+        }
+        self.goes_on(client);
+    }
+
+    /// A client asks for the next thing that it has put off, or is no longer behind.
+    pub(super) fn goes_on(&mut self, client: Client) {
+        let Some(behind) = self.behind.get(&client) else { return };
+        match behind.later.front() {
+            Some(next) => self.due.push(Reverse((behind.until.max(next.planned + behind.delay), client))),
+            None => drop(self.behind.remove(&client)),
+        }
+    }
+
+    /// The next that is asked for by `now`, by whom, and when.
+    pub(super) fn due_by(&mut self, now: Timestamp) -> Option<(Client, Timestamp, Later)> {
+        let Reverse((at, client)) = *self.due.peek()?;
+        if at > now {
+            return None;
+        }
+        self.due.pop();
+        let later = self.behind.get_mut(&client)?.later.pop_front()?;
+        self.put_off -= 1;
+        Some((client, at, later))
+    }
+
+    /// How many requests were never asked again: too often refused, or put off beyond the end.
+    pub(super) fn left(&self) -> u64 {
+        self.given_up + self.put_off as u64
+    }
+}
+
+/// A crawler that is refused so often drops the page.
+const MOST_REFUSALS: u32 = 8;
+
+/// A hundred bytes each; more bots than there are.
+const MOST_BEHIND: usize = 65_536;
+
+/// A few hundred bytes each.
+const MOST_PUT_OFF: usize = 65_536;

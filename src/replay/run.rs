@@ -1,0 +1,228 @@
+//! The replay itself: one pass over the log, for one policy or two.
+
+use super::assumptions::Assumptions;
+use super::decided::Decided;
+use super::differences::Differences;
+use super::log::{Broken, Counts, Fact, Facts, Line, Merged, Next, Place, Unreadable};
+use super::policy::Policy;
+use super::report::{AssumptionsReport, BrokenReport, LackReport, LogReport, Report};
+use super::request::Request;
+use super::trial::Trial;
+use super::verdicts;
+use crate::policy::Timestamp;
+use crate::telemetry::rfc3339;
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// What is to be replayed.
+pub struct Replay {
+    /// The names of the files.
+    pub files: Vec<String>,
+    /// Their lines.
+    pub lines: Merged,
+    /// By how much a line may be late.
+    pub window: Duration,
+    /// What is taken for true where the log is silent.
+    pub assumptions: Assumptions,
+}
+
+/// Why a replay has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// A file cannot be read to its end.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    /// The verdicts cannot be written.
+    #[error("the verdicts cannot be written: {0}")]
+    Verdicts(#[from] io::Error),
+    /// There was no request in any file.
+    #[error("no request in {lines} lines{hint}; give an access log in the combined format, or the gate's own")]
+    Nothing {
+        /// How many lines there were.
+        lines: u64,
+        /// What most of them are.
+        hint: String,
+    },
+}
+
+/// Looks at how far a replay has come, now and then.
+pub type Watcher<'a> = dyn FnMut(&Counts) + 'a;
+
+impl Replay {
+    /// Runs it: `policy`, and where there is one the `other`, on the same lines. The verdicts of the first are written to
+    /// `verdicts`.
+    pub fn run(
+        mut self,
+        policy: Policy,
+        other: Option<Policy>,
+        verdicts: Option<Box<dyn Write>>,
+        watch: &mut Watcher<'_>,
+    ) -> Result<Report, Failed> {
+        let mut pass = Pass::new(&self.files, &self.assumptions, (policy, other), verdicts);
+        loop {
+            if self.lines.counts.lines.is_multiple_of(WATCH_EVERY) {
+                watch(&self.lines.counts);
+            }
+            let Some(next) = self.lines.next()? else { break };
+            let place = next.place;
+            if let Err(broken) = pass.take(next) {
+                self.lines.is_broken(broken, place);
+            }
+            pass.can_be_written()?;
+        }
+        watch(&self.lines.counts);
+        pass.verdicts.as_mut().map_or(Ok(()), |out| out.flush())?;
+        let Pass { trials, differences, seen, .. } = pass;
+        if seen.requests == 0 {
+            return Err(nothing(&self.lines.counts));
+        }
+        Ok(Report {
+            log: self.log(&seen),
+            assumptions: self.assumptions.report(),
+            policies: trials.into_iter().map(Trial::end).collect(),
+            comparison: differences.map(Differences::report),
+        })
+    }
+
+    fn log(&self, seen: &Seen) -> LogReport {
+        let counts = &self.lines.counts;
+        let broken = |(kind, (lines, first)): (&Broken, &(u64, Place))| {
+            let first = format!("{}:{}", self.files[first.file], first.number);
+            (kind.name(), BrokenReport { lines: *lines, first, what: kind.said() })
+        };
+        LogReport {
+            files: self.files.clone(),
+            lines: counts.lines,
+            requests: seen.requests,
+            empty: counts.empty,
+            broken: counts.broken.iter().map(broken).collect(),
+            not_requests: seen.not_requests,
+            out_of_order: counts.out_of_order,
+            late: counts.late,
+            window_s: self.window.as_secs(),
+            first: Some(rfc3339(seen.first)),
+            last: Some(rfc3339(seen.last)),
+            span_s: seen.last.since(seen.first).as_secs(),
+            lacking: seen.lacking(),
+        }
+    }
+}
+
+/// One pass over the lines.
+struct Pass<'a> {
+    files: &'a [String],
+    assumptions: &'a Assumptions,
+    /// The policies, until the first line says when they begin.
+    waiting: Option<(Policy, Option<Policy>)>,
+    trials: Vec<Trial>,
+    differences: Option<Differences>,
+    seen: Seen,
+    verdicts: Option<Box<dyn Write>>,
+    written: io::Result<()>,
+}
+
+impl<'a> Pass<'a> {
+    fn new(
+        files: &'a [String],
+        assumptions: &'a Assumptions,
+        policies: (Policy, Option<Policy>),
+        verdicts: Option<Box<dyn Write>>,
+    ) -> Self {
+        let differences = policies.1.is_some().then(Differences::default);
+        let (trials, seen) = (Vec::new(), Seen::default());
+        Self { files, assumptions, waiting: Some(policies), trials, differences, seen, verdicts, written: Ok(()) }
+    }
+
+    fn take(&mut self, next: Next<'_>) -> Result<(), Broken> {
+        let Some(line) = Line::read(next.text)? else { return Ok(()) };
+        let Some(request) = Request::of(&line) else {
+            self.seen.not_requests += 1;
+            return Ok(());
+        };
+        if let Some((policy, other)) = self.waiting.take() {
+            let trial = |policy| Trial::new(policy, self.assumptions, next.at);
+            self.trials.extend([Some(policy), other].into_iter().flatten().map(trial));
+            self.seen.first = next.at;
+        }
+        self.seen.add(next.at, line.lacks);
+        let Self { files, trials, differences, verdicts, written, .. } = self;
+        let mut said: [Option<Decided>; 2] = [None, None];
+        for (number, trial) in trials.iter_mut().enumerate() {
+            trial.take(next, &line, &request, &mut |trial, decided| {
+                if number == 0
+                    && written.is_ok()
+                    && let Some(out) = verdicts
+                {
+                    *written = verdicts::write(out, files, trial, decided);
+                }
+                // Not one that has come back.
+                if differences.is_some() && decided.place == next.place {
+                    said[number] = Some(decided.clone());
+                }
+            });
+        }
+        if let (Some(differences), [Some(first), Some(second)]) = (differences, &said) {
+            differences.add(first, second, trials[0].rules());
+        }
+        Ok(())
+    }
+
+    /// Fails where the last verdicts could not be written.
+    fn can_be_written(&mut self) -> io::Result<()> {
+        std::mem::replace(&mut self.written, Ok(()))
+    }
+}
+
+/// What has been seen of the log.
+struct Seen {
+    requests: u64,
+    not_requests: u64,
+    first: Timestamp,
+    last: Timestamp,
+    /// How many lines lack just these facts, by their number.
+    lacks: [u64; 256],
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        let (first, last) = Default::default();
+        Self { requests: 0, not_requests: 0, first, last, lacks: [0; 256] }
+    }
+}
+
+impl Seen {
+    fn add(&mut self, at: Timestamp, lacks: Facts) {
+        self.requests += 1;
+        self.last = self.last.max(at);
+        self.lacks[usize::from(lacks.number())] += 1;
+    }
+
+    fn lacking(&self) -> Vec<LackReport> {
+        let lines = |fact: Fact| {
+            let lacks = |number: &usize| Facts::numbered(*number as u8).has(fact);
+            (0..self.lacks.len()).filter(lacks).map(|number| self.lacks[number]).sum()
+        };
+        let lack = |fact: Fact| LackReport { fact: fact.name(), lines: lines(fact), instead: fact.instead() };
+        Fact::ALL.into_iter().map(lack).filter(|lack| lack.lines > 0).collect()
+    }
+}
+
+impl Assumptions {
+    fn report(&self) -> AssumptionsReport {
+        AssumptionsReport {
+            cache_ttl_s: self.cache_ttl.map(|ttl| ttl.as_secs()),
+            latency_ms: self.latency.as_secs_f64() * 1000.0,
+            clients: self.clients.name(),
+            costs: self.costs.iter().map(|(route, cost)| (route.clone(), cost.as_f64())).collect(),
+        }
+    }
+}
+
+fn nothing(counts: &Counts) -> Failed {
+    let most = counts.broken.iter().max_by_key(|(_, (lines, _))| *lines);
+    let hint = most.map_or(String::new(), |(kind, (lines, _))| format!(", {lines} of them {}", kind.said()));
+    Failed::Nothing { lines: counts.lines, hint }
+}
+
+/// So many lines are a hundredth of a second, or less.
+const WATCH_EVERY: u64 = 8192;

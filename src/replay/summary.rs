@@ -1,0 +1,208 @@
+//! A report for people at a terminal. Pure: a report in, text out.
+
+use super::report::{
+    AgreementReport, ClassReport, ComparisonReport, LogReport, PolicyReport, QuotaReport, Report, ServedHourReport,
+    WindowReport,
+};
+use crate::terminal::{Align, Ink, columns, span, thousands};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// The report in words and tables.
+pub fn summary(report: &Report, ink: Ink) -> String {
+    let mut out = log(&report.log, ink);
+    for policy in &report.policies {
+        let _ = write!(out, "\n{}", ink.bold(&format!("Under {}", policy.name)));
+        out += &self::policy(policy, ink);
+    }
+    if let (Some(comparison), [first, second]) = (&report.comparison, &report.policies[..]) {
+        out += &self::comparison(comparison, first, second, ink);
+    }
+    out
+}
+
+fn log(log: &LogReport, ink: Ink) -> String {
+    let mut out = String::new();
+    let (first, last) = (log.first.as_deref().unwrap_or("-"), log.last.as_deref().unwrap_or("-"));
+    let _ = writeln!(out, "{}", ink.bold(&format!("{} requests in {}", thousands(log.requests), span(log.span_s))));
+    let _ = writeln!(out, "  {} lines, {first} to {last}", thousands(log.lines));
+    for (count, what) in [
+        (log.empty, "empty".to_owned()),
+        (log.not_requests, "that the gate does not take for a request".to_owned()),
+        (log.out_of_order, "out of order, and put in order".to_owned()),
+        (log.late, format!("more than {} late, taken at the latest time before them", span(log.window_s))),
+    ] {
+        if count > 0 {
+            let _ = writeln!(out, "  {} {what}", thousands(count));
+        }
+    }
+    for broken in log.broken.values() {
+        let _ = writeln!(out, "  {} skipped: {} (first: {})", thousands(broken.lines), broken.what, broken.first);
+    }
+    for lack in &log.lacking {
+        let all = if lack.lines == log.requests { "all".to_owned() } else { thousands(lack.lines) };
+        let _ = writeln!(out, "  {}", ink.faint(&format!("{all} lines: {}", lack.instead)));
+    }
+    out
+}
+
+fn policy(policy: &PolicyReport, ink: Ink) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, ": {} admitted, {} refused", thousands(policy.admitted), thousands(policy.refused));
+    out += &classes(&policy.classes);
+    policy.quotas.iter().for_each(|quota| out += &self::quota(quota, ink));
+    let served = &policy.verified_bots;
+    if served.costly > 0 {
+        let share = percent(served.admitted as f64 / served.costly as f64);
+        let _ = writeln!(out, "\n  verified bots were served {share} of what costs something");
+        for (what, hour) in [("worst", &served.worst), ("best", &served.best)] {
+            if let Some(ServedHourReport { start, costly, served }) = hour {
+                let _ = writeln!(out, "    {what} hour  {} of {} from {start}", percent(*served), thousands(*costly));
+            }
+        }
+    }
+    out += &bots(policy);
+    policy.agreement.iter().for_each(|agreement| out += &self::agreement(agreement, ink));
+    if policy.never_asked_again > 0 {
+        let _ = writeln!(out, "  {} requests were put off and never asked again", thousands(policy.never_asked_again));
+    }
+    for untried in &policy.untried {
+        let _ = writeln!(out, "  {}", ink.faint(&format!("not tried: {untried}")));
+    }
+    out
+}
+
+fn classes(classes: &[ClassReport]) -> String {
+    let heading = ["class", "requests", "admitted", "refused", "units", "by"].map(str::to_owned).to_vec();
+    let row = |class: &ClassReport| {
+        let units: f64 = class.units.values().sum();
+        let reasons = |told: &BTreeMap<&'static str, u64>, what: &str| {
+            told.iter().map(|(reason, count)| format!("{what}{reason} {}", thousands(*count))).collect::<Vec<_>>()
+        };
+        let by = [reasons(&class.refused, ""), reasons(&class.shadow, "shadow ")].concat().join(", ");
+        let refused = class.requests - class.admitted;
+        vec![
+            class.name.clone(),
+            thousands(class.requests),
+            thousands(class.admitted),
+            thousands(refused),
+            amount(units),
+            by,
+        ]
+    };
+    let alignment = [Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Left];
+    columns(2, &alignment, [heading].into_iter().chain(classes.iter().map(row)))
+}
+
+fn quota(quota: &QuotaReport, ink: Ink) -> String {
+    let mut out = format!("\n  {} {} units\n", ink.bold(&quota.name), amount(quota.limit));
+    let heading = ["from", "used", "left", "first refused", "spent"].map(str::to_owned).to_vec();
+    let row = |window: &WindowReport| {
+        let share = window.used / quota.limit.max(0.001);
+        let moment = |moment: &Option<String>| moment.clone().unwrap_or_else(|| "-".to_owned());
+        vec![
+            window.start.clone(),
+            ink.level(share, &amount(window.used)),
+            amount(window.left),
+            moment(&window.first_refused),
+            moment(&window.spent),
+        ]
+    };
+    let alignment = [Align::Left, Align::Right, Align::Right, Align::Left, Align::Left];
+    let skipped = quota.windows.len().saturating_sub(SHOWN_WINDOWS);
+    if skipped > 0 {
+        let before = quota.windows_in_all - SHOWN_WINDOWS as u64;
+        let _ = writeln!(out, "    {}", ink.faint(&format!("{} windows before", thousands(before))));
+    }
+    out + &columns(4, &alignment, [heading].into_iter().chain(quota.windows.iter().skip(skipped).map(row)))
+}
+
+fn bots(policy: &PolicyReport) -> String {
+    if policy.bots.is_empty() {
+        return String::new();
+    }
+    let heading = ["bot", "kind", "requests", "refused", "units", "asked for"].map(str::to_owned).to_vec();
+    let rows = policy.bots.iter().take(SHOWN_BOTS).map(|bot| {
+        vec![
+            bot.name.clone(),
+            bot.kind.to_owned(),
+            thousands(bot.requests),
+            thousands(bot.refused),
+            amount(bot.units),
+            amount(bot.units_asked),
+        ]
+    });
+    let alignment = [Align::Left, Align::Left, Align::Right, Align::Right, Align::Right, Align::Right];
+    format!("\n{}", columns(2, &alignment, [heading].into_iter().chain(rows)))
+}
+
+fn agreement(agreement: &AgreementReport, ink: Ink) -> String {
+    let all = agreement.same + agreement.different;
+    let mut out = format!("\n  {} of {} verdicts are those of the log", thousands(agreement.same), thousands(all));
+    if let Some(first) = agreement.first_different {
+        out += &ink.alarm(&format!("; the first other is in line {} of file {}", first.line, first.file));
+    }
+    out.push('\n');
+    if agreement.taken_as_logged > 0 {
+        let given = thousands(agreement.taken_as_logged);
+        let _ = writeln!(out, "  {given} refusals are taken as logged: by throttle, backoff or ledger");
+    }
+    out
+}
+
+fn comparison(comparison: &ComparisonReport, first: &PolicyReport, second: &PolicyReport, ink: Ink) -> String {
+    let mut out = format!("\n{}\n", ink.bold("Side by side"));
+    let heading = ["", &first.name, &second.name].map(str::to_owned).to_vec();
+    let mut rows = vec![
+        heading,
+        vec!["admitted".into(), thousands(first.admitted), thousands(second.admitted)],
+        vec!["refused".into(), thousands(first.refused), thousands(second.refused)],
+    ];
+    for class in &first.classes {
+        let other = second.classes.iter().find(|other| other.name == class.name);
+        let served = |class: &ClassReport| percent(class.costly_admitted as f64 / class.costly.max(1) as f64);
+        if class.costly > 0 {
+            let other = other.filter(|other| other.costly > 0).map_or_else(|| "-".to_owned(), served);
+            rows.push(vec![format!("{} served", class.name), served(class), other]);
+        }
+    }
+    for quota in &first.quotas {
+        let used = |quota: &QuotaReport| amount(quota.windows.iter().map(|window| window.used).sum());
+        let other = second.quotas.iter().find(|other| other.name == quota.name).map_or_else(|| "-".to_owned(), used);
+        rows.push(vec![format!("{} used", quota.name), used(quota), other]);
+    }
+    out += &columns(2, &[Align::Left, Align::Right, Align::Right], rows.into_iter());
+    let ComparisonReport { same, only_first_admits, only_second_admits, other_reason, .. } = comparison;
+    let _ = writeln!(
+        out,
+        "  {} lines have the same verdict; only the first admits {}, only the second {}; {} are refused for another reason",
+        thousands(*same),
+        thousands(*only_first_admits),
+        thousands(*only_second_admits),
+        thousands(*other_reason),
+    );
+    for (class, difference) in &comparison.by_class {
+        let (ours, theirs) = (thousands(difference.only_first_admits), thousands(difference.only_second_admits));
+        let _ = writeln!(out, "    {class}: {ours} and {theirs}");
+    }
+    out
+}
+
+fn amount(units: f64) -> String {
+    let whole = thousands(units as u64);
+    let thousandths = (units.fract() * 1000.0).round() as u64;
+    match thousandths {
+        0 => whole,
+        _ => format!("{whole}.{thousandths:03}").trim_end_matches('0').to_owned(),
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// The last week of days; all of them are in the JSON.
+const SHOWN_WINDOWS: usize = 7;
+
+/// The dearest; more are in the JSON.
+const SHOWN_BOTS: usize = 10;

@@ -1,0 +1,73 @@
+//! A number over time, in as many points as a chart needs.
+
+use crate::policy::{Timestamp, Units};
+use crate::replay::report::PointReport;
+use crate::telemetry::rfc3339;
+
+/// The last number of each step. Steps become longer where there would be too many.
+pub(super) struct Series {
+    step_s: u64,
+    points: Vec<(u64, Units)>,
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Self { step_s: SHORTEST_S, points: Vec::new() }
+    }
+}
+
+impl Series {
+    /// The number is `value` from `now` on.
+    pub(super) fn add(&mut self, now: Timestamp, value: Units) {
+        let step = now.seconds() / self.step_s;
+        match self.points.last_mut() {
+            Some(last) if last.0 >= step => last.1 = value,
+            _ => self.points.push((step, value)),
+        }
+        if self.points.len() > MOST {
+            self.step_s *= 2;
+            self.points.iter_mut().for_each(|(step, _)| *step /= 2);
+            // The later of two in one step stays.
+            self.points.reverse();
+            self.points.dedup_by_key(|(step, _)| *step);
+            self.points.reverse();
+        }
+    }
+
+    /// How long a step is, and the points.
+    pub(super) fn report(&self) -> (u64, Vec<PointReport>) {
+        let point = |&(step, value): &(u64, Units)| PointReport {
+            time: rfc3339(Timestamp::from_seconds(step * self.step_s)),
+            used: value.as_f64(),
+        };
+        (self.step_s, self.points.iter().map(point).collect())
+    }
+}
+
+/// A day is 288 steps.
+const SHORTEST_S: u64 = 300;
+
+/// A week of the shortest; more than a chart is wide.
+const MOST: usize = 2048;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn however_long_it_is_there_are_few_points_in_order_and_the_last_is_the_last(gaps in proptest::collection::vec(1..100_000_u64, 1..6000)) {
+            let mut series = Series::default();
+            let mut second = 0;
+            for (place, gap) in gaps.iter().enumerate() {
+                second += gap;
+                series.add(Timestamp::from_seconds(second), Units::whole(place as u64));
+            }
+            let (step, points) = series.report();
+            prop_assert!(points.len() <= MOST && step.is_multiple_of(SHORTEST_S));
+            prop_assert!(points.is_sorted_by(|one, other| one.time < other.time));
+            prop_assert_eq!(points.last().map(|point| point.used), Some((gaps.len() - 1) as f64));
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What became of each window of a quota.
+
+use crate::engine::Standing;
+use crate::policy::window::Window;
+use crate::policy::{ClassId, Reason, Rules, Timestamp, Units};
+use crate::replay::report::WindowReport;
+use crate::telemetry::rfc3339;
+use std::collections::VecDeque;
+
+/// The windows of one quota, in the order in which they were met.
+pub(super) struct Windows {
+    classes: usize,
+    /// It has no windows, but slides.
+    slides: bool,
+    opened_by_use: Option<std::time::Duration>,
+    windows: VecDeque<OneWindow>,
+    count: u64,
+}
+
+struct OneWindow {
+    id: u64,
+    start: Timestamp,
+    end: Timestamp,
+    by_class: Box<[Units]>,
+    first_refused: Option<Timestamp>,
+    spent: Option<Timestamp>,
+}
+
+impl Windows {
+    pub(super) fn of(window: &Window, classes: usize) -> Self {
+        let (slides, opened_by_use) = (window.back() > 0, window.opened_by_use());
+        Self { classes, slides, opened_by_use, windows: VecDeque::new(), count: 0 }
+    }
+
+    /// A request has been decided on; `refused`: this quota has said no.
+    pub(super) fn add(&mut self, standing: &Standing, refused: Option<Reason>, now: Timestamp) {
+        let (id, classes) = (if self.slides { 0 } else { standing.window }, self.classes);
+        if !self.windows.iter().rev().any(|window| window.id == id) {
+            let start = match self.opened_by_use {
+                Some(length) => standing.resets_at - length,
+                None if self.slides => now,
+                None => Timestamp(id),
+            };
+            let by_class = vec![Units::ZERO; classes].into();
+            self.count += 1;
+            if self.windows.len() >= MOST {
+                self.windows.pop_front();
+            }
+            self.windows.push_back(OneWindow { id, start, end: now, by_class, first_refused: None, spent: None });
+        }
+        let Some(window) = self.windows.iter_mut().rev().find(|window| window.id == id) else { return };
+        window.end = if self.slides { now } else { standing.resets_at };
+        if refused.is_some() {
+            window.first_refused.get_or_insert(now);
+        }
+        if refused == Some(Reason::Quota) {
+            window.spent.get_or_insert(now);
+        }
+    }
+
+    /// A request has been charged to the window `id`.
+    pub(super) fn charge(&mut self, id: u64, class: ClassId, units: Units) {
+        let id = if self.slides { 0 } else { id };
+        if let Some(window) = self.windows.iter_mut().rev().find(|window| window.id == id) {
+            let charged = &mut window.by_class[usize::from(class.0)];
+            *charged = charged.plus(units);
+        }
+    }
+
+    /// How many there were.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(super) fn report(&self, limit: Units, rules: &Rules) -> Vec<WindowReport> {
+        let report = |window: &OneWindow| {
+            let used = window.by_class.iter().fold(Units::ZERO, |sum, units| sum.plus(*units));
+            let by_class = rules.classes.iter().zip(&window.by_class).filter(|(_, units)| !units.is_zero());
+            WindowReport {
+                start: rfc3339(window.start),
+                end: rfc3339(window.end),
+                used: used.as_f64(),
+                left: limit.minus(used).as_f64(),
+                first_refused: window.first_refused.map(rfc3339),
+                spent: window.spent.map(rfc3339),
+                by_class: by_class.map(|(class, units)| (class.name.clone(), units.as_f64())).collect(),
+            }
+        };
+        self.windows.iter().map(report).collect()
+    }
+}
+
+/// So many are told of: three years of days, or a quarter of a day of seconds.
+const MOST: usize = 1000;

@@ -1,0 +1,346 @@
+//! One policy on the virtual clock: every line goes through the same steps as a live request.
+
+use super::assumptions::{Assumptions, Clients};
+use super::decided::Decided;
+use super::log::{Line, Next, Own};
+use super::page_cache::PageCache;
+use super::policy::Policy;
+use super::report::PolicyReport;
+use super::request::Request;
+use super::returns::{Client, Later, Returns};
+use super::tally::Tally;
+use super::testimony::{self, Testimony};
+use super::under_way::{Bill, Ending, UnderWay};
+use crate::agents::{Agents, ClaimCache};
+use crate::config::Settings;
+use crate::engine::{Admission, Engine, Judgement, Look, Observation, Ruling, Standing};
+use crate::policy::facts::claimed_operator;
+use crate::policy::lists::Listed;
+use crate::policy::{
+    BotId, Claim, Facts, Kind, OperatorId, Proof, QuotaId, Reason, Rules, Signature, Timestamp, Units,
+};
+use foldhash::fast::RandomState;
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A policy at work.
+pub struct Trial {
+    policy: Policy,
+    rules: Arc<Rules>,
+    admission: Admission,
+    agents: Agents,
+    claims: ClaimCache,
+    latency: Duration,
+    /// What requests of each route really cost, where somebody says so.
+    costs: Vec<Option<Units>>,
+    cache: Option<PageCache>,
+    clients: Clients,
+    under_way: UnderWay,
+    returns: Returns,
+    tally: Tally,
+    tidied: Timestamp,
+}
+
+impl Trial {
+    /// Begins at `now`.
+    pub fn new(policy: Policy, assumptions: &Assumptions, now: Timestamp) -> Self {
+        let rules = Arc::clone(&policy.settings.rules);
+        let engine = Engine::repeatable(policy.settings.limits.max_clients);
+        let cost = |name: &str| assumptions.costs.iter().find(|(route, _)| route == name).map(|(_, cost)| *cost);
+        Self {
+            admission: engine.admission(Arc::clone(&rules), now),
+            agents: Agents::builtin(policy.operators.tokens()),
+            claims: ClaimCache::new(RandomState::default()),
+            latency: assumptions.latency,
+            costs: rules.routes.iter().map(|route| cost(&route.name)).collect(),
+            cache: assumptions.cache_ttl.map(PageCache::new),
+            clients: assumptions.clients,
+            under_way: UnderWay::default(),
+            returns: Returns::default(),
+            tally: Tally::new(&rules),
+            tidied: now,
+            rules,
+            policy,
+        }
+    }
+
+    /// Takes the next line, after all who come back before it. `tell` hears of every decision.
+    pub fn take(
+        &mut self,
+        next: Next<'_>,
+        line: &Line<'_>,
+        request: &Request<'_>,
+        tell: &mut impl FnMut(&Self, &Decided),
+    ) {
+        self.let_return(next.at, tell);
+        if self.returns.is_behind(|| Client::of(request)) {
+            return self.returns.put_off(Client::of(request), Later::new(next));
+        }
+        let decided = self.ask(next, line, request);
+        if let Some(wait) = self.told_to_wait(&decided) {
+            self.returns.is_refused(Client::of(request), Later::new(next), next.at, wait);
+        }
+        tell(self, &decided);
+    }
+
+    /// Ends: what is under way is settled, and who would come back later does not.
+    pub fn end(mut self) -> PolicyReport {
+        while let Some(ending) = self.under_way.over_by(Timestamp(u64::MAX)) {
+            self.settle(ending);
+        }
+        let names = super::report::Names { agents: &self.agents, operators: &self.policy.operators };
+        self.tally.report(&self.policy.name, &self.rules, &names, self.returns.left(), untried(&self.policy.settings))
+    }
+
+    /// The settings that are tried.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// The name of an operator.
+    pub fn operator(&self, operator: OperatorId) -> &str {
+        self.policy.operators.name(operator)
+    }
+
+    /// Those come back who were told to by `now`.
+    fn let_return(&mut self, now: Timestamp, tell: &mut impl FnMut(&Self, &Decided)) {
+        while let Some((client, at, later)) = self.returns.due_by(now) {
+            let decided = match Line::read(&later.text) {
+                Ok(Some(line)) => Request::of(&line)
+                    .map(|request| self.ask(Next { at, place: later.place, text: &later.text }, &line, &request)),
+                _ => None,
+            };
+            match decided.as_ref().and_then(|decided| self.told_to_wait(decided)) {
+                Some(wait) => self.returns.is_refused(client, later, at, wait),
+                None => self.returns.goes_on(client),
+            }
+            decided.iter().for_each(|decided| tell(self, decided));
+        }
+    }
+
+    fn ask(&mut self, next: Next<'_>, line: &Line<'_>, request: &Request<'_>) -> Decided {
+        self.pass_time(next.at);
+        let decided = self.decide(next, line, request);
+        self.tally.decided(&decided, request);
+        if let Some(own) = &line.own {
+            self.tally.compare(&decided, own, &self.rules);
+        }
+        decided
+    }
+
+    /// How long its client stays away, if it does.
+    fn told_to_wait(&self, decided: &Decided) -> Option<Duration> {
+        let obeys = match self.clients {
+            Clients::Deaf => false,
+            Clients::Obey => decided.classified.kind != Kind::Human,
+            Clients::AsKnown => decided.classified.kind == Kind::VerifiedBot,
+        };
+        decided.retry_after_s.filter(|_| obeys).map(Duration::from_secs)
+    }
+
+    /// What is over by `now` is settled and learned from.
+    fn pass_time(&mut self, now: Timestamp) {
+        while let Some(ending) = self.under_way.over_by(now) {
+            self.settle(ending);
+        }
+        if now.since(self.tidied) >= TIDY_EVERY {
+            self.admission.forget_idle(now);
+            self.tidied = now;
+        }
+    }
+
+    fn settle(&mut self, ending: Ending) {
+        let Ending { due, bill, lesson } = ending;
+        if let Some(Bill { permit, class, costs, page }) = bill {
+            let cost = |quota| costs.iter().find(|(known, _)| *known == quota).map(|(_, cost)| *cost);
+            let receipt = permit.settle(|quota, expected| cost(quota).unwrap_or(expected));
+            self.tally.settled(class, &receipt, due);
+            if let Some((cache, page)) = self.cache.as_mut().zip(page) {
+                cache.keep(page, due);
+            }
+        }
+        if let Some((observation, status)) = lesson {
+            observation.is_over(status, &self.admission);
+        }
+    }
+
+    fn decide(&mut self, next: Next<'_>, line: &Line<'_>, request: &Request<'_>) -> Decided {
+        let (at, own) = (next.at, line.own.as_deref());
+        let (claim, browser) = self.claims.claim(&self.agents, request.user_agent);
+        let said = own.map(|own| Testimony::of(own, &self.rules, |name| self.policy.operators.id(name)));
+        let signature = said.as_ref().map_or(Signature::Absent, |said| said.signature);
+        let look = Look {
+            method: request.method,
+            path: &request.path,
+            query: request.query,
+            client: request.client,
+            user_agent: request.user_agent,
+            browser,
+            referer: request.referer,
+            seen: request.seen,
+        };
+        let observation = match (claim, signature) {
+            (Claim::Browser | Claim::Nothing, Signature::Absent) => Observation::of(&look, &self.admission, at),
+            _ => None,
+        };
+        let holds_key_of = said.as_ref().and_then(|said| said.holds_key_of);
+        let facts = Facts {
+            method: request.method,
+            host: request.host,
+            path: &request.path,
+            query: request.query,
+            client: request.client,
+            listed: match self.rules.lists.is_empty() {
+                true => Listed::default(),
+                false => self.policy.lists.of(request.client),
+            },
+            user_agent: request.user_agent,
+            claim,
+            proof: said.as_ref().and_then(|said| said.proof).unwrap_or_else(|| self.proof(claim, signature, request)),
+            signature,
+            holds_key_of: holds_key_of.as_slice(),
+            suspicion: observation.and_then(|observation| observation.suspicion(&self.admission)),
+        };
+        let judgement = self.admission.judge(&facts, |_| said.as_ref().and_then(|said| said.secret), at);
+        let bot = match claim {
+            Claim::Bot { bot, .. } => bot,
+            _ => None,
+        };
+        self.conclude(next, line, request, (judgement, observation, bot))
+    }
+
+    /// What becomes of a request that has been judged, now and when it is over.
+    fn conclude(
+        &mut self,
+        next: Next<'_>,
+        line: &Line<'_>,
+        request: &Request<'_>,
+        (judgement, observation, bot): (Judgement, Option<Observation>, Option<BotId>),
+    ) -> Decided {
+        let (at, own) = (next.at, line.own.as_deref());
+        let Judgement { classified, route, decision, .. } = judgement;
+        let mut decided = Decided {
+            place: next.place,
+            at,
+            classified,
+            bot,
+            route,
+            refused: None,
+            shadow: decision.shadow,
+            refused_by: 0,
+            retry_after_s: None,
+            standings: decision.standings,
+        };
+        let mut bill = None;
+        match decision.ruling {
+            Ruling::Refused(refusal) => {
+                let spread =
+                    own.map_or(0.0, |own| self.policy.settings.headers.retry_after_spread.ratio() * chance(own.id));
+                decided.refused = Some(refusal.reason);
+                decided.refused_by = refusal.quotas;
+                decided.retry_after_s = Some(refusal.retry_after(spread));
+            }
+            Ruling::Admitted(permit) => match own.and_then(|own| Some((refused_by_the_origin(own)?, own))) {
+                // The units go back.
+                Some((reason, own)) => {
+                    decided.refused = Some(reason);
+                    decided.retry_after_s = own.retry_after_s;
+                }
+                None if decided.standings.is_empty() => {}
+                None => {
+                    let cache = self.cache.as_ref();
+                    let page = cache.and_then(|cache| Some((cache.page(request)?, cache)));
+                    let is_kept = page.is_some_and(|(page, cache)| cache.has(page, at));
+                    let page = page.map(|(page, _)| page).filter(|_| !is_kept);
+                    let costs = self.costs(&decided.standings, route, own, is_kept);
+                    bill = Some(Bill { permit, class: classified.class, costs, page });
+                }
+            },
+        }
+        let is_costly = !self.rules.routes[route].is_free();
+        let status = Some(line.status).filter(|status| decided.refused.is_none() && *status != CLIENT_LEFT);
+        let lesson = observation.map(|observation| (observation.that_is(is_costly), status));
+        let (answered, over) = match own {
+            Some(own) => (at + own.scope_wait + own.origin.unwrap_or_default(), own.settled),
+            None => (at + self.latency, at + self.latency),
+        };
+        match answered == over {
+            true => self.ends(Ending { due: over, bill, lesson }),
+            false => {
+                self.ends(Ending { due: answered, bill, lesson: None });
+                self.ends(Ending { due: over, bill: None, lesson });
+            }
+        }
+        decided
+    }
+
+    fn ends(&mut self, ending: Ending) {
+        if ending.bill.is_none() && ending.lesson.is_none() {
+            return;
+        }
+        if let Some(first) = self.under_way.add(ending) {
+            self.settle(first);
+        }
+    }
+
+    /// What a request really costs: what the gate was told, else what somebody says of the route, else what is expected.
+    fn costs(
+        &self,
+        standings: &[Standing],
+        route: usize,
+        own: Option<&Own<'_>>,
+        is_kept: bool,
+    ) -> SmallVec<[(QuotaId, Units); 2]> {
+        let cost = |standing: &Standing| {
+            let name = &self.rules.quotas[usize::from(standing.quota.0)].name;
+            let told = own.filter(|own| own.reason.is_none()).and_then(|own| own.charged(name));
+            let assumed = || if is_kept { Units::ZERO } else { self.costs[route].unwrap_or(standing.cost) };
+            (standing.quota, told.unwrap_or_else(assumed))
+        };
+        standings.iter().map(cost).collect()
+    }
+
+    /// What the published addresses say of a claim.
+    fn proof(&self, claim: Claim, signature: Signature, request: &Request<'_>) -> Proof {
+        match claimed_operator(claim, signature).filter(|_| !request.is_named) {
+            Some(operator) => self.policy.operators.proof(operator, request.client, Timestamp::default()),
+            None => Proof::Unknown,
+        }
+    }
+}
+
+/// A refusal that followed from how the origin was, or how far the ledger had come: nobody can work that out again.
+fn refused_by_the_origin(own: &Own<'_>) -> Option<Reason> {
+    let given = [Reason::Throttle, Reason::Backoff, Reason::Ledger];
+    given.into_iter().find(|reason| own.reason == Some(reason.name()))
+}
+
+/// What of the settings a log cannot put to the test.
+fn untried(settings: &Settings) -> Vec<String> {
+    let rules = &settings.rules;
+    let quotas = rules.quotas.iter().filter(|quota| quota.sync_from.is_some());
+    let counted = quotas.map(|quota| format!("quotas.{}.sync_from: no log tells what the origin counted", quota.name));
+    let scopes = (!rules.scopes.is_empty()).then(|| {
+        "scopes: nobody waits for the origin here; refusals by throttle and backoff are taken as the gate logged them".to_owned()
+    });
+    let secrets = testimony::goes_by_secrets(rules)
+        .then(|| "classes by key, cookie or header: only the gate's own log tells who had one".to_owned());
+    let dns = settings
+        .verify
+        .dns
+        .is_some()
+        .then(|| "verify.dns: nobody is asked; names count where the gate logged what they proved".to_owned());
+    counted.chain(scopes).chain(secrets).chain(dns).collect()
+}
+
+/// The number between 0 and 1 that the gate drew for a decision.
+fn chance(id: u64) -> f64 {
+    f64::from((id >> 32) as u32) / f64::from(u32::MAX)
+}
+
+/// Clients are forgotten this often, as by a gate.
+const TIDY_EVERY: Duration = Duration::from_secs(600);
+
+/// What the gate writes of clients that left before there was an answer.
+const CLIENT_LEFT: u16 = 499;

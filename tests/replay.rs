@@ -1,0 +1,270 @@
+//! `tidegate replay`: what a policy would have done with the requests of a log.
+
+mod support;
+
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use support::program::{Ended, run};
+use tempfile::TempDir;
+
+#[test]
+fn a_log_shows_who_would_have_been_refused_and_when_the_allowance_would_have_ended() {
+    let desk = Desk::with(TEN_A_DAY);
+    let log = desk.log("access.log", &day(0, 30));
+    let report = desk.report(&[&log]);
+    let policy = &report["policies"][0];
+    assert_eq!((&policy["admitted"], &policy["refused"]), (&10.into(), &20.into()), "{policy}");
+    let window = &policy["quotas"][0]["windows"][0];
+    assert_eq!(window["used"], 10.0);
+    assert_eq!(window["first_refused"], "2024-06-07T00:10:00Z");
+    assert_eq!(window["spent"], "2024-06-07T00:10:00Z");
+    assert_eq!(policy["classes"][1]["refused"]["quota"], 20);
+    let verdicts = desk.verdicts(&[&log]);
+    assert_eq!(verdicts.len(), 30);
+    assert_eq!(verdicts[10]["reason"], "quota");
+    assert_eq!(verdicts[10]["line"], 11);
+    assert_eq!(verdicts[10]["retry_after_s"], 23 * 3600 + 50 * 60);
+    assert_eq!(verdicts[9]["verdict"], "admitted");
+}
+
+#[test]
+fn the_same_log_and_the_same_file_give_the_same_bytes() {
+    let desk = Desk::with(TEN_A_DAY);
+    let log = desk.log("access.log", &crowd(3000));
+    let once = [desk.bytes(&[&log, "--clients", "obey"]), desk.bytes(&[&log, "--clients", "obey"])];
+    assert!(once[0].iter().all(|bytes| !bytes.is_empty()));
+    assert_eq!(once[0], once[1]);
+}
+
+#[test]
+fn plain_files_compressed_ones_and_standard_input_are_read_alike() {
+    let desk = Desk::with(TEN_A_DAY);
+    let text = day(0, 30);
+    let plain = desk.log("access.log", &text);
+    let packed = desk.packed("access.log.gz", &text);
+    let [plain, packed] = [plain, packed].map(|log| desk.report(&[&log])["policies"][0].clone());
+    assert_eq!(plain, packed);
+    let ended = desk.run(&["-", "--json", &desk.path("report.json")], text.as_bytes());
+    assert_eq!(ended.code, 0, "{}", ended.errors);
+    assert_eq!(desk.read("report.json")["policies"][0], plain);
+}
+
+#[test]
+fn several_files_are_one_log() {
+    let desk = Desk::with(TEN_A_DAY);
+    let (even, odd): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let text = day(0, 30);
+    let (even, odd) = text.lines().enumerate().fold((even, odd), |(mut even, mut odd), (place, line)| {
+        if place % 2 == 0 {
+            even.push(line)
+        } else {
+            odd.push(line)
+        }
+        (even, odd)
+    });
+    let whole = desk.log("whole.log", &text);
+    let halves = [desk.log("odd.log", &odd.join("\n")), desk.log("even.log", &even.join("\n"))];
+    let whole = desk.report(&[&whole])["policies"][0].clone();
+    assert_eq!(desk.report(&[&halves[0], &halves[1]])["policies"][0], whole);
+}
+
+#[test]
+fn what_cannot_be_read_is_told_and_passed_over() {
+    let desk = Desk::with(TEN_A_DAY);
+    let text = format!("{}nonsense\n\n192.0.2.1 - - [07/Jun/2024:00:09:00 +0000] \"-\" 408 0 \"-\" \"-\"\n", day(0, 9));
+    let log = desk.log("access.log", &text);
+    let report = desk.report(&[&log]);
+    assert_eq!(report["log"]["requests"], 9);
+    assert_eq!(report["log"]["empty"], 1);
+    assert_eq!(report["log"]["not_requests"], 1);
+    assert_eq!(report["log"]["broken"]["unknown"]["first"], format!("{log}:10"));
+    let lacking: Vec<&Value> =
+        report["log"]["lacking"].as_array().expect("a list").iter().map(|lack| &lack["fact"]).collect();
+    assert_eq!(lacking, ["fraction", "host", "headers", "cost", "latency"]);
+}
+
+#[test]
+fn wrong_files_and_logs_without_requests_are_refused_with_a_reason() {
+    let desk = Desk::with(TEN_A_DAY);
+    let (log, empty) = (desk.log("access.log", &day(0, 1)), desk.log("empty.log", ""));
+    let wrong = desk.log("wrong.yaml", "quota: 1\n");
+    for (arguments, code, told) in [
+        (vec!["/does/not/exist.log"], 2, "/does/not/exist.log: cannot be read: No such file"),
+        (vec![&*empty], 2, "no request in 0 lines"),
+        (vec![&*wrong], 2, "no request in 1 lines, 1 of them in no known format"),
+        (vec![&*log, "--compare", &wrong], 2, "quota: unknown"),
+        (vec![&*log, "--cost", "/other=1"], 2, "--cost: there is no route \"/other\""),
+        (vec![&*log, "--latency", "1"], 2, "write a span such as 200ms, 60s or 14d"),
+        (vec![], 2, "<LOG>"),
+    ] {
+        let ended = desk.run(&arguments, b"");
+        assert_eq!(ended.code, code, "{arguments:?}: {}", ended.errors);
+        assert!(ended.errors.contains(told), "{arguments:?}: {}", ended.errors);
+    }
+    let cut = desk.log("cut.log.gz", "");
+    let whole = fs::read(desk.packed("whole.log.gz", &crowd(2000))).expect("it was written");
+    fs::write(&cut, &whole[..whole.len() / 2]).expect("it can be written");
+    let ended = desk.run(&[&cut], b"");
+    assert_eq!(ended.code, 1, "{}", ended.errors);
+    assert!(ended.errors.contains("cut.log.gz: cannot be read"), "{}", ended.errors);
+}
+
+#[test]
+fn two_policies_are_set_side_by_side() {
+    let desk = Desk::with(TEN_A_DAY);
+    let twenty = desk.log("twenty.yaml", &TEN_A_DAY.replace("limit: 10", "limit: 20"));
+    let log = desk.log("access.log", &day(0, 30));
+    let report = desk.report(&[&log, "--compare", &twenty]);
+    let comparison = &report["comparison"];
+    assert_eq!((&comparison["same"], &comparison["only_second_admits"]), (&20.into(), &10.into()));
+    assert_eq!(comparison["by_class"]["other"]["only_second_admits"], 10);
+    assert_eq!(comparison["examples"][0]["place"]["line"], 11);
+    assert_eq!(report["policies"][1]["admitted"], 20);
+    let told = desk.run(&[&log, "--compare", &twenty], b"").output;
+    assert!(told.contains("Side by side") && told.contains("only the second 10"), "{told}");
+}
+
+#[test]
+fn a_site_that_keeps_its_pages_pays_once_for_each() {
+    let desk = Desk::with(TEN_A_DAY);
+    let log = desk.log("access.log", &(0..30).map(|minute| line(minute, "/page", HUMAN)).collect::<String>());
+    let used = |arguments: &[&str]| desk.report(arguments)["policies"][0]["quotas"][0]["windows"][0]["used"].clone();
+    assert_eq!(used(&[&log]), 10.0);
+    assert_eq!(used(&[&log, "--cache-ttl", "1d"]), 1.0);
+    assert_eq!(used(&[&log, "--cache-ttl", "10m"]), 3.0);
+    assert_eq!(used(&[&log, "--cost", "/**=0.25"]), 7.5);
+}
+
+#[test]
+fn requests_that_take_long_hold_what_they_may_cost() {
+    let desk = Desk::with(TEN_A_DAY);
+    let log =
+        desk.log("access.log", &(0..30).map(|minute| line(minute, &format!("/{minute}"), HUMAN)).collect::<String>());
+    let admitted = |arguments: &[&str]| desk.report(arguments)["policies"][0]["admitted"].clone();
+    assert_eq!(admitted(&[&log, "--cost", "/**=0", "--latency", "1s"]), 30);
+    assert_eq!(admitted(&[&log, "--cost", "/**=0", "--latency", "1h"]), 10);
+}
+
+#[test]
+fn clients_that_obey_come_back_when_they_are_told_to() {
+    let rules = r#"
+quotas: { api: { limit: 1000, window: { fixed: 1d } } }
+classes:
+  - { name: bot, when: { kind: [declared_bot, verified_bot] }, bucket: { capacity: 1, fill: 1, interval: 10m } }
+  - { name: person, when: { kind: human } }
+routes: [ { match: "/**", cost: { api: 1 } } ]
+"#;
+    let desk = Desk::with(rules);
+    let log = desk
+        .log("access.log", &(0..60).map(|minute| line(minute, &format!("/{minute}"), "curl/8.0")).collect::<String>());
+    let bots = |reaction: &str| desk.report(&[&log, "--clients", reaction])["policies"][0]["classes"][0].clone();
+    let (deaf, obey, as_known) = (bots("deaf"), bots("obey"), bots("as-known"));
+    assert_eq!((&deaf["requests"], &deaf["admitted"]), (&60.into(), &6.into()));
+    assert_eq!(deaf, as_known, "nobody has proven who it is");
+    let refused = |class: &Value| class["refused"]["bucket"].as_u64().expect("a number");
+    assert!(refused(&obey) < refused(&deaf) / 3, "{obey}");
+    assert!(obey["admitted"].as_u64() >= deaf["admitted"].as_u64(), "{obey}");
+}
+
+/// A folder with a policy in it.
+struct Desk {
+    folder: TempDir,
+}
+
+impl Desk {
+    fn with(rules: &str) -> Self {
+        let desk = Self { folder: tempfile::tempdir().expect("a folder of its own") };
+        desk.log("tidegate.yaml", rules);
+        desk
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    /// Writes a file of that name; its path.
+    fn log(&self, name: &str, text: &str) -> String {
+        let text = match name.ends_with(".yaml") && !text.starts_with("quota: ") {
+            true => format!("origin: {{ url: \"http://127.0.0.1:1\" }}\n{text}"),
+            false => text.to_owned(),
+        };
+        fs::write(self.path(name), text).expect("it can be written");
+        self.path(name)
+    }
+
+    fn packed(&self, name: &str, text: &str) -> String {
+        let file = fs::File::create(self.path(name)).expect("it can be made");
+        let mut packer = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+        packer.write_all(text.as_bytes()).and_then(|()| packer.finish().map(drop)).expect("it can be written");
+        self.path(name)
+    }
+
+    fn run(&self, arguments: &[&str], input: &[u8]) -> Ended {
+        let config = self.path("tidegate.yaml");
+        run(&[&["replay", "--config", &config], arguments].concat(), input)
+    }
+
+    fn read(&self, name: &str) -> Value {
+        serde_json::from_slice(&fs::read(self.path(name)).expect("it was written")).expect("JSON")
+    }
+
+    fn report(&self, arguments: &[&str]) -> Value {
+        let ended = self.run(&[arguments, &["--json", &self.path("report.json")]].concat(), b"");
+        assert_eq!((ended.code, &*ended.errors), (0, ""), "{arguments:?}");
+        self.read("report.json")
+    }
+
+    fn verdicts(&self, arguments: &[&str]) -> Vec<Value> {
+        let ended = self.run(&[arguments, &["--verdicts", &self.path("verdicts")]].concat(), b"");
+        assert_eq!((ended.code, &*ended.errors), (0, ""), "{arguments:?}");
+        let text = fs::read_to_string(self.path("verdicts")).expect("it was written");
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
+    /// All that it says and writes.
+    fn bytes(&self, arguments: &[&str]) -> [Vec<u8>; 3] {
+        let (report, verdicts) = (self.path("report.json"), self.path("verdicts"));
+        let ended = self.run(&[arguments, &["--json", &report, "--verdicts", &verdicts]].concat(), b"");
+        let file = |path: &Path| fs::read(path).expect("it was written");
+        [ended.output.into_bytes(), file(&PathBuf::from(report)), file(&PathBuf::from(verdicts))]
+    }
+}
+
+/// One request a minute, from the given minute on.
+fn day(from: u32, count: u32) -> String {
+    (from..from + count).map(|minute| line(minute, &format!("/{minute}"), HUMAN)).collect()
+}
+
+/// Many clients of all kinds, some of them late.
+fn crowd(count: u32) -> String {
+    let agents =
+        [HUMAN, "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", "curl/8.0", "GPTBot/1.2"];
+    (0..count).fold(String::new(), |mut log, number| {
+        let (minute, agent) = (number * 7 % 40 + number / 4, agents[number as usize * 5 % 4]);
+        let (client, page) = (number % 97, number % 31);
+        let (hour, minute) = (minute / 60 % 24, minute % 60);
+        let _ = writeln!(log, "198.51.100.{client} - - [07/Jun/2024:{hour:02}:{minute:02}:00 +0000] \"GET /{page} HTTP/1.1\" 200 5 \"-\" \"{agent}\"");
+        log
+    })
+}
+
+fn line(minute: u32, path: &str, agent: &str) -> String {
+    let (hour, minute) = (minute / 60, minute % 60);
+    format!(
+        "192.0.2.1 - - [07/Jun/2024:{hour:02}:{minute:02}:00 +0000] \"GET {path} HTTP/1.1\" 200 512 \"-\" \"{agent}\"\n"
+    )
+}
+
+const HUMAN: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
+
+const TEN_A_DAY: &str = r#"
+behaviour: { enabled: false }
+quotas: { api: { limit: 10, window: { calendar: day, zone: UTC, at: "00:00" } } }
+classes:
+  - { name: bot, when: { kind: [verified_bot, declared_bot, impostor] } }
+  - { name: other, when: {} }
+routes: [ { match: "/**", cost: { api: 1 } } ]
+"#;
