@@ -222,15 +222,17 @@ impl Account {
     /// Replaces a reservation of `expected`, made in the window `id`, by `actual`.
     ///
     /// The charge is that window's own, also when it has ended since. What the origin says it spent beyond the limit
-    /// cannot be undone; it is kept apart as overrun, so that the books stay within it.
-    pub(super) fn settle(&self, id: u64, class: Slot, expected: Units, actual: Units) {
+    /// cannot be undone; it is kept apart as overrun, so that the books stay within it. Returns the number of the last
+    /// decision that was made before.
+    pub(super) fn settle(&self, id: u64, class: Slot, expected: Units, actual: Units) -> u64 {
         let mut book = self.book.lock();
         book.class(class).charged = book.class(class).charged.plus(actual);
         let (limit, enforce, leased) = (book.limit, book.enforce, book.leased);
         if book.current.id == id && !actual.is_zero() {
             book.open_by_use();
         }
-        let Some(tally) = book.tally(id) else { return };
+        let turn = book.turn;
+        let Some(tally) = book.tally(id) else { return turn };
         tally.reserved = tally.reserved.minus(expected);
         let room = if enforce { tally.held.min(limit).minus(tally.taken()).minus(tally.owed) } else { Units::MAX };
         tally.settled = tally.settled.plus(actual.min(room));
@@ -245,6 +247,7 @@ impl Account {
         }
         book.changed(id);
         self.see_to_supply(&mut book);
+        turn
     }
 
     /// The origin has told where its own count of the window `id` stands. Returns what is worth telling of it.

@@ -99,6 +99,14 @@ pub struct BucketStanding {
     pub next_after: Duration,
     /// How long until the bucket is full again.
     pub full_after: Duration,
+    /// The decision's number among those on some clients' buckets: of two with the same rest by
+    /// [`BucketStanding::TURNS`], the smaller was made first.
+    pub turn: u64,
+}
+
+impl BucketStanding {
+    /// In so many parts decisions on buckets are counted.
+    pub const TURNS: u64 = 64;
 }
 
 impl Admission {
@@ -169,6 +177,7 @@ impl Admission {
                 remaining: bucket.remaining(level, now),
                 next_after: bucket.next_at(level, now).since(now),
                 full_after: bucket.full_at(level).since(now),
+                turn: self.engine.clients.next_turn(key),
             });
             decision
         });

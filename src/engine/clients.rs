@@ -5,7 +5,7 @@
 //!
 //! Nobody is evicted to make room: who is made up would push out who is there. When there is none, newcomers share a bucket.
 
-use super::Slot;
+use super::{BucketStanding, Slot};
 use crate::policy::Timestamp;
 use crate::policy::bucket::Level;
 use crate::policy::identity::ClientKey;
@@ -18,6 +18,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// More shards than any machine has cores, so that two workers rarely meet and a shard grows in microseconds.
 const SHARDS: usize = 256;
 
+/// In so many parts decisions on buckets are counted: workers seldom count in the same.
+const TURNS: usize = BucketStanding::TURNS as usize;
+
 type Map = DashMap<Key, State, foldhash::fast::RandomState>;
 
 /// The clients that the gate remembers.
@@ -26,6 +29,8 @@ pub(super) struct Clients {
     most: usize,
     tracked: AtomicUsize,
     evicted: AtomicU64,
+    /// Decisions on buckets, by part of the clients: changed only while one of these is seen by nobody else.
+    turns: Box<[AtomicU64; TURNS]>,
     /// One bucket a class for all who no longer fit in: a flood of new clients is limited, not let through.
     overflow: Mutex<Vec<State>>,
 }
@@ -52,6 +57,7 @@ impl Clients {
             most,
             tracked: AtomicUsize::new(0),
             evicted: AtomicU64::new(0),
+            turns: Box::new([const { AtomicU64::new(0) }; TURNS]),
             overflow: Mutex::default(),
         }
     }
@@ -73,6 +79,13 @@ impl Clients {
                 decide(&mut overflow[place])
             }
         }
+    }
+
+    /// The number of a decision on the bucket of a client whom nobody else sees meanwhile: it sorts those of the client,
+    /// and of all whose numbers leave the same rest, into the order in which they were made.
+    pub(super) fn next_turn(&self, client: ClientKey) -> u64 {
+        let part = client.number() as usize % TURNS;
+        self.turns[part].fetch_add(1, Ordering::Relaxed) * TURNS as u64 + part as u64
     }
 
     /// Forgets the clients that `idle` says may go.

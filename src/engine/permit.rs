@@ -46,6 +46,8 @@ pub struct Charged {
     pub settled: Units,
     /// The window that paid.
     pub window: u64,
+    /// The last decision on the quota that was made before it was settled.
+    pub turn: u64,
 }
 
 impl Permit {
@@ -111,13 +113,14 @@ impl Permit {
             .drain(..)
             .map(|reservation| {
                 let settled = cost(&reservation);
-                reservation.account.settle(reservation.window, class, reservation.expected, settled);
+                let turn = reservation.account.settle(reservation.window, class, reservation.expected, settled);
                 let settled = settled.plus(reservation.charged);
                 Charged {
                     quota: reservation.quota,
                     expected: reservation.expected,
                     settled,
                     window: reservation.window,
+                    turn,
                 }
             })
             .collect()

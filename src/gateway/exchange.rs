@@ -119,7 +119,7 @@ impl Exchange {
         match turn {
             Ok(pass) => self.forward(body, visit, permit, pass).await,
             Err(Closed { reason, wait }) => {
-                drop(permit);
+                visit.gives_back(permit);
                 self.leave_unread(&visit.visitor().head, body);
                 let problem = Problem::not_now(reason, wait, visit.spread());
                 visit.refused_by_scopes(reason, problem.retry_after());

@@ -176,6 +176,11 @@ impl Visit {
         self.refused(reason, retry_after);
     }
 
+    /// It does not go to the origin: what was set aside for it goes back.
+    pub(super) fn gives_back(&mut self, permit: Permit) {
+        self.receipt = permit.close();
+    }
+
     /// It was admitted, but told to come back later.
     pub(super) fn told_to_wait(&mut self, retry_after: Option<u64>) {
         self.retry_after = retry_after;
@@ -352,9 +357,10 @@ impl Visit {
                 quota: standing.quota,
                 quota_name: &rules.quotas[usize::from(standing.quota.0)].name,
                 expected: standing.cost,
-                settled: self.charged(standing),
+                settled: self.charged(standing).map_or(Units::ZERO, |charged| charged.settled),
                 used: standing.used,
                 turn: standing.turn,
+                settled_turn: self.charged(standing).map_or(standing.turn, |charged| charged.turn),
             })
             .collect();
         let settled = self.worker.now();
@@ -383,6 +389,7 @@ impl Visit {
             route: self.visitor.route,
             route_name: &self.route().name,
             charges: &charges,
+            bucket_turn: self.bucket.map(|bucket| bucket.turn),
             outcome: match self.refused {
                 Some(reason) => Outcome::Refused(reason),
                 None => Outcome::Admitted { shadow: self.shadow },
@@ -401,10 +408,9 @@ impl Visit {
         });
     }
 
-    /// What a quota was charged: nothing, where the request was refused.
-    fn charged(&self, standing: &Standing) -> Units {
-        let settled = self.receipt.iter().find(|charged| charged.quota == standing.quota);
-        settled.map_or(Units::ZERO, |charged| charged.settled)
+    /// What a quota was charged; none where the request was refused.
+    fn charged(&self, standing: &Standing) -> Option<&Charged> {
+        self.receipt.iter().find(|charged| charged.quota == standing.quota)
     }
 }
 

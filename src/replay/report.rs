@@ -184,7 +184,7 @@ pub struct WindowReport {
     pub start: String,
     /// When it ended.
     pub end: String,
-    /// What was charged in it.
+    /// What was charged in it; in the first also what was used before the log began, where the log says so.
     pub used: f64,
     /// What was left of the limit.
     pub left: f64,

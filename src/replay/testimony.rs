@@ -1,6 +1,8 @@
-//! What the gate once found out and its log alone can tell: proof by DNS, signatures, keys.
+//! What the gate once found out and its log alone can tell: proof by DNS, signatures, keys, and how clients behaved before
+//! the log begins.
 
 use super::log::Own;
+use crate::policy::behaviour::{Signal, Suspicion};
 use crate::policy::identity::KeyFrom;
 use crate::policy::{ClassId, Kind, Means, OperatorId, Proof, Rules, Signature};
 
@@ -11,6 +13,8 @@ pub(super) struct Testimony {
     pub(super) proof: Option<Proof>,
     /// What its signature proved.
     pub(super) signature: Signature,
+    /// Why it was suspected, if it was.
+    pub(super) suspicion: Option<Suspicion>,
     /// The class of whose keys it held one.
     pub(super) holds_key_of: Option<ClassId>,
     /// A hash of what it sent to be known by.
@@ -24,8 +28,8 @@ impl Testimony {
         // Where its user agent or its signature decided, nobody asked for more.
         let mut said = Self { proof: Some(Proof::Unknown), secret, ..Self::default() };
         for found in &own.evidence {
-            let (what, whose) = found.split_once(':').unwrap_or((found, ""));
-            let whose = operator(whose);
+            let (what, name) = found.split_once(':').unwrap_or((found, ""));
+            let whose = operator(name);
             match what {
                 "address_published" => said.proof = Some(Proof::Proven(Means::Address)),
                 "address_foreign" => said.proof = Some(Proof::Disproven(Means::Address)),
@@ -40,6 +44,12 @@ impl Testimony {
                         Some(operator) => Signature::Pending(operator),
                         None => Signature::Unknown(whose),
                     }
+                }
+                // The strongest is told last.
+                "behaves" => {
+                    let signals = &mut said.suspicion.get_or_insert_default().signals;
+                    signals.rotate_right(1);
+                    signals[0] = Signal::ALL.into_iter().find(|signal| signal.name() == name);
                 }
                 "holds_key" => {
                     let class = rules.classes.iter().position(|class| class.name == own.class);

@@ -10,7 +10,7 @@ use super::request::Request;
 use super::returns::{Client, Later, Returns};
 use super::tally::Tally;
 use super::testimony::{self, Testimony};
-use super::under_way::{Bill, Ending, UnderWay};
+use super::under_way::{Bill, Ending, Turns, UnderWay};
 use crate::agents::{Agents, ClaimCache};
 use crate::config::Settings;
 use crate::engine::{Admission, Engine, Judgement, Look, Observation, Ruling, Standing};
@@ -39,6 +39,8 @@ pub struct Trial {
     under_way: UnderWay,
     returns: Returns,
     tally: Tally,
+    /// Of each quota, whether it is known what was used of it before the log began.
+    begun: Vec<bool>,
     tidied: Timestamp,
 }
 
@@ -59,6 +61,7 @@ impl Trial {
             under_way: UnderWay::default(),
             returns: Returns::default(),
             tally: Tally::new(&rules),
+            begun: vec![false; rules.quotas.len()],
             tidied: now,
             rules,
             policy,
@@ -88,6 +91,9 @@ impl Trial {
     pub fn end(mut self) -> PolicyReport {
         while let Some(ending) = self.under_way.over_by(Timestamp(u64::MAX)) {
             self.settle(ending);
+        }
+        while let Some(bill) = self.under_way.last_bill() {
+            self.pay(bill, self.tidied);
         }
         let names = super::report::Names { agents: &self.agents, operators: &self.policy.operators };
         self.tally.report(&self.policy.name, &self.rules, &names, self.returns.left(), untried(&self.policy.settings))
@@ -121,6 +127,9 @@ impl Trial {
 
     fn ask(&mut self, next: Next<'_>, line: &Line<'_>, request: &Request<'_>) -> Decided {
         self.pass_time(next.at);
+        if let Some(own) = &line.own {
+            self.follow(own, next);
+        }
         let decided = self.decide(next, line, request);
         self.tally.decided(&decided, request);
         if let Some(own) = &line.own {
@@ -152,17 +161,55 @@ impl Trial {
 
     fn settle(&mut self, ending: Ending) {
         let Ending { due, bill, lesson } = ending;
-        if let Some(Bill { permit, class, costs, page }) = bill {
-            let cost = |quota| costs.iter().find(|(known, _)| *known == quota).map(|(_, cost)| *cost);
-            let receipt = permit.settle(|quota, expected| cost(quota).unwrap_or(expected));
-            self.tally.settled(class, &receipt, due);
-            if let Some((cache, page)) = self.cache.as_mut().zip(page) {
-                cache.keep(page, due);
-            }
+        if let Some(bill) = bill {
+            self.pay(bill, due);
         }
         if let Some((observation, status)) = lesson {
             observation.is_over(status, &self.admission);
         }
+    }
+
+    fn pay(&mut self, bill: Bill, now: Timestamp) {
+        let Bill { permit, class, costs, page } = bill;
+        let cost = |quota| costs.iter().find(|(known, _)| *known == quota).map(|(_, cost)| *cost);
+        let receipt = permit.settle(|quota, expected| cost(quota).unwrap_or(expected));
+        self.tally.settled(class, &receipt, now);
+        if let Some((cache, page)) = self.cache.as_mut().zip(page) {
+            cache.keep(page, now);
+        }
+    }
+
+    /// Brings the books to where the gate found them that logged this: what was settled before its decision is settled,
+    /// and what was used before the log began is used.
+    fn follow(&mut self, own: &Own<'_>, next: Next<'_>) {
+        for account in &own.accounts {
+            let Some(quota) = self.quota(&account.quota) else { continue };
+            while let Some(bill) = self.under_way.settled_before((next.place.file, quota), account.turn) {
+                self.pay(bill, next.at);
+            }
+            let own_share = if own.reason.is_none() { account.cost } else { Units::ZERO };
+            let used = account.used.minus(own_share);
+            if !std::mem::replace(&mut self.begun[usize::from(quota.0)], true) && !used.is_zero() {
+                let known = self.admission.set_used(&account.quota, used, next.at);
+                self.tally.begins_with(quota, known.map_or(Units::ZERO, |(_, used)| used));
+            }
+        }
+    }
+
+    /// The quota of that name.
+    fn quota(&self, name: &str) -> Option<QuotaId> {
+        let place = self.rules.quotas.iter().position(|quota| quota.name == name)?;
+        Some(QuotaId(place as u16))
+    }
+
+    /// Between which decisions a request was settled, where the gate's own log says so of all its quotas.
+    fn turns(&self, own: &Own<'_>, standings: &[Standing], file: usize) -> Option<Turns> {
+        let turn = |standing: &Standing| {
+            let name = &self.rules.quotas[usize::from(standing.quota.0)].name;
+            let account = own.accounts.iter().find(|account| account.quota == **name)?;
+            Some(((file, standing.quota), account.settled_turn?))
+        };
+        standings.iter().map(turn).collect()
     }
 
     fn decide(&mut self, next: Next<'_>, line: &Line<'_>, request: &Request<'_>) -> Decided {
@@ -181,7 +228,9 @@ impl Trial {
             seen: request.seen,
         };
         let observation = match (claim, signature) {
-            (Claim::Browser | Claim::Nothing, Signature::Absent) => Observation::of(&look, &self.admission, at),
+            (Claim::Browser | Claim::Nothing, Signature::Absent) if own.is_none() => {
+                Observation::of(&look, &self.admission, at)
+            }
             _ => None,
         };
         let holds_key_of = said.as_ref().and_then(|said| said.holds_key_of);
@@ -200,14 +249,37 @@ impl Trial {
             proof: said.as_ref().and_then(|said| said.proof).unwrap_or_else(|| self.proof(claim, signature, request)),
             signature,
             holds_key_of: holds_key_of.as_slice(),
-            suspicion: observation.and_then(|observation| observation.suspicion(&self.admission)),
+            suspicion: match &said {
+                Some(said) => said.suspicion,
+                None => observation.and_then(|observation| observation.suspicion(&self.admission)),
+            },
         };
+        if own.is_some_and(|own| own.reason == Some(Reason::Ledger.name())) {
+            // Nothing was in its way but that, and it changed nothing.
+            return self.as_logged(next, line, &facts);
+        }
         let judgement = self.admission.judge(&facts, |_| said.as_ref().and_then(|said| said.secret), at);
         let bot = match claim {
             Claim::Bot { bot, .. } => bot,
             _ => None,
         };
         self.conclude(next, line, request, (judgement, observation, bot))
+    }
+
+    /// A request that was turned away because the ledger had not handed out enough.
+    fn as_logged(&self, next: Next<'_>, line: &Line<'_>, facts: &Facts<'_>) -> Decided {
+        Decided {
+            place: next.place,
+            at: next.at,
+            classified: self.rules.classify(facts),
+            bot: None,
+            route: self.rules.route(facts),
+            refused: Some(Reason::Ledger),
+            shadow: None,
+            refused_by: 0,
+            retry_after_s: line.own.as_ref().and_then(|own| own.retry_after_s),
+            standings: SmallVec::new(),
+        }
     }
 
     /// What becomes of a request that has been judged, now and when it is over.
@@ -242,10 +314,12 @@ impl Trial {
                 decided.retry_after_s = Some(refusal.retry_after(spread));
             }
             Ruling::Admitted(permit) => match own.and_then(|own| Some((refused_by_the_origin(own)?, own))) {
-                // The units go back.
                 Some((reason, own)) => {
                     decided.refused = Some(reason);
                     decided.retry_after_s = own.retry_after_s;
+                    // It waited for its turn, and then gave its units back.
+                    let costs = decided.standings.iter().map(|standing| (standing.quota, Units::ZERO)).collect();
+                    bill = Some(Bill { permit, class: classified.class, costs, page: None });
                 }
                 None if decided.standings.is_empty() => {}
                 None => {
@@ -261,17 +335,17 @@ impl Trial {
         let is_costly = !self.rules.routes[route].is_free();
         let status = Some(line.status).filter(|status| decided.refused.is_none() && *status != CLIENT_LEFT);
         let lesson = observation.map(|observation| (observation.that_is(is_costly), status));
-        let (answered, over) = match own {
-            Some(own) => (at + own.scope_wait + own.origin.unwrap_or_default(), own.settled),
-            None => (at + self.latency, at + self.latency),
+        let due = match own {
+            Some(own) => at + own.scope_wait + own.origin.unwrap_or_default(),
+            None => at + self.latency,
         };
-        match answered == over {
-            true => self.ends(Ending { due: over, bill, lesson }),
-            false => {
-                self.ends(Ending { due: answered, bill, lesson: None });
-                self.ends(Ending { due: over, bill: None, lesson });
-            }
+        if let Some(turns) = own.and_then(|own| self.turns(own, &decided.standings, next.place.file))
+            && let Some(bill) = bill.take()
+            && let Some(other) = self.under_way.add_bill(turns, bill)
+        {
+            self.pay(other, at);
         }
+        self.ends(Ending { due, bill, lesson });
         decided
     }
 
@@ -310,9 +384,9 @@ impl Trial {
     }
 }
 
-/// A refusal that followed from how the origin was, or how far the ledger had come: nobody can work that out again.
+/// A refusal that followed from how the origin was: nobody can work that out again.
 fn refused_by_the_origin(own: &Own<'_>) -> Option<Reason> {
-    let given = [Reason::Throttle, Reason::Backoff, Reason::Ledger];
+    let given = [Reason::Throttle, Reason::Backoff];
     given.into_iter().find(|reason| own.reason == Some(reason.name()))
 }
 

@@ -1,14 +1,29 @@
 //! What has been admitted and is not over yet: it holds its reservation until its answer is there.
+//!
+//! Where the gate's own log says between which decisions a request was settled, that counts; elsewhere its time does.
 
 use super::page_cache::PageNumber;
 use crate::engine::{Observation, Permit};
 use crate::policy::{ClassId, QuotaId, Timestamp, Units};
+use slab::Slab;
 use smallvec::SmallVec;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Requests under way, by when they end.
 #[derive(Default)]
-pub(super) struct UnderWay(VecDeque<Ending>);
+pub(super) struct UnderWay {
+    by_time: VecDeque<Ending>,
+    /// Bills that are settled between two decisions ...
+    by_turn: BTreeSet<(Account, u64, usize)>,
+    /// ... by their place.
+    bills: Slab<(Turns, Bill)>,
+}
+
+/// A quota as one gate counts it: a file that it logged to, and the quota.
+pub(super) type Account = (usize, QuotaId);
+
+/// On each of its accounts, the last decision before a request was settled.
+pub(super) type Turns = SmallVec<[(Account, u64); 2]>;
 
 /// The end of a request.
 pub(super) struct Ending {
@@ -33,17 +48,48 @@ pub(super) struct Bill {
 impl UnderWay {
     /// Adds a request. Where there is no room, the one that would end first has to end now.
     pub(super) fn add(&mut self, ending: Ending) -> Option<Ending> {
-        let first = if self.0.len() >= MOST { self.0.pop_front() } else { None };
-        match self.0.back().is_some_and(|last| last.due > ending.due) {
-            true => self.0.insert(self.0.partition_point(|other| other.due <= ending.due), ending),
-            false => self.0.push_back(ending),
+        let line = &mut self.by_time;
+        let first = if line.len() >= MOST { line.pop_front() } else { None };
+        match line.back().is_some_and(|last| last.due > ending.due) {
+            true => line.insert(line.partition_point(|other| other.due <= ending.due), ending),
+            false => line.push_back(ending),
         }
         first
     }
 
     /// The next that is over by `now`.
     pub(super) fn over_by(&mut self, now: Timestamp) -> Option<Ending> {
-        if self.0.front()?.due > now { None } else { self.0.pop_front() }
+        if self.by_time.front()?.due > now { None } else { self.by_time.pop_front() }
+    }
+
+    /// Adds a bill that is settled after the decisions `turns`. Where there is no room, another has to be settled now.
+    pub(super) fn add_bill(&mut self, turns: Turns, bill: Bill) -> Option<Bill> {
+        let first = if self.bills.len() >= MOST { self.last_bill() } else { None };
+        let place = self.bills.insert((turns, bill));
+        for &(account, turn) in &self.bills[place].0 {
+            self.by_turn.insert((account, turn, place));
+        }
+        first
+    }
+
+    /// The next bill that was settled before the decision `turn` on an account.
+    pub(super) fn settled_before(&mut self, account: Account, turn: u64) -> Option<Bill> {
+        let &(.., place) = self.by_turn.range((account, 0, 0)..(account, turn, 0)).next()?;
+        Some(self.take(place))
+    }
+
+    /// A bill that is still open, whatever its turn.
+    pub(super) fn last_bill(&mut self) -> Option<Bill> {
+        let &(.., place) = self.by_turn.first()?;
+        Some(self.take(place))
+    }
+
+    fn take(&mut self, place: usize) -> Bill {
+        let (turns, bill) = self.bills.remove(place);
+        for (account, turn) in turns {
+            self.by_turn.remove(&(account, turn, place));
+        }
+        bill
     }
 }
 

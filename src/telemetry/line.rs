@@ -84,7 +84,11 @@ fn numbers(out: &mut Vec<u8>, record: &Record<'_>, passage: &Passage) {
     of_each_quota(out, record, passage, |out, charge| json::units(out, charge.used));
     out.extend_from_slice(b"},\"turn\":{");
     of_each_quota(out, record, passage, |out, charge| digits::number(out, charge.turn));
-    out.extend_from_slice(b"},\"scope_wait_ms\":");
+    out.extend_from_slice(b"},\"settled_turn\":{");
+    of_each_quota(out, record, passage, |out, charge| digits::number(out, charge.settled_turn));
+    out.extend_from_slice(b"},\"bucket_turn\":");
+    json::number_or_null(out, record.bucket_turn);
+    out.extend_from_slice(b",\"scope_wait_ms\":");
     json::milliseconds(out, record.scope_wait);
     out.extend_from_slice(b",\"origin_ms\":");
     match record.origin {

@@ -59,6 +59,8 @@ pub struct Record<'a> {
     pub route_name: &'a str,
     /// What it was charged, quota by quota; a refused request has what it would have cost.
     pub charges: &'a [Charge<'a>],
+    /// The decision's number among those on its client's bucket, where it has one.
+    pub bucket_turn: Option<u64>,
     /// What became of it.
     pub outcome: Outcome,
     /// The `Retry-After` that it was told.
@@ -90,6 +92,8 @@ pub struct Charge<'a> {
     pub settled: Units,
     /// The decision's number on this quota: sorts lines into the order of admission.
     pub turn: u64,
+    /// The last decision on this quota that was made before this one was settled: tells what was reserved when.
+    pub settled_turn: u64,
     /// Settled and reserved once the request had been decided on, with its own share if it was admitted.
     pub used: Units,
 }

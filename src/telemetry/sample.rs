@@ -42,6 +42,7 @@ pub fn person() -> Record<'static> {
         route: 0,
         route_name: "/item/*",
         charges: &CHARGES,
+        bucket_turn: None,
         outcome: Outcome::Admitted { shadow: None },
         retry_after_s: None,
         tier: None,
@@ -60,6 +61,7 @@ const CHARGES: [Charge<'static>; 1] = [Charge {
     settled: Units::ZERO,
     used: Units::from_milli(6_012_250),
     turn: 6_044,
+    settled_turn: 6_051,
 }];
 
 /// Names everything by what it is, in the settings of this number.

@@ -5,7 +5,7 @@ use super::client::Client;
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -158,14 +158,20 @@ impl Gate {
     }
 
     /// Stops the gate and reads all of its access log.
-    pub fn into_log(mut self) -> Vec<Value> {
+    pub fn into_log(self) -> Vec<Value> {
+        let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        self.into_log_text().lines().map(parse).collect()
+    }
+
+    /// The same as it is written.
+    pub fn into_log_text(mut self) -> String {
         self.service.take().expect("running").shut_down();
-        let log = std::fs::File::open(log_path(self.folder.path())).expect("a log was written");
-        let parse = |line: std::io::Result<String>| {
-            let line = line.expect("the log is text");
-            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
-        };
-        BufReader::new(log).lines().map(parse).collect()
+        std::fs::read_to_string(log_path(self.folder.path())).expect("a log was written")
+    }
+
+    /// Its YAML, as it was written last.
+    pub fn yaml(&self) -> String {
+        self.yaml.lock().clone()
     }
 
     /// Lets what is under way end, as SIGTERM does.

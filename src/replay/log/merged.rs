@@ -6,7 +6,7 @@
 //!
 //! Where the gate wrote the log, lines of nearly the same moment are put in the order in which they were decided.
 
-use super::own;
+use super::own::{self, CountedBy};
 use super::source::{Numbered, Source, Unreadable};
 use super::{Broken, Line, line};
 use crate::policy::Timestamp;
@@ -20,10 +20,10 @@ pub struct Merged {
     streams: Vec<Stream>,
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
-    /// For each quota of each file, the decisions that wait, by their number.
+    /// Decisions that wait, by their number, for each quota of each file and for its buckets.
     turns: Vec<BTreeMap<u64, Key>>,
-    /// The places of these, by file and name.
-    accounts: HashMap<(usize, Box<[u8]>), usize>,
+    /// The places of these.
+    accounts: HashMap<(usize, CountedBy), usize>,
     given: Waiting,
     latest: Timestamp,
     spare: Vec<Vec<u8>>,
@@ -170,7 +170,7 @@ impl Merged {
         waiting.text.extend_from_slice(text);
         if text.starts_with(b"{") {
             waiting.turns = own::turns(&waiting.text)
-                .map(|(quota, turn)| (account(&mut self.accounts, place.file, quota), turn))
+                .filter_map(|(by, turn)| Some((account(&mut self.accounts, (place.file, by))?, turn)))
                 .collect();
             self.turns.resize_with(self.accounts.len(), BTreeMap::new);
             for &(account, turn) in &waiting.turns {
@@ -225,13 +225,12 @@ impl Merged {
     }
 }
 
-/// The number of a quota's account, by the file that it is named in: two gates count on their own.
-fn account(known: &mut HashMap<(usize, Box<[u8]>), usize>, file: usize, quota: &[u8]) -> usize {
+/// The place of what decisions of a file are counted by: two gates count on their own.
+fn account(known: &mut HashMap<(usize, CountedBy), usize>, account: (usize, CountedBy)) -> Option<usize> {
     let next = known.len();
-    match known.get(&(file, quota.into())) {
-        Some(place) => *place,
-        None if next >= MOST_ACCOUNTS => 0,
-        None => *known.entry((file, quota.into())).or_insert(next),
+    match known.get(&account) {
+        Some(place) => Some(*place),
+        None => (next < MOST_ACCOUNTS).then(|| *known.entry(account).or_insert(next)),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::line::{Asked, Asker, Line, host};
 use super::{Broken, Facts, moment};
+use crate::engine::BucketStanding;
 use crate::policy::behaviour::Seen;
 use crate::policy::{Timestamp, Units};
 use http::{Method, Version};
@@ -56,6 +57,8 @@ pub struct Account<'a> {
     pub used: Units,
     /// The decision's number on this quota.
     pub turn: u64,
+    /// The last decision on this quota that was made before it was settled.
+    pub settled_turn: Option<u64>,
 }
 
 impl Own<'_> {
@@ -119,16 +122,34 @@ pub(super) fn moment(text: &[u8]) -> Option<Timestamp> {
     moment::rfc3339(&time[..memchr::memchr(b'"', time)?]).map(|(at, _)| at)
 }
 
-/// The numbers of its decision, quota by quota; no name is unescaped. What a client sends cannot look like them: its
-/// quotes are escaped.
-pub(super) fn turns(text: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
-    const KEY: &[u8] = b",\"turn\":{";
-    let inside = memchr::memmem::rfind(text, KEY).map_or(&[][..], |at| &text[at + KEY.len()..]);
-    let end = memchr::memchr(b'}', inside).unwrap_or(0);
-    inside[..end].split(|&byte| byte == b',').filter_map(|pair| {
+/// What decisions are counted by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum CountedBy {
+    /// A quota, by its name as it is written.
+    Quota(Box<[u8]>),
+    /// Some clients' buckets.
+    Buckets(u64),
+}
+
+/// The numbers of its decision. What a client sends cannot look like them: its quotes are escaped.
+pub(super) fn turns(text: &[u8]) -> impl Iterator<Item = (CountedBy, u64)> {
+    const QUOTAS: &[u8] = b",\"turn\":{";
+    const BUCKET: &[u8] = b",\"bucket_turn\":";
+    let behind = |key: &[u8], from: &[u8]| memchr::memmem::rfind(from, key).map(|at| at + key.len());
+    let quotas = behind(QUOTAS, text).map_or(&[][..], |at| &text[at..]);
+    let bucket = behind(BUCKET, quotas).and_then(|at| number_at(&quotas[at..]));
+    let bucket = bucket.map(|turn| (CountedBy::Buckets(turn % BucketStanding::TURNS), turn));
+    let end = memchr::memchr(b'}', quotas).unwrap_or(0);
+    let of_quotas = quotas[..end].split(|&byte| byte == b',').filter_map(|pair| {
         let colon = memchr::memrchr(b':', pair)?;
-        Some((&pair[..colon], std::str::from_utf8(&pair[colon + 1..]).ok()?.parse().ok()?))
-    })
+        Some((CountedBy::Quota(pair[..colon].into()), number_at(&pair[colon + 1..])?))
+    });
+    of_quotas.chain(bucket)
+}
+
+fn number_at(text: &[u8]) -> Option<u64> {
+    let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    std::str::from_utf8(&text[..end]).ok()?.parse().ok()
 }
 
 /// A line as it is written, but for what nobody asks for.
@@ -159,6 +180,7 @@ struct Written<'a> {
     charged: Pairs<'a, f64>,
     used: Pairs<'a, f64>,
     turn: Pairs<'a, u64>,
+    settled_turn: Option<Pairs<'a, u64>>,
     reason: Option<&'a str>,
     retry_after_s: Option<u64>,
     scope_wait_ms: f64,
@@ -182,6 +204,7 @@ impl<'a> Written<'a> {
             charged: units(self.charged.of(quota).unwrap_or_default()),
             used: units(self.used.of(quota).unwrap_or_default()),
             turn: self.turn.of(quota).unwrap_or_default(),
+            settled_turn: self.settled_turn.as_ref().and_then(|turns| turns.of(quota)),
         };
         self.cost.0.iter().map(account).collect()
     }

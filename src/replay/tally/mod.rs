@@ -14,7 +14,7 @@ use super::report::{LadderReport, Names, PolicyReport, QuotaReport, TierReport};
 use super::request::Request;
 use crate::engine::{Charged, Receipt};
 use crate::policy::quota::Quota;
-use crate::policy::{ClassId, Kind, Rules, Timestamp, Units};
+use crate::policy::{ClassId, Kind, QuotaId, Rules, Timestamp, Units};
 use agreement::Agreement;
 use bots::Bots;
 use classes::Classes;
@@ -74,6 +74,11 @@ impl Tally {
             self.hours.charge(class, quota, settled, now);
             self.windows[usize::from(quota.0)].charge(window, class, settled);
         }
+    }
+
+    /// So much of a quota was used before the log began.
+    pub(super) fn begins_with(&mut self, quota: QuotaId, used: Units) {
+        self.windows[usize::from(quota.0)].begins_with(used);
     }
 
     /// What the gate that wrote the log decided.

@@ -15,12 +15,16 @@ pub(super) struct Windows {
     opened_by_use: Option<std::time::Duration>,
     windows: VecDeque<OneWindow>,
     count: u64,
+    /// What was used of the first before the log began.
+    before: Units,
 }
 
 struct OneWindow {
     id: u64,
     start: Timestamp,
     end: Timestamp,
+    /// What was used of it before the log began.
+    before: Units,
     by_class: Box<[Units]>,
     first_refused: Option<Timestamp>,
     spent: Option<Timestamp>,
@@ -29,7 +33,7 @@ struct OneWindow {
 impl Windows {
     pub(super) fn of(window: &Window, classes: usize) -> Self {
         let (slides, opened_by_use) = (window.back() > 0, window.opened_by_use());
-        Self { classes, slides, opened_by_use, windows: VecDeque::new(), count: 0 }
+        Self { classes, slides, opened_by_use, windows: VecDeque::new(), count: 0, before: Units::ZERO }
     }
 
     /// A request has been decided on; `refused`: this quota has said no.
@@ -46,7 +50,16 @@ impl Windows {
             if self.windows.len() >= MOST {
                 self.windows.pop_front();
             }
-            self.windows.push_back(OneWindow { id, start, end: now, by_class, first_refused: None, spent: None });
+            let before = std::mem::replace(&mut self.before, Units::ZERO);
+            self.windows.push_back(OneWindow {
+                id,
+                start,
+                end: now,
+                before,
+                by_class,
+                first_refused: None,
+                spent: None,
+            });
         }
         let Some(window) = self.windows.iter_mut().rev().find(|window| window.id == id) else { return };
         window.end = if self.slides { now } else { standing.resets_at };
@@ -56,6 +69,11 @@ impl Windows {
         if refused == Some(Reason::Quota) {
             window.spent.get_or_insert(now);
         }
+    }
+
+    /// So much was used before the log began.
+    pub(super) fn begins_with(&mut self, used: Units) {
+        self.before = used;
     }
 
     /// A request has been charged to the window `id`.
@@ -74,7 +92,7 @@ impl Windows {
 
     pub(super) fn report(&self, limit: Units, rules: &Rules) -> Vec<WindowReport> {
         let report = |window: &OneWindow| {
-            let used = window.by_class.iter().fold(Units::ZERO, |sum, units| sum.plus(*units));
+            let used = window.by_class.iter().fold(window.before, |sum, units| sum.plus(*units));
             let by_class = rules.classes.iter().zip(&window.by_class).filter(|(_, units)| !units.is_zero());
             WindowReport {
                 start: rfc3339(window.start),

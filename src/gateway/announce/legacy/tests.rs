@@ -144,6 +144,7 @@ fn written(
             remaining: Units::whole(left),
             tier: 0,
             resets_at: NOON + Duration::from_secs(600),
+            window: 0,
             turn: 1,
         })
         .collect();
@@ -151,6 +152,7 @@ fn written(
         remaining,
         next_after: Duration::from_secs(10),
         full_after: Duration::from_secs(60),
+        turn: 0,
     });
     let told = Told { class: ClassId(0), route: 0, standings: &standings, bucket, refusal };
     let mut fields = Fields::new();

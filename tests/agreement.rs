@@ -1,0 +1,153 @@
+//! What a live gate decided, its own log replayed decides again: the same verdict, reason and class, line by line.
+
+mod support;
+
+use std::io::Cursor;
+use std::path::Path;
+use std::time::Duration;
+use support::crowd::{self, Visit};
+use support::day;
+use support::gate::Gate;
+use support::origin::Origin;
+use tidegate::clock::Clock;
+use tidegate::config;
+use tidegate::policy::lists::Lists;
+use tidegate::replay::log::{Merged, Source};
+use tidegate::replay::report::PolicyReport;
+use tidegate::replay::{Assumptions, Policy, Replay};
+use tidegate::service::crawlers;
+use tidegate::verify::Operators;
+
+#[test]
+fn a_made_up_day_through_many_connections_is_decided_again_as_it_was() {
+    let visits = day::generated(7, 0.1);
+    let asked = visits.len() as u64;
+    let gate = Gate::with_clock(pays_for_most().address(), &rules(asked / 12), Clock::system());
+    crowd::send(gate.address(), &visits, || ());
+    let report = replayed(gate, asked);
+    for (class, reason) in [("engine", "tier"), ("bot", "tier"), ("person", "quota"), ("busy", "bucket")] {
+        let class = report.classes.iter().find(|known| known.name == class).expect("a class of the rules");
+        assert!(class.refused.contains_key(reason), "nothing was refused to {} by {reason}: {class:?}", class.name);
+    }
+}
+
+#[test]
+fn a_clock_that_stands_still_leaves_the_order_of_admission() {
+    let visits = day::generated(8, 0.05);
+    let asked = visits.len() as u64;
+    let gate = Gate::before(pays_for_most().address(), &rules(asked / 4));
+    crowd::send(gate.address(), &visits, || ());
+    replayed(gate, asked);
+}
+
+#[test]
+fn a_window_that_ends_in_between_ends_for_the_replay_too() {
+    let visits = day::generated(9, 0.05);
+    let asked = visits.len() as u64;
+    let gate = Gate::before(pays_for_most().address(), &rules(asked / 40).replace("fixed: 24h", "fixed: 10s"));
+    crowd::send(gate.address(), &visits, || gate.clock.advance(Duration::from_millis(137)));
+    let report = replayed(gate, asked);
+    assert!(report.quotas[0].windows_in_all > 3, "{:?}", report.quotas[0].windows);
+}
+
+#[test]
+fn who_holds_a_key_is_known_by_it_again() {
+    let rules = "
+workers: 2
+quotas: { api: { limit: 40, window: { fixed: 24h } } }
+classes:
+  - { name: partner, when: { key: { header: X-Api-Key, value: sesame-opens } }, bucket: { capacity: 5, fill: 5, interval: 1h, key: { header: X-Api-Key } } }
+  - { name: person, bucket: { capacity: 10, fill: 10, interval: 1h } }
+routes: [ { match: \"/**\", cost: { api: 1 } } ]";
+    let gate = Gate::with_clock(Origin::plain().address(), rules, Clock::system());
+    for number in 0..60 {
+        let key = if number % 3 == 0 { "X-Api-Key: sesame-opens\r\n" } else { "" };
+        gate.connect().get("/page", &format!("X-Forwarded-For: 192.0.2.{}\r\n{key}", number % 7));
+    }
+    let report = replayed(gate, 60);
+    assert_eq!((report.classes[0].requests, report.classes[0].admitted), (20, 5));
+}
+
+#[test]
+fn the_bots_are_told_by_what_was_proven_then() {
+    let rules = rules(1000);
+    let gate = Gate::before(pays_for_most().address(), &rules);
+    let visits: Vec<Visit> = day::generated(10, 0.02);
+    crowd::send(gate.address(), &visits, || ());
+    let (yaml, log) = (gate.yaml(), gate.into_log_text());
+    // Whatever the addresses say today.
+    let log = log.replace("address_published:googlebot", "name_proven:googlebot");
+    let report = replay(&yaml, log);
+    let agreement = report.agreement.expect("the gate wrote it");
+    assert_eq!((agreement.different, agreement.same), (0, visits.len() as u64), "{agreement:?}");
+}
+
+/// Replays what a gate has logged under its own rules, and finds all of it decided again as it was.
+fn replayed(gate: Gate, lines: u64) -> PolicyReport {
+    let (yaml, log) = (gate.yaml(), gate.into_log_text());
+    let report = replay(&yaml, log.clone());
+    let agreement = report.agreement.clone().expect("the gate wrote it");
+    let other = agreement.first_different.map(|place| log.lines().nth(place.line as usize - 1));
+    assert_eq!((agreement.different, agreement.same), (0, lines), "{agreement:?}: {other:?}");
+    report
+}
+
+fn replay(yaml: &str, log: String) -> PolicyReport {
+    let builtin = Operators::builtin();
+    let names: Vec<&str> = builtin.names().collect();
+    let settings =
+        config::load(Path::new("gate.yaml"), yaml, &[], &[], &names).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let operators = crawlers::without_dns(&settings);
+    let policy = Policy { name: "gate.yaml".into(), settings, operators, lists: Lists::default() };
+    let window = Duration::from_secs(60);
+    let source = Source::new("access.log".into(), Box::new(Cursor::new(log.into_bytes())));
+    let replay = Replay {
+        files: vec!["access.log".into()],
+        lines: Merged::new(vec![source], window),
+        window,
+        assumptions: Assumptions::default(),
+    };
+    let report = replay.run(policy, None, None, &mut |_| ()).expect("it is in memory");
+    assert_eq!(report.log.late, 0);
+    report.policies.into_iter().next().expect("one policy")
+}
+
+/// An origin that has kept every third page.
+fn pays_for_most() -> Origin {
+    Origin::scripted(|request, wire| {
+        let is_kept = request.target.bytes().map(u32::from).sum::<u32>().is_multiple_of(3);
+        let said = if is_kept { "X-API-Cost: 0\r\n" } else { "" };
+        match request.method.as_str() {
+            "HEAD" => drop(wire.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n{said}\r\n"))),
+            _ => wire.reply("200 OK", said, b"page"),
+        }
+    })
+}
+
+fn rules(limit: u64) -> String {
+    format!(
+        r#"
+workers: 2
+limits: {{ keep_alive_timeout: 1h, first_byte_timeout: 1h, head_timeout: 1h, response_write_timeout: 1h }}
+quotas:
+  api:
+    limit: {limit}
+    window: {{ fixed: 24h }}
+    cost_header: X-API-Cost
+    tiers:
+      engine: [ {{ above: 10%, shed: 33% }}, {{ above: 60%, shed: 75% }} ]
+      impostor: [ {{ above: 0%, shed: 100% }} ]
+      bot: [ {{ above: 0%, shed: 60% }}, {{ above: 50%, shed: 100% }} ]
+classes:
+  - {{ name: engine, when: {{ operator: [googlebot, bingbot, applebot] }} }}
+  - {{ name: impostor, when: {{ kind: impostor }} }}
+  - {{ name: busy, when: {{ user_agent: [GPTBot, Bytespider] }}, bucket: {{ capacity: 4, fill: 2, interval: 1s }} }}
+  - {{ name: bot, when: {{ kind: [verified_bot, declared_bot, suspected_bot] }} }}
+  - {{ name: person, when: {{ kind: human }} }}
+routes:
+  - {{ match: "/item/*", cost: {{ api: 1 }} }}
+  - {{ match: "/category/*", cost: {{ api: 1 }} }}
+  - {{ match: "/search", cost: {{ api: 4 }} }}
+"#
+    )
+}
