@@ -184,9 +184,9 @@ impl Exchange {
             None => Proof::Unknown,
         };
         let admission = &current.admission;
-        // Who signs, or names a bot, does not say that it is a person.
-        let observation = match (claim, signature) {
-            (Claim::Browser | Claim::Nothing, Signature::Absent) => {
+        // Who signs as an agent, or names a bot, does not say that it is a person.
+        let observation = match claim {
+            Claim::Browser | Claim::Nothing if !signature.names_an_agent() => {
                 Observation::of(head, &target, (&origin, self.0.peer), browser, admission, now)
             }
             _ => None,
@@ -497,7 +497,7 @@ struct Arrival<'a> {
 struct Judged {
     origin: Origin,
     key: ClientKey,
-    /// It was signed in an agent's name, rightly or not.
+    /// Its signature was looked at, whatever that said.
     signed: bool,
     /// Whose crawler it is, by proof or by its own word where nothing speaks against it.
     crawler: Option<OperatorId>,
