@@ -427,7 +427,15 @@ impl Operations for Running {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.handle.with_settings(|settings| settings.notes.clone())
+        let mut notes = self.handle.with_settings(|settings| settings.notes.clone());
+        notes.extend(match self.handle.bare_robots() {
+            0 => None,
+            count => Some(format!(
+                "robots.txt of {count} hosts: longer than the 500 KiB that crawlers read, with crawl delays and trap, so it is served \
+                 without them"
+            )),
+        });
+        notes
     }
 
     fn metrics(&self) -> String {

@@ -238,6 +238,18 @@ fn other_answers_pass_as_they_are() {
 }
 
 #[test]
+fn a_long_one_that_the_delays_would_push_beyond_what_crawlers_read_stays_as_it_is() {
+    let long = format!("User-agent: *\n{}", "Disallow: /something\n".repeat(24_370));
+    let site = Site::serving(&long);
+    let gate = Gate::before(site.address(), RULES);
+    assert!(robots(&gate, "").body == long.as_bytes());
+    let state = gate.state();
+    let is_told =
+        |note: &serde_json::Value| note.as_str().is_some_and(|note| note.starts_with("robots.txt of 1 hosts: "));
+    assert!(state["notes"].as_array().expect("a list").iter().any(is_told), "{}", state["notes"]);
+}
+
+#[test]
 fn a_huge_one_passes_whole_and_is_not_kept() {
     let huge = "Disallow: /something\n".repeat(40_000);
     for framing in ["length", "chunks"] {

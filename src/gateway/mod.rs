@@ -281,6 +281,11 @@ impl Handle {
         shared.own_robots_trouble.store(false, Ordering::Relaxed);
     }
 
+    /// How many robots.txt are too long for what is asked of crawlers.
+    pub fn bare_robots(&self) -> usize {
+        self.0.robots.bare()
+    }
+
     /// How crawlers keep to what they are asked, by operator.
     pub fn conduct(&self) -> Vec<ConductView> {
         self.0.conduct.views()

@@ -1,8 +1,8 @@
 //! A text that is copied, with lines added and numbers changed on the way. It is full when it becomes too long.
 
-/// The longest text that is made. A few crawlers with delays of their own double or treble a long file; more than this
-/// is a text that somebody has written to grow.
-const LONGEST: usize = 2 * 1024 * 1024;
+/// The longest text that is made: crawlers read so much (RFC 9309 section 2.5), and some, Google's among them, no more. What
+/// we add must not push a rule of the origin's beyond it.
+const LONGEST: usize = 500 * 1024;
 
 /// A copy in the making.
 pub(super) struct Page<'t> {
