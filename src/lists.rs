@@ -3,7 +3,7 @@
 //! A file that is wrong keeps the gate from starting. Once it runs, the networks that were read last stay in force until
 //! the file is right again.
 
-use crate::files;
+use crate::files::{self, Emptied};
 use crate::policy::identity::Prefix;
 use crate::policy::lists::{self, BadLine, Lists};
 use std::fmt;
@@ -19,6 +19,7 @@ struct File {
     /// What the file was when it was looked at last, right or wrong.
     text: Result<String, String>,
     networks: Vec<Prefix>,
+    emptied: Emptied,
 }
 
 /// All that is wrong with some files, a line each.
@@ -47,7 +48,7 @@ impl Files {
                 mistakes.extend(told);
                 Vec::new()
             });
-            File { path: path.clone(), text, networks }
+            File { path: path.clone(), text, networks, emptied: Emptied::default() }
         };
         let files = paths.iter().map(read).collect();
         if mistakes.is_empty() { Ok(Self(files)) } else { Err(Mistakes(mistakes)) }
@@ -65,9 +66,15 @@ impl Files {
         for file in &mut self.0 {
             let text = text_of(&file.path);
             if text == file.text {
+                file.emptied = Emptied::default();
                 continue;
             }
-            match networks(&file.path, &text) {
+            let found = networks(&file.path, &text);
+            let is_something = found.as_ref().map_or(true, |networks| !networks.is_empty());
+            if !file.emptied.counts(!file.networks.is_empty(), is_something) {
+                continue;
+            }
+            match found {
                 Ok(networks) => {
                     changed |= networks != file.networks;
                     file.networks = networks;
@@ -133,6 +140,26 @@ mod tests {
 
         std::fs::remove_file(&path).expect("it is there");
         assert!(files.look().mistakes[0].contains("cannot be read"));
+        write("192.0.2.0/24\n");
+        assert!(files.look().lists.is_some());
+    }
+
+    #[test]
+    fn a_file_that_is_empty_for_a_moment_keeps_its_networks() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("partners.txt");
+        let write = |text: &str| std::fs::write(&path, text).expect("it can be written");
+        write("192.0.2.0/24\n");
+        let mut files = Files::read(std::slice::from_ref(&path)).expect("it is right");
+        for nothing in ["", "# being written\n"] {
+            write(nothing);
+            assert!(files.look().lists.is_none(), "{nothing:?} may be somebody who writes");
+            write("192.0.2.0/24\n");
+            assert!(files.look().lists.is_none(), "nothing has changed");
+        }
+        write("");
+        assert!(files.look().lists.is_none());
+        assert_eq!(files.look().lists.expect("it stays empty").counts(), [0]);
         write("192.0.2.0/24\n");
         assert!(files.look().lists.is_some());
     }

@@ -86,6 +86,11 @@ impl Shelf {
         }
     }
 
+    /// What is served in the origin's place.
+    pub fn own(&self) -> Option<Bytes> {
+        self.own.load().as_ref().map(|own| own.original().text.clone())
+    }
+
     /// What there is for `site`.
     pub fn find(&self, site: &str, now: Timestamp) -> Found {
         if let Some(own) = &*self.own.load() {
