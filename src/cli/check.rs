@@ -13,18 +13,32 @@ mod words;
 use crate::config::settings::AccessLog;
 use crate::config::{self, Settings};
 use crate::lists::Files;
+use crate::robots;
+use crate::verify::Operators;
 use std::fmt::Write as _;
 use std::path::Path;
 
 /// Reads the file and sums it up, or says all that is wrong with it.
 pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) -> Result<String, String> {
-    let settings = config::read(file, environment, &[], operators).map_err(|mistakes| mistakes.to_string())?;
-    Files::read(&settings.list_files()).map_err(|mistakes| mistakes.to_string())?;
-    Ok(summary(&settings))
+    let mut settings = config::read(file, environment, &[], operators).map_err(|mistakes| mistakes.to_string())?;
+    let files = Files::read(settings.list_files()).map_err(|mistakes| mistakes.to_string())?;
+    settings.notes.extend(own_robots_trouble(&settings));
+    Ok(summary(&settings, files.lists().counts()))
 }
 
-/// The settings in words: listeners, quotas, classes in order, scopes, routes with their costs, and notes.
-pub fn summary(settings: &Settings) -> String {
+/// It may be there when the gate starts, so it is no mistake.
+fn own_robots_trouble(settings: &Settings) -> Option<String> {
+    let file = settings.robots.file.as_deref()?;
+    let error = robots::read_own(file).err()?;
+    Some(format!(
+        "robots.file: {} cannot be read: {error}; until it can, the origin's robots.txt is served",
+        file.display()
+    ))
+}
+
+/// The settings in words: listeners, quotas, classes in order, scopes, routes with their costs, and notes. `networks` says how
+/// many each address list has.
+pub fn summary(settings: &Settings, networks: &[usize]) -> String {
     let (rules, operators) = (&settings.rules, &settings.operator_names);
     let mut text = String::new();
     let mut line = |written: String| writeln!(text, "{written}").unwrap_or(());
@@ -45,7 +59,14 @@ pub fn summary(settings: &Settings) -> String {
     line(format!("crawlers: {}", crawlers::verify(&settings.verify)));
     if !settings.operators.is_empty() {
         line(format!("\noperators of crawlers, added or changed: {}", settings.operators.len()));
-        settings.operators.iter().for_each(|written| line(format!("  {}", crawlers::operator(written))));
+        let builtin = Operators::builtin();
+        settings.operators.iter().for_each(|written| line(format!("  {}", crawlers::operator(written, &builtin))));
+    }
+    if !settings.lists.is_empty() {
+        line(format!("\nlists of addresses: {}", settings.lists.len()));
+        for (list, count) in settings.lists.iter().zip(networks) {
+            line(format!("  {}: {count} networks in {}", list.name, list.file.display()));
+        }
     }
 
     line(format!("\nquotas: {}", rules.quotas.len()));
@@ -78,6 +99,7 @@ pub fn summary(settings: &Settings) -> String {
     rules.routes.iter().for_each(|written| line(format!("  {}", routes::route(written, rules))));
 
     crawlers::robots(settings, operators).into_iter().for_each(&mut line);
+    line(crawlers::crawl_policy(settings.crawl_policy.as_ref()));
 
     if !settings.notes.is_empty() {
         line("\nnotes:".into());

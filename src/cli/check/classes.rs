@@ -12,7 +12,8 @@ pub(super) fn class(class: &Class, operators: &[String], lists: &[String]) -> St
     let bucket = class.bucket.as_ref().map_or_else(String::new, |written| format!("; {}", bucket(written)));
     let blocked = if class.blocked { "; blocked" } else { "" };
     let guard = class.guard.as_ref().map_or_else(String::new, |written| format!("; {}", guard(written)));
-    format!("{}: {}{bucket}{guard}{blocked}{}", class.name, when(&class.when, operators, lists), shadow(class.enforce))
+    let (who, priority) = (when(&class.when, operators, lists), class.priority);
+    format!("{}: {who}; priority {priority}{bucket}{guard}{blocked}{}", class.name, shadow(class.enforce))
 }
 
 pub(super) fn when(when: &When, operators: &[String], lists: &[String]) -> String {

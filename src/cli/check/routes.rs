@@ -2,7 +2,7 @@
 
 use crate::policy::Rules;
 use crate::policy::cost::Cost;
-use crate::policy::route::Route;
+use crate::policy::route::{Route, ScopeId};
 
 pub(super) fn route(route: &Route, rules: &Rules) -> String {
     let mut narrowed: Vec<String> = route.methods.iter().map(ToString::to_string).collect();
@@ -21,5 +21,8 @@ pub(super) fn route(route: &Route, rules: &Rules) -> String {
     };
     let costs: Vec<String> = route.costs.iter().map(cost).collect();
     let costs = if costs.is_empty() { "free".into() } else { costs.join(", ") };
-    format!("{}{narrowed}: {costs}", route.name)
+    let scope =
+        |ScopeId(place): &ScopeId| rules.scopes.get(usize::from(*place)).map_or("?", |scope| scope.name.as_str());
+    let scopes: Vec<&str> = route.scopes.iter().map(scope).collect();
+    format!("{}{narrowed}: {costs}; in {}", route.name, scopes.join(", "))
 }

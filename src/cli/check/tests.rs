@@ -15,16 +15,16 @@ fn it_says_in_words_what_our_example_means() {
     for line in [
         "listens on 127.0.0.1:8080, forwards to 127.0.0.1:3000",
         "ledger: in ./state",
-        "crawlers: lists fetched anew every 1d; DNS is asked of the system's name servers",
+        "crawlers: lists fetched anew every 1d; DNS is asked of the system's name servers; operators' signatures count for up to 1d",
         "  places_api: 10000 units, each day of America/Los_Angeles, from 00:00",
         "    search: from 6000 (60%) sheds 50%, from 8000 (80%) sheds 75%, from 9500 (95%) sheds 100%",
-        "  search: googlebot or bingbot or applebot; guarded: one let through each 5m, no page refused for over 1d, with up to 2%",
-        "  bot: verified_bot or declared_bot or suspected_bot; each client 60 at most, 10 more every 10s at once",
-        "  other: everybody else",
+        "  search: googlebot or bingbot or applebot; priority 2; guarded: one let through each 5m, no page refused for over 1d, with up to 2%",
+        "  bot: verified_bot or declared_bot or suspected_bot; priority 1; each client 60 at most, 10 more every 10s at once",
+        "  person: human; priority 3",
         "  default: 64 at once at most, rests 1s to 5m after a complaint; 256 may wait for 2s",
         "  search_backend: 4 at once at most, 100ms to 5s apart, by latency; 256 may wait for 2s",
-        "  /search: 4 of places_api",
-        "  /**: free",
+        "  /search: 4 of places_api; in search_backend",
+        "  /**: free; in default",
         "robots.txt: the origin's",
         "  asks bingbot for 30s between two requests",
     ] {
@@ -37,7 +37,7 @@ fn it_says_what_the_origin_s_answers_change() {
     let yaml = "origin: { url: 'http://a' }\nquotas:\n  api:\n    limit: 1\n    window: { fixed: 30s }\n    cost_header: X-Cost\n    sync_from:\n      \
         remaining_header: X-Left\n      reset_header: X-Reset\n      exhausted: { statuses: [429, 403], body_or_header: spent }";
     let settings = config::load(Path::new("a.yaml"), yaml, &[], &[], &OPERATORS).expect("all is well");
-    let told = summary(&settings);
+    let told = summary(&settings, &[]);
     let lines = "  api: 1 units, every 30s\n    costs what the origin says in x-cost\n    \
         never more than the origin says is left in x-left, renewed when x-reset says\n    \
         closed by an answer of 429 or 403 with \"spent\"\n";
@@ -82,19 +82,43 @@ fn known_keys_are_counted() {
 
 #[test]
 fn operators_of_the_file_are_told() {
-    let text = "origin: { url: http://o }\nverify: { dns: { nameservers: 127.0.0.1:53 }, refresh: off }\noperators:\n  \
+    let text = "origin: { url: http://o }\nverify: { dns: { nameservers: 127.0.0.1:53 }, refresh: off, signatures: { enabled: false } }\noperators:\n  \
                 acme: { tokens: AcmeBot, ranges: 192.0.2.0/24, names: acme.example, complete: [addresses, names] }\n  \
-                googlebot: { complete: [] }";
+                googlebot: { complete: [] }\n  bingbot: {}\n  nobody: {}\n  \
+                mine: { tokens: [GPTBot, MineBot], signature_agents: [https://chatgpt.com, https://b.example] }";
     let settings = config::load(Path::new("gate.yaml"), text, &[], &[], &OPERATORS);
-    let told = summary(&settings.unwrap_or_else(|mistakes| panic!("{mistakes}")));
+    let told = summary(&settings.unwrap_or_else(|mistakes| panic!("{mistakes}")), &[]);
     for line in [
-        "crawlers: no list is fetched; DNS is asked of 127.0.0.1:53",
-        "operators of crawlers, added or changed: 2",
+        "crawlers: no list is fetched; DNS is asked of 127.0.0.1:53; signatures are not looked at",
+        "operators of crawlers, added or changed: 5",
         "  acme: says AcmeBot; comes from 192.0.2.0/24; is called acme.example; always known by addresses, names",
         "  googlebot: always known by none",
+        "  bingbot: as built in",
+        "  nobody: nothing is said of it",
+        "  mine: says GPTBot (no longer gptbot), MineBot; signs as https://chatgpt.com (no longer chatgpt-agent), https://b.example",
     ] {
         assert!(told.lines().any(|told| told == line), "no line {line:?} in\n{told}");
     }
+}
+
+#[test]
+fn what_robots_txt_asks_of_a_class_is_one_line() {
+    let operators: Vec<String> = (0..7).map(|number| format!("bot-{number}")).collect();
+    let names: Vec<&str> = operators.iter().map(String::as_str).collect();
+    let text = "origin: { url: http://o }\nclasses:\n  - { name: few, when: { operator: [bot-0, bot-1] }, crawl_delay: 5s }\n  \
+                - { name: many, when: { kind: [verified_bot, declared_bot] }, crawl_delay: 10s }\n\
+                crawl_policy: { contact: mailto:a@b.example, units: true }\n\
+                robots: { file: no/such.txt }";
+    let settings = config::load(Path::new("gate.yaml"), text, &[], &[], &names);
+    let mut settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    settings.notes.extend(own_robots_trouble(&settings));
+    let told = summary(&settings, &[]);
+    let lines = "robots.txt: no/such.txt\n  asks bot-0, bot-1 for 5s between two requests\n  \
+                 asks the 5 operators of class many for 10s between two requests\n  \
+                 asks unknown bots for 10s between two requests\n\
+                 crawl policy: told at /.well-known/crawl-policy, with units, more from mailto:a@b.example\n";
+    assert!(told.contains(lines), "{told}");
+    assert!(told.contains("  robots.file: no/such.txt cannot be read: "), "{told}");
 }
 
 #[test]
