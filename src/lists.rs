@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::policy::lists::{ListId, Listed};
 
-    fn named<'a>(paths: &'a [impl AsRef<Path>]) -> impl Iterator<Item = (&'a Path, &'a str)> {
+    fn named(paths: &[impl AsRef<Path>]) -> impl Iterator<Item = (&Path, &str)> {
         paths.iter().map(|path| (path.as_ref(), "gate.yaml:2:9: lists.a.file"))
     }
 

@@ -241,7 +241,7 @@ fn other_methods_are_the_origins_business_and_neither_refused_nor_charged() {
     assert_eq!(gate.connect().get("/page", bot).status, 429);
     for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
         let mut client = gate.connect();
-        client.send(&format!("{method} /robots.txt HTTP/1.1\r\nHost: example.com\r\n{bot}Content-Length: 0\r\n\r\n"));
+        client.send(format!("{method} /robots.txt HTTP/1.1\r\nHost: example.com\r\n{bot}Content-Length: 0\r\n\r\n"));
         assert_eq!(client.answer().status, 200, "{method}");
         assert_eq!(origin.seen().pop().expect("a request").method, method);
     }

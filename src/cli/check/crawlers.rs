@@ -3,7 +3,8 @@
 use super::words::duration;
 use crate::config::Settings;
 use crate::config::settings::{CrawlPolicy, CrawlerOperator, KnownBy, Robots, Signatures, Verify};
-use crate::policy::crawl_delay::{self, CrawlDelay};
+use crate::policy::class::Class;
+use crate::policy::crawl_delay::{self, CrawlDelay, CrawlDelays};
 use crate::policy::decide::CRAWL_POLICY;
 use crate::policy::{ClassId, Kind, OperatorId, Units};
 use crate::verify::Operators;
@@ -82,25 +83,38 @@ pub(super) fn robots(settings: &Settings, operators: &[String]) -> Vec<String> {
         }
     };
     let classes = &settings.rules.classes;
-    let mut groups: Vec<((Option<ClassId>, CrawlDelay), Vec<&str>)> = Vec::new();
-    for (operator, delay) in &delays.of_operators {
-        let group = (crawl_delay::class_of(classes, Kind::VerifiedBot, Some(*operator)), *delay);
-        let name = operators.get(usize::from(operator.0)).map_or("?", String::as_str);
-        match groups.iter_mut().find(|(known, _)| *known == group) {
-            Some((_, names)) => names.push(name),
-            None => groups.push((group, vec![name])),
-        }
-    }
-    for ((class, delay), names) in &groups {
+    for Group { class, delay, operators } in groups(delays, classes, operators) {
         let whom = match class.and_then(|ClassId(place)| classes.get(usize::from(place))) {
-            Some(class) if names.len() > NAMED => format!("the {} operators of class {}", names.len(), class.name),
-            _ => names.join(", "),
+            Some(class) if operators.len() > NAMED => {
+                format!("the {} operators of class {}", operators.len(), class.name)
+            }
+            _ => operators.join(", "),
         };
-        lines.push(asks(&whom, delay));
+        lines.push(asks(&whom, &delay));
     }
     lines.extend(delays.of_everybody.iter().map(|delay| asks("unknown bots", delay)));
     lines.extend(trap.iter().map(|path| format!("  forbids {path}, which nothing links to")));
     lines
+}
+
+/// Operators in one class who are asked the same.
+struct Group<'a> {
+    class: Option<ClassId>,
+    delay: CrawlDelay,
+    operators: Vec<&'a str>,
+}
+
+fn groups<'a>(delays: &CrawlDelays, classes: &[Class], operators: &'a [String]) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for &(operator, delay) in &delays.of_operators {
+        let class = crawl_delay::class_of(classes, Kind::VerifiedBot, Some(operator));
+        let name = operators.get(usize::from(operator.0)).map_or("?", String::as_str);
+        match groups.iter_mut().find(|group| (group.class, group.delay) == (class, delay)) {
+            Some(group) => group.operators.push(name),
+            None => groups.push(Group { class, delay, operators: vec![name] }),
+        }
+    }
+    groups
 }
 
 /// What strangers are told.

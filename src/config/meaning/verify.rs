@@ -102,7 +102,7 @@ fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Report
     each(raw.tokens.as_ref(), &format!("{path}.tokens"), |path, token| self::token(path, token, report));
     each(raw.ranges.as_ref(), &format!("{path}.ranges"), |path, source| self::source(path, source, report));
     each(raw.signature_agents.as_ref(), &format!("{path}.signature_agents"), |path, agent| {
-        self::agent(path, agent, report)
+        self::agent(path, agent, report);
     });
     let patterns = |list: &OneOrMany<Pattern>| list.0.iter().map(|pattern| pattern.0.clone()).collect();
     let complete = |list: &OneOrMany<raw::Known>| list.0.iter().copied().map(Into::into).collect();
