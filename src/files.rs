@@ -18,9 +18,39 @@ pub fn read(path: &Path, most_bytes: usize) -> Result<Vec<u8>> {
     }
 }
 
+/// Tells a file that is emptied for good from one that somebody writes at this moment: `>` and many editors empty it first.
+#[derive(Debug, Default)]
+pub struct Emptied(bool);
+
+impl Emptied {
+    /// Whether what a look at the file has found counts, where before there `was` something in it and now there `is`:
+    /// nothing in place of something does only when the look before has found nothing, too.
+    pub fn counts(&mut self, was: bool, is: bool) -> bool {
+        let emptied = was && !is;
+        let before = std::mem::replace(&mut self.0, emptied);
+        !emptied || before
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_emptied_file_counts_at_the_second_look() {
+        let mut emptied = Emptied::default();
+        for (was, is, counts) in [
+            (false, false, true),
+            (false, true, true),
+            (true, false, false),
+            (true, true, true),
+            (true, false, false),
+            (true, false, true),
+            (false, false, true),
+        ] {
+            assert_eq!(emptied.counts(was, is), counts, "{was} {is}");
+        }
+    }
 
     #[test]
     fn what_never_ends_or_is_too_large_is_not_read() {

@@ -3,7 +3,7 @@
 //! A file that is wrong keeps the gate from starting. Once it runs, the networks that were read last stay in force until
 //! the file is right again.
 
-use crate::files;
+use crate::files::{self, Emptied};
 use crate::policy::identity::Prefix;
 use crate::policy::lists::{self, BadLine, Lists};
 use std::fmt;
@@ -16,9 +16,12 @@ pub struct Files(Vec<File>);
 #[derive(Debug)]
 struct File {
     path: PathBuf,
+    /// Where the settings name it.
+    named_at: String,
     /// What the file was when it was looked at last, right or wrong.
     text: Result<String, String>,
     networks: Vec<Prefix>,
+    emptied: Emptied,
 }
 
 /// All that is wrong with some files, a line each.
@@ -38,18 +41,18 @@ pub struct News {
 const MOST_BYTES: usize = 64 << 20;
 
 impl Files {
-    /// Reads the files at these paths, or tells all that is wrong with them.
-    pub fn read(paths: &[PathBuf]) -> Result<Self, Mistakes> {
+    /// Reads the files at these paths, each with where it is named, or tells all that is wrong with them.
+    pub fn read<'a>(named: impl Iterator<Item = (&'a Path, &'a str)>) -> Result<Self, Mistakes> {
         let mut mistakes = Vec::new();
-        let read = |path: &PathBuf| {
+        let read = |(path, named_at): (&Path, &str)| {
             let text = text_of(path);
-            let networks = networks(path, &text).unwrap_or_else(|told| {
+            let networks = networks((path, named_at), &text).unwrap_or_else(|told| {
                 mistakes.extend(told);
                 Vec::new()
             });
-            File { path: path.clone(), text, networks }
+            File { path: path.to_owned(), named_at: named_at.to_owned(), text, networks, emptied: Emptied::default() }
         };
-        let files = paths.iter().map(read).collect();
+        let files = named.map(read).collect();
         if mistakes.is_empty() { Ok(Self(files)) } else { Err(Mistakes(mistakes)) }
     }
 
@@ -65,9 +68,15 @@ impl Files {
         for file in &mut self.0 {
             let text = text_of(&file.path);
             if text == file.text {
+                file.emptied = Emptied::default();
                 continue;
             }
-            match networks(&file.path, &text) {
+            let found = networks((&file.path, &file.named_at), &text);
+            let is_something = found.as_ref().map_or(true, |networks| !networks.is_empty());
+            if !file.emptied.counts(!file.networks.is_empty(), is_something) {
+                continue;
+            }
+            match found {
                 Ok(networks) => {
                     changed |= networks != file.networks;
                     file.networks = networks;
@@ -86,9 +95,10 @@ fn text_of(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "stream did not contain valid UTF-8".to_owned())
 }
 
-fn networks(path: &Path, text: &Result<String, String>) -> Result<Vec<Prefix>, Vec<String>> {
+fn networks((path, named_at): (&Path, &str), text: &Result<String, String>) -> Result<Vec<Prefix>, Vec<String>> {
     let file = path.display();
-    let text = text.as_ref().map_err(|error| vec![format!("{file}: cannot be read: {error}; name a UTF-8 file")])?;
+    let unreadable = |error| vec![format!("{named_at}: {file} cannot be read: {error}; name a UTF-8 file")];
+    let text = text.as_ref().map_err(unreadable)?;
     let told = |BadLine { number, found }: BadLine| {
         format!("{file}:{number}: {found:?} is no address or network; write it like 192.0.2.0/24 or 2001:db8::/32")
     };
@@ -108,13 +118,17 @@ mod tests {
     use super::*;
     use crate::policy::lists::{ListId, Listed};
 
+    fn named(paths: &[impl AsRef<Path>]) -> impl Iterator<Item = (&Path, &str)> {
+        paths.iter().map(|path| (path.as_ref(), "gate.yaml:2:9: lists.a.file"))
+    }
+
     #[test]
     fn a_file_that_changes_is_read_again_and_one_that_breaks_is_not() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("hosting.txt");
         let write = |text: &str| std::fs::write(&path, text).expect("it can be written");
         write("192.0.2.0/24\n");
-        let mut files = Files::read(std::slice::from_ref(&path)).expect("it is right");
+        let mut files = Files::read(named(&[&path])).expect("it is right");
         let on_it =
             |lists: &Lists, address: &str| lists.of(address.parse().expect("an address")) == Listed::on([ListId(0)]);
         assert!(on_it(&files.lists(), "192.0.2.7"));
@@ -138,9 +152,32 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_empty_for_a_moment_keeps_its_networks() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("partners.txt");
+        let write = |text: &str| std::fs::write(&path, text).expect("it can be written");
+        write("192.0.2.0/24\n");
+        let mut files = Files::read(named(&[&path])).expect("it is right");
+        for nothing in ["", "# being written\n"] {
+            write(nothing);
+            assert!(files.look().lists.is_none(), "{nothing:?} may be somebody who writes");
+            write("192.0.2.0/24\n");
+            assert!(files.look().lists.is_none(), "nothing has changed");
+        }
+        write("");
+        assert!(files.look().lists.is_none());
+        assert_eq!(files.look().lists.expect("it stays empty").counts(), [0]);
+        write("192.0.2.0/24\n");
+        assert!(files.look().lists.is_some());
+    }
+
+    #[test]
     fn what_is_no_list_at_all_is_told_with_its_name() {
-        let told = Files::read(&["/dev/zero".into()]).expect_err("it is no list").to_string();
-        assert_eq!(told, "/dev/zero: cannot be read: it is no regular file; name a UTF-8 file");
+        let told = Files::read(named(&["/dev/zero"])).expect_err("it is no list").to_string();
+        assert_eq!(
+            told,
+            "gate.yaml:2:9: lists.a.file: /dev/zero cannot be read: it is no regular file; name a UTF-8 file"
+        );
     }
 
     #[test]
@@ -148,7 +185,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let paths = ["a.txt", "b.txt"].map(|name| folder.path().join(name));
         std::fs::write(&paths[0], "1.2.3.4\n1.2.3\n::/129\n").expect("it can be written");
-        let told = Files::read(&paths).expect_err("both are wrong").to_string();
+        let told = Files::read(named(&paths)).expect_err("both are wrong").to_string();
         assert_eq!(told.lines().count(), 3, "{told}");
         assert!(told.lines().nth(1).is_some_and(|line| line.contains("a.txt:3: \"::/129\"")), "{told}");
     }

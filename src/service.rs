@@ -125,7 +125,7 @@ impl Service {
         let settings = source(&Operators::builtin().names().collect::<Vec<_>>()).map_err(ServiceError::Settings)?;
         let operators = Arc::new(crawlers::operators(&settings));
         let names: Vec<&str> = operators.names().collect();
-        let files = Files::read(&settings.list_files()).map_err(ServiceError::Lists)?;
+        let files = Files::read(settings.list_files()).map_err(ServiceError::Lists)?;
         let lists = files.lists();
         let started = clock.now();
 
@@ -374,7 +374,7 @@ impl Running {
     /// The new settings with the lists that belong to them, or all that is wrong with either.
     fn read_again(&self, names: &[&str]) -> Result<(Settings, Files), String> {
         let settings = (self.source)(names).map_err(|mistakes| mistakes.to_string())?;
-        let files = Files::read(&settings.list_files()).map_err(|mistakes| mistakes.to_string())?;
+        let files = Files::read(settings.list_files()).map_err(|mistakes| mistakes.to_string())?;
         Ok((settings, files))
     }
 }
@@ -427,7 +427,15 @@ impl Operations for Running {
     }
 
     fn notes(&self) -> Vec<String> {
-        self.handle.with_settings(|settings| settings.notes.clone())
+        let mut notes = self.handle.with_settings(|settings| settings.notes.clone());
+        notes.extend(match self.handle.bare_robots() {
+            0 => None,
+            count => Some(format!(
+                "robots.txt of {count} hosts: longer than the 500 KiB that crawlers read, with crawl delays and trap, so it is served \
+                 without them"
+            )),
+        });
+        notes
     }
 
     fn metrics(&self) -> String {
@@ -499,7 +507,8 @@ impl Operations for Running {
             warn!("The new settings are wrong; the old ones stay in force:\n{mistakes}");
             self.settings.lock().failed = Some((self.handle.now(), mistakes.clone()));
         })?;
-        let mut summary = check::summary(&settings);
+        let lists = read.lists();
+        let mut summary = check::summary(&settings, lists.counts());
         for key in self.handle.with_settings(|old| needs_restart(old, &settings)) {
             summary.push_str(&format!("{key}: takes effect at the next start\n"));
         }
@@ -512,7 +521,6 @@ impl Operations for Running {
         }
         // Nobody looks at the files meanwhile, or those of the old settings would be put into the new ones.
         let mut files = self.files.lock();
-        let lists = read.lists();
         self.telemetry.lists_in_force(&settings.rules.lists, lists.counts());
         self.handle.replace_settings(settings, lists);
         *files = read;

@@ -112,7 +112,7 @@ pub fn wrapped(text: &str, first: usize, indent: usize, width: usize) -> String 
 }
 
 /// How many columns a text takes: escape sequences for colours take none.
-fn seen(text: &str) -> usize {
+pub fn seen(text: &str) -> usize {
     let mut columns = 0;
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {

@@ -138,6 +138,23 @@ fn a_scraper_is_refused_as_a_suspected_bot_and_the_log_says_why() {
 }
 
 #[test]
+fn a_scraper_that_sends_the_fields_of_a_signature_is_judged_all_the_same() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), WATCHED);
+    let mut client = gate.connect();
+    let garbage = format!("{SCRIPT}\r\nSignature-Agent: garbage\r\nSignature-Input: garbage\r\nSignature: garbage");
+    let statuses = ["/item/1", "/item/2", "/never", "/item/3"].map(|path| ask(&mut client, path, &garbage));
+    assert_eq!(statuses, [200, 200, 200, 429]);
+    drop(client);
+    let line = gate.into_log().pop().expect("a line");
+    assert_eq!(
+        (&line["kind"], &line["evidence"][1]),
+        (&"suspected_bot".into(), &"signature_unreadable".into()),
+        "{line}"
+    );
+}
+
+#[test]
 fn nobody_is_watched_where_behaviour_is_off() {
     let origin = Origin::plain();
     let gate = Gate::before(origin.address(), &format!("{WATCHED}\nbehaviour: {{ enabled: false }}"));

@@ -135,7 +135,9 @@ fn a_person_gets_a_page_in_which_everything_is_escaped() {
         "<a href=\"https://example.com/?a=1&amp;b=&lt;&#39;&gt;\">https://example.com/?a=1&amp;b=&lt;&#39;&gt;</a>";
     assert!(page.contains(link), "{page}");
     assert!(page.contains("<li>User agents: &lt;b&gt;&amp;</li>"), "{page}");
-    assert!(page.contains("<li>Each client: 60 requests at once, then 10 every 10 s</li>"), "{page}");
+    assert!(page.contains("<li>Each client: 60 requests at once, then 10 every 10\u{a0}s</li>"), "{page}");
+    assert!(page.contains("<h2>Class other</h2>\n<ul>\n<li>Everybody else</li>\n"), "{page}");
+    assert!(!page.contains("<ul>\n</ul>"), "{page}");
     assert!(page.contains("Blocked: robots.txt and this page"), "{page}");
 }
 

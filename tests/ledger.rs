@@ -173,6 +173,10 @@ enum Step {
     SetBack {
         seconds: u64,
     },
+    /// A reload brings another window.
+    Redefine {
+        window: Window,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -184,6 +188,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Stop),
         2 => (1u64..90).prop_map(|seconds| Step::Pass { seconds }),
         1 => (2u64..300).prop_map(|seconds| Step::SetBack { seconds }),
+        1 => windows().prop_map(|window| Step::Redefine { window }),
     ]
 }
 
@@ -192,7 +197,9 @@ struct World<L: Recovers> {
     ledger: L,
     window: Window,
     now: Timestamp,
+    latest: Timestamp,
     store: Option<L::Store>,
+    engine: Arc<Engine>,
     admission: Admission,
     open: Vec<(Permit, Timestamp, u64)>,
     /// By the beginning of the window: what was served, or may have been.
@@ -226,19 +233,27 @@ impl Recovers for OnDisk {
     }
 }
 
+fn engine() -> Arc<Engine> {
+    Engine::new(Supply::Leased(Arc::new(|| {})), 10)
+}
+
 impl<L: Recovers> World<L> {
     fn new(mut ledger: L, window: Window) -> Self {
         let store = Some(ledger.comes_back(false, NOON));
-        let admission = Self::admission(&window, NOON);
+        let engine = engine();
+        let admission = engine.admission(rules(window.clone()), NOON);
         let (open, served) = (Vec::new(), BTreeMap::new());
-        Self { ledger, window, now: NOON, store, admission, open, served, crashes: 0 }
+        Self { ledger, window, now: NOON, latest: NOON, store, engine, admission, open, served, crashes: 0 }
     }
 
-    fn admission(window: &Window, now: Timestamp) -> Admission {
-        Engine::new(Supply::Leased(Arc::new(|| {})), 10).admission(rules(window.clone()), now)
+    /// A gate that remembers nothing but what the ledger tells it.
+    fn begin(&mut self) {
+        self.engine = engine();
+        self.admission = self.engine.admission(rules(self.window.clone()), self.now);
     }
 
     fn take(&mut self, step: &Step) {
+        self.latest = self.latest.max(self.now);
         match *step {
             Step::Ask { cost, times } => (0..times).for_each(|_| self.ask(cost)),
             Step::End { cost } if !self.open.is_empty() => {
@@ -257,7 +272,7 @@ impl<L: Recovers> World<L> {
                 self.open.clear();
                 self.store = None;
                 self.store = Some(self.ledger.comes_back(power, self.now));
-                self.admission = Self::admission(&self.window, self.now);
+                self.begin();
                 self.crashes += 1;
             }
             Step::Stop => {
@@ -269,10 +284,33 @@ impl<L: Recovers> World<L> {
                 at_once(store.close(&asks, self.now)).expect("it is written");
                 self.store = None;
                 self.store = Some(self.ledger.comes_back(true, self.now));
-                self.admission = Self::admission(&self.window, self.now);
+                self.begin();
             }
             Step::Pass { seconds } => self.now += Duration::from_secs(seconds),
             Step::SetBack { seconds } => self.now = self.now - Duration::from_secs(seconds),
+            Step::Redefine { ref window } => self.redefine(window),
+        }
+    }
+
+    /// What weighs at this moment goes on to weigh. Which moment it is, nobody doubts, and nobody is under way.
+    fn redefine(&mut self, window: &Window) {
+        while !self.open.is_empty() {
+            self.take(&Step::End { cost: None });
+        }
+        self.now = self.now.max(self.latest);
+        self.round();
+        let start = self.window.span(self.now).start;
+        let weighs = self.served.range(start - self.reach()..=start).map(|(_, units)| units).sum();
+        self.window = window.clone();
+        self.admission = self.engine.admission(rules(window.clone()), self.now);
+        self.served = BTreeMap::from([(window.span(self.now).start, weighs)]);
+        self.round();
+    }
+
+    fn reach(&self) -> Duration {
+        match self.window {
+            Window::Sliding { length, .. } => length,
+            _ => Duration::ZERO,
         }
     }
 
@@ -299,10 +337,7 @@ impl<L: Recovers> World<L> {
 
     /// What any window has been charged, with what weighs on it.
     fn most_served(&self) -> u64 {
-        let reach = match self.window {
-            Window::Sliding { length, .. } => length,
-            _ => Duration::ZERO,
-        };
+        let reach = self.reach();
         let within = |&start: &Timestamp| self.served.range(start..=start + reach).map(|(_, units)| units).sum();
         self.served.keys().map(within).max().unwrap_or(0)
     }
@@ -336,7 +371,9 @@ fn never_too_many<L: Recovers>(ledger: L, window: Window, steps: &[Step]) {
 /// One day, in which nothing is forgotten: what is counted beyond what was served was held by those who died.
 fn waste_is_bounded<L: Recovers>(ledger: L, steps: &[Step]) {
     let mut world = World::new(ledger, Window::Fixed { length: Duration::from_secs(86_400) });
-    for step in steps.iter().filter(|step| !matches!(step, Step::Pass { .. } | Step::SetBack { .. })) {
+    for step in
+        steps.iter().filter(|step| !matches!(step, Step::Pass { .. } | Step::SetBack { .. } | Step::Redefine { .. }))
+    {
         world.take(step);
         world.round();
         let view = &world.admission.quotas(world.now)[0];

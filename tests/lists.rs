@@ -50,14 +50,15 @@ fn check_tells_every_bad_line() {
     let (file, yaml) = (folder.path().join("hosting.txt"), folder.path().join("tidegate.yaml"));
     std::fs::write(&yaml, format!("origin: {{ url: 'http://127.0.0.1:3000' }}\n{}", rules(&file))).expect("written");
     let told = check::check(&yaml, &[], &[]).expect_err("there is no such file");
-    assert!(told.contains("hosting.txt: cannot be read: "), "{told}");
+    assert!(told.contains(":3:27: lists.hosting.file: ") && told.contains("hosting.txt cannot be read: "), "{told}");
     std::fs::write(&file, "10.0.0.0/8\n10.0.0.0/33\n\nnobody\n").expect("written");
     let told = check::check(&yaml, &[], &[]).expect_err("two lines are wrong");
     assert_eq!(told.lines().count(), 2, "{told}");
     assert!(told.lines().nth(1).is_some_and(|line| line.contains("hosting.txt:4: \"nobody\"")), "{told}");
     std::fs::write(&file, "10.0.0.0/8\n").expect("written");
     let summary = check::check(&yaml, &[], &[]).expect("all is right");
-    assert!(summary.contains("  rented: on the list hosting; blocked"), "{summary}");
+    assert!(summary.contains("  rented: on the list hosting; priority 0; blocked"), "{summary}");
+    assert!(summary.contains(&format!("  hosting: 1 networks in {}", file.display())), "{summary}");
 }
 
 fn rules(file: &Path) -> String {

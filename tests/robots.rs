@@ -210,6 +210,45 @@ fn what_a_client_sends_of_its_own_is_not_kept_for_others() {
 }
 
 #[test]
+fn a_query_or_another_spelling_of_the_path_changes_nothing() {
+    let site = Site::serving(TEXT);
+    let gate = Gate::before(site.address(), RULES);
+    let mut client = gate.connect();
+    let first = client.get("/robots.txt?refresh=1", "");
+    assert_eq!(site.origin.last().target, "/robots.txt", "what is kept for all is fetched as for all");
+    for target in ["/robots.txt", "/robots.txt?", "/robots.txt?a=b", "//robots.txt", "/%72obots.txt"] {
+        assert_eq!(client.get(target, "").body, first.body, "{target}");
+    }
+    assert_eq!(site.origin.seen().len(), 1);
+    drop(client);
+    let line = &gate.into_log()[0];
+    assert_eq!(
+        (&line["path"], &line["query"]),
+        (&"/robots.txt".into(), &"refresh=1".into()),
+        "the log has what was asked"
+    );
+}
+
+#[test]
+fn other_methods_are_the_origins_business_and_neither_refused_nor_charged() {
+    let origin = Origin::plain();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("robots.txt");
+    std::fs::write(&file, TEXT).expect("it is written");
+    let gate = Gate::before(origin.address(), &format!("{RULES}robots: {{ file: \"{}\" }}\n", file.display()));
+    gate.set_used("api", 10);
+    let bot = "User-Agent: SomeBot/1.0 (+https://bot.example)\r\n";
+    assert_eq!(gate.connect().get("/page", bot).status, 429);
+    for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+        let mut client = gate.connect();
+        client.send(format!("{method} /robots.txt HTTP/1.1\r\nHost: example.com\r\n{bot}Content-Length: 0\r\n\r\n"));
+        assert_eq!(client.answer().status, 200, "{method}");
+        assert_eq!(origin.seen().pop().expect("a request").method, method);
+    }
+    assert_eq!(gate.books(), (10.0, 0.0));
+}
+
+#[test]
 fn where_there_is_none_the_delays_stand_alone_or_the_404_stays() {
     let site = Site::serving("sorry");
     site.fails("404 Not Found");
@@ -235,6 +274,18 @@ fn other_answers_pass_as_they_are() {
     site.says("packed", "Content-Encoding: gzip\r\n");
     let packed = robots(&gate, "");
     assert_eq!((packed.field("content-encoding"), packed.text()), ("gzip", "packed".into()), "it cannot be read here");
+}
+
+#[test]
+fn a_long_one_that_the_delays_would_push_beyond_what_crawlers_read_stays_as_it_is() {
+    let long = format!("User-agent: *\n{}", "Disallow: /something\n".repeat(24_370));
+    let site = Site::serving(&long);
+    let gate = Gate::before(site.address(), RULES);
+    assert!(robots(&gate, "").body == long.as_bytes());
+    let state = gate.state();
+    let is_told =
+        |note: &serde_json::Value| note.as_str().is_some_and(|note| note.starts_with("robots.txt of 1 hosts: "));
+    assert!(state["notes"].as_array().expect("a list").iter().any(is_told), "{}", state["notes"]);
 }
 
 #[test]

@@ -242,6 +242,26 @@ fn strangers_keys_are_not_fetched() {
 }
 
 #[test]
+fn fields_that_name_no_agent_make_no_bot_of_a_person() {
+    let scene = Scene::new(Reach::Anywhere);
+    for fields in [
+        "Signature-Agent: garbage\r\nSignature-Input: garbage\r\nSignature: garbage\r\n",
+        "Signature-Agent: \"\r\nSignature-Input: (\r\nSignature: :\r\n",
+        "Signature-Agent: \"https://bot.example\"\r\n",
+    ] {
+        assert_eq!(scene.ask(fields), PERSON, "{fields}");
+    }
+    assert_eq!(
+        scene.ask(
+            "Signature-Agent: sig1=1\r\nSignature-Input: sig1=();tag=\"web-bot-auth\"\r\nSignature: sig1=:AA==:\r\n"
+        ),
+        PERSON
+    );
+    let line = scene.gate.into_log().pop().expect("a line");
+    assert_eq!(line["evidence"], serde_json::json!(["names_no_bot", "signature_unreadable"]));
+}
+
+#[test]
 fn where_signatures_are_not_looked_at_they_say_nothing() {
     let (origin, directory) = (Origin::plain(), Directory::empty());
     let agent = Signer::new(&directory.url());

@@ -135,6 +135,7 @@ fn pressed(state: &ScopeState) -> Value {
         "delay_s": state.delay.as_secs_f64(),
         "rests_for_s": state.rests_for.as_secs_f64(),
         "level": state.level,
+        "controller": state.controller.unwrap_or("fixed"),
     })
 }
 

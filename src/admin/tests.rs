@@ -44,10 +44,10 @@ async fn the_state_shows_quotas_classes_scopes_and_who_is_refused_most() {
     let limited = json!({"key": "203.0.113.7", "class": "bot", "refused": 9, "tokens": 0, "limited_by": "bucket", "lifts_in_s": 8});
     assert_eq!(state["top_clients"][0], limited);
     assert_eq!(state["classes"], json!(["bot"]));
-    let resting = json!({"name": "default", "inflight": 2, "waiting": 3, "limit": 4, "delay_s": 0.25, "rests_for_s": 7.5, "level": 2});
+    let resting = json!({"name": "default", "inflight": 2, "waiting": 3, "limit": 4, "delay_s": 0.25, "rests_for_s": 7.5, "level": 2, "controller": "gradient"});
     assert_eq!(state["scopes"][0], resting);
     assert_eq!(state["scopes"][1], json!({"name": "open", "inflight": 0}), "what is not throttled has no more to tell");
-    let acme = json!({"value": "acme", "inflight": 2, "waiting": 3, "limit": 4, "delay_s": 0.25, "rests_for_s": 7.5, "level": 2});
+    let acme = json!({"value": "acme", "inflight": 2, "waiting": 3, "limit": 4, "delay_s": 0.25, "rests_for_s": 7.5, "level": 2, "controller": "gradient"});
     assert_eq!((&state["scopes"][2]["values"], &state["scopes"][2]["busiest"]), (&json!(1200), &json!([acme])));
 }
 
@@ -393,6 +393,7 @@ impl Operations for Desk {
             delay: Duration::from_millis(250),
             rests_for: Duration::from_millis(7500),
             level: 2,
+            controller: Some("gradient"),
             values,
         };
         let scope =

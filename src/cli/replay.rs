@@ -126,7 +126,7 @@ fn policy(file: &Path) -> Result<Policy, Trouble> {
     let names: Vec<&str> = builtin.names().collect();
     let settings = config::read(file, &environment(), &[], &names);
     let settings = settings.map_err(|mistakes| Trouble::Wrong(mistakes.to_string()))?;
-    let lists = Files::read(&settings.list_files()).map_err(|mistakes| Trouble::Wrong(mistakes.to_string()))?.lists();
+    let lists = Files::read(settings.list_files()).map_err(|mistakes| Trouble::Wrong(mistakes.to_string()))?.lists();
     let operators = crawlers::without_dns(&settings);
     Ok(Policy { name: file.display().to_string(), settings, operators, lists })
 }

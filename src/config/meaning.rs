@@ -24,11 +24,13 @@ use super::raw;
 use super::settings::{CrawlerOperator, Settings};
 use crate::policy::Rules;
 use report::Report;
+use std::path::Path;
 use std::sync::Arc;
 
-/// The settings that `raw` means, and all mistakes, those known before among them.
+/// The settings that `raw` means, which is `file`'s, and all mistakes, those known before among them.
 pub(super) fn settle(
     raw: &raw::File,
+    file: &Path,
     operators: &[&str],
     places: Places,
     mistakes: Vec<Mistake>,
@@ -46,7 +48,7 @@ pub(super) fn settle(
     let crawler_operators = verify::operators(&raw.operators, operators, &mut report);
     let operator_names = all_names(operators, &crawler_operators);
     let operators: Vec<&str> = operator_names.iter().map(String::as_str).collect();
-    let lists = lists::lists(&raw.lists, &mut report);
+    let lists = lists::lists(&raw.lists, file, &mut report);
     let names: Vec<String> = lists.iter().map(|list| list.name.clone()).collect();
     let classes = classes::classes(&raw.classes, &operators, &names, &mut report);
     let scopes = scopes::scopes(&raw.scopes, &mut report);

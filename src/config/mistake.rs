@@ -1,7 +1,7 @@
 //! What is wrong with a configuration: every mistake, where it stands, what was found and what would do.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where a value was written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +44,14 @@ pub struct Mistakes {
 impl Place {
     /// The first character of the file: where something is missing altogether.
     pub const START: Self = Self::File { line: 1, column: 1 };
+
+    /// How messages name it: `FILE:LINE:COL`, or the name of the variable or option.
+    pub fn within(&self, file: &Path) -> String {
+        match self {
+            Self::File { line, column } => format!("{}:{line}:{column}", file.display()),
+            Self::Variable(name) | Self::Option(name) => name.clone(),
+        }
+    }
 }
 
 impl fmt::Display for Mistakes {
@@ -53,10 +61,7 @@ impl fmt::Display for Mistakes {
             if count > 0 {
                 writeln!(out)?;
             }
-            match &mistake.place {
-                Place::File { line, column } => write!(out, "{}:{line}:{column}: ", self.file.display())?,
-                Place::Variable(name) | Place::Option(name) => write!(out, "{name}: ")?,
-            }
+            write!(out, "{}: ", mistake.place.within(&self.file))?;
             if !mistake.path.is_empty() {
                 write!(out, "{}: ", one_line(&mistake.path))?;
             }

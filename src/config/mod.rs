@@ -37,7 +37,7 @@ pub fn load(
     overrides: &[(&str, String)],
     operators: &[&str],
 ) -> Result<Settings, Mistakes> {
-    let (settings, mut mistakes) = settle(text, environment, overrides, operators);
+    let (settings, mut mistakes) = settle(file, text, environment, overrides, operators);
     if mistakes.is_empty() {
         return Ok(settings);
     }
@@ -48,7 +48,7 @@ pub fn load(
 /// Finds the operators' listener in a file's `text`, whatever else is wrong with it: whoever wants to talk to a running
 /// gate may be in the middle of changing its file, and need not have the variables that the rest of it asks for.
 pub fn admin(file: &Path, text: &str, environment: &[(String, String)]) -> Result<Option<settings::Admin>, Mistakes> {
-    let (settings, mut mistakes) = settle(text, environment, &[], &[]);
+    let (settings, mut mistakes) = settle(file, text, environment, &[], &[]);
     mistakes.retain(|mistake| match mistake.path.as_str() {
         "" => matches!(mistake.place, Place::File { .. }),
         path => path == "admin" || path.starts_with("admin."),
@@ -61,6 +61,7 @@ pub fn admin(file: &Path, text: &str, environment: &[(String, String)]) -> Resul
 
 /// What the text means, and all that is wrong with it.
 fn settle(
+    file: &Path,
     text: &str,
     environment: &[(String, String)],
     overrides: &[(&str, String)],
@@ -75,7 +76,7 @@ fn settle(
     let tree = layers::merge(&[written, variables, options]);
     let places = tree.places();
     let raw: raw::File = reading::read(tree, &mut mistakes);
-    meaning::settle(&raw, operators, places, mistakes)
+    meaning::settle(&raw, file, operators, places, mistakes)
 }
 
 /// Reads a file and makes settings of it.

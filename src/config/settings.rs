@@ -7,7 +7,7 @@ use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,6 +71,8 @@ pub struct AddressList {
     pub name: String,
     /// The file.
     pub file: PathBuf,
+    /// Where the file is named: `tidegate.yaml:3:12: lists.hosting.file`.
+    pub named_at: String,
 }
 
 /// The listener for operators.
@@ -310,9 +312,9 @@ pub enum LogLevel {
 }
 
 impl Settings {
-    /// The files of the address lists, in the order of their names in the rules.
-    pub fn list_files(&self) -> Vec<PathBuf> {
-        self.lists.iter().map(|list| list.file.clone()).collect()
+    /// The files of the address lists, in the order of their names in the rules, each with where it is named.
+    pub fn list_files(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.lists.iter().map(|list| (list.file.as_path(), list.named_at.as_str()))
     }
 }
 

@@ -148,7 +148,7 @@ fn the_crawl_policy_is_told_where_that_is_wished() {
 fn a_delay_is_for_an_operator_for_a_class_or_for_everybody_unknown() {
     let text = |robots: &str| {
         let classes = "classes:
-  - { name: search, when: { operator: [googlebot, bingbot] }, crawl_delay: { bingbot: 2500ms, applebot: auto } }
+  - { name: search, when: { operator: [googlebot, bingbot, applebot] }, crawl_delay: { bingbot: 2500ms, applebot: auto } }
   - { name: slow, when: { kind: verified_bot }, crawl_delay: 1h }
   - { name: bot, when: { kind: declared_bot }, crawl_delay: auto }\n";
         format!("origin: {{ url: http://o }}\n{classes}robots: {robots}\n")
@@ -716,8 +716,8 @@ fn each_contradiction_is_found() {
             "2:35: classes[0].crawl_delay: found \"soon\", needs a delay; write auto, a duration such as 10s, or { bingbot: 30s }",
         ),
         (
-            "classes: [{ name: a, when: { kind: human }, crawl_delay: { bingbot: 3s } }, { name: b, crawl_delay: { bingbot: 4s } }]".into(),
-            "2:112: classes[1].crawl_delay.bingbot: another class has a delay for it; keep one of them",
+            "classes: [{ name: a, when: { user_agent: x }, crawl_delay: { bingbot: 3s } }, { name: b, crawl_delay: { bingbot: 4s } }]".into(),
+            "2:114: classes[1].crawl_delay.bingbot: another class has a delay for it; keep one of them",
         ),
         (
             "crawl_policy: { contact: bots@example.com }".into(),
@@ -1226,22 +1226,55 @@ fn an_operator_that_nobody_claims_or_nothing_proves_is_noted() {
 }
 
 #[test]
+fn what_two_operators_say_is_told_at_the_second() {
+    assert_eq!(
+        faults(
+            "operators:\n  acme: { tokens: [AcmeBot, Other], ranges: 192.0.2.1, signature_agents: https://a.example }\n  \
+             evil: { tokens: acmebot, ranges: 192.0.2.2, signature_agents: [https://b.example, https://a.example] }"
+        ),
+        [
+            "4:19: operators.evil.tokens: \"acmebot\" stands under operators.acme, too; keep one of them",
+            "4:85: operators.evil.signature_agents[1]: \"https://a.example\" stands under operators.acme, too; keep one of them",
+        ]
+    );
+}
+
+#[test]
+fn a_crawl_delay_stands_at_a_class_of_those_who_are_asked() {
+    assert_eq!(
+        faults(
+            "classes:\n  - { name: person, when: { kind: human }, crawl_delay: 5s }\n  \
+             - { name: search, when: { operator: googlebot }, crawl_delay: { googlebot: 5s, bingbot: 5s } }\n  \
+             - { name: liars, when: { kind: [impostor, suspected_bot] }, crawl_delay: auto }"
+        ),
+        [
+            "3:57: classes[0].crawl_delay: no crawler that reads it is in this class; write it at the class of verified_bot or declared_bot",
+            "4:91: classes[1].crawl_delay.bingbot: bingbot is not in this class; write it at the class of its crawlers",
+            "5:76: classes[2].crawl_delay: no crawler that reads it is in this class; write it at the class of verified_bot or declared_bot",
+        ]
+    );
+}
+
+#[test]
 fn what_cannot_prove_a_crawler_is_a_mistake() {
     assert_eq!(
         faults(
-            "verify: { dns: { timeout: 0s }, refresh: 10s }\noperators:\n  acme:\n    tokens: [\"\", AcmeBot]\n    ranges:\n      \
-             - http://acme.example/bots.json\n      - ftp://acme.example/\n      - https://user@acme.example/\n      - \"\"\n  \
+            "verify: { dns: { nameservers: [], timeout: 0s }, refresh: 10s }\noperators:\n  acme:\n    tokens: [\"\", AcmeBot]\n    ranges:\n      \
+             - http://acme.example/bots.json\n      - ftp://acme.example/\n      - https://user@acme.example/\n      - \"\"\n      - 0.0.0.0/0\n      - 2000::/3\n  \
              Other: { tokens: Other, ranges: 192.0.2.1 }"
         ),
         [
-            "2:27: verify.dns.timeout: found no time at all; write a duration such as 10s",
-            "2:42: verify.refresh: found less than a minute; write a duration such as 24h, or off",
+            "2:18: verify.dns.nameservers: names no server; write one such as 127.0.0.1:53, leave it out to ask the system's, or write dns: off",
+            "2:44: verify.dns.timeout: found no time at all; write a duration such as 10s",
+            "2:59: verify.refresh: found less than a minute; write a duration such as 24h, or off",
             "5:14: operators.acme.tokens[0]: \"\" is no product token; write it like ExampleBot, without a version",
             "7:9: operators.acme.ranges[0]: anybody on the way could write that list; use https://; http:// is for this machine alone",
             "8:9: operators.acme.ranges[1]: \"ftp://acme.example/\" cannot be fetched; write a network, an https:// URL or the path of a file",
             "9:9: operators.acme.ranges[2]: \"https://user@acme.example/\" cannot be fetched; write a network, an https:// URL or the path of a file",
             "10:9: operators.acme.ranges[3]: names no source; write a network, an https:// URL or the path of a file",
-            "11:3: operators.Other: the name \"Other\" is not plain; use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"",
+            "11:9: operators.acme.ranges[4]: 0.0.0.0/0 is wider than any crawler's network; write what its crawlers have: at most an IPv4 /8 or an IPv6 /19",
+            "12:9: operators.acme.ranges[5]: 2000::/3 is wider than any crawler's network; write what its crawlers have: at most an IPv4 /8 or an IPv6 /19",
+            "13:3: operators.Other: the name \"Other\" is not plain; use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"",
         ]
     );
     for (written, told) in [

@@ -15,7 +15,6 @@ use super::worker::{Current, TICK, Worker};
 use super::{cost, headers};
 use crate::engine::{Closed, Decision, Entrance, Judgement, Observation, Pass, Permit, Ruling, Turn, Waiting};
 use crate::http1::{Fields, Name, Request, RequestHead, Response};
-use crate::policy::decide::ROBOTS_TXT;
 use crate::policy::facts::claimed_operator;
 use crate::policy::identity::{AddressSource, Carrier, ClientKey, Origin, Trust, cookie};
 use crate::policy::route::normalise;
@@ -79,9 +78,10 @@ impl Exchange {
                 return self.reject(fault, Reader::of(&head));
             }
         };
-        let Judged { origin, key, signed, crawler, classified, observation, route, decision, asks_policy } = judged;
+        let Judged { origin, key, signed, crawler, classified, observation, route, decision, asks_policy, asks_robots } =
+            judged;
         if let Some(operator) = crawler {
-            worker.shared().conduct.saw(operator, head.target.path() == ROBOTS_TXT, worker.time());
+            worker.shared().conduct.saw(operator, asks_robots, worker.time());
         }
         let visitor = Visitor { head, origin, key, signed, classified, observation, route };
         let id = worker.next_decision();
@@ -96,9 +96,7 @@ impl Exchange {
                 self.tell_crawl_policy(body, visit)
             }
             // Apart, so that the others carry nothing around for it.
-            Ruling::Admitted(permit) if robots::is_asked_for(&visit.visitor().head) => {
-                Box::pin(self.bring_robots(body, visit, permit)).await
-            }
+            Ruling::Admitted(permit) if asks_robots => Box::pin(self.bring_robots(body, visit, permit)).await,
             Ruling::Admitted(permit) => self.bring_to_origin(body, visit, permit).await,
         }
     }
@@ -184,9 +182,9 @@ impl Exchange {
             None => Proof::Unknown,
         };
         let admission = &current.admission;
-        // Who signs, or names a bot, does not say that it is a person.
-        let observation = match (claim, signature) {
-            (Claim::Browser | Claim::Nothing, Signature::Absent) => {
+        // Who signs as an agent, or names a bot, does not say that it is a person.
+        let observation = match claim {
+            Claim::Browser | Claim::Nothing if !signature.names_an_agent() => {
                 let seen = sight::seen(head, rules, &origin, self.0.peer);
                 let look = sight::look(head, &target, (origin.client, browser), seen);
                 Observation::of(&look, admission, now)
@@ -217,7 +215,8 @@ impl Exchange {
         };
         let signed = signature != Signature::Absent;
         let asks_policy = rules.tells_crawl_policy_at(&target.path);
-        Ok(Judged { origin, key, signed, crawler, classified, observation, route, decision, asks_policy })
+        let asks_robots = robots::are_asked_for(&head.method, &target.path);
+        Ok(Judged { origin, key, signed, crawler, classified, observation, route, decision, asks_policy, asks_robots })
     }
 
     /// What its signature proves, found out once: a signature may be for one use.
@@ -491,7 +490,7 @@ struct Arrival<'a> {
 struct Judged {
     origin: Origin,
     key: ClientKey,
-    /// It was signed in an agent's name, rightly or not.
+    /// Its signature was looked at, whatever that said.
     signed: bool,
     /// Whose crawler it is, by proof or by its own word where nothing speaks against it.
     crawler: Option<OperatorId>,
@@ -501,4 +500,6 @@ struct Judged {
     decision: Decision,
     /// It asks for the crawl policy, which is told here.
     asks_policy: bool,
+    /// It wants the robots.txt that is kept.
+    asks_robots: bool,
 }

@@ -36,7 +36,6 @@ use crate::engine::{Admission, ClientView, Engine, QuotaView, UnknownQuota};
 use crate::policy::crawl_delay::ConductView;
 use crate::policy::lists::Lists;
 use crate::policy::{Timestamp, Units};
-use crate::robots;
 use crate::telemetry::WorkerTelemetry;
 use crate::verify::Operators;
 use crate::verify::signature::Signatures;
@@ -267,18 +266,18 @@ impl Handle {
         let asked = shared.adviser.asked(settings, &shared.operators, &self.quotas(), self.uptime());
         shared.conduct.asks(&asked.of_operators);
         shared.robots.wish(asked.wishes);
-        match settings.robots.file.as_deref().map(|file| (file, robots::read_own(file))) {
+        match settings.robots.file.as_deref() {
             None => shared.robots.serve_own(None),
-            Some((_, Ok(text))) => shared.robots.serve_own(Some(text)),
-            Some((file, Err(error))) => {
-                if !shared.own_robots_trouble.swap(true, Ordering::Relaxed) {
-                    let file = file.display();
-                    warn!(%error, "Cannot read {file}: {error}; what was served as robots.txt until now still is");
-                }
-                return;
+            Some(file) => {
+                let text = shared.own_robots.lock().look(file, shared.robots.own().as_ref());
+                text.into_iter().for_each(|text| shared.robots.serve_own(Some(text)));
             }
         }
-        shared.own_robots_trouble.store(false, Ordering::Relaxed);
+    }
+
+    /// How many robots.txt are too long for what is asked of crawlers.
+    pub fn bare_robots(&self) -> usize {
+        self.0.robots.bare()
     }
 
     /// How crawlers keep to what they are asked, by operator.

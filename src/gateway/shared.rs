@@ -8,13 +8,14 @@ use crate::agents::Agents;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::engine::Engine;
-use crate::robots::{Conduct, Shelf};
+use crate::robots::{Conduct, Own, Shelf};
 use crate::verify::Operators;
 use crate::verify::signature::Signatures;
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use std::hash::RandomState;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
 /// What all workers of a gate share.
@@ -40,8 +41,8 @@ pub(super) struct Shared {
     pub(super) robots: Shelf,
     pub(super) adviser: Adviser,
     pub(super) conduct: Conduct,
-    /// True while the operator's own robots.txt cannot be read, and that has been told.
-    pub(super) own_robots_trouble: AtomicBool,
+    /// The operator's robots.txt, if there is one.
+    pub(super) own_robots: Mutex<Own>,
     generation: ArcSwap<Generation>,
     number: AtomicU64,
 }
@@ -74,7 +75,7 @@ impl Shared {
             robots: Shelf::default(),
             adviser: Adviser::default(),
             conduct,
-            own_robots_trouble: AtomicBool::new(false),
+            own_robots: Mutex::default(),
             generation: ArcSwap::from_pointee(generation),
             number: AtomicU64::new(0),
         }

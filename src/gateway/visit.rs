@@ -32,7 +32,7 @@ pub(super) struct Visitor {
     pub(super) head: RequestHead,
     pub(super) origin: Origin,
     pub(super) key: ClientKey,
-    /// It was signed in an agent's name, rightly or not.
+    /// Its signature was looked at, whatever that said.
     pub(super) signed: bool,
     pub(super) classified: Classified,
     /// What its behaviour is judged by; nothing, where it says that it is a bot.

@@ -46,6 +46,8 @@ pub enum Evidence {
     NameProven(OperatorId),
     /// All crawlers of the operator have its names, and the address has none of them.
     NameForeign(OperatorId),
+    /// It has the fields of a signed request, and they name no agent.
+    SignatureUnreadable,
     /// An agent of the operator has signed the request.
     Signed(OperatorId),
     /// An agent has signed it of whom no operator is known.
@@ -61,11 +63,11 @@ pub enum Evidence {
 }
 
 /// What speaks for a classification, most telling last.
-pub type Reasons = [Option<Evidence>; 6];
+pub type Reasons = [Option<Evidence>; 7];
 
 /// The places of what the class itself asks for, behind what says the kind.
-const ON_LIST: usize = 4;
-const HOLDS_KEY: usize = 5;
+const ON_LIST: usize = 5;
+const HOLDS_KEY: usize = 6;
 
 /// A client, classified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,10 +210,12 @@ fn kind(rules: &[AgentRule], facts: &Facts<'_>) -> (Kind, Option<OperatorId>, Re
         (_, Proof::Disproven(means), Some(operator)) => {
             (Kind::Impostor, None, because([said, Some(disproven(operator, means))]))
         }
-        (signature, ..) => match (signed(signature), facts.claim) {
-            (None, Claim::Nothing | Claim::Browser) => of_nobody(said, facts.suspicion),
-            // Who signs as an agent says that it is one.
-            (signed, _) => (Kind::DeclaredBot, None, because([said, signed])),
+        // Who signs as an agent says that it is one.
+        (signature, ..) => match facts.claim {
+            Claim::Nothing | Claim::Browser if !signature.names_an_agent() => {
+                of_nobody([said, signed(signature)], facts.suspicion)
+            }
+            _ => (Kind::DeclaredBot, None, because([said, signed(signature)])),
         },
     }
 }
@@ -241,6 +245,7 @@ fn disproven(operator: OperatorId, means: Means) -> Evidence {
 fn signed(signature: Signature) -> Option<Evidence> {
     match signature {
         Signature::Absent => None,
+        Signature::Unreadable => Some(Evidence::SignatureUnreadable),
         Signature::Verified(operator) => Some(Evidence::Signed(operator)),
         Signature::Unlisted => Some(Evidence::SignedUnlisted),
         Signature::Invalid(operator) => Some(Evidence::SignatureInvalid(operator)),
@@ -256,12 +261,15 @@ fn because<const FEW: usize>(found: [Option<Evidence>; FEW]) -> Reasons {
 }
 
 /// Who names no bot is a person, unless it is suspected.
-fn of_nobody(said: Option<Evidence>, suspicion: Option<Suspicion>) -> (Kind, Option<OperatorId>, Reasons) {
+fn of_nobody(
+    [said, signed]: [Option<Evidence>; 2],
+    suspicion: Option<Suspicion>,
+) -> (Kind, Option<OperatorId>, Reasons) {
     match suspicion {
-        None => (Kind::Human, None, because([said])),
+        None => (Kind::Human, None, because([said, signed])),
         Some(Suspicion { signals: [strongest, second, third], .. }) => {
             let behaves = |signal: Option<Signal>| signal.map(Evidence::Behaves);
-            (Kind::SuspectedBot, None, because([said, behaves(third), behaves(second), behaves(strongest)]))
+            (Kind::SuspectedBot, None, because([said, signed, behaves(third), behaves(second), behaves(strongest)]))
         }
     }
 }
@@ -464,6 +472,24 @@ mod tests {
             assert_eq!(signed(Claim::Browser, Proof::Unknown, signature), declared, "{signature:?}");
             assert_eq!(signed(claims(Some(GOOGLE)), Proof::Unknown, signature), declared, "{signature:?}");
         }
+    }
+
+    #[test]
+    fn fields_that_name_no_agent_are_evidence_and_change_nothing() {
+        let odd = Some(Suspicion { points: 120, signals: [Some(Signal::Trapped), Some(Signal::NoAssets), None] });
+        for claim in [Claim::Nothing, Claim::Browser, claims(None), claims(Some(GOOGLE))] {
+            for proof in [Proof::Unknown, PROVEN, DISPROVEN] {
+                for suspicion in [None, odd] {
+                    let unsigned = found(claim, proof, Signature::Absent, suspicion);
+                    let garbage = found(claim, proof, Signature::Unreadable, suspicion);
+                    assert_eq!(told(&garbage), told(&unsigned), "{claim:?} {proof:?}");
+                }
+            }
+        }
+        let suspected = found(Claim::Browser, Proof::Unknown, Signature::Unreadable, odd);
+        let evidence: Vec<_> = suspected.evidence.into_iter().flatten().collect();
+        let [behaves_oddly, strangest] = [Signal::NoAssets, Signal::Trapped].map(Evidence::Behaves);
+        assert_eq!(evidence, [Evidence::NamesNoBot, Evidence::SignatureUnreadable, behaves_oddly, strangest]);
     }
 
     #[test]

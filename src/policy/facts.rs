@@ -79,6 +79,8 @@ pub enum Signature {
     /// There is none, which says nothing.
     #[default]
     Absent,
+    /// Something is there in its place that names no agent, which says as little.
+    Unreadable,
     /// It is by an agent of this operator.
     Verified(OperatorId),
     /// It is by the agent that it names, of whom no operator is known.
@@ -89,6 +91,13 @@ pub enum Signature {
     Pending(OperatorId),
     /// It names an agent, of this operator where one is known, and nobody can tell.
     Unknown(Option<OperatorId>),
+}
+
+impl Signature {
+    /// True where it says that an agent sent the request, rightly or not.
+    pub const fn names_an_agent(self) -> bool {
+        !matches!(self, Self::Absent | Self::Unreadable)
+    }
 }
 
 /// Whose crawler a client says it is: by its user agent, or else by a signature that is wrong.

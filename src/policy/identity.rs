@@ -53,6 +53,11 @@ pub struct Origin {
     pub hops: Vec<IpAddr>,
 }
 
+/// True for a network that is wider than any crawler's: whoever writes it did not mean it.
+pub fn is_wider_than_crawlers(address: IpAddr, length: u8) -> bool {
+    length < if address.is_ipv4() { 8 } else { 19 }
+}
+
 impl Prefix {
     /// The range of `length` leading bits of `address`, host bits cleared; `None` when the length is too long.
     pub fn new(address: IpAddr, length: u8) -> Option<Self> {

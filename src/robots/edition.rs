@@ -4,7 +4,6 @@ use super::{Wishes, merged};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use tracing::warn;
 
 /// What the origin said, whole.
 #[derive(Clone, Debug)]
@@ -28,6 +27,8 @@ pub struct Edition {
     pub text: Bytes,
     /// A strong validator: another text has another.
     pub etag: String,
+    /// True where the wishes are left out, because with them it would be longer than what crawlers read.
+    pub is_bare: bool,
 }
 
 /// An original, and the edition that was last made of it.
@@ -65,35 +66,31 @@ impl Edition {
     /// A text that is served as it is.
     pub fn of(status: u16, content_type: Bytes, text: Bytes) -> Self {
         let etag = format!("\"{:x}-{:016x}\"", text.len(), fingerprint(&text));
-        Self { status, content_type, text, etag }
+        Self { status, content_type, text, etag, is_bare: false }
     }
 
     fn new(original: &Original, wishes: &Wishes) -> Self {
         let Original { status, content_type, text } = original;
         let plain = || Bytes::from_static(PLAIN);
-        let (status, content_type, text) = match *status {
-            _ if wishes.is_empty() => (*status, content_type.clone().unwrap_or_else(plain), text.clone()),
-            200 => (200, content_type.clone().unwrap_or_else(plain), completed(text, wishes)),
-            // There are no rules of the origin's.
-            _ => (200, plain(), completed(&Bytes::new(), wishes)),
+        let as_it_is = || Self::of(*status, content_type.clone().unwrap_or_else(plain), text.clone());
+        if wishes.is_empty() {
+            return as_it_is();
+        }
+        // Unless it is 200, there are no rules of the origin's.
+        let (content_type, rules) = match *status {
+            200 => (content_type.clone().unwrap_or_else(plain), &text[..]),
+            _ => (plain(), &[][..]),
         };
-        Self::of(status, content_type, text)
+        match merged(rules, wishes) {
+            Some(merged) => Self::of(200, content_type, merged.into()),
+            None => Self { is_bare: true, ..as_it_is() },
+        }
     }
 
     /// True when a client that sends this `If-None-Match` has the text already.
     pub fn is_known(&self, if_none_match: &[u8]) -> bool {
         let known = |tag: &[u8]| tag == b"*" || tag.strip_prefix(b"W/").unwrap_or(tag) == self.etag.as_bytes();
         self.status == 200 && if_none_match.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).any(known)
-    }
-}
-
-fn completed(text: &Bytes, wishes: &Wishes) -> Bytes {
-    match merged(text, wishes) {
-        Some(merged) => merged.into(),
-        None => {
-            warn!("The origin's robots.txt grows too long with the crawl delays: it is served as it is");
-            text.clone()
-        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Writes what the gate asks of crawlers into a robots.txt. Nothing is taken out of it: lines are only added.
+//! Writes what the gate asks of crawlers into a robots.txt. Lines are only added, but for delays: where a crawler is asked
+//! for more than the text states, the stated number gives way, because some read the first of two delays and some the last.
 //!
 //! Groups do not inherit: a crawler that finds its name reads that group and no other. So a delay stands in every group
 //! that it is for; a crawler without a group gets one that repeats the rules it went by; and a group of several crawlers
@@ -6,7 +7,7 @@
 
 use super::asked::{Asked, Wishes, asked, heeds_its_name_alone, is_family, states_only};
 use super::page::Page;
-use super::text::{Delay, EVERYBODY, Record, Text, What, runs, stated};
+use super::text::{Delay, EVERYBODY, Record, Text, What, number_in, runs, stated};
 
 /// Returns `text` with all `wishes` written in; `None` where that would be too long. Doing it again changes nothing.
 pub fn merged(text: &[u8], wishes: &Wishes) -> Option<Vec<u8>> {
@@ -71,9 +72,8 @@ impl<'t> Merging<'t> {
                     self.part(group, run, asked, page);
                     continue;
                 }
-                let stated: Vec<_> = run.iter().filter_map(|record| Some((stated(record)?, record.span.end))).collect();
-                // Some crawlers read the first of several delays, some the last.
-                if let Some(delay) = asked.filter(|delay| stated.first().is_none_or(|first| first.0 != *delay)) {
+                let states_none = run.iter().all(|record| stated(record).is_none());
+                if let Some(delay) = asked.filter(|_| states_none) {
                     page.add(&crawl_delay(delay));
                 }
                 if runs.peek().is_none() {
@@ -82,11 +82,25 @@ impl<'t> Merging<'t> {
                         page.add(NO_RULE);
                     }
                 }
-                if let (Some(delay), Some(&(_, end))) = (asked, stated.last().filter(|last| Some(last.0) != asked)) {
-                    page.go_to(end);
-                    page.add(&crawl_delay(delay));
+                if let Some(delay) = asked {
+                    self.state_once(delay, run, page);
                 }
             }
+        }
+    }
+
+    /// Puts `delay` in the place of the first that the run states, and leaves the others out.
+    fn state_once(&self, delay: Delay, run: &[Record<'_>], page: &mut Page<'_>) {
+        let mut said = run.iter().filter_map(|record| Some((&record.span, stated(record)?)));
+        if let Some((first, _)) = said.next().filter(|(_, smaller)| *smaller != delay) {
+            let number = number_in(&self.text[first.clone()]);
+            page.go_to(first.start + number.start);
+            page.write(delay.to_string().as_bytes());
+            page.skip_to(first.start + number.end);
+        }
+        for (again, _) in said {
+            page.go_to(again.start);
+            page.skip_to(again.end);
         }
     }
 

@@ -19,5 +19,5 @@ pub use conduct::Conduct;
 pub use edition::{Edition, Original};
 pub use freshness::fresh_for;
 pub use merge::merged;
-pub use own::read as read_own;
+pub use own::{Own, read as read_own};
 pub use shelf::{Found, Handout, LARGEST, Shelf};

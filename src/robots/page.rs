@@ -1,13 +1,13 @@
-//! A text that is copied, with lines added on the way. It is full when it becomes too long.
+//! A text that is copied, with lines added and numbers changed on the way. It is full when it becomes too long.
 
-/// The longest text that is made. A few crawlers with delays of their own double or treble a long file; more than this
-/// is a text that somebody has written to grow.
-const LONGEST: usize = 2 * 1024 * 1024;
+/// The longest text that is made: crawlers read so much (RFC 9309 section 2.5), and some, Google's among them, no more. What
+/// we add must not push a rule of the origin's beyond it.
+const LONGEST: usize = 500 * 1024;
 
 /// A copy in the making.
 pub(super) struct Page<'t> {
     text: &'t [u8],
-    /// How much of it has been copied.
+    /// How much of it has been copied, or left out.
     copied: usize,
     out: Vec<u8>,
 }
@@ -21,6 +21,16 @@ impl<'t> Page<'t> {
     pub(super) fn go_to(&mut self, place: usize) {
         self.out.extend_from_slice(&self.text[self.copied..place]);
         self.copied = place;
+    }
+
+    /// Leaves out what stands before `place`.
+    pub(super) fn skip_to(&mut self, place: usize) {
+        self.copied = place;
+    }
+
+    /// Writes within a line.
+    pub(super) fn write(&mut self, text: &[u8]) {
+        self.out.extend_from_slice(text);
     }
 
     /// Copies the rest.

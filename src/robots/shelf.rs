@@ -9,7 +9,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tracing::warn;
 
 /// The largest robots.txt that is kept. Crawlers read 500 KiB (RFC 9309 section 2.5).
 pub const LARGEST: usize = 512 * 1024;
@@ -32,6 +34,8 @@ pub struct Shelf {
     sites: Mutex<HashMap<String, Site>>,
     own: ArcSwapOption<Kept>,
     wishes: ArcSwap<Wishes>,
+    /// It has been told that a text is too long for the wishes.
+    told: AtomicBool,
 }
 
 struct Site {
@@ -82,6 +86,11 @@ impl Shelf {
         }
     }
 
+    /// What is served in the origin's place.
+    pub fn own(&self) -> Option<Bytes> {
+        self.own.load().as_ref().map(|own| own.original().text.clone())
+    }
+
     /// What there is for `site`.
     pub fn find(&self, site: &str, now: Timestamp) -> Found {
         if let Some(own) = &*self.own.load() {
@@ -128,8 +137,24 @@ impl Shelf {
         self.sites.lock().remove(site);
     }
 
+    /// How many of the texts that are served now are too long for the wishes.
+    pub fn bare(&self) -> usize {
+        let kept: Vec<Arc<Kept>> = match self.own.load_full() {
+            Some(own) => vec![own],
+            None => self.sites.lock().values().map(|site| Arc::clone(&site.kept)).collect(),
+        };
+        let wishes = self.wishes.load_full();
+        kept.iter().filter(|kept| kept.edition(&wishes).is_bare).count()
+    }
+
     fn handout(&self, kept: &Kept, age: Duration, fresh_for: Duration) -> Handout {
-        Handout { edition: kept.edition(&self.wishes.load_full()), age, fresh_for }
+        let edition = kept.edition(&self.wishes.load_full());
+        if edition.is_bare && !self.told.swap(true, Ordering::Relaxed) {
+            warn!(
+                "A robots.txt would be longer than crawlers read, with crawl delays and trap: it is served without them"
+            );
+        }
+        Handout { edition, age, fresh_for }
     }
 }
 
@@ -203,6 +228,23 @@ mod tests {
         shelf.wish(Wishes { trap: Some("/trap".into()), ..Wishes::default() });
         let edition = shelf.keep("a", none, Some(HOUR), at(0)).edition;
         assert_eq!((edition.status, &edition.text[..]), (200, &b"User-agent: *\nDisallow: /trap\n"[..]));
+    }
+
+    #[test]
+    fn a_text_that_crawlers_would_not_read_to_the_end_is_served_as_it_is() {
+        let shelf = Shelf::default();
+        shelf.wish(Wishes { of_everybody: Some(7), ..Wishes::default() });
+        let rules = format!("User-agent: *\n{}", "Disallow: /a\n".repeat(500 * 1024 / 13 - 2));
+        for (more, is_bare) in [(0, false), (10, true)] {
+            let text = Bytes::from(format!("{rules}#{}\n", "x".repeat(more)));
+            let original = Original { status: 200, content_type: None, text: text.clone() };
+            let edition = shelf.keep("a", original, Some(HOUR), at(0)).edition;
+            assert_eq!((edition.is_bare, shelf.bare()), (is_bare, usize::from(is_bare)), "{}", text.len());
+            assert_eq!(edition.text == text, is_bare);
+            assert!(edition.text.len() <= 500 * 1024);
+        }
+        shelf.wish(Wishes::default());
+        assert_eq!(shelf.bare(), 0, "nothing is asked");
     }
 
     #[test]

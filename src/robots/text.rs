@@ -130,6 +130,14 @@ pub(super) fn runs<'g, 't>(group: &'g [Record<'t>]) -> impl Iterator<Item = &'g 
     group.chunk_by(move |one, next| is_agent(one) || !is_agent(next))
 }
 
+/// Where the number stands in a line that states a delay.
+pub(super) fn number_in(line: &[u8]) -> Range<usize> {
+    let before_comment = line.split(|&byte| byte == b'#').next().unwrap_or_default();
+    let end = before_comment.trim_ascii_end().len();
+    let is_of_number = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+    line[..end].iter().rposition(|byte| !is_of_number(byte)).map_or(0, |before| before + 1)..end
+}
+
 pub(super) fn largest_delay(run: &[Record<'_>]) -> Option<Delay> {
     run.iter().filter_map(stated).max()
 }
@@ -237,6 +245,18 @@ mod tests {
     fn prose_and_noise_are_nothing() {
         for line in ["", "#", "hello", "be nice to us", ": /", "\0\0\0", "\u{fffd}", "<html lang=en>"] {
             assert_eq!(said(&format!("User-agent: a\n{line}\n")).len(), 1, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_a_delay_is_found_however_it_is_written() {
+        for (line, number) in [
+            ("Crawl-delay: 10\r\n", "10"),
+            ("crawl-delay:.5", ".5"),
+            (" Crawl delay : 60. # at night 90\n", "60."),
+            ("crawl-delay\t7 \t\n", "7"),
+        ] {
+            assert_eq!(&line[number_in(line.as_bytes())], number, "{line:?}");
         }
     }
 

@@ -199,6 +199,7 @@ fn evidence(out: &mut Vec<u8>, found: Evidence, names: &dyn Names) {
         Evidence::OnList(list) => ("on_list:", names.list(list)),
         Evidence::Behaves(signal) => ("behaves:", signal.name()),
         Evidence::Signed(operator) => ("signed:", names.operator(operator)),
+        Evidence::SignatureUnreadable => ("signature_unreadable", ""),
         Evidence::SignedUnlisted => ("signed_unlisted", ""),
         Evidence::SignatureInvalid(Some(operator)) => ("signature_invalid:", names.operator(operator)),
         Evidence::SignatureInvalid(None) => ("signature_invalid", ""),

@@ -4,6 +4,7 @@
 //! others have. A list is taken whole or not at all: half of it would make impostors of the rest.
 
 use super::source::network;
+use crate::policy::identity::is_wider_than_crawlers;
 use ipnet::IpNet;
 use serde_json::Value;
 
@@ -39,7 +40,8 @@ pub fn read(bytes: &[u8]) -> Result<Vec<IpNet>, Unusable> {
         json if json.starts_with(['{', '[']) => of_json(json)?,
         lines => of_lines(lines)?,
     };
-    if let Some(wide) = networks.iter().find(|network| is_too_wide(network)) {
+    let is_too_wide = |network: &&IpNet| is_wider_than_crawlers(network.addr(), network.prefix_len());
+    if let Some(wide) = networks.iter().find(is_too_wide) {
         return Err(Unusable::TooWide(*wide));
     }
     match networks.len() {
@@ -77,13 +79,6 @@ fn parse(text: &str) -> Result<IpNet, Unusable> {
     // What is quoted in the log is short, whatever was sent.
     let shown = || text.chars().take(40).filter(|letter| !letter.is_control()).collect::<String>();
     network(text).ok_or_else(|| Unusable::NotAList(format!("`{}` is no network", shown())))
-}
-
-fn is_too_wide(network: &IpNet) -> bool {
-    match network {
-        IpNet::V4(network) => network.prefix_len() < 8,
-        IpNet::V6(network) => network.prefix_len() < 19,
-    }
 }
 
 /// The longest list of any crawler has a few thousand; this many take 10 MiB.

@@ -36,9 +36,9 @@ impl Reader {
         self.0.iter().any(|group| group.names(agent))
     }
 
-    /// True when `agent` is told a delay wherever it is named.
-    pub fn tells_everywhere(&self, agent: &str) -> bool {
-        self.told(agent).iter().all(|delays| !delays.is_empty())
+    /// True when `agent` is told one delay wherever it is named.
+    pub fn tells_once_everywhere(&self, agent: &str) -> bool {
+        self.told(agent).iter().all(|delays| delays.len() == 1)
     }
 
     fn concerning(&self, agent: &str) -> Vec<&Group> {

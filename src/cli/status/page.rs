@@ -4,7 +4,7 @@ use super::quota;
 use super::state::{Client, Correction, Scope, State};
 use super::view::View;
 use crate::terminal::Align::{self, Left, Right};
-use crate::terminal::{columns, span, thousands, wrapped};
+use crate::terminal::{columns, seen, span, thousands, wrapped};
 use std::net::SocketAddr;
 
 /// The page, in text.
@@ -86,10 +86,11 @@ fn scopes(scopes: &[Scope], view: &View) -> String {
         vec![name, inflight, waiting, pause(of.delay_s.unwrap_or_default()), pressure(of, view)]
     };
     let rows = scopes.iter().flat_map(|of| {
+        let by = of.finds_its_pace_by().map_or_else(String::new, |name| format!(", {name}"));
         let name = match of.values {
-            None => of.name.clone(),
-            Some(1) => format!("{}, 1 value", of.name),
-            Some(count) => format!("{}, {} values", of.name, thousands(count)),
+            None => format!("{}{by}", of.name),
+            Some(1) => format!("{}{by}, 1 value", of.name),
+            Some(count) => format!("{}{by}, {} values", of.name, thousands(count)),
         };
         let busy = of.busiest.iter().filter(|value| value.is_busy()).take(VALUES);
         let value = |of: &Scope| row(format!("  {}", if of.name.is_empty() { "(none)" } else { &of.name }), of);
@@ -154,16 +155,36 @@ fn notes(notes: &[String], view: &View) -> String {
     format!("{}\n{lines}", view.ink.bold("notes on the settings"))
 }
 
-/// A table under its title, or nothing where there is nothing to say.
+/// A table under its title, or nothing where there is nothing to say. What stands in its first column comes from outside as
+/// often as not, so that gives way where the page is too narrow.
 fn table(title: &str, head: &[(&str, Align)], rows: impl Iterator<Item = Vec<String>>, view: &View) -> String {
-    let rows: Vec<Vec<String>> = rows.collect();
-    if rows.is_empty() {
+    let (names, alignment): (Vec<&str>, Vec<Align>) = head.iter().copied().unzip();
+    let mut rows: Vec<Vec<String>> =
+        std::iter::once(names.iter().map(|name| view.ink.faint(name)).collect()).chain(rows).collect();
+    if rows.len() == 1 {
         return String::new();
     }
-    let (names, alignment): (Vec<&str>, Vec<Align>) = head.iter().copied().unzip();
-    let head = names.iter().map(|name| view.ink.faint(name)).collect();
-    format!("{}\n{}", view.ink.bold(title), columns(2, &alignment, std::iter::once(head).chain(rows)))
+    let widest = |place: usize| rows.iter().map(|row| seen(&row[place])).max().unwrap_or_default();
+    let others: usize = (1..head.len()).map(|place| GAP + widest(place)).sum();
+    let room = view.width.saturating_sub(INDENT + others).max(SHORTEST);
+    rows.iter_mut().skip(1).for_each(|row| row[0] = shortened(&row[0], room));
+    format!("{}\n{}", view.ink.bold(title), columns(INDENT, &alignment, rows.into_iter()))
 }
+
+/// The beginning of a text, and a sign that there is more.
+fn shortened(text: &str, room: usize) -> String {
+    match text.chars().count() > room {
+        true => text.chars().take(room - 1).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+/// Columns before a table, and between two of its own.
+const INDENT: usize = 2;
+const GAP: usize = 2;
+
+/// What is shorter says nothing.
+const SHORTEST: usize = 12;
 
 /// The API tells more; these leave room for the rest of the page.
 const CLIENTS: usize = 10;

@@ -93,6 +93,7 @@ pub(super) struct Scope {
     pub(super) delay_s: Option<f64>,
     pub(super) rests_for_s: Option<f64>,
     pub(super) level: Option<u32>,
+    pub(super) controller: Option<String>,
     pub(super) values: Option<u64>,
     pub(super) busiest: Vec<Scope>,
 }
@@ -163,6 +164,11 @@ fn yes() -> bool {
 }
 
 impl Scope {
+    /// What finds out how hard it may press, where anything does.
+    pub(super) fn finds_its_pace_by(&self) -> Option<&str> {
+        self.controller.as_deref().filter(|name| *name != "fixed")
+    }
+
     pub(super) fn is_busy(&self) -> bool {
         self.inflight + self.waiting.unwrap_or(0) > 0 || self.rests_for_s.unwrap_or(0.0) > 0.0
     }

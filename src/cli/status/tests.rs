@@ -43,8 +43,9 @@ fn a_hard_day() -> Value {
         ],
         "classes": ["search", "bot", "person"],
         "scopes": [
-            {"name": "default", "inflight": 12, "waiting": 0, "limit": 64, "delay_s": 0.0, "rests_for_s": 0.0, "level": 0},
-            {"name": "search", "inflight": 0, "waiting": 17, "limit": 4, "delay_s": 0.25, "rests_for_s": 7.2, "level": 3},
+            {"name": "default", "inflight": 12, "waiting": 0, "limit": 64, "delay_s": 0.0, "rests_for_s": 0.0, "level": 0, "controller": "fixed"},
+            {"name": "search", "inflight": 0, "waiting": 17, "limit": 4, "delay_s": 0.25, "rests_for_s": 7.2, "level": 3,
+             "controller": "autothrottle"},
             {"name": "reports", "inflight": 1, "waiting": 1200, "limit": null, "delay_s": 1.5, "rests_for_s": 0.0,
              "level": 1},
             {"name": "assets", "inflight": 3, "waiting": null, "limit": null, "delay_s": null, "values": 1},
@@ -86,6 +87,16 @@ fn it_fits_where_it_is_shown() {
         let shown = text(&a_hard_day().to_string(), &view(width)).expect("it can be read");
         assert!(shown.lines().all(|line| line.chars().count() <= width), "{width}\n{shown}");
     }
+}
+
+#[test]
+fn a_long_name_gives_way_to_what_is_said_of_it() {
+    let mut state = a_hard_day();
+    state["scopes"][4]["busiest"][0]["value"] = json!("a-tenant-".repeat(12));
+    state["top_clients"][0]["key"] = json!("x".repeat(90));
+    let shown = text(&state.to_string(), &view(80)).expect("it can be read");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    assert!(shown.contains("    a-tenant-a-tenant-…  "), "{shown}");
 }
 
 #[test]
@@ -180,7 +191,7 @@ tokens  1,000,000 units until 15:00 (in 55 min), counted but not enforced
 scopes of the origin
   scope                 in flight  in line   delay  now
   default                12 of 64        0       -  -
-  search                   0 of 4       17  250 ms  left alone for 8 s, level 3
+  search, autothrottle     0 of 4       17  250 ms  left alone for 8 s, level 3
   reports                       1    1,200   1.5 s  taken up again, level 1
   assets, 1 value               3        -       -  -
   tenant, 1,200 values     2 of 2        1       -  left alone for 5 s, level 1

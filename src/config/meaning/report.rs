@@ -87,7 +87,7 @@ impl Report {
     }
 
     /// Where `path` stands, or else what is around it.
-    fn place(&self, path: &str) -> Place {
+    pub(super) fn place(&self, path: &str) -> Place {
         let mut path = path;
         loop {
             if let Some(place) = self.places.get(path) {

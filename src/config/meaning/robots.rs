@@ -6,7 +6,7 @@ use crate::config::raw::classes::CrawlDelay as Written;
 use crate::config::raw::{self, serving};
 use crate::config::settings::Robots;
 use crate::config::words::Delay;
-use crate::policy::class::Class;
+use crate::policy::class::{Class, When};
 use crate::policy::crawl_delay::{self, CrawlDelay, CrawlDelays};
 use crate::policy::decide::ROBOTS_TXT;
 use crate::policy::route::normalise;
@@ -53,6 +53,14 @@ fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], re
     let mut of_class = Vec::with_capacity(raw.len());
     for (place, class) in raw.iter().enumerate() {
         let path = format!("classes[{place}].crawl_delay");
+        let when = &classes[place].when;
+        if !matches!(class.crawl_delay, Written::None) && !may_have_crawlers(when) {
+            report.mistake(
+                &path,
+                "no crawler that reads it is in this class",
+                "write it at the class of verified_bot or declared_bot",
+            );
+        }
         let Written::ByOperator(named) = &class.crawl_delay else {
             of_class.push(match &class.crawl_delay {
                 Written::OfAll(delay) => Some(meant(delay, place, &path, report)),
@@ -65,6 +73,13 @@ fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], re
             let path = format!("{path}.{operator}");
             let meant = meant(delay, place, &path, report);
             let Some(id) = operator_id(operator, &path, operators, report) else { continue };
+            if !when.operators.is_empty() && !when.operators.contains(&id) {
+                report.mistake(
+                    &path,
+                    format!("{operator} is not in this class"),
+                    "write it at the class of its crawlers",
+                );
+            }
             match delays.of_operators.iter().any(|(known, _)| *known == id) {
                 true => report.mistake(&path, "another class has a delay for it", "keep one of them"),
                 false => delays.of_operators.push((id, meant)),
@@ -83,6 +98,11 @@ fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], re
     }
     delays.of_everybody = of_bots(Kind::DeclaredBot, None);
     delays
+}
+
+/// Who hides or lies is asked for nothing.
+fn may_have_crawlers(when: &When) -> bool {
+    when.kinds.is_empty() || when.kinds.iter().any(|kind| matches!(kind, Kind::VerifiedBot | Kind::DeclaredBot))
 }
 
 fn meant(delay: &Delay, class: usize, path: &str, report: &mut Report) -> CrawlDelay {

@@ -5,6 +5,9 @@ use crate::config::forms::{Named, OneOrMany};
 use crate::config::raw::verify::{self as raw, Refresh};
 use crate::config::settings::{CrawlerOperator, Dns, KnownBy, Signatures, Verify};
 use crate::config::words::Pattern;
+use crate::policy::identity::is_wider_than_crawlers;
+use ipnet::IpNet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -24,7 +27,7 @@ pub(super) fn verify(raw: &raw::Verify, report: &mut Report) -> Verify {
         raw::Dns::Off => None,
         raw::Dns::On => Some(Dns { nameservers: Vec::new(), timeout: TIMEOUT }),
         raw::Dns::Of(servers) => Some(Dns {
-            nameservers: servers.nameservers.0.iter().map(|server| server.0).collect(),
+            nameservers: nameservers(servers, report),
             timeout: report.lasting("verify.dns.timeout", servers.timeout.as_ref().map(|span| span.0), TIMEOUT),
         }),
     };
@@ -41,6 +44,15 @@ pub(super) fn verify(raw: &raw::Verify, report: &mut Report) -> Verify {
     Verify { dns, refresh, signatures: signatures(&raw.signatures, report) }
 }
 
+fn nameservers(raw: &raw::Servers, report: &mut Report) -> Vec<SocketAddr> {
+    let Some(servers) = &raw.nameservers else { return Vec::new() };
+    if servers.0.is_empty() {
+        let remedy = "write one such as 127.0.0.1:53, leave it out to ask the system's, or write dns: off";
+        report.mistake("verify.dns.nameservers", "names no server", remedy);
+    }
+    servers.0.iter().map(|server| server.0).collect()
+}
+
 fn signatures(raw: &raw::Signatures, report: &mut Report) -> Option<Signatures> {
     let max_lifetime = raw.max_lifetime.as_ref().map(|span| span.0);
     let max_lifetime = report.lasting("verify.signatures.max_lifetime", max_lifetime, LONGEST_LIFETIME);
@@ -49,7 +61,29 @@ fn signatures(raw: &raw::Signatures, report: &mut Report) -> Option<Signatures> 
 
 /// The operators that the file adds or changes; `known` are all others by name.
 pub(super) fn operators(raw: &Named<raw::Operator>, known: &[&str], report: &mut Report) -> Vec<CrawlerOperator> {
-    raw.0.iter().map(|(name, written)| operator(name, written, known, report)).collect()
+    let operators = raw.0.iter().map(|(name, written)| operator(name, written, known, report)).collect();
+    told_once(raw, "tokens", |operator| operator.tokens.as_ref(), report);
+    told_once(raw, "signature_agents", |operator| operator.signature_agents.as_ref(), report);
+    operators
+}
+
+/// What crawlers say of themselves is one operator's: the last in the file would have it, and the others nothing.
+fn told_once(
+    raw: &Named<raw::Operator>,
+    key: &str,
+    of: impl Fn(&raw::Operator) -> Option<&OneOrMany<String>>,
+    report: &mut Report,
+) {
+    let mut told: Vec<(&str, &str)> = Vec::new();
+    for (name, written) in &raw.0 {
+        let before = told.len();
+        each(of(written), &format!("operators.{name}.{key}"), |path, text| {
+            if let Some((_, other)) = told[..before].iter().find(|(known, _)| known.eq_ignore_ascii_case(text)) {
+                report.mistake(path, format!("{text:?} stands under operators.{other}, too"), "keep one of them");
+            }
+        });
+        told.extend(of(written).iter().flat_map(|list| &list.0).map(|text| (text.as_str(), name.as_str())));
+    }
 }
 
 fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Report) -> CrawlerOperator {
@@ -65,9 +99,11 @@ fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Report
         }
     }
     let texts = |list: &Option<OneOrMany<String>>| list.as_ref().map(|list| list.0.clone());
-    each(&raw.tokens, &format!("{path}.tokens"), |path, token| self::token(path, token, report));
-    each(&raw.ranges, &format!("{path}.ranges"), |path, source| self::source(path, source, report));
-    each(&raw.signature_agents, &format!("{path}.signature_agents"), |path, agent| self::agent(path, agent, report));
+    each(raw.tokens.as_ref(), &format!("{path}.tokens"), |path, token| self::token(path, token, report));
+    each(raw.ranges.as_ref(), &format!("{path}.ranges"), |path, source| self::source(path, source, report));
+    each(raw.signature_agents.as_ref(), &format!("{path}.signature_agents"), |path, agent| {
+        self::agent(path, agent, report);
+    });
     let patterns = |list: &OneOrMany<Pattern>| list.0.iter().map(|pattern| pattern.0.clone()).collect();
     let complete = |list: &OneOrMany<raw::Known>| list.0.iter().copied().map(Into::into).collect();
     CrawlerOperator {
@@ -81,8 +117,8 @@ fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Report
 }
 
 /// Looks at each text of a list, with its path.
-fn each(list: &Option<OneOrMany<String>>, path: &str, mut look: impl FnMut(&str, &str)) {
-    match list.as_ref().map(|list| list.0.as_slice()) {
+fn each(list: Option<&OneOrMany<String>>, path: &str, mut look: impl FnMut(&str, &str)) {
+    match list.map(|list| list.0.as_slice()) {
         Some([one]) => look(path, one),
         Some(many) => many.iter().enumerate().for_each(|(index, text)| look(&format!("{path}[{index}]"), text)),
         None => {}
@@ -96,11 +132,15 @@ fn token(path: &str, token: &str, report: &mut Report) {
     }
 }
 
-/// A network and a file may be anything; a URL must be one that is fetched.
+/// A file may be anything; a URL must be one that is fetched, and a network one that a crawler may have.
 fn source(path: &str, source: &str, report: &mut Report) {
     let remedy = "write a network, an https:// URL or the path of a file";
     if source.trim().is_empty() {
         return report.mistake(path, "names no source", remedy);
+    }
+    if source.parse().is_ok_and(|network: IpNet| is_wider_than_crawlers(network.addr(), network.prefix_len())) {
+        let wrong = format!("{source} is wider than any crawler's network");
+        return report.mistake(path, wrong, "write what its crawlers have: at most an IPv4 /8 or an IPv6 /19");
     }
     let Some((scheme, rest)) = source.split_once("://") else { return };
     let uri: Option<http::Uri> = source.parse().ok().filter(|_| !rest.contains('@'));

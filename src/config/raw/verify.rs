@@ -47,7 +47,7 @@ pub(in crate::config) enum Dns {
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Servers {
     /// Addresses and ports of name servers that look up any name: one, or a list. Default those of the system.
-    pub nameservers: OneOrMany<Socket>,
+    pub nameservers: Option<OneOrMany<Socket>>,
     /// How long each has to answer a question. Default 2s.
     pub timeout: Option<Span>,
 }

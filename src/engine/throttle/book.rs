@@ -70,6 +70,8 @@ pub struct ScopeState {
     pub rests_for: Duration,
     /// How often in a row the origin complained.
     pub level: u32,
+    /// What finds out how hard it may press, if anything does.
+    pub controller: Option<&'static str>,
     /// How many values have a scope of that name; `None`, where it is there once.
     pub values: Option<usize>,
 }
@@ -268,6 +270,7 @@ impl Book {
             delay: self.pace.delay,
             rests_for: pressure.rest_left(now),
             level: pressure.level(),
+            controller: rules.controller.as_ref().map(Controller::name),
             values: None,
         })
     }

@@ -33,15 +33,18 @@ fn write(policy: &Policy<'_>, out: &mut String) -> fmt::Result {
 }
 
 fn write_class(class: &ClassTerms<'_>, out: &mut String) -> fmt::Result {
-    writeln!(out, "<h2>{}</h2>\n<ul>", Escaped(class.name))?;
+    writeln!(out, "<h2>Class {}</h2>\n<ul>", Escaped(class.name))?;
     let kinds: Vec<String> = class.kinds.iter().map(|kind| kind.replace('_', " ")).collect();
-    let agents: Vec<&str> = class.user_agents.iter().map(String::as_str).collect();
-    for (what, whom) in
-        [("Kinds", kinds.join(", ")), ("Operators", class.operators.join(", ")), ("User agents", agents.join(", "))]
-    {
-        if !whom.is_empty() {
-            writeln!(out, "<li>{what}: {}</li>", Escaped(&whom))?;
-        }
+    let who = [
+        ("Kinds", kinds.join(", ")),
+        ("Operators", class.operators.join(", ")),
+        ("User agents", class.user_agents.join(", ")),
+    ];
+    for (what, whom) in who.iter().filter(|(_, whom)| !whom.is_empty()) {
+        writeln!(out, "<li>{what}: {}</li>", Escaped(whom))?;
+    }
+    if who.iter().all(|(_, whom)| whom.is_empty()) {
+        out.write_str("<li>Everybody else</li>\n")?;
     }
     if class.blocked {
         return out.write_str("<li>Blocked: robots.txt and this page are all that is answered.</li>\n</ul>\n");
@@ -49,7 +52,7 @@ fn write_class(class: &ClassTerms<'_>, out: &mut String) -> fmt::Result {
     class.crawl_delay_s.iter().try_for_each(|seconds| writeln!(out, "<li>{}</li>", Pause(*seconds)))?;
     if let Some(bucket) = &class.bucket {
         let (capacity, fill, interval) = (bucket.capacity, bucket.fill, bucket.interval_s);
-        writeln!(out, "<li>Each client: {capacity} requests at once, then {fill} every {interval} s</li>")?;
+        writeln!(out, "<li>Each client: {capacity} requests at once, then {fill} every {interval}\u{a0}s</li>")?;
     }
     class.quotas.iter().try_for_each(|quota| write_quota(quota, out))?;
     out.write_str("</ul>\n")
@@ -57,14 +60,10 @@ fn write_class(class: &ClassTerms<'_>, out: &mut String) -> fmt::Result {
 
 fn write_quota(quota: &QuotaTerms<'_>, out: &mut String) -> fmt::Result {
     let (left, refused) = (Percent(quota.left), Percent(quota.refused));
-    write!(
-        out,
-        "<li>{}: {left} left until {}, {refused} of requests refused now",
-        Escaped(quota.name),
-        quota.window_ends
-    )?;
+    write!(out, "<li>{}: {left} left until {}, ", Escaped(quota.name), Moment(&quota.window_ends))?;
+    write!(out, "{refused} of requests refused now")?;
     for tier in &quota.tiers {
-        write!(out, "; from {} used on {} refused", Percent(tier.above), Percent(tier.refused))?;
+        write!(out, "; from {} used on, {} refused", Percent(tier.above), Percent(tier.refused))?;
     }
     if let Some(units) = &quota.units {
         write!(out, " ({} of {} units left)", units.left, units.limit)?;
@@ -89,14 +88,24 @@ struct Pause(u32);
 /// A share of 1.
 struct Percent(f64);
 
+/// A time as RFC 3339 has it.
+struct Moment<'a>(&'a str);
+
 impl fmt::Display for Pause {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} s between two requests", self.0)
+        write!(out, "{}\u{a0}s between two requests", self.0)
     }
 }
 
 impl fmt::Display for Percent {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} %", (self.0 * 100.0).round())
+        write!(out, "{}\u{a0}%", (self.0 * 100.0).round())
+    }
+}
+
+impl fmt::Display for Moment<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.0.replace('T', " ").replace('Z', " UTC");
+        write!(out, "<time datetime=\"{}\">{shown}</time>", self.0)
     }
 }

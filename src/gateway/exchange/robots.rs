@@ -11,7 +11,7 @@ use crate::http1::{Field, Fields, Name, RequestHead, Response};
 use crate::policy::decide::ROBOTS_TXT;
 use crate::robots::{self, Found, Handout, LARGEST, Original};
 use bytes::{Bytes, BytesMut};
-use http::{Method, StatusCode};
+use http::{Method, StatusCode, Uri};
 use hyper::body::Body;
 use std::pin::Pin;
 use std::task::Poll;
@@ -30,11 +30,9 @@ enum Read {
     Failed(ForwardError),
 }
 
-/// True for who asks for the robots.txt that is kept.
-pub(super) fn is_asked_for(head: &RequestHead) -> bool {
-    head.target.path() == ROBOTS_TXT
-        && head.target.query().is_none()
-        && matches!(head.method, Method::GET | Method::HEAD)
+/// True for who fetches `path`, and it is that of robots.txt. There is one, whatever query is added.
+pub(super) fn are_asked_for(method: &Method, path: &str) -> bool {
+    path == ROBOTS_TXT && matches!(*method, Method::GET | Method::HEAD)
 }
 
 impl Exchange {
@@ -60,10 +58,12 @@ impl Exchange {
         self.make_outbound(&mut visit);
         let head = &mut visit.visitor_mut().head;
         let method = std::mem::replace(&mut head.method, Method::GET);
+        let target = std::mem::replace(&mut head.target, Uri::from_static(ROBOTS_TXT));
         ask_for_everybody(&mut head.fields);
         let (answer, _) = self.ask_origin(RequestBody::none(), &mut visit, permit, None).await;
         // As it was asked, for the log.
-        visit.visitor_mut().head.method = method;
+        let head = &mut visit.visitor_mut().head;
+        (head.method, head.target) = (method, target);
         let mut answer = match answer {
             Ok(answer) => answer,
             Err(error) => return self.stand_in(visit, &wanted, old, &error),

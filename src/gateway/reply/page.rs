@@ -14,7 +14,7 @@ pub(in crate::gateway) fn begin(out: &mut impl Write, title: impl fmt::Display) 
          <meta name=\"viewport\" content=\"width=device-width\">\n<meta name=\"robots\" content=\"noindex\">\n\
          <title>{title}</title>\n\
          <style>:root{{color-scheme:light dark}}body{{font:1.1rem/1.5 system-ui,sans-serif;max-width:36rem;\
-         margin:15vh auto;padding:0 1rem;overflow-wrap:anywhere}}small{{opacity:.7}}</style>\n"
+         margin:min(15vh,6rem) auto;padding:0 1rem;overflow-wrap:anywhere}}small{{opacity:.7}}time{{white-space:nowrap}}</style>\n"
     )
 }
 

@@ -42,6 +42,17 @@ pub struct Pace {
     pub delay: Duration,
 }
 
+impl Controller {
+    /// Its name in YAML, and wherever it is shown.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Autothrottle(_) => "autothrottle",
+            Self::Gradient(_) => "gradient",
+            Self::Rampup(_) => "rampup",
+        }
+    }
+}
+
 impl Throttle {
     /// Returns the course under these settings, of which `before` was learned under others.
     pub fn course(&self, before: Course, now: Timestamp) -> Course {

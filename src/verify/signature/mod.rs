@@ -74,6 +74,26 @@ pub struct Moment {
     pub uptime: Timestamp,
 }
 
+/// In whose name a request is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Named {
+    /// In no agent's, as far as can be read.
+    Nobody,
+    /// In that of an agent that belongs to no operator of the table.
+    Stranger,
+    /// In that of this operator's agent.
+    Listed(OperatorId),
+}
+
+impl Named {
+    const fn operator(self) -> Option<OperatorId> {
+        match self {
+            Self::Listed(operator) => Some(operator),
+            Self::Nobody | Self::Stranger => None,
+        }
+    }
+}
+
 /// One request, to be judged.
 struct Question<'a> {
     message: &'a Message<'a>,
@@ -99,17 +119,18 @@ impl Signatures {
     /// is used by it.
     pub fn judge(&self, message: &Message<'_>, client: ClientKey, terms: Terms, moment: Moment) -> Signature {
         let question = Question { message, client: self.secrets.hash_one(client), terms, moment };
-        let (finding, operator) = self.examine(&question);
-        if let (Finding::Invalid(fault), Some(_)) = (&finding, operator) {
+        let (finding, named) = self.examine(&question);
+        if let (Finding::Invalid(fault), Named::Listed(_)) = (&finding, named) {
             self.tell(*fault, moment.uptime);
         }
-        match (finding, operator) {
+        match (finding, named) {
             (Finding::Absent, _) => Signature::Absent,
-            (Finding::Verified, Some(operator)) => Signature::Verified(operator),
-            (Finding::Verified, None) => Signature::Unlisted,
-            (Finding::Unknown(Doubt::Pending), Some(operator)) => Signature::Pending(operator),
-            (Finding::Unknown(_), operator) => Signature::Unknown(operator),
-            (Finding::Invalid(_), operator) => Signature::Invalid(operator),
+            (_, Named::Nobody) => Signature::Unreadable,
+            (Finding::Verified, Named::Listed(operator)) => Signature::Verified(operator),
+            (Finding::Verified, Named::Stranger) => Signature::Unlisted,
+            (Finding::Unknown(Doubt::Pending), Named::Listed(operator)) => Signature::Pending(operator),
+            (Finding::Unknown(_), named) => Signature::Unknown(named.operator()),
+            (Finding::Invalid(_), named) => Signature::Invalid(named.operator()),
         }
     }
 
@@ -122,32 +143,35 @@ impl Signatures {
         }
     }
 
-    /// What the first signature proves that verifies, or what is wrong with the first of them; and whose it is said to be.
-    fn examine(&self, question: &Question<'_>) -> (Finding, Option<OperatorId>) {
+    /// What the first signature proves that verifies, or else what is wrong with the first that names an agent, or else with
+    /// the first; and whom it names.
+    fn examine(&self, question: &Question<'_>) -> (Finding, Named) {
         let claims = match Claims::read(&question.message.head.fields) {
             Ok(claims) => claims,
-            Err(finding) => return (finding, None),
+            Err(finding) => return (finding, Named::Nobody),
         };
-        let mut first = None;
+        let mut told = (Finding::Absent, Named::Nobody);
         for claim in claims.of_agents() {
             let examined = match claim.and_then(|claim| Ok((claim.agent()?, claim))) {
                 Ok((agent, claim)) => {
-                    let operator = self.operators.get(&agent).copied();
-                    let lane = if operator.is_some() { Lane::Listed } else { Lane::Unlisted };
+                    let named = self.operators.get(&agent).map_or(Named::Stranger, |operator| Named::Listed(*operator));
+                    let lane = if named == Named::Stranger { Lane::Unlisted } else { Lane::Listed };
                     let known = match lane == Lane::Listed || question.terms.unlisted {
                         true => self.check(&claim, &agent, lane, question),
                         false => Err(Doubt::AgentUnknown.into()),
                     };
-                    (known.err().unwrap_or(Finding::Verified), operator)
+                    (known.err().unwrap_or(Finding::Verified), named)
                 }
-                Err(finding) => (finding, None),
+                Err(finding) => (finding, Named::Nobody),
             };
             if examined.0 == Finding::Verified {
                 return examined;
             }
-            first.get_or_insert(examined);
+            if told.0 == Finding::Absent || (told.1 == Named::Nobody && examined.1 != Named::Nobody) {
+                told = examined;
+            }
         }
-        first.unwrap_or((Finding::Absent, None))
+        told
     }
 
     fn check(&self, claim: &Claim<'_>, agent: &AgentUrl, lane: Lane, question: &Question<'_>) -> Result<(), Finding> {

@@ -47,14 +47,18 @@ impl Verifier {
         directories.fetched(&agent, Some((vec![key], None)), 0.0, Timestamp::default());
     }
 
+    fn judge(&self, request: &Asked) -> Signature {
+        let message = request.message();
+        let moment = Moment { now: self.now, uptime: Timestamp::default() };
+        self.signatures.judge(&message, ClientKey::OF_CLASS, self.terms, moment)
+    }
+
     fn finding(&self, request: &Asked) -> Finding {
         self.examine(request, 0).0
     }
 
-    fn examine(&self, request: &Asked, client: u64) -> (Finding, Option<OperatorId>) {
-        let head = &request.head;
-        let authority = head.fields.get(crate::http1::Name::Host).unwrap_or_default();
-        let message = Message { head, authority, secure: true, has_body: request.has_body };
+    fn examine(&self, request: &Asked, client: u64) -> (Finding, Named) {
+        let message = request.message();
         let moment = Moment { now: self.now, uptime: Timestamp::default() };
         self.signatures.examine(&Question { message: &message, client, terms: self.terms, moment })
     }
@@ -64,6 +68,13 @@ impl Verifier {
 struct Asked {
     head: RequestHead,
     has_body: bool,
+}
+
+impl Asked {
+    fn message(&self) -> Message<'_> {
+        let authority = self.head.fields.get(crate::http1::Name::Host).unwrap_or_default();
+        Message { head: &self.head, authority, secure: true, has_body: self.has_body }
+    }
 }
 
 fn asked(fields: &[(&str, &str)]) -> Asked {
@@ -132,7 +143,7 @@ fn the_published_vector_with_a_labelled_agent_verifies() {
     let mut verifier = Verifier::new();
     assert_eq!(verifier.finding(&request), Fault::LastsTooLong.into(), "a hundred years are no day");
     verifier.terms.longest = FOR_EVER;
-    assert_eq!(verifier.examine(&request, 0), (Finding::Verified, Some(OperatorId(0))));
+    assert_eq!(verifier.examine(&request, 0), (Finding::Verified, Named::Listed(OperatorId(0))));
 }
 
 #[test]
@@ -310,6 +321,48 @@ fn of_several_signatures_the_agents_counts() {
 
 const MOST_SIGNATURES_AND_ONE: usize = claim::MOST_SIGNATURES + 1;
 
+/// What a proxy or an extension may put in, and what a scanner tries.
+#[test]
+fn what_names_no_agent_says_as_little_as_no_signature() {
+    let (input, signature) = sign(&[AUTHORITY, MEMBER], &hour());
+    let long = "x".repeat(5000);
+    for (agent, input, signature) in [
+        ("garbage", "garbage", "garbage"),
+        ("\"", "(((", ":::"),
+        (LABELLED, "sig1=1;tag=\"web-bot-auth\"", &signature),
+        (LABELLED, &input, "sig1=garbage"),
+        ("sig1=\"http://bot.example\"", &input, &signature),
+        ("sig1=\"not an address\"", &input, &signature),
+        ("other=\"https://bot.example\"", &input, &signature),
+        (LABELLED, &long, &signature),
+    ] {
+        let request = asked(&[("Signature-Agent", agent), ("Signature-Input", input), ("Signature", signature)]);
+        assert_eq!(Verifier::new().judge(&request), Signature::Unreadable, "{agent} {input}");
+    }
+    for (agent, input, signature) in [
+        (LABELLED, "", ""),
+        (LABELLED, "sig1=(\"@method\");created=1", "sig1=:AAAA:"),
+        ("sig1=1", "other=()", "other=:AA==:"),
+    ] {
+        let request = asked(&[("Signature-Agent", agent), ("Signature-Input", input), ("Signature", signature)]);
+        assert_eq!(Verifier::new().judge(&request), Signature::Absent, "{agent} {input}");
+    }
+    assert_eq!(Verifier::new().judge(&asked(&[("Signature-Agent", LABELLED)])), Signature::Absent);
+}
+
+#[test]
+fn a_signature_that_names_an_agent_counts_before_one_that_names_none() {
+    let (input, signature) = sign(&[AUTHORITY, MEMBER], &hour());
+    let request = asked(&[
+        ("Signature-Agent", LABELLED),
+        ("Signature-Input", "odd=();tag=\"web-bot-auth\""),
+        ("Signature-Input", &input.replace(KEY_ID, "mine")),
+        ("Signature", "odd=:AAAA:"),
+        ("Signature", &signature),
+    ]);
+    assert_eq!(Verifier::new().judge(&request), Signature::Unknown(Some(OperatorId(0))));
+}
+
 #[test]
 fn a_nonce_is_good_once_and_only_the_signer_can_use_it_up() {
     let verifier = Verifier::new();
@@ -349,7 +402,7 @@ fn a_key_counts_for_the_agent_that_publishes_it_alone() {
     verifier.terms.unlisted = true;
     assert_eq!(verifier.finding(&request), Doubt::Pending.into());
     verifier.learn(stranger, PUBLIC);
-    assert_eq!(verifier.examine(&request, 0), (Finding::Verified, None));
+    assert_eq!(verifier.examine(&request, 0), (Finding::Verified, Named::Stranger));
 }
 
 #[test]

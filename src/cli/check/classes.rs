@@ -1,0 +1,68 @@
+//! Classes: who is in them, and what they may.
+
+use super::words::{duration, shadow};
+use crate::policy::Kind;
+use crate::policy::bucket::Bucket;
+use crate::policy::class::{Class, KnownKeys, When};
+use crate::policy::guard::Guard;
+use crate::policy::identity::Carrier;
+use crate::policy::lists::{ListId, Listed};
+
+pub(super) fn class(class: &Class, operators: &[String], lists: &[String]) -> String {
+    let bucket = class.bucket.as_ref().map_or_else(String::new, |written| format!("; {}", bucket(written)));
+    let blocked = if class.blocked { "; blocked" } else { "" };
+    let guard = class.guard.as_ref().map_or_else(String::new, |written| format!("; {}", guard(written)));
+    let (who, priority) = (when(&class.when, operators, lists), class.priority);
+    format!("{}: {who}; priority {priority}{bucket}{guard}{blocked}{}", class.name, shadow(class.enforce))
+}
+
+pub(super) fn when(when: &When, operators: &[String], lists: &[String]) -> String {
+    let mut conditions = Vec::new();
+    if !when.kinds.is_empty() {
+        conditions.push(when.kinds.iter().map(|kind| Kind::name(*kind)).collect::<Vec<_>>().join(" or "));
+    }
+    if !when.operators.is_empty() {
+        let name = |id: &crate::policy::OperatorId| operators.get(usize::from(id.0)).map_or("?", String::as_str);
+        conditions.push(when.operators.iter().map(name).collect::<Vec<_>>().join(" or "));
+    }
+    if !when.user_agents.is_empty() {
+        conditions.push(format!("user agent with {:?}", when.user_agents.join(" or ")));
+    }
+    let on = |list: &ListId| when.lists.first_in_common(Listed::on([*list])).is_some();
+    let named: Vec<&str> =
+        (0..).map(ListId).zip(lists).filter(|(id, _)| on(id)).map(|(_, name)| name.as_str()).collect();
+    if !named.is_empty() {
+        conditions.push(format!("on the list {}", named.join(" or ")));
+    }
+    match when.addresses.len() {
+        0 => {}
+        1 => conditions.push("from one address range".into()),
+        count => conditions.push(format!("from {count} address ranges")),
+    }
+    if let Some(KnownKeys { carrier, values }) = &when.keys {
+        let place = match carrier {
+            Carrier::Header(name) => format!("the header {name}"),
+            Carrier::Cookie(name) => format!("the cookie {name}"),
+        };
+        conditions.push(match values.len() {
+            1 => format!("with the known key in {place}"),
+            count => format!("with one of {count} known keys in {place}"),
+        });
+    }
+    if conditions.is_empty() { "everybody else".into() } else { conditions.join(", ") }
+}
+
+fn bucket(bucket: &Bucket) -> String {
+    let Bucket { capacity, fill, interval, smooth } = bucket;
+    let how = if *smooth { "one by one" } else { "at once" };
+    format!("each client {capacity} at most, {fill} more every {} {how}", duration(*interval))
+}
+
+fn guard(guard: &Guard) -> String {
+    format!(
+        "guarded: one let through each {}, no page refused for over {}, with up to {}%",
+        duration(guard.trickle),
+        duration(guard.max_refused_for),
+        guard.up_to.ratio() * 100.0
+    )
+}

@@ -1,0 +1,45 @@
+//! Quotas: how much, in which window, and who is refused when.
+
+use super::words::{duration, shadow};
+use crate::policy::quota::{ClassLadder, Exhausted, Quota, SyncFrom};
+use crate::policy::window::Window;
+
+pub(super) fn window(window: &Window) -> String {
+    match window {
+        Window::Fixed { length } => format!("every {}", duration(*length)),
+        Window::Calendar(calendar) => format!("each {calendar:?}"),
+        Window::FirstUse { length } => format!("for {} from the first use on", duration(*length)),
+        Window::Sliding { length, .. } => format!("in any span of {}", duration(*length)),
+    }
+}
+
+/// What the origin's own answers say of a quota.
+pub(super) fn told_by_origin(quota: &Quota) -> Vec<String> {
+    let mut told = Vec::new();
+    if let Some(header) = &quota.cost_header {
+        told.push(format!("costs what the origin says in {header}"));
+    }
+    if quota.free_when_cached {
+        told.push("costs nothing where the origin had it cached".into());
+    }
+    let Some(SyncFrom { remaining_header, reset_header, exhausted }) = &quota.sync_from else { return told };
+    if let Some(header) = remaining_header {
+        let renewal = reset_header.as_ref().map_or_else(String::new, |header| format!(", renewed when {header} says"));
+        told.push(format!("never more than the origin says is left in {header}{renewal}"));
+    }
+    if let Some(Exhausted { statuses, says }) = exhausted {
+        let statuses: Vec<String> = statuses.iter().map(ToString::to_string).collect();
+        let says = says.as_ref().map_or_else(String::new, |text| format!(" with {text:?}"));
+        told.push(format!("closed by an answer of {}{says}", statuses.join(" or ")));
+    }
+    told
+}
+
+pub(super) fn tiers(quota: &Quota, of_class: &ClassLadder) -> String {
+    let step = |tier: &crate::policy::tier::Tier| {
+        let share = tier.above.as_f64() / quota.limit.as_f64() * 100.0;
+        format!("from {} ({share:.0}%) sheds {}%", tier.above, tier.shed.ratio() * 100.0)
+    };
+    let steps: Vec<String> = of_class.ladder.tiers().iter().map(step).collect();
+    format!("{}{}", steps.join(", "), shadow(of_class.enforce))
+}

@@ -1,0 +1,137 @@
+//! What the summary says of files.
+
+use super::classes::when;
+use super::scopes::scope;
+use super::*;
+use crate::policy::window::Window;
+use std::time::Duration;
+
+const OPERATORS: [&str; 3] = ["googlebot", "bingbot", "applebot"];
+
+#[test]
+fn it_says_in_words_what_our_example_means() {
+    let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/config/tidegate.yaml"));
+    let told = check(file, &[], &OPERATORS).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    for line in [
+        "listens on 127.0.0.1:8080, forwards to 127.0.0.1:3000",
+        "ledger: in ./state",
+        "crawlers: lists fetched anew every 1d; DNS is asked of the system's name servers; operators' signatures count for up to 1d",
+        "  places_api: 10000 units, each day of America/Los_Angeles, from 00:00",
+        "    search: from 6000 (60%) sheds 50%, from 8000 (80%) sheds 75%, from 9500 (95%) sheds 100%",
+        "  search: googlebot or bingbot or applebot; priority 2; guarded: one let through each 5m, no page refused for over 1d, with up to 2%",
+        "  bot: verified_bot or declared_bot or suspected_bot; priority 1; each client 60 at most, 10 more every 10s at once",
+        "  person: human; priority 3",
+        "  default: 64 at once at most, rests 1s to 5m after a complaint; 256 may wait for 2s",
+        "  search_backend: 4 at once at most, 100ms to 5s apart, by latency; 256 may wait for 2s",
+        "  /search: 4 of places_api; in search_backend",
+        "  /**: free; in default",
+        "robots.txt: the origin's",
+        "  asks bingbot for 30s between two requests",
+    ] {
+        assert!(told.lines().any(|told| told == line), "no line {line:?} in\n{told}");
+    }
+}
+
+#[test]
+fn it_says_what_the_origin_s_answers_change() {
+    let yaml = "origin: { url: 'http://a' }\nquotas:\n  api:\n    limit: 1\n    window: { fixed: 30s }\n    cost_header: X-Cost\n    sync_from:\n      \
+        remaining_header: X-Left\n      reset_header: X-Reset\n      exhausted: { statuses: [429, 403], body_or_header: spent }";
+    let settings = config::load(Path::new("a.yaml"), yaml, &[], &[], &OPERATORS).expect("all is well");
+    let told = summary(&settings, &[]);
+    let lines = "  api: 1 units, every 30s\n    costs what the origin says in x-cost\n    \
+        never more than the origin says is left in x-left, renewed when x-reset says\n    \
+        closed by an answer of 429 or 403 with \"spent\"\n";
+    assert!(told.contains(lines), "{told}");
+}
+
+#[test]
+fn how_hard_a_scope_may_be_pressed_is_said_in_words() {
+    let told = |keys: &str| {
+        let yaml = format!("origin: {{ url: 'http://a' }}\nscopes: {{ default: {{ {keys} }} }}");
+        let settings = config::load(Path::new("a.yaml"), &yaml, &[], &[], &OPERATORS).expect("all is well");
+        scope(&settings.rules.scopes[0]).expect("it is throttled")
+    };
+    for (keys, words) in [
+        ("concurrency: 2, queue: { max_wait: 0s }", "default: 2 at once at most; nobody waits"),
+        (
+            "delay: 1s, backoff: {}, rampup: {}",
+            "default: 100ms to 10s apart, by complaints, beginning with 1s, rests 1s to 5m after a complaint; 256 may wait for 2s",
+        ),
+        (
+            "concurrency: 4, backoff: {}, rampup: {}",
+            "default: 1 to 40 at once, by complaints, beginning with 4, rests 1s to 5m after a complaint; 256 may wait for 2s",
+        ),
+    ] {
+        assert_eq!(told(keys), words);
+    }
+}
+
+#[test]
+fn known_keys_are_counted() {
+    for (values, words) in [
+        ("a-key-that-is-long", "with the known key in the header x-api-key"),
+        ("[a-key-that-is-long, another-that-is-long]", "with one of 2 known keys in the header x-api-key"),
+    ] {
+        let yaml = format!(
+            "origin: {{ url: 'http://a' }}\nclasses: [{{ name: a, when: {{ key: {{ header: X-Api-Key, value: {values} }} }} }}]"
+        );
+        let settings = config::load(Path::new("a.yaml"), &yaml, &[], &[], &OPERATORS).expect("all is well");
+        assert_eq!(when(&settings.rules.classes[0].when, &[], &[]), words);
+    }
+}
+
+#[test]
+fn operators_of_the_file_are_told() {
+    let text = "origin: { url: http://o }\nverify: { dns: { nameservers: 127.0.0.1:53 }, refresh: off, signatures: { enabled: false } }\noperators:\n  \
+                acme: { tokens: AcmeBot, ranges: 192.0.2.0/24, names: acme.example, complete: [addresses, names] }\n  \
+                googlebot: { complete: [] }\n  bingbot: {}\n  nobody: {}\n  \
+                mine: { tokens: [GPTBot, MineBot], signature_agents: [https://chatgpt.com, https://b.example] }";
+    let settings = config::load(Path::new("gate.yaml"), text, &[], &[], &OPERATORS);
+    let told = summary(&settings.unwrap_or_else(|mistakes| panic!("{mistakes}")), &[]);
+    for line in [
+        "crawlers: no list is fetched; DNS is asked of 127.0.0.1:53; signatures are not looked at",
+        "operators of crawlers, added or changed: 5",
+        "  acme: says AcmeBot; comes from 192.0.2.0/24; is called acme.example; always known by addresses, names",
+        "  googlebot: always known by none",
+        "  bingbot: as built in",
+        "  nobody: nothing is said of it",
+        "  mine: says GPTBot (no longer gptbot), MineBot; signs as https://chatgpt.com (no longer chatgpt-agent), https://b.example",
+    ] {
+        assert!(told.lines().any(|told| told == line), "no line {line:?} in\n{told}");
+    }
+}
+
+#[test]
+fn what_robots_txt_asks_of_a_class_is_one_line() {
+    let operators: Vec<String> = (0..7).map(|number| format!("bot-{number}")).collect();
+    let names: Vec<&str> = operators.iter().map(String::as_str).collect();
+    let text = "origin: { url: http://o }\nclasses:\n  - { name: few, when: { operator: [bot-0, bot-1] }, crawl_delay: 5s }\n  \
+                - { name: many, when: { kind: [verified_bot, declared_bot] }, crawl_delay: 10s }\n\
+                crawl_policy: { contact: mailto:a@b.example, units: true }\n\
+                robots: { file: no/such.txt }";
+    let settings = config::load(Path::new("gate.yaml"), text, &[], &[], &names);
+    let mut settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    settings.notes.extend(own_robots_trouble(&settings));
+    let told = summary(&settings, &[]);
+    let lines = "robots.txt: no/such.txt\n  asks bot-0, bot-1 for 5s between two requests\n  \
+                 asks the 5 operators of class many for 10s between two requests\n  \
+                 asks unknown bots for 10s between two requests\n\
+                 crawl policy: told at /.well-known/crawl-policy, with units, more from mailto:a@b.example\n";
+    assert!(told.contains(lines), "{told}");
+    assert!(told.contains("  robots.file: no/such.txt cannot be read: "), "{told}");
+}
+
+#[test]
+fn every_window_has_its_words() {
+    let told = |window: &Window| super::quotas::window(window);
+    let day = Duration::from_secs(86_400);
+    assert_eq!(told(&Window::Fixed { length: day }), "every 1d");
+    assert_eq!(told(&Window::FirstUse { length: day }), "for 1d from the first use on");
+    assert_eq!(told(&Window::Sliding { length: day, parts: 60 }), "in any span of 1d");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_a_mistake() {
+    let told = check(Path::new("no/such.yaml"), &[], &OPERATORS);
+    assert!(told.as_ref().is_err_and(|told| told.starts_with("no/such.yaml:1:1: cannot be read: ")), "{told:?}");
+}
