@@ -19,23 +19,21 @@ mod serving;
 mod verify;
 
 use super::mistake::Mistake;
-use super::node::Places;
 use super::raw;
 use super::settings::{CrawlerOperator, Settings};
+use super::written::Written;
 use crate::policy::Rules;
 use report::Report;
-use std::path::Path;
 use std::sync::Arc;
 
-/// The settings that `raw` means, which is `file`'s, and all mistakes, those known before among them.
+/// The settings that `raw` means, and all mistakes, those known before among them.
 pub(super) fn settle(
     raw: &raw::File,
-    file: &Path,
     operators: &[&str],
-    places: Places,
+    written: Written,
     mistakes: Vec<Mistake>,
 ) -> (Settings, Vec<Mistake>) {
-    let mut report = Report::new(places, mistakes);
+    let mut report = Report::new(written, mistakes);
     let listen = serving::listen(raw, &mut report);
     let admin = serving::admin(raw, &listen, &mut report);
     let origin = serving::origin(&raw.origin, &listen, &mut report);
@@ -48,7 +46,7 @@ pub(super) fn settle(
     let crawler_operators = verify::operators(&raw.operators, operators, &mut report);
     let operator_names = all_names(operators, &crawler_operators);
     let operators: Vec<&str> = operator_names.iter().map(String::as_str).collect();
-    let lists = lists::lists(&raw.lists, file, &mut report);
+    let lists = lists::lists(&raw.lists, &mut report);
     let names: Vec<String> = lists.iter().map(|list| list.name.clone()).collect();
     let classes = classes::classes(&raw.classes, &operators, &names, &mut report);
     let scopes = scopes::scopes(&raw.scopes, &mut report);
@@ -70,7 +68,7 @@ pub(super) fn settle(
     let rules = Arc::new(rules);
     let workers = raw.workers.as_ref().and_then(|threads| threads.0);
     let state_dir = raw.state_dir.as_deref().unwrap_or("./state").into();
-    let (mistakes, notes) = report.into_parts();
+    let (written, mistakes, notes) = report.into_parts();
     let settings = Settings {
         listen,
         workers,
@@ -89,6 +87,7 @@ pub(super) fn settle(
         rules,
         lists,
         notes,
+        written,
     };
     (settings, mistakes)
 }

@@ -17,11 +17,13 @@ mod raw;
 mod reading;
 pub mod settings;
 mod words;
+mod written;
 mod yaml;
 
 pub use mistake::{Mistake, Mistakes, Place};
 pub use settings::Settings;
 pub use words::duration;
+pub use written::Written;
 
 use std::path::Path;
 
@@ -74,9 +76,9 @@ fn settle(
     let options = environment::options(overrides, &mut mistakes);
 
     let tree = layers::merge(&[written, variables, options]);
-    let places = tree.places();
+    let written = Written::new(file, tree.places());
     let raw: raw::File = reading::read(tree, &mut mistakes);
-    meaning::settle(&raw, file, operators, places, mistakes)
+    meaning::settle(&raw, operators, written, mistakes)
 }
 
 /// Reads a file and makes settings of it.

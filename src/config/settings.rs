@@ -1,5 +1,6 @@
 //! The configuration as meant: checked values that only [`super::load`] can make.
 
+use super::Written;
 use crate::policy::Rules;
 use crate::policy::crawl_delay::CrawlDelays;
 use crate::policy::name_pattern::NamePattern;
@@ -49,6 +50,8 @@ pub struct Settings {
     pub lists: Vec<AddressList>,
     /// What is right but worth knowing, a sentence each: mostly keys that this version does not carry out.
     pub notes: Vec<String>,
+    /// Where each of these was written.
+    pub written: Written,
 }
 
 /// Where the count of what is spent is kept.

@@ -49,6 +49,27 @@ fn site(text: &str) -> String {
 }
 
 #[test]
+fn every_setting_knows_where_it_was_written() {
+    let text = site(
+        "quotas:\n  api:\n    limit: 10\n    window: { fixed: 60s }\n    tiers: { robot: [ { above: 50%, shed: 50% } ] }\n\
+         classes: [ { name: robot, when: { kind: declared_bot } } ]\n",
+    );
+    let environment = [("TIDEGATE__QUOTAS__API__ENFORCE", "false")];
+    let written = load_with(&text, &environment, &[("listen", "127.0.0.1:1")]).expect("it is right").written;
+    for (path, at) in [
+        ("quotas.api.limit", Some("gate.yaml:4:12")),
+        ("quotas.api.tiers.robot[0]", Some("gate.yaml:6:23")),
+        ("classes[0]", Some("gate.yaml:7:12")),
+        ("quotas.api.enforce", Some("TIDEGATE__QUOTAS__API__ENFORCE")),
+        ("listen", Some("--listen")),
+        ("quotas.api.pacing", None),
+        ("routes", None),
+    ] {
+        assert_eq!(written.at(path).as_deref(), at, "{path}");
+    }
+}
+
+#[test]
 fn who_shares_a_bucket_is_a_word_or_a_name() {
     for (written, meant) in [
         ("rate: 1/s", KeyFrom::Address),

@@ -5,9 +5,8 @@ use crate::config::forms::Named;
 use crate::config::raw::lists::List;
 use crate::config::settings::AddressList;
 use crate::policy::lists::Lists;
-use std::path::Path;
 
-pub(super) fn lists(raw: &Named<List>, file: &Path, report: &mut Report) -> Vec<AddressList> {
+pub(super) fn lists(raw: &Named<List>, report: &mut Report) -> Vec<AddressList> {
     if raw.0.len() > Lists::MOST {
         report.mistake("lists", format!("found {} lists, at most {} fit", raw.0.len(), Lists::MOST), "merge some");
     }
@@ -15,7 +14,7 @@ pub(super) fn lists(raw: &Named<List>, file: &Path, report: &mut Report) -> Vec<
         let path = format!("lists.{name}");
         report.name(&path, name);
         let path = format!("{path}.file");
-        let named_at = format!("{}: {path}", report.place(&path).within(file));
+        let named_at = format!("{}: {path}", report.named_at(&path));
         let file = written.file.clone().unwrap_or_default();
         if file.is_empty() {
             report.mistake(&path, "missing", "name a file such as ./hosting.txt");

@@ -1,12 +1,12 @@
 //! What has been found wrong so far, and what is worth a note.
 
+use crate::config::Written;
 use crate::config::mistake::{Mistake, Place, did_you_mean};
-use crate::config::node::Places;
 use std::time::Duration;
 
 /// Collects mistakes and notes, each with the place of its path.
 pub(super) struct Report {
-    places: Places,
+    written: Written,
     mistakes: Vec<Mistake>,
     /// So many of them were found before anything was asked what it means: something was left out for each.
     left_out: usize,
@@ -14,12 +14,12 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(places: Places, mistakes: Vec<Mistake>) -> Self {
-        Self { places, left_out: mistakes.len(), mistakes, notes: Vec::new() }
+    pub(super) fn new(written: Written, mistakes: Vec<Mistake>) -> Self {
+        Self { written, left_out: mistakes.len(), mistakes, notes: Vec::new() }
     }
 
-    pub(super) fn into_parts(self) -> (Vec<Mistake>, Vec<String>) {
-        (self.mistakes, self.notes)
+    pub(super) fn into_parts(self) -> (Written, Vec<Mistake>, Vec<String>) {
+        (self.written, self.mistakes, self.notes)
     }
 
     /// Tells a mistake, unless what stands at `path` or around it was left out for another: its default would be blamed.
@@ -27,7 +27,7 @@ impl Report {
         let (left_out, told) = self.mistakes.split_at(self.left_out);
         if !left_out.iter().any(|known| is_within(path, known)) && !told.iter().any(|known| known.path == path) {
             let (wrong, remedy) = (wrong.into(), remedy.into());
-            self.mistakes.push(Mistake { place: self.place(path), path: path.to_owned(), wrong, remedy });
+            self.mistakes.push(Mistake { place: self.written.around(path), path: path.to_owned(), wrong, remedy });
         }
     }
 
@@ -86,18 +86,9 @@ impl Report {
         written.unwrap_or(default)
     }
 
-    /// Where `path` stands, or else what is around it.
-    pub(super) fn place(&self, path: &str) -> Place {
-        let mut path = path;
-        loop {
-            if let Some(place) = self.places.get(path) {
-                return place.clone();
-            }
-            match path.rfind(['.', '[']) {
-                Some(end) => path = &path[..end],
-                None => return Place::START,
-            }
-        }
+    /// Where `path` was written, or else what is around it, as messages name it.
+    pub(super) fn named_at(&self, path: &str) -> String {
+        self.written.near(path)
     }
 }
 

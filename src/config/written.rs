@@ -1,0 +1,43 @@
+//! Where each setting was written, for whoever wants to point at it.
+
+use super::mistake::Place;
+use super::node::Places;
+use std::path::{Path, PathBuf};
+
+/// The place of every key and value of one file and of what was put over it.
+#[derive(Clone, Debug, Default)]
+pub struct Written {
+    file: PathBuf,
+    places: Places,
+}
+
+impl Written {
+    pub(super) fn new(file: &Path, places: Places) -> Self {
+        Self { file: file.to_owned(), places }
+    }
+
+    /// Where the setting at `path` was written: `FILE:LINE:COL`, or the name of a variable or an option. `None` where nobody
+    /// wrote it, and its default holds.
+    pub fn at(&self, path: &str) -> Option<String> {
+        self.places.get(path).map(|place| place.within(&self.file))
+    }
+
+    /// Where `path` was written, or else what is around it, as messages name it.
+    pub(super) fn near(&self, path: &str) -> String {
+        self.around(path).within(&self.file)
+    }
+
+    /// Where `path` stands, or else what is around it.
+    pub(super) fn around(&self, path: &str) -> Place {
+        let mut path = path;
+        loop {
+            if let Some(place) = self.places.get(path) {
+                return place.clone();
+            }
+            match path.rfind(['.', '[']) {
+                Some(end) => path = &path[..end],
+                None => return Place::START,
+            }
+        }
+    }
+}
