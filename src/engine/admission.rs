@@ -305,8 +305,12 @@ impl Admission {
                 }
             }
         }
+        let standing = |(book, position): (&MutexGuard<'_, Book>, &Position<'_>)| {
+            let (window, turn) = (book.current.id, book.turn);
+            Standing { window, turn, ..Standing::new(asked.class, position, book.taken()) }
+        };
         let mut standings = Few::new();
-        standings.extend(books.iter().zip(&positions).map(|(book, position)| standing(asked.class, book, position)));
+        standings.extend(books.iter().zip(&positions).map(standing));
         let (ruling, shadow) = match verdict {
             Verdict::Refuse(refusal) => (Ruling::Refused(refusal), None),
             Verdict::Admit { level: after, shadow } => {
@@ -336,15 +340,18 @@ impl Admission {
     }
 }
 
-fn standing(class: ClassId, book: &Book, position: &Position<'_>) -> Standing {
-    Standing {
-        quota: position.id,
-        cost: position.cost,
-        used: book.taken(),
-        remaining: position.quota.ceiling(class).min(position.limit).minus(book.taken()),
-        tier: position.shedding.tier,
-        resets_at: position.resets_at,
-        window: book.current.id,
-        turn: book.turn,
+impl Standing {
+    /// Where a client of `class` leaves a quota, of which `used` is taken now, in no window and no order yet.
+    pub fn new(class: ClassId, position: &Position<'_>, used: Units) -> Self {
+        Self {
+            quota: position.id,
+            cost: position.cost,
+            used,
+            remaining: position.quota.ceiling(class).min(position.limit).minus(used),
+            tier: position.shedding.tier,
+            resets_at: position.resets_at,
+            window: 0,
+            turn: 0,
+        }
     }
 }

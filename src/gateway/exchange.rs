@@ -16,7 +16,7 @@ use super::{cost, headers};
 use crate::engine::{Closed, Decision, Entrance, Judgement, Observation, Pass, Permit, Ruling, Turn, Waiting};
 use crate::http1::{Fields, Name, Request, RequestHead, Response};
 use crate::policy::facts::claimed_operator;
-use crate::policy::identity::{AddressSource, Carrier, ClientKey, Origin, Trust, cookie};
+use crate::policy::identity::{Carrier, ClientKey, Origin, Trust, cookie};
 use crate::policy::route::normalise;
 use crate::policy::throttle::value::{self, Said};
 use crate::policy::{Claim, Classified, Facts, Kind, OperatorId, Proof, Reason, Refusal, Signature, Timestamp};
@@ -261,12 +261,7 @@ impl Exchange {
     }
 
     fn identify(&self, trust: &Trust, fields: &Fields) -> Origin {
-        let name = match &trust.source {
-            AddressSource::Peer => return Origin { client: self.0.peer, hops: Vec::new() },
-            AddressSource::XForwardedFor => Name::ForwardedFor.text(),
-            AddressSource::Forwarded => Name::Forwarded.text(),
-            AddressSource::Header(name) => name.as_str(),
-        };
+        let Some(name) = trust.source.header() else { return Origin { client: self.0.peer, hops: Vec::new() } };
         let lines: SmallVec<[&[u8]; 2]> = fields.named(name).collect();
         trust.client(self.0.peer, &lines)
     }

@@ -124,6 +124,23 @@ pub struct When {
     pub keys: Option<KnownKeys>,
 }
 
+/// One of the conditions of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Its kinds.
+    Kind,
+    /// Its operators.
+    Operator,
+    /// Its words in the user agent.
+    UserAgent,
+    /// Its address ranges.
+    Address,
+    /// Its address lists.
+    List,
+    /// Its keys.
+    Key,
+}
+
 /// Keys that are known beforehand, all sent in the same place.
 #[derive(Clone, Debug)]
 pub struct KnownKeys {
@@ -175,7 +192,7 @@ impl Kind {
 pub fn classify(rules: &[AgentRule], classes: &[Class], facts: &Facts<'_>) -> Classified {
     let (kind, operator, mut evidence) = kind(rules, facts);
     let id = |place: usize| ClassId(place as u16);
-    let fits = |(place, class): (usize, &Class)| class.when.fits(id(place), kind, operator, facts);
+    let fits = |(place, class): (usize, &Class)| class.when.unmet(id(place), kind, operator, facts).is_none();
     let place = classes.iter().enumerate().position(fits).unwrap_or(classes.len().saturating_sub(1));
     if let Some(Class { when, .. }) = classes.get(place) {
         evidence[ON_LIST] = when.lists.first_in_common(facts.listed).map(Evidence::OnList);
@@ -286,14 +303,31 @@ impl When {
             && keys.is_none()
     }
 
-    fn fits(&self, class: ClassId, kind: Kind, operator: Option<OperatorId>, facts: &Facts<'_>) -> bool {
+    /// The first condition that a client does not meet; `None` where it belongs to `class`, whose conditions these are.
+    pub fn unmet(
+        &self,
+        class: ClassId,
+        kind: Kind,
+        operator: Option<OperatorId>,
+        facts: &Facts<'_>,
+    ) -> Option<Condition> {
         let named = |text: &String| contains_ignoring_case(facts.user_agent, text.as_bytes());
-        (self.kinds.is_empty() || self.kinds.contains(&kind))
-            && (self.operators.is_empty() || operator.is_some_and(|operator| self.operators.contains(&operator)))
-            && (self.user_agents.is_empty() || self.user_agents.iter().any(named))
-            && (self.addresses.is_empty() || self.addresses.iter().any(|range| range.contains(facts.client)))
-            && (self.lists.is_empty() || self.lists.first_in_common(facts.listed).is_some())
-            && (self.keys.is_none() || facts.holds_key_of.contains(&class))
+        if !self.kinds.is_empty() && !self.kinds.contains(&kind) {
+            return Some(Condition::Kind);
+        }
+        if !self.operators.is_empty() && !operator.is_some_and(|operator| self.operators.contains(&operator)) {
+            return Some(Condition::Operator);
+        }
+        if !self.user_agents.is_empty() && !self.user_agents.iter().any(named) {
+            return Some(Condition::UserAgent);
+        }
+        if !self.addresses.is_empty() && !self.addresses.iter().any(|range| range.contains(facts.client)) {
+            return Some(Condition::Address);
+        }
+        if !self.lists.is_empty() && self.lists.first_in_common(facts.listed).is_none() {
+            return Some(Condition::List);
+        }
+        (self.keys.is_some() && !facts.holds_key_of.contains(&class)).then_some(Condition::Key)
     }
 }
 

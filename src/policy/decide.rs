@@ -36,6 +36,11 @@ impl Asked<'_> {
     pub fn is_free(&self) -> bool {
         self.never_refused || self.route.is_free()
     }
+
+    /// Returns whether a refusal by the tiers of `quota` is carried out.
+    pub fn enforces_tiers_of(&self, quota: &Quota) -> bool {
+        self.class_rules.enforce && quota.enforced_for(self.class)
+    }
 }
 
 /// A quota, by its place in the settings.
@@ -150,14 +155,16 @@ pub fn decide(asked: &Asked<'_>, level: Level, positions: &mut [Position<'_>], n
     }
 }
 
-fn blocked(class: &Class) -> Result<(), Refusal> {
+/// Says no to everybody of a class that is blocked.
+pub fn blocked(class: &Class) -> Result<(), Refusal> {
     match class.blocked {
         true => Err(Refusal { reason: Reason::Blocked, quotas: 0, wait: BLOCKED_FOR }),
         false => Ok(()),
     }
 }
 
-fn bucket(class: &Class, level: Level, now: Timestamp) -> Result<Level, Refusal> {
+/// Takes a token, where the class has a bucket, or says when the next one comes.
+pub fn bucket(class: &Class, level: Level, now: Timestamp) -> Result<Level, Refusal> {
     let Some(bucket) = &class.bucket else { return Ok(level) };
     bucket.take(level, now).map_err(|EmptyUntil(moment)| Refusal {
         reason: Reason::Bucket,
@@ -172,7 +179,7 @@ fn quotas(asked: &Asked<'_>, positions: &mut [Position<'_>], now: Timestamp) -> 
     let mut refusal: Option<Refusal> = None;
     let mut shadow = None;
     for (place, position) in positions.iter_mut().enumerate() {
-        let tier_counts = asked.class_rules.enforce && position.quota.enforced_for(asked.class);
+        let tier_counts = asked.enforces_tiers_of(position.quota);
         for (said, counts) in
             [(tier(asked.class, position, now), tier_counts), (spent(position, now), position.quota.enforce)]
         {
@@ -191,7 +198,8 @@ fn quotas(asked: &Asked<'_>, positions: &mut [Position<'_>], now: Timestamp) -> 
     refusal.map_or(Ok(shadow), Err)
 }
 
-fn tier(class: ClassId, position: &mut Position<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
+/// Counts the request against the share that the class's tier refuses, and says no where it is its turn.
+pub fn tier(class: ClassId, position: &mut Position<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
     let Some(ladder) = position.quota.ladder(class) else { return Ok(()) };
     let tier = ladder.tier_at(position.shedding.tier, position.taken);
     let share = ladder.share(tier);
@@ -206,7 +214,8 @@ fn tier(class: ClassId, position: &mut Position<'_>, now: Timestamp) -> Result<(
     }
 }
 
-fn spent(position: &Position<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
+/// Says no where too little is left for the request, of the quota or of what the ledger has handed out.
+pub fn spent(position: &Position<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
     let after = position.taken.plus(position.cost);
     if after > position.limit {
         return Err((Reason::Quota, position.resets_at.since(now)));

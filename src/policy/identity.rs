@@ -25,6 +25,18 @@ pub enum AddressSource {
     Header(http::HeaderName),
 }
 
+impl AddressSource {
+    /// The name of the header that is believed, if one is.
+    pub fn header(&self) -> Option<&str> {
+        match self {
+            Self::Peer => None,
+            Self::XForwardedFor => Some("x-forwarded-for"),
+            Self::Forwarded => Some("forwarded"),
+            Self::Header(name) => Some(name.as_str()),
+        }
+    }
+}
+
 /// An address range, as a network and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
