@@ -116,11 +116,11 @@ impl Exchange {
         };
         match turn {
             Ok(pass) => self.forward(body, visit, permit, pass).await,
-            Err(Closed { reason, wait }) => {
+            Err(Closed { scope, reason, wait }) => {
                 visit.gives_back(permit);
                 self.leave_unread(&visit.visitor().head, body);
                 let problem = Problem::not_now(reason, wait, visit.spread());
-                visit.refused_by_scopes(reason, problem.retry_after());
+                visit.refused_by_scope(scope, reason, problem.retry_after());
                 self.speak(visit, problem)
             }
         }
@@ -332,7 +332,7 @@ impl Exchange {
         visit.settle(|id, expected| cost::actual(quota(id), expected, fields));
         visit.hear(*status, fields);
         // Everybody is kept away for now, and told so in one voice.
-        if let Some(Closed { reason, wait }) = rest.filter(|_| *status == StatusCode::TOO_MANY_REQUESTS) {
+        if let Some(Closed { reason, wait, .. }) = rest.filter(|_| *status == StatusCode::TOO_MANY_REQUESTS) {
             Box::pin(hear_out(answer.response.body, &answer.deadline, &mut visit)).await;
             let problem = Problem::not_now(reason, wait, 0.0);
             visit.told_to_wait(problem.retry_after());

@@ -23,8 +23,9 @@ use crate::telemetry::{Charge, OriginCall, Outcome, Record};
 use http::StatusCode;
 use smallvec::SmallVec;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
-use tracing::info;
+use tracing::{info, warn};
 
 /// Who asked, and for what.
 pub(super) struct Visitor {
@@ -52,6 +53,8 @@ pub(super) struct Visit {
     bucket: Option<BucketStanding>,
     shadow: Option<Reason>,
     refused: Option<Reason>,
+    /// The scope that could not take it in time.
+    refused_by: Option<Arc<str>>,
     retry_after: Option<u64>,
     /// Held from admission until its cost is known.
     permit: Option<Permit>,
@@ -101,6 +104,7 @@ impl Visit {
                 Ruling::Refused(refusal) => Some(refusal.reason),
                 Ruling::Admitted(_) => None,
             },
+            refused_by: None,
             retry_after: None,
             permit: None,
             pass: None,
@@ -170,7 +174,12 @@ impl Visit {
     }
 
     /// It was admitted, but its scopes could not take it in time.
-    pub(super) fn refused_by_scopes(&mut self, reason: Reason, retry_after: Option<u64>) {
+    pub(super) fn refused_by_scope(&mut self, scope: Arc<str>, reason: Reason, retry_after: Option<u64>) {
+        self.refused_by = Some(scope);
+        self.refused_for_now(reason, retry_after);
+    }
+
+    fn refused_for_now(&mut self, reason: Reason, retry_after: Option<u64>) {
         let Visitor { key, classified, .. } = &self.visitor;
         self.current.admission.refused_by_scopes(*key, classified.class, self.began);
         self.refused(reason, retry_after);
@@ -202,7 +211,7 @@ impl Visit {
     /// The origin had no room for it: it never left, and the client was told to come back.
     pub(super) fn found_no_room(&mut self, retry_after: Option<u64>) {
         self.leaves_origin();
-        self.refused_by_scopes(Reason::Throttle, retry_after);
+        self.refused_for_now(Reason::Throttle, retry_after);
     }
 
     fn leaves_origin(&mut self) {
@@ -233,6 +242,9 @@ impl Visit {
         let measured = self.route().measured && !answer.is_ok_and(|answer| cost::was_cached(&answer.fields));
         let heard = self.tell(pass, status, measured, asked_for);
         heard.adjusted.iter().for_each(|(scope, adjustment)| tell_adjustment(scope, adjustment));
+        for (scope, wait) in &heard.begin_to_rest {
+            warn!(%scope, ?wait, "The origin complains: {scope} is left alone for {wait:?}");
+        }
         let rest = heard.rest?;
         Some(Closed { wait: rest.wait.max(asked_for.unwrap_or_default()), ..rest })
     }
@@ -395,6 +407,7 @@ impl Visit {
                 None => Outcome::Admitted { shadow: self.shadow },
             },
             retry_after_s: self.retry_after,
+            scope: self.refused_by.as_deref(),
             tier: self.standings.iter().map(|standing| standing.tier).max(),
             scope_wait: self.scope_wait,
             origin: self.at_origin.then(|| OriginCall {

@@ -88,7 +88,14 @@ fn numbers(out: &mut Vec<u8>, record: &Record<'_>, passage: &Passage) {
     of_each_quota(out, record, passage, |out, charge| digits::number(out, charge.settled_turn));
     out.extend_from_slice(b"},\"bucket_turn\":");
     json::number_or_null(out, record.bucket_turn);
-    out.extend_from_slice(b",\"scope_wait_ms\":");
+    match record.scope {
+        None => out.extend_from_slice(b",\"scope\":null,\"scope_wait_ms\":"),
+        Some(scope) => {
+            out.extend_from_slice(b",\"scope\":");
+            json::string(out, scope.as_bytes());
+            out.extend_from_slice(b",\"scope_wait_ms\":");
+        }
+    }
     json::milliseconds(out, record.scope_wait);
     out.extend_from_slice(b",\"origin_ms\":");
     match record.origin {

@@ -65,6 +65,8 @@ pub struct Record<'a> {
     pub outcome: Outcome,
     /// The `Retry-After` that it was told.
     pub retry_after_s: Option<u64>,
+    /// The scope that could not take it in time.
+    pub scope: Option<&'a str>,
     /// The tier that its class stood in.
     pub tier: Option<u8>,
     /// How long it waited for its turn.

@@ -46,6 +46,7 @@ pub fn person() -> Record<'static> {
         outcome: Outcome::Admitted { shadow: None },
         retry_after_s: None,
         tier: None,
+        scope: None,
         scope_wait: Duration::ZERO,
         origin: Some(OriginCall { scopes: &[], status: Some(200), took: Duration::from_micros(41_200) }),
         total: Duration::from_micros(41_900),

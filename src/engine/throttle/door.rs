@@ -16,6 +16,8 @@ pub(super) struct DoorId(pub(super) usize);
 
 /// One door.
 pub(super) struct Door {
+    /// The name of its scope in the settings.
+    pub(super) scope: Arc<str>,
     pub(super) book: Book,
     /// Who looks again when time alone opens it, and when that will be; woken like an alarm clock, so that not all are.
     pub(super) watchman: Option<(PlaceId, Timestamp)>,
@@ -30,10 +32,17 @@ pub(super) struct Door {
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 
 impl Door {
-    pub(super) fn new(name: &str, rules: Option<Arc<Throttle>>, now: Timestamp) -> Self {
+    pub(super) fn new(scope: &Arc<str>, name: &str, rules: Option<Arc<Throttle>>, now: Timestamp) -> Self {
         let mut book = Book::new(name);
         book.follow(rules, now);
-        Self { book, watchman: None, lanes: BTreeSet::new(), line: BTreeMap::new(), last_asked: Timestamp::default() }
+        Self {
+            scope: Arc::clone(scope),
+            book,
+            watchman: None,
+            lanes: BTreeSet::new(),
+            line: BTreeMap::new(),
+            last_asked: Timestamp::default(),
+        }
     }
 
     pub(super) fn asked(&mut self, now: Timestamp) {

@@ -86,7 +86,7 @@ impl Family {
     pub(super) fn sole(&mut self, doors: &mut Slab<Door>, now: Timestamp) -> DoorId {
         let Self { name, rules, most, .. } = self;
         let rules = rules.clone().filter(|_| most.is_none());
-        *self.sole.get_or_insert_with(|| DoorId(doors.insert(Door::new(name, rules, now))))
+        *self.sole.get_or_insert_with(|| DoorId(doors.insert(Door::new(name, name, rules, now))))
     }
 
     /// The scope of `value`, made if there is none.
@@ -101,8 +101,8 @@ impl Family {
 
     fn newcomer(&mut self, value: &Value<'_>, doors: &mut Slab<Door>, now: Timestamp) -> DoorId {
         self.forget_one(doors, now);
-        let rules = &self.rules;
-        let mut make = |name: &str| DoorId(doors.insert(Door::new(name, rules.clone(), now)));
+        let (scope, rules) = (&self.name, &self.rules);
+        let mut make = |name: &str| DoorId(doors.insert(Door::new(scope, name, rules.clone(), now)));
         if self.of_value.len() >= self.most.unwrap_or(0) {
             return *self.others.get_or_insert_with(|| make(OTHERS));
         }

@@ -177,7 +177,7 @@ impl Floor {
             self.let_go(&doors);
         }
         let Some(place) = self.places.get(&id) else {
-            return Look::Gone(Closed { reason: Reason::Throttle, wait: Duration::ZERO });
+            return Look::Gone(Closed { scope: "".into(), reason: Reason::Throttle, wait: Duration::ZERO });
         };
         let (lane, until) = (place.lane, place.until);
         match &place.standing {
@@ -187,7 +187,7 @@ impl Floor {
                 return Look::Starts(ticket);
             }
             Standing::PushedOut(closed) => {
-                let closed = *closed;
+                let closed = closed.clone();
                 self.places.remove(&id);
                 return Look::Gone(closed);
             }
@@ -228,15 +228,23 @@ impl Floor {
 
     pub(super) fn hear(&mut self, ticket: &Ticket, outcome: &Outcome, chance: f64, now: Timestamp) -> Heard {
         self.now = self.now.max(now);
-        let (mut rest, mut adjusted) = (None, Vec::new());
+        let mut heard = Heard::default();
         for &(DoorId(door), spell) in &ticket.doors {
-            let book = &mut self.doors[door].book;
+            let Door { scope, book, .. } = &mut self.doors[door];
+            let rested = book.pressure.rest_left(self.now);
             let lesson = book.hear(spell, outcome, chance, ticket.started, self.now);
-            rest = rest.max(lesson.rest);
-            adjusted.extend(lesson.adjustment.map(|adjustment| (Arc::clone(&book.name), adjustment)));
+            if let Some(wait) = lesson.rest {
+                if rested.is_zero() && !wait.is_zero() {
+                    heard.begin_to_rest.push((Arc::clone(scope), wait));
+                }
+                if heard.rest.as_ref().is_none_or(|longest| longest.wait < wait) {
+                    heard.rest = Some(Closed { scope: Arc::clone(scope), reason: Reason::Backoff, wait });
+                }
+            }
+            heard.adjusted.extend(lesson.adjustment.map(|adjustment| (Arc::clone(&book.name), adjustment)));
         }
         self.let_go_beyond(&ticket.doors());
-        Heard { rest: rest.map(|wait| Closed { reason: Reason::Backoff, wait }), adjusted }
+        heard
     }
 
     pub(super) fn leave(&mut self, ticket: &Ticket) {
@@ -478,10 +486,13 @@ impl Floor {
 
     /// What is told to who cannot be served in time. Whoever waits now goes before who comes back, whatever the priority.
     fn closed(&self, doors: &[DoorId]) -> Closed {
-        let wait = doors.iter().map(|door| self.doors[door.0].book.expects(self.now)).max();
+        let all = || doors.iter().map(|door| &self.doors[door.0]);
+        let wait = all().map(|door| door.book.expects(self.now)).max();
+        let worst = all().max_by_key(|door| (door.book.hindrance(self.now), door.book.expects(self.now)));
+        let scope = worst.map_or_else(|| "".into(), |door| Arc::clone(&door.scope));
         let rests = matches!(self.hindrance(doors), Some(Hindrance::Rest(_) | Hindrance::Probe));
         let reason = if rests { Reason::Backoff } else { Reason::Throttle };
-        Closed { reason, wait: wait.unwrap_or_default() }
+        Closed { scope, reason, wait: wait.unwrap_or_default() }
     }
 
     fn rules(&self, doors: &[DoorId]) -> impl Iterator<Item = &throttle::Throttle> {

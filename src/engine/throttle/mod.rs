@@ -63,8 +63,10 @@ pub enum Entrance {
 }
 
 /// Why nobody is let in, and when to come back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
+    /// The scope that says no: of several, the one that does so for longest.
+    pub scope: Arc<str>,
     /// [`Reason::Throttle`], or [`Reason::Backoff`] where the scope rests.
     pub reason: Reason,
     /// How long until a request may well be served.
@@ -76,6 +78,8 @@ pub struct Closed {
 pub struct Heard {
     /// How long the scopes rest, if it was a complaint to one of them.
     pub rest: Option<Closed>,
+    /// The scopes that begin to rest, and for how long.
+    pub begin_to_rest: Vec<(Arc<str>, Duration)>,
     /// What it did to the delay of each scope that is watched, by name.
     pub adjusted: Vec<(Arc<str>, Adjustment)>,
 }

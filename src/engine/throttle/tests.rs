@@ -293,14 +293,14 @@ fn who_cannot_be_served_in_time_is_told_at_once_when_to_come() {
     let spacing = every(5000);
     let gate = Gate::with(&[("api", throttle::Throttle { spacing, ..wide() })]);
     let _first = gate.passes(&["api"], 0);
-    assert_eq!(gate.turned_away(&["api"], PERSON, 1000), Closed { reason: Reason::Throttle, wait: seconds(4) });
+    assert_eq!(gate.turned_away(&["api"], PERSON, 1000), closed(Reason::Throttle, 4));
 
     let gate = Gate::with(&[("api", slots(1))]);
     let first = gate.passes(&["api"], 0);
     let mut second = gate.waits(&["api"], 2, PERSON, 0);
     let _ = first.heard(&Outcome { latency: seconds(3), ..answer(200) }, 0.0, ms(0));
     assert_eq!(second.waits_until(1999), 2000);
-    assert_eq!(second.is_gone(2000), Closed { reason: Reason::Throttle, wait: seconds(3) }, "as long as one takes");
+    assert_eq!(second.is_gone(2000), closed(Reason::Throttle, 3), "as long as one takes");
     assert_eq!(gate.state("api", 2000).waiting, 0);
 }
 
@@ -358,7 +358,7 @@ fn a_complaint_turns_everybody_away_until_one_has_tried() {
     let gate = Gate::with(&[("api", patient(resting())), ("other", wide())]);
     let first = gate.passes(&["api"], 0);
     let rest = first.heard(&Outcome { asked_for: Some(seconds(5)), ..answer(429) }, 0.0, ms(0));
-    assert_eq!(rest.rest, Some(Closed { reason: Reason::Backoff, wait: seconds(5) }));
+    assert_eq!(rest.rest, Some(closed(Reason::Backoff, 5)));
     drop(first);
     let _elsewhere = gate.passes(&["other"], 0);
     let mut probe = gate.waits(&["api"], 2, PERSON, 1000);
@@ -379,7 +379,7 @@ fn a_complaint_turns_everybody_away_until_one_has_tried() {
         _ => panic!("it is open"),
     };
     let _ = first.heard(&Outcome { asked_for: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
-    assert_eq!(gate.turned_away(&["api"], PERSON, 1000), Closed { reason: Reason::Backoff, wait: seconds(29) });
+    assert_eq!(gate.turned_away(&["api"], PERSON, 1000), closed(Reason::Backoff, 29));
     drop(std::mem::replace(&mut second, first));
     assert_eq!(gate.state("api", 1000).in_flight, 1);
 }
@@ -392,7 +392,7 @@ fn a_rest_sends_those_away_who_cannot_wait_for_its_end() {
     second.waits_until(0);
     let _ = first.heard(&Outcome { asked_for: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
     assert!(second.is_called(), "it is not left to find out by itself");
-    assert_eq!(second.is_gone(0), Closed { reason: Reason::Backoff, wait: seconds(30) });
+    assert_eq!(second.is_gone(0), closed(Reason::Backoff, 30));
 }
 
 #[test]
@@ -541,4 +541,8 @@ fn four_slots_for_sixty_four_clients_of_three_classes() {
     }
     // 63 before it, an eighth of 40 starts a second.
     assert!(longest.iter().all(|&wait| wait <= 8 * 64 * SERVICE_MS / 4), "{longest:?}");
+}
+
+fn closed(reason: Reason, wait: u64) -> Closed {
+    Closed { scope: "api".into(), reason, wait: seconds(wait) }
 }

@@ -38,6 +38,10 @@ pub struct Own<'a> {
     pub reason: Option<&'a str>,
     /// The `Retry-After` that it was told.
     pub retry_after_s: Option<u64>,
+    /// The tier that its class stood in.
+    pub tier: Option<u8>,
+    /// The scope that did not let it in.
+    pub scope: Option<Cow<'a, str>>,
     /// How long it stood in line.
     pub scope_wait: Duration,
     /// How long the origin took; none where it was not asked.
@@ -99,6 +103,8 @@ pub(super) fn read(text: &[u8]) -> Result<Line<'_>, Broken> {
         accounts,
         reason: written.reason,
         retry_after_s: written.retry_after_s,
+        tier: written.tier,
+        scope: written.scope.map(|scope| scope.0),
         scope_wait: milliseconds(written.scope_wait_ms),
         origin: written.origin_ms.map(milliseconds),
     };
@@ -183,6 +189,8 @@ struct Written<'a> {
     settled_turn: Option<Pairs<'a, u64>>,
     reason: Option<&'a str>,
     retry_after_s: Option<u64>,
+    tier: Option<u8>,
+    scope: Option<Text<'a>>,
     scope_wait_ms: f64,
     origin_ms: Option<f64>,
 }

@@ -20,7 +20,7 @@ fn a_line_holds_all_that_the_contract_promises() {
         "secure": true, "old_http": false, "kind": "human", "class": "person",
         "operator": null, "evidence": ["names_no_bot"], "route": "/item/*", "cost": {"places_api": 1},
         "charged": {"places_api": 0}, "verdict": "admitted", "reason": null, "shadow": null, "retry_after_s": null,
-        "tier": null, "used": {"places_api": 6012.25}, "turn": {"places_api": 6044}, "settled_turn": {"places_api": 6051}, "bucket_turn": null, "scope_wait_ms": 0, "origin_ms": 41.2, "total_ms": 41.9,
+        "tier": null, "used": {"places_api": 6012.25}, "turn": {"places_api": 6044}, "settled_turn": {"places_api": 6051}, "bucket_turn": null, "scope": null, "scope_wait_ms": 0, "origin_ms": 41.2, "total_ms": 41.9,
         "cache": null,
     });
     assert_eq!(line, expected);
@@ -84,7 +84,7 @@ fn the_form_of_a_line_is_kept_to_the_byte() {
         r#""headers_seen":["accept","accept-language","sec-fetch-mode"],"secure":true,"old_http":false,"kind":"human","class":"person","#,
         r#""operator":null,"evidence":["names_no_bot"],"route":"/item/*","cost":{"places_api":1},"#,
         r#""charged":{"places_api":0},"verdict":"admitted","reason":null,"shadow":null,"retry_after_s":null,"tier":2,"#,
-        r#""used":{"places_api":6012.25},"turn":{"places_api":6044},"settled_turn":{"places_api":6051},"bucket_turn":null,"scope_wait_ms":0,"origin_ms":null,"#,
+        r#""used":{"places_api":6012.25},"turn":{"places_api":6044},"settled_turn":{"places_api":6051},"bucket_turn":null,"scope":null,"scope_wait_ms":0,"origin_ms":null,"#,
         r#""total_ms":41.9,"cache":null}"#,
         "\n"
     );
