@@ -8,6 +8,7 @@ pub mod clock;
 pub mod config;
 pub mod demo;
 pub mod engine;
+pub mod explain;
 pub mod files;
 pub mod gateway;
 pub mod http1;

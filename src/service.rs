@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::config::settings::{AccessLog as Destination, Ledger, WhenLost};
 use crate::config::{Mistakes, Settings};
 use crate::engine::{ClientView, Engine, QuotaView, Supply, UnknownQuota};
+use crate::explain::{Explanation, Known, explain, logged};
 use crate::gateway::{Gate, Handle, StartError, Surroundings};
 use crate::ledger::redis::{Identity, Server};
 use crate::ledger::{self, Bell, Keeper, OpenError, RedisStore, Store};
@@ -18,6 +19,7 @@ use crate::lists::{self, Files, News};
 use crate::policy::crawl_delay::ConductView;
 use crate::policy::throttle::Scope;
 use crate::policy::{Timestamp, Units};
+use crate::replay::log::Line;
 use crate::telemetry::{AccessLog, Target, Telemetry};
 use crate::verify::fetch::{Fetcher, Reach};
 use crate::verify::signature::Signatures;
@@ -146,10 +148,11 @@ impl Service {
         let refresh = crawlers::refresh(&operators, &outside.fetcher, &settings, &clock, seed);
         let (engine, keeper) = engine(&settings, &clock, seed)?;
         let signatures = Arc::new(Signatures::of(operators.signature_agents()));
+        let agents = Arc::new(Agents::builtin(operators.tokens()));
         let surroundings = Surroundings {
             clock,
             engine: Arc::clone(&engine),
-            agents: Arc::new(Agents::builtin(operators.tokens())),
+            agents: Arc::clone(&agents),
             operators: Arc::clone(&operators),
             lists,
             signatures: Arc::clone(&signatures),
@@ -164,6 +167,7 @@ impl Service {
         let running = Arc::new(Running {
             handle: gate.handle(),
             telemetry,
+            agents,
             operators,
             signatures,
             outside,
@@ -329,6 +333,7 @@ fn control(
 struct Running {
     handle: Handle,
     telemetry: Telemetry,
+    agents: Arc<Agents>,
     operators: Arc<Operators>,
     signatures: Arc<Signatures>,
     outside: Outside,
@@ -498,6 +503,16 @@ impl Operations for Running {
 
     fn decision(&self, id: u64) -> Option<Vec<u8>> {
         self.telemetry.decision(id)
+    }
+
+    fn explanation(&self, id: u64) -> Option<Explanation> {
+        let line = self.telemetry.decision(id)?;
+        let line = Line::read(&line).ok()??;
+        let lists = self.handle.lists();
+        self.handle.with_settings(|settings| {
+            let known = Known { settings, agents: &self.agents, operators: &self.operators, lists: &lists };
+            logged(&line, known, |_| None).ok().map(|case| explain(&case))
+        })
     }
 
     fn reload(&self) -> Result<String, String> {

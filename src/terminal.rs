@@ -44,6 +44,12 @@ pub fn thousands(number: u64) -> String {
     out
 }
 
+/// `12,345.25`: a decimal in digits, with its thousands apart.
+pub fn decimal(digits: &str) -> String {
+    let (whole, fraction) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
+    whole.parse().map_or_else(|_| digits.to_owned(), |whole| thousands(whole) + fraction)
+}
+
 /// A bar that is full at 1; a mark, in percent, is seen where it is not reached yet and where it is.
 pub fn bar(filled: f64, marks: &[f64], width: usize) -> String {
     let cells = (filled.clamp(0.0, 1.0) * width as f64).round() as usize;
@@ -180,6 +186,7 @@ mod tests {
         assert_eq!([0, 59, 121, 7260].map(span), ["0 s", "59 s", "3 min", "2 h 01 min"]);
         assert_eq!([172_799, 172_800, 2_600_000].map(span), ["47 h 59 min", "2 d 0 h", "30 d 2 h"]);
         assert_eq!([0, 999, 1000, 1_234_567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(["12", "12345.25", "-1000", ""].map(decimal), ["12", "12,345.25", "-1000", ""]);
     }
 
     #[test]

@@ -22,7 +22,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("http1", &[]),
     ("terminal", &[]),
     ("gateway", &["policy", "engine", "agents", "verify", "clock", "config", "telemetry", "http1", "robots"]),
-    ("admin", &["policy", "engine", "config", "telemetry", "gateway", "clock"]),
+    ("explain", &["policy", "engine", "agents", "verify", "config", "telemetry", "replay", "gateway", "terminal"]),
+    ("admin", &["policy", "explain", "engine", "config", "telemetry", "gateway", "clock"]),
 ];
 
 /// Crates that a room may use; rooms that are not named may use any.

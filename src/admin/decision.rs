@@ -1,7 +1,10 @@
-//! Why was I refused? The line of a decision, as long as it is remembered.
+//! Why was I refused? The line of a decision and what led to it, as long as it is remembered.
 
 use super::Gate;
 use super::problem::Problem;
+use crate::explain::Explanation;
+use crate::telemetry::DECISIONS_REMEMBERED;
+use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -9,13 +12,26 @@ use axum::response::{IntoResponse, Response};
 
 /// The access-log line of decision `id`, an id as in `X-Tidegate-Decision`.
 pub(super) async fn show(State(gate): State<Gate>, Path(id): Path<String>) -> Result<Response, Problem> {
+    let line = gate.decision(number(&id)?).ok_or_else(forgotten)?;
+    Ok(([(CONTENT_TYPE, "application/json")], line).into_response())
+}
+
+/// Each step that led to decision `id`, and what would have let the request through.
+pub(super) async fn explain(State(gate): State<Gate>, Path(id): Path<String>) -> Result<Json<Explanation>, Problem> {
+    gate.explanation(number(&id)?).map(Json).ok_or_else(forgotten)
+}
+
+fn number(id: &str) -> Result<u64, Problem> {
     // Digits only: the parser would take a sign, too.
     let well_formed = id.len() == 16 && id.bytes().all(|digit| digit.is_ascii_hexdigit());
-    let Some(number) = u64::from_str_radix(&id, 16).ok().filter(|_| well_formed) else {
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "A decision id is 16 hexadecimal digits."));
-    };
-    match gate.decision(number) {
-        Some(line) => Ok(([(CONTENT_TYPE, "application/json")], line).into_response()),
-        None => Err(Problem::new(StatusCode::NOT_FOUND, "Nobody remembers this decision; the access log may.")),
-    }
+    let number = u64::from_str_radix(id, 16).ok().filter(|_| well_formed);
+    number.ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "A decision id is 16 hexadecimal digits."))
+}
+
+fn forgotten() -> Problem {
+    let kept = format!(
+        "The gate does not remember this decision: each worker keeps its last {DECISIONS_REMEMBERED}. The access log may \
+         have it, for `tidegate explain --log FILE:LINE`."
+    );
+    Problem::new(StatusCode::NOT_FOUND, kept)
 }

@@ -80,6 +80,7 @@ pub fn router(gate: Gate, access: Access) -> Router {
         .route("/api/v1/quotas/{name}/used", put(quotas::set_used))
         .route("/api/v1/quotas/{name}/reset", post(quotas::reset))
         .route("/api/v1/decisions/{id}", get(decision::show))
+        .route("/api/v1/decisions/{id}/explanation", get(decision::explain))
         .route("/api/v1/reload", post(reload))
         // Below the routes and above their handlers: who may not ask does not learn what there is to ask, and the
         // health checks beside it stay open to orchestrators that hold no token.

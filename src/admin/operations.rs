@@ -1,6 +1,7 @@
 //! What the admin listener needs of the gate.
 
 use crate::engine::{ClientView, QuotaView, ScopeState, UnknownQuota};
+use crate::explain::Explanation;
 use crate::policy::crawl_delay::ConductView;
 use crate::policy::{Timestamp, Units};
 use std::net::SocketAddr;
@@ -45,6 +46,8 @@ pub trait Operations: Send + Sync + 'static {
     fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota>;
     /// The access-log line of a decision that is still remembered.
     fn decision(&self, id: u64) -> Option<Vec<u8>>;
+    /// Why a decision that is still remembered was made, by the rules in force.
+    fn explanation(&self, id: u64) -> Option<Explanation>;
     /// Reads the settings again; a summary, or every mistake. May block.
     fn reload(&self) -> Result<String, String>;
 }

@@ -1,6 +1,7 @@
 use super::corrections::{Correction, Who};
 use super::*;
 use crate::engine::{ClassView, ClientView, QuotaView, ScopeState, UnknownQuota};
+use crate::explain::Explanation;
 use crate::policy::crawl_delay::ConductView;
 use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
@@ -429,6 +430,9 @@ impl Operations for Desk {
     }
     fn decision(&self, id: u64) -> Option<Vec<u8>> {
         (id == 0xbeef).then(|| b"{\"verdict\":\"refused\"}\n".to_vec())
+    }
+    fn explanation(&self, _: u64) -> Option<Explanation> {
+        None
     }
     fn reload(&self) -> Result<String, String> {
         self.mistakes.clone().map_or(Ok("4 classes".into()), Err)

@@ -52,6 +52,11 @@ impl GateArgs {
         }
     }
 
+    /// The YAML file that is meant.
+    pub(super) fn file(&self) -> PathBuf {
+        self.config.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE))
+    }
+
     fn way(&self, environment: &[(String, String)]) -> Result<Way, NoResult> {
         match &self.admin {
             Some(written) => {
@@ -66,7 +71,7 @@ impl GateArgs {
 
     /// What the gate's own file says, environment included, as `serve` would read it.
     fn way_of_file(&self, environment: &[(String, String)]) -> Result<Way, String> {
-        let file = self.config.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
+        let file = self.file();
         let otherwise = "or say where it is with --admin ADDR";
         let from_environment = || config::admin(&file, "", environment).ok().flatten();
         let read = match config::read_admin(&file, environment) {

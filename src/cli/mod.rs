@@ -3,7 +3,9 @@
 pub mod check;
 pub mod classify;
 pub mod demo;
+pub mod explain;
 pub mod gate;
+mod policy;
 pub mod quota;
 pub mod replay;
 pub mod schema;
@@ -55,6 +57,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Says why a request is treated as it is, step by step, and what would have let it through.
+    Explain(Box<explain::ExplainArgs>),
     /// Shows or corrects the quotas of a running gate.
     #[command(subcommand)]
     Quota(quota::QuotaCommand),
@@ -94,6 +98,7 @@ pub fn run() -> ExitCode {
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Classify { config, json }) => classify_lines(config.as_deref(), json),
         Some(Command::Replay(args)) => replay::run(&args),
+        Some(Command::Explain(args)) => explain::run(&args),
         Some(Command::Quota(command)) => quota::run(&command),
         Some(Command::Status { json, gate }) => status::run(&gate, json),
         Some(Command::Schema) => print(&schema::schema()),

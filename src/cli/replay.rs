@@ -1,15 +1,13 @@
 //! `tidegate replay`: what a policy would have done with the requests of a log.
 
-use super::{DEFAULT_FILE, environment, failed, print, wrong};
+use super::{DEFAULT_FILE, failed, policy, print, wrong};
 use crate::config;
-use crate::lists::Files;
 use crate::policy::Units;
 use crate::replay::log::{self, Counts, Merged};
 use crate::replay::report::Report;
 use crate::replay::{Assumptions, Clients, Failed, Policy, Replay, summary};
 use crate::service::crawlers;
 use crate::terminal::Ink;
-use crate::verify::Operators;
 use clap::{Args, ValueEnum};
 use progress::Progress;
 use std::fs::File;
@@ -82,8 +80,8 @@ pub fn run(args: &ReplayArgs) -> ExitCode {
 }
 
 fn report(args: &ReplayArgs) -> Result<Report, Trouble> {
-    let policy = policy(&args.config)?;
-    let other = args.compare.as_deref().map(self::policy).transpose()?;
+    let policy = |file| policy::read(file, crawlers::without_dns).map_err(Trouble::Wrong);
+    let (policy, other) = (policy(&args.config)?, args.compare.as_deref().map(policy).transpose()?);
     for (route, _) in &args.costs {
         let known = |policy: &Policy| policy.settings.rules.routes.iter().any(|known| known.name == *route);
         if !known(&policy) && !other.as_ref().is_some_and(known) {
@@ -119,16 +117,6 @@ fn report(args: &ReplayArgs) -> Result<Report, Trouble> {
         written.map_err(|error| Trouble::Failed(format!("the report cannot be written: {error}")))?;
     }
     Ok(report)
-}
-
-fn policy(file: &Path) -> Result<Policy, Trouble> {
-    let builtin = Operators::builtin();
-    let names: Vec<&str> = builtin.names().collect();
-    let settings = config::read(file, &environment(), &[], &names);
-    let settings = settings.map_err(|mistakes| Trouble::Wrong(mistakes.to_string()))?;
-    let lists = Files::read(settings.list_files()).map_err(|mistakes| Trouble::Wrong(mistakes.to_string()))?.lists();
-    let operators = crawlers::without_dns(&settings);
-    Ok(Policy { name: file.display().to_string(), settings, operators, lists })
 }
 
 fn create(path: &Path) -> Result<Box<dyn Write>, Trouble> {

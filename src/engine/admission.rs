@@ -5,7 +5,7 @@ use super::expectation::Expectation;
 use super::permit::Reservation;
 use super::throttle::{Comer, Entrance, ScopeState, Way};
 use super::{Engine, Page, Permit, Slot};
-use crate::policy::bucket::Level;
+use crate::policy::bucket::{Bucket, Level};
 use crate::policy::calibration::OriginCount;
 use crate::policy::cost::Cost;
 use crate::policy::decide::{self, Asked, Position};
@@ -173,11 +173,9 @@ impl Admission {
             if matches!(&decision.ruling, Ruling::Refused(refusal) if refusal.reason != Reason::Ledger) {
                 client.refuse();
             }
-            decision.bucket = class_rules.bucket.as_ref().map(|bucket| BucketStanding {
-                remaining: bucket.remaining(level, now),
-                next_after: bucket.next_at(level, now).since(now),
-                full_after: bucket.full_at(level).since(now),
-                turn: self.engine.clients.next_turn(key),
+            decision.bucket = class_rules.bucket.as_ref().map(|bucket| {
+                let turn = self.engine.clients.next_turn(key);
+                BucketStanding { turn, ..BucketStanding::new(bucket, level, now) }
             });
             decision
         });
@@ -337,6 +335,18 @@ impl Admission {
 
     fn account(&self, quota: QuotaId) -> &Arc<Account> {
         &self.accounts[usize::from(quota.0)]
+    }
+}
+
+impl BucketStanding {
+    /// Where a bucket stands that has come to `level`, in no order yet.
+    pub fn new(bucket: &Bucket, level: Level, now: Timestamp) -> Self {
+        Self {
+            remaining: bucket.remaining(level, now),
+            next_after: bucket.next_at(level, now).since(now),
+            full_after: bucket.full_at(level).since(now),
+            turn: 0,
+        }
     }
 }
 

@@ -30,12 +30,17 @@ pub(super) struct Announcements {
 
 /// The numbers of one decision.
 #[derive(Clone, Copy)]
-pub(super) struct Told<'a> {
-    pub(super) class: ClassId,
-    pub(super) route: usize,
-    pub(super) standings: &'a [Standing],
-    pub(super) bucket: Option<BucketStanding>,
-    pub(super) refusal: Option<&'a Refusal>,
+pub struct Told<'a> {
+    /// The client's class.
+    pub class: ClassId,
+    /// The route, by its place in the settings.
+    pub route: usize,
+    /// Where its quotas stand.
+    pub standings: &'a [Standing],
+    /// Where its bucket stands.
+    pub bucket: Option<BucketStanding>,
+    /// Why it is refused, if it is.
+    pub refusal: Option<&'a Refusal>,
 }
 
 impl Announcements {

@@ -44,6 +44,11 @@ impl Generation {
         }
     }
 
+    /// The networks of the address lists, as last read.
+    pub(super) fn lists(&self) -> Arc<Lists> {
+        self.lists.load_full()
+    }
+
     /// Puts networks that were read anew in force.
     pub(super) fn replace_lists(&self, lists: Lists) {
         self.lists.store(Arc::new(lists));

@@ -19,6 +19,7 @@ mod generation;
 mod headers;
 mod listener;
 mod neighbours;
+mod preview;
 mod reply;
 mod scratch;
 mod shared;
@@ -28,6 +29,9 @@ mod upstream;
 mod visit;
 mod watch;
 mod worker;
+
+pub use announce::Told;
+pub use preview::{Preview, preview};
 
 use crate::agents::Agents;
 use crate::clock::Clock;
@@ -188,6 +192,11 @@ impl Handle {
     /// The settings in force.
     pub fn with_settings<T>(&self, look: impl FnOnce(&Settings) -> T) -> T {
         look(&self.0.generation().settings)
+    }
+
+    /// The networks of the address lists in force.
+    pub fn lists(&self) -> Arc<Lists> {
+        self.0.generation().lists()
     }
 
     /// The books under the rules in force.

@@ -26,4 +26,5 @@ pub use decided::Decided;
 pub use policy::Policy;
 pub use request::Request;
 pub use run::{Failed, Replay, Watcher};
+pub use testimony::Testimony;
 pub use trial::Trial;

@@ -8,22 +8,22 @@ use crate::policy::{ClassId, Kind, Means, OperatorId, Proof, Rules, Signature};
 
 /// What a line of the gate's own log says of its client.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Testimony {
+pub struct Testimony {
     /// What was known of its claim; none where the claim was not put to the test.
-    pub(super) proof: Option<Proof>,
+    pub proof: Option<Proof>,
     /// What its signature proved.
-    pub(super) signature: Signature,
+    pub signature: Signature,
     /// Why it was suspected, if it was.
-    pub(super) suspicion: Option<Suspicion>,
+    pub suspicion: Option<Suspicion>,
     /// The class of whose keys it held one.
-    pub(super) holds_key_of: Option<ClassId>,
+    pub holds_key_of: Option<ClassId>,
     /// A hash of what it sent to be known by.
-    pub(super) secret: Option<u64>,
+    pub secret: Option<u64>,
 }
 
 impl Testimony {
     /// Reads it from what the gate wrote of its reasons. `operator` finds one by its name.
-    pub(super) fn of(own: &Own<'_>, rules: &Rules, operator: impl Fn(&str) -> Option<OperatorId>) -> Self {
+    pub fn of(own: &Own<'_>, rules: &Rules, operator: impl Fn(&str) -> Option<OperatorId>) -> Self {
         let secret = own.key.strip_prefix("hash:").and_then(|hash| u64::from_str_radix(hash, 16).ok());
         // Where its user agent or its signature decided, nobody asked for more.
         let mut said = Self { proof: Some(Proof::Unknown), secret, ..Self::default() };
@@ -37,6 +37,7 @@ impl Testimony {
                 "name_foreign" => said.proof = Some(Proof::Disproven(Means::Name)),
                 "agent_rule" => said.proof = None,
                 "signed" => said.signature = whose.map_or(Signature::Unlisted, Signature::Verified),
+                "signature_unreadable" => said.signature = Signature::Unreadable,
                 "signed_unlisted" => said.signature = Signature::Unlisted,
                 "signature_invalid" => said.signature = Signature::Invalid(whose),
                 "signature_unknown" => {

@@ -33,7 +33,7 @@ pub use instant::{rfc3339, rfc3339_exact};
 pub use line::LineWriter;
 pub use log_writer::Open;
 pub use record::{Charge, Names, OriginCall, Outcome, Record};
-pub use worker::WorkerTelemetry;
+pub use worker::{DECISIONS_REMEMBERED, WorkerTelemetry};
 
 use crate::engine::Admission;
 use crate::policy::crawl_delay::ConductView;

@@ -86,4 +86,4 @@ impl WorkerTelemetry {
 }
 
 /// Decisions that each worker can still explain, at most.
-const DECISIONS_REMEMBERED: usize = 1024;
+pub const DECISIONS_REMEMBERED: usize = 1024;

@@ -85,6 +85,11 @@ impl Gate {
         self.service().listen()[0]
     }
 
+    /// Where operators are.
+    pub fn admin_address(&self) -> SocketAddr {
+        self.service().admin().expect("tests have an admin listener")
+    }
+
     /// A new connection to it.
     pub fn connect(&self) -> Client {
         Client::connect(self.address())
@@ -194,7 +199,7 @@ impl Gate {
 
     /// Sends one request to the admin listener.
     pub fn ask_admin(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        let address = self.service().admin().expect("tests have an admin listener");
+        let address = self.admin_address();
         let mut stream = TcpStream::connect(address).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
         let length = body.len();

@@ -1,7 +1,7 @@
 //! The state of a gate, as far as it is shown. Whatever a gate of another version does not tell is left out.
 
 use crate::policy::Units;
-use crate::terminal::thousands;
+use crate::terminal::decimal;
 use serde::Deserialize;
 use std::fmt;
 
@@ -149,11 +149,7 @@ impl Default for Amount {
 impl fmt::Display for Amount {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.units() {
-            Some(units) => {
-                let exact = units.to_string();
-                let fraction = exact.find('.').map_or("", |point| &exact[point..]);
-                out.pad(&format!("{}{fraction}", thousands(units.floor())))
-            }
+            Some(units) => out.pad(&decimal(&units.to_string())),
             None => out.pad(&self.0.to_string()),
         }
     }

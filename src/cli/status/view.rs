@@ -34,7 +34,7 @@ impl View {
     }
 
     /// The same with its seconds, where it has any: windows may be shorter than a minute.
-    pub(super) fn local_exactly(&self, moment: &str, now: Option<&str>) -> String {
+    pub(in crate::cli) fn local_exactly(&self, moment: &str, now: Option<&str>) -> String {
         self.shown(moment, now, |local| if local.second() == 0 { "%H:%M" } else { "%H:%M:%S" })
     }
 
@@ -50,7 +50,7 @@ impl View {
     }
 
     /// What the wall clock's zone is called then.
-    pub(super) fn zone_name(&self, moment: &str) -> String {
+    pub(in crate::cli) fn zone_name(&self, moment: &str) -> String {
         self.zoned(moment).map(|local| local.strftime("%Z").to_string()).unwrap_or_default()
     }
 

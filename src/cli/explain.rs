@@ -1,0 +1,107 @@
+//! `tidegate explain`: why a request is treated as it is, and what would have let it through.
+
+mod asked;
+mod line;
+mod moment;
+mod page;
+
+pub use page::page;
+
+use super::gate::{GateArgs, NoResult};
+use super::status::View;
+use super::{policy, print};
+use crate::agents::Agents;
+use crate::clock::Clock;
+use crate::explain::{Explanation, Known, explain, logged};
+use crate::replay::Policy;
+use crate::replay::log::Line;
+use crate::service::crawlers;
+use asked::Asked;
+use clap::Args;
+use http::Method;
+use jiff::tz::TimeZone;
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Which request.
+#[derive(Clone, Debug, Args)]
+pub struct ExplainArgs {
+    /// What is asked for: a URL, a path, or the id of a decision that a running gate has made (X-Tidegate-Decision).
+    #[arg(value_name = "URL or ID")]
+    what: Option<String>,
+    /// A line of an access log, in place of a request that is made up: the gate's own log, or a common or combined one.
+    #[arg(long, value_name = "FILE:LINE", conflicts_with_all = ["what", "ip", "user_agent", "header", "method", "at"])]
+    log: Option<String>,
+    /// Who connects: the client, or a trusted proxy that says in a header for whom it asks.
+    #[arg(long, value_name = "IP")]
+    ip: Option<IpAddr>,
+    /// Its user agent; without it, none is sent.
+    #[arg(long, value_name = "UA")]
+    user_agent: Option<String>,
+    /// Another header that it sends.
+    #[arg(short = 'H', long, value_name = "NAME: VALUE")]
+    header: Vec<String>,
+    /// Its method.
+    #[arg(long, value_name = "METHOD")]
+    method: Option<String>,
+    /// How much of a quota has been used when it comes, in units or percent; of the others, nothing. A line of the gate's
+    /// own log says so itself.
+    #[arg(long, value_name = "QUOTA=N or N%")]
+    used: Vec<String>,
+    /// When it comes, such as 2026-11-21T14:00, or 14:00 for today; now, where nothing is said.
+    #[arg(long, value_name = "TIME")]
+    at: Option<String>,
+    /// As one JSON document.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    gate: GateArgs,
+}
+
+/// Explains what becomes of a request, or what became of it.
+pub fn run(args: &ExplainArgs) -> ExitCode {
+    match explanation(args).and_then(|explanation| shown(&explanation, args.json)) {
+        Ok(text) => print(&text),
+        Err(why) => why.tell(),
+    }
+}
+
+fn explanation(args: &ExplainArgs) -> Result<Explanation, NoResult> {
+    match Asked::of(args).map_err(NoResult::Wrong)? {
+        Asked::Decision(id) => {
+            let said = args.gate.ask(Method::GET, &format!("/api/v1/decisions/{id}/explanation"), "")?;
+            let unread = |error| format!("the gate's answer cannot be read: {error}; is it of this version?");
+            serde_json::from_str(&said).map_err(|error| NoResult::Failed(unread(error)))
+        }
+        Asked::Line(line) => with_known(&args.gate.file(), |known| {
+            let used = asked::all_used(args, known)?;
+            let used = |quota: &str| used.iter().rev().find(|(name, _)| name == quota).map(|(_, used)| *used);
+            let case = |line: &Line<'_>| logged(line, known, used).map_err(|none| none.to_string());
+            line.read(|line| case(line).map(|case| explain(&case)))
+        }),
+        Asked::MadeUp(url) => with_known(&args.gate.file(), |known| {
+            let made_up = asked::made_up(args, url, known, Clock::system().now(), &TimeZone::system())?;
+            made_up.case(known).map(|case| explain(&case)).map_err(|mistake| mistake.to_string())
+        }),
+    }
+}
+
+/// Lets `look` see what a gate with this file would know.
+fn with_known(
+    file: &Path,
+    look: impl FnOnce(Known<'_>) -> Result<Explanation, String>,
+) -> Result<Explanation, NoResult> {
+    let Policy { settings, operators, lists, .. } = policy::read(file, crawlers::operators).map_err(NoResult::Wrong)?;
+    let agents = Agents::builtin(operators.tokens());
+    look(Known { settings: &settings, agents: &agents, operators: &operators, lists: &lists }).map_err(NoResult::Wrong)
+}
+
+fn shown(explanation: &Explanation, json: bool) -> Result<String, NoResult> {
+    match json {
+        true => serde_json::to_string_pretty(explanation)
+            .map(|text| text + "\n")
+            .map_err(|error| NoResult::Failed(error.to_string())),
+        false => Ok(page(explanation, &View::of_output())),
+    }
+}

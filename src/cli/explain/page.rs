@@ -1,0 +1,148 @@
+//! The explanation on one page: the request, its steps, the answer, and what would have let it through.
+
+use crate::cli::status::View;
+use crate::explain::{Answer, Explanation, Finding, Remedy, Request, Step, Verdict};
+use crate::terminal::wrapped;
+
+/// The page, in text.
+pub fn page(explanation: &Explanation, view: &View) -> String {
+    let Explanation { request, steps, answers, would_let_it_through, notes } = explanation;
+    let page = Page { view, now: &request.time };
+    let steps: Vec<String> = steps.iter().map(|step| page.step(step)).collect();
+    let notes = notes.iter().map(|note| page.block(0, note, str::to_owned)).collect();
+    [page.request(request), steps.concat(), page.answers(answers), page.remedies(would_let_it_through), notes]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+struct Page<'a> {
+    view: &'a View,
+    now: &'a str,
+}
+
+impl Page<'_> {
+    fn request(&self, request: &Request) -> String {
+        let Request { time, decision, method, host, path, query, client, user_agent } = request;
+        let query = query.as_ref().map_or_else(String::new, |query| format!("?{query}"));
+        let target = format!("{method} {host}{path}{query}");
+        let decision = decision.as_ref().map_or_else(String::new, |id| format!(", decision {id}"));
+        let when = format!("{} {}", self.view.local_exactly(time, None), self.view.zone_name(time));
+        let from = format!("from {client}, {when}{decision}");
+        let agent = if user_agent.is_empty() { "without a user agent" } else { user_agent };
+        let below = |text: &str| self.block(2, text, str::to_owned);
+        self.block(0, &target, |text| self.view.ink.bold(text)) + &below(&from) + &below(agent)
+    }
+
+    /// The step's name, what came of it, and behind them all that is said.
+    fn step(&self, step: &Step) -> String {
+        let ink = self.view.ink;
+        let name = format!("{:STAGE$}", step.step.name());
+        let word = self.finding(step.finding);
+        let quota = step.quota.as_ref().map_or_else(String::new, |quota| format!("{quota}: "));
+        let said = self.block(TEXT, &format!("{quota}{}", step.says), str::to_owned);
+        let mut text = format!("{}  {word}  {}", ink.bold(&name), said.trim_start());
+        for evidence in &step.evidence {
+            text += &self.block(TEXT, evidence, str::to_owned);
+        }
+        if let Some(rule) = &step.rule {
+            text += &self.block(TEXT, &rule.to_string(), |text| ink.faint(text));
+        }
+        text
+    }
+
+    fn finding(&self, finding: Finding) -> String {
+        let ink = self.view.ink;
+        let column = |word: &str| format!("{word:WORD$}");
+        match finding {
+            Finding::Found => column(""),
+            Finding::Passed => ink.level(0.0, &column("yes")),
+            Finding::Refused => ink.alarm(&column("no")),
+            Finding::Shadow => ink.level(0.5, &column("shadow")),
+            Finding::Depends => ink.level(0.5, &column("either")),
+            Finding::NotAsked => ink.faint(&column("-")),
+            Finding::Unknown => ink.faint(&column("?")),
+        }
+    }
+
+    fn answers(&self, answers: &[Answer]) -> String {
+        let mut text = String::new();
+        if let Some(Answer { depends_on, .. }) = answers.first().filter(|answer| !answer.depends_on.is_empty()) {
+            text += &self.block(0, "It depends on", |text| self.view.ink.bold(text));
+            for one in depends_on {
+                text += &self.item(one);
+            }
+        }
+        answers.iter().for_each(|answer| text += &self.answer(answer));
+        text
+    }
+
+    fn answer(&self, answer: &Answer) -> String {
+        let ink = self.view.ink;
+        let reason = answer.reason.as_ref().map_or_else(String::new, |reason| format!(", reason {reason}"));
+        let shadow = answer
+            .shadow
+            .as_ref()
+            .map_or_else(String::new, |reason| format!("; {reason} would have refused it, were that enforced"));
+        let status = answer.status.map_or_else(String::new, |status| format!(" with {status}"));
+        let verdict = match answer.verdict {
+            Verdict::Refused => self.block(0, &format!("Refused{status}{reason}"), |text| ink.alarm(text)),
+            Verdict::Admitted => self.block(0, &format!("Admitted{status}{shadow}"), |text| ink.level(0.0, text)),
+        };
+        let retry_after = answer.retry_after_s.map(|seconds| ("retry-after".to_owned(), seconds.to_string()));
+        let fields = answer.fields.clone().into_iter().chain(retry_after);
+        fields.fold(verdict, |text, (name, value)| text + &self.block(2, &format!("{name}: {value}"), str::to_owned))
+    }
+
+    fn remedies(&self, remedies: &[Remedy]) -> String {
+        if remedies.is_empty() {
+            return String::new();
+        }
+        let heading = self.block(0, "Any of these would have let it through", |text| self.view.ink.bold(text));
+        remedies.iter().fold(heading, |text, remedy| text + &self.item(&self.remedy(remedy)))
+    }
+
+    fn remedy(&self, remedy: &Remedy) -> String {
+        match remedy.numbers.get("at").and_then(|at| at.as_str()) {
+            Some(at) => format!("{}, at {}", remedy.says, self.view.local_exactly(at, Some(self.now))),
+            None => remedy.says.clone(),
+        }
+    }
+
+    fn item(&self, text: &str) -> String {
+        format!("  - {}", self.block(4, text, str::to_owned).trim_start())
+    }
+
+    /// Text as a block `indent` from the left, no line of which goes beyond the width; `paint` changes nothing but colours.
+    fn block(&self, indent: usize, text: &str, paint: impl Fn(&str) -> String) -> String {
+        let room = self.view.width.saturating_sub(indent).max(1);
+        let text = wrapped(&harmless(text, room), 0, 0, room);
+        text.lines().map(|line| format!("{}{}\n", " ".repeat(indent), paint(line))).collect()
+    }
+}
+
+/// What clients send may hold anything, and be a single word of any length: nothing that a terminal takes for an order, and
+/// no word that is longer than `room`.
+fn harmless(text: &str, room: usize) -> String {
+    let mut out = String::new();
+    let mut word = 0;
+    for sign in text.chars().flat_map(shown) {
+        word = if sign == ' ' { 0 } else { word + 1 };
+        if word > room {
+            out.push(' ');
+            word = 1;
+        }
+        out.push(sign);
+    }
+    out
+}
+
+fn shown(sign: char) -> Vec<char> {
+    if sign.is_control() { sign.escape_default().collect() } else { vec![sign] }
+}
+
+/// The columns of a step: its name, what came of it, what is said.
+const STAGE: usize = 8;
+const WORD: usize = 6;
+const TEXT: usize = STAGE + 2 + WORD + 2;

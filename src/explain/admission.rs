@@ -1,0 +1,149 @@
+//! What each rule of admission says, in the order in which they are asked.
+
+use super::case::Case;
+use super::outcome::Outcome;
+use super::step::{Finding, Stage, Step};
+use crate::policy::decide::{self, Asked, Position};
+use crate::policy::tier::{Ladder, Share};
+use crate::policy::{Reason, Units};
+use crate::telemetry::rfc3339;
+use crate::terminal::{decimal, span};
+
+/// The rules, and what each says by itself; those behind one that has decided are not asked.
+pub(super) fn steps(case: &Case<'_>, outcome: &Outcome<'_>) -> Vec<Step> {
+    let asked = case.asked_as(case.classified().class);
+    if asked.never_refused {
+        return vec![Step::new(Stage::Exempt, Finding::Passed, format!("{} is never refused", case.asked.path))];
+    }
+    let said_no = |reason| outcome.certain_refusal().is_some_and(|refusal| refusal.reason == reason);
+    let mut steps = vec![block(case, &asked)];
+    steps.push(if said_no(Reason::Blocked) { not_asked(Stage::Bucket) } else { bucket(case, &asked) });
+    let quotas_are_asked = !said_no(Reason::Blocked) && !said_no(Reason::Bucket);
+    for (place, position) in case.positions.iter().enumerate() {
+        let quota = &position.quota.name;
+        // As it may stand, by the requests before.
+        let may_be = outcome.pasts.iter().map(|past| case.positions_as(asked.class, *past)[place]);
+        match quotas_are_asked {
+            true => steps.extend([tier(case, &asked, may_be.collect()), left(case, position)]),
+            false => steps.extend([Stage::Tier, Stage::Quota].map(|stage| not_asked(stage).of_quota(quota))),
+        }
+    }
+    steps
+}
+
+pub(super) fn not_asked(stage: Stage) -> Step {
+    Step::new(stage, Finding::NotAsked, "not asked any more")
+}
+
+/// What it means that a rule said no.
+fn no(enforced: bool) -> Finding {
+    if enforced { Finding::Refused } else { Finding::Shadow }
+}
+
+fn block(case: &Case<'_>, asked: &Asked<'_>) -> Step {
+    let class = asked.class_rules;
+    let (finding, says) = match decide::blocked(class) {
+        Err(_) => (no(class.enforce), format!("the class {} is blocked", class.name)),
+        Ok(()) => (Finding::Passed, format!("the class {} is not blocked", class.name)),
+    };
+    Step::new(Stage::Block, finding, says).by(case.known.class_rule(asked.class, ".block"))
+}
+
+fn bucket(case: &Case<'_>, asked: &Asked<'_>) -> Step {
+    let class = asked.class_rules;
+    let Some(bucket) = &class.bucket else {
+        return Step::new(Stage::Bucket, Finding::Passed, format!("clients of the class {} have none", class.name));
+    };
+    let left = bucket.remaining(case.level, case.now);
+    let holds = format!("holds {} at most, {} more every {:?}", bucket.capacity, bucket.fill, bucket.interval);
+    let (finding, says) = match decide::bucket(class, case.level, case.now) {
+        Ok(_) if case.happened.is_some() => (Finding::Passed, format!("{holds}: there was one for it")),
+        Ok(_) if left == bucket.capacity => (Finding::Passed, format!("{holds}: full, for a client that comes anew")),
+        Ok(_) => (Finding::Passed, format!("{holds}: {left} left")),
+        Err(_) => (no(class.enforce), format!("{holds}: empty")),
+    };
+    Step::new(Stage::Bucket, finding, says)
+        .by(case.known.class_rule(asked.class, ".bucket"))
+        .with("capacity", bucket.capacity)
+        .with("tokens", left)
+}
+
+fn tier(case: &Case<'_>, asked: &Asked<'_>, mut may_be: Vec<Position<'_>>) -> Step {
+    let known = case.known;
+    let said: Vec<bool> =
+        may_be.iter_mut().map(|position| decide::tier(asked.class, position, case.now).is_ok()).collect();
+    let Some(position) = may_be.first() else { return not_asked(Stage::Tier) };
+    let quota = position.quota;
+    let Some(ladder) = quota.ladder(asked.class) else {
+        let says = format!("the class {} has no tiers: refused only when nothing is left", asked.class_rules.name);
+        let rule = known.quota_rule(position.id, ".tiers");
+        return Step::new(Stage::Tier, Finding::Passed, says).of_quota(&quota.name).by(rule);
+    };
+    let enforced = asked.enforces_tiers_of(quota);
+    let finding = match (said.contains(&true), said.contains(&false)) {
+        (_, false) => Finding::Passed,
+        (true, true) if enforced => Finding::Depends,
+        _ => no(enforced),
+    };
+    let tier = position.shedding.tier;
+    let share = ladder.share(tier);
+    let place = usize::from(tier).saturating_sub(1);
+    Step::new(Stage::Tier, finding, standing(ladder, tier, position.taken, quota.limit))
+        .of_quota(&quota.name)
+        .because(guard(position, share).into_iter().collect())
+        .by(known.tier_rule(position.id, asked.class, place))
+        .with("used", position.taken.as_f64())
+        .with("limit", quota.limit.as_f64())
+        .with("tier", tier)
+        .with("shed", share.ratio())
+}
+
+/// What the crawler guard does for it.
+fn guard(position: &Position<'_>, share: Share) -> Option<String> {
+    let guarded = position.guarded.filter(|_| share > Share::NONE)?;
+    let every = span(guarded.guard.trickle.as_secs());
+    Some(format!("as a guarded crawler, one of its requests is let through every {every}"))
+}
+
+/// Where a class stands on its ladder.
+fn standing(ladder: &Ladder, tier: u8, taken: Units, limit: Units) -> String {
+    let used = format!("{} of {} used", amount(taken), amount(limit));
+    let Some(place) = usize::from(tier).checked_sub(1) else {
+        let first = ladder.tiers().first().map_or(Units::ZERO, |step| step.above);
+        return format!("{used}; the first tier begins at {}", amount(first));
+    };
+    let Some(step) = ladder.tiers().get(place) else { return used };
+    let refused = match step.shed {
+        Share::ALL => "everything is".to_owned(),
+        share => format!("{}% are", percent(share)),
+    };
+    format!("{used}: tier {tier}, in which {refused} refused, begins at {}", amount(step.above))
+}
+
+fn left(case: &Case<'_>, position: &Position<'_>) -> Step {
+    let quota = position.quota;
+    let left = position.limit.minus(position.taken);
+    let asks = format!("{} left, {} asked for", amount(left), amount(position.cost));
+    let (finding, says) = match decide::spent(position, case.now) {
+        Ok(()) => (Finding::Passed, asks),
+        Err((Reason::Ledger, _)) => {
+            (no(quota.enforce), format!("{asks}, but the ledger has not handed out enough of it yet"))
+        }
+        Err(_) => (no(quota.enforce), asks),
+    };
+    Step::new(Stage::Quota, finding, says)
+        .of_quota(&quota.name)
+        .by(case.known.quota_rule(position.id, ".limit"))
+        .with("limit", quota.limit.as_f64())
+        .with("left", left.as_f64())
+        .with("cost", position.cost.as_f64())
+        .with("resets_at", rfc3339(position.resets_at))
+}
+
+pub(super) fn amount(units: Units) -> String {
+    decimal(&units.to_string())
+}
+
+pub(super) fn percent(share: Share) -> String {
+    Units::from_milli(u64::from(share.millionths()) / 10).to_string()
+}

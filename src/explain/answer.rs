@@ -1,0 +1,83 @@
+//! What the client is told.
+
+use super::admission::percent;
+use super::case::Case;
+use super::explanation::{self, Answer};
+use super::happened::Happened;
+use super::outcome::{Outcome, Ruled};
+use crate::engine::{BucketStanding, Standing};
+use crate::gateway::{Told, preview};
+use crate::policy::Verdict;
+use crate::policy::decide::Position;
+use crate::policy::tier::Share;
+use crate::terminal::span;
+use std::collections::BTreeMap;
+
+/// The answer; or both, where it depends on the requests before.
+pub(super) fn answers(case: &Case<'_>, outcome: &Outcome<'_>) -> Vec<Answer> {
+    let depends_on = if outcome.rulings.len() > 1 { what_it_depends_on(case, outcome) } else { Vec::new() };
+    let answer = |ruled| Answer { depends_on: depends_on.clone(), ..answer(case, ruled) };
+    let answers = outcome.rulings.iter().map(answer);
+    match &case.happened {
+        Some(happened) if happened.decided.is_some() && !outcome.differs_from_log => {
+            answers.map(|answer| as_given(answer, happened)).collect()
+        }
+        _ => answers.collect(),
+    }
+}
+
+/// As the log says that it was given. What was left in a bucket the log does not say.
+fn as_given(answer: Answer, happened: &Happened) -> Answer {
+    let retry_after_s = happened.decided.as_ref().and_then(|decided| decided.retry_after_s);
+    Answer { status: Some(happened.status), retry_after_s, fields: BTreeMap::new(), ..answer }
+}
+
+fn answer(case: &Case<'_>, ruled: &Ruled<'_>) -> Answer {
+    let class = case.classified().class;
+    let refusal = ruled.refusal();
+    let (level, shadow) = match ruled.verdict {
+        Verdict::Admit { level, shadow } => (level, shadow),
+        Verdict::Refuse(_) => (case.level, None),
+    };
+    let standing = |position: &Position<'_>| {
+        let used = if refusal.is_some() { position.taken } else { position.taken.plus(position.cost) };
+        Standing::new(class, position, used)
+    };
+    let standings: Vec<Standing> = ruled.positions.iter().map(standing).collect();
+    let bucket = case.asked_as(class).class_rules.bucket;
+    let bucket = bucket.map(|bucket| BucketStanding::new(&bucket, level, case.now));
+    let told = Told { class, route: case.route_place(), standings: &standings, bucket, refusal };
+    let shown = preview(case.known.settings, told, case.now);
+    let field = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
+        (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+    };
+    Answer {
+        verdict: if refusal.is_some() { explanation::Verdict::Refused } else { explanation::Verdict::Admitted },
+        reason: refusal.map(|refusal| refusal.reason.name().to_owned()),
+        shadow: shadow.map(|reason| reason.name().to_owned()),
+        status: shown.status.map(|status| status.as_u16()),
+        retry_after_s: shown.retry_after_s,
+        fields: shown.fields.iter().map(field).collect(),
+        depends_on: Vec::new(),
+    }
+}
+
+/// What of the requests before makes the difference.
+fn what_it_depends_on(case: &Case<'_>, outcome: &Outcome<'_>) -> Vec<String> {
+    let class = case.classified().class;
+    let mut told = Vec::new();
+    for position in outcome.refused_positions() {
+        let quota = &position.quota.name;
+        let share = position.quota.ladder(class).map_or(Share::NONE, |ladder| ladder.share(position.shedding.tier));
+        if share > Share::NONE && share < Share::ALL {
+            told.push(format!("whether its turn has come: {}% of its class are refused for {quota}", percent(share)));
+        }
+        if let Some(guarded) = position.guarded.filter(|_| share > Share::NONE) {
+            let every = span(guarded.guard.trickle.as_secs());
+            told.push(format!(
+                "whether one of its operator was let through within {every}: the crawler guard sees to it"
+            ));
+        }
+    }
+    told
+}

@@ -1,0 +1,206 @@
+//! One request with all that the rules see of it.
+
+use super::explanation::Request;
+use super::happened::{Decided, Happened};
+use super::known::Known;
+use crate::engine::{Engine, Supply};
+use crate::policy::behaviour::Suspicion;
+use crate::policy::bucket::Level;
+use crate::policy::cost::{Cost, Estimate};
+use crate::policy::decide::{self, Asked, Position};
+use crate::policy::facts::claimed_operator;
+use crate::policy::guard::Guarded;
+use crate::policy::identity::Origin;
+use crate::policy::lists::Listed;
+use crate::policy::route::Route;
+use crate::policy::tier::{Share, Shedding};
+use crate::policy::{
+    Claim, ClassId, Classified, Facts, OperatorId, Proof, QuotaId, Signature, Timestamp, Units, Verdict,
+};
+use crate::telemetry::{hexadecimal, rfc3339};
+use http::{HeaderMap, Method};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// A request before its decision.
+#[derive(Clone)]
+pub struct Case<'a> {
+    pub(super) known: Known<'a>,
+    pub(super) asked: Asking,
+    pub(super) who: Who,
+    pub(super) now: Timestamp,
+    /// What is left in the client's bucket.
+    pub(super) level: Level,
+    /// Where each quota of its route stands.
+    pub(super) positions: Vec<Position<'a>>,
+    /// What became of it, where a log tells.
+    pub(super) happened: Option<Happened>,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Asking {
+    pub(super) method: Method,
+    pub(super) host: String,
+    /// As rules match it.
+    pub(super) path: String,
+    pub(super) query: Option<String>,
+    pub(super) user_agent: Vec<u8>,
+    /// What else it sends, as far as it is known.
+    pub(super) sent: HeaderMap,
+}
+
+/// What is known of who asks.
+#[derive(Clone, Debug)]
+pub(super) struct Who {
+    pub(super) peer: IpAddr,
+    pub(super) origin: Origin,
+    pub(super) listed: Listed,
+    pub(super) claim: Claim,
+    pub(super) proof: Proof,
+    pub(super) signature: Signature,
+    pub(super) holds_key_of: Vec<ClassId>,
+    pub(super) suspicion: Option<Suspicion>,
+}
+
+/// How the requests before this one have gone, where that decides: whose turn it was to be refused, and whether the crawler
+/// guard has let one through of late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Past {
+    /// As is best for this one.
+    Kind,
+    /// As is worst.
+    Unkind,
+}
+
+impl<'a> Case<'a> {
+    pub(super) fn new(known: Known<'a>, asked: Asking, who: Who, now: Timestamp) -> Self {
+        Self { known, asked, who, now, level: Level::default(), positions: Vec::new(), happened: None }
+    }
+
+    /// The same where `used` says how much of each quota has been taken; of the others, nothing.
+    pub(super) fn where_used(self, used: impl Fn(&str) -> Option<Units>) -> Self {
+        let rules = &self.known.settings.rules;
+        let books = Engine::new(Supply::Whole, 1).admission(Arc::clone(rules), self.now);
+        for quota in &rules.quotas {
+            if let Some(used) = used(&quota.name) {
+                let _ = books.set_used(&quota.name, used, self.now);
+            }
+        }
+        let views = books.quotas(self.now);
+        let position = |&(id, cost): &(QuotaId, Cost)| {
+            let (quota, view) = (&rules.quotas[usize::from(id.0)], &views[usize::from(id.0)]);
+            let cost = match cost {
+                Cost::Known(units) => units,
+                Cost::Learned => Estimate::FIRST.0.min(quota.limit),
+            };
+            Position {
+                id,
+                quota,
+                cost,
+                taken: view.used,
+                limit: view.limit,
+                grant: view.limit,
+                resets_at: view.window_end,
+                shedding: Shedding::default(),
+                guarded: None,
+                is_let_through: false,
+            }
+        };
+        // In the order in which a gate asks them.
+        let mut positions: Vec<Position<'a>> = self.route().costs.iter().map(position).collect();
+        positions.sort_by_key(|position| position.id);
+        Self { positions, ..self }
+    }
+
+    /// The same once the ledger has handed out all there is.
+    pub(super) fn with_ledger_open(mut self) -> Self {
+        self.positions.iter_mut().for_each(|position| position.grant = position.limit);
+        self
+    }
+
+    /// What a gate decided, where its log tells.
+    pub(super) fn decided(&self) -> Option<&Decided> {
+        self.happened.as_ref()?.decided.as_ref()
+    }
+
+    pub(super) fn facts(&self) -> Facts<'_> {
+        let (asked, who) = (&self.asked, &self.who);
+        Facts {
+            method: &asked.method,
+            host: &asked.host,
+            path: &asked.path,
+            query: asked.query.as_deref(),
+            client: who.origin.client,
+            listed: who.listed,
+            user_agent: &asked.user_agent,
+            claim: who.claim,
+            proof: who.proof,
+            signature: who.signature,
+            holds_key_of: &who.holds_key_of,
+            suspicion: who.suspicion,
+        }
+    }
+
+    pub(super) fn classified(&self) -> Classified {
+        self.known.rules().classify(&self.facts())
+    }
+
+    /// Whose crawler it says it is.
+    pub(super) fn claimed(&self) -> Option<OperatorId> {
+        claimed_operator(self.who.claim, self.who.signature)
+    }
+
+    pub(super) fn route_place(&self) -> usize {
+        self.known.rules().route(&self.facts())
+    }
+
+    pub(super) fn route(&self) -> &'a Route {
+        &self.known.rules().routes[self.route_place()]
+    }
+
+    /// The request as the rules are asked about it, were its client of `class`.
+    pub(super) fn asked_as(&self, class: ClassId) -> Asked<'a> {
+        let rules = self.known.rules();
+        let never_refused = rules.never_refuses(&self.asked.path);
+        Asked { class, class_rules: &rules.classes[usize::from(class.0)], route: self.route(), never_refused }
+    }
+
+    /// Where its quotas stand, were its client of `class` and the requests before it as `past` says; none, where it costs
+    /// nothing.
+    pub(super) fn positions_as(&self, class: ClassId, past: Past) -> Vec<Position<'a>> {
+        let asked = self.asked_as(class);
+        let guard = asked.class_rules.guard.filter(|_| self.classified().operator.is_some());
+        let (carry, last_admitted) = match past {
+            Past::Kind => (0, Timestamp::default()),
+            Past::Unkind => (Share::ALL.millionths() - 1, self.now),
+        };
+        let guarded = guard.map(|guard| Guarded { guard, last_admitted, is_overdue: false, spent: Units::ZERO });
+        let placed = |position: &Position<'a>| {
+            let shedding = Shedding { carry, ..position.shedding };
+            Position { shedding, guarded, ..*position }
+        };
+        if asked.is_free() { Vec::new() } else { self.positions.iter().map(placed).collect() }
+    }
+
+    /// What the rules say to it, were its client of `class`, and where that leaves its quotas.
+    pub(super) fn decide(&self, class: ClassId, past: Past) -> (Verdict, Vec<Position<'a>>) {
+        let mut positions = self.positions_as(class, past);
+        let verdict = decide::decide(&self.asked_as(class), self.level, &mut positions, self.now);
+        (verdict, positions)
+    }
+
+    pub(super) fn told(&self) -> Request {
+        let Asking { method, host, path, query, user_agent, .. } = &self.asked;
+        Request {
+            time: rfc3339(self.now),
+            decision: self.decided().map(|decided| String::from_utf8_lossy(&hexadecimal(decided.id)).into_owned()),
+            method: method.to_string(),
+            host: host.clone(),
+            path: path.clone(),
+            query: query.clone(),
+            client: self.who.origin.client.to_string(),
+            user_agent: String::from_utf8_lossy(user_agent).into_owned(),
+        }
+    }
+}

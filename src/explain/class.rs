@@ -1,0 +1,85 @@
+//! What kind of client it is, and why it falls into its class and into none before it.
+
+use super::case::Case;
+use super::evidence;
+use super::step::{Stage, Step};
+use crate::policy::class::{Class, Condition};
+use crate::policy::lists::{ListId, Listed};
+use crate::policy::{ClassId, Kind};
+
+pub(super) fn step(case: &Case<'_>) -> Step {
+    let classified = case.classified();
+    let name = case.known.class_name(classified.class);
+    let operator = classified.operator.map(|operator| case.known.operators.name(operator));
+    let whose = operator.map_or_else(String::new, |operator| format!(" of {operator}"));
+    let says = format!("class {name}: {}{whose}", article(classified.kind));
+    let mut told = evidence::sentences(case);
+    told.extend(behaviour(case, classified.kind));
+    told.extend((0..classified.class.0).map(|place| passed_over(case, ClassId(place))));
+    Step::found(Stage::Class, says)
+        .because(told)
+        .by(case.known.class_rule(classified.class, ""))
+        .with("class", name)
+        .with("kind", classified.kind.name())
+        .with("operator", operator)
+}
+
+const fn article(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Human => "a person",
+        Kind::VerifiedBot => "a verified bot",
+        Kind::DeclaredBot => "a declared bot",
+        Kind::SuspectedBot => "a suspected bot",
+        Kind::Impostor => "an impostor",
+    }
+}
+
+/// What a person does is remembered by a running gate only.
+fn behaviour(case: &Case<'_>, kind: Kind) -> Option<String> {
+    let looks = case.known.rules().behaviour.is_some() && kind == Kind::Human;
+    looks.then(|| "how it behaves, only a running gate knows".into())
+}
+
+/// Why a class that comes before does not fit.
+fn passed_over(case: &Case<'_>, class: ClassId) -> String {
+    let rules = case.known.rules();
+    let Class { name, when, .. } = &rules.classes[usize::from(class.0)];
+    let classified = case.classified();
+    let unmet = when.unmet(class, classified.kind, classified.operator, &case.facts());
+    let wants = match unmet {
+        Some(Condition::Kind) => kinds(&when.kinds),
+        Some(Condition::Operator) => {
+            let names: Vec<&str> = when.operators.iter().map(|id| case.known.operators.name(*id)).collect();
+            format!("proof that it is {}", any_of(&names))
+        }
+        Some(Condition::UserAgent) => {
+            let words: Vec<&str> = when.user_agents.iter().map(String::as_str).collect();
+            format!("a user agent with {}", any_of(&words))
+        }
+        Some(Condition::Address) => "another address".into(),
+        Some(Condition::List) => {
+            let on = |place: usize| when.lists.first_in_common(Listed::on([ListId(place as u8)])).is_some();
+            let names = rules.lists.iter().enumerate().filter(|(place, _)| on(*place));
+            format!("an address on the list {}", any_of(&names.map(|(_, name)| name.as_str()).collect::<Vec<_>>()))
+        }
+        Some(Condition::Key) => {
+            let header = when.keys.as_ref().map_or("", |keys| keys.carrier.header());
+            format!("one of its keys in {header}")
+        }
+        None => "nothing more".into(),
+    };
+    format!("not {name}, which wants {wants}")
+}
+
+fn kinds(kinds: &[Kind]) -> String {
+    any_of(&kinds.iter().map(|kind| article(*kind)).collect::<Vec<_>>())
+}
+
+/// `a, b or c`
+pub(super) fn any_of(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [others @ .., last] => format!("{} or {last}", others.join(", ")),
+    }
+}

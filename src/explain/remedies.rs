@@ -1,0 +1,185 @@
+//! What would have let a request through: the rules are asked again with one thing changed, and what helps is told.
+
+use super::admission::{amount, percent};
+use super::case::{Case, Past, Who};
+use super::class::any_of;
+use super::outcome::Outcome;
+use super::remedy::{Change, Remedy};
+use crate::policy::bucket::Level;
+use crate::policy::decide::Position;
+use crate::policy::tier::Share;
+use crate::policy::time::seconds_rounded_up;
+use crate::policy::{ClassId, Means, Proof, Reason, Refusal, Signature, Timestamp, Units, Verdict};
+use crate::telemetry::rfc3339;
+use crate::verify::Method;
+use serde_json::Map;
+use std::fmt;
+
+/// All that would have been enough, each by itself; nothing, where it is let through whatever came before.
+pub(super) fn remedies(case: &Case<'_>, outcome: &Outcome<'_>) -> Vec<Remedy> {
+    let Some(refusal) = outcome.refusal() else { return Vec::new() };
+    if matches!(refusal.reason, Reason::Throttle | Reason::Backoff) {
+        let says = "coming back when it was told to, at the earliest";
+        return vec![Remedy::new(Change::Time, says).with("at", moment(case.now + refusal.wait))];
+    }
+    let found = [proof(case), less_used(case), turn(case, outcome), later(case, refusal), cheaper(case)];
+    found.into_iter().flatten().chain(other_class(case)).collect()
+}
+
+/// Proof of what it says that it is.
+fn proof(case: &Case<'_>) -> Option<Remedy> {
+    let claimed = case.claimed()?;
+    let who = Who { proof: Proof::Proven(Means::Address), signature: Signature::Absent, ..case.who.clone() };
+    let proven = Case { who, ..case.clone() };
+    let class = proven.classified().class;
+    if proven.classified().operator == case.classified().operator {
+        return None;
+    }
+    let through = Through::of(&proven, class)?;
+    let operator = case.known.operators.name(claimed);
+    let ways = [(Method::Addresses, "its published ranges"), (Method::Names, "its names in DNS")];
+    let ways = ways.into_iter().filter(|(method, _)| case.known.operators.proves_by(claimed, *method));
+    let ways: Vec<&str> = ways.map(|(_, way)| way).collect();
+    let way = if ways.is_empty() { "a signature".to_owned() } else { ways.join(" or ") };
+    let class = case.known.class_name(class);
+    let says = format!("proof by {way} that it is {operator}: then it is of the class {class}{through}");
+    Some(Remedy::new(Change::Proof, says).with("operator", operator).with("class", class))
+}
+
+/// Less used of the quotas that said no.
+fn less_used(case: &Case<'_>) -> Option<Remedy> {
+    let class = case.classified().class;
+    let mut lowered = case.clone();
+    let (mut says, mut used) = (Vec::new(), Map::new());
+    for position in lowered.positions.iter_mut().filter(|position| !admits(case, class, **position)) {
+        let (taken, quota) = (position.taken, &position.quota.name);
+        let most = most_taken(taken, |taken| admits(case, class, Position { taken, ..*position }))?;
+        says.push(format!("{} units of {quota} fewer used: {} at most", amount(taken.minus(most)), amount(most)));
+        used.insert(quota.clone(), most.as_f64().into());
+        position.taken = most;
+    }
+    let is_enough = !used.is_empty() && Through::of(&lowered, class) == Some(Through::Always);
+    is_enough.then(|| Remedy::new(Change::Used, says.join(", and ")).with("used_at_most", used))
+}
+
+/// Whether one quota alone lets the request pass, had its turn to be refused come.
+fn admits<'a>(case: &Case<'a>, class: ClassId, position: Position<'a>) -> bool {
+    let alone = Case { positions: vec![position], level: Level::default(), ..case.clone() };
+    matches!(alone.decide(class, Past::Unkind).0, Verdict::Admit { .. })
+}
+
+/// The most below `taken` that is good, if anything is: with less taken, no rule gets stricter.
+fn most_taken(taken: Units, is_good: impl Fn(Units) -> bool) -> Option<Units> {
+    is_good(Units::ZERO).then(|| {
+        let (mut good, mut bad) = (0, taken.milli());
+        while bad - good > 1 {
+            let middle = good + (bad - good) / 2;
+            match is_good(Units::from_milli(middle)) {
+                true => good = middle,
+                false => bad = middle,
+            }
+        }
+        // People count in whole units.
+        let (exact, whole) = (Units::from_milli(good), Units::whole(Units::from_milli(good).floor()));
+        if whole.is_zero() { exact } else { whole }
+    })
+}
+
+/// Another turn, where a share is let through.
+fn turn(case: &Case<'_>, outcome: &Outcome<'_>) -> Option<Remedy> {
+    let class = case.classified().class;
+    let shares = outcome.refused_positions().iter().filter_map(|position| {
+        let share = position.quota.ladder(class)?.share(position.shedding.tier);
+        (share > Share::NONE && share < Share::ALL).then_some(share)
+    });
+    let shed = shares.max()?;
+    let through = Share::from_millionths(Share::ALL.millionths() - shed.millionths());
+    let says = format!("its turn: {}% of the requests of its class are let through now", percent(through));
+    Some(Remedy::new(Change::Turn, says).with("let_through", through.ratio()))
+}
+
+/// Coming back at a time.
+fn later(case: &Case<'_>, refusal: &Refusal) -> Option<Remedy> {
+    let class = case.classified().class;
+    let back = case.now + refusal.wait;
+    let (at, says, later) = match refusal.reason {
+        Reason::Bucket => (back, "coming back once its bucket holds a token again", Case { now: back, ..case.clone() }),
+        Reason::Tier | Reason::Quota => {
+            let at = renewed_at(case)?;
+            (at, "coming back once the quota is renewed", Case { now: at, ..case.clone() }.where_used(|_| None))
+        }
+        Reason::Ledger => (back, "coming back once the ledger has handed out more", case.clone().with_ledger_open()),
+        Reason::Blocked | Reason::Throttle | Reason::Backoff => return None,
+    };
+    (Through::of(&later, class)? == Through::Always).then(|| Remedy::new(Change::Time, says).with("at", moment(at)))
+}
+
+/// When all quotas that say no begin anew; some never do at once.
+fn renewed_at(case: &Case<'_>) -> Option<Timestamp> {
+    let class = case.classified().class;
+    let refusing = case.positions.iter().filter(|position| !admits(case, class, **position));
+    let renewed_at = |position: &Position<'_>| (position.quota.window.back() == 0).then_some(position.resets_at);
+    refusing.map(renewed_at).collect::<Option<Vec<_>>>()?.into_iter().max()
+}
+
+/// From this moment on, in whole seconds: who comes then does not come too early.
+fn moment(at: Timestamp) -> String {
+    rfc3339(Timestamp::from_seconds(seconds_rounded_up(at.since(Timestamp::default()))))
+}
+
+/// A request that costs what is left.
+fn cheaper(case: &Case<'_>) -> Option<Remedy> {
+    let class = case.classified().class;
+    let [position] = case.positions.as_slice() else { return None };
+    let left = position.limit.minus(position.taken);
+    if left.is_zero() || left >= position.cost {
+        return None;
+    }
+    let cheap = Case { positions: vec![Position { cost: left, ..*position }], ..case.clone() };
+    let quota = &position.quota.name;
+    let through = Through::of(&cheap, class)?;
+    let says = format!("a request that costs {} of {quota} at most{through}", amount(left));
+    Some(Remedy::new(Change::Cost, says).with("cost_at_most", left.as_f64()))
+}
+
+/// Being of another class.
+fn other_class(case: &Case<'_>) -> Option<Remedy> {
+    let own = case.classified().class;
+    let all = (0..case.known.rules().classes.len()).map(|place| ClassId(place as u16));
+    let anew = Case { level: Level::default(), ..case.clone() };
+    let classes: Vec<&str> = all
+        .filter(|&class| class != own && Through::of(&anew, class) == Some(Through::Always))
+        .map(|class| case.known.class_name(class))
+        .collect();
+    let own = case.known.class_name(own);
+    let says = format!("being of the class {}, not {own}", any_of(&classes));
+    (!classes.is_empty()).then(|| Remedy::new(Change::Class, says).with("classes", classes))
+}
+
+/// How many of the requests that are so are let through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Through {
+    Always,
+    Sometimes,
+}
+
+impl Through {
+    /// `None` where none is, were its client of `class`.
+    fn of(case: &Case<'_>, class: ClassId) -> Option<Self> {
+        let admits = |past| matches!(case.decide(class, past).0, Verdict::Admit { .. });
+        match (admits(Past::Unkind), admits(Past::Kind)) {
+            (true, _) => Some(Self::Always),
+            (false, true) => Some(Self::Sometimes),
+            (false, false) => None,
+        }
+    }
+}
+
+impl fmt::Display for Through {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Always => Ok(()),
+            Self::Sometimes => out.write_str(", of which some are let through now"),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! One thing that would have let a request through.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// One thing that would have let the request through.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Remedy {
+    /// What would be other.
+    pub change: Change,
+    /// What would have to be so, in words.
+    pub says: String,
+    /// The same in numbers and names.
+    pub numbers: Map<String, Value>,
+}
+
+/// What would have to be other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// What is proven of the client.
+    Proof,
+    /// How much of quotas is used.
+    Used,
+    /// Whose turn it is, where a share of a class is refused.
+    Turn,
+    /// The time.
+    Time,
+    /// What it costs.
+    Cost,
+    /// The client's class.
+    Class,
+}
+
+impl Remedy {
+    pub(super) fn new(change: Change, says: impl Into<String>) -> Self {
+        Self { change, says: says.into(), numbers: Map::new() }
+    }
+
+    pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.numbers.insert(name.to_owned(), value.into());
+        self
+    }
+}
