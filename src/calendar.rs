@@ -140,6 +140,14 @@ impl Calendar for Civil {
             Unit::Month => 30 * DAY,
         })
     }
+
+    fn second_of_week(&self, moment: Timestamp) -> u32 {
+        let moment = jiff::Timestamp::from_nanosecond(i128::from(moment.0)).unwrap_or(jiff::Timestamp::MAX);
+        let shown = self.zone.to_datetime(moment);
+        let days = u32::from(shown.weekday().to_monday_zero_offset().unsigned_abs());
+        let of_day = i32::from(shown.hour()) * 3600 + i32::from(shown.minute()) * 60 + i32::from(shown.second());
+        days * 86_400 + of_day.unsigned_abs()
+    }
 }
 
 impl fmt::Debug for Civil {

@@ -13,6 +13,7 @@ use crate::config::{Mistakes, Settings};
 use crate::engine::{ClientView, Engine, QuotaView, Supply, UnknownQuota};
 use crate::explain::{Explanation, Known, explain, logged};
 use crate::gateway::{Gate, Handle, StartError, Surroundings};
+use crate::learned::Notebook;
 use crate::ledger::redis::{Identity, Server};
 use crate::ledger::{self, Bell, Keeper, OpenError, RedisStore, Store};
 use crate::lists::{self, Files, News};
@@ -47,6 +48,9 @@ const SCOPE_VALUES_SHOWN: usize = 20;
 
 /// How often the files of address lists are read, to see whether they have changed.
 const LOOK_AT_LISTS_EVERY: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether something was learned that should be written down.
+const LOOK_AT_LEARNED_EVERY: Duration = Duration::from_secs(60);
 
 /// This build's version and revision.
 pub const BUILD: (&str, &str) = (
@@ -147,6 +151,12 @@ impl Service {
 
         let refresh = crawlers::refresh(&operators, &outside.fetcher, &settings, &clock, seed);
         let (engine, keeper) = engine(&settings, &clock, seed)?;
+        let notebook = Notebook::of(&settings.state_dir);
+        engine.prepare(&settings.rules, started);
+        match notebook.read() {
+            Ok(learned) => engine.recall(&learned),
+            Err(unreadable) => warn!("What was learned of demand is lost and is learned anew: {unreadable}"),
+        }
         let signatures = Arc::new(Signatures::of(operators.signature_agents()));
         let agents = Arc::new(Agents::builtin(operators.tokens()));
         let surroundings = Surroundings {
@@ -175,6 +185,7 @@ impl Service {
             started,
             engine,
             keeper,
+            notebook,
             addresses,
             settings,
             files: Mutex::new(files),
@@ -229,6 +240,7 @@ impl Service {
         }
         let _ = self.end.send(());
         let _ = self.control.join();
+        self.running.write_down_learned();
         // Last, when nobody can spend or correct anything any more.
         if let Some(keeper) = &self.running.keeper {
             keeper.close();
@@ -320,7 +332,7 @@ fn control(
             let _ = found.send(());
             let Outside { fetcher, reach } = &running.outside;
             let keys = running.signatures.tend(fetcher, *reach, || running.handle.uptime());
-            tokio::join!(running.handle.tend(), running.watch_lists(), keys);
+            tokio::join!(running.handle.tend(), running.watch_lists(), running.keep_learned(), keys);
         };
         tokio::select! {
             () = work => {}
@@ -341,6 +353,7 @@ struct Running {
     started: Timestamp,
     engine: Arc<Engine>,
     keeper: Option<Keeper>,
+    notebook: Notebook,
     addresses: Addresses,
     settings: Mutex<SettingsView>,
     files: Mutex<Files>,
@@ -359,6 +372,21 @@ impl Running {
         loop {
             ticks.tick().await;
             self.look_at_lists();
+        }
+    }
+
+    /// Writes down what was learned again and again, for as long as it is polled.
+    async fn keep_learned(&self) {
+        let mut ticks = tokio::time::interval(LOOK_AT_LEARNED_EVERY);
+        loop {
+            ticks.tick().await;
+            self.write_down_learned();
+        }
+    }
+
+    fn write_down_learned(&self) {
+        if let Err(error) = self.notebook.keep(&self.engine.learned_demand()) {
+            warn!(%error, "What was learned of demand cannot be written down: {error}; it is kept in memory");
         }
     }
 

@@ -64,6 +64,14 @@ pub fn bar(filled: f64, marks: &[f64], width: usize) -> String {
         .collect()
 }
 
+/// A line of small bars, the highest for the largest of `amounts`.
+pub fn spark(amounts: &[f64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let most = amounts.iter().copied().fold(0.0, f64::max);
+    let bar = |amount: &f64| BARS[((amount / most * 7.0).round().max(0.0) as usize).min(7)];
+    amounts.iter().map(bar).collect()
+}
+
 /// Rows of cells in columns as wide as they have to be, `indent` from the left. Colours take no room.
 pub fn columns(indent: usize, alignment: &[Align], rows: impl Iterator<Item = Vec<String>>) -> String {
     let rows: Vec<Vec<String>> = rows.collect();

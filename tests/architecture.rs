@@ -14,6 +14,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("calendar", &["policy"]),
     ("clock", &["policy"]),
     ("ledger", &["policy", "engine"]),
+    ("learned", &["policy", "engine", "files"]),
     ("lists", &["policy", "files"]),
     ("files", &[]),
     ("telemetry", &["policy", "engine"]),

@@ -109,6 +109,7 @@ fn rules(window: Window) -> Arc<Rules> {
         cost_header: None,
         free_when_cached: true,
         sync_from: None,
+        pacing: None,
         ladders: vec![None],
     };
     let class = Class {

@@ -3,8 +3,9 @@
 use super::corrections::Corrections;
 use super::operations::SettingsView;
 use super::{Gate, ScopeView};
-use crate::engine::{ClientView, QuotaView, ScopeState};
+use crate::engine::{ClassPlan, ClientView, PlanView, QuotaView, ScopeState};
 use crate::policy::crawl_delay::ConductView;
+use crate::policy::tier::Share;
 use crate::policy::time::seconds_rounded_up;
 use crate::policy::{Reason, Timestamp, Units};
 use crate::telemetry::rfc3339;
@@ -58,6 +59,7 @@ pub(super) fn quota(view: &QuotaView, now: Timestamp) -> Value {
             "shed": of_class.shed.ratio(),
             "tier": of_class.tier,
             "guarded": amount(of_class.guarded),
+            "plan": of_class.plan.as_ref().map(class_plan),
         })
     });
     json!({
@@ -74,8 +76,18 @@ pub(super) fn quota(view: &QuotaView, now: Timestamp) -> Value {
         "window_start": rfc3339(view.window_start),
         "window_end": rfc3339(view.window_end),
         "window_ends_in_s": view.window_end.since(now).as_secs(),
+        "pacing": view.plan.as_ref().map(plan),
         "classes": classes.collect::<Vec<Value>>(),
     })
+}
+
+fn plan(view: &PlanView) -> Value {
+    json!({ "mode": view.forecast.name(), "line": amount(view.line), "aside": amount(view.aside) })
+}
+
+fn class_plan(view: &ClassPlan) -> Value {
+    let next_hours: Vec<f64> = view.next_hours.iter().map(|units| (units * 1000.0).round() / 1000.0).collect();
+    json!({ "share": view.share.map(Share::ratio), "next_hours": next_hours })
 }
 
 /// Units as a JSON number: `12`, not `12.0`, and `12.25`.

@@ -1,8 +1,9 @@
 use super::corrections::{Correction, Who};
 use super::*;
-use crate::engine::{ClassView, ClientView, QuotaView, ScopeState, UnknownQuota};
+use crate::engine::{ClassPlan, ClassView, ClientView, PlanView, QuotaView, ScopeState, UnknownQuota};
 use crate::explain::Explanation;
 use crate::policy::crawl_delay::ConductView;
+use crate::policy::pacing::Forecast;
 use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
 use crate::policy::{Reason, Timestamp, Units};
@@ -40,8 +41,9 @@ async fn the_state_shows_quotas_classes_scopes_and_who_is_refused_most() {
     assert_eq!(state["quotas"][0]["window_end"], "1970-01-02T00:00:00Z");
     assert_eq!(
         state["quotas"][0]["classes"][0],
-        json!({"class": "bot", "charged": 12, "shed": 0.5, "tier": 1, "guarded": 1})
+        json!({"class": "bot", "charged": 12, "shed": 0.5, "tier": 1, "guarded": 1, "plan": {"share": 0.25, "next_hours": [1.5, 2.0]}})
     );
+    assert_eq!(state["quotas"][0]["pacing"], json!({"mode": "learned", "line": 40, "aside": 9}));
     let limited = json!({"key": "203.0.113.7", "class": "bot", "refused": 9, "tokens": 0, "limited_by": "bucket", "lifts_in_s": 8});
     assert_eq!(state["top_clients"][0], limited);
     assert_eq!(state["classes"], json!(["bot"]));
@@ -366,6 +368,7 @@ impl Operations for Desk {
             shed: Share::from_millionths(500_000),
             tier: 1,
             guarded: Units::whole(1),
+            plan: Some(ClassPlan { share: Some(Share::from_millionths(250_000)), next_hours: vec![1.5, 2.0] }),
         };
         vec![QuotaView {
             name: "places_api".into(),
@@ -379,6 +382,7 @@ impl Operations for Desk {
             closed_until: None,
             window_start: Timestamp::from_seconds(0),
             window_end: Timestamp::from_seconds(86_400),
+            plan: Some(PlanView { forecast: Forecast::Learned, line: Units::whole(40), aside: Units::whole(9) }),
             by_class: vec![bot],
         }]
     }

@@ -78,6 +78,7 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
             quotas::window(&quota.window),
             words::shadow(quota.enforce)
         ));
+        quotas::pacing(quota, &rules.classes).into_iter().for_each(|told| line(format!("    {told}")));
         quotas::told_by_origin(quota).into_iter().for_each(|told| line(format!("    {told}")));
         for (class, ladder) in rules.classes.iter().zip(&quota.ladders) {
             if let Some(ladder) = ladder {

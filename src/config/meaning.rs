@@ -9,6 +9,7 @@ mod clients;
 mod crawl_policy;
 mod ledger;
 mod lists;
+mod pacing;
 mod quotas;
 mod report;
 mod robots;

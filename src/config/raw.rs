@@ -8,6 +8,7 @@ pub(super) mod clients;
 pub(super) mod crawl_policy;
 pub(super) mod ledger;
 pub(super) mod lists;
+pub(super) mod pacing;
 pub(super) mod quotas;
 pub(super) mod routes;
 pub(super) mod scope_from;

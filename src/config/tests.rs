@@ -655,7 +655,26 @@ fn each_contradiction_is_found() {
             "quotas: { q: { limit: 1, window: { calendar: hour, at: '01:00' } } }".into(),
             "2:56: quotas.q.window.at: an hour begins at a minute, not at an hour; write it like \"00:15\"",
         ),
-        (quota("pacing: even"), "2:58: quotas.q.pacing: only off is in this version; write off and use tiers"),
+        (
+            quota("pacing: evenly"),
+            "2:58: quotas.q.pacing: found \"evenly\", needs how it is spread over its window; use off, even, learned or { mode: learned, burst: 5% }",
+        ),
+        (
+            quota("pacing: even"),
+            "2:58: quotas.q.pacing: there is nobody to pace: every class is served first, or not at all; give a class tiers, or a weight: { mode: learned, weights: { search: 1 } }",
+        ),
+        (
+            "quotas: { q: { limit: 10, window: { sliding: 1h }, pacing: { mode: even, weights: { other: 1 } } } }".into(),
+            "2:52: quotas.q.pacing: a sliding window never ends, so there is nothing to last until; use tiers, or a calendar or fixed window",
+        ),
+        (
+            quota("pacing: { mode: even, weights: { other: 0 } }"),
+            "2:90: quotas.q.pacing.weights.other: found 0; write a number from 1 to 1000",
+        ),
+        (
+            quota("pacing: { mode: even, burst: 0%, weights: { other: 1 } }"),
+            "2:79: quotas.q.pacing.burst: found 0%; write how far a class may run ahead, such as 5%",
+        ),
         (
             quota("enforce: no"),
             "2:59: quotas.q.enforce: found \"no\", needs true or false; write one of the two, without quotes",

@@ -6,12 +6,16 @@
 use super::tally::Tally;
 use super::{Slot, Supply};
 use crate::policy::calibration::{self, OriginCount, OurCount};
+use crate::policy::decide::Position;
 use crate::policy::guard::{Guard, Guarded};
 use crate::policy::lease::WindowKey;
+use crate::policy::pacing::pacer::{Books, Pacer};
+use crate::policy::pacing::week::WeekTime;
+use crate::policy::pacing::{Pacing, Planned};
 use crate::policy::quota::Quota;
 use crate::policy::tier::Shedding;
 use crate::policy::window::{Forgotten, Span, Window};
-use crate::policy::{OperatorId, Timestamp, Units};
+use crate::policy::{OperatorId, Reason, Refusal, Timestamp, Units, Verdict};
 use parking_lot::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -67,6 +71,8 @@ pub(super) struct Book {
     /// What counts as taken was corrected, by hand or by the origin's word, and the ledger does not know it yet.
     pub(super) corrected: bool,
     by_class: Vec<ClassBook>,
+    /// The plan, where there is one, or was: what it has learned outlives a change of the rules.
+    pacer: Option<Box<Pacer>>,
     /// When a request of a guarded crawler was last let through, by class and operator: few, as operators are.
     crawlers: Vec<((Slot, OperatorId), Timestamp)>,
 }
@@ -131,6 +137,7 @@ impl Account {
             closed_until: Timestamp::default(),
             corrected: false,
             by_class: Vec::new(),
+            pacer: None,
             crawlers: Vec::new(),
         };
         book.weigh();
@@ -147,6 +154,7 @@ impl Account {
         book.enforce = quota.enforce;
         book.dearest_usually = dearest;
         book.go_on();
+        book.plan_anew();
         // Whatever becomes of the window: what weighed on the one before weighs on this one.
         if before != book.definition() {
             if !book.leased {
@@ -227,6 +235,9 @@ impl Account {
     pub(super) fn settle(&self, id: u64, class: Slot, expected: Units, actual: Units) -> u64 {
         let mut book = self.book.lock();
         book.class(class).charged = book.class(class).charged.plus(actual);
+        if let Some(pacer) = &mut book.pacer {
+            pacer.class(usize::from(class)).demand.paid(expected, actual);
+        }
         let (limit, enforce, leased) = (book.limit, book.enforce, book.leased);
         if book.current.id == id && !actual.is_zero() {
             book.open_by_use();
@@ -290,6 +301,7 @@ impl Account {
         let before = book.used();
         let after = if book.enforce { used.min(book.limit.minus(book.current.reserved)) } else { used };
         book.set_used(after);
+        book.plan_anew();
         drop(book);
         self.supply.wake();
         (before, after)
@@ -358,6 +370,24 @@ impl Book {
         held.minus(owed).plus(taken_elsewhere).min(self.limit)
     }
 
+    /// Keeps what a decision has moved on: the class's place on its ladder, and in the plan what it asked for and paid.
+    pub(super) fn counts(&mut self, class: Slot, position: &Position<'_>, verdict: &Verdict) {
+        self.class(class).shedding = position.shedding;
+        let (Some(planned), Some(pacer)) = (&position.planned, &mut self.pacer) else { return };
+        let paced = pacer.class(usize::from(class));
+        // What its tier or bucket refuses is nothing that a plan could serve.
+        if matches!(
+            verdict,
+            Verdict::Admit { .. } | Verdict::Refuse(Refusal { reason: Reason::Pacing | Reason::Quota, .. })
+        ) {
+            paced.demand.asks(position.cost);
+        }
+        paced.allotment = planned.allotment;
+        if let (Verdict::Admit { .. }, Some(allotment)) = (verdict, &mut paced.allotment) {
+            allotment.purse.pay(position.cost);
+        }
+    }
+
     /// Sets `cost` aside; the window's first charge opens it, where that is how it opens.
     pub(super) fn reserve(&mut self, cost: Units) {
         if !cost.is_zero() {
@@ -405,6 +435,66 @@ impl Book {
             self.by_class.resize(place + 1, ClassBook::default());
         }
         &mut self.by_class[place]
+    }
+
+    /// What the plan has for a request of `class`, made anew where it is time for that. `slots` are those of the classes
+    /// that `pacing` knows by their places.
+    pub(super) fn planned(&mut self, pacing: &Pacing, slots: &[Slot], class: Slot) -> Planned {
+        let (limit, now, taken) = (self.limit, self.latest, self.taken());
+        let mut pacer = self.pacer.take().unwrap_or_default();
+        if pacer.is_due(now) {
+            let slot = |place: usize| slots.get(place).map_or(place, |slot| usize::from(*slot));
+            pacer.plan(pacing, slot, &self.books(), now);
+        }
+        let is_ahead = pacer.is_ahead(pacing, taken, limit);
+        let planned = Planned { is_ahead, allotment: pacer.class(usize::from(class)).allotment };
+        self.pacer = Some(pacer);
+        planned
+    }
+
+    /// The account as a plan finds it.
+    fn books(&self) -> Books {
+        Books {
+            limit: self.limit,
+            taken: if self.is_closed() { self.limit } else { self.taken() },
+            taken_here: self.current.taken(),
+            span: if self.current.opened { self.current.span } else { self.window.span(self.latest) },
+            week: WeekTime(f64::from(self.window.second_of_week(self.latest))),
+        }
+    }
+
+    /// What is taken, or may be, was changed from outside.
+    fn plan_anew(&mut self) {
+        if let Some(pacer) = &mut self.pacer {
+            pacer.plan_anew();
+        }
+    }
+
+    /// The plan, if there is one.
+    pub(super) fn pacer(&self) -> Option<&Pacer> {
+        self.pacer.as_deref()
+    }
+
+    /// The plan; one that knows nothing yet, where there was none.
+    pub(super) fn pacer_or_new(&mut self) -> &mut Pacer {
+        self.pacer.get_or_insert_default()
+    }
+
+    /// What the tiers of `quota` count of what is taken.
+    pub(super) fn counted_by_tiers(&self, quota: &Quota) -> Units {
+        let ahead = quota
+            .pacing
+            .as_ref()
+            .zip(self.pacer())
+            .map(|(pacing, pacer)| pacer.is_ahead(pacing, self.taken(), self.limit));
+        quota.counted_by_tiers(self.taken(), ahead)
+    }
+
+    /// What each class of a plan will ask for, hour by hour from now on.
+    pub(super) fn expected_by_hour(&self, class: Slot) -> Vec<f64> {
+        let demand = self.pacer().and_then(|pacer| pacer.classes().get(usize::from(class))).map(|class| &class.demand);
+        let week = self.books().week;
+        demand.map_or_else(Vec::new, |demand| demand.next_hours(week))
     }
 
     /// How a guarded crawler has fared, and whether the page it asks for has waited for too long.

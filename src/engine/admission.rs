@@ -271,15 +271,17 @@ impl Admission {
         let mut positions: Few<Position<'_>> = SmallVec::new();
         for (book, &(id, ref expectation)) in books.iter_mut().zip(charges) {
             book.turn += 1;
+            let quota = &self.rules.quotas[usize::from(id.0)];
             positions.push(Position {
                 id,
-                quota: &self.rules.quotas[usize::from(id.0)],
+                quota,
                 cost: expectation.units(book.limit()),
                 taken: book.taken(),
                 limit: book.open_limit(),
                 grant: book.granted(),
                 resets_at: book.resets_at(),
                 shedding: book.class(slot).shedding,
+                planned: quota.pacing.as_ref().map(|pacing| book.planned(pacing, &self.slots, slot)),
                 guarded: crawler.map(|it| book.fares(slot, it.guard, it.operator, it.is_overdue)),
                 is_let_through: false,
             });
@@ -291,9 +293,9 @@ impl Admission {
             match verdict {
                 // It is asked again in a moment, and counts once.
                 Verdict::Refuse(Refusal { reason: Reason::Ledger, .. }) => account.ran_short(book, position.cost),
-                Verdict::Refuse(_) => book.class(slot).shedding = position.shedding,
+                Verdict::Refuse(_) => book.counts(slot, position, &verdict),
                 Verdict::Admit { .. } => {
-                    book.class(slot).shedding = position.shedding;
+                    book.counts(slot, position, &verdict);
                     book.reserve(position.cost);
                     if let Some(crawler) = crawler {
                         let by_guard = if position.is_let_through { position.cost } else { Units::ZERO };

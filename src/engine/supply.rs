@@ -99,7 +99,7 @@ impl Engine {
         }
     }
 
-    fn all_accounts(&self) -> Vec<Arc<Account>> {
+    pub(super) fn all_accounts(&self) -> Vec<Arc<Account>> {
         self.accounts.lock().clone()
     }
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 mod flood;
 mod guarded;
+mod paced;
 
 const NOON: Timestamp = Timestamp::from_seconds(43_200);
 const TOMORROW: Timestamp = Timestamp::from_seconds(86_400);
@@ -35,6 +36,7 @@ fn quota(name: &str, limit: u64, bot_tiers: &[(u64, u32)]) -> Quota {
         cost_header: None,
         free_when_cached: true,
         sync_from: None,
+        pacing: None,
         ladders: vec![None, Some(ClassLadder { ladder, enforce: true })],
     }
 }

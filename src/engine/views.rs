@@ -1,9 +1,12 @@
 //! What the engine shows of itself, for metrics, the admin API and the dashboard.
 
-use super::{Admission, Engine};
+use super::account::Book;
+use super::{Admission, Engine, Slot};
 use crate::policy::identity::ClientKey;
+use crate::policy::pacing::{Forecast, Role};
+use crate::policy::quota::Quota;
 use crate::policy::tier::Share;
-use crate::policy::{OperatorId, Reason, Timestamp, Units};
+use crate::policy::{ClassId, OperatorId, Reason, Timestamp, Units};
 use std::time::Duration;
 
 /// One quota as it stands.
@@ -31,8 +34,30 @@ pub struct QuotaView {
     pub window_start: Timestamp,
     /// When it ends.
     pub window_end: Timestamp,
+    /// How it is spread over its window, if it is.
+    pub plan: Option<PlanView>,
     /// Each class of the rules in force.
     pub by_class: Vec<ClassView>,
+}
+
+/// The plan of one quota, as it was last made.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanView {
+    /// What it goes by.
+    pub forecast: Forecast,
+    /// What would be taken by now, had it been followed from the beginning.
+    pub line: Units,
+    /// Units that are put aside for those served first.
+    pub aside: Units,
+}
+
+/// What a plan has for one class.
+#[derive(Clone, Debug)]
+pub struct ClassPlan {
+    /// The share of its requests that is served; `None` for a class that is served first.
+    pub share: Option<Share>,
+    /// Units that it is expected to ask for in each of the next 24 hours, from now on.
+    pub next_hours: Vec<f64>,
 }
 
 /// One class in one quota.
@@ -42,12 +67,14 @@ pub struct ClassView {
     pub class: String,
     /// Units charged since the process began.
     pub charged: Units,
-    /// The share of its requests that is refused now.
+    /// The share of its requests that its tier refuses now.
     pub shed: Share,
     /// How many of its tiers have been entered.
     pub tier: u8,
     /// Units that the guard has let through since the process began.
     pub guarded: Units,
+    /// What the plan has for it, where there is one and the class may have anything.
+    pub plan: Option<ClassPlan>,
 }
 
 /// One client that has been refused.
@@ -102,11 +129,20 @@ impl Admission {
             .map(|(account, quota)| {
                 let book = account.at(now);
                 let by_class = self.rules.classes.iter().enumerate().map(|(place, class)| {
-                    let kept = book.classes().get(usize::from(self.slots[place])).copied().unwrap_or_default();
+                    let slot = self.slots[place];
+                    let kept = book.classes().get(usize::from(slot)).copied().unwrap_or_default();
                     let ladder = quota.ladders.get(place).and_then(Option::as_ref).map(|of_class| &of_class.ladder);
-                    let tier = ladder.map_or(0, |ladder| ladder.tier_at(kept.shedding.tier, book.taken()));
+                    let counted = book.counted_by_tiers(quota);
+                    let tier = ladder.map_or(0, |ladder| ladder.tier_at(kept.shedding.tier, counted));
                     let shed = ladder.map_or(Share::NONE, |ladder| ladder.share(tier));
-                    ClassView { class: class.name.clone(), charged: kept.charged, shed, tier, guarded: kept.guarded }
+                    ClassView {
+                        class: class.name.clone(),
+                        charged: kept.charged,
+                        shed,
+                        tier,
+                        guarded: kept.guarded,
+                        plan: class_plan(&book, quota, ClassId(place as u16), slot),
+                    }
                 });
                 let span = book.shown_span();
                 QuotaView {
@@ -121,6 +157,7 @@ impl Admission {
                     closed_until: book.closed_until(),
                     window_start: span.start,
                     window_end: span.end,
+                    plan: plan(&book, quota),
                     by_class: by_class.collect(),
                 }
             })
@@ -134,7 +171,7 @@ impl Admission {
         name: impl Fn(OperatorId) -> &'a str,
         now: Timestamp,
     ) -> Vec<ClientView> {
-        let view = |(key, slot, state): (ClientKey, super::Slot, super::clients::State)| {
+        let view = |(key, slot, state): (ClientKey, Slot, super::clients::State)| {
             let class = self.rules.classes.get(self.slots.iter().position(|&of_class| of_class == slot)?)?;
             let tokens = class.bucket.map(|bucket| bucket.remaining(state.level(), now));
             let (limited_by, lifts_after) = match class.bucket {
@@ -163,4 +200,19 @@ impl Admission {
         let account = self.accounts.iter().find(|account| account.name() == quota).ok_or(UnknownQuota)?;
         Ok(account.set_used(used, now))
     }
+}
+
+fn plan(book: &Book, quota: &Quota) -> Option<PlanView> {
+    let (pacing, pacer) = quota.pacing.as_ref().zip(book.pacer())?;
+    Some(PlanView { forecast: pacing.forecast, line: pacer.line(), aside: pacer.aside() })
+}
+
+fn class_plan(book: &Book, quota: &Quota, class: ClassId, slot: Slot) -> Option<ClassPlan> {
+    let (pacing, pacer) = quota.pacing.as_ref().zip(book.pacer())?;
+    let share = match pacing.role(class) {
+        Role::First => None,
+        Role::Paced(_) => Some(pacer.classes().get(usize::from(slot)).map_or(Share::ALL, |class| class.share())),
+        Role::ShutOut => return None,
+    };
+    Some(ClassPlan { share, next_hours: book.expected_by_hour(slot) })
 }

@@ -103,6 +103,7 @@ impl<'a> Case<'a> {
                 grant: view.limit,
                 resets_at: view.window_end,
                 shedding: Shedding::default(),
+                planned: None,
                 guarded: None,
                 is_let_through: false,
             }

@@ -109,7 +109,7 @@ fn later(case: &Case<'_>, refusal: &Refusal) -> Option<Remedy> {
             (at, "coming back once the quota is renewed", Case { now: at, ..case.clone() }.where_used(|_| None))
         }
         Reason::Ledger => (back, "coming back once the ledger has handed out more", case.clone().with_ledger_open()),
-        Reason::Blocked | Reason::Throttle | Reason::Backoff => return None,
+        Reason::Blocked | Reason::Throttle | Reason::Backoff | Reason::Pacing => return None,
     };
     (Through::of(&later, class)? == Through::Always).then(|| Remedy::new(Change::Time, says).with("at", moment(at)))
 }

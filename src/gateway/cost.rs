@@ -49,6 +49,7 @@ mod tests {
             cost_header: Some(HeaderName::from_static("x-api-cost")),
             free_when_cached: true,
             sync_from: None,
+            pacing: None,
             ladders: vec![],
         };
         actual(&quota, Units::whole(3), &fields.iter().copied().collect()).to_string()

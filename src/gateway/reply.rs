@@ -128,6 +128,10 @@ impl<'a> Problem<'a> {
             Reason::Tier => {
                 quota_exceeded!("Clients of this kind have used their share of the allowance for now.", "tier")
             }
+            Reason::Pacing => quota_exceeded!(
+                "The allowance has to last longer: clients of this kind are ahead of their part of it.",
+                "pacing"
+            ),
             Reason::Quota => quota_exceeded!("The allowance of this period is used up.", "quota"),
             Reason::Bucket => quota_exceeded!("You are asking faster than clients of this kind may.", "bucket"),
             Reason::Blocked => refusal!(

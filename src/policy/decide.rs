@@ -4,6 +4,8 @@ use super::Timestamp;
 use super::bucket::{EmptyUntil, Level};
 use super::class::{Class, ClassId};
 use super::guard::Guarded;
+use super::pacing::Planned;
+use super::pacing::purse::NotBefore;
 use super::quota::Quota;
 use super::route::Route;
 use super::tier::{Share, Shedding};
@@ -66,9 +68,11 @@ pub struct Position<'a> {
     pub resets_at: Timestamp,
     /// Where the client's class stands on its ladder.
     pub shedding: Shedding,
+    /// What the plan has for it, where the quota is paced.
+    pub planned: Option<Planned>,
     /// How its operator has fared, where it is a crawler that is guarded.
     pub guarded: Option<Guarded>,
-    /// Set by [`decide`]: its tier refused it, and the guard let it through.
+    /// Set by [`decide`]: its tier or the plan refused it, and the guard let it through.
     pub is_let_through: bool,
 }
 
@@ -114,6 +118,8 @@ pub enum Reason {
     Ledger,
     /// The origin has complained, and is left alone for a while.
     Backoff,
+    /// The class is ahead of the plan for the window.
+    Pacing,
 }
 
 /// How long a blocked client is told to stay away.
@@ -127,8 +133,8 @@ const PARTLY_SHED_FOR: Duration = Duration::from_secs(60);
 
 /// Asks every rule in order; the first that says no decides.
 ///
-/// `positions` leave with their shedding moved on where the request came that far, and say whether the guard let it
-/// through; nothing else of anyone's state is touched by a refusal.
+/// `positions` leave with their shedding and their purse moved on where the request came that far, and say whether the
+/// guard let it through; nothing else of anyone's state is touched by a refusal.
 pub fn decide(asked: &Asked<'_>, level: Level, positions: &mut [Position<'_>], now: Timestamp) -> Verdict {
     if asked.never_refused {
         return Verdict::Admit { level, shadow: None };
@@ -174,15 +180,18 @@ pub fn bucket(class: &Class, level: Level, now: Timestamp) -> Result<Level, Refu
 }
 
 /// All quotas must say yes. Each counts the request against its own share, whatever the others say; the longest wait
-/// is the one told. The tier is asked before what is left, so that a class keeps its share up to the last unit.
+/// is the one told. Tier and plan are asked before what is left, so that a class keeps its share up to the last unit; the
+/// plan only about what the tier lets through.
 fn quotas(asked: &Asked<'_>, positions: &mut [Position<'_>], now: Timestamp) -> Result<Option<Reason>, Refusal> {
     let mut refusal: Option<Refusal> = None;
     let mut shadow = None;
     for (place, position) in positions.iter_mut().enumerate() {
-        let tier_counts = asked.enforces_tiers_of(position.quota);
-        for (said, counts) in
-            [(tier(asked.class, position, now), tier_counts), (spent(position, now), position.quota.enforce)]
-        {
+        let quota = position.quota;
+        let tier_counts = asked.enforces_tiers_of(quota);
+        let plan_counts = asked.class_rules.enforce && quota.enforced_pacing().is_some();
+        let by_tier = tier(asked.class, position, now);
+        let by_plan = if by_tier.is_err() && tier_counts { Ok(()) } else { plan(position, now) };
+        for (said, counts) in [(by_tier, tier_counts), (by_plan, plan_counts), (spent(position, now), quota.enforce)] {
             let Err((reason, wait)) = said else { continue };
             if !counts {
                 shadow = shadow.or(Some(reason));
@@ -201,16 +210,29 @@ fn quotas(asked: &Asked<'_>, positions: &mut [Position<'_>], now: Timestamp) -> 
 /// Counts the request against the share that the class's tier refuses, and says no where it is its turn.
 pub fn tier(class: ClassId, position: &mut Position<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
     let Some(ladder) = position.quota.ladder(class) else { return Ok(()) };
-    let tier = ladder.tier_at(position.shedding.tier, position.taken);
+    let tier = ladder.tier_at(
+        position.shedding.tier,
+        position.quota.counted_by_tiers(position.taken, position.planned.map(|planned| planned.is_ahead)),
+    );
     let share = ladder.share(tier);
     let (shed, shedding) = Shedding { tier, ..position.shedding }.next(share);
     position.shedding = shedding;
-    let guarded = position.guarded.filter(|_| shed);
-    position.is_let_through =
-        guarded.is_some_and(|guarded| guarded.lets_through(position.cost, position.quota.limit, now));
-    match shed && !position.is_let_through {
+    match shed && !position.is_let_through(now) {
         true => Err((Reason::Tier, partly_shed_wait(share).min(position.resets_at.since(now)))),
         false => Ok(()),
+    }
+}
+
+/// Counts the request against what the plan has for its class, and says no where that is used up.
+pub fn plan(position: &mut Position<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
+    let Some(Planned { allotment: Some(allotment), .. }) = &mut position.planned else { return Ok(()) };
+    let (purse, said) = allotment.purse.asks(&allotment.offer, position.cost, now);
+    allotment.purse = purse;
+    match said {
+        Err(NotBefore(wait)) if !position.is_let_through(now) => {
+            Err((Reason::Pacing, wait.min(position.resets_at.since(now))))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -239,10 +261,27 @@ impl Refusal {
     }
 }
 
+impl Position<'_> {
+    /// Whether the guard lets through what was just refused.
+    fn is_let_through(&mut self, now: Timestamp) -> bool {
+        let lets_through = |guarded: Guarded| guarded.lets_through(self.cost, self.quota.limit, now);
+        self.is_let_through = self.guarded.is_some_and(lets_through);
+        self.is_let_through
+    }
+}
+
 impl Reason {
     /// All reasons, in the order of their labels.
-    pub const ALL: [Self; 7] =
-        [Self::Tier, Self::Quota, Self::Bucket, Self::Blocked, Self::Throttle, Self::Ledger, Self::Backoff];
+    pub const ALL: [Self; 8] = [
+        Self::Tier,
+        Self::Quota,
+        Self::Bucket,
+        Self::Blocked,
+        Self::Throttle,
+        Self::Ledger,
+        Self::Backoff,
+        Self::Pacing,
+    ];
 
     /// Its name in logs, metrics and problem documents.
     pub const fn name(self) -> &'static str {
@@ -254,6 +293,7 @@ impl Reason {
             Self::Throttle => "throttle",
             Self::Ledger => "ledger",
             Self::Backoff => "backoff",
+            Self::Pacing => "pacing",
         }
     }
 }

@@ -18,6 +18,7 @@ pub mod identity;
 pub mod lease;
 pub mod lists;
 pub mod name_pattern;
+pub mod pacing;
 pub mod quota;
 pub mod quoted;
 pub mod route;

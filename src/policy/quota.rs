@@ -1,6 +1,7 @@
 //! A quota as the settings mean it: how much, for how long, and what of it each class may use.
 
 use super::class::ClassId;
+use super::pacing::Pacing;
 use super::tier::Ladder;
 use super::units::Units;
 use super::window::Window;
@@ -22,6 +23,8 @@ pub struct Quota {
     pub free_when_cached: bool,
     /// How the origin tells where its own count stands, if it does.
     pub sync_from: Option<SyncFrom>,
+    /// How what remains is spread over the time that remains, if it is.
+    pub pacing: Option<Pacing>,
     /// The ladder of each class, by [`ClassId`]; a class without one is refused only when nothing is left.
     pub ladders: Vec<Option<ClassLadder>>,
 }
@@ -66,9 +69,25 @@ impl Quota {
         self.enforce && self.class_ladder(class).is_none_or(|of_class| of_class.enforce)
     }
 
-    /// From this much taken on, nothing of `class` is let through.
+    /// The pacing, where it is carried out.
+    pub fn enforced_pacing(&self) -> Option<&Pacing> {
+        self.pacing.as_ref().filter(|pacing| self.enforce && pacing.enforce)
+    }
+
+    /// What tiers count of what is `taken`: nothing as long as the quota is not ahead of its plan, so that only those hold
+    /// that begin with the first unit.
+    pub fn counted_by_tiers(&self, taken: Units, is_ahead: Option<bool>) -> Units {
+        match (self.enforced_pacing(), is_ahead) {
+            (Some(_), Some(false)) => Units::ZERO,
+            _ => taken,
+        }
+    }
+
+    /// From this much taken on, nothing of `class` is let through. Where a plan lets tiers rest there is no such mark,
+    /// unless it is the first unit.
     pub fn ceiling(&self, class: ClassId) -> Units {
-        let enforced = self.class_ladder(class).filter(|_| self.enforced_for(class));
+        let paced = self.enforced_pacing().is_some_and(|pacing| pacing.paces(class));
+        let enforced = self.class_ladder(class).filter(|_| self.enforced_for(class) && !paced);
         enforced.and_then(|of_class| of_class.ladder.shuts_at()).map_or(self.limit, |mark| mark.min(self.limit))
     }
 

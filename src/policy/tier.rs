@@ -20,6 +20,17 @@ impl Share {
         if millionths > Self::ALL.0 { Self::ALL } else { Self(millionths) }
     }
 
+    /// So much of all, rounded to millionths; none where it is no number.
+    pub fn from_ratio(ratio: f64) -> Self {
+        // A float that is too large, below zero or no number becomes the nearest integer, or 0.
+        Self::from_millionths((ratio * f64::from(Self::ALL.0)).round() as u32)
+    }
+
+    /// What is not of this share.
+    pub const fn rest(self) -> Self {
+        Self(Self::ALL.0 - self.0)
+    }
+
     /// In millionths.
     pub const fn millionths(self) -> u32 {
         self.0

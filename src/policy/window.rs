@@ -42,6 +42,9 @@ pub trait Calendar: fmt::Debug + Send + Sync {
 
     /// How long a usual span lasts, as told to clients (a day is 24 h even where one has 23 or 25).
     fn usual_length(&self) -> Duration;
+
+    /// Which second of the week its clocks show, from Monday 00:00 on.
+    fn second_of_week(&self, moment: Timestamp) -> u32;
 }
 
 /// How much of a series of windows is no longer remembered. A window that may be among them counts as spent: a clock set
@@ -87,6 +90,17 @@ impl Window {
         match self {
             Self::Sliding { parts, .. } => *parts,
             Self::Fixed { .. } | Self::Calendar(_) | Self::FirstUse { .. } => 0,
+        }
+    }
+
+    /// Which second of the week it is, from Monday 00:00 on: by the clocks of its zone, or in UTC where it has none.
+    pub fn second_of_week(&self, moment: Timestamp) -> u32 {
+        match self {
+            Self::Calendar(calendar) => calendar.second_of_week(moment),
+            Self::Fixed { .. } | Self::FirstUse { .. } | Self::Sliding { .. } => {
+                // 1970 began on a Thursday.
+                ((moment.seconds() + 3 * 86_400) % (7 * 86_400)) as u32
+            }
         }
     }
 

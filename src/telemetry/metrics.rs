@@ -94,6 +94,12 @@ metrics! {
     QUOTA_OVERRUN: Counter "tidegate_quota_overrun_total" ["quota"];
     /// The share of the class's requests that its tier refuses now.
     TIER_SHED: Gauge "tidegate_tier_shed_ratio" ["quota", "class"];
+    /// What would be taken of the window by now, had its plan been followed from the beginning (pacing).
+    PACING_LINE: Gauge "tidegate_pacing_line" ["quota"];
+    /// Units of the window that the plan puts aside for the classes that are served first, such as people.
+    PACING_ASIDE: Gauge "tidegate_pacing_aside" ["quota"];
+    /// The share of the class's requests that the plan serves now.
+    PACING_SERVED: Gauge "tidegate_pacing_served_ratio" ["quota", "class"];
     /// Units that went to verified crawlers although a tier refused them, so that no page is refused for too long.
     QUOTA_GUARDED: Counter "tidegate_quota_guarded_total" ["quota", "class"];
     /// For how long the page that has been refused longest to a verified crawler has been, as of its last refusal.

@@ -168,6 +168,17 @@ fn write_quotas(text: &mut Exposition, quotas: &[QuotaView]) {
     each_quota(text, quotas, QUOTA_LOST, |quota| quota.lost);
     each_quota(text, quotas, QUOTA_DRIFT, |quota| quota.drift as f64 / 1000.0);
     each_quota(text, quotas, QUOTA_OVERRUN, |quota| quota.overrun);
+    let plans = || quotas.iter().filter_map(|quota| Some((quota, quota.plan?)));
+    let mut family = text.family(PACING_LINE);
+    plans().for_each(|(quota, plan)| family.sample(&[&quota.name], plan.line));
+    let mut family = text.family(PACING_ASIDE);
+    plans().for_each(|(quota, plan)| family.sample(&[&quota.name], plan.aside));
+    let mut family = text.family(PACING_SERVED);
+    each_class(quotas, |quota, class| {
+        if let Some(share) = class.plan.as_ref().and_then(|plan| plan.share) {
+            family.sample(&[quota, &class.class], share.ratio());
+        }
+    });
     let mut family = text.family(QUOTA_CHARGED);
     each_class(quotas, |quota, class| family.sample(&[quota, &class.class], class.charged));
     let mut family = text.family(QUOTA_GUARDED);

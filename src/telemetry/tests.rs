@@ -157,6 +157,7 @@ fn rules() -> Rules {
             cost_header: None,
             free_when_cached: false,
             sync_from: None,
+            pacing: None,
             ladders: Vec::new(),
         }],
         routes: Vec::new(),

@@ -1,6 +1,8 @@
 //! Quotas: how much, in which window, and who is refused when.
 
 use super::words::{duration, shadow};
+use crate::policy::class::Class;
+use crate::policy::pacing::{Forecast, Pacing, Role};
 use crate::policy::quota::{ClassLadder, Exhausted, Quota, SyncFrom};
 use crate::policy::window::Window;
 
@@ -11,6 +13,21 @@ pub(super) fn window(window: &Window) -> String {
         Window::FirstUse { length } => format!("for {} from the first use on", duration(*length)),
         Window::Sliding { length, .. } => format!("in any span of {}", duration(*length)),
     }
+}
+
+/// How it is spread over its window, if it is.
+pub(super) fn pacing(quota: &Quota, classes: &[Class]) -> Option<String> {
+    let Pacing { forecast, burst, roles, enforce } = quota.pacing.as_ref()?;
+    let paced = classes.iter().zip(roles).filter_map(|(class, role)| match role {
+        Role::Paced(weight) => Some(format!("{} (weight {weight})", class.name)),
+        Role::First | Role::ShutOut => None,
+    });
+    let by = match forecast {
+        Forecast::Even => "evenly",
+        Forecast::Learned => "by learned demand",
+    };
+    let (paced, burst) = (paced.collect::<Vec<_>>().join(", "), burst.ratio() * 100.0);
+    Some(format!("paced {by}, up to {burst}% ahead: {paced}{}", shadow(*enforce)))
 }
 
 /// What the origin's own answers say of a quota.

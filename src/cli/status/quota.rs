@@ -1,8 +1,8 @@
 //! One quota: how much is gone, how long it has to last, and who has had it.
 
-use super::state::{Class, Quota};
+use super::state::{Class, Plan, Quota};
 use super::view::View;
-use crate::terminal::{Align, bar, columns, span};
+use crate::terminal::{Align, bar, columns, span, spark, thousands};
 
 /// The quota's name and window, a bar with its numbers, and a line for each class. `now` is when it was told.
 pub(super) fn block(quota: &Quota, now: Option<&str>, view: &View) -> String {
@@ -24,6 +24,10 @@ pub(super) fn block(quota: &Quota, now: Option<&str>, view: &View) -> String {
     for (amount, name) in named.into_iter().filter(|(amount, _)| !amount.is_zero()) {
         text.push_str(&format!("  {}\n", view.ink.alarm(&format!("{amount} {name}"))));
     }
+    if let Some(pacing) = &quota.pacing {
+        let line = format!("{} units planned by now, {} put aside for those served first", pacing.line, pacing.aside);
+        text.push_str(&format!("  paced ({}): {line}\n", pacing.mode));
+    }
     text.push_str(&classes(quota, view));
     text
 }
@@ -44,9 +48,18 @@ fn classes(quota: &Quota, view: &View) -> String {
         return String::new();
     }
     let nothing_left = quota.enforce && (quota.remaining.is_zero() || quota.closed_until.is_some());
-    let head = ["class", "charged since start", "shed now"].map(|name| view.ink.faint(name)).to_vec();
-    let rows = classes.iter().map(|of| vec![of.class.clone(), of.charged.to_string(), shed(of, nothing_left, view)]);
-    columns(2, &[Align::Left, Align::Right, Align::Left], std::iter::once(head).chain(rows))
+    let mut head = vec!["class", "charged since start", "shed now"];
+    if quota.pacing.is_some() {
+        head.extend(["planned", "expected, the next 24 hours"]);
+    }
+    let head = head.into_iter().map(|name| view.ink.faint(name)).collect();
+    let row = |of: &Class| {
+        let mut row = vec![of.class.clone(), of.charged.to_string(), shed(of, nothing_left, view)];
+        row.extend(of.plan.iter().flat_map(planned));
+        row
+    };
+    let alignment = [Align::Left, Align::Right, Align::Left, Align::Left, Align::Left];
+    columns(2, &alignment, std::iter::once(head).chain(classes.iter().map(row)))
 }
 
 fn shed(of: &Class, nothing_left: bool, view: &View) -> String {
@@ -57,6 +70,13 @@ fn shed(of: &Class, nothing_left: bool, view: &View) -> String {
         some => percent(some).replace(".0%", "%"),
     };
     view.ink.alarm(&format!("{share}, tier {}", of.tier))
+}
+
+/// What the plan serves of a class now, and what it expects of it.
+fn planned(plan: &Plan) -> [String; 2] {
+    let share = plan.share.map_or_else(|| "first".into(), |share| percent(share).replace(".0%", "%"));
+    let units: f64 = plan.next_hours.iter().sum();
+    [share, format!("{} {}", spark(&plan.next_hours), thousands(units as u64))]
 }
 
 /// Rounded down, so that what is not all never looks like all.

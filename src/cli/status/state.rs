@@ -69,7 +69,24 @@ pub(in crate::cli) struct Quota {
     #[serde(default)]
     pub(super) window_ends_in_s: u64,
     #[serde(default)]
+    pub(super) pacing: Option<Pacing>,
+    #[serde(default)]
     pub(super) classes: Vec<Class>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Pacing {
+    pub(super) mode: String,
+    pub(super) line: Amount,
+    pub(super) aside: Amount,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Plan {
+    pub(super) share: Option<f64>,
+    pub(super) next_hours: Vec<f64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -79,6 +96,7 @@ pub(super) struct Class {
     pub(super) charged: Amount,
     pub(super) shed: f64,
     pub(super) tier: u8,
+    pub(super) plan: Option<Plan>,
 }
 
 #[derive(Debug, Default, Deserialize)]

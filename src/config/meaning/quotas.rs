@@ -1,9 +1,10 @@
 //! Quotas: how much, for how long, and what of it each class may use.
 
+use super::pacing::pacing;
 use super::report::Report;
 use crate::calendar::{self, Civil};
 use crate::config::forms::Named;
-use crate::config::raw::quotas::{self as raw, Pacing, Tiers, Unit};
+use crate::config::raw::quotas::{self as raw, Tiers, Unit};
 use crate::config::raw::scopes::Scope;
 use crate::config::words::{Field, Level};
 use crate::policy::class::Class;
@@ -81,18 +82,18 @@ fn quota(name: &str, raw: &raw::Quota, path: &str, classes: &[Class], report: &m
             "write what was bought; to refuse a class everything, use block: true",
         );
     }
-    if raw.pacing != Pacing::Off {
-        report.mistake(&format!("{path}.pacing"), "only off is in this version", "write off and use tiers");
-    }
+    let window = window(raw.window.as_ref(), &format!("{path}.window"), report);
+    let ladders = ladders(raw, limit, path, classes, report);
     Quota {
         name: name.to_owned(),
         limit,
-        window: window(raw.window.as_ref(), &format!("{path}.window"), report),
+        pacing: pacing(&raw.pacing, &window, &ladders, &format!("{path}.pacing"), classes, report),
+        window,
         enforce: raw.enforce.unwrap_or(true),
         cost_header: raw.cost_header.as_ref().map(|field| field.0.clone()),
         free_when_cached: raw.free_when_cached,
         sync_from: raw.sync_from.as_ref().map(|raw| sync_from(raw, &format!("{path}.sync_from"), report)),
-        ladders: ladders(raw, limit, path, classes, report),
+        ladders,
     }
 }
 

@@ -1,5 +1,6 @@
 //! `quotas:` as written.
 
+use super::pacing::Pacing;
 use crate::config::forms::Named;
 use crate::config::words::{Amount, Field, Mark, Percent, Span, TimeOfDay};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -23,7 +24,7 @@ pub(in crate::config) struct Quota {
     pub free_when_cached: bool,
     /// The origin's own count, by which this one is tightened. Default none.
     pub sync_from: Option<SyncFrom>,
-    /// How what remains is spread over the time that remains; this version knows off only. Default off.
+    /// How what remains is spread over the time that remains: off, even, learned, or keys that say more. Default off.
     pub pacing: Pacing,
     /// From this much used on, refuse this share, by class. A class without tiers is refused only when nothing is left.
     pub tiers: Named<Tiers>,
@@ -80,15 +81,6 @@ pub(in crate::config) enum Unit {
     Day,
     Week,
     Month,
-}
-
-#[derive(Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(in crate::config) enum Pacing {
-    #[default]
-    Off,
-    Even,
-    Learned,
 }
 
 /// The tiers of one class.

@@ -202,7 +202,10 @@ impl<'a> Sight<'a> {
             true => Units::ZERO,
             false => ceiling.min(book.limit).minus(book.used).minus(book.reserved),
         };
-        let shed = book.by_class.get(usize::from(id.0)).filter(|_| ladder.is_some()).map(|of_class| of_class.shed);
+        let of_class = book.by_class.get(usize::from(id.0));
+        let shed = of_class.filter(|_| ladder.is_some()).map(|of_class| of_class.shed);
+        let paced = of_class.filter(|_| class.enforce && quota.enforced_pacing().is_some());
+        let unplanned = paced.and_then(|of_class| Some(of_class.plan.as_ref()?.share?.rest()));
         let tier = |tier: &crate::policy::tier::Tier| TierTerms {
             above: share(tier.above, quota.limit),
             refused: tier.shed.ratio(),
@@ -210,7 +213,7 @@ impl<'a> Sight<'a> {
         QuotaTerms {
             name: &quota.name,
             left: share(left, book.limit),
-            refused: if left.is_zero() { 1.0 } else { shed.map_or(0.0, |shed| shed.ratio()) },
+            refused: if left.is_zero() { 1.0 } else { shed.max(unplanned).map_or(0.0, |shed| shed.ratio()) },
             tiers: ladder.map_or_else(Vec::new, |ladder| ladder.tiers().iter().map(tier).collect()),
             window_ends: rfc3339(book.window_end),
             units: self.told_of().units.then(|| UnitTerms { limit: book.limit.as_f64(), left: left.as_f64() }),

@@ -25,6 +25,7 @@ struct Door {
     cost: u64,
     shedding: Shedding,
     guarded: Option<Guarded>,
+    planned: Option<Planned>,
     level: Level,
     now: Timestamp,
 }
@@ -40,6 +41,7 @@ impl Door {
                 cost_header: None,
                 free_when_cached: true,
                 sync_from: None,
+                pacing: None,
                 ladders: vec![None],
             },
             class: Class {
@@ -68,6 +70,7 @@ impl Door {
             cost: 1,
             shedding: Shedding::default(),
             guarded: None,
+            planned: None,
             level: Level::default(),
             now: NOON,
         }
@@ -95,6 +98,7 @@ impl Door {
             grant: Units::whole(self.granted),
             resets_at: MIDNIGHT,
             shedding: self.shedding,
+            planned: self.planned,
             guarded: self.guarded,
             is_let_through: false,
         }];

@@ -130,6 +130,7 @@ fn written(
             cost_header: None,
             free_when_cached: true,
             sync_from: None,
+            pacing: None,
             ladders: Vec::new(),
         }],
         routes: Vec::new(),

@@ -1,0 +1,101 @@
+//! Quotas that are spread over their window.
+
+use super::*;
+use crate::policy::pacing::{Forecast, Pacing, Role};
+use std::num::NonZeroU32;
+
+const MORNING: Timestamp = Timestamp::from_seconds(3600);
+
+fn paced(limit: u64, enforce: bool) -> Quota {
+    let roles = vec![Role::First, Role::Paced(NonZeroU32::MIN), Role::First];
+    let pacing = Pacing { forecast: Forecast::Even, burst: Share::from_millionths(50_000), roles, enforce };
+    Quota { pacing: Some(pacing), ..quota("api", limit, &[(limit / 2, 100)]) }
+}
+
+fn site(limit: u64, enforce: bool) -> Admission {
+    Engine::new(Supply::Whole, 1000).admission(rules(vec![paced(limit, enforce)], vec![route(&[(0, 1)])]), MORNING)
+}
+
+/// How many of `count` requests of bots are served in the hour from `start` on.
+fn served(admission: &Admission, start: Timestamp, count: u64) -> u64 {
+    let at = |number: u64| start + Duration::from_secs(3600) * number as u32 / count as u32;
+    let serve = |number: &u64| match ask(admission, BOT, 0, at(*number)) {
+        Ok(permit) => {
+            permit.settle(|_, expected| expected);
+            true
+        }
+        Err(reason) => {
+            assert!(matches!(reason, Reason::Pacing | Reason::Tier | Reason::Quota), "{reason:?}");
+            false
+        }
+    };
+    (0..count).filter(serve).count() as u64
+}
+
+#[test]
+fn what_remains_lasts_until_the_window_ends() {
+    let admission = site(2300, true);
+    let by_hour: Vec<u64> = (1..24).map(|hour| served(&admission, Timestamp::from_seconds(hour * 3600), 400)).collect();
+    assert!(by_hour.iter().skip(1).all(|hour| (80..=110).contains(hour)), "{by_hour:?}");
+    let used = admission.quotas(TOMORROW - Duration::from_secs(1))[0].used.floor();
+    assert!((2270..=2300).contains(&used), "{used}, and no tier kept any of it back");
+}
+
+#[test]
+fn a_plan_in_shadow_refuses_nobody_and_leaves_the_tiers_to_hold() {
+    let admission = site(1000, false);
+    assert_eq!(served(&admission, MORNING, 1000), 500, "from half of it on the tier refuses all");
+    assert_eq!(ask(&admission, BOT, 0, NOON).err(), Some(Reason::Tier));
+}
+
+#[test]
+fn people_are_not_paced() {
+    let admission = site(100, true);
+    for _ in 0..100 {
+        ask(&admission, PERSON, 0, MORNING).expect("there is some left").settle(|_, expected| expected);
+    }
+    assert_eq!(ask(&admission, PERSON, 0, MORNING).err(), Some(Reason::Quota));
+}
+
+#[test]
+fn what_was_learned_outlives_a_reload_and_the_process() {
+    let site =
+        |engine: &Arc<Engine>, now| engine.admission(rules(vec![paced(10_000, true)], vec![route(&[(0, 1)])]), now);
+    let engine = Engine::new(Supply::Whole, 1000);
+    let before = site(&engine, MORNING);
+    for hour in 1..5 {
+        served(&before, Timestamp::from_seconds(hour * 3600), 50);
+    }
+    let after = site(&engine, NOON);
+    served(&after, NOON, 50);
+    let learned = engine.learned_demand();
+    let bot = learned.iter().find(|learned| learned.class == "bot").expect("it asked");
+    // The first of January 1970 was a Thursday.
+    let hours: Vec<u64> = bot.week[3 * 24 + 1..3 * 24 + 5].iter().map(|hour| hour.units.round() as u64).collect();
+    assert_eq!(hours, [50; 4]);
+
+    let next = Engine::new(Supply::Whole, 1000);
+    let _admission = site(&next, TOMORROW);
+    next.recall(&learned);
+    assert_eq!(next.learned_demand(), learned);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn whatever_is_asked_when_no_more_than_the_limit_is_taken(
+        limit in 1u64..200, steps in proptest::collection::vec((0u64..7200, any::<bool>(), any::<bool>()), 1..300),
+    ) {
+        let admission = site(limit, true);
+        let mut now = MORNING;
+        for (step, back, person) in steps {
+            now = if back && step < 600 { now - Duration::from_secs(step) } else { now + Duration::from_secs(step) };
+            if let Ok(permit) = ask(&admission, if person { PERSON } else { BOT }, 0, now) {
+                permit.settle(|_, expected| expected);
+            }
+            let view = &admission.quotas(now)[0];
+            prop_assert!(view.used.plus(view.reserved) <= view.limit);
+        }
+    }
+}

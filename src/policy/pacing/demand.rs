@@ -1,0 +1,258 @@
+//! What one class asks for: what the hours of the week usually bring, and how these days compare with that.
+//!
+//! Refused requests count: demand is what would be taken if there were enough. An hour that comes to more than twice of
+//! what was expected, and of the hour before, counts as twice that: a crowd that is there for an hour and gone says
+//! little about tomorrow, and one that stays is believed in the second hour.
+
+use super::week::{DAY, HOURS, Hour, Week, WeekTime};
+use crate::policy::units::Units;
+use std::f64::consts::FRAC_PI_2;
+use std::time::Duration;
+
+/// An hour in seconds.
+const HOUR: f64 = 3600.0;
+/// What these days have been fades by this with each hour: after ten of them it is half.
+const FADES: f64 = 0.93;
+/// Days differ from each other by about a tenth: by its square the variance of their level. What differs by more shows
+/// itself soon enough.
+const LEVEL_VARIANCE: f64 = 0.01;
+/// What today is unlike other days holds for the hours to come, less by this with each.
+const LEVEL_LASTS: f64 = 0.97;
+/// So much of what an hour brought out of turn the next brings, too.
+const LASTS: f64 = 0.5;
+/// Beyond so many times of what is expected, it is something else than usual.
+const UNUSUAL: f64 = 2.0;
+/// Before more is known: units come a few at a time, as people do who read some pages.
+const USUAL_DISPERSION: f64 = 4.0;
+/// The most that is believed of it.
+const MOST_DISPERSION: f64 = 1e6;
+/// An hour that was watched for less than half says too little.
+const WATCHED: f64 = 0.5;
+/// Of so little of an hour nobody concludes what it brings.
+const LEAST_WATCHED: f64 = 0.25;
+/// What requests cost in the end is not known from a few: so many units stand for those that cost what was expected.
+const UNKNOWN_COST: f64 = 10.0;
+
+/// What a class asks for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Demand {
+    week: Week,
+    recent: Recent,
+    errors: Errors,
+    paid: Paid,
+    now: Current,
+}
+
+/// The hours of late, the older the less they count.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Recent {
+    asked: f64,
+    /// What they usually bring.
+    usual: f64,
+    /// How many they are.
+    hours: f64,
+    /// What the busiest of them came to ...
+    busiest: f64,
+    /// ... and the last.
+    last: f64,
+}
+
+/// How good expectations have been, of late.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Errors {
+    count: f64,
+    expected: f64,
+    /// By how much they were missed, to either side.
+    missed: f64,
+    /// By how much the last hour came to more than expected; below zero where it was less.
+    last: f64,
+}
+
+/// How much of what requests are expected to cost they cost in the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Paid {
+    expected: f64,
+    actual: f64,
+}
+
+/// The hour that is not over yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Current {
+    asked: Units,
+    /// At which part of the hour watching it began.
+    from: f64,
+}
+
+/// What will be asked for, and how far off that may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Expected {
+    /// Units, as they will be paid for.
+    pub units: f64,
+    /// Their variance.
+    pub variance: f64,
+}
+
+impl Expected {
+    /// Both together.
+    pub fn and(self, other: Self) -> Self {
+        Self { units: self.units + other.units, variance: self.variance + other.variance }
+    }
+}
+
+impl Demand {
+    /// Demand as it was learned in an earlier life.
+    pub fn of(hours: [Hour; HOURS]) -> Self {
+        Self { week: Week::of(hours), ..Self::default() }
+    }
+
+    /// What the hours of the week usually bring.
+    pub fn week(&self) -> &Week {
+        &self.week
+    }
+
+    /// Notes that a request of `cost` is asked for.
+    pub fn asks(&mut self, cost: Units) {
+        self.now.asked = self.now.asked.plus(cost);
+    }
+
+    /// Notes that a request that was expected to cost `expected` cost `actual`.
+    pub fn paid(&mut self, expected: Units, actual: Units) {
+        self.paid.expected += expected.as_f64();
+        self.paid.actual += actual.as_f64();
+    }
+
+    /// Begins to watch, at this moment of an hour: what was before it is not known.
+    pub fn watch_from(&mut self, moment: WeekTime) {
+        self.now = Current { asked: Units::ZERO, from: moment.into_hour() };
+    }
+
+    /// The hour that was watched is over; in the week it stands at `place`.
+    pub fn end_hour(&mut self, place: usize) {
+        let Current { asked, from } = std::mem::take(&mut self.now);
+        let watched = 1.0 - from;
+        if watched < WATCHED {
+            return;
+        }
+        let came = asked.as_f64() / watched;
+        let usual = self.week.usual().filter(|_| self.week.knows(place)).map_or(came, |usual| usual[place]);
+        let expected = usual * self.level();
+        let counted = came.min(UNUSUAL * expected.max(self.recent.last) + USUAL_DISPERSION);
+        self.errors.note(expected, counted - expected);
+        self.recent.note(usual, counted, came, watched);
+        self.paid = Paid { expected: self.paid.expected * FADES, actual: self.paid.actual * FADES };
+        self.week.learn(place, counted);
+    }
+
+    /// What will be asked for from `now` on for `span`: in each hour what that hour usually brings, as much more or less
+    /// as these days do, and for an hour or two what is out of turn just now.
+    pub fn learned(&self, now: WeekTime, span: Duration) -> Expected {
+        let Some(usual) = self.week.usual() else { return self.even(now, span) };
+        let (mut lead, mut beyond) = (self.level() - 1.0, self.beyond(now) * LASTS);
+        let mut units = 0.0;
+        for (hour, part) in now.hours(span) {
+            units += (usual[hour] * (1.0 + lead) + beyond).max(0.0) * part;
+            lead *= LEVEL_LASTS;
+            beyond *= 1.0 - (1.0 - LASTS) * part;
+        }
+        self.as_paid(units)
+    }
+
+    /// The same, if it goes on as the last hours did on the whole.
+    pub fn even(&self, now: WeekTime, span: Duration) -> Expected {
+        self.as_paid(self.mean_rate(now) * span.as_secs_f64() / HOUR)
+    }
+
+    /// The same, if it goes on as the busiest of the last hours did.
+    pub fn at_most(&self, now: WeekTime, span: Duration) -> Expected {
+        self.as_paid(self.mean_rate(now).max(self.recent.busiest) * span.as_secs_f64() / HOUR)
+    }
+
+    /// What each of the next 24 hours will bring.
+    pub fn next_hours(&self, now: WeekTime) -> Vec<f64> {
+        let until = |hours: usize| self.learned(now, Duration::from_secs(3600 * hours as u64)).units;
+        (0..DAY).map(|hour| until(hour + 1) - until(hour)).collect()
+    }
+
+    /// How much of a window's usual demand is yet to come, `passed` after its start and `left` before its end.
+    pub fn to_come(&self, now: WeekTime, passed: Duration, left: Duration) -> f64 {
+        let (before, after) = match self.week.knows_a_day() {
+            true => (self.week.usually(now.before(passed), passed), self.week.usually(now, left)),
+            false => (passed.as_secs_f64(), left.as_secs_f64()),
+        };
+        // Never nothing: who has come out of turn until now may do so again.
+        (after / (before + after).max(f64::MIN_POSITIVE)).max(0.001)
+    }
+
+    /// What a unit that is asked for comes to when it is paid for.
+    pub fn paid_part(&self) -> f64 {
+        ((self.paid.actual + UNKNOWN_COST) / (self.paid.expected + UNKNOWN_COST)).max(0.01)
+    }
+
+    /// By how much these days are busier than usual; below 1 where they are quieter.
+    fn level(&self) -> f64 {
+        let trusted = self.errors.dispersion() / LEVEL_VARIANCE;
+        (self.recent.asked + trusted) / (self.recent.usual + trusted)
+    }
+
+    /// What the last sixty minutes brought beyond what was expected of them; below zero where it was less.
+    fn beyond(&self, now: WeekTime) -> f64 {
+        let usual = self.week.usual().map_or(0.0, |usual| usual[now.hour()]);
+        let of_this_hour = self.now.asked.as_f64() - usual * self.level() * self.watched(now);
+        of_this_hour + self.errors.last * (1.0 - now.into_hour())
+    }
+
+    /// Units an hour, of late on the whole.
+    fn mean_rate(&self, now: WeekTime) -> f64 {
+        let hours = self.recent.hours + self.watched(now);
+        match self.week.usual() {
+            Some(usual) if hours < 1.0 => usual.iter().sum::<f64>() / HOURS as f64,
+            _ => (self.recent.asked + self.now.asked.as_f64()) / hours.max(LEAST_WATCHED),
+        }
+    }
+
+    /// How much of the present hour was watched.
+    fn watched(&self, now: WeekTime) -> f64 {
+        (now.into_hour() - self.now.from).max(0.0)
+    }
+
+    fn as_paid(&self, asked: f64) -> Expected {
+        let units = asked * self.paid_part();
+        Expected { units, variance: units * self.errors.dispersion() }
+    }
+}
+
+impl Recent {
+    fn note(&mut self, usual: f64, counted: f64, came: f64, watched: f64) {
+        *self = Self {
+            asked: self.asked * FADES + counted * watched,
+            usual: self.usual * FADES + usual * watched,
+            hours: self.hours * FADES + watched,
+            busiest: counted.max(self.busiest * FADES),
+            last: came,
+        };
+    }
+}
+
+impl Errors {
+    fn note(&mut self, expected: f64, missed_by: f64) {
+        *self = Self {
+            count: self.count * FADES + 1.0,
+            expected: self.expected * FADES + expected,
+            missed: self.missed * FADES + missed_by.abs(),
+            last: missed_by,
+        };
+    }
+
+    /// By how many units requests come at a time: 1 where they have nothing to do with each other.
+    ///
+    /// By the mean deviation, not the mean square, in which one hour that is out of turn outweighs all others.
+    fn dispersion(&self) -> f64 {
+        if self.count <= 1.0 {
+            return USUAL_DISPERSION;
+        }
+        // For chance alone the variance is this much of the mean deviation's square.
+        let variance = FRAC_PI_2 * (self.missed / self.count).powi(2);
+        let mean = (self.expected / self.count).max(f64::MIN_POSITIVE);
+        (variance / mean).clamp(1.0, MOST_DISPERSION)
+    }
+}

@@ -1,0 +1,276 @@
+//! Keeps the plan of one quota: watches what is asked, and plans anew every few seconds of the time that is handed in.
+
+use super::demand::{Demand, Expected};
+use super::plan::{Appetite, Outlook, Part};
+use super::purse::{Allotment, Offer, Purse};
+use super::week::{HOURS, WeekTime};
+use super::{Forecast, Pacing, Role};
+use crate::policy::tier::Share;
+use crate::policy::time::Timestamp;
+use crate::policy::units::Units;
+use crate::policy::window::Span;
+use std::time::Duration;
+
+/// The plan of one quota, and all that it is made from. Classes are known by a number of the keeper's own choice.
+#[derive(Clone, Debug, Default)]
+pub struct Pacer {
+    classes: Vec<Paced>,
+    hour: Option<WatchedHour>,
+    due: Timestamp,
+    gates: Gates,
+    line: Units,
+    aside: Units,
+}
+
+/// One class of the quota.
+#[derive(Clone, Debug, Default)]
+pub struct Paced {
+    /// What it asks for.
+    pub demand: Demand,
+    /// What it may take now, once it was planned for.
+    pub allotment: Option<Allotment>,
+}
+
+/// The account as the plan finds it.
+#[derive(Clone, Copy, Debug)]
+pub struct Books {
+    /// What may be taken in all.
+    pub limit: Units,
+    /// Settled and reserved by all gates ...
+    pub taken: Units,
+    /// ... and by this one.
+    pub taken_here: Units,
+    /// The window.
+    pub span: Span,
+    /// When it is, by the clocks of the quota's zone.
+    pub week: WeekTime,
+}
+
+/// The hour that is watched.
+#[derive(Clone, Copy, Debug)]
+struct WatchedHour {
+    start: Timestamp,
+    of_week: usize,
+}
+
+/// How much of what all gates take is taken by this one: of what remains it plans with as much, for it hears only of its
+/// own clients.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gates {
+    here: f64,
+    all: f64,
+    seen: Option<Seen>,
+}
+
+/// What was taken when somebody looked.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    at: Timestamp,
+    window: Timestamp,
+    here: Units,
+    all: Units,
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// A plan is made anew at least this often, and of a short window a thousand times.
+const LONGEST_PLAN: Duration = Duration::from_secs(10);
+const SHORTEST_PLAN: Duration = Duration::from_millis(100);
+const PLANS_PER_WINDOW: u32 = 1000;
+/// After a longer silence nobody says what the hours between have been like.
+const LONGEST_SILENCE: u64 = 24;
+/// Who takes how much is told by about the last six hours.
+const GATES_FADE: Duration = Duration::from_secs(6 * 3600);
+
+impl Pacer {
+    /// True when it is time for another plan.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        now >= self.due || self.hour.is_none_or(|hour| now < hour.start)
+    }
+
+    /// Plans anew. `class_of` says by which number each of the settings' classes is known.
+    pub fn plan(&mut self, pacing: &Pacing, class_of: impl Fn(usize) -> usize, books: &Books, now: Timestamp) {
+        self.watch(books.week, now);
+        let span = books.span;
+        let left = span.end.since(now);
+        let part = self.gates.part(books, now);
+        let limit = part_of(books.limit, part);
+        let numbers: Vec<usize> = (0..pacing.roles.len()).map(&class_of).collect();
+        let roles: Vec<(usize, Role)> = numbers.into_iter().zip(pacing.roles.iter().copied()).collect();
+        let (week, forecast) = (books.week, pacing.forecast);
+
+        let mut outlook = Outlook {
+            left: part_of(books.limit.minus(books.taken), part),
+            limit,
+            first: Expected::default(),
+            paced: Vec::new(),
+        };
+        for &(number, role) in &roles {
+            let class = self.class(number);
+            let expected = class.expects(forecast, week, left);
+            match role {
+                Role::First => {
+                    let first = if class.goes_by_hours(forecast) { expected } else { class.demand.at_most(week, left) };
+                    outlook.first = outlook.first.and(first);
+                }
+                Role::Paced(weight) => outlook.paced.push(Appetite {
+                    weight: f64::from(weight.get()) * class.demand.to_come(week, now.since(span.start), left),
+                    units: expected.units,
+                    share: class.share(),
+                }),
+                Role::ShutOut => {}
+            }
+        }
+        let plan = outlook.plan();
+
+        let paced = roles.iter().filter(|(_, role)| matches!(role, Role::Paced(_)));
+        for ((number, _), of_class) in paced.zip(&plan.parts) {
+            let class = self.class(*number);
+            let offer = class.offer(forecast, week, left, of_class, pacing.burst.of(limit));
+            let purse = class.allotment.map_or_else(|| Purse::full(&offer, now), |before| before.purse);
+            class.allotment = Some(Allotment { offer, purse });
+        }
+        self.aside = plan.aside;
+        self.line = self.planned_by(&roles, forecast, books, now);
+        let rest_of_hour = self.hour.map_or(HOUR, |hour| (hour.start + HOUR).since(now));
+        let lasts = (span.length() / PLANS_PER_WINDOW).clamp(SHORTEST_PLAN, LONGEST_PLAN);
+        self.due = now + lasts.min(rest_of_hour).min(left.max(SHORTEST_PLAN));
+    }
+
+    /// What is kept for the class of this number.
+    pub fn class(&mut self, number: usize) -> &mut Paced {
+        if number >= self.classes.len() {
+            self.classes.resize_with(number + 1, Paced::default);
+        }
+        &mut self.classes[number]
+    }
+
+    /// All classes, by their numbers.
+    pub fn classes(&self) -> &[Paced] {
+        &self.classes
+    }
+
+    /// True when more is `taken` than was planned until now, and than the burst allows.
+    pub fn is_ahead(&self, pacing: &Pacing, taken: Units, limit: Units) -> bool {
+        taken > self.line.plus(pacing.burst.of(limit))
+    }
+
+    /// What would be taken by now, had the plan been followed from the beginning.
+    pub fn line(&self) -> Units {
+        self.line
+    }
+
+    /// What is put aside for those served first.
+    pub fn aside(&self) -> Units {
+        self.aside
+    }
+
+    /// What is taken, or may be, was changed from outside: that says nothing of who took it.
+    pub fn plan_anew(&mut self) {
+        self.gates.seen = None;
+        self.due = Timestamp::default();
+    }
+
+    /// Ends the hours that are over.
+    fn watch(&mut self, week: WeekTime, now: Timestamp) {
+        let ended = self.hour.map(|hour| (hour, now.since(hour.start).as_secs() / HOUR.as_secs()));
+        match ended {
+            Some((hour, 0)) if now >= hour.start => return,
+            Some((hour, ended @ 1..=LONGEST_SILENCE)) => {
+                for passed in 0..ended as usize {
+                    let of_week = (hour.of_week + passed) % HOURS;
+                    self.classes.iter_mut().for_each(|class| class.demand.end_hour(of_week));
+                }
+            }
+            _ => self.classes.iter_mut().for_each(|class| class.demand.watch_from(week)),
+        }
+        self.hour = Some(WatchedHour { start: now - week.since_hour(), of_week: week.hour() });
+    }
+
+    /// Where the plan would be by now: as much of the limit as usually falls into the part of the window that has passed.
+    fn planned_by(&self, roles: &[(usize, Role)], forecast: Forecast, books: &Books, now: Timestamp) -> Units {
+        let (passed, left) = (now.since(books.span.start), books.span.end.since(now));
+        let from = books.week.before(passed);
+        let planned = |from: WeekTime, span: Duration| -> f64 {
+            let of_class = |&(number, role): &(usize, Role)| {
+                let class = self.classes.get(number)?;
+                let served = match role {
+                    Role::First => 1.0,
+                    Role::Paced(_) => class.share().ratio(),
+                    Role::ShutOut => 0.0,
+                };
+                Some(class.demand.week().usually(from, span) * served)
+            };
+            roles.iter().filter_map(of_class).sum()
+        };
+        let is_learned = forecast == Forecast::Learned
+            && roles
+                .iter()
+                .all(|(number, _)| self.classes.get(*number).is_some_and(|class| class.demand.week().knows_a_day()));
+        let (before, after) = match is_learned {
+            true => (planned(from, passed), planned(books.week, left)),
+            false => (passed.as_secs_f64(), left.as_secs_f64()),
+        };
+        match before + after > 0.0 {
+            true => Share::from_ratio(before / (before + after)).of(books.limit),
+            false => books.limit,
+        }
+    }
+}
+
+impl Paced {
+    /// The share of its requests that is served: all of them, as long as nothing was planned.
+    pub fn share(&self) -> Share {
+        self.allotment.map_or(Share::ALL, |allotment| allotment.offer.share)
+    }
+
+    fn expects(&self, forecast: Forecast, week: WeekTime, span: Duration) -> Expected {
+        match self.goes_by_hours(forecast) {
+            true => self.demand.learned(week, span),
+            false => self.demand.even(week, span),
+        }
+    }
+
+    fn goes_by_hours(&self, forecast: Forecast) -> bool {
+        forecast == Forecast::Learned && self.demand.week().knows_a_day()
+    }
+
+    /// What it is offered of its `part`: by share where its hours are known, evenly over the time where they are not.
+    fn offer(&self, forecast: Forecast, week: WeekTime, left: Duration, part: &Part, burst: Units) -> Offer {
+        let soon = left.min(HOUR).max(SHORTEST_PLAN);
+        let left = left.max(SHORTEST_PLAN);
+        let (all, of_soon) = (self.expects(forecast, week, left).units, self.expects(forecast, week, soon).units);
+        let falls_to_soon = if all > 0.0 { of_soon / all } else { hours(soon) / hours(left) };
+        let per_hour = part.units * falls_to_soon / hours(soon) / self.demand.paid_part();
+        Offer {
+            share: if self.goes_by_hours(forecast) { part.share } else { Share::ALL },
+            per_hour: units(per_hour),
+            burst,
+        }
+    }
+}
+
+impl Gates {
+    /// This gate's part of what is taken, from 0 to 1.
+    fn part(&mut self, books: &Books, now: Timestamp) -> f64 {
+        let seen = Seen { at: now, window: books.span.start, here: books.taken_here, all: books.taken };
+        if let Some(before) = self.seen.replace(seen).filter(|before| before.window == seen.window) {
+            let fades = 1.0 - (now.since(before.at).as_secs_f64() / GATES_FADE.as_secs_f64()).min(1.0);
+            self.here = self.here * fades + seen.here.minus(before.here).as_f64();
+            self.all = self.all * fades + seen.all.minus(before.all).as_f64();
+        }
+        // One unit of each, so that a gate that nobody has asked yet does not plan with nothing.
+        ((self.here + 1.0) / (self.all + 1.0)).min(1.0)
+    }
+}
+
+fn part_of(whole: Units, part: f64) -> Units {
+    Share::from_ratio(part).of(whole)
+}
+
+fn hours(span: Duration) -> f64 {
+    span.as_secs_f64() / HOUR.as_secs_f64()
+}
+
+fn units(amount: f64) -> Units {
+    Units::from_milli((amount * 1000.0) as u64)
+}

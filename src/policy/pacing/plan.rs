@@ -1,0 +1,102 @@
+//! Divides what remains: first what people will ask for, then to each paced class its part.
+
+use super::demand::Expected;
+use crate::policy::tier::Share;
+use crate::policy::units::Units;
+
+/// What is to be divided, and among whom.
+#[derive(Clone, Debug)]
+pub struct Outlook {
+    /// What may be taken until the window ends.
+    pub left: Units,
+    /// What was bought for the window.
+    pub limit: Units,
+    /// What those served first will ask for.
+    pub first: Expected,
+    /// The paced classes.
+    pub paced: Vec<Appetite>,
+}
+
+/// What a paced class will ask for.
+#[derive(Clone, Copy, Debug)]
+pub struct Appetite {
+    /// How much it counts against the others.
+    pub weight: f64,
+    /// Units until the window ends.
+    pub units: f64,
+    /// The share of its requests that was served until now.
+    pub share: Share,
+}
+
+/// How what remains is divided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Units that are put aside for those served first.
+    pub aside: Units,
+    /// What each paced class gets, in the order of the outlook.
+    pub parts: Vec<Part>,
+}
+
+/// What a paced class gets until the window ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Part {
+    /// The share of its requests that can be served with it.
+    pub share: Share,
+    /// Units, with what nobody has asked for: those are for whoever does.
+    pub units: f64,
+}
+
+/// People may come by this many deviations more than expected, and find something ...
+const MARGIN_DEVIATIONS: f64 = 1.5;
+/// ... yet no more than this part of the limit is kept back for that: until late in the window what is planned for others
+/// is there for them as well, and at its end it would be left over.
+const LEAST_LEFT: f64 = 0.004;
+/// A share is kept as long as it leaves no more than this part of the limit unused: chance alone should not make one
+/// hour different from the next.
+const MOST_LEFT: f64 = 0.0085;
+
+impl Outlook {
+    /// The plan.
+    pub fn plan(&self) -> Plan {
+        let limit = self.limit.as_f64();
+        let margin = (MARGIN_DEVIATIONS * self.first.variance.max(0.0).sqrt()).min(LEAST_LEFT * limit);
+        let aside = self.first.units + margin;
+        let most = (self.left.as_f64() - aside).max(0.0);
+        let least = (self.left.as_f64() - self.first.units - MOST_LEFT * limit).clamp(0.0, most);
+        let (upper, lower) = (self.divide(most), self.divide(least));
+        let asked: f64 = self.paced.iter().map(|class| class.units).sum();
+        let weights: f64 = self.paced.iter().map(|class| class.weight).sum();
+        let surplus = (most - asked).max(0.0);
+        let part = |(class, (upper, lower)): (&Appetite, (f64, f64))| Part {
+            share: class.share.clamp(served(lower, class.units), served(upper, class.units)),
+            units: upper + surplus * class.weight / weights,
+        };
+        let parts = self.paced.iter().zip(upper.into_iter().zip(lower)).map(part).collect();
+        Plan { aside: Units::from_milli((aside * 1000.0) as u64), parts }
+    }
+
+    /// Divides `budget` by weight: nobody gets more than is asked for, and what one leaves the others share.
+    fn divide(&self, budget: f64) -> Vec<f64> {
+        let mut parts = vec![0.0; self.paced.len()];
+        let mut by_need: Vec<usize> = (0..self.paced.len()).collect();
+        let need = |place: &usize| self.paced[*place].units / self.paced[*place].weight;
+        by_need.sort_by(|one, other| need(one).total_cmp(&need(other)));
+        let mut left = budget;
+        let mut weights: f64 = self.paced.iter().map(|class| class.weight).sum();
+        for place in by_need {
+            let Appetite { weight, units, .. } = self.paced[place];
+            parts[place] = units.min(left * weight / weights);
+            left -= parts[place];
+            weights -= weight;
+        }
+        parts
+    }
+}
+
+/// The share of what is `asked` that `units` can serve: everything, where nothing is asked.
+fn served(units: f64, asked: f64) -> Share {
+    match asked > 0.0 {
+        true => Share::from_ratio(units / asked),
+        false => Share::ALL,
+    }
+}

@@ -1,0 +1,115 @@
+//! What a class may take at this moment: it fills at the planned rate up to the burst, and every request pays.
+//!
+//! Beside it goes a share, which is carried out exactly: of any run of n requests n times the share is served, give or
+//! take one. A share of everything leaves the purse alone to decide.
+
+use crate::policy::tier::{Share, Shedding};
+use crate::policy::time::Timestamp;
+use crate::policy::units::Units;
+use std::time::Duration;
+
+/// What the plan has for one class now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// The share of its requests that is served.
+    pub share: Share,
+    /// Units that its purse gains in an hour.
+    pub per_hour: Units,
+    /// The most that its purse holds.
+    pub burst: Units,
+}
+
+/// What a class may take, and what it has of that at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allotment {
+    /// By the plan.
+    pub offer: Offer,
+    /// At this moment.
+    pub purse: Purse,
+}
+
+/// The purse of one class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purse {
+    /// Thousandths of a unit; below zero after a request that cost more than the purse can hold.
+    milli: i64,
+    /// Up to when it has been filled.
+    filled: Timestamp,
+    shedding: Shedding,
+}
+
+/// Until when a class is told to wait that is refused by its plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotBefore(pub Duration);
+
+/// By then there is another plan.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+/// A class served in part is told to come back so that about one request a minute of each client gets through.
+const PARTLY_SERVED_FOR: Duration = Duration::from_secs(60);
+
+const NANOSECONDS_PER_HOUR: u128 = 3_600_000_000_000;
+
+impl Purse {
+    /// A full purse.
+    pub fn full(offer: &Offer, now: Timestamp) -> Self {
+        Self { milli: milli(offer.burst), filled: now, shedding: Shedding::default() }
+    }
+
+    /// Counts one request of `cost` against the offer: the purse after it, and whether the request is refused. A request
+    /// that is let through for other reasons pays as well ([`Purse::pay`]).
+    pub fn asks(mut self, offer: &Offer, cost: Units, now: Timestamp) -> (Self, Result<(), NotBefore>) {
+        self.fill(offer, now);
+        let (is_refused, shedding) = self.shedding.next(offer.share.rest());
+        self.shedding = shedding;
+        let needed = milli(cost.min(offer.burst));
+        let said = match is_refused {
+            true => Err(NotBefore(wait_for_share(offer.share))),
+            false if self.milli < needed => Err(NotBefore(wait_for(needed - self.milli, offer.per_hour))),
+            false => Ok(()),
+        };
+        (self, said)
+    }
+
+    /// Takes `cost` out.
+    pub fn pay(&mut self, cost: Units) {
+        self.milli = self.milli.saturating_sub(milli(cost));
+    }
+
+    /// Whole thousandths only; what is left of the time counts towards the next.
+    fn fill(&mut self, offer: &Offer, now: Timestamp) {
+        let passed = now.since(self.filled).as_nanos();
+        let rate = u128::from(offer.per_hour.milli());
+        let gained = passed * rate / NANOSECONDS_PER_HOUR;
+        let room = milli(offer.burst).saturating_sub(self.milli);
+        match i64::try_from(gained) {
+            Ok(gained) if gained < room => {
+                self.milli += gained;
+                let used =
+                    (u128::from(gained.unsigned_abs()) * NANOSECONDS_PER_HOUR).checked_div(rate).unwrap_or(passed);
+                self.filled += Duration::from_nanos(u64::try_from(used).unwrap_or(u64::MAX));
+            }
+            _ => {
+                self.milli = self.milli.max(milli(offer.burst));
+                self.filled = self.filled.max(now);
+            }
+        }
+        // A clock that was set back does not keep it waiting until it has come round again.
+        self.filled = self.filled.min(now);
+    }
+}
+
+fn wait_for(missing: i64, per_hour: Units) -> Duration {
+    let missing = u128::from(missing.unsigned_abs()) * NANOSECONDS_PER_HOUR;
+    let nanoseconds = missing.div_ceil(u128::from(per_hour.milli()).max(1));
+    Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX)).min(LONGEST_WAIT)
+}
+
+fn wait_for_share(share: Share) -> Duration {
+    let wait = Duration::try_from_secs_f64(PARTLY_SERVED_FOR.as_secs_f64() / share.ratio());
+    wait.unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT)
+}
+
+fn milli(units: Units) -> i64 {
+    i64::try_from(units.milli()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,260 @@
+use super::demand::Expected;
+use super::pacer::{Books, Pacer};
+use super::plan::{Appetite, Outlook};
+use super::purse::{NotBefore, Offer, Purse};
+use super::week::{HOURS, WeekTime};
+use super::*;
+use crate::policy::time::Timestamp;
+use crate::policy::units::Units;
+use crate::policy::window::Span;
+use proptest::prelude::*;
+use std::time::Duration;
+
+const PEOPLE: usize = 0;
+const SEARCH: usize = 1;
+const DAY: u64 = 86_400;
+
+fn outlook(left: u64, first: f64, paced: &[(f64, f64)]) -> Outlook {
+    let appetite = |&(weight, units): &(f64, f64)| Appetite { weight, units, share: Share::ALL };
+    Outlook {
+        left: Units::whole(left),
+        limit: Units::whole(10_000),
+        first: Expected { units: first, variance: first },
+        paced: paced.iter().map(appetite).collect(),
+    }
+}
+
+fn served(outlook: &Outlook) -> Vec<f64> {
+    let rounded = |share: Share| (share.ratio() * 100.0).round() / 100.0;
+    outlook.plan().parts.iter().map(|part| rounded(part.share)).collect()
+}
+
+#[test]
+fn people_are_put_aside_and_the_rest_is_divided_by_weight() {
+    assert_eq!(
+        served(&outlook(6000, 2000.0, &[(1.0, 8000.0)])),
+        [0.5],
+        "a little is kept for those who come unforeseen"
+    );
+    assert_eq!(served(&outlook(6000, 2000.0, &[(3.0, 10_000.0), (1.0, 10_000.0)])), [0.3, 0.1]);
+    assert_eq!(
+        served(&outlook(6000, 2000.0, &[(1.0, 500.0), (1.0, 10_000.0)])),
+        [1.0, 0.35],
+        "what one leaves the other has"
+    );
+    assert_eq!(served(&outlook(6000, 7000.0, &[(1.0, 10_000.0)])), [0.0], "people come first");
+    assert_eq!(served(&outlook(6000, 100.0, &[(1.0, 10.0)])), [1.0]);
+}
+
+#[test]
+fn a_share_stays_as_long_as_little_is_left_over() {
+    let mut outlook = outlook(6000, 2000.0, &[(1.0, 8000.0)]);
+    outlook.paced[0].share = Share::from_millionths(495_000);
+    assert_eq!(outlook.plan().parts[0].share, outlook.paced[0].share);
+    outlook.paced[0].share = Share::from_millionths(400_000);
+    assert!(outlook.plan().parts[0].share > outlook.paced[0].share, "too much would be left");
+}
+
+#[test]
+fn a_purse_fills_to_the_thousandth_however_often_it_is_looked_into() {
+    let offer = Offer { share: Share::ALL, per_hour: Units::from_milli(1234), burst: Units::whole(5) };
+    let start = Timestamp::from_seconds(1000);
+    let mut often = Purse::full(&offer, start);
+    often.pay(Units::whole(10));
+    let mut once = often;
+    for second in 1..=36_000 {
+        (often, _) = often.asks(&offer, Units::whole(5), start + Duration::from_secs(second));
+    }
+    let end = start + Duration::from_secs(36_000);
+    (once, _) = once.asks(&offer, Units::whole(5), end);
+    assert_eq!(often, once);
+    let (_, said) = once.asks(&offer, Units::whole(5), end);
+    assert!(said.is_ok(), "12.34 units came in ten hours, and five were owed");
+}
+
+#[test]
+fn who_waits_as_told_for_the_purse_finds_enough_in_it() {
+    let offer = Offer { share: Share::ALL, per_hour: Units::whole(60), burst: Units::whole(2) };
+    let start = Timestamp::from_seconds(1000);
+    let mut purse = Purse::full(&offer, start);
+    purse.pay(Units::whole(2));
+    let (purse, Err(NotBefore(wait))) = purse.asks(&offer, Units::whole(1), start) else { panic!("it is empty") };
+    assert_eq!(wait, Duration::from_secs(60));
+    assert!(purse.asks(&offer, Units::whole(1), start + wait - Duration::from_nanos(1)).1.is_err());
+    assert!(purse.asks(&offer, Units::whole(1), start + wait).1.is_ok());
+    assert!(
+        purse.asks(&offer, Units::whole(50), start + 2 * wait).1.is_ok(),
+        "a full purse pays for any page, and owes"
+    );
+}
+
+/// A quota of 1,000 units a day, whose days go by hour by hour.
+struct Site {
+    pacing: Pacing,
+    pacer: Pacer,
+    taken: u64,
+}
+
+impl Site {
+    fn new(forecast: Forecast) -> Self {
+        let roles = vec![Role::First, Role::Paced(NonZeroU32::MIN)];
+        let pacing = Pacing { forecast, burst: Share::from_millionths(50_000), roles, enforce: true };
+        Self { pacing, pacer: Pacer::default(), taken: 0 }
+    }
+
+    fn plan(&mut self, now: u64) {
+        let day = now / DAY * DAY;
+        let span = Span { start: Timestamp::from_seconds(day), end: Timestamp::from_seconds(day + DAY) };
+        let taken = Units::whole(self.taken);
+        let week = WeekTime(((now + 3 * DAY) % (7 * DAY)) as f64);
+        let books = Books { limit: Units::whole(1000), taken, taken_here: taken, span, week };
+        self.pacer.plan(&self.pacing, |place| place, &books, Timestamp::from_seconds(now));
+    }
+
+    /// An hour in which people and search engines ask for so many units.
+    fn hour(&mut self, now: u64, people: u64, search: u64) {
+        self.taken = if now.is_multiple_of(DAY) { 0 } else { self.taken };
+        self.plan(now);
+        for (class, units) in [(PEOPLE, people), (SEARCH, search)] {
+            self.pacer.class(class).demand.asks(Units::whole(units));
+        }
+        let served = self.share().of(Units::whole(search)).floor();
+        self.taken = (self.taken + people + served).min(1000);
+    }
+
+    fn share(&self) -> Share {
+        self.pacer.classes().get(SEARCH).map_or(Share::ALL, |class| class.share())
+    }
+}
+
+#[test]
+fn from_the_second_day_on_the_share_is_the_same_in_every_hour() {
+    let mut site = Site::new(Forecast::Learned);
+    for hour in 0..24 * 3 {
+        site.hour(hour * 3600, if hour % 24 < 12 { 10 } else { 30 }, if hour % 4 == 0 { 200 } else { 20 });
+        // In the last hours what was kept back is released.
+        if hour >= 25 && hour % 24 < 22 {
+            let share = site.share().ratio();
+            assert!((share - 520.0 / 1560.0).abs() < 0.04, "{share} in hour {hour}");
+        }
+    }
+    assert!(site.pacer.aside() < Units::whole(50), "of the last hour");
+}
+
+#[test]
+fn the_line_follows_the_usual_day() {
+    let mut site = Site::new(Forecast::Learned);
+    (0..48).for_each(|hour| site.hour(hour * 3600, if hour % 24 < 12 { 0 } else { 30 }, 0));
+    site.plan(48 * 3600 + 6 * 3600);
+    assert_eq!(site.pacer.line(), Units::ZERO);
+    let mut even = Site::new(Forecast::Even);
+    even.plan(6 * 3600);
+    assert_eq!(even.pacer.line(), Units::whole(250));
+    assert!(even.pacer.is_ahead(&even.pacing, Units::whole(301), Units::whole(1000)));
+    assert!(!even.pacer.is_ahead(&even.pacing, Units::whole(300), Units::whole(1000)));
+}
+
+#[test]
+fn a_crowd_of_an_hour_says_little_about_tomorrow_and_one_that_stays_is_believed() {
+    let usual_at_noon = |hours: &[u64]| {
+        let mut demand = demand::Demand::default();
+        for hour in 0..48 {
+            demand.asks(Units::whole(if hour >= 36 { hours.get(hour - 36).copied().unwrap_or(100) } else { 100 }));
+            demand.end_hour(hour);
+        }
+        demand.week().hours()[37].units
+    };
+    assert!(usual_at_noon(&[100, 1000]) < 210.0);
+    assert!(usual_at_noon(&[1000, 1000]) > 900.0);
+}
+
+#[test]
+fn a_clock_that_is_set_back_or_far_ahead_makes_no_demand() {
+    let mut site = Site::new(Forecast::Learned);
+    (0..30).for_each(|hour| site.hour(hour * 3600, 10, 10));
+    let before = site.pacer.classes()[PEOPLE].demand.week().clone();
+    for now in [3600, 400 * DAY, 0, 30 * 3600] {
+        site.plan(now);
+    }
+    assert_eq!(site.pacer.classes()[PEOPLE].demand.week(), &before);
+}
+
+#[test]
+fn of_two_gates_each_plans_with_its_own_part_of_what_remains() {
+    let mut site = Site::new(Forecast::Even);
+    let at = |now: u64, here: u64, all: u64| {
+        let span = Span { start: Timestamp(0), end: Timestamp::from_seconds(DAY) };
+        let week = WeekTime((3 * DAY + now) as f64);
+        let (taken_here, taken) = (Units::whole(here), Units::whole(all));
+        (Books { limit: Units::whole(100_000), taken, taken_here, span, week }, Timestamp::from_seconds(now))
+    };
+    let mut rate = |books: Books, now| {
+        site.pacer.plan(&site.pacing, |place| place, &books, now);
+        site.pacer.classes()[SEARCH].allotment.expect("it was planned").offer.per_hour.floor()
+    };
+    let (books, now) = at(0, 0, 40_000);
+    assert!(rate(books, now) >= 2400, "what was taken before it began says nothing: it may have been its own");
+    let (books, now) = at(10, 1000, 44_000);
+    let quarter = rate(books, now);
+    assert!((560..600).contains(&quarter), "{quarter}: a quarter of 56,000 units in 24 hours");
+}
+
+proptest! {
+    #[test]
+    fn a_plan_gives_no_more_than_there_is_and_never_less_for_more(
+        left in 0u64..10_000, more in 0u64..5000, first in 0.0..8000.0f64,
+        paced in prop::collection::vec((1.0..1000.0f64, 0.0..20_000.0f64), 1..6),
+    ) {
+        let mut outlook = outlook(left, first, &paced);
+        for class in &mut outlook.paced {
+            class.share = Share::NONE;
+        }
+        let before = outlook.plan();
+        let given: f64 = before.parts.iter().zip(&paced).map(|(part, class)| part.share.ratio() * class.1).sum();
+        prop_assert!(given <= (left as f64 - first).max(0.0) + 0.02 * paced.len() as f64, "{} of {}", given, left);
+        prop_assert!(before.parts.iter().all(|part| part.units.is_finite() && part.units >= 0.0));
+        outlook.left = Units::whole(left + more);
+        for (before, after) in before.parts.iter().zip(&outlook.plan().parts) {
+            prop_assert!(after.share >= before.share && after.units >= before.units - 1e-6);
+        }
+    }
+
+    #[test]
+    fn any_run_has_its_share_served_give_or_take_one(millionths in 0u32..=1_000_000, length in 1usize..500) {
+        let offer = Offer { share: Share::from_millionths(millionths), per_hour: Units::ZERO, burst: Units::whole(1000) };
+        let mut purse = Purse::full(&offer, Timestamp(0));
+        let mut served = 0;
+        for _ in 0..length {
+            let (next, said) = purse.asks(&offer, Units::whole(1), Timestamp(0));
+            served += usize::from(said.is_ok());
+            purse = next;
+        }
+        prop_assert!((served as f64 - length as f64 * offer.share.ratio()).abs() <= 1.0);
+    }
+
+    #[test]
+    fn whatever_has_been_expectations_are_numbers(
+        hours in prop::collection::vec((0u64..1_000_000_000, 0u64..1_000_000), 1..400), second in 0.0..604_800.0f64,
+    ) {
+        let mut demand = demand::Demand::default();
+        for (place, (asked, paid)) in hours.into_iter().enumerate() {
+            demand.asks(Units::from_milli(asked));
+            demand.paid(Units::from_milli(asked), Units::from_milli(paid));
+            demand.end_hour(place % HOURS);
+        }
+        let (now, span) = (WeekTime(second), Duration::from_secs(DAY));
+        for Expected { units, variance } in [demand.learned(now, span), demand.even(now, span), demand.at_most(now, span)] {
+            prop_assert!(units.is_finite() && units >= 0.0 && variance.is_finite() && variance >= 0.0);
+        }
+        prop_assert!(demand.paid_part() > 0.0 && (0.0..=1.0).contains(&demand.to_come(now, span, span)));
+    }
+
+    #[test]
+    fn a_planned_share_is_released_at_the_end(asked in 1u64..200) {
+        let mut site = Site::new(Forecast::Learned);
+        (0..47).for_each(|hour| site.hour(hour * 3600, 5, asked));
+        site.taken = 500;
+        site.plan(48 * 3600 - 60);
+        prop_assert_eq!(site.share(), Share::ALL);
+    }
+}

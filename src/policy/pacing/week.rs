@@ -1,0 +1,150 @@
+//! What the hours of a week usually bring.
+
+use std::time::Duration;
+
+/// Hours in a week.
+pub const HOURS: usize = 168;
+/// Hours in a day.
+pub const DAY: usize = 24;
+/// An hour in seconds.
+const HOUR: f64 = 3600.0;
+/// The last few weeks count: each moves what is known of an hour by a quarter at least.
+const WEEKS: f64 = 4.0;
+/// With fewer of the hours of a day known the next day cannot be told from this one.
+const KNOWN_DAY: usize = 20;
+
+/// A moment by its second of the week, by the clocks of the quota's zone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WeekTime(pub f64);
+
+/// What is known of one hour of the week.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Hour {
+    /// Units that are asked for in it, on the mean.
+    pub units: f64,
+    /// In how many weeks it was watched; the older ones are forgotten.
+    pub weeks: f64,
+}
+
+/// What is known of all of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Week {
+    hours: [Hour; HOURS],
+    /// What each hour usually brings: by this hour of the week, and by this hour of all days.
+    usual: Option<[f64; HOURS]>,
+}
+
+impl WeekTime {
+    /// Which hour of the week it is.
+    pub fn hour(self) -> usize {
+        ((self.0.max(0.0) / HOUR) as usize) % HOURS
+    }
+
+    /// How much of that hour has passed, from 0 to 1.
+    pub fn into_hour(self) -> f64 {
+        (self.0.max(0.0) / HOUR).fract()
+    }
+
+    /// How long ago that hour began.
+    pub fn since_hour(self) -> Duration {
+        Duration::from_secs_f64(self.into_hour() * HOUR)
+    }
+
+    /// The moment so long before this one.
+    pub fn before(self, span: Duration) -> Self {
+        Self((self.0 - span.as_secs_f64()).rem_euclid(HOURS as f64 * HOUR))
+    }
+
+    /// The hours of the week that the `span` from here goes through, and how much of each. Clocks that are set meanwhile
+    /// are not looked at: what is told of the hours after that is an hour off until it has happened.
+    pub fn hours(self, span: Duration) -> impl Iterator<Item = (usize, f64)> {
+        let mut left = span.as_secs_f64() / HOUR;
+        let (mut hour, mut next) = (self.hour(), self.into_hour());
+        std::iter::from_fn(move || {
+            if left <= 0.0 {
+                return None;
+            }
+            let part = (1.0 - next).min(left);
+            let told = (hour, part);
+            (left, next, hour) = (left - part, 0.0, (hour + 1) % HOURS);
+            Some(told)
+        })
+    }
+}
+
+impl Default for Week {
+    fn default() -> Self {
+        Self { hours: [Hour::default(); HOURS], usual: None }
+    }
+}
+
+impl Week {
+    /// A week that was learned in an earlier life, from Monday 00:00 on.
+    pub fn of(hours: [Hour; HOURS]) -> Self {
+        let mut week = Self { hours, usual: None };
+        week.tell_usual();
+        week
+    }
+
+    /// What is known of each hour, from Monday 00:00 on.
+    pub fn hours(&self) -> &[Hour; HOURS] {
+        &self.hours
+    }
+
+    /// Notes that the hour at `place` brought so many units.
+    pub fn learn(&mut self, place: usize, units: f64) {
+        let hour = &mut self.hours[place];
+        hour.weeks = (hour.weeks + 1.0).min(WEEKS);
+        hour.units += (units - hour.units) / hour.weeks;
+        self.tell_usual();
+    }
+
+    /// What each hour usually brings; `None` while nobody knows any.
+    pub fn usual(&self) -> Option<&[f64; HOURS]> {
+        self.usual.as_ref()
+    }
+
+    /// What the `span` from `from` on usually brings.
+    pub fn usually(&self, from: WeekTime, span: Duration) -> f64 {
+        self.usual().map_or(0.0, |usual| from.hours(span).map(|(hour, part)| usual[hour] * part).sum())
+    }
+
+    /// True once a day's hours are known, so that the next ones can be told from them.
+    pub fn knows_a_day(&self) -> bool {
+        (0..DAY).filter(|hour| self.knows(*hour)).count() >= KNOWN_DAY
+    }
+
+    /// True where the hour at `place`, or the same hour of another day, has been watched.
+    pub fn knows(&self, place: usize) -> bool {
+        self.on_days(place % DAY).any(|hour| hour.weeks > 0.0)
+    }
+
+    fn on_days(&self, hour_of_day: usize) -> impl Iterator<Item = &Hour> {
+        self.hours.iter().skip(hour_of_day).step_by(DAY)
+    }
+
+    fn tell_usual(&mut self) {
+        let known = self.hours.iter().filter(|hour| hour.weeks > 0.0);
+        let (count, sum) = known.fold((0.0, 0.0), |(count, sum), hour| (count + 1.0, sum + hour.units));
+        if count == 0.0 {
+            return;
+        }
+        let mut usual = [0.0; HOURS];
+        for hour_of_day in 0..DAY {
+            let on_any_day = middle(self.on_days(hour_of_day)).unwrap_or(sum / count);
+            for place in (hour_of_day..HOURS).step_by(DAY) {
+                let Hour { units, weeks } = self.hours[place];
+                usual[place] = (units * weeks + on_any_day) / (weeks + 1.0);
+            }
+        }
+        self.usual = Some(usual);
+    }
+}
+
+/// What those of `hours` that are known bring, in the middle of them: a day that is unlike all others does not count.
+fn middle<'a>(hours: impl Iterator<Item = &'a Hour>) -> Option<f64> {
+    let mut known: Vec<f64> = hours.filter(|hour| hour.weeks > 0.0).map(|hour| hour.units).collect();
+    known.sort_by(f64::total_cmp);
+    let (lower, upper) = (known.get(known.len().checked_sub(1)? / 2)?, known.get(known.len() / 2)?);
+    Some((lower + upper) / 2.0)
+}

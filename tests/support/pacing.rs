@@ -1,0 +1,251 @@
+//! Weeks of requests, and what becomes of them under a policy.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use tidegate::config;
+use tidegate::engine::{Engine, Ruling, Supply};
+use tidegate::policy::identity::ClientKey;
+use tidegate::policy::{ClassId, Timestamp};
+
+/// One request of a page that costs a unit.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    /// Seconds since 1970.
+    pub(crate) at: u64,
+    pub(crate) who: Who,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Who {
+    Person = 0,
+    Search = 1,
+    Bot = 2,
+}
+
+/// What a quota does about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    Ladder,
+    Even,
+    Learned,
+}
+
+/// What came of a week.
+pub(crate) struct Measured {
+    pub(crate) people_refused: u64,
+    pub(crate) overspent: u64,
+    /// The largest part of a window's limit that was left, of whole windows from the second day on.
+    pub(crate) unused: f64,
+    /// The served share of search engines in the worst hour of the day to that in the best, from the second day on.
+    pub(crate) hours: f64,
+}
+
+/// What a day is like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Day {
+    Usual,
+    /// People come twelve times as often for forty minutes.
+    Crowd,
+    /// Few people come.
+    Holiday,
+    /// One search engine comes four times as often.
+    Surge,
+}
+
+/// Made-up weeks: people by day, more of them at the weekend, some of whom read for hours; one search engine that comes in
+/// bursts and one that comes evenly; bots.
+pub(crate) struct Week;
+
+const DAY: u64 = 86_400;
+const HOUR: u64 = 3600;
+/// A Friday, 00:00 in Los Angeles.
+const START: u64 = 1_717_743_600;
+const DAYS: u64 = 7;
+
+const PEOPLE: [u32; 24] = [4, 2, 2, 1, 1, 2, 4, 7, 9, 9, 10, 11, 12, 11, 10, 10, 11, 12, 13, 14, 14, 12, 9, 6];
+const BURSTS: [u32; 24] = [1, 5, 8, 1, 1, 2, 9, 4, 1, 1, 1, 7, 7, 2, 1, 3, 9, 2, 1, 1, 6, 8, 1, 2];
+const EVENLY: [u32; 24] = [1; 24];
+
+impl Policy {
+    pub(crate) const ALL: [Self; 3] = [Self::Ladder, Self::Even, Self::Learned];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ladder => "ladder",
+            Self::Even => "even",
+            Self::Learned => "learned",
+        }
+    }
+
+    const fn mode(self) -> &'static str {
+        match self {
+            Self::Ladder => "off",
+            Self::Even => "even",
+            Self::Learned => "learned",
+        }
+    }
+}
+
+impl Week {
+    /// A week of usual days, but for those that are `odd`.
+    pub(crate) fn of(seed: u64, odd: &[(u64, Day)]) -> Vec<Asked> {
+        let mut chance = Chance(seed);
+        let mut asked = Vec::new();
+        for day in 0..DAYS {
+            let kind = odd.iter().find(|(of, _)| *of == day).map_or(Day::Usual, |(_, kind)| *kind);
+            people(&mut asked, day, kind, &mut chance);
+            let surge = if kind == Day::Surge { 4 } else { 1 };
+            for (count, shape, who) in
+                [(9000, BURSTS, Who::Search), (2400 * surge, EVENLY, Who::Search), (9000, EVENLY, Who::Bot)]
+            {
+                for _ in 0..count {
+                    asked.push(Asked { at: chance.moment(day, &shape), who });
+                }
+            }
+        }
+        asked.sort_by_key(|asked| asked.at);
+        asked
+    }
+}
+
+fn people(asked: &mut Vec<Asked>, day: u64, kind: Day, chance: &mut Chance) {
+    let sessions = match (kind, day % 7) {
+        (Day::Holiday, _) => 150,
+        (_, 1 | 2) => 600,
+        _ => 500,
+    };
+    let mut visit = |start: u64, pages: u64, chance: &mut Chance| {
+        let mut at = start;
+        for _ in 0..pages {
+            asked.push(Asked { at: at.min(START + DAYS * DAY - 1), who: Who::Person });
+            at += 10 + chance.below(60);
+        }
+    };
+    for _ in 0..sessions {
+        let (start, pages) = (chance.moment(day, &PEOPLE), 1 + chance.below(5));
+        visit(start, pages, chance);
+    }
+    for _ in 0..2 {
+        let (start, pages) = (chance.moment(day, &PEOPLE), 60 + chance.below(60));
+        visit(start, pages, chance);
+    }
+    if kind == Day::Crowd {
+        for _ in 0..500 {
+            let start = START + day * DAY + 13 * HOUR + chance.below(2400);
+            visit(start, 1, chance);
+        }
+    }
+}
+
+/// The requests of `days` days of the generator at this path that cost something, by what its labels say of who sent
+/// them; `None` where there is no generator.
+pub(crate) fn seen_by_label(generator: &Path, days: u64) -> Option<Vec<Asked>> {
+    if !generator.is_file() {
+        return None;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (log, labels) = (folder.path().join("log"), folder.path().join("labels"));
+    let mut command = Command::new("python3");
+    command.arg(generator).args(["--days", &days.to_string()]).arg("--out").arg(&log).arg("--labels").arg(&labels);
+    assert!(command.output().expect("python3 runs").status.success());
+    let read = |path| std::fs::read_to_string(path).expect("text");
+    let asked = |(line, label): (&str, &str)| {
+        let fields: Vec<&str> = label.split('\t').collect();
+        let who = match (fields[1], fields[2]) {
+            ("human", _) => Who::Person,
+            ("verified_bot", "googlebot" | "bingbot" | "applebot") => Who::Search,
+            _ => Who::Bot,
+        };
+        let time = line.split(['[', ']']).nth(1).expect("a time");
+        let time =
+            jiff::fmt::strtime::parse("%d/%b/%Y:%H:%M:%S %z", time).ok()?.to_timestamp().ok()?;
+        (fields[3] == "1").then_some(Asked { at: time.as_second().unsigned_abs(), who })
+    };
+    Some(read(&log).lines().zip(read(&labels).lines()).filter_map(asked).collect())
+}
+
+/// Lets everybody ask under `policy`, for an allowance that is asked for `demand` times.
+pub(crate) fn measure(asked: &[Asked], policy: Policy, demand: f64) -> Measured {
+    let days = (asked[asked.len() - 1].at - asked[0].at).div_ceil(DAY);
+    let limit = (asked.len() as f64 / days as f64 / demand) as u64;
+    let admission = {
+        let settings = config::load(Path::new("gate.yaml"), &rules(policy, limit), &[], &[], &["googlebot"]);
+        let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let engine = Engine::new(Supply::Whole, settings.limits.max_clients);
+        engine.admission(Arc::clone(&settings.rules), Timestamp::from_seconds(asked[0].at))
+    };
+    let second_day = asked[0].at + DAY;
+    let mut people_refused = 0;
+    let mut hours = BTreeMap::<u64, (u64, u64)>::new();
+    let mut windows = BTreeMap::<(u64, u64), u64>::new();
+    for request in asked {
+        let class = ClassId(request.who as u16);
+        let decision = admission.admit(
+            ClientKey::from_number(u64::from(class.0)),
+            class,
+            0,
+            "/item",
+            Timestamp::from_seconds(request.at),
+        );
+        let is_admitted = match decision.ruling {
+            Ruling::Admitted(permit) => {
+                permit.settle(|_, expected| expected);
+                true
+            }
+            Ruling::Refused(_) => false,
+        };
+        let end = decision.standings[0].resets_at.seconds();
+        *windows.entry((end - DAY, end)).or_default() += u64::from(is_admitted);
+        people_refused += u64::from(request.who == Who::Person && !is_admitted);
+        if request.who == Who::Search && request.at >= second_day {
+            let hour = hours.entry(request.at / HOUR % 24).or_default();
+            *hour = (hour.0 + 1, hour.1 + u64::from(is_admitted));
+        }
+    }
+    let last = asked[asked.len() - 1].at;
+    let whole = windows.iter().filter(|((start, end), _)| *start >= second_day && *end <= last + HOUR);
+    let unused = whole.map(|(_, used)| 1.0 - *used as f64 / limit as f64).fold(0.0, f64::max);
+    let shares: Vec<f64> = hours.values().map(|(asked, served)| *served as f64 / *asked as f64).collect();
+    let (worst, best) = (shares.iter().copied().fold(1.0, f64::min), shares.iter().copied().fold(0.0, f64::max));
+    let overspent = windows.values().map(|used| used.saturating_sub(limit)).max().unwrap_or_default();
+    Measured { people_refused, overspent, unused, hours: worst / best }
+}
+
+fn rules(policy: Policy, limit: u64) -> String {
+    let ladder = "[{ above: 50%, shed: 50% }, { above: 75%, shed: 75% }, { above: 95%, shed: 100% }]";
+    format!(
+        "origin: {{ url: 'http://127.0.0.1:1' }}\n\
+         classes: [{{ name: person, when: {{ kind: human }} }}, {{ name: search, when: {{ operator: googlebot }} }}, {{ name: bot }}]\n\
+         quotas:\n  api:\n    limit: {limit}\n    window: {{ calendar: day, zone: America/Los_Angeles }}\n    \
+         pacing: {}\n    tiers: {{ search: {ladder}, bot: {ladder} }}\n\
+         routes: [{{ match: '/**', cost: {{ api: 1 }} }}]",
+        policy.mode()
+    )
+}
+
+/// Numbers that are the same in every run.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+
+    /// A second of `day`, more likely in hours of more weight.
+    fn moment(&mut self, day: u64, weights: &[u32; 24]) -> u64 {
+        let mut left = self.below(u64::from(weights.iter().sum::<u32>()) * HOUR);
+        for (hour, weight) in (0..).zip(weights) {
+            let room = u64::from(*weight) * HOUR;
+            if left < room {
+                return START + day * DAY + hour * HOUR + left / u64::from(*weight);
+            }
+            left -= room;
+        }
+        START + day * DAY
+    }
+}
