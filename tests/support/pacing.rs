@@ -159,8 +159,7 @@ pub(crate) fn seen_by_label(generator: &Path, days: u64) -> Option<Vec<Asked>> {
             _ => Who::Bot,
         };
         let time = line.split(['[', ']']).nth(1).expect("a time");
-        let time =
-            jiff::fmt::strtime::parse("%d/%b/%Y:%H:%M:%S %z", time).ok()?.to_timestamp().ok()?;
+        let time = jiff::fmt::strtime::parse("%d/%b/%Y:%H:%M:%S %z", time).ok()?.to_timestamp().ok()?;
         (fields[3] == "1").then_some(Asked { at: time.as_second().unsigned_abs(), who })
     };
     Some(read(&log).lines().zip(read(&labels).lines()).filter_map(asked).collect())
