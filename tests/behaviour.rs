@@ -14,7 +14,6 @@ use support::gate::{Gate, NOON};
 use support::lookout::Lookout;
 use support::origin::Origin;
 use tidegate::policy::Kind;
-use tidegate::policy::behaviour::Seen;
 use tidegate::policy::class::Evidence;
 
 #[test]
@@ -24,7 +23,7 @@ fn scrapers_of_the_made_up_day_are_found_and_people_are_not_suspected() {
         let mut cases = Cases::default();
         for (at, visit, label, actor) in day::labelled(seed, 1.0) {
             let line = Line { at: NOON + at, status: 200, http10: false, visit };
-            let kind = lookout.see_with(&line, "shop.example", Seen::default()).kind;
+            let kind = lookout.see_at(&line, "shop.example").kind;
             cases.add(&line, label.name(), actor, kind);
         }
         cases.show(&format!("the made-up day, seed {seed}"));

@@ -120,7 +120,8 @@ fn split(line: &str) -> Option<(Method, Target<'_>, Version)> {
 
 impl<'a> Target<'a> {
     fn of(target: &'a str) -> Self {
-        let (host, target) = match target.split_once("://") {
+        let absolute = if target.starts_with('/') { None } else { target.split_once("://") };
+        let (host, target) = match absolute {
             Some(("http" | "https", rest)) => {
                 let (authority, _) = rest.split_once(['/', '?']).unwrap_or((rest, ""));
                 let path = &rest[authority.len()..];

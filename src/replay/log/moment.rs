@@ -39,13 +39,19 @@ fn moment(year: u64, month: u64, day: u64, time: &[u8]) -> Option<Moment> {
     }
     let (nanoseconds, zone) = fraction(rest)?;
     let date = Date::new(year as i16, month as i8, day as i8).ok()?;
-    let days = i64::from(
-        date.to_datetime(jiff::civil::Time::midnight()).to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second()
-            / 86_400,
-    );
+    let days = days_since_1970(date);
     let seconds = days * 86_400 + (hour * 3600 + minute * 60 + second) as i64 - offset(zone)?;
     let at = Timestamp::from_seconds(u64::try_from(seconds).ok()?);
     Some((Timestamp(at.0.checked_add(nanoseconds.unwrap_or(0))?), nanoseconds.is_some()))
+}
+
+/// How many days after the first of 1970 a day is. Years begin in March here, so that the leap day is their last.
+fn days_since_1970(date: Date) -> i64 {
+    let (year, month, day) = (i64::from(date.year()), i64::from(date.month()), i64::from(date.day()));
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let before_year = year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    let before_month = (153 * month + 2) / 5;
+    before_year + before_month + day - FIRST_OF_1970
 }
 
 /// The nanoseconds of `.123`, if there are any, and what follows.
@@ -76,6 +82,9 @@ fn number(digits: &[u8]) -> Option<u64> {
     let step = |number: u64, digit: &u8| digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0'));
     (!digits.is_empty() && digits.len() <= 9).then(|| digits.iter().try_fold(0, step))?
 }
+
+/// In days since the first of March of the year 0, the first of which is 1.
+const FIRST_OF_1970: i64 = 719_469;
 
 const MONTHS: [&[u8]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];

@@ -25,7 +25,9 @@ pub(super) fn unless_dash(field: Cow<'_, [u8]>) -> Option<Cow<'_, [u8]>> {
 /// As text; bytes that are not UTF-8 become the sign for what cannot be read.
 pub(super) fn text(field: Cow<'_, [u8]>) -> Cow<'_, str> {
     match field {
-        Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
+        Cow::Borrowed(bytes) => {
+            std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
+        }
         Cow::Owned(bytes) => Cow::Owned(
             String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
         ),
