@@ -1,65 +1,75 @@
-//! How many lines of a log are decided in a second, on one core: a made-up day, over and over, as nginx would have logged
-//! it, under the rules of the file in config/.
+//! How many lines of a log are decided in a second, on one core: made-up days, one after the other, as nginx would have
+//! logged them, under the rules of the file in config/.
+//!
+//! `cargo bench --bench replay`. Counts the time that this thread had a core, so that it may be run on a busy machine, and
+//! says how much memory the process took for a log and for one of four times its length.
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::fmt::Write;
-use std::hint::black_box;
-use std::io::Cursor;
-use std::path::Path;
+use std::fs;
+use std::io::BufWriter;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tidegate::config;
 use tidegate::demo::day;
 use tidegate::policy::lists::Lists;
-use tidegate::replay::log::{Merged, Source};
+use tidegate::replay::log::{Files, Merged};
 use tidegate::replay::{Assumptions, Policy, Replay};
 use tidegate::verify::Operators;
 
-fn replay(c: &mut Criterion) {
-    let log = log();
-    let lines = log.iter().filter(|byte| **byte == b'\n').count() as u64;
-    let mut group = c.benchmark_group("replay");
-    group.throughput(Throughput::Elements(lines)).sample_size(10);
-    group.bench_function("lines", |bencher| {
-        bencher.iter_batched(
-            || (log.clone(), policy()),
-            |(log, policy)| black_box(run(log, policy)),
-            criterion::BatchSize::PerIteration,
-        );
-    });
-    group.finish();
+const ROUNDS: usize = 7;
+
+fn main() {
+    let path = std::env::temp_dir().join(format!("tidegate-replay-{}.log", std::process::id()));
+    for days in [10, 40] {
+        let lines = write_log(&path, days).expect("there is room for a log");
+        let mut rates: Vec<u64> = (0..ROUNDS).map(|_| (lines as f64 / run(&path)) as u64).collect();
+        rates.sort_unstable();
+        let (median, best) = (rates[ROUNDS / 2], rates[ROUNDS - 1]);
+        let most = memory().map_or_else(|| "?".to_owned(), |kibibytes| (kibibytes / 1024).to_string());
+        println!("{lines} lines: {median} lines a second in the middle, {best} at best; at most {most} MiB so far");
+    }
+    let _ = fs::remove_file(path);
 }
 
-fn run(log: Vec<u8>, policy: Policy) -> u64 {
-    let source = Source::new("day.log".into(), Box::new(Cursor::new(log)));
+/// Replays the log; how many seconds of a core that took.
+fn run(path: &Path) -> f64 {
+    let (policy, began) = (policy(), on_core());
+    let files = Files::open(&[PathBuf::from(path)]).expect("it was written");
+    let window = Duration::from_secs(60);
     let replay = Replay {
         files: vec!["day.log".into()],
-        lines: Merged::new(vec![source], Duration::from_secs(60)),
-        window: Duration::from_secs(60),
+        lines: Merged::new(files.sources, window),
+        window,
         assumptions: Assumptions::default(),
     };
-    replay.run(policy, None, None, &mut |_| ()).expect("it is in memory").policies[0].admitted
+    let report = replay.run(policy, None, None, &mut |_| ()).expect("it has requests");
+    assert!(report.policies[0].refused > 0, "some are over their allowance");
+    (on_core() - began) as f64 / 1e9
 }
 
 fn policy() -> Policy {
     let operators = Operators::builtin();
     let names: Vec<&str> = operators.names().collect();
-    let settings =
-        config::load(Path::new("config/tidegate.yaml"), include_str!("../config/tidegate.yaml"), &[], &[], &names);
+    let yaml = include_str!("../config/tidegate.yaml");
+    let settings = config::load(Path::new("config/tidegate.yaml"), yaml, &[], &[], &names);
     let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
     Policy { name: "config/tidegate.yaml".into(), settings, operators, lists: Lists::default() }
 }
 
-/// As many days as make half a million lines, each with people and crawlers of its own.
-fn log() -> Vec<u8> {
-    let mut log = String::new();
+/// So many days, each with people and crawlers of its own; how many lines that makes.
+fn write_log(path: &Path, days: u64) -> std::io::Result<u64> {
+    let mut file = BufWriter::new(fs::File::create(path)?);
     let mut lines = 0;
-    for number in 1.. {
+    let mut line = String::new();
+    for number in 0..days {
+        let (date, month) = (number % 28 + 1, MONTHS[(number / 28 % 12) as usize]);
         for visit in day::generate(number, 1.0) {
             let second = visit.at.as_secs();
             let (hour, minute, second) = (second / 3600 % 24, second / 60 % 60, second % 60);
-            let (date, month) = ((number - 1) % 28 + 1, MONTHS[((number - 1) / 28 % 12) as usize]);
+            line.clear();
             let _ = writeln!(
-                log,
+                line,
                 "{} - - [{date:02}/{month}/2024:{hour:02}:{minute:02}:{second:02} +0000] \"{} {} HTTP/1.1\" 200 5120 \"{}\" \"{}\"",
                 visit.client,
                 visit.method,
@@ -67,18 +77,25 @@ fn log() -> Vec<u8> {
                 visit.referer.as_deref().unwrap_or("-"),
                 visit.user_agent,
             );
+            file.write_all(line.as_bytes())?;
             lines += 1;
         }
-        if lines >= LINES {
-            return log.into_bytes();
-        }
     }
-    unreachable!("days have lines")
+    file.flush()?;
+    Ok(lines)
 }
 
-const LINES: u64 = 500_000;
+/// Nanoseconds that this thread has had a core.
+fn on_core() -> u64 {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells it");
+    text.split(' ').next().and_then(|nanoseconds| nanoseconds.parse().ok()).expect("a number")
+}
+
+/// The most memory that the process has had, in KiB.
+fn memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
 
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-
-criterion_group!(benches, replay);
-criterion_main!(benches);

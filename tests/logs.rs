@@ -32,7 +32,7 @@ fn real_logs_are_read_to_their_last_line() {
         let files = Files::open(&[folder.join(name)]).expect("it can be opened");
         let mut merged = Merged::new(files.sources, Duration::from_secs(60));
         let mut given = 0;
-        while let Some(Next { place, text, .. }) = merged.next().expect("it can be read") {
+        while let Some(Next { place, text, .. }) = merged.next_line().expect("it can be read") {
             given += 1;
             if let Err(kind) = Line::read(text).map(drop) {
                 merged.is_broken(kind, place);

@@ -55,18 +55,10 @@ fn plain_files_compressed_ones_and_standard_input_are_read_alike() {
 #[test]
 fn several_files_are_one_log() {
     let desk = Desk::with(TEN_A_DAY);
-    let (even, odd): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
     let text = day(0, 30);
-    let (even, odd) = text.lines().enumerate().fold((even, odd), |(mut even, mut odd), (place, line)| {
-        if place % 2 == 0 {
-            even.push(line)
-        } else {
-            odd.push(line)
-        }
-        (even, odd)
-    });
+    let every_second = |from: usize| text.lines().skip(from).step_by(2).collect::<Vec<_>>().join("\n");
     let whole = desk.log("whole.log", &text);
-    let halves = [desk.log("odd.log", &odd.join("\n")), desk.log("even.log", &even.join("\n"))];
+    let halves = [desk.log("odd.log", &every_second(1)), desk.log("even.log", &every_second(0))];
     let whole = desk.report(&[&whole])["policies"][0].clone();
     assert_eq!(desk.report(&[&halves[0], &halves[1]])["policies"][0], whole);
 }

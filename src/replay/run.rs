@@ -63,7 +63,7 @@ impl Replay {
             if self.lines.counts.lines.is_multiple_of(WATCH_EVERY) {
                 watch(&self.lines.counts);
             }
-            let Some(next) = self.lines.next()? else { break };
+            let Some(next) = self.lines.next_line()? else { break };
             let place = next.place;
             if let Err(broken) = pass.take(next) {
                 self.lines.is_broken(broken, place);

@@ -3,7 +3,6 @@
 use super::crowd::Visit;
 use http::Version;
 use http::uri::PathAndQuery;
-use std::borrow::Cow;
 use tidegate::policy::Timestamp;
 use tidegate::replay::log::{self, Asked};
 
@@ -30,7 +29,7 @@ pub fn line(text: &str) -> Option<Line> {
         && version != Version::HTTP_09
         && target.starts_with('/')
         && target.parse::<PathAndQuery>().is_ok();
-    let (referer, user_agent) = (referer.map(said), user_agent.map(said));
+    let (referer, user_agent) = (referer.as_deref().map(said), user_agent.as_deref().map(said));
     let text = |field: &Option<String>| !field.as_ref().is_some_and(|field| field.contains(char::is_control));
     (sendable && text(&referer) && text(&user_agent)).then(|| Line {
         at,
@@ -47,8 +46,8 @@ pub fn line(text: &str) -> Option<Line> {
     })
 }
 
-fn said(field: Cow<'_, [u8]>) -> String {
-    String::from_utf8_lossy(&field).into_owned()
+fn said(field: &[u8]) -> String {
+    String::from_utf8_lossy(field).into_owned()
 }
 
 /// What a proxy passes on.

@@ -48,7 +48,8 @@ fn logged(line: &Line, host: &str) -> String {
     let Line { status, http10, visit, .. } = line;
     let escaped = |field: &str| field.replace('\\', "\\\\").replace('"', "\\\"");
     let or_dash = |field: &str| if field.is_empty() { "-".to_owned() } else { escaped(field) };
-    let (version, host) = (if *http10 { "1.0" } else { "1.1" }, if host.is_empty() { "" } else { &format!("{host}:80 ") });
+    let (version, host) =
+        (if *http10 { "1.0" } else { "1.1" }, if host.is_empty() { "" } else { &format!("{host}:80 ") });
     format!(
         "{host}{} - - [01/Jan/2024:00:00:00 +0000] \"{} {} HTTP/{version}\" {status} 0 \"{}\" \"{}\"",
         visit.client,

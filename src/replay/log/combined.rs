@@ -84,21 +84,8 @@ fn head(text: &[u8]) -> Option<(Option<&str>, Asker<'_>)> {
 /// The request line: blanks in the target belong to it, and a version may be missing. Also the host, where it names one.
 fn asked(line: Cow<'_, [u8]>) -> (Option<Asked<'_>>, Option<Cow<'_, str>>) {
     match quoted::text(line) {
-        Cow::Borrowed(line) => match split(line) {
-            Some((method, Target { host, path, query }, version)) => {
-                let asked = Asked { method, path: path.into(), query: query.map(Cow::Borrowed), version };
-                (Some(asked), host.map(Cow::Borrowed))
-            }
-            None => (None, None),
-        },
-        Cow::Owned(line) => match split(&line) {
-            Some((method, Target { host, path, query }, version)) => {
-                let owned = |text: &str| Cow::Owned(text.to_owned());
-                let asked = Asked { method, path: owned(path), query: query.map(owned), version };
-                (Some(asked), host.map(owned))
-            }
-            None => (None, None),
-        },
+        Cow::Borrowed(line) => split(line, Cow::Borrowed),
+        Cow::Owned(line) => split(&line, |text| Cow::Owned(text.to_owned())),
     }
 }
 
@@ -108,14 +95,15 @@ struct Target<'a> {
     query: Option<&'a str>,
 }
 
-fn split(line: &str) -> Option<(Method, Target<'_>, Version)> {
-    let (method, rest) = line.split_once(' ')?;
-    let method = Method::from_bytes(method.as_bytes()).ok()?;
+fn split<'a, 'b>(line: &'b str, keep: impl Fn(&'b str) -> Cow<'a, str>) -> (Option<Asked<'a>>, Option<Cow<'a, str>>) {
+    let Some((method, rest)) = line.split_once(' ') else { return (None, None) };
+    let Ok(method) = Method::from_bytes(method.as_bytes()) else { return (None, None) };
     let (target, version) = match rest.rsplit_once(' ').map(|(target, last)| (target, version(last))) {
         Some((target, Some(version))) => (target, version),
         _ => (rest, Version::HTTP_09),
     };
-    Some((method, Target::of(target), version))
+    let Target { host, path, query } = Target::of(target);
+    (Some(Asked { method, path: keep(path), query: query.map(&keep), version }), host.map(&keep))
 }
 
 impl<'a> Target<'a> {
@@ -138,6 +126,7 @@ impl<'a> Target<'a> {
 
 fn version(word: &str) -> Option<Version> {
     Some(match word.strip_prefix("HTTP/")? {
+        "1.1" => Version::HTTP_11,
         "1.0" => Version::HTTP_10,
         "2.0" | "2" => Version::HTTP_2,
         "3.0" | "3" => Version::HTTP_3,

@@ -106,7 +106,7 @@ impl Merged {
     }
 
     /// The next line; nothing at the end.
-    pub fn next(&mut self) -> Result<Option<Next<'_>>, Unreadable> {
+    pub fn next_line(&mut self) -> Result<Option<Next<'_>>, Unreadable> {
         while !self.is_ready() {
             let Some(least) = (0..self.streams.len()).min_by_key(|&place| self.streams[place].latest) else { break };
             self.read(least)?;
@@ -133,7 +133,7 @@ impl Merged {
     /// Reads a line of the stream at `place`; the stream goes at its end.
     fn read(&mut self, place: usize) -> Result<(), Unreadable> {
         let Stream { source, file, latest } = &mut self.streams[place];
-        let Some(Numbered { number, text }) = source.next()? else {
+        let Some(Numbered { number, text }) = source.next_line()? else {
             self.streams.remove(place);
             return Ok(());
         };

@@ -85,7 +85,7 @@ impl Source {
     }
 
     /// The next line; nothing at the end.
-    pub fn next(&mut self) -> Result<Option<Numbered<'_>>, Unreadable> {
+    pub fn next_line(&mut self) -> Result<Option<Numbered<'_>>, Unreadable> {
         let Some(found) = self.find()? else { return Ok(None) };
         self.number += 1;
         let text = match found {

@@ -1,4 +1,7 @@
+use super::own::CountedBy;
 use super::*;
+use crate::telemetry::sample::person;
+use crate::telemetry::{LineWriter, Record};
 use proptest::prelude::*;
 use std::io::Cursor;
 use std::time::Duration;
@@ -20,7 +23,7 @@ fn at(second: u32) -> String {
 
 fn given(mut merged: Merged) -> (Vec<(u64, usize, u64)>, Merged) {
     let mut given = Vec::new();
-    while let Some(Next { at, place, .. }) = merged.next().expect("it is in memory") {
+    while let Some(Next { at, place, .. }) = merged.next_line().expect("it is in memory") {
         given.push((at.seconds() % 60, place.file, place.number));
     }
     (given, merged)
@@ -91,6 +94,61 @@ fn several_files_become_one_log() {
     assert_eq!(order.iter().map(|(at, ..)| *at).collect::<Vec<_>>(), (1..9).collect::<Vec<_>>());
 }
 
+#[test]
+fn what_the_gate_writes_is_read_back() {
+    let person = person();
+    let record = Record {
+        path: "/item/\"42\"",
+        query: Some("q=a\\b"),
+        user_agent: "caf\u{e9} \u{1}".as_bytes(),
+        host: b"Shop.Example:8080",
+        bucket_turn: Some(7),
+        ..person
+    };
+    let mut text = Vec::new();
+    LineWriter::default().write_json(&mut text, &record);
+    let text = text.trim_ascii_end();
+    let read = Line::read(text).expect("a line").expect("not empty");
+    assert_eq!((read.at, read.client), (record.admitted.to_the_microsecond(), Asker::Address(record.client)));
+    assert_eq!(line::moment(text), Some(read.at));
+    let asked = read.asked.expect("a request");
+    assert_eq!((&*asked.path, asked.query.as_deref()), (record.path, record.query));
+    assert_eq!(read.host.as_deref(), Some("shop.example"));
+    assert_eq!(read.user_agent.as_deref(), Some(record.user_agent));
+    assert_eq!(read.lacks, Facts::NONE);
+    let own = read.own.expect("the gate's own");
+    assert_eq!((own.id, own.seen, own.kind), (record.id, record.headers_seen, record.kind.name()));
+    let (account, charge) = (&own.accounts[0], &record.charges[0]);
+    assert_eq!((&*account.quota, account.cost, account.charged), (charge.quota_name, charge.expected, charge.settled));
+    assert_eq!((account.turn, account.settled_turn), (charge.turn, Some(charge.settled_turn)));
+    let turns: Vec<(CountedBy, u64)> = own::turns(text).collect();
+    let quota = CountedBy::Quota(format!("\"{}\"", charge.quota_name).into_bytes().into());
+    assert_eq!(turns, [(quota, charge.turn), (CountedBy::Buckets(7), 7)]);
+}
+
+#[test]
+fn requests_of_one_moment_are_given_out_in_the_order_of_their_decisions() {
+    let line = |microsecond: u32, turns: &str| {
+        format!(
+            "{{\"time\":\"2026-11-21T09:14:03.{microsecond:06}Z\",\"settled\":\"\",\"turn\":{{{turns}}},\"bucket_turn\":null}}\n"
+        )
+    };
+    let log = [
+        line(5, r#""api":3"#),
+        line(1, r#""api":2,"search":9"#),
+        line(2, r#""search":8"#),
+        line(3, r#""api":1"#),
+        line(4, ""),
+    ];
+    let (order, _) = given(merged(&[&log.concat()], 60));
+    let places: Vec<u64> = order.iter().map(|(.., number)| *number).collect();
+    assert_eq!(places, [4, 3, 2, 5, 1], "search 8 and api 1 come before api 2 with search 9");
+    // An hour apart, the gate was started anew in between.
+    let anew = [line(1, r#""api":2"#), line(2, r#""api":1"#).replace("T09", "T10")].concat();
+    let (order, _) = given(merged(&[&anew], 60));
+    assert_eq!(order.iter().map(|(.., number)| *number).collect::<Vec<_>>(), [1, 2]);
+}
+
 proptest! {
     #[test]
     fn whatever_a_file_holds_each_line_is_counted_once(
@@ -100,7 +158,7 @@ proptest! {
         let source = Source::new("noise".into(), Box::new(Cursor::new(bytes.clone())));
         let mut merged = Merged::new(vec![source], Duration::from_secs(window));
         let mut given = 0;
-        while let Some(next) = merged.next().expect("it is in memory") {
+        while let Some(next) = merged.next_line().expect("it is in memory") {
             let _ = Line::read(next.text);
             given += 1;
         }
