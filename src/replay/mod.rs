@@ -19,6 +19,7 @@ mod tally;
 mod testimony;
 mod trial;
 mod under_way;
+mod untried;
 mod verdicts;
 
 pub use assumptions::{Assumptions, Clients};

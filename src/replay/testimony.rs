@@ -3,7 +3,6 @@
 
 use super::log::Own;
 use crate::policy::behaviour::{Signal, Suspicion};
-use crate::policy::identity::KeyFrom;
 use crate::policy::{ClassId, Kind, Means, OperatorId, Proof, Rules, Signature};
 
 /// What a line of the gate's own log says of its client.
@@ -61,9 +60,4 @@ impl Testimony {
         }
         said
     }
-}
-
-/// True where the buckets of a class go by what its clients send, which no log tells but the gate's own.
-pub(super) fn goes_by_secrets(rules: &Rules) -> bool {
-    rules.classes.iter().any(|class| matches!(class.key, KeyFrom::Sent(_)) || class.when.keys.is_some())
 }

@@ -1,5 +1,7 @@
 //! One policy on the virtual clock: every line goes through the same steps as a live request.
 
+mod following;
+
 use super::assumptions::{Assumptions, Clients};
 use super::decided::Decided;
 use super::log::{Line, Next, Own};
@@ -9,10 +11,10 @@ use super::report::PolicyReport;
 use super::request::Request;
 use super::returns::{Client, Later, Returns};
 use super::tally::Tally;
-use super::testimony::{self, Testimony};
-use super::under_way::{Bill, Ending, Turns, UnderWay};
+use super::testimony::Testimony;
+use super::under_way::{Bill, Ending, UnderWay};
+use super::untried::untried;
 use crate::agents::{Agents, ClaimCache};
-use crate::config::Settings;
 use crate::engine::{Admission, Engine, Judgement, Look, Observation, Ruling, Standing};
 use crate::policy::facts::claimed_operator;
 use crate::policy::lists::Listed;
@@ -177,39 +179,6 @@ impl Trial {
         if let Some((cache, page)) = self.cache.as_mut().zip(page) {
             cache.keep(page, now);
         }
-    }
-
-    /// Brings the books to where the gate found them that logged this: what was settled before its decision is settled,
-    /// and what was used before the log began is used.
-    fn follow(&mut self, own: &Own<'_>, next: Next<'_>) {
-        for account in &own.accounts {
-            let Some(quota) = self.quota(&account.quota) else { continue };
-            while let Some(bill) = self.under_way.settled_before((next.place.file, quota), account.turn) {
-                self.pay(bill, next.at);
-            }
-            let own_share = if own.reason.is_none() { account.cost } else { Units::ZERO };
-            let used = account.used.minus(own_share);
-            if !std::mem::replace(&mut self.begun[usize::from(quota.0)], true) && !used.is_zero() {
-                let known = self.admission.set_used(&account.quota, used, next.at);
-                self.tally.begins_with(quota, known.map_or(Units::ZERO, |(_, used)| used));
-            }
-        }
-    }
-
-    /// The quota of that name.
-    fn quota(&self, name: &str) -> Option<QuotaId> {
-        let place = self.rules.quotas.iter().position(|quota| quota.name == name)?;
-        Some(QuotaId(place as u16))
-    }
-
-    /// Between which decisions a request was settled, where the gate's own log says so of all its quotas.
-    fn turns(&self, own: &Own<'_>, standings: &[Standing], file: usize) -> Option<Turns> {
-        let turn = |standing: &Standing| {
-            let name = &self.rules.quotas[usize::from(standing.quota.0)].name;
-            let account = own.accounts.iter().find(|account| account.quota == **name)?;
-            Some(((file, standing.quota), account.settled_turn?))
-        };
-        standings.iter().map(turn).collect()
     }
 
     fn decide(&mut self, next: Next<'_>, line: &Line<'_>, request: &Request<'_>) -> Decided {
@@ -388,24 +357,6 @@ impl Trial {
 fn refused_by_the_origin(own: &Own<'_>) -> Option<Reason> {
     let given = [Reason::Throttle, Reason::Backoff];
     given.into_iter().find(|reason| own.reason == Some(reason.name()))
-}
-
-/// What of the settings a log cannot put to the test.
-fn untried(settings: &Settings) -> Vec<String> {
-    let rules = &settings.rules;
-    let quotas = rules.quotas.iter().filter(|quota| quota.sync_from.is_some());
-    let counted = quotas.map(|quota| format!("quotas.{}.sync_from: no log tells what the origin counted", quota.name));
-    let scopes = (!rules.scopes.is_empty()).then(|| {
-        "scopes: nobody waits for the origin here; refusals by throttle and backoff are taken as the gate logged them".to_owned()
-    });
-    let secrets = testimony::goes_by_secrets(rules)
-        .then(|| "classes by key, cookie or header: only the gate's own log tells who had one".to_owned());
-    let dns = settings
-        .verify
-        .dns
-        .is_some()
-        .then(|| "verify.dns: nobody is asked; names count where the gate logged what they proved".to_owned());
-    counted.chain(scopes).chain(secrets).chain(dns).collect()
 }
 
 /// The number between 0 and 1 that the gate drew for a decision.

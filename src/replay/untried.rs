@@ -1,0 +1,28 @@
+//! What of a policy no log can put to the test.
+
+use crate::config::Settings;
+use crate::policy::Rules;
+use crate::policy::identity::KeyFrom;
+
+/// Each of them, in a line that begins with its key.
+pub(super) fn untried(settings: &Settings) -> Vec<String> {
+    let rules = &settings.rules;
+    let quotas = rules.quotas.iter().filter(|quota| quota.sync_from.is_some());
+    let counted = quotas.map(|quota| format!("quotas.{}.sync_from: no log tells what the origin counted", quota.name));
+    let scopes = (!rules.scopes.is_empty()).then(|| {
+        "scopes: nobody waits for the origin here; refusals by throttle and backoff are taken as the gate logged them".to_owned()
+    });
+    let secrets = goes_by_secrets(rules)
+        .then(|| "classes by key, cookie or header: only the gate's own log tells who had one".to_owned());
+    let dns = settings
+        .verify
+        .dns
+        .is_some()
+        .then(|| "verify.dns: nobody is asked; names count where the gate logged what they proved".to_owned());
+    counted.chain(scopes).chain(secrets).chain(dns).collect()
+}
+
+/// True where the buckets of a class go by what its clients send, which no log tells but the gate's own.
+fn goes_by_secrets(rules: &Rules) -> bool {
+    rules.classes.iter().any(|class| matches!(class.key, KeyFrom::Sent(_)) || class.when.keys.is_some())
+}
