@@ -196,8 +196,8 @@ impl Trial {
             referer: request.referer,
             seen: request.seen,
         };
-        let observation = match (claim, signature) {
-            (Claim::Browser | Claim::Nothing, Signature::Absent) if own.is_none() => {
+        let observation = match claim {
+            Claim::Browser | Claim::Nothing if own.is_none() && !signature.names_an_agent() => {
                 Observation::of(&look, &self.admission, at)
             }
             _ => None,

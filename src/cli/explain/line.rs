@@ -29,7 +29,7 @@ impl LineOf {
         let mut files = Files::open(std::slice::from_ref(file)).map_err(|error| error.to_string())?;
         let mut last = 0;
         while let Some(source) = files.sources.first_mut()
-            && let Some(line) = source.next().map_err(|error| error.to_string())?
+            && let Some(line) = source.next_line().map_err(|error| error.to_string())?
         {
             last = line.number;
             if last < *number {
