@@ -12,6 +12,7 @@ pub mod explain;
 pub mod files;
 pub mod gateway;
 pub mod http1;
+pub mod init;
 pub mod learned;
 pub mod ledger;
 pub mod lists;

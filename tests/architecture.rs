@@ -20,6 +20,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("telemetry", &["policy", "engine"]),
     ("config", &["policy", "calendar"]),
     ("replay", &["policy", "engine", "agents", "verify", "config", "calendar", "telemetry", "terminal"]),
+    ("init", &["policy", "agents", "verify", "replay", "terminal"]),
     ("http1", &[]),
     ("terminal", &[]),
     ("gateway", &["policy", "engine", "agents", "verify", "clock", "config", "telemetry", "http1", "robots"]),

@@ -7,13 +7,14 @@ use crate::demo::{self, Afterwards, Options, Outcome, Screen};
 use crate::service::{Service, Source};
 use crate::terminal::Ink;
 use clap::Args;
-use std::io::{self, IsTerminal};
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What the demonstration is told on the command line.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct DemoArgs {
     /// How many real seconds the day takes.
     #[arg(long, default_value_t = Options::default().seconds, value_parser = clap::value_parser!(u64).range(1..=86_400))]
@@ -24,17 +25,37 @@ pub struct DemoArgs {
     /// Leaves after the summary instead of staying up to be tried.
     #[arg(long)]
     exit: bool,
+    /// Writes the access log of such days there instead, as a site without a gate would have it; - is standard output.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seconds", "exit"])]
+    log: Option<PathBuf>,
+    /// How many days the log has.
+    #[arg(long, requires = "log", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=366))]
+    days: u64,
 }
 
 /// Shows a day. Exit code 1 if the gate broke one of its promises.
 pub fn run(args: &DemoArgs) -> ExitCode {
     let afterwards = if args.exit { Afterwards::Leave } else { Afterwards::Stay };
+    if let Some(file) = &args.log {
+        return match write_log(file, args) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => failed(&format!("{}: {error}", file.display())),
+            _ => ExitCode::SUCCESS,
+        };
+    }
     let options = Options { seconds: args.seconds, seed: args.seed, afterwards, ..Options::default() };
     match show(options) {
         Ok(Outcome::Kept | Outcome::Interrupted) => ExitCode::SUCCESS,
         Ok(Outcome::Broken(_)) => ExitCode::FAILURE,
         Err(error) => failed(&format!("{error:#}")),
     }
+}
+
+fn write_log(file: &Path, args: &DemoArgs) -> io::Result<()> {
+    let mut out: Box<dyn Write> = match file == Path::new("-") {
+        true => Box::new(BufWriter::new(io::stdout().lock())),
+        false => Box::new(BufWriter::new(File::create(file)?)),
+    };
+    demo::log::write(args.days, args.seed, Options::default().scale, &mut out)
 }
 
 fn show(options: Options) -> anyhow::Result<Outcome> {

@@ -5,6 +5,7 @@ pub mod classify;
 pub mod demo;
 pub mod explain;
 pub mod gate;
+pub mod init;
 mod policy;
 pub mod quota;
 pub mod replay;
@@ -59,6 +60,12 @@ enum Command {
     },
     /// Says why a request is treated as it is, step by step, and what would have let it through.
     Explain(Box<explain::ExplainArgs>),
+    /// Proposes a first, commented YAML file from a site's access log.
+    Init {
+        /// Access logs in the combined or common format, or the gate's own; gzip is read, `-` is standard input.
+        #[arg(required = true, value_name = "LOG")]
+        logs: Vec<PathBuf>,
+    },
     /// Shows or corrects the quotas of a running gate.
     #[command(subcommand)]
     Quota(quota::QuotaCommand),
@@ -99,6 +106,7 @@ pub fn run() -> ExitCode {
         Some(Command::Classify { config, json }) => classify_lines(config.as_deref(), json),
         Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Explain(args)) => explain::run(&args),
+        Some(Command::Init { logs }) => init::run(&logs),
         Some(Command::Quota(command)) => quota::run(&command),
         Some(Command::Status { json, gate }) => status::run(&gate, json),
         Some(Command::Schema) => print(&schema::schema()),

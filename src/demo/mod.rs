@@ -9,6 +9,7 @@ mod crawlers;
 pub mod crowd;
 pub mod day;
 pub mod frame;
+pub mod log;
 pub mod origin;
 mod people;
 pub mod scrape;

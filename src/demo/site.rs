@@ -11,6 +11,11 @@ pub fn cost(path: &str) -> u64 {
     }
 }
 
+/// True for what the site has; what strangers try is not there.
+pub(super) fn exists(path: &str) -> bool {
+    !PROBES.contains(&path)
+}
+
 /// A search asks the API for several lists at once.
 const SEARCH_COSTS: u64 = 4;
 

@@ -35,9 +35,18 @@ pub(super) fn read(text: &[u8]) -> Result<Line<'_>, Broken> {
 
 /// When it was written.
 pub(super) fn moment(text: &[u8]) -> Option<Timestamp> {
+    moment::read(time(text)?).map(|(at, _)| at)
+}
+
+/// By what clock: its seconds east of Greenwich.
+pub(super) fn east(text: &[u8]) -> Option<i64> {
+    moment::east(time(text)?)
+}
+
+fn time(text: &[u8]) -> Option<&[u8]> {
     let open = memchr::memchr(b'[', text)?;
     let close = open + memchr::memchr(b']', &text[open..])?;
-    moment::read(&text[open + 1..close]).map(|(at, _)| at)
+    Some(&text[open + 1..close])
 }
 
 /// What stands behind the size of the answer, where it is not the common format.

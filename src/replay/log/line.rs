@@ -65,6 +65,14 @@ impl<'a> Line<'a> {
     }
 }
 
+/// Seconds east of Greenwich of the clock that wrote a line; the gate's own is at Greenwich.
+pub fn east(text: &[u8]) -> Option<i64> {
+    match text.first() {
+        Some(b'{') => Some(0),
+        _ => combined::east(text),
+    }
+}
+
 /// When the request of a line came, without reading all of it.
 pub(super) fn moment(text: &[u8]) -> Option<Timestamp> {
     match text.first() {

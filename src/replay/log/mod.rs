@@ -19,7 +19,7 @@ mod tests;
 
 pub use broken::Broken;
 pub use facts::{Fact, Facts};
-pub use line::{Asked, Asker, Line};
+pub use line::{Asked, Asker, Line, east};
 pub use merged::{Counts, Merged, Next, Place};
 pub use own::{Account, Own};
 pub use source::{Files, Numbered, Source, Unreadable};

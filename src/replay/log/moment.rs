@@ -14,6 +14,13 @@ pub(super) fn read(text: &[u8]) -> Option<Moment> {
     }
 }
 
+/// Seconds east of Greenwich of the clock that wrote such a time.
+pub(super) fn east(text: &[u8]) -> Option<i64> {
+    let clock_ends = if text.get(2) == Some(&b'/') { 20 } else { 19 };
+    let (_, zone) = fraction(text.get(clock_ends..)?)?;
+    offset(zone)
+}
+
 /// `07/Jun/2024:00:00:09.123 +0900`
 fn common(text: &[u8]) -> Option<Moment> {
     let (date, time) = text.split_at_checked(12)?;
@@ -115,13 +122,14 @@ mod tests {
             let at = Timestamp((second * 1_000_000 + micro) as u64 * 1000);
             let common = zoned.strftime("%d/%b/%Y:%H:%M:%S.%6f %z").to_string();
             prop_assert_eq!(read(common.as_bytes()), Some((at, true)));
+            prop_assert_eq!(super::east(common.as_bytes()), Some(i64::from(east) * 60));
             let iso = zoned.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
             prop_assert_eq!(read(iso.as_bytes()), Some((Timestamp::from_seconds(second as u64), false)));
         }
 
         #[test]
         fn nothing_that_is_written_breaks_it(text in proptest::collection::vec(any::<u8>(), 0..40)) {
-            let _ = read(&text);
+            let _ = (read(&text), super::east(&text));
         }
     }
 }

@@ -1,0 +1,102 @@
+//! Paths with their changing parts left out: `/item/123` is `/item/*`.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+/// A path pattern as routes have it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pattern(Vec<Part>);
+
+/// One segment. What is more particular comes first, as it must among routes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    /// This one.
+    Name(Box<str>),
+    /// Any with this ending, such as `.css`.
+    Ending(Box<str>),
+    /// Any.
+    Any,
+    /// Any, and whatever follows.
+    Rest,
+}
+
+/// The segment as a name; nothing where it is one of many that stand for things: a number, a date, a hash, a title. What
+/// a stranger may have made up to look like a pattern or like YAML is none either.
+pub(super) fn name(segment: &str) -> Option<&str> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let digits = segment.bytes().filter(u8::is_ascii_digit).count();
+    let is_number = digits == segment.len() || digits >= MOST_DIGITS;
+    (segment.len() <= LONGEST && segment.bytes().all(plain) && !is_number).then_some(segment)
+}
+
+impl Pattern {
+    /// This with one more segment.
+    pub(super) fn and(&self, part: Part) -> Self {
+        Self(self.0.iter().cloned().chain([part]).collect())
+    }
+
+    /// The order of routes: of two that fit the same path, the more particular first.
+    pub(super) fn before(&self, other: &Self) -> Ordering {
+        let particular = |pattern: &Self| pattern.0.iter().map(Part::rank).collect::<Vec<_>>();
+        particular(self).cmp(&particular(other))
+    }
+}
+
+impl Part {
+    const fn rank(&self) -> u8 {
+        match self {
+            Self::Name(_) => 0,
+            Self::Ending(_) => 1,
+            Self::Any => 2,
+            Self::Rest => 3,
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|part| match part {
+            Part::Name(name) => write!(out, "/{name}"),
+            Part::Ending(ending) => write!(out, "/*.{ending}"),
+            Part::Any => out.write_str("/*"),
+            Part::Rest => out.write_str("/**"),
+        })
+    }
+}
+
+/// A name has a version or a small number in it (`v2`, `top10`); a year or more is a thing.
+const MOST_DIGITS: usize = 4;
+
+/// Names of folders are short; titles are not.
+const LONGEST: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thing_is_told_from_a_name() {
+        for folder in ["item", "v2", "wp-login.php", "", "feed.xml", "top10", ".env"] {
+            assert_eq!(name(folder), Some(folder).filter(|folder| !folder.is_empty()), "{folder:?}");
+        }
+        for thing in ["42", "2015", "logstash-2012", "3fa85f64-5717-4562", "a%20b", "**", "$HOME", "\"", "caf\u{e9}"] {
+            assert_eq!(name(thing), None, "{thing:?}");
+        }
+        assert_eq!(name(&"a".repeat(41)), None);
+    }
+
+    #[test]
+    fn the_more_particular_comes_first() {
+        let pattern = |parts: &[Part]| Pattern(parts.to_vec());
+        let named = |text: &str| Part::Name(text.into());
+        let mut patterns = [
+            pattern(&[Part::Rest]),
+            pattern(&[Part::Any]),
+            pattern(&[named("item"), Part::Any]),
+            pattern(&[named("item"), Part::Ending("css".into())]),
+            pattern(&[named("item"), named("new")]),
+        ];
+        patterns.sort_by(Pattern::before);
+        assert_eq!(patterns.map(|pattern| pattern.to_string()), ["/item/new", "/item/*.css", "/item/*", "/*", "/**"]);
+    }
+}
