@@ -5,7 +5,7 @@ use crate::config;
 use crate::policy::Units;
 use crate::replay::log::{self, Counts, Merged};
 use crate::replay::report::Report;
-use crate::replay::{Assumptions, Clients, Failed, Policy, Replay, summary};
+use crate::replay::{Assumptions, Clients, Failed, Policy, Replay, page, summary};
 use crate::service::crawlers;
 use crate::terminal::Ink;
 use clap::{Args, ValueEnum};
@@ -33,6 +33,9 @@ pub struct ReplayArgs {
     /// Writes the whole report there, as one JSON document.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Writes the report there, as one page with charts for a browser.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Writes each verdict there, as one line of JSON.
     #[arg(long, value_name = "FILE")]
     verdicts: Option<PathBuf>,
@@ -93,6 +96,7 @@ fn report(args: &ReplayArgs) -> Result<Report, Trouble> {
     let files = log::Files::open(&args.logs).map_err(|error| Trouble::Wrong(error.to_string()))?;
     let verdicts = args.verdicts.as_deref().map(create).transpose()?;
     let json = args.json.as_deref().map(create).transpose()?;
+    let html = args.html.as_deref().map(create).transpose()?;
     let progress = Progress::over(files.bytes, files.read.clone());
     let replay = Replay {
         files: files.sources.iter().map(|source| source.name.clone()).collect(),
@@ -115,6 +119,10 @@ fn report(args: &ReplayArgs) -> Result<Report, Trouble> {
         let written = serde_json::to_writer_pretty(&mut file, &report).map_err(io::Error::from);
         let written = written.and_then(|()| file.write_all(b"\n")).and_then(|()| file.flush());
         written.map_err(|error| Trouble::Failed(format!("the report cannot be written: {error}")))?;
+    }
+    if let Some(mut file) = html {
+        let written = file.write_all(page::page(&report).as_bytes()).and_then(|()| file.flush());
+        written.map_err(|error| Trouble::Failed(format!("the page cannot be written: {error}")))?;
     }
     Ok(report)
 }

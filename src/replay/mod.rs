@@ -8,6 +8,7 @@ mod assumptions;
 mod decided;
 mod differences;
 pub mod log;
+pub mod page;
 mod page_cache;
 mod policy;
 pub mod report;

@@ -225,7 +225,11 @@ pub struct HourOfClassReport {
     pub admitted: u64,
     /// Those that were turned away.
     pub refused: u64,
-    /// Of those that cost something, the share that was let through; null where there were none.
+    /// Those that cost something ...
+    pub costly: u64,
+    /// ... and were let through.
+    pub costly_admitted: u64,
+    /// The share of these; null where there were none.
     pub served: Option<f64>,
     /// What it was charged, by quota.
     pub units: BTreeMap<String, f64>,

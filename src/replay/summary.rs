@@ -188,16 +188,18 @@ fn comparison(comparison: &ComparisonReport, first: &PolicyReport, second: &Poli
     out
 }
 
-fn amount(units: f64) -> String {
-    let whole = thousands(units as u64);
-    let thousandths = (units.fract() * 1000.0).round() as u64;
-    match thousandths {
+/// `1,234.5`
+pub(super) fn amount(units: f64) -> String {
+    let thousandths = (units * 1000.0).round() as u64;
+    let whole = thousands(thousandths / 1000);
+    match thousandths % 1000 {
         0 => whole,
-        _ => format!("{whole}.{thousandths:03}").trim_end_matches('0').to_owned(),
+        rest => format!("{whole}.{rest:03}").trim_end_matches('0').to_owned(),
     }
 }
 
-fn percent(share: f64) -> String {
+/// `12.3 %`
+pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 

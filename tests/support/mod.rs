@@ -5,6 +5,7 @@
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses a part of it")]
 
 pub mod access_log;
+pub mod browser;
 pub mod client;
 pub mod combined_log;
 pub mod crash;

@@ -91,6 +91,8 @@ impl Hours {
                     requests,
                     admitted,
                     refused: requests - admitted,
+                    costly: served.costly,
+                    costly_admitted: served.admitted,
                     served: served.share(),
                     units: by_quota(units, rules),
                 })

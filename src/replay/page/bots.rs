@@ -1,0 +1,43 @@
+//! The bots that cost most.
+
+use super::html::Html;
+use super::table;
+use crate::replay::report::BotReport;
+use crate::replay::summary::amount;
+use crate::terminal::{Align, thousands};
+
+/// A table of them, with bars.
+pub(super) fn write(out: &mut Html, bots: &[BotReport]) {
+    if bots.is_empty() {
+        out.raw("<p>No bot cost anything.</p>\n");
+        return;
+    }
+    let most = bots.iter().map(|bot| bot.units_asked).fold(f64::MIN_POSITIVE, f64::max);
+    let rows = bots.iter().map(|bot| {
+        vec![
+            named(bot, most),
+            Html::of(amount(bot.units)),
+            Html::of(amount(bot.units_asked)),
+            Html::of(format!("{} of {}", thousands(bot.refused), thousands(bot.requests))),
+        ]
+    });
+    out.raw("<p class=\"note\">Units, all quotas together. Solid: spent on it. Outlined: what it was refused.</p>\n");
+    table::write(out, &HEAD, rows);
+}
+
+/// Its name, what it is, and a bar of what it cost.
+fn named(bot: &BotReport, most: f64) -> Html {
+    let mut cell = Html::of(&bot.name);
+    cell.raw(" <small>").text(bot.kind.replace('_', " ")).raw("</small><span class=\"bar\" aria-hidden=\"true\">");
+    for (class, units) in [("spent", bot.units), ("unspent", bot.units_asked - bot.units)] {
+        if units > 0.0 {
+            let width = format!("{:.1}", units / most * 100.0);
+            cell.raw("<span class=\"").raw(class).raw("\" style=\"width:").text(width).raw("%\"></span>");
+        }
+    }
+    cell.raw("</span>");
+    cell
+}
+
+const HEAD: [(&str, Align); 4] =
+    [("Bot", Align::Left), ("units", Align::Right), ("asked for", Align::Right), ("requests refused", Align::Right)];

@@ -1,0 +1,25 @@
+//! The classes of all policies, each with a colour that it keeps in every chart.
+
+use crate::replay::report::Report;
+
+/// Their names, in the order of the files.
+pub(super) struct Names<'a>(Vec<&'a str>);
+
+impl<'a> Names<'a> {
+    pub(super) fn of(report: &'a Report) -> Self {
+        let mut names: Vec<&str> = Vec::new();
+        for class in report.policies.iter().flat_map(|policy| &policy.classes) {
+            if !names.contains(&class.name.as_str()) {
+                names.push(&class.name);
+            }
+        }
+        Self(names)
+    }
+
+    /// The colour of a class, by its name in the style sheet. Charts name classes beside it, so it may be there twice.
+    pub(super) fn colour(&self, name: &str) -> &'static str {
+        COLOURS[self.0.iter().position(|known| *known == name).unwrap_or(0) % COLOURS.len()]
+    }
+}
+
+const COLOURS: [&str; 7] = ["c0", "c1", "c2", "c3", "c4", "c5", "c6"];

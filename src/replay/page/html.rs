@@ -1,0 +1,75 @@
+//! Markup that text cannot get into.
+
+use std::fmt::{self, Display, Write};
+
+/// A piece of a page.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Html(String);
+
+impl Html {
+    /// Adds markup of our own.
+    pub(super) fn raw(&mut self, markup: &'static str) -> &mut Self {
+        self.0.push_str(markup);
+        self
+    }
+
+    /// Adds text, whatever is in it; also within a quoted attribute.
+    pub(super) fn text(&mut self, text: impl Display) -> &mut Self {
+        let _ = write!(Escaping(&mut self.0), "{text}");
+        self
+    }
+
+    /// Adds another piece.
+    pub(super) fn add(&mut self, other: &Self) -> &mut Self {
+        self.0.push_str(&other.0);
+        self
+    }
+
+    /// A piece that is only text.
+    pub(super) fn of(text: impl Display) -> Self {
+        let mut piece = Self::default();
+        piece.text(text);
+        piece
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.0
+    }
+}
+
+struct Escaping<'a>(&'a mut String);
+
+impl Write for Escaping<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for letter in text.chars() {
+            match letter {
+                '&' => self.0.push_str("&amp;"),
+                '<' => self.0.push_str("&lt;"),
+                '>' => self.0.push_str("&gt;"),
+                '"' => self.0.push_str("&quot;"),
+                '\'' => self.0.push_str("&#39;"),
+                // What cannot be seen, or turns the direction of what follows, is shown to be there.
+                letter if letter.is_control() || TURNS.contains(&letter) => self.0.push('\u{fffd}'),
+                letter => self.0.push(letter),
+            }
+        }
+        Ok(())
+    }
+}
+
+const TURNS: [char; 12] = [
+    '\u{200e}', '\u{200f}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}', '\u{2066}', '\u{2067}',
+    '\u{2068}', '\u{2069}', '\u{061c}',
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_stays_text() {
+        let hostile = "<script>alert('&\"')</script>\u{202e}\u{7}";
+        let escaped = Html::of(hostile).finish();
+        assert_eq!(escaped, "&lt;script&gt;alert(&#39;&amp;&quot;&#39;)&lt;/script&gt;\u{fffd}\u{fffd}");
+    }
+}

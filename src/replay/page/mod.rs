@@ -1,0 +1,87 @@
+//! The report as one page of HTML for a browser: charts, the figures behind them, and how they were come by.
+//!
+//! It stands alone: no script, no font, nothing is fetched, and a policy in its head forbids it to be. Charts are SVG that
+//! stretches to whatever room there is; what is written on them is HTML above it, so that it stays readable on a phone.
+//! Everything that came from a log goes through [`Html::text`].
+
+mod bots;
+mod chart;
+mod classes;
+mod html;
+mod opening;
+mod quota;
+mod reading;
+mod refused_pages;
+mod scale;
+mod served;
+mod side_by_side;
+mod steps;
+mod table;
+mod time;
+mod verdicts;
+
+#[cfg(test)]
+mod tests;
+
+use super::report::{PolicyReport, Report};
+use html::Html;
+use steps::Steps;
+use time::Span;
+
+/// The whole page.
+pub fn page(report: &Report) -> String {
+    let mut out = Html::default();
+    out.raw(HEAD).raw(include_str!("style.css")).raw("</style>\n</head>\n<body>\n<main>\n");
+    opening::write(&mut out, report);
+    let span = Span::of(report);
+    let names = classes::Names::of(report);
+    section(&mut out, "How the allowance goes", report, |out, policy| {
+        policy.quotas.iter().for_each(|quota| quota::write(out, quota, report, span));
+    });
+    let steps: Vec<Steps> = report.policies.iter().map(|policy| Steps::of(policy, span)).collect();
+    section(&mut out, "Who is let through, and who is refused", report, |out, policy| {
+        verdicts::write(out, policy, &names, &steps, span, place_of(report, policy));
+    });
+    section(&mut out, "How much of what costs something is served", report, |out, policy| {
+        served::write(out, policy, &names, &steps[place_of(report, policy)], span);
+    });
+    section(&mut out, "The dearest bots", report, |out, policy| bots::write(out, &policy.bots));
+    section(&mut out, "Pages refused to verified bots", report, |out, policy| {
+        refused_pages::write(out, &policy.refused_pages);
+    });
+    if let (Some(comparison), [first, second]) = (&report.comparison, &report.policies[..]) {
+        side_by_side::write(&mut out, comparison, &report.log.files, [first, second]);
+    }
+    reading::write(&mut out, report);
+    out.raw("</main>\n</body>\n</html>\n");
+    out.finish()
+}
+
+/// A section that is there for each policy, side by side where there is room.
+fn section(out: &mut Html, heading: &'static str, report: &Report, write: impl Fn(&mut Html, &PolicyReport)) {
+    out.raw("<section>\n<h2>").raw(heading).raw("</h2>\n<div class=\"policies\">\n");
+    for policy in &report.policies {
+        out.raw("<div class=\"policy\">\n");
+        if report.policies.len() > 1 {
+            out.raw("<h3>").text(&policy.name).raw("</h3>\n");
+        }
+        write(out, policy);
+        out.raw("</div>\n");
+    }
+    out.raw("</div>\n</section>\n");
+}
+
+fn place_of(report: &Report, policy: &PolicyReport) -> usize {
+    report.policies.iter().position(|other| std::ptr::eq(other, policy)).unwrap_or(0)
+}
+
+const HEAD: &str = "<!DOCTYPE html>
+<html lang=\"en\">
+<head>
+<meta charset=\"utf-8\">
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
+<meta name=\"color-scheme\" content=\"light dark\">
+<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">
+<title>Tidegate replay</title>
+<style>
+";

@@ -1,0 +1,70 @@
+//! What came of it, at a glance.
+
+use super::html::Html;
+use super::table;
+use super::time::{moment, seconds};
+use crate::replay::report::{PolicyReport, Report};
+use crate::replay::summary::{amount, percent};
+use crate::terminal::{Align, span, thousands};
+
+/// The heading and the figures that matter most.
+pub(super) fn write(out: &mut Html, report: &Report) {
+    let log = &report.log;
+    out.raw("<header>\n<h1>What the policy would have done</h1>\n<p>");
+    out.text(thousands(log.requests))
+        .raw(" requests in ")
+        .text(span(log.span_s))
+        .raw(" of ")
+        .text(log.files.join(", "));
+    if let (Some(first), Some(last)) = (&log.first, &log.last) {
+        let [first, last] = [first, last].map(|time| moment(seconds(time)));
+        out.raw(", from ").text(first).raw(" to ").text(last).raw(" UTC");
+    }
+    out.raw(", under ");
+    for (place, policy) in report.policies.iter().enumerate() {
+        out.raw(if place > 0 { " and under " } else { "" }).raw("<strong>").text(&policy.name).raw("</strong>");
+    }
+    out.raw(".</p>\n</header>\n<section>\n<h2>At a glance</h2>\n");
+    match &report.policies[..] {
+        [first, second] => compared(out, first, second),
+        policies => policies.iter().for_each(|policy| alone(out, policy)),
+    }
+    out.raw("<p class=\"note\">Served: of the requests that cost something, the share that was let through.</p>\n</section>\n");
+}
+
+fn alone(out: &mut Html, policy: &PolicyReport) {
+    let rows = figures(policy).into_iter().map(|(name, figure)| vec![Html::of(name), Html::of(figure)]);
+    table::write(out, &[("", Align::Left), ("", Align::Right)], rows);
+}
+
+fn compared(out: &mut Html, first: &PolicyReport, second: &PolicyReport) {
+    let theirs = figures(second);
+    let of_second = |name: &str| theirs.iter().find(|(other, _)| other == name).map_or("-", |(_, figure)| figure);
+    let row = |(name, figure): (String, String)| vec![Html::of(&name), Html::of(figure), Html::of(of_second(&name))];
+    let head = [("", Align::Left), (first.name.as_str(), Align::Right), (second.name.as_str(), Align::Right)];
+    table::write(out, &head, figures(first).into_iter().map(row));
+}
+
+/// The figures of a policy, each with its name.
+fn figures(policy: &PolicyReport) -> Vec<(String, String)> {
+    let mut figures = vec![
+        ("requests let through".to_owned(), thousands(policy.admitted)),
+        ("requests refused".to_owned(), thousands(policy.refused)),
+    ];
+    for class in policy.classes.iter().filter(|class| class.costly > 0) {
+        let served = percent(class.costly_admitted as f64 / class.costly as f64);
+        figures.push((format!("{} served", class.name), served));
+    }
+    if let Some(worst) = &policy.verified_bots.worst {
+        let when = moment(seconds(&worst.start));
+        figures
+            .push(("verified bots served in their worst hour".into(), format!("{} ({when})", percent(worst.served))));
+    }
+    for quota in &policy.quotas {
+        let used: f64 = quota.windows.iter().map(|window| window.used).sum();
+        let bought = quota.limit * quota.windows.len() as f64;
+        let share = if bought > 0.0 { percent(used / bought) } else { "-".into() };
+        figures.push((format!("{} used", quota.name), format!("{} units ({share})", amount(used))));
+    }
+    figures
+}

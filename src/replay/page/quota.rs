@@ -1,0 +1,174 @@
+//! How a quota is used up, against its limit and its tiers.
+
+use super::chart::{Chart, Described, Height, Stairs};
+use super::html::Html;
+use super::scale::Scale;
+use super::table;
+use super::time::{Span, moment, seconds};
+use crate::replay::report::{QuotaReport, Report, WindowReport};
+use crate::replay::summary::{amount, percent};
+use crate::terminal::Align;
+use std::collections::BTreeMap;
+
+/// The chart of a quota, and its windows in a table.
+pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: Span) {
+    let windows: Vec<&WindowReport> =
+        quota.windows.iter().filter(|window| span.holds(seconds(&window.start))).collect();
+    let mut chart = Chart::new(span, Scale::up_to(most(quota, report), 4.0));
+    let limit = quota.limit;
+    for window in windows.iter().filter(|_| windows.len() <= MOST_PACES) {
+        let end = seconds(&window.end).min(span.to);
+        chart.line("even", (seconds(&window.start), 0.0), (end, even_end(window, limit, span)));
+    }
+    let mut levels = levels(quota);
+    for (above, _) in &levels {
+        chart.line("tier", (span.from, *above), (span.to, *above));
+    }
+    chart.line("limit", (span.from, limit), (span.to, limit));
+    levels.push((limit, format!("limit {}", amount(limit))));
+    chart.name_levels(levels.iter().map(|(level, word)| (*level, word.as_str())));
+    let stairs = match windows.len() > MOST_TEETH {
+        true => peaks(&chart, &windows),
+        false => teeth(&chart, quota, &windows),
+    };
+    chart.stairs("used", &stairs);
+    let says = says(quota, &windows);
+    out.raw("<figure>\n<figcaption><strong>").text(&quota.name).raw("</strong>: ").text(&says).raw("</figcaption>\n");
+    let title = format!("Use of {}", quota.name);
+    chart.write(out, Height::Tall, &Described { title: &title, says }, |_, label| label);
+    out.raw("<p class=\"key\"><span class=\"swatch used\"></span> units used <span class=\"swatch even\"></span> an even pace ");
+    out.raw("<span class=\"swatch tier\"></span> tiers: from there on, that share of the class is refused</p>\n");
+    windows_table(out, &windows);
+    out.raw("</figure>\n");
+}
+
+/// The highest that this quota goes under any policy, so that two charts can be compared; but one that is much smaller
+/// than the other has a scale of its own, or its tiers could not be told apart.
+fn most(quota: &QuotaReport, report: &Report) -> f64 {
+    let most = |quota: &QuotaReport| quota.windows.iter().map(|window| window.used).fold(quota.limit, f64::max);
+    let ours = most(quota);
+    let same = report.policies.iter().flat_map(|policy| &policy.quotas).filter(|other| other.name == quota.name);
+    same.map(most).filter(|other| *other < ours * 1.5).fold(ours, f64::max)
+}
+
+/// Where an even pace has come at the end of the window, or of the chart.
+fn even_end(window: &WindowReport, limit: f64, span: Span) -> f64 {
+    let (start, end) = (seconds(&window.start), seconds(&window.end));
+    limit * (end.min(span.to) - start) as f64 / (end - start).max(1) as f64
+}
+
+/// Each height at which a tier begins, and what it does; those that would stand on one another, in one line.
+fn levels(quota: &QuotaReport) -> Vec<(f64, String)> {
+    let mut levels: Vec<(f64, Vec<String>)> = Vec::new();
+    let mut tiers: Vec<(f64, String)> = Vec::new();
+    for ladder in &quota.tiers {
+        let begins_above_nothing = ladder.tiers.iter().filter(|tier| tier.above > 0.0);
+        tiers.extend(
+            begins_above_nothing.map(|tier| (tier.above, format!("{} {:.0} %", ladder.class, tier.shed * 100.0))),
+        );
+    }
+    tiers.sort_by(|one, other| one.0.total_cmp(&other.0));
+    for (above, word) in tiers {
+        match levels.last_mut() {
+            Some((level, words)) if *level == above => words.push(word),
+            _ => levels.push((above, vec![word])),
+        }
+    }
+    levels.into_iter().map(|(above, words)| (above, words.join(", "))).collect()
+}
+
+/// The line of all windows: up from nothing, down again at the end.
+fn teeth(chart: &Chart, quota: &QuotaReport, windows: &[&WindowReport]) -> Stairs {
+    let mut stairs = Stairs::default();
+    let mut points = quota.used.iter().map(|point| (seconds(&point.time) + quota.step_s as i64, point.used)).peekable();
+    let least = chart.span.seconds() / MOST_POINTS;
+    for window in windows {
+        let (start, end) = (seconds(&window.start), seconds(&window.end));
+        chart.step(&mut stairs, start, 0.0);
+        let mut drawn = start;
+        let mut last = None;
+        while let Some((at, used)) = points.next_if(|(at, _)| *at <= end) {
+            match at - drawn >= least {
+                true => (drawn, last) = (at, None),
+                false => {
+                    last = Some((at, used));
+                    continue;
+                }
+            }
+            chart.step(&mut stairs, at, used);
+        }
+        if let Some((at, used)) = last {
+            chart.step(&mut stairs, at, used);
+        }
+        chart.step(&mut stairs, end.min(chart.span.to), window.used);
+    }
+    stairs
+}
+
+/// What was used in each window, where there are too many to draw them.
+fn peaks(chart: &Chart, windows: &[&WindowReport]) -> Stairs {
+    let mut stairs = Stairs::default();
+    for window in windows {
+        chart.step(&mut stairs, seconds(&window.start), window.used);
+        chart.step(&mut stairs, seconds(&window.end).min(chart.span.to), window.used);
+    }
+    stairs
+}
+
+fn says(quota: &QuotaReport, windows: &[&WindowReport]) -> String {
+    let spent = windows.iter().filter(|window| window.spent.is_some()).count();
+    let used: f64 = windows.iter().map(|window| window.used).sum();
+    let share = percent(used / (quota.limit * windows.len().max(1) as f64));
+    let ended = match (windows.len(), spent) {
+        (1, 0) => "something was left to its end".to_owned(),
+        (1, _) => "nothing was left before its end".to_owned(),
+        (_, 0) => "something was left to the end of each".to_owned(),
+        (_, spent) => format!("in {spent} of them nothing was left before the end"),
+    };
+    match windows.len() {
+        1 => format!("{} of {} units used in its window; {ended}.", amount(used), amount(quota.limit)),
+        many => {
+            let last = if quota.windows_in_all > many as u64 { "the last " } else { "" };
+            format!("{share} of {} units used in {last}{many} windows; {ended}.", amount(quota.limit))
+        }
+    }
+}
+
+fn windows_table(out: &mut Html, windows: &[&WindowReport]) {
+    const HEAD: [(&str, Align); 6] = [
+        ("Window from", Align::Left),
+        ("used", Align::Right),
+        ("left", Align::Right),
+        ("first refused", Align::Left),
+        ("nothing left", Align::Left),
+        ("by class", Align::Left),
+    ];
+    let when = |time: &Option<String>| Html::of(time.as_deref().map_or("never".into(), |time| moment(seconds(time))));
+    let rows = windows.iter().map(|window| {
+        vec![
+            Html::of(moment(seconds(&window.start))),
+            Html::of(amount(window.used)),
+            Html::of(amount(window.left)),
+            when(&window.first_refused),
+            when(&window.spent),
+            Html::of(by_class(&window.by_class)),
+        ]
+    });
+    table::folded(out, "The windows as a table", &HEAD, rows);
+}
+
+fn by_class(units: &BTreeMap<String, f64>) -> String {
+    let mut classes: Vec<(&String, &f64)> = units.iter().collect();
+    classes.sort_by(|one, other| other.1.total_cmp(one.1));
+    let told: Vec<String> = classes.iter().map(|(class, units)| format!("{class} {}", amount(**units))).collect();
+    told.join(", ")
+}
+
+/// Beyond these, an even pace in each would only be in the way.
+const MOST_PACES: usize = 14;
+
+/// Beyond these, windows are drawn by what was used in each.
+const MOST_TEETH: usize = 62;
+
+/// More than a screen can show.
+const MOST_POINTS: i64 = 1200;

@@ -1,0 +1,62 @@
+//! The axis of quantities: from nothing to a round number, with round numbers between.
+
+use crate::replay::summary::amount;
+
+/// An axis.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Scale {
+    /// Where it ends.
+    pub(super) top: f64,
+    step: f64,
+}
+
+impl Scale {
+    /// One that `most` fits on, with about so many steps.
+    pub(super) fn up_to(most: f64, steps: f64) -> Self {
+        let rough = (most / steps).max(f64::MIN_POSITIVE);
+        let ten = 10_f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0].map(|round| round * ten).into_iter().find(|step| *step >= rough * 0.999);
+        let step = if most > 0.0 { step.unwrap_or(rough) } else { 1.0 };
+        Self { top: (most / step - 0.001).ceil().max(1.0) * step, step }
+    }
+
+    /// Shares of a whole.
+    pub(super) const fn shares() -> Self {
+        Self { top: 1.0, step: 0.5 }
+    }
+
+    /// Where a quantity lies, from 0 to 1.
+    pub(super) fn place(self, quantity: f64) -> f64 {
+        (quantity / self.top).clamp(0.0, 1.0)
+    }
+
+    /// Its marks, from the bottom.
+    pub(super) fn marks(self) -> Vec<(f64, String)> {
+        let count = (self.top / self.step).round() as u32;
+        (0..=count).map(|mark| f64::from(mark) * self.step).map(|mark| (mark, amount(mark))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn marks_are_round() {
+        let marks = |most| Scale::up_to(most, 4.0).marks().into_iter().map(|(_, label)| label).collect::<Vec<_>>();
+        assert_eq!(marks(10_000.0), ["0", "5,000", "10,000"]);
+        assert_eq!(marks(4000.0), ["0", "1,000", "2,000", "3,000", "4,000"]);
+        assert_eq!(marks(7.0), ["0", "2", "4", "6", "8"]);
+        assert_eq!(marks(0.0), ["0", "1"]);
+    }
+
+    proptest! {
+        #[test]
+        fn everything_fits_and_marks_are_few(most in 0.0..1e12_f64) {
+            let scale = Scale::up_to(most, 4.0);
+            prop_assert!(scale.top >= most * 0.999);
+            prop_assert!(scale.marks().len() <= 6, "{:?}", scale.marks());
+        }
+    }
+}

@@ -1,0 +1,164 @@
+use super::*;
+use crate::replay::report::*;
+use std::collections::BTreeMap;
+
+/// A report of so many days with one class and one quota.
+fn report(days: u32) -> Report {
+    let time = |hour: u32| format!("{}", jiff::Timestamp::from_second(i64::from(hour) * 3600).expect("in range"));
+    let hours = (0..days * 24).map(|hour| HourReport {
+        start: time(hour),
+        classes: vec![HourOfClassReport {
+            name: "bot".into(),
+            requests: 10,
+            admitted: 4,
+            refused: 6,
+            costly: 10,
+            costly_admitted: 4,
+            served: Some(0.4),
+            units: BTreeMap::new(),
+        }],
+    });
+    let window = |day: u32| WindowReport {
+        start: time(day * 24),
+        end: time(day * 24 + 24),
+        used: 96.0,
+        left: 4.0,
+        first_refused: None,
+        spent: None,
+        by_class: BTreeMap::from([("bot".into(), 96.0)]),
+    };
+    let points = (0..days * 24).map(|hour| PointReport { time: time(hour), used: f64::from(hour % 24 + 1) * 4.0 });
+    let quota = QuotaReport {
+        name: "api".into(),
+        limit: 100.0,
+        tiers: vec![LadderReport { class: "bot".into(), tiers: vec![TierReport { above: 50.0, shed: 0.6 }] }],
+        windows_in_all: u64::from(days),
+        windows: (0..days).map(window).collect(),
+        step_s: 3600,
+        used: points.collect(),
+    };
+    let requests = u64::from(days) * 240;
+    let policy = PolicyReport {
+        name: "a.yaml".into(),
+        requests,
+        admitted: requests * 4 / 10,
+        refused: requests * 6 / 10,
+        classes: vec![ClassReport {
+            name: "bot".into(),
+            requests,
+            admitted: requests * 4 / 10,
+            refused: BTreeMap::from([("tier", requests * 6 / 10)]),
+            shadow: BTreeMap::new(),
+            costly: requests,
+            costly_admitted: requests * 4 / 10,
+            units: BTreeMap::new(),
+        }],
+        quotas: vec![quota],
+        hours: hours.collect(),
+        verified_bots: ServedReport { costly: 0, admitted: 0, worst: None, best: None },
+        bots: Vec::new(),
+        refused_pages: Vec::new(),
+        agreement: None,
+        never_asked_again: 0,
+        untried: Vec::new(),
+    };
+    Report {
+        log: LogReport {
+            files: vec!["access.log".into()],
+            lines: requests,
+            requests,
+            empty: 0,
+            broken: BTreeMap::new(),
+            not_requests: 0,
+            out_of_order: 0,
+            late: 0,
+            window_s: 60,
+            first: Some(time(0)),
+            last: Some(time(days * 24 - 1)),
+            span_s: u64::from(days * 24 - 1) * 3600,
+            lacking: Vec::new(),
+        },
+        assumptions: AssumptionsReport {
+            cache_ttl_s: None,
+            latency_ms: 200.0,
+            clients: "deaf",
+            costs: BTreeMap::new(),
+        },
+        policies: vec![policy],
+        comparison: None,
+    }
+}
+
+#[test]
+fn the_page_asks_for_nothing_and_says_what_it_shows() {
+    let page = page(&report(1));
+    for told in [
+        "bot</strong>: 240 requests, 144 refused (by tier 144).",
+        "api</strong>: 96 of 100 units used in its window; something was left to its end.",
+        "<title>Use of api</title>",
+        "bot 60 %",
+        "limit 100",
+        "40.0 % of 240 served; at worst 40.0 % from 1 Jan 00:00.",
+    ] {
+        assert!(page.contains(told), "{told}");
+    }
+    for asks in ["http:", "https:", "<script", "<link", "url(", "@import", "src="] {
+        assert!(!page.contains(asks), "{asks}");
+    }
+}
+
+#[test]
+fn the_same_report_gives_the_same_bytes() {
+    assert_eq!(page(&report(3)), page(&report(3)));
+}
+
+#[test]
+fn a_long_log_is_drawn_in_longer_steps() {
+    for (days, told) in [
+        (1, "Each bar is an hour"),
+        (7, "Each bar is 2 hours"),
+        (30, "Each bar is 12 hours"),
+        (365, "Each bar is 7 days"),
+    ] {
+        let page = page(&report(days));
+        assert!(page.contains(told), "{days}: {told}");
+        let bars = page.matches("<rect ").count();
+        assert!(bars <= 3 * 85, "{days}: {bars} bars");
+    }
+    let year = page(&report(365));
+    let chart = year.split("<table>").next().unwrap_or_default().len();
+    assert!(chart < 60_000, "{chart} bytes before the first table");
+}
+
+#[test]
+fn what_a_report_names_is_text() {
+    let hostile = "</title><script>alert(1)</script>";
+    let mut report = report(1);
+    report.log.files = vec![hostile.into()];
+    let policy = &mut report.policies[0];
+    policy.name = hostile.into();
+    policy.classes[0].name = hostile.into();
+    policy.hours[0].classes[0].name = hostile.into();
+    policy.quotas[0].name = hostile.into();
+    policy.quotas[0].tiers[0].class = hostile.into();
+    policy.quotas[0].windows[0].by_class = BTreeMap::from([(hostile.into(), 1.0)]);
+    policy.untried = vec![hostile.into()];
+    policy.bots = vec![BotReport {
+        name: hostile.into(),
+        kind: "impostor",
+        requests: 1,
+        refused: 1,
+        units: 0.0,
+        units_asked: 1.0,
+    }];
+    policy.refused_pages = vec![RefusedPageReport {
+        operator: hostile.into(),
+        page: hostile.into(),
+        refused: 1,
+        first: hostile.into(),
+        last: hostile.into(),
+    }];
+    let page = page(&report);
+    assert!(!page.contains("<script"));
+    assert!(page.matches("&lt;/title&gt;&lt;script&gt;").count() > 10);
+}

@@ -1,0 +1,98 @@
+//! The requests of each class, let through and refused, from step to step.
+
+use super::chart::{Chart, Described, Height};
+use super::classes::Names;
+use super::html::Html;
+use super::scale::Scale;
+use super::steps::Steps;
+use super::table;
+use super::time::{Span, length, moment};
+use crate::replay::report::{ClassReport, PolicyReport};
+use crate::terminal::{Align, thousands};
+use std::collections::BTreeMap;
+
+/// A chart for each class that asked for something; `place` is the policy's among those in `steps`.
+pub(super) fn write(
+    out: &mut Html,
+    policy: &PolicyReport,
+    names: &Names<'_>,
+    steps: &[Steps],
+    span: Span,
+    place: usize,
+) {
+    let ours = &steps[place];
+    out.raw("<p class=\"note\">Each bar is ").text(length(ours.length));
+    out.raw("; each class has a scale of its own. Solid: let through. Outlined: refused.</p>\n");
+    for class in policy.classes.iter().filter(|class| class.requests > 0) {
+        // The same scale under both policies.
+        let most =
+            steps.iter().flat_map(|steps| steps.of_class(&class.name)).map(|(_, step)| step.admitted + step.refused);
+        let mut chart = Chart::new(span, Scale::up_to(most.max().unwrap_or(0) as f64, 2.0));
+        for (start, step) in ours.of_class(&class.name) {
+            let (admitted, all) = (step.admitted as f64, (step.admitted + step.refused) as f64);
+            let (let_through, refused) = (thousands(step.admitted), thousands(step.refused));
+            let says = format!("{}: {let_through} let through, {refused} refused", moment(start));
+            let stretch = [start.max(span.from), (start + ours.length).min(span.to)];
+            if step.admitted > 0 {
+                chart.bar("admitted", stretch, [0.0, admitted], &says);
+            }
+            if step.refused > 0 {
+                chart.bar("refused", stretch, [admitted, all], &says);
+            }
+        }
+        let says = says(class);
+        out.raw("<figure class=\"").raw(names.colour(&class.name)).raw("\">\n<figcaption><strong>").text(&class.name);
+        out.raw("</strong>: ").text(&says).raw("</figcaption>\n");
+        let title = format!("Verdicts on {}", class.name);
+        chart.write(out, Height::Low, &Described { title: &title, says }, |_, label| label);
+        out.raw("</figure>\n");
+    }
+    as_table(out, policy, ours);
+}
+
+fn says(class: &ClassReport) -> String {
+    let refused: u64 = class.refused.values().sum();
+    let shadow: u64 = class.shadow.values().sum();
+    let tried = match shadow {
+        0 => String::new(),
+        shadow => format!("; {} more would be, were all rules enforced", thousands(shadow)),
+    };
+    match refused {
+        0 => format!("{} requests, none refused{tried}.", thousands(class.requests)),
+        _ => format!(
+            "{} requests, {} refused ({}){tried}.",
+            thousands(class.requests),
+            thousands(refused),
+            reasons(&class.refused)
+        ),
+    }
+}
+
+/// `by tier 1,234, by quota 5`
+fn reasons(refused: &BTreeMap<&'static str, u64>) -> String {
+    let told: Vec<String> =
+        refused.iter().map(|(reason, count)| format!("by {reason} {}", thousands(*count))).collect();
+    told.join(", ")
+}
+
+fn as_table(out: &mut Html, policy: &PolicyReport, steps: &Steps) {
+    const HEAD: [(&str, Align); 5] = [
+        ("From", Align::Left),
+        ("class", Align::Left),
+        ("let through", Align::Right),
+        ("refused", Align::Right),
+        ("served of what costs", Align::Right),
+    ];
+    let rows = policy.classes.iter().flat_map(|class| {
+        steps.of_class(&class.name).map(|(start, step)| {
+            vec![
+                Html::of(moment(start)),
+                Html::of(&class.name),
+                Html::of(thousands(step.admitted)),
+                Html::of(thousands(step.refused)),
+                Html::of(step.served().map_or("-".into(), crate::replay::summary::percent)),
+            ]
+        })
+    });
+    table::folded(out, "All classes as a table", &HEAD, rows);
+}

@@ -1,0 +1,157 @@
+//! Chromium without a window, told what to do over two pipes.
+
+use super::PATIENCE;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+/// A browser with one page open.
+pub struct Browser {
+    child: Child,
+    orders: ChildStdin,
+    answers: Receiver<Value>,
+    session: Option<String>,
+    number: u64,
+    /// What happened meanwhile.
+    events: Vec<Value>,
+    _home: tempfile::TempDir,
+}
+
+/// A screen to look at a page on.
+#[derive(Clone, Copy, Debug)]
+pub struct Screen {
+    pub width: u32,
+    pub scheme: &'static str,
+}
+
+/// What came of opening a page.
+#[derive(Debug)]
+pub struct Opened {
+    /// What it wrote on the console, and what the browser did.
+    pub complaints: Vec<String>,
+    /// Every address that was asked for.
+    pub requests: Vec<String>,
+}
+
+impl Browser {
+    /// `None`, and a word about it, where there is no Chromium.
+    pub fn installed() -> Option<Self> {
+        let program = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|program| {
+            let asked = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+            asked.is_ok_and(|status| status.success())
+        });
+        let Some(program) = program else {
+            println!("skipped: no chromium, which ./test installs");
+            return None;
+        };
+        Some(Self::start(program))
+    }
+
+    fn start(program: &str) -> Self {
+        let home = tempfile::tempdir().expect("a folder of its own");
+        // It takes orders from descriptor 3 and answers on 4. Nothing but our own file is opened, so no sandbox is needed,
+        // which root could not have.
+        let script = "exec \"$0\" --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run \
+                      --disable-background-networking --disable-component-update --hide-scrollbars \
+                      --remote-debugging-pipe --user-data-dir=\"$1\" about:blank 3<&0 4>&1 0</dev/null 1>&2";
+        let mut child = Command::new("sh")
+            .args(["-c", script, program])
+            .arg(home.path())
+            .env("HOME", home.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a shell");
+        let orders = child.stdin.take().expect("it is piped");
+        let answers = BufReader::new(child.stdout.take().expect("it is piped"));
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || {
+            for message in answers.split(0).map_while(Result::ok) {
+                let message = serde_json::from_slice(&message).expect("it speaks JSON");
+                if sender.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut browser =
+            Self { child, orders, answers: receiver, session: None, number: 0, events: Vec::new(), _home: home };
+        let target = browser.order("Target.createTarget", &json!({ "url": "about:blank" }))["targetId"].clone();
+        let attached = browser.order("Target.attachToTarget", &json!({ "targetId": target, "flatten": true }));
+        browser.session = attached["sessionId"].as_str().map(str::to_owned);
+        for domain in ["Page", "Network", "Runtime", "Log"] {
+            browser.order(&format!("{domain}.enable"), &json!({}));
+        }
+        browser
+    }
+
+    /// Opens a file.
+    pub fn open(&mut self, file: &Path, screen: Screen) -> Opened {
+        let size =
+            json!({ "width": screen.width, "height": 800, "deviceScaleFactor": 1, "mobile": screen.width < 600 });
+        self.order("Emulation.setDeviceMetricsOverride", &size);
+        let scheme = json!({ "features": [{ "name": "prefers-color-scheme", "value": screen.scheme }] });
+        self.order("Emulation.setEmulatedMedia", &scheme);
+        self.events.clear();
+        self.order("Page.navigate", &json!({ "url": format!("file://{}", file.display()) }));
+        while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
+            let event = self.answers.recv_timeout(PATIENCE).expect("the page is loaded in time");
+            self.events.push(event);
+        }
+        let of = |method: &'static str| self.events.iter().filter(move |event| event["method"] == method);
+        let complaints =
+            ["Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Network.loadingFailed"];
+        Opened {
+            complaints: complaints.into_iter().flat_map(of).map(|event| event["params"].to_string()).collect(),
+            requests: of("Network.requestWillBeSent")
+                .map(|event| event["params"]["request"]["url"].as_str().unwrap_or_default().to_owned())
+                .collect(),
+        }
+    }
+
+    /// What an expression is on the page.
+    pub fn ask(&mut self, expression: &str) -> Value {
+        let asked = json!({ "expression": expression, "returnByValue": true });
+        let answer = self.order("Runtime.evaluate", &asked);
+        assert!(answer["exceptionDetails"].is_null(), "{expression}: {answer}");
+        answer["result"]["value"].clone()
+    }
+
+    /// The whole page as a picture, in base64.
+    pub fn picture(&mut self) -> String {
+        let asked = json!({ "captureBeyondViewport": true });
+        self.order("Page.captureScreenshot", &asked)["data"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// The page as it is printed on A4, in base64.
+    pub fn printed(&mut self) -> String {
+        let asked = json!({ "paperWidth": 8.27, "paperHeight": 11.69, "printBackground": false });
+        self.order("Page.printToPDF", &asked)["data"].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn order(&mut self, method: &str, params: &Value) -> Value {
+        self.number += 1;
+        let mut order = json!({ "id": self.number, "method": method, "params": params });
+        if let Some(session) = &self.session {
+            order["sessionId"] = json!(session);
+        }
+        self.orders.write_all(format!("{order}\0").as_bytes()).expect("it listens");
+        loop {
+            let message = self.answers.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no answer to {method}"));
+            if message["id"] == self.number {
+                assert!(message["error"].is_null(), "{method}: {message}");
+                return message["result"].clone();
+            }
+            self.events.push(message);
+        }
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
