@@ -43,6 +43,7 @@ pub(super) fn seen(head: &RequestHead, rules: &Rules, origin: &Origin, peer: IpA
         .and(Seen::REFERER, is(Name::Referer))
         .and(Seen::HINTS, is(Name::SecChUa))
         .and(Seen::FETCH, is(Name::SecFetchMode))
+        .and(Seen::UPGRADE, is(Name::UpgradeInsecureRequests))
         .and(Seen::USER_AGENT, is(Name::UserAgent))
         .and(Seen::SECURE, secure)
         .and(Seen::OLD_HTTP, old_http)

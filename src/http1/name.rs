@@ -64,6 +64,7 @@ names! {
     Trailer = "trailer",
     TransferEncoding = "transfer-encoding",
     Upgrade = "upgrade",
+    UpgradeInsecureRequests = "upgrade-insecure-requests",
     UserAgent = "user-agent",
     Vary = "vary",
     Via = "via",

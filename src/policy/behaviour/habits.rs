@@ -12,10 +12,13 @@ pub struct Habits {
     /// When the last new page was asked for, in hundredths of a second; goes round once in 497 days.
     last_page: u32,
     /// The last few pages, latest first.
-    recent: [u16; 4],
+    recent: [u16; 3],
+    /// Pages so young that what belongs to them may still be on its way, and the second of the first, as far as a byte counts.
+    young: u8,
+    young_since: u8,
     /// Pages asked for.
     pub(super) pages: f32,
-    /// Those that were served whole, so that there was something to load for them.
+    /// Those that were served whole, so that there was something to load for them, and time to.
     pub(super) served: f32,
     /// Those that a page of this site led to.
     pub(super) linked: f32,
@@ -66,6 +69,7 @@ impl Habits {
                 let several = self.views > 0 && self.assets >= 2.0;
                 return several.then(|| self.testify(ASSETS, Witness::LoadsAssets)).flatten();
             }
+            Aim::Page(_) if sight.is_by_a_page() && self.loads_assets() => {}
             Aim::Page(page) => return self.turn_to(page, sight, outcome),
             Aim::Trap | Aim::Other => {}
         }
@@ -99,6 +103,9 @@ impl Habits {
 
     fn fade(&mut self, now: Timestamp, half_life: Duration) {
         let Some(left) = left_since(&mut self.since, now, half_life) else { return };
+        if (self.since as u8).wrapping_sub(self.young_since) >= TIME_TO_LOAD_S {
+            self.served += f32::from(std::mem::take(&mut self.young));
+        }
         for count in [
             &mut self.pages,
             &mut self.served,
@@ -126,12 +133,25 @@ impl Habits {
         let one = |noticed: bool| f32::from(u8::from(noticed));
         self.views = self.views.saturating_add(1);
         self.pages += 1.0;
-        self.served += one(outcome == Outcome::Served);
+        if outcome == Outcome::Served {
+            self.wait_for_assets();
+        }
         // Where nobody wrote it down, it is nothing to hold against anybody.
         self.linked += one(matches!(sight.referer, Referer::Here | Referer::Unknown));
         self.missing += one(first_time && outcome == Outcome::Missing);
         self.costly += one(first_time && sight.costly);
         witness
+    }
+
+    /// Counts a page that was served; in full, once there was time to load what belongs to it.
+    fn wait_for_assets(&mut self) {
+        if self.young == 0 {
+            self.young_since = self.since as u8;
+        }
+        match self.young.checked_add(1) {
+            Some(young) => self.young = young,
+            None => self.served += 1.0,
+        }
     }
 
     /// What it shows of the customs by asking for one more page.
@@ -206,6 +226,10 @@ impl Share {
 
 /// One in so many is as good as never: a picture that a page's own address ends in, a link that was copied.
 const SELDOM: f32 = 20.0;
+
+/// Seconds from the first of the young pages until they are held against a client: a class that opens a page together,
+/// behind one address and with one browser, asks for all of it before the first picture.
+const TIME_TO_LOAD_S: u8 = 4;
 
 /// After so many pages the next one shows what a client does not do.
 const PAGES_OF_A_WITNESS: u8 = 2;

@@ -82,6 +82,8 @@ impl Seen {
     pub const FETCH: Self = Self(1 << 5);
     /// `User-Agent`
     pub const USER_AGENT: Self = Self(1 << 6);
+    /// `Upgrade-Insecure-Requests`: browsers send it where somebody turns to a page, not with what a page fetches itself.
+    pub const UPGRADE: Self = Self(1 << 10);
     /// Headers were looked at: those that are not here were not there.
     pub const LOOKED: Self = Self(1 << 7);
     /// The client spoke TLS, to the proxy before us: browsers keep some headers for that.
@@ -89,13 +91,14 @@ impl Seen {
     /// The client itself spoke HTTP/1.0, and not a proxy before us.
     pub const OLD_HTTP: Self = Self(1 << 9);
 
-    const NAMES: [(Self, &str); 7] = [
+    const NAMES: [(Self, &str); 8] = [
         (Self::ACCEPT, "accept"),
         (Self::ENCODING, "accept-encoding"),
         (Self::LANGUAGE, "accept-language"),
         (Self::REFERER, "referer"),
         (Self::HINTS, "sec-ch-ua"),
         (Self::FETCH, "sec-fetch-mode"),
+        (Self::UPGRADE, "upgrade-insecure-requests"),
         (Self::USER_AGENT, "user-agent"),
     ];
 
@@ -129,6 +132,11 @@ impl Sight {
             Aim::Page(_) | Aim::Asset => outcome != Outcome::Refused,
             Aim::Other => false,
         }
+    }
+
+    /// True for what a page of this site seems to have fetched on its own account, as one does that keeps itself fresh.
+    pub(super) fn is_by_a_page(&self) -> bool {
+        self.referer == Referer::Here && self.seen.has(Seen::LOOKED) && !self.seen.has(Seen::UPGRADE)
     }
 }
 

@@ -108,9 +108,18 @@ pub fn suspicion(
 ) -> Suspicion {
     let Habits { pages, served, missing, costly, assets, robots, traps, gap, gap_variance, views, .. } = *habits;
     let mut points = Points::default();
-    if graphical && !habits.loads_assets() {
-        points.add(Signal::NoAssets, expected.assets * after(served, 1.5));
-    }
+    let lacks_assets = graphical && !habits.loads_assets();
+    let of_a_proxy = [
+        (Signal::NoLanguage, habits.no_language.ratio()),
+        (Signal::NoFetchMetadata, habits.no_fetch.ratio()),
+        (Signal::WrongHints, habits.wrong_hints.ratio()),
+        (Signal::BareHeaders, habits.bare.ratio()),
+        (Signal::NoAssets, if lacks_assets { expected.assets * after(served, 1.5) } else { 0.0 }),
+    ];
+    // Whoever reads on behind a proxy that takes headers away may have the pictures from it, too.
+    let (together, apart) = of_a_proxy.split_at(if habits.follows_links() { 5 } else { 4 });
+    points.add_together(together);
+    apart.iter().for_each(|(signal, share)| points.add(*signal, *share));
     if !habits.follows_links() {
         points.add(Signal::NoLinks, expected.links * after(pages, 1.5));
     }
@@ -127,12 +136,6 @@ pub fn suspicion(
         points.add(Signal::Probes, after(missing, 4.0));
     }
     points.add(Signal::OldHttp, habits.old_http.ratio());
-    points.add_headers([
-        (Signal::NoLanguage, habits.no_language.ratio()),
-        (Signal::NoFetchMetadata, habits.no_fetch.ratio()),
-        (Signal::WrongHints, habits.wrong_hints.ratio()),
-        (Signal::BareHeaders, habits.bare.ratio()),
-    ]);
     if views > 0 && !habits.has_marks_of_people() && points.sum > 0.0 {
         let alone = neighbourhood().filter(Neighbourhood::is_without_people);
         points.add(Signal::Neighbours, alone.map_or(0.0, |network| after(network.pages, 6.0)));
@@ -157,11 +160,11 @@ impl Points {
         self.add_points(signal, f32::from(signal.most()) * share.clamp(0.0, 1.0));
     }
 
-    /// One proxy can spoil all headers at once, so they are one reason.
-    fn add_headers(&mut self, signals: [(Signal, f32); 4]) {
+    /// What one proxy can take away all at once is one reason.
+    fn add_together(&mut self, signals: &[(Signal, f32)]) {
         let sum: f32 = signals.iter().map(|(signal, share)| f32::from(signal.most()) * share).sum();
-        let scale = if sum > MOST_OF_HEADERS { MOST_OF_HEADERS / sum } else { 1.0 };
-        for (signal, share) in signals {
+        let scale = if sum > MOST_OF_A_PROXY { MOST_OF_A_PROXY / sum } else { 1.0 };
+        for &(signal, share) in signals {
             self.add_points(signal, f32::from(signal.most()) * share * scale);
         }
     }
@@ -187,5 +190,5 @@ impl Points {
 /// Fewer steps have no pace.
 const STEPS: u8 = 8;
 
-/// Headers together.
-const MOST_OF_HEADERS: f32 = 65.0;
+/// What one proxy can take away, together: with many costly pages it is not enough.
+const MOST_OF_A_PROXY: f32 = 65.0;

@@ -17,6 +17,7 @@ const WHOLE: Seen = Seen::LOOKED
     .and(Seen::LANGUAGE, true)
     .and(Seen::FETCH, true)
     .and(Seen::HINTS, true)
+    .and(Seen::UPGRADE, true)
     .and(Seen::USER_AGENT, true)
     .and(Seen::SECURE, true);
 
@@ -138,6 +139,54 @@ fn a_proxy_that_takes_the_headers_away_is_forgiven() {
 }
 
 #[test]
+fn a_reader_behind_a_proxy_that_takes_headers_away_and_keeps_the_pictures_is_left_alone() {
+    let mut behind = Visitor::person(CHROME, Seen::LOOKED.and(Seen::SECURE, true).and(Seen::ACCEPT, true));
+    for _ in 0..400 {
+        behind.turns_page(Referer::Here);
+        assert!(behind.points() < THRESHOLD, "{} {:?}", behind.points(), behind.names());
+    }
+}
+
+#[test]
+fn what_a_page_fetches_for_itself_is_no_page() {
+    let mut board = Visitor::person(CHROME, WHOLE);
+    board.turns_page(Referer::Nowhere);
+    for _ in 0..5 {
+        board.sees(Aim::Asset, Referer::Here, Outcome::Served);
+    }
+    board.usual.seen = Seen::LOOKED.and(Seen::SECURE, true).and(Seen::LANGUAGE, true).and(Seen::FETCH, true);
+    for poll in 0..2000 {
+        board.now += Duration::from_secs(5);
+        board.sees(Aim::Page(poll), Referer::Here, Outcome::Served);
+        assert!(board.points() < THRESHOLD / 2, "{} {:?}", board.points(), board.names());
+    }
+}
+
+#[test]
+fn a_program_that_copies_such_a_request_is_found() {
+    let copied = Seen::LOOKED.and(Seen::SECURE, true).and(Seen::LANGUAGE, true).and(Seen::FETCH, true);
+    let mut script = Visitor::new(CHROME, copied);
+    for page in 0..50 {
+        script.now += Duration::from_secs(2);
+        script.sees(Aim::Page(page), Referer::Here, Outcome::Served);
+    }
+    assert!(script.points() >= THRESHOLD, "it never loaded what belongs to one: {:?}", script.names());
+}
+
+#[test]
+fn a_class_that_opens_pages_together_is_left_alone() {
+    let mut class = Visitor::new(CHROME, WHOLE);
+    for page in 1..=100 {
+        class.now += Duration::from_millis(15);
+        class.sees(Aim::Page(page), Referer::Nowhere, Outcome::Served);
+        assert!(class.points() < THRESHOLD, "{} {:?}", class.points(), class.names());
+    }
+    let opened = class.points();
+    class.now += Duration::from_secs(10);
+    assert!(class.points() >= THRESHOLD && opened < THRESHOLD, "nothing has been loaded for them");
+}
+
+#[test]
 fn a_page_that_refreshes_itself_has_no_pace() {
     let mut board = Visitor::new(CHROME, WHOLE);
     for _ in 0..200 {
@@ -208,6 +257,7 @@ fn who_tries_the_doors_is_found() {
 fn a_trap_counts_unless_another_site_has_set_it() {
     let mut crawler = Visitor::new(CHROME, WHOLE);
     crawler.turns_page(Referer::Nowhere);
+    crawler.now += Duration::from_secs(5);
     crawler.sees(Aim::Trap, Referer::Nowhere, Outcome::Missing);
     assert!(crawler.points() >= THRESHOLD);
     let mut person = Visitor::new(CHROME, WHOLE);
@@ -324,7 +374,7 @@ fn a_referer_is_ours_where_the_domain_is() {
 
 #[test]
 fn headers_have_the_names_that_they_are_logged_by() {
-    assert_eq!(WHOLE.names().count(), 6);
+    assert_eq!(WHOLE.names().count(), 7);
     for name in WHOLE.names() {
         assert!(Seen::named(name).is_some_and(|header| WHOLE.has(header)), "{name}");
     }
