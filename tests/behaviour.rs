@@ -7,14 +7,16 @@ use std::io::Read;
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 use support::client::Client;
 use support::combined_log::{self, Line};
+use support::crowd::Visit;
 use support::day;
 use support::gate::{Gate, NOON};
 use support::lookout::Lookout;
 use support::origin::Origin;
-use tidegate::policy::Kind;
 use tidegate::policy::class::Evidence;
+use tidegate::policy::{Kind, Timestamp};
 
 #[test]
 fn scrapers_of_the_made_up_day_are_found_and_people_are_not_suspected() {
@@ -60,6 +62,40 @@ fn scrapers_of_the_labelled_days_are_found_and_people_are_not_suspected() {
         }
         cases.show(&options.join(" "));
         cases.are_told_apart();
+    }
+}
+
+#[test]
+fn scrapers_that_count_up_are_found_as_soon_as_those_that_do_not() {
+    for pause in [200, 300, 1200].map(Duration::from_millis) {
+        for (name, target) in [
+            ("items", (|number| format!("/item/{}", 1001 + number)) as fn(u32) -> String),
+            ("queries", |number| format!("/item?page={number}")),
+            ("scattered items", |number| format!("/item/{}", number.wrapping_mul(2_654_435_761))),
+        ] {
+            let mut site = Site::with_people();
+            let at =
+                (0..50).find(|&number| site.sees(SCRAPER, &target(number), None, 200, pause) == Kind::SuspectedBot);
+            assert!(at.is_some(), "{name} every {pause:?}");
+        }
+    }
+    let mut site = Site::with_people();
+    let mut probes =
+        (0..50).map(|number| site.sees(SCRAPER, &format!("/missing/{number}"), None, 404, Duration::from_millis(300)));
+    assert!(probes.any(|kind| kind == Kind::SuspectedBot));
+}
+
+#[test]
+fn a_class_that_opens_a_page_at_once_behind_one_address_is_not_suspected() {
+    for pupils in [30, 50] {
+        let mut site = Site::with_people();
+        let mut see = |target: &str, from, pause| {
+            let kind = site.sees(SCHOOL, target, from, 200, Duration::from_millis(pause));
+            assert_eq!(kind, Kind::Human, "{target} of {pupils}");
+        };
+        (0..pupils).for_each(|pupil| see(&format!("/item/lesson?pupil={pupil}"), None, 20));
+        (0..pupils).for_each(|_| ["/s.css", "/a.js"].iter().for_each(|asset| see(asset, Some("/item/lesson"), 40)));
+        (0..pupils).for_each(|pupil| see(&format!("/item/{pupil}"), Some("/item/lesson"), 100));
     }
 }
 
@@ -182,6 +218,43 @@ quotas: { api: { limit: 1000, window: { fixed: 24h }, tiers: { bot: [ { above: 0
 classes: [ { name: bot, when: { kind: suspected_bot } }, { name: person } ]
 routes: [ { match: '/item/**', cost: { api: 1 } } ]
 robots: { trap: /never }";
+
+const SCRAPER: &str = "198.51.100.7";
+const SCHOOL: &str = "192.0.2.7";
+
+/// A site whose people load what belongs to the pages and come from one to the next.
+struct Site {
+    lookout: Lookout,
+    now: Timestamp,
+}
+
+impl Site {
+    fn with_people() -> Self {
+        let mut site = Self { lookout: Lookout::with(EVERYTHING_COSTS), now: NOON };
+        for person in 1..=20 {
+            let person = format!("203.0.{person}.1");
+            for (target, from) in [("/a", None), ("/s.css", Some("/a")), ("/a.js", Some("/a")), ("/b", Some("/a"))] {
+                site.sees(&person, target, from, 200, Duration::from_secs(3));
+            }
+        }
+        site
+    }
+
+    /// What it takes a Chrome at `client` for, after a pause.
+    fn sees(&mut self, client: &str, target: &str, from: Option<&str>, status: u16, pause: Duration) -> Kind {
+        self.now += pause;
+        let visit = Visit {
+            client: client.parse().expect("an address"),
+            method: "GET".into(),
+            target: target.into(),
+            user_agent: SCRIPT.into(),
+            referer: from.map(|page| format!("https://shop.example{page}")),
+            kind: None,
+        };
+        let line = Line { at: self.now, status, http10: false, visit };
+        self.lookout.see_at(&line, "shop.example").kind
+    }
+}
 
 /// What a program sends that has borrowed a user agent and nothing else.
 const SCRIPT: &str =

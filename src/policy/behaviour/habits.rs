@@ -65,8 +65,8 @@ impl Habits {
             Aim::Trap if sight.referer != Referer::Elsewhere => self.traps += 1.0,
             Aim::Asset => {
                 self.assets += 1.0;
-                // One alone may be a picture that somebody else's page shows.
-                let several = self.views > 0 && self.assets >= 2.0;
+                // One alone may be a picture that somebody else's page shows; of two, the first counts a little less by now.
+                let several = self.views > 0 && self.assets > 1.5;
                 return several.then(|| self.testify(ASSETS, Witness::LoadsAssets)).flatten();
             }
             Aim::Page(_) if sight.is_by_a_page() && self.loads_assets() => {}

@@ -201,7 +201,16 @@ fn short_hash(path: &str, query: Option<&str>) -> u16 {
     let hash =
         bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
     // Never 0, which marks an empty place.
-    (hash >> 32) as u16 | 1
+    (mixed(hash) >> 48).max(1) as u16
+}
+
+/// Spreads `hash` over all bits (the finaliser of MurmurHash3): FNV-1a leaves those of paths that differ in their last
+/// digit close together, and who counts up would seem to ask for a few pages again and again.
+fn mixed(mut hash: u64) -> u64 {
+    for factor in [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53] {
+        hash = (hash ^ hash >> 33).wrapping_mul(factor);
+    }
+    hash ^ hash >> 33
 }
 
 /// Browsers ask for these on their own account, and often on another day than for the page.

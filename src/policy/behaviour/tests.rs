@@ -389,6 +389,22 @@ fn any_sight() -> impl Strategy<Value = (u64, u8, u16, u8, bool, Outcome)> {
 
 proptest! {
     #[test]
+    fn pages_that_are_numbered_are_as_many_as_others(
+        folder in "/[a-z]{1,12}/", first in 0_u64..1_000_000_000, by_query in any::<bool>(), step in 1_u64..20,
+    ) {
+        let aim = |number: u64| {
+            let number = number.to_string();
+            let path = if by_query { folder.clone() } else { format!("{folder}{number}") };
+            match Aim::of(&http::Method::GET, &path, by_query.then_some(&number), None) {
+                Aim::Page(page) => page,
+                other => panic!("{other:?}"),
+            }
+        };
+        let pages: std::collections::BTreeSet<u16> = (0..60).map(|place| aim(first + place * step)).collect();
+        prop_assert!(pages.len() >= 57, "{} of 60", pages.len());
+    }
+
+    #[test]
     fn whatever_comes_is_weighed_within_bounds_and_forgotten_in_the_end(
         sights in proptest::collection::vec(any_sight(), 1..120),
         back in any::<bool>(),
