@@ -24,6 +24,8 @@ pub enum Reply {
     Failure(ResponseCode),
     /// Over UDP: too long, ask over TCP. Over TCP: these records.
     OverTcpOnly(Vec<RData>),
+    /// These records, of a name that nobody asked for.
+    OfAnotherName(Vec<RData>),
     /// Nothing at all.
     Silence,
 }
@@ -147,6 +149,10 @@ impl NameServer {
                 answer.add_answers(records.iter().map(|data| record(data, 3600)));
             }
             Reply::OverTcpOnly(_) => answer.metadata.truncation = true,
+            Reply::OfAnotherName(records) => {
+                let another = Name::from_ascii("another.test.").expect("a name");
+                answer.add_answers(records.iter().map(|data| Record::from_rdata(another.clone(), 3600, data.clone())));
+            }
             Reply::Silence => return None,
         }
         answer.to_vec().ok()

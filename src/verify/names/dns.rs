@@ -7,6 +7,7 @@ use crate::policy::name_pattern::NamePattern;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError as Answer, NetError};
+use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use hickory_resolver::{ResolverBuilder, TokioResolver};
 use smallvec::SmallVec;
@@ -113,8 +114,11 @@ impl Dns {
                 let lasts = records.iter().map(|record| record.ttl).min().unwrap_or_default();
                 Asked::Found(records, Duration::from_secs(lasts.into()))
             }
-            // Without an authority's word, other name servers in an answer only say whom else to ask.
-            Err(NetError::Dns(Answer::NoRecordsFound(none))) if none.soa.is_some() || none.ns.is_none() => {
+            // Without an authority's word, other name servers in an answer only say whom else to ask; and an answer
+            // that is not empty has aliases that lead round, or is about another name.
+            Err(NetError::Dns(Answer::NoRecordsFound(none)))
+                if none.soa.is_some() || none.ns.is_none() && none.response_code == ResponseCode::NXDomain =>
+            {
                 Asked::Nothing(Duration::from_secs(none.negative_ttl.unwrap_or_default().into()))
             }
             Err(_) => Asked::NoAnswer,

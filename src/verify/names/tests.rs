@@ -1,7 +1,7 @@
 use super::name_server::{NameServer, Reply, ptr};
 use super::*;
 use hickory_resolver::proto::op::ResponseCode;
-use hickory_resolver::proto::rr::{Name, RData, RecordType, rdata::PTR};
+use hickory_resolver::proto::rr::{Name, RData, RecordType, rdata::CNAME, rdata::PTR};
 
 const BING: OperatorId = OperatorId(0);
 const GOOGLE: OperatorId = OperatorId(1);
@@ -88,6 +88,19 @@ async fn a_server_that_fails_says_nothing_about_anybody() {
     }
     server.names("192.0.2.2", &["a.search.msn.com"]);
     server.say("a.search.msn.com.", RecordType::A, Reply::Failure(ResponseCode::ServFail));
+    assert_eq!(find(&server, "192.0.2.2").await, (Finding::unknown(), Lasts::Shortly));
+}
+
+#[tokio::test]
+async fn aliases_that_lead_round_and_answers_about_another_name_say_nothing_about_anybody() {
+    let server = NameServer::start();
+    let alias = |name: &str| RData::CNAME(CNAME(Name::from_ascii(name).expect("a name")));
+    server.names("192.0.2.1", &["a.search.msn.com"]);
+    for (name, other) in [("a.search.msn.com.", "b.search.msn.com."), ("b.search.msn.com.", "a.search.msn.com.")] {
+        server.say(name, RecordType::A, Reply::Records(vec![alias(other)], 60));
+    }
+    assert_eq!(find(&server, "192.0.2.1").await, (Finding::unknown(), Lasts::Shortly));
+    server.reverse("192.0.2.2", Reply::OfAnotherName(vec![ptr("a.search.msn.com")]));
     assert_eq!(find(&server, "192.0.2.2").await, (Finding::unknown(), Lasts::Shortly));
 }
 
