@@ -20,6 +20,12 @@ pub enum Unusable {
     /// A network in it is wider than any crawler needs.
     #[error("{0} is wider than any crawler's network")]
     TooWide(IpNet),
+    /// Its networks together are more than any operator has.
+    #[error("its networks are together wider than any operator's")]
+    TooWideTogether,
+    /// It has many times the addresses that it had.
+    #[error("it has grown to {0} times the addresses that it had")]
+    Grown(u128),
     /// It has more networks than any operator.
     #[error("it has more than {MOST} networks")]
     TooMany,
@@ -47,18 +53,61 @@ pub fn read(bytes: &[u8]) -> Result<Vec<IpNet>, Unusable> {
     match networks.len() {
         0 => Err(Unusable::Empty),
         count if count > MOST => Err(Unusable::TooMany),
-        _ => Ok(IpNet::aggregate(&networks)),
+        _ => {
+            let networks = IpNet::aggregate(&networks);
+            let is_plausible = Extent::of(&networks).is_within(MOST_ADDRESSES);
+            if is_plausible { Ok(networks) } else { Err(Unusable::TooWideTogether) }
+        }
     }
 }
 
-/// Refuses a list that has lost most of what it had: more likely somebody's mistake than the end of a data centre.
+/// Refuses a list that has lost most of what it had, or has many times as much: more likely somebody's mistake, or somebody
+/// else's list, than the end of a data centre, or sixteen new ones.
 pub(super) fn compare(before: &[IpNet], now: Vec<IpNet>) -> Result<Vec<IpNet>, Unusable> {
-    let before = IpNet::aggregate(&before.to_vec()).len();
-    match now.len() * 2 < before {
-        true => Err(Unusable::Shrunk { before, now: now.len() }),
-        false => Ok(now),
+    let before = IpNet::aggregate(&before.to_vec());
+    if now.len() * 2 < before.len() {
+        return Err(Unusable::Shrunk { before: before.len(), now: now.len() });
+    }
+    if before.is_empty() {
+        return Ok(now);
+    }
+    let (had, has) = (Extent::of(&before), Extent::of(&now));
+    let most = Extent { v4: had.v4.max(SMALL.v4) * GROWTH, v6: had.v6.max(SMALL.v6) * GROWTH };
+    match has.is_within(most) {
+        true => Ok(now),
+        false => Err(Unusable::Grown((has.v4 / had.v4.max(1)).max(has.v6 / had.v6.max(1)))),
     }
 }
+
+/// How much of the internet networks cover: IPv4 addresses, and IPv6 networks of 64 bits, or parts of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extent {
+    v4: u128,
+    v6: u128,
+}
+
+impl Extent {
+    /// Of networks none of which is part of another.
+    fn of(networks: &[IpNet]) -> Self {
+        networks.iter().fold(Self { v4: 0, v6: 0 }, |sum, network| match network {
+            IpNet::V4(v4) => Self { v4: sum.v4 + (1 << (32 - v4.prefix_len())), ..sum },
+            IpNet::V6(v6) => Self { v6: sum.v6 + (1 << 64_u8.saturating_sub(v6.prefix_len())), ..sum },
+        })
+    }
+
+    fn is_within(self, most: Self) -> bool {
+        self.v4 <= most.v4 && self.v6 <= most.v6
+    }
+}
+
+/// Twice the widest network that is believed of anybody, in either family: an /8 and a /19.
+const MOST_ADDRESSES: Extent = Extent { v4: 2 << 24, v6: 2 << 45 };
+
+/// So many times what it had is no growth of a list ...
+const GROWTH: u128 = 16;
+
+/// ... that had this much, a /20 and a /48: a small one may double and double again.
+const SMALL: Extent = Extent { v4: 1 << 12, v6: 1 << 16 };
 
 fn of_json(text: &str) -> Result<Vec<IpNet>, Unusable> {
     let value: Value = serde_json::from_str(text).map_err(|error| Unusable::NotAList(error.to_string()))?;
@@ -138,6 +187,32 @@ mod tests {
         let many: Vec<String> =
             (0..=MOST as u32).map(|number| std::net::Ipv4Addr::from(number * 2 + 0x0b00_0000).to_string()).collect();
         assert_eq!(list(&many.join("\n")), Err(Unusable::TooMany));
+    }
+
+    #[test]
+    fn networks_that_together_are_wider_than_any_operators_are_refused() {
+        let all_of =
+            |prefixes: std::ops::Range<u32>| prefixes.map(|first| format!("{first}.0.0.0/8\n")).collect::<String>();
+        assert_eq!(list(&all_of(0..256)), Err(Unusable::TooWideTogether));
+        assert_eq!(list(&all_of(16..19)), Err(Unusable::TooWideTogether), "however they are put together");
+        assert!(list(&all_of(16..18)).is_ok());
+        assert_eq!(list("2000::/19\n2001::/19\n2a03::/19\n2c00::/19\n"), Err(Unusable::TooWideTogether));
+    }
+
+    #[test]
+    fn a_list_may_grow_but_not_to_somebody_elses() {
+        let of = |text: &str| read(text.as_bytes()).expect("a list");
+        let before = of("192.0.2.0/24\n2001:db8::/48\n");
+        for (now, fits) in [
+            ("192.0.2.0/24\n198.18.0.0/16\n", false),
+            ("192.0.2.0/24\n198.18.0.0/17\n", true),
+            ("192.0.2.0/24\n2001:db8::/40\n", false),
+            ("192.0.2.0/24\n2001:db8::/45\n", true),
+        ] {
+            assert_eq!(compare(&before, of(now)).is_ok(), fits, "{now}");
+        }
+        assert_eq!(compare(&of("10.0.0.0/16"), of("10.0.0.0/11")), Err(Unusable::Grown(32)));
+        assert!(compare(&[], of("17.0.0.0/8")).is_ok(), "nothing is known of it");
     }
 
     #[test]
