@@ -3,7 +3,7 @@
 mod support;
 
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use support::client::Answer;
 use support::gate::Gate;
@@ -133,6 +133,87 @@ fn an_origin_that_keeps_silent_does_not_keep_crawlers_waiting_for_ever() {
     gate.pass(Duration::from_secs(2));
     assert_eq!(slow.answer().body, kept);
     drop(held);
+}
+
+#[test]
+fn an_origin_that_drips_does_not_keep_crawlers_waiting_where_there_is_a_copy() {
+    let (drops, dripping) = mpsc::channel::<()>();
+    let dripping = Mutex::new(dripping);
+    let begun = Arc::new(Mutex::new(false));
+    let origin = {
+        let begun = Arc::clone(&begun);
+        Origin::scripted(move |_, wire| match *begun.lock() {
+            false => wire.reply("200 OK", "Cache-Control: max-age=1\r\n", TEXT.as_bytes()),
+            true => {
+                wire.send("HTTP/1.1 200 OK\r\nContent-Length: 25\r\n\r\nUser-");
+                dripping.lock().iter().for_each(|()| _ = wire.send("x"));
+                wire.close();
+            }
+        })
+    };
+    let quick = "origin: { url: ORIGIN, response_timeout: 4s }\nlimits: { first_byte_timeout: 1s }\nworkers: 1\n";
+    let gate = Gate::before(origin.address(), &format!("{RULES}{quick}"));
+    let kept = robots(&gate, "").body;
+    *begun.lock() = true;
+    gate.clock.advance(Duration::from_secs(2));
+    let mut slow = gate.connect();
+    slow.send("GET /robots.txt HTTP/1.1\r\nHost: example.com\r\n\r\n");
+    while origin.seen().len() < 2 {
+        std::thread::yield_now();
+    }
+    for _ in 0..20 {
+        drops.send(()).expect("it drips");
+        gate.pass(Duration::from_millis(1500));
+    }
+    drop(drops);
+    assert_eq!(slow.answer().body, kept);
+}
+
+#[test]
+fn a_flood_of_made_up_hosts_does_not_drive_out_the_sites_own() {
+    let site = Site::serving(TEXT);
+    let gate = Gate::before(site.address(), RULES);
+    let mut client = gate.connect();
+    let mut ask = |host: &str, fields: &str| {
+        client.send(format!("GET /robots.txt HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n"));
+        client.answer().status
+    };
+    ask("shop.example", BING);
+    for number in 0..200 {
+        (0..3).for_each(|_| _ = ask(&format!("made-up-{number}.example"), ""));
+    }
+    assert_eq!(site.asked(), 201, "each of them once");
+    assert_eq!(ask("shop.example", ""), 200);
+    assert_eq!(site.asked(), 201);
+    site.fails("gone");
+    gate.clock.advance(Duration::from_secs(3600));
+    assert_eq!(ask("shop.example", ""), 200, "its copy stands in");
+}
+
+#[test]
+fn while_one_fetches_what_is_not_kept_the_others_wait_for_it() {
+    let silence = Arc::new(Mutex::new(()));
+    let origin = {
+        let silence = Arc::clone(&silence);
+        Origin::scripted(move |_, wire| {
+            drop(silence.lock());
+            wire.reply("200 OK", "", TEXT.as_bytes());
+        })
+    };
+    let gate = Gate::before(origin.address(), &format!("{RULES}workers: 1\n"));
+    let held = silence.lock();
+    let mut crowd: Vec<_> = (0..20).map(|_| gate.connect()).collect();
+    for client in &mut crowd {
+        client.send("GET /robots.txt HTTP/1.1\r\nHost: example.com\r\n\r\n");
+    }
+    while origin.seen().is_empty() {
+        std::thread::yield_now();
+    }
+    // Connections are looked after in turn: once this one has its answer, the others have been heard.
+    assert_eq!(gate.connect().send("GET / HTTP/1.1\r\n\r\n").answer().status, 400);
+    drop(held);
+    assert!(crowd.iter_mut().all(|client| client.answer().status == 200));
+    assert_eq!(origin.seen().len(), 1);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 mod asked;
 mod conduct;
 mod edition;
+mod errand;
 mod freshness;
 mod merge;
 mod own;
@@ -17,7 +18,8 @@ mod text;
 pub use asked::Wishes;
 pub use conduct::Conduct;
 pub use edition::{Edition, Original};
+pub use errand::{Errand, Turn};
 pub use freshness::fresh_for;
 pub use merge::merged;
 pub use own::{Own, read as read_own};
-pub use shelf::{Found, Handout, LARGEST, Shelf};
+pub use shelf::{Asker, Found, Handout, LARGEST, Shelf};

@@ -1,7 +1,11 @@
 //! The robots.txt of each site, kept in memory: fresh ones spare the origin, stale ones stand in for it.
+//!
+//! Clients choose the host that they ask for. Where there are more than places, those made up go: the ones that no proven
+//! crawler has asked for, and of these the ones seldom asked for.
 
 use super::Wishes;
 use super::edition::{Edition, Kept, Original};
+use super::errand::Errands;
 use super::freshness::OF_OUR_OWN;
 use crate::policy::Timestamp;
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -16,11 +20,11 @@ use tracing::warn;
 /// The largest robots.txt that is kept. Crawlers read 500 KiB (RFC 9309 section 2.5).
 pub const LARGEST: usize = 512 * 1024;
 
-/// Sites that are kept. Clients choose the host that they ask for, so there is a bound.
+/// Sites that are kept.
 const MOST_SITES: usize = 64;
 
-/// A site that nobody has asked for in so long gives its place to another.
-const IDLE_AFTER: Duration = Duration::from_secs(60 * 60);
+/// A site that nobody has asked for in so long goes first: crawlers come back within days.
+const IDLE_AFTER: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// So long a copy stands in for an origin that does not answer. Google keeps its own as long.
 const STANDS_IN_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -34,6 +38,8 @@ pub struct Shelf {
     sites: Mutex<HashMap<String, Site>>,
     own: ArcSwapOption<Kept>,
     wishes: ArcSwap<Wishes>,
+    /// Who is asking the origin for what is not kept.
+    pub errands: Errands,
     /// It has been told that a text is too long for the wishes.
     told: AtomicBool,
 }
@@ -43,7 +49,19 @@ struct Site {
     fetched: Timestamp,
     fresh_for: Duration,
     asked: Timestamp,
+    times_asked: u32,
+    /// A proven crawler has asked for it.
+    is_crawled: bool,
     next_try: Timestamp,
+}
+
+/// Who asks for a robots.txt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// A crawler whose operator is proven: it asks for hosts that there are.
+    Crawler,
+    /// Anybody else.
+    Anybody,
 }
 
 /// What can be served now.
@@ -92,7 +110,7 @@ impl Shelf {
     }
 
     /// What there is for `site`.
-    pub fn find(&self, site: &str, now: Timestamp) -> Found {
+    pub fn find(&self, site: &str, asker: Asker, now: Timestamp) -> Found {
         if let Some(own) = &*self.own.load() {
             return Found::Ready(self.handout(own, Duration::ZERO, OF_OUR_OWN));
         }
@@ -104,7 +122,7 @@ impl Shelf {
                 sites.remove(site);
                 return Found::Nothing;
             }
-            known.asked = now;
+            known.is_asked_for(asker, now);
             let is_due = age >= known.fresh_for && now >= known.next_try;
             if is_due {
                 known.next_try = now + ASK_AGAIN_AFTER;
@@ -116,18 +134,18 @@ impl Shelf {
     }
 
     /// Keeps what the origin has just said of `site`, if it may be kept.
-    pub fn keep(&self, site: &str, original: Original, fresh_for: Option<Duration>, now: Timestamp) -> Handout {
+    pub fn keep(
+        &self,
+        site: &str,
+        original: Original,
+        fresh_for: Option<Duration>,
+        asker: Asker,
+        now: Timestamp,
+    ) -> Handout {
         let kept = Arc::new(Kept::new(original));
         match fresh_for {
             None => self.forget(site),
-            Some(fresh_for) => {
-                let mut sites = self.sites.lock();
-                if sites.contains_key(site) || make_room(&mut sites, now) {
-                    let kept = Arc::clone(&kept);
-                    let site = site.to_owned();
-                    sites.insert(site, Site { kept, fetched: now, fresh_for, asked: now, next_try: now });
-                }
-            }
+            Some(fresh_for) => self.put(site, Arc::clone(&kept), fresh_for, asker, now),
         }
         self.handout(&kept, Duration::ZERO, fresh_for.unwrap_or_default())
     }
@@ -147,6 +165,21 @@ impl Shelf {
         kept.iter().filter(|kept| kept.edition(&wishes).is_bare).count()
     }
 
+    fn put(&self, site: &str, kept: Arc<Kept>, fresh_for: Duration, asker: Asker, now: Timestamp) {
+        let mut sites = self.sites.lock();
+        if let Some(known) = sites.get_mut(site) {
+            (known.kept, known.fetched, known.fresh_for, known.next_try) = (kept, now, fresh_for, now);
+            return;
+        }
+        if sites.len() >= MOST_SITES {
+            make_room(&mut sites, now);
+        }
+        let mut new =
+            Site { kept, fetched: now, fresh_for, asked: now, times_asked: 0, is_crawled: false, next_try: now };
+        new.is_asked_for(asker, now);
+        sites.insert(site.to_owned(), new);
+    }
+
     fn handout(&self, kept: &Kept, age: Duration, fresh_for: Duration) -> Handout {
         let edition = kept.edition(&self.wishes.load_full());
         if edition.is_bare && !self.told.swap(true, Ordering::Relaxed) {
@@ -158,14 +191,23 @@ impl Shelf {
     }
 }
 
-/// True when there is a place for one more site, or the one idle for longest could be forgotten.
-fn make_room(sites: &mut HashMap<String, Site>, now: Timestamp) -> bool {
-    if sites.len() < MOST_SITES {
-        return true;
+impl Site {
+    fn is_asked_for(&mut self, asker: Asker, now: Timestamp) {
+        self.asked = now;
+        self.times_asked = self.times_asked.saturating_add(1);
+        self.is_crawled |= asker == Asker::Crawler;
     }
-    let idlest = sites.iter().min_by_key(|(_, site)| site.asked).map(|(name, site)| (name.clone(), site.asked));
-    let idle = idlest.filter(|(_, asked)| now.since(*asked) >= IDLE_AFTER);
-    idle.is_some_and(|(name, _)| sites.remove(&name).is_some())
+
+    /// More where it would be missed more.
+    fn worth(&self, now: Timestamp) -> impl Ord + use<> {
+        (now.since(self.asked) < IDLE_AFTER, self.is_crawled, self.times_asked, self.asked)
+    }
+}
+
+/// Forgets the site that is worth least.
+fn make_room(sites: &mut HashMap<String, Site>, now: Timestamp) {
+    let least = sites.iter().min_by_key(|(_, site)| site.worth(now)).map(|(name, _)| name.clone());
+    least.and_then(|name| sites.remove(&name));
 }
 
 #[cfg(test)]
@@ -185,36 +227,46 @@ mod tests {
     #[test]
     fn one_asks_the_origin_and_the_others_are_served_meanwhile() {
         let shelf = Shelf::default();
-        assert!(matches!(shelf.find("a", at(0)), Found::Nothing));
-        shelf.keep("a", original("x"), Some(HOUR), at(0));
-        assert!(matches!(shelf.find("a", at(0)), Found::Ready(_)));
-        assert!(matches!(shelf.find("a", at(1)), Found::Due(_)));
-        assert!(matches!(shelf.find("a", at(1)), Found::Ready(Handout { age, .. }) if age == HOUR));
-        assert!(matches!(shelf.find("a", at(1) + ASK_AGAIN_AFTER), Found::Due(_)));
-        assert!(matches!(shelf.find("a", at(30 * 24)), Found::Due(_)));
-        assert!(matches!(shelf.find("a", at(30 * 24 + 1)), Found::Nothing), "a month is long enough");
+        assert!(matches!(shelf.find("a", Asker::Anybody, at(0)), Found::Nothing));
+        shelf.keep("a", original("x"), Some(HOUR), Asker::Anybody, at(0));
+        assert!(matches!(shelf.find("a", Asker::Anybody, at(0)), Found::Ready(_)));
+        assert!(matches!(shelf.find("a", Asker::Anybody, at(1)), Found::Due(_)));
+        assert!(matches!(shelf.find("a", Asker::Anybody, at(1)), Found::Ready(Handout { age, .. }) if age == HOUR));
+        assert!(matches!(shelf.find("a", Asker::Anybody, at(1) + ASK_AGAIN_AFTER), Found::Due(_)));
+        assert!(matches!(shelf.find("a", Asker::Anybody, at(30 * 24)), Found::Due(_)));
+        assert!(matches!(shelf.find("a", Asker::Anybody, at(30 * 24 + 1)), Found::Nothing), "a month is long enough");
     }
 
     #[test]
-    fn a_flood_of_hosts_does_not_drive_out_those_in_use() {
+    fn a_flood_of_hosts_does_not_drive_out_those_that_crawlers_ask_for() {
         let shelf = Shelf::default();
-        shelf.keep("ours", original("x"), Some(HOUR), at(0));
+        let keep = |site: &str, asker, hours| shelf.keep(site, original("x"), Some(HOUR), asker, at(hours));
+        let is_kept = |site: &str, hours| !matches!(shelf.find(site, Asker::Anybody, at(hours)), Found::Nothing);
+        keep("crawled", Asker::Crawler, 0);
+        keep("visited", Asker::Anybody, 0);
+        assert!((0..5).all(|hour| is_kept("visited", hour)));
         for number in 0..1000 {
-            shelf.keep(&number.to_string(), original("y"), Some(HOUR), at(0));
+            // Made up, and asked for more than once.
+            keep(&number.to_string(), Asker::Anybody, 5);
+            assert!((0..3).all(|_| is_kept(&number.to_string(), 5)), "a newcomer has a place");
         }
         assert_eq!(shelf.sites.lock().len(), MOST_SITES);
-        shelf.find("ours", at(1));
-        shelf.keep("late", original("z"), Some(HOUR), at(1));
-        assert!(!matches!(shelf.find("ours", at(1)), Found::Nothing));
-        assert!(matches!(shelf.find("late", at(1)), Found::Ready(_)), "in the place of one that nobody asks for");
+        assert!(is_kept("crawled", 5) && is_kept("visited", 5));
+        for number in 0..MOST_SITES {
+            keep(&number.to_string(), Asker::Anybody, 6);
+            assert!((0..100).all(|_| is_kept(&number.to_string(), 6)));
+        }
+        assert!(is_kept("crawled", 6), "however often the others are asked for");
+        keep("late", Asker::Anybody, 8 * 24);
+        assert!(is_kept("late", 8 * 24), "in the place of one that nobody asks for");
     }
 
     #[test]
     fn new_wishes_are_in_what_is_kept_already() {
         let shelf = Shelf::default();
-        let first = shelf.keep("a", original("User-agent: *\n"), Some(HOUR), at(0));
+        let first = shelf.keep("a", original("User-agent: *\n"), Some(HOUR), Asker::Anybody, at(0));
         shelf.wish(Wishes { of_everybody: Some(7), ..Wishes::default() });
-        let Found::Ready(second) = shelf.find("a", at(0)) else { panic!("it is fresh") };
+        let Found::Ready(second) = shelf.find("a", Asker::Anybody, at(0)) else { panic!("it is fresh") };
         assert_eq!(second.edition.text, "User-agent: *\nCrawl-delay: 7\n");
         assert_ne!(first.edition.etag, second.edition.etag);
         assert!(second.edition.is_known(format!("\"x\", W/{}", second.edition.etag).as_bytes()));
@@ -224,9 +276,9 @@ mod tests {
     fn where_the_origin_has_none_the_wishes_stand_alone() {
         let shelf = Shelf::default();
         let none = Original { status: 404, content_type: Some(Bytes::from_static(b"text/html")), text: Bytes::new() };
-        assert_eq!(shelf.keep("a", none.clone(), Some(HOUR), at(0)).edition.status, 404);
+        assert_eq!(shelf.keep("a", none.clone(), Some(HOUR), Asker::Anybody, at(0)).edition.status, 404);
         shelf.wish(Wishes { trap: Some("/trap".into()), ..Wishes::default() });
-        let edition = shelf.keep("a", none, Some(HOUR), at(0)).edition;
+        let edition = shelf.keep("a", none, Some(HOUR), Asker::Anybody, at(0)).edition;
         assert_eq!((edition.status, &edition.text[..]), (200, &b"User-agent: *\nDisallow: /trap\n"[..]));
     }
 
@@ -238,7 +290,7 @@ mod tests {
         for (more, is_bare) in [(0, false), (10, true)] {
             let text = Bytes::from(format!("{rules}#{}\n", "x".repeat(more)));
             let original = Original { status: 200, content_type: None, text: text.clone() };
-            let edition = shelf.keep("a", original, Some(HOUR), at(0)).edition;
+            let edition = shelf.keep("a", original, Some(HOUR), Asker::Anybody, at(0)).edition;
             assert_eq!((edition.is_bare, shelf.bare()), (is_bare, usize::from(is_bare)), "{}", text.len());
             assert_eq!(edition.text == text, is_bare);
             assert!(edition.text.len() <= 500 * 1024);
@@ -250,10 +302,14 @@ mod tests {
     #[test]
     fn our_own_goes_before_the_origins() {
         let shelf = Shelf::default();
-        shelf.keep("a", original("theirs"), Some(HOUR), at(0));
+        shelf.keep("a", original("theirs"), Some(HOUR), Asker::Anybody, at(0));
         shelf.serve_own(Some(Bytes::from_static(b"ours")));
-        assert!(matches!(shelf.find("b", at(99)), Found::Ready(handout) if handout.edition.text == "ours"));
+        assert!(
+            matches!(shelf.find("b", Asker::Anybody, at(99)), Found::Ready(handout) if handout.edition.text == "ours")
+        );
         shelf.serve_own(None);
-        assert!(matches!(shelf.find("a", at(0)), Found::Ready(handout) if handout.edition.text == "theirs"));
+        assert!(
+            matches!(shelf.find("a", Asker::Anybody, at(0)), Found::Ready(handout) if handout.edition.text == "theirs")
+        );
     }
 }

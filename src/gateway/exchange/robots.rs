@@ -8,13 +8,16 @@ use crate::gateway::reply;
 use crate::gateway::upstream::{Answer, ForwardError};
 use crate::gateway::visit::Visit;
 use crate::http1::{Field, Fields, Name, RequestHead, Response};
+use crate::policy::Kind;
 use crate::policy::decide::ROBOTS_TXT;
-use crate::robots::{self, Found, Handout, LARGEST, Original};
+use crate::robots::{self, Asker, Errand, Found, Handout, LARGEST, Original, Turn};
 use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode, Uri};
 use hyper::body::Body;
 use std::pin::Pin;
 use std::task::Poll;
+use std::time::Duration;
+use tokio::time::timeout;
 
 /// How the client wants it.
 struct Wanted {
@@ -28,6 +31,14 @@ enum Read {
     /// There is more than is kept.
     Begun(Bytes),
     Failed(ForwardError),
+}
+
+/// How long the origin may take to send its text.
+enum Patience {
+    /// As long as for an answer's first byte: there is something else to serve.
+    InAll,
+    /// As long for each piece: there is nothing else.
+    ForEachPiece,
 }
 
 /// True for who fetches `path`, and it is that of robots.txt. There is one, whatever query is added.
@@ -47,7 +58,9 @@ impl Exchange {
         let shelf = &worker.shared().robots;
         let wanted = Wanted::of(&visit.visitor().head);
         let site = self.site(&visit);
-        let old = match shelf.find(&site, worker.time()) {
+        let asker = asker(&visit);
+        let (found, _errand) = self.find_robots(&site, asker, visit.current().settings.origin.response_timeout).await;
+        let old = match found {
             Found::Ready(handout) => {
                 drop(permit);
                 return self.hand_out(visit, &wanted, &handout);
@@ -81,7 +94,8 @@ impl Exchange {
             }
             return self.pass_robots_on(visit, &wanted, answer, Bytes::new());
         }
-        let text = match read(&mut answer).await {
+        let patience = if old.is_some() { Patience::InAll } else { Patience::ForEachPiece };
+        let text = match read(&mut answer, patience).await {
             Read::Whole(text) => text,
             Read::Begun(beginning) => {
                 shelf.forget(&site);
@@ -97,8 +111,26 @@ impl Exchange {
         let content_type = fields.get(Name::ContentType).map(Bytes::copy_from_slice);
         let fresh_for = robots::fresh_for(fields.all(Name::CacheControl));
         let original = Original { status: status.as_u16(), content_type, text };
-        let handout = shelf.keep(&site, original, fresh_for, worker.time());
+        let handout = shelf.keep(&site, original, fresh_for, asker, worker.time());
         self.hand_out(visit, &wanted, &handout)
+    }
+
+    /// What is kept, and the errand to the origin of whoever is the one to go. Where another is on the way, it is waited
+    /// for, once and no longer than `longest`.
+    async fn find_robots(&self, site: &str, asker: Asker, longest: Duration) -> (Found, Option<Errand<'_>>) {
+        let worker = &self.0.worker;
+        let shelf = &worker.shared().robots;
+        let found = shelf.find(site, asker, worker.time());
+        if !matches!(found, Found::Nothing) {
+            return (found, None);
+        }
+        match shelf.errands.turn(site) {
+            Turn::Go(errand) => (found, Some(errand)),
+            Turn::Wait(others) => {
+                let _ = timeout(longest, others.wait()).await;
+                (shelf.find(site, asker, worker.time()), None)
+            }
+        }
     }
 
     /// The scheme and host that the client asks, as it sees them: each has a robots.txt of its own.
@@ -160,6 +192,13 @@ impl Wanted {
     }
 }
 
+fn asker(visit: &Visit) -> Asker {
+    match visit.visitor().classified.kind {
+        Kind::VerifiedBot => Asker::Crawler,
+        _ => Asker::Anybody,
+    }
+}
+
 /// What is kept is for everybody: nothing may depend on who happens to ask, and all of it is wanted, in plain.
 fn ask_for_everybody(fields: &mut Fields) {
     let is_of_this_client = |field: &Field<'_>| {
@@ -179,7 +218,7 @@ fn is_plain(fields: &Fields) -> bool {
 }
 
 /// Reads the text, as far as it is short enough to be kept.
-async fn read(answer: &mut Answer) -> Read {
+async fn read(answer: &mut Answer, patience: Patience) -> Read {
     let Answer { response, deadline, .. } = answer;
     let mut text = BytesMut::new();
     loop {
@@ -189,7 +228,9 @@ async fn read(answer: &mut Answer) -> Read {
             Poll::Pending => Poll::Pending,
         })
         .await;
-        deadline.starts_over();
+        if matches!(patience, Patience::ForEachPiece) {
+            deadline.starts_over();
+        }
         match next {
             Err(()) => return Read::Failed(ForwardError::FellSilent),
             Ok(None) => return Read::Whole(text.freeze()),
@@ -197,6 +238,7 @@ async fn read(answer: &mut Answer) -> Read {
             Ok(Some(Ok(frame))) => text.extend_from_slice(frame.data_ref().map_or(&[], |data| &data[..])),
         }
         if text.len() > LARGEST {
+            deadline.starts_over();
             return Read::Begun(text.freeze());
         }
     }
