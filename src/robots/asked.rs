@@ -80,12 +80,12 @@ fn stated_to(text: &Text<'_>, name: &[u8]) -> Option<Delay> {
     runs_of(text, name).filter_map(largest_delay).max()
 }
 
-/// True when `text` states this delay to a crawler of this name wherever it is named, and no other.
+/// True when `text` states this delay to a crawler of this name wherever it is named, once and no other.
 pub(super) fn states_only(text: &Text<'_>, name: &[u8], delay: Delay) -> bool {
     let mut runs = runs_of(text, name).peekable();
     let states_it = |run: &[Record<'_>]| {
-        let mut delays = run.iter().filter_map(stated).peekable();
-        delays.peek().is_some() && delays.all(|stated| stated == delay)
+        let mut delays = run.iter().filter_map(stated);
+        delays.next() == Some(delay) && delays.next().is_none()
     };
     runs.peek().is_some() && runs.all(states_it)
 }
