@@ -78,7 +78,7 @@ impl<'a> Products<'a> {
 const ENGINES: [&str; 3] = ["AppleWebKit", "Gecko", "Goanna"];
 
 /// What reads pages out or down, or fetches them for somebody who reads them so.
-const TEXT: [&str; 6] = ["Lynx", "w3m", "Links", "ELinks", "Opera Mini", "Kindle"];
+const TEXT: [&str; 9] = ["Lynx", "w3m", "Links", "ELinks", "edbrowse", "retawq", "eww", "Opera Mini", "Kindle"];
 
 /// A plain user agent has no more products.
 const MOST: usize = 12;

@@ -14,7 +14,7 @@ mod reading;
 mod shape;
 mod token;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
@@ -40,6 +40,8 @@ pub struct Agents {
 #[derive(Debug)]
 enum Sign {
     Bot(BotId, Token),
+    /// The name of an operator's bot, if it is not that bot's: whose it is, its product says.
+    Alike(Token),
     Operator(BotId, OperatorId),
     Shape(shape::Hint),
 }
@@ -64,17 +66,27 @@ impl Agents {
         let mut names = Names::default();
         let mut patterns = Vec::new();
         let mut signs = Vec::new();
+        let mut of_operators = HashSet::new();
         for bot in listed {
             patterns.push(bot.token.literal().to_owned());
             signs.push(Sign::Bot(names.id(&bot.name), bot.token));
         }
         for (token, operator) in operators {
             patterns.push(token.as_bytes().to_owned());
-            signs.push(Sign::Operator(names.id(token), operator));
+            let id = names.id(token);
+            of_operators.insert(id);
+            signs.push(Sign::Operator(id, operator));
         }
         for (word, hint) in shape::HINTS {
             patterns.push(word.as_bytes().to_owned());
             signs.push(Sign::Shape(*hint));
+        }
+        for sign in &mut signs {
+            if let Sign::Bot(id, token) = sign
+                && of_operators.contains(id)
+            {
+                *sign = Sign::Alike(token.clone());
+            }
         }
         let automaton = AhoCorasick::builder()
             .match_kind(MatchKind::Standard)
@@ -86,17 +98,20 @@ impl Agents {
         Agents { automaton, signs, names: names.in_order }
     }
 
-    /// Returns what this user agent says of itself, judged by its first [`LOOKED_AT`] bytes.
+    /// Returns what this user agent says of itself, judged by its first [`LOOKED_AT`] bytes. One that goes on is no person's.
     pub fn claim(&self, user_agent: &[u8]) -> Claim {
-        let agent = user_agent.trim_ascii();
-        let agent = &agent[..agent.len().min(LOOKED_AT)];
+        let whole = user_agent.trim_ascii();
+        let agent = &whole[..whole.len().min(LOOKED_AT)];
         if agent.is_empty() || agent == b"-" {
             return Claim::Nothing;
         }
         let agent = &Reading::new(agent);
         let mut bot: Found<BotId> = None;
         let mut operator: Found<(BotId, OperatorId)> = None;
-        let mut shaped = shape::is_bare_product(agent) || shape::is_signed(agent);
+        let mut shaped = whole.len() > LOOKED_AT
+            || shape::is_bare_product(agent)
+            || shape::is_library(agent)
+            || shape::is_signed(agent);
         for found in self.automaton.find_overlapping_iter(&**agent) {
             let (at, end) = (found.start(), found.end());
             let place = (std::cmp::Reverse(at), end);
@@ -107,6 +122,7 @@ impl Agents {
                 Sign::Operator(id, whose) if token::is_product(agent, at, end) => {
                     operator = operator.max(Some((place.0, place.1, (*id, *whose))));
                 }
+                Sign::Alike(token) => shaped |= token.fits(agent, at, end),
                 // A name says more than any shape.
                 Sign::Shape(hint) if bot.is_none() && !shaped => shaped = hint.fits(agent, at, end),
                 _ => {}
@@ -132,8 +148,8 @@ impl Agents {
     }
 }
 
-/// How much of a user agent is looked at, in bytes. Real ones are shorter by far; what is longer was made to be
-/// costly.
+/// How much of a user agent is looked at, in bytes. Those of people are shorter by far: what is longer was made to be
+/// costly, or to hide something.
 pub const LOOKED_AT: usize = 1024;
 
 /// Gives each name one number, however many tokens it has.

@@ -56,7 +56,7 @@ const PRODUCTS: &[&str] = &[
     "sonyericsson", "mot-", "lg", "blackberry", "huawei", "zte", "docomo", "barca", "sylera",
     "webox", "hotjava", "mosaic", "ncsa", "cyberdog", "ibrowse", "icab", "omniweb", "avant",
     "lunascape", "maxthon", "com.", "roku", "playstation", "nintendo", "internet", "msie",
-    "vivaldi", "brave",
+    "vivaldi", "brave", "browsh", "edbrowse", "netsurf", "retawq", "eww", "emacs", "amaya", "arachne",
 ];
 
 /// Returns where a telephone gives its model: from its system to the parenthesis that closes.

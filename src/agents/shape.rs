@@ -165,6 +165,26 @@ pub(super) fn is_bare_product(agent: &[u8]) -> bool {
     name.len() >= 3 && (alone || is_version(version)) && !people::use_product(name)
 }
 
+/// Returns whether the whole of it is a programming language, with a library or not (`Ruby`, `Elixir/Mint`), or somebody's
+/// client (`Ktor client`).
+pub(super) fn is_library(agent: &Reading<'_>) -> bool {
+    let word_bytes = agent.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
+    let (word, rest) = agent.split_at(word_bytes);
+    let is_language = || LANGUAGES.iter().any(|language| word.eq_ignore_ascii_case(language.as_bytes()));
+    match rest {
+        [] => is_language(),
+        [b'/' | b' ', ..] => rest.eq_ignore_ascii_case(b" client") || is_language() && !agent.is_of_people(),
+        _ => false,
+    }
+}
+
+/// Languages that people's apps do not name themselves after, as those in Dart and Swift do.
+#[rustfmt::skip]
+const LANGUAGES: &[&str] = &[
+    "bun", "clojure", "crystal", "deno", "dotnet", "elixir", "erlang", "golang", "haskell", "java", "julia", "kotlin",
+    "lua", "nim", "node", "ocaml", "perl", "php", "python", "ruby", "rust", "scala", "tcl",
+];
+
 /// Returns whether it ends in the name of a site in parentheses (`... Safari/537.36 (scanner.example.com)`).
 pub(super) fn is_signed(agent: &[u8]) -> bool {
     let Some(inside) = agent.strip_suffix(b")") else {

@@ -37,6 +37,10 @@ fn a_bot_that_nobody_listed_is_heard_by_its_shape() {
         "Unheard Of 3 (+https://unheard.example/about)",
         "Unheard Of (ops@unheard.example)",
         "unheard-of/1.0",
+        "Ruby",
+        "Elixir/Mint",
+        "Ktor client",
+        "Perl 5 and more",
         "Mozilla/5.0 (compatible; Unheard/1.0; Linux)",
         "Google-Something-New (+internal)",
     ] {
@@ -61,12 +65,13 @@ fn no_user_agent_is_no_claim() {
 }
 
 #[test]
-fn any_bytes_are_a_user_agent_and_only_the_first_kilobyte_counts() {
+fn any_bytes_are_a_user_agent_and_one_longer_than_a_kilobyte_is_no_persons() {
     let door = Door::new();
     assert_eq!(door.agents.claim(b"\xff\xfe Googlebot/2.1\x00 \x80"), door.claim("Googlebot"));
     let padded = |spaces| format!("{CHROME}{}Googlebot/2.1", " ".repeat(spaces));
     assert_ne!(door.claim(&padded(500)), Claim::Browser);
-    assert_eq!(door.claim(&padded(8000)), Claim::Browser);
+    assert_eq!(door.claim(&padded(8000)), SHAPED);
+    assert_eq!(door.claim(&CHROME.repeat(20)), SHAPED);
     // A name across the edge is cut, not misread.
     for length in 0..40 {
         door.claim(&padded(LOOKED_AT - CHROME.len() - length));
@@ -85,7 +90,13 @@ fn an_operator_is_claimed_by_its_product_alone() {
     assert_eq!(claims("Feedly/1.0 (+http://www.feedly.com/fetcher.html; like FeedFetcher-Google)"), None);
     assert_eq!(claims("SomeBot/1.0 (+https://example.com/Googlebot)"), None);
     assert_eq!(claims("NotGooglebot/1.0"), None);
-    assert_eq!(claims("Googlebot-Richsnippets/1.0"), None);
+    for agent in ["Googlebot-Richsnippets/1.0", "NotGooglebot/1.0", "x_Googlebot/2.1", "Googlebot-Foo/1"] {
+        assert_eq!(door.claim(agent), SHAPED, "{agent}: who is not put to the test does not bear the name");
+    }
+    // What cannot be seen does not hide the name.
+    for agent in [&b"\xff\xfe\x80Googlebot/2.1"[..], "Googlebot\u{200b}/2.1".as_bytes(), b"Googlebot\x01/2.1"] {
+        assert_eq!(door.agents.claim(agent), door.claim("Googlebot/2.1"), "{agent:?}");
+    }
     assert_eq!(claims("SomeBot/1.0 (gptbot@example.com)"), None);
     assert_eq!(claims(&format!("{CHROME} Safari/537.36")), None);
 }
@@ -110,6 +121,7 @@ fn the_cache_says_what_the_list_says_also_after_a_flood() {
     assert_eq!(cache.claim(&door.agents, b"").0, Claim::Nothing);
 }
 
+const SHAPED: Claim = Claim::Bot { bot: None, operator: None };
 const GOOGLE: OperatorId = OperatorId(0);
 const OPENAI: OperatorId = OperatorId(1);
 

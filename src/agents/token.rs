@@ -5,7 +5,7 @@ use regex::bytes::Regex;
 use super::reading::Reading;
 
 /// A token to be found as a word of its own: a letter or digit at its end may not go on, unless the list says so.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Token {
     literal: Box<[u8]>,
     free_before: bool,
@@ -39,9 +39,9 @@ impl Token {
 /// Returns whether `at..end` stands as a product of its own: not a part of a longer name, a link or an address, and
 /// not merely what the agent likens itself to (`like FeedFetcher-Google`).
 pub(super) fn is_product(agent: &[u8], at: usize, end: usize) -> bool {
-    // Some clients and logs write `+` for a space.
-    let opens = before(agent, at).is_none_or(|byte| b" +;,([{\"'\t".contains(&byte));
-    let closes = after(agent, end).is_none_or(|byte| b" +/;,:)]}\"'\t".contains(&byte));
+    // Some clients and logs write `+` for a space; what cannot be seen hides no name.
+    let opens = before(agent, at).is_none_or(|byte| !byte.is_ascii_graphic() || b"+;,([{\"'".contains(&byte));
+    let closes = after(agent, end).is_none_or(|byte| !byte.is_ascii_graphic() || b"+/;,:)]}\"'".contains(&byte));
     // A colon may follow a name, but not open a link.
     let link = agent[end..].starts_with(b"://");
     opens && closes && !link && !is_likened(&agent[..at])
