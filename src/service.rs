@@ -170,6 +170,7 @@ impl Service {
             ledger_answers: keeper.as_ref().filter(|_| settings.ledger == Ledger::File).map(Keeper::answers),
             seed,
         };
+        let begun_with = settings.clone();
         let gate = Gate::start(settings, surroundings, |_| telemetry.worker())?;
         let admin_address = admin.as_ref().map(|(_, access)| access.listen);
         let addresses = Addresses { listen: gate.listen().to_vec(), admin: admin_address };
@@ -187,6 +188,7 @@ impl Service {
             keeper,
             notebook,
             addresses,
+            begun_with,
             settings,
             files: Mutex::new(files),
         });
@@ -355,6 +357,8 @@ struct Running {
     keeper: Option<Keeper>,
     notebook: Notebook,
     addresses: Addresses,
+    /// Some of it stays as it was until the next start, whatever a reload brings.
+    begun_with: Settings,
     settings: Mutex<SettingsView>,
     files: Mutex<Files>,
 }
@@ -460,7 +464,11 @@ impl Operations for Running {
     }
 
     fn notes(&self) -> Vec<String> {
-        let mut notes = self.handle.with_settings(|settings| settings.notes.clone());
+        let (mut notes, waiting) = self.handle.with_settings(|settings| {
+            let waiting = needs_restart(&self.begun_with, settings);
+            (settings.notes.clone(), waiting)
+        });
+        notes.extend(waiting.iter().map(|key| format!("{key}: changed in the file, takes effect at the next start")));
         notes.extend(match self.handle.bare_robots() {
             0 => None,
             count => Some(format!(
@@ -552,7 +560,8 @@ impl Operations for Running {
         })?;
         let lists = read.lists();
         let mut summary = check::summary(&settings, lists.counts());
-        for key in self.handle.with_settings(|old| needs_restart(old, &settings)) {
+        let waiting = needs_restart(&self.begun_with, &settings);
+        for key in &waiting {
             summary.push_str(&format!("{key}: takes effect at the next start\n"));
         }
         let now = self.handle.now();
@@ -568,7 +577,10 @@ impl Operations for Running {
         self.handle.replace_settings(settings, lists);
         *files = read;
         *self.settings.lock() = SettingsView { loaded: now, failed: None };
-        info!("New settings are in force");
+        match waiting.is_empty() {
+            true => info!("New settings are in force"),
+            false => warn!("New settings are in force, but {} only from the next start on", waiting.join(", ")),
+        }
         Ok(summary)
     }
 }

@@ -121,6 +121,25 @@ fn what_needs_a_restart_is_said() {
     for key in ["workers", "limits.max_clients"] {
         assert!(told.contains(&format!("{key}: takes effect at the next start")), "{told}");
     }
+    let waiting = |gate: &Gate| gate.state()["notes"].to_string().contains("workers: changed in the file, takes effect");
+    assert!(waiting(&gate));
+    let told = gate.reload(origin.address(), "workers: 2").expect("good rules");
+    assert!(told.contains("workers: takes effect at the next start") && waiting(&gate), "still not in force: {told}");
+    gate.reload(origin.address(), "workers: 1").expect("good rules");
+    assert!(!waiting(&gate), "it is as it was at the start");
+}
+
+#[test]
+fn a_class_of_an_operator_that_waits_for_a_restart_takes_nobody_and_breaks_nothing() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), "crawl_policy: on");
+    let rules = "crawl_policy: on\noperators: { acme: { tokens: AcmeBot, ranges: 192.0.2.0/24 } }\n\
+                 classes: [ { name: ours, when: { operator: [acme, googlebot] }, crawl_delay: 5s, block: true } ]";
+    gate.reload(origin.address(), rules).expect("good rules");
+    let acme = "User-Agent: AcmeBot/1.0\r\nX-Forwarded-For: 192.0.2.1\r\n";
+    assert_eq!(gate.connect().get("/", acme).status, 200);
+    assert_eq!(gate.connect().get("/.well-known/crawl-policy", "").status, 200);
+    assert_eq!((gate.connect().get("/robots.txt", "").status, gate.admin("/metrics").0), (200, 200));
 }
 
 /// Every request leaves one count and one line, however it ends, and each that was let in went to the origin.
@@ -380,6 +399,10 @@ fn a_hangup_reloads_the_file_or_says_what_is_wrong_with_it() {
     gate.signal("HUP");
     gate.error_line("New settings are in force");
     assert_eq!(serve(address), 429);
+    let rules = "operators: { acme: { tokens: AcmeBot } }\nclasses: [ { name: all, block: true } ]";
+    write_gate(folder.path(), &origin, rules);
+    gate.signal("HUP");
+    gate.error_line("WARN tidegate::service: New settings are in force, but operators only from the next start on");
     write_gate(folder.path(), &origin, "classes: [ { name: all, blok: true } ]");
     gate.signal("HUP");
     gate.error_line("blok");

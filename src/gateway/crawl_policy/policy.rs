@@ -185,7 +185,7 @@ impl<'a> Sight<'a> {
         ClassTerms {
             name: &class.name,
             kinds: class.when.kinds.iter().map(|kind| kind.name()).collect(),
-            operators: class.when.operators.iter().map(|operator| self.operators.name(*operator)).collect(),
+            operators: class.when.operators.iter().filter_map(|id| self.named(*id)).collect(),
             user_agents: &class.when.user_agents,
             blocked: class.blocked && class.enforce,
             crawl_delay_s: self.asked_of_class(id),
@@ -218,6 +218,11 @@ impl<'a> Sight<'a> {
             window_ends: rfc3339(book.window_end),
             units: self.told_of().units.then(|| UnitTerms { limit: book.limit.as_f64(), left: left.as_f64() }),
         }
+    }
+
+    /// Its name; those that a reload has added have one at the next start.
+    fn named(&self, operator: OperatorId) -> Option<&'a str> {
+        self.operators.names().nth(operator.0.into())
     }
 
     fn class_of_operator(&self, operator: OperatorId) -> Option<ClassId> {
