@@ -26,7 +26,7 @@ pub(super) fn verify(verify: &Verify) -> String {
         None => "signatures are not looked at".into(),
         Some(Signatures { unlisted_agents, max_lifetime }) => {
             let whose = if *unlisted_agents { "anybody's" } else { "operators'" };
-            format!("{whose} signatures count for up to {}", duration(*max_lifetime))
+            format!("{whose} signatures count for up to {}, by keys fetched from their agents", duration(*max_lifetime))
         }
     };
     format!("{lists}; {dns}; {signatures}")

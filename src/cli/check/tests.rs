@@ -15,7 +15,7 @@ fn it_says_in_words_what_our_example_means() {
     for line in [
         "listens on 127.0.0.1:8080, forwards to 127.0.0.1:3000",
         "ledger: in ./state",
-        "crawlers: lists fetched anew every 1d; DNS is asked of the system's name servers; operators' signatures count for up to 1d",
+        "crawlers: lists fetched anew every 1d; DNS is asked of the system's name servers; operators' signatures count for up to 1d, by keys fetched from their agents",
         "  places_api: 10000 units, each day of America/Los_Angeles, from 00:00",
         "    search: from 6000 (60%) sheds 50%, from 8000 (80%) sheds 75%, from 9500 (95%) sheds 100%",
         "  search: googlebot or bingbot or applebot; priority 2; guarded: one let through each 5m, no page refused for over 1d, with up to 2%",

@@ -14,7 +14,7 @@ pub(in crate::config) struct Verify {
     /// servers), off, or { nameservers: ..., timeout: ... }. No request waits for it. Default on.
     pub dns: Dns,
     /// How often published lists of addresses are fetched anew: a duration of at least a minute, or off, which leaves what
-    /// is known of them. Files are read whenever they change. Default 24h.
+    /// is known of them. Files are read whenever they change; keys of agents that sign are fetched all the same. Default 24h.
     pub refresh: Refresh,
     /// By signatures on their requests (Web Bot Auth).
     pub signatures: Signatures,
