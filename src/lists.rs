@@ -21,6 +21,8 @@ struct File {
     /// What the file was when it was looked at last, right or wrong.
     text: Result<String, String>,
     networks: Vec<Prefix>,
+    /// What is wrong with it, where what was read before goes on.
+    trouble: Option<String>,
     emptied: Emptied,
 }
 
@@ -31,7 +33,9 @@ pub struct Mistakes(Vec<String>);
 /// What came of a look at the files.
 #[derive(Debug, Default)]
 pub struct News {
-    /// All lists anew, if any of them has changed.
+    /// Which lists have changed, by their places.
+    pub changed: Vec<usize>,
+    /// All lists anew, if any of them has.
     pub lists: Option<Lists>,
     /// What is wrong with files that have changed; for these, what was read before goes on.
     pub mistakes: Vec<String>,
@@ -50,7 +54,8 @@ impl Files {
                 mistakes.extend(told);
                 Vec::new()
             });
-            File { path: path.to_owned(), named_at: named_at.to_owned(), text, networks, emptied: Emptied::default() }
+            let (path, named_at) = (path.to_owned(), named_at.to_owned());
+            File { path, named_at, text, networks, trouble: None, emptied: Emptied::default() }
         };
         let files = named.map(read).collect();
         if mistakes.is_empty() { Ok(Self(files)) } else { Err(Mistakes(mistakes)) }
@@ -61,11 +66,15 @@ impl Files {
         Lists::new(&self.0.iter().map(|file| file.networks.clone()).collect::<Vec<_>>())
     }
 
+    /// How many networks were read of each file, and what is wrong with it now, if anything is.
+    pub fn states(&self) -> impl Iterator<Item = (usize, Option<&str>)> {
+        self.0.iter().map(|file| (file.networks.len(), file.trouble.as_deref()))
+    }
+
     /// Looks whether a file has changed. What is wrong is told once, until the file changes again.
     pub fn look(&mut self) -> News {
         let mut news = News::default();
-        let mut changed = false;
-        for file in &mut self.0 {
+        for (place, file) in self.0.iter_mut().enumerate() {
             let text = text_of(&file.path);
             if text == file.text {
                 file.emptied = Emptied::default();
@@ -78,16 +87,30 @@ impl Files {
             }
             match found {
                 Ok(networks) => {
-                    changed |= networks != file.networks;
+                    if networks != file.networks {
+                        news.changed.push(place);
+                    }
                     file.networks = networks;
+                    file.trouble = None;
                 }
-                Err(told) => news.mistakes.extend(told),
+                Err(told) => {
+                    file.trouble = told.first().map(|first| match told.len() {
+                        1 => first.clone(),
+                        count => format!("{first} (and {} lines more)", count - 1),
+                    });
+                    news.mistakes.extend(told);
+                }
             }
             file.text = text;
         }
-        news.lists = changed.then(|| self.lists());
+        news.lists = (!news.changed.is_empty()).then(|| self.lists());
         news
     }
+}
+
+/// `1 network`, `2 networks`.
+pub fn counted(networks: usize) -> String {
+    if networks == 1 { "1 network".into() } else { format!("{networks} networks") }
 }
 
 fn text_of(path: &Path) -> Result<String, String> {
@@ -144,11 +167,14 @@ mod tests {
         let place = format!("{}:2: \"nonsense\" is no address or network", path.display());
         assert!(told.mistakes.len() == 1 && told.mistakes[0].starts_with(&place), "{:?}", told.mistakes);
         assert!(files.look().mistakes.is_empty(), "told once");
+        assert!(files.states().eq([(1, Some(&*told.mistakes[0]))]), "it stays wrong");
 
         std::fs::remove_file(&path).expect("it is there");
         assert!(files.look().mistakes[0].contains("cannot be read"));
+        assert!(files.states().all(|(_, trouble)| trouble.is_some()));
         write("192.0.2.0/24\n");
         assert!(files.look().lists.is_some());
+        assert!(files.states().eq([(1, None)]));
     }
 
     #[test]

@@ -16,12 +16,12 @@ use crate::gateway::{Gate, Handle, StartError, Surroundings};
 use crate::learned::Notebook;
 use crate::ledger::redis::{Identity, Server};
 use crate::ledger::{self, Bell, Keeper, OpenError, RedisStore, Store};
-use crate::lists::{self, Files, News};
+use crate::lists::{self, Files, News, counted};
 use crate::policy::crawl_delay::ConductView;
 use crate::policy::throttle::Scope;
 use crate::policy::{Timestamp, Units};
 use crate::replay::log::Line;
-use crate::telemetry::{AccessLog, Target, Telemetry};
+use crate::telemetry::{AccessLog, ListView, ListsView, Target, Telemetry};
 use crate::verify::fetch::{Fetcher, Reach};
 use crate::verify::signature::Signatures;
 use crate::verify::{Operators, Refresh};
@@ -138,7 +138,6 @@ impl Service {
         let log = access_log(&settings.log.access).map_err(ServiceError::AccessLog)?;
         let telemetry = Telemetry::new(log, BUILD, started);
         telemetry.rules_in_force(&settings.rules, &names, started);
-        telemetry.lists_in_force(&settings.rules.lists, lists.counts());
         let admin = settings.admin.as_ref().map(|admin| {
             let listener = TcpListener::bind(admin.listen).and_then(|listener| {
                 listener.set_nonblocking(true)?;
@@ -396,16 +395,23 @@ impl Running {
 
     fn look_at_lists(&self) {
         let mut files = self.files.lock();
-        let News { lists, mistakes } = files.look();
+        let News { changed, lists, mistakes } = files.look();
         for mistake in mistakes {
             warn!("An address list is wrong; what was read of it before stays in force: {mistake}");
         }
         if let Some(lists) = lists {
             let names = self.handle.with_settings(|settings| settings.rules.lists.clone());
-            self.telemetry.lists_in_force(&names, lists.counts());
+            for place in changed {
+                info!("Address list {} has changed and now has {}", names[place], counted(lists.counts()[place]));
+            }
             self.handle.replace_lists(lists);
-            info!("Address lists have changed and are in force");
         }
+    }
+
+    /// The address lists by name, each with how many networks it has and what is wrong with its file now.
+    fn lists<'f>(&self, files: &'f Files) -> impl Iterator<Item = (String, usize, Option<&'f str>)> + use<'f> {
+        let names = self.handle.with_settings(|settings| settings.rules.lists.clone());
+        names.into_iter().zip(files.states()).map(|(name, (networks, trouble))| (name, networks, trouble))
     }
 
     /// The new settings with the lists that belong to them, or all that is wrong with either.
@@ -469,6 +475,10 @@ impl Operations for Running {
             (settings.notes.clone(), waiting)
         });
         notes.extend(waiting.iter().map(|key| format!("{key}: changed in the file, takes effect at the next start")));
+        notes.extend(self.lists(&self.files.lock()).filter_map(|(list, _, trouble)| {
+            Some(format!("lists.{list}: {}; what was read of it before stays in force", trouble?))
+        }));
+        notes.extend(crawlers::note_of_stale(&self.operators.troubles()));
         notes.extend(match self.handle.bare_robots() {
             0 => None,
             count => Some(format!(
@@ -484,7 +494,16 @@ impl Operations for Running {
         let operators: Vec<&str> = self.operators.names().collect();
         let (now, uptime) = (self.handle.now(), self.handle.uptime());
         self.handle.conduct().iter().for_each(|seen| self.telemetry.conduct(self.operators.name(seen.operator), seen));
-        self.handle.with_admission(|admission| self.telemetry.render(admission, &operators, now, uptime))
+        let files = self.files.lock();
+        let view = |(name, networks, trouble): (String, usize, Option<&str>)| ListView {
+            name,
+            networks,
+            is_stale: trouble.is_some(),
+        };
+        let lists =
+            ListsView { lists: self.lists(&files).map(view).collect(), stale_ranges: self.operators.stale_lists() };
+        drop(files);
+        self.handle.with_admission(|admission| self.telemetry.render(admission, &operators, &lists, now, uptime))
     }
 
     fn quotas(&self) -> Vec<QuotaView> {
@@ -573,7 +592,6 @@ impl Operations for Running {
         }
         // Nobody looks at the files meanwhile, or those of the old settings would be put into the new ones.
         let mut files = self.files.lock();
-        self.telemetry.lists_in_force(&settings.rules.lists, lists.counts());
         self.handle.replace_settings(settings, lists);
         *files = read;
         *self.settings.lock() = SettingsView { loaded: now, failed: None };

@@ -29,12 +29,17 @@ fn who_stands_on_a_list_is_in_its_class_until_the_file_says_otherwise() {
     write("198.51.100\n");
     gate.look_at_lists();
     assert_eq!(["192.0.2.7", "198.51.100.7"].map(&mut status), [200, 429], "what was read before stays in force");
+    let notes = |gate: &Gate| gate.state()["notes"].to_string();
+    assert!(notes(&gate).contains("lists.hosting: ") && notes(&gate).contains("hosting.txt:1: "), "{}", notes(&gate));
+    assert_eq!(gate.metric(r#"tidegate_list_stale{list="hosting"}"#), 1.0);
     let told = gate.reload(origin.address(), &rules(&file)).expect_err("the file is wrong");
     assert!(told.contains("hosting.txt:1: \"198.51.100\" is no address or network; write it like"), "{told}");
 
     write("203.0.113.0/24\n");
     gate.reload(origin.address(), &rules(&file)).expect("it is right again");
     assert_eq!(["203.0.113.1", "198.51.100.7"].map(&mut status), [429, 200]);
+    assert!(!notes(&gate).contains("lists.hosting"), "{}", notes(&gate));
+    assert_eq!(gate.metric(r#"tidegate_list_stale{list="hosting"}"#), 0.0);
     drop(client);
     let log = gate.into_log();
     let evidence = |line: usize| log[line]["evidence"].to_string();
@@ -58,7 +63,7 @@ fn check_tells_every_bad_line() {
     std::fs::write(&file, "10.0.0.0/8\n").expect("written");
     let summary = check::check(&yaml, &[], &[]).expect("all is right");
     assert!(summary.contains("  rented: on the list hosting; priority 0; blocked"), "{summary}");
-    assert!(summary.contains(&format!("  hosting: 1 networks in {}", file.display())), "{summary}");
+    assert!(summary.contains(&format!("  hosting: 1 network in {}", file.display())), "{summary}");
 }
 
 fn rules(file: &Path) -> String {

@@ -121,7 +121,8 @@ fn what_needs_a_restart_is_said() {
     for key in ["workers", "limits.max_clients"] {
         assert!(told.contains(&format!("{key}: takes effect at the next start")), "{told}");
     }
-    let waiting = |gate: &Gate| gate.state()["notes"].to_string().contains("workers: changed in the file, takes effect");
+    let waiting =
+        |gate: &Gate| gate.state()["notes"].to_string().contains("workers: changed in the file, takes effect");
     assert!(waiting(&gate));
     let told = gate.reload(origin.address(), "workers: 2").expect("good rules");
     assert!(told.contains("workers: takes effect at the next start") && waiting(&gate), "still not in force: {told}");

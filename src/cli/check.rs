@@ -12,7 +12,9 @@ mod words;
 
 use crate::config::settings::AccessLog;
 use crate::config::{self, Settings};
-use crate::lists::Files;
+use crate::lists::{Files, counted};
+use crate::policy::ClassId;
+use crate::policy::behaviour::Behaviour;
 use crate::robots;
 use crate::verify::Operators;
 use std::fmt::Write as _;
@@ -65,7 +67,7 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
     if !settings.lists.is_empty() {
         line(format!("\nlists of addresses: {}", settings.lists.len()));
         for (list, count) in settings.lists.iter().zip(networks) {
-            line(format!("  {}: {count} networks in {}", list.name, list.file.display()));
+            line(format!("  {}: {} in {}", list.name, counted(*count), list.file.display()));
         }
     }
 

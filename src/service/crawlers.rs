@@ -37,6 +37,16 @@ pub(super) fn refresh(
     Refresh::new(Arc::clone(operators), fetcher.clone(), folder, every, clock.clone(), seed)
 }
 
+/// One sentence on operators' lists that cannot be taken over: where there is no way out, that is nearly all of them.
+pub(super) fn note_of_stale(troubles: &[(String, String)]) -> Option<String> {
+    let (source, trouble) = troubles.first()?;
+    let others = match troubles.len() {
+        1 => String::new(),
+        count => format!(" (and {} lists more)", count - 1),
+    };
+    Some(format!("{source}{others} is not taken over, what was known of it stays: {trouble}"))
+}
+
 /// Asks DNS about those whom requests have come across, for as long as it is polled.
 pub(super) async fn ask_dns(running: Arc<Running>) {
     let Some(names) = running.operators.by_name() else { return };

@@ -110,6 +110,10 @@ metrics! {
     BEHAVIOUR_CLIENTS: Gauge "tidegate_behaviour_clients" [];
     /// Networks on each address list, as it was read last.
     LIST_NETWORKS: Gauge "tidegate_list_networks" ["list"];
+    /// 1 while the file of an address list cannot be read or is wrong; what was read of it before is in force.
+    LIST_STALE: Gauge "tidegate_list_stale" ["list"];
+    /// Lists of the operator's addresses that could not be taken over when last looked at; what was known of them stays.
+    RANGES_STALE: Gauge "tidegate_ranges_stale" ["operator"];
     /// Clients that are remembered.
     CLIENTS_TRACKED: Gauge "tidegate_clients_tracked" [];
     /// Clients forgotten to make room.

@@ -53,8 +53,26 @@ pub struct Telemetry {
     totals: Mutex<Cells>,
     workers: Mutex<Vec<WorkerTelemetry>>,
     log: Option<AccessLog>,
-    /// How many networks each address list has.
-    lists: Mutex<Vec<(String, usize)>>,
+}
+
+/// All lists of addresses as they are now.
+#[derive(Clone, Debug, Default)]
+pub struct ListsView<'a> {
+    /// Those of the settings.
+    pub lists: Vec<ListView>,
+    /// Each operator of crawlers that has lists, and how many of them could not be taken over.
+    pub stale_ranges: Vec<(&'a str, usize)>,
+}
+
+/// One address list of the settings.
+#[derive(Clone, Debug)]
+pub struct ListView {
+    /// Its name.
+    pub name: String,
+    /// The networks on it, as it was read last.
+    pub networks: usize,
+    /// Its file is not what was read last, and wrong.
+    pub is_stale: bool,
 }
 
 /// How a claim was put to the test in the background; what a request shows by itself is counted with it.
@@ -82,7 +100,7 @@ impl Telemetry {
         let (version, revision) = build;
         exporter.gauge(BUILD_INFO, &[version, revision], 1.0);
         exporter.gauge(START_TIME, &[], started.seconds() as f64);
-        Self { exporter, totals: Mutex::default(), workers: Mutex::default(), log, lists: Mutex::default() }
+        Self { exporter, totals: Mutex::default(), workers: Mutex::default(), log }
     }
 
     /// One more worker's end.
@@ -108,11 +126,6 @@ impl Telemetry {
         for operator in operators {
             totals.operators.named(operator);
         }
-    }
-
-    /// Notes how many networks the address lists of these names have.
-    pub fn lists_in_force(&self, names: &[String], networks: &[usize]) {
-        *self.lists.lock() = names.iter().cloned().zip(networks.iter().copied()).collect();
     }
 
     /// Notes that a reload failed and the old rules are kept.
@@ -146,10 +159,17 @@ impl Telemetry {
 
     /// Everything for Prometheus, in text format 0.0.4. `operators` are their names by number, `uptime` is the time that
     /// nobody can set.
-    pub fn render(&self, admission: &Admission, operators: &[&str], now: Timestamp, uptime: Timestamp) -> String {
+    pub fn render(
+        &self,
+        admission: &Admission,
+        operators: &[&str],
+        lists: &ListsView<'_>,
+        now: Timestamp,
+        uptime: Timestamp,
+    ) -> String {
         self.exporter.count(ACCESS_LOG_DROPPED, &[], self.log_lines_dropped());
         let (quotas, scopes) = (admission.quotas(now), admission.scopes(uptime));
-        self.exporter.render(&self.counted(), admission, &quotas, &scopes, operators, &self.lists.lock())
+        self.exporter.render(&self.counted(), admission, &quotas, &scopes, operators, lists)
     }
 
     /// What all workers have counted since the start, and what they have open now.

@@ -1,5 +1,6 @@
 //! What Prometheus is told when it asks: the workers' counts added up, and the engine as it stands.
 
+use super::ListsView;
 use super::cells::{Cells, OfClass};
 use super::code::Code;
 use super::exposition::Exposition;
@@ -56,7 +57,7 @@ impl Exporter {
         quotas: &[QuotaView],
         scopes: &[ScopeState],
         operators: &[&str],
-        lists: &[(String, usize)],
+        lists: &ListsView<'_>,
     ) -> String {
         self.count_requests(cells);
         self.count_the_rest(cells);
@@ -75,7 +76,11 @@ impl Exporter {
             }
         }
         let mut family = text.family(LIST_NETWORKS);
-        lists.iter().for_each(|(list, networks)| family.sample(&[list], networks));
+        lists.lists.iter().for_each(|list| family.sample(&[&list.name], list.networks));
+        let mut family = text.family(LIST_STALE);
+        lists.lists.iter().for_each(|list| family.sample(&[&list.name], u8::from(list.is_stale)));
+        let mut family = text.family(RANGES_STALE);
+        lists.stale_ranges.iter().for_each(|(operator, count)| family.sample(&[operator], count));
         text.finish()
     }
 

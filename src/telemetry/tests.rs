@@ -127,7 +127,7 @@ impl Gate {
     }
 
     fn scrape(&self) -> String {
-        self.telemetry.render(&self.admission, &["googlebot"], NOW, NOW)
+        self.telemetry.render(&self.admission, &["googlebot"], &ListsView::default(), NOW, NOW)
     }
 }
 

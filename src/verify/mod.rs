@@ -21,6 +21,6 @@ mod table;
 pub use list::{Unusable, read as read_list};
 pub use names::{ByName, Dns, DnsError, Names};
 pub use operators::{Mistake, Operators};
-pub use refresh::Refresh;
+pub use refresh::{Refresh, trouble_with};
 pub use source::Source;
 pub use table::{Declared, Method};

@@ -22,6 +22,8 @@ pub struct Operators {
     table: Vec<Operator>,
     /// What each published list says now.
     lists: Mutex<BTreeMap<Source, Vec<IpNet>>>,
+    /// What is wrong with those that could not be taken over when they were looked at last.
+    troubles: Mutex<BTreeMap<Source, String>>,
     /// The same, as it is asked: replaced whole, so that no request waits while a list is refreshed.
     published: ArcSwap<Published>,
     /// What DNS has said of addresses, where it is asked.
@@ -64,6 +66,7 @@ impl Operators {
         Ok(Operators {
             table,
             lists: Mutex::new(snapshot.lists),
+            troubles: Mutex::default(),
             published: ArcSwap::from_pointee(published),
             names: None,
             snapshot_date: snapshot.date,
@@ -148,8 +151,7 @@ impl Operators {
 
     /// Returns every list that somebody publishes or keeps, networks in the table apart.
     pub fn sources(&self) -> Vec<Source> {
-        let all = self.table.iter().flat_map(|operator| operator.proven_in.iter().chain(&operator.undecided_in));
-        let mut lists: Vec<Source> = all.filter(|source| !matches!(source, Source::Network(_))).cloned().collect();
+        let mut lists: Vec<Source> = self.table.iter().flat_map(Operator::lists).cloned().collect();
         lists.sort();
         lists.dedup();
         lists
@@ -165,6 +167,28 @@ impl Operators {
         let mut lists = self.lists.lock();
         lists.insert(source, networks);
         self.published.store(Published::of(&self.table, &lists).into());
+    }
+
+    /// Notes what is wrong with a list, if anything is; what was known of it stays. Returns what was wrong before.
+    pub(super) fn note_trouble(&self, source: &Source, trouble: Option<String>) -> Option<String> {
+        let mut troubles = self.troubles.lock();
+        match trouble {
+            Some(trouble) => troubles.insert(source.clone(), trouble),
+            None => troubles.remove(source),
+        }
+    }
+
+    /// Returns the lists that cannot be taken over as they are, each with why.
+    pub fn troubles(&self) -> Vec<(String, String)> {
+        self.troubles.lock().iter().map(|(source, trouble)| (source.to_string(), trouble.clone())).collect()
+    }
+
+    /// Returns how many lists of each operator cannot be taken over as they are, of those who have lists.
+    pub fn stale_lists(&self) -> Vec<(&str, usize)> {
+        let troubles = self.troubles.lock();
+        let with_lists = self.table.iter().filter(|operator| operator.lists().next().is_some());
+        let stale = |operator: &Operator| operator.lists().filter(|source| troubles.contains_key(source)).count();
+        with_lists.map(|operator| (operator.name.as_str(), stale(operator))).collect()
     }
 
     /// True for a list that the operator of the site has named.

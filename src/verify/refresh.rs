@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::files;
 use crate::policy::Timestamp;
 use foldhash::fast::FixedState;
+use ipnet::IpNet;
 use std::fs::Metadata;
 use std::hash::BuildHasher;
 use std::io;
@@ -40,8 +41,6 @@ struct List {
     validators: Validators,
     /// What a file looked like when it was read: its length, and when it was written.
     stamp: Option<Stamp>,
-    /// What was wrong with it, so that it is told once.
-    trouble: Option<String>,
 }
 
 type Stamp = (u64, Option<SystemTime>);
@@ -96,14 +95,8 @@ impl Refresh {
     }
 
     fn begin(&self, source: Source) -> List {
-        let mut list = List {
-            due: self.clock.uptime(),
-            looks: 0,
-            validators: Validators::default(),
-            stamp: None,
-            trouble: None,
-            source,
-        };
+        let mut list =
+            List { due: self.clock.uptime(), looks: 0, validators: Validators::default(), stamp: None, source };
         match list.source.clone() {
             Source::Url(url) => {
                 let age = self.recall(&url, &mut list);
@@ -116,7 +109,7 @@ impl Refresh {
             }
             Source::File(path) => {
                 let read = self.read(&path, &mut list);
-                list.looked_at(read);
+                self.looked_at(&list, read);
             }
             Source::Network(_) => {}
         }
@@ -146,12 +139,12 @@ impl Refresh {
                 let fetched = self.fetch(&url, list).await;
                 let pause = if fetched.is_ok() { every } else { (every / RETRIES_A_TURN).max(TICK) };
                 list.due = now + pause.mul_f64(0.9 + 0.2 * self.chance(list));
-                list.looked_at(fetched);
+                self.looked_at(list, fetched);
             }
             (Source::File(path), _) => {
                 list.due = now + LOOK_AT_FILES;
                 if let Some(read) = self.read_if_changed(&path, list).await {
-                    list.looked_at(read);
+                    self.looked_at(list, read);
                 }
             }
             (Source::Url(_), None) | (Source::Network(_), _) => list.due = Timestamp(u64::MAX),
@@ -166,7 +159,7 @@ impl Refresh {
                 let networks = list::compare(&before, list::read(&document.body)?)?;
                 list.validators = document.validators;
                 if networks != before {
-                    info!("{} now lists {} networks", list.source, networks.len());
+                    info!("{} has changed, networks: {}", list.source, networks.len());
                     self.operators.replace(list.source.clone(), networks.clone());
                 }
                 networks
@@ -182,7 +175,8 @@ impl Refresh {
     /// Reads a file before anybody can be kept waiting by it.
     fn read(&self, path: &Path, list: &mut List) -> Result<(), Trouble> {
         list.stamp = Some(stamp(&std::fs::metadata(path)?));
-        self.take_over(&list.source, &files::read(path, MOST_BYTES)?)
+        self.take_over(&list.source, networks_in(path)?);
+        Ok(())
     }
 
     /// Reads a file again, if it is not as it was; nothing otherwise.
@@ -198,16 +192,28 @@ impl Refresh {
 
     async fn read_again(&self, path: &Path, list: &List) -> Result<(), Trouble> {
         let path = path.to_owned();
-        let read = tokio::task::spawn_blocking(move || files::read(&path, MOST_BYTES));
-        self.take_over(&list.source, &read.await.map_err(io::Error::other)??)
+        let read = tokio::task::spawn_blocking(move || networks_in(&path));
+        self.take_over(&list.source, read.await.map_err(io::Error::other)??);
+        Ok(())
     }
 
     /// A file is its owner's own word: it may shrink.
-    fn take_over(&self, source: &Source, bytes: &[u8]) -> Result<(), Trouble> {
-        let networks = list::read(bytes)?;
-        info!("{source} lists {} networks", networks.len());
+    fn take_over(&self, source: &Source, networks: Vec<IpNet>) {
+        info!("{source} is taken over, networks: {}", networks.len());
         self.operators.replace(source.clone(), networks);
-        Ok(())
+    }
+
+    /// Tells what is wrong with a list, once, and that it is over.
+    fn looked_at(&self, list: &List, looked: Result<(), Trouble>) {
+        let trouble = looked.err().map(|trouble| trouble.to_string());
+        let before = self.operators.note_trouble(&list.source, trouble.clone());
+        match trouble {
+            Some(trouble) if before.as_ref() != Some(&trouble) => {
+                warn!("{} is not taken over, what was known of it stays: {trouble}", list.source);
+            }
+            None if before.is_some() => info!("{} is all right again", list.source),
+            _ => {}
+        }
     }
 
     /// A number from 0 to 1 that differs from gate to gate, list to list, look to look.
@@ -217,19 +223,13 @@ impl Refresh {
     }
 }
 
-impl List {
-    /// Tells what is wrong, once, and that it is over.
-    fn looked_at(&mut self, looked: Result<(), Trouble>) {
-        let trouble = looked.err().map(|trouble| trouble.to_string());
-        match &trouble {
-            Some(trouble) if self.trouble.as_ref() != Some(trouble) => {
-                warn!("{} is not taken over, what was known of it stays: {trouble}", self.source);
-            }
-            None if self.trouble.is_some() => info!("{} is all right again", self.source),
-            _ => {}
-        }
-        self.trouble = trouble;
-    }
+/// Says what keeps a file from being taken over as a list of networks, if anything does.
+pub fn trouble_with(file: &Path) -> Option<String> {
+    networks_in(file).err().map(|trouble| trouble.to_string())
+}
+
+fn networks_in(file: &Path) -> Result<Vec<IpNet>, Trouble> {
+    Ok(list::read(&files::read(file, MOST_BYTES)?)?)
 }
 
 fn stamp(metadata: &Metadata) -> Stamp {

@@ -31,6 +31,16 @@ pub(super) struct Operator {
     /// The operator of the site has something to say about it.
     #[serde(skip)]
     pub(super) declared: bool,
+    /// Nobody else knows it.
+    #[serde(skip)]
+    pub(super) own: bool,
+}
+
+impl Operator {
+    /// The lists that tell its addresses, or its neighbours'.
+    pub(super) fn lists(&self) -> impl Iterator<Item = &Source> {
+        self.proven_in.iter().chain(&self.undecided_in).filter(|source| !matches!(source, Source::Network(_)))
+    }
 }
 
 /// What the operator of the site says of an operator of crawlers; what is left out is as built in.
@@ -98,7 +108,7 @@ fn declare(table: &mut Vec<Operator>, declared: Declared) {
         table.iter_mut().for_each(|operator| operator.signature_agents.retain(|agent| !agents.contains(agent)));
     }
     let place = table.iter().position(|operator| operator.name == name).unwrap_or_else(|| {
-        table.push(Operator { name, ..Operator::default() });
+        table.push(Operator { name, own: true, ..Operator::default() });
         table.len() - 1
     });
     let operator = &mut table[place];

@@ -100,10 +100,20 @@ async fn a_file_is_taken_over_when_it_changes_and_may_shrink() {
     write("half a li");
     scene.clock.advance(LOOK_AT_FILES);
     refresh.look_at_what_is_due().await;
+    let stale = || scene.operators.stale_lists().iter().map(|(_, count)| count).sum::<usize>();
+    assert_eq!(stale(), 1);
+    assert_eq!(
+        scene.operators.troubles(),
+        [(file.display().to_string(), "it is no list of networks: `half` is no network".into())]
+    );
     std::fs::remove_file(&file).expect("it was there");
     scene.clock.advance(LOOK_AT_FILES);
     refresh.look_at_what_is_due().await;
     assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(Means::Address));
+    write("198.51.100.0/24\n");
+    scene.clock.advance(LOOK_AT_FILES);
+    refresh.look_at_what_is_due().await;
+    assert_eq!((stale(), scene.operators.troubles()), (0, Vec::new()));
 }
 
 #[tokio::test]
