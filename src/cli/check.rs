@@ -25,6 +25,8 @@ pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) 
     let mut settings = config::read(file, environment, &[], operators).map_err(|mistakes| mistakes.to_string())?;
     let files = Files::read(settings.list_files()).map_err(|mistakes| mistakes.to_string())?;
     settings.notes.extend(own_robots_trouble(&settings));
+    settings.notes.extend(crawlers::range_files_trouble(&settings));
+    settings.notes.extend(crawlers::tokens_taken(&settings));
     Ok(summary(&settings, files.lists().counts()))
 }
 

@@ -58,6 +58,8 @@ pub(super) fn settle(
     scopes::note_unnamed(&scopes, &own, &routes, &mut report);
     let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
     let verify = verify::verify(&raw.verify, &mut report);
+    let range_files = verify::range_files(&raw.operators, &report);
+    verify::note_unfetched(&raw.operators, &verify, &mut report);
     let robots = robots::robots(raw, &classes, &operators, &mut report);
     let behaviour = behaviour::behaviour(&raw.behaviour, robots.trap.as_deref(), &mut report);
 
@@ -87,6 +89,7 @@ pub(super) fn settle(
         verify,
         rules,
         lists,
+        range_files,
         notes,
         written,
     };

@@ -48,6 +48,8 @@ pub struct Settings {
     pub rules: Arc<Rules>,
     /// Where the address lists are, in the order of their names in the rules.
     pub lists: Vec<AddressList>,
+    /// The files that operators' `ranges` name.
+    pub range_files: Vec<RangeFile>,
     /// What is right but worth knowing, a sentence each: mostly keys that this version does not carry out.
     pub notes: Vec<String>,
     /// Where each of these was written.
@@ -75,6 +77,16 @@ pub struct AddressList {
     /// The file.
     pub file: PathBuf,
     /// Where the file is named: `tidegate.yaml:3:12: lists.hosting.file`.
+    pub named_at: String,
+}
+
+/// A file with the addresses of an operator's crawlers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RangeFile {
+    /// The file.
+    pub file: PathBuf,
+    /// Where it is named: `tidegate.yaml:3:12: operators.acme.ranges`.
     pub named_at: String,
 }
 

@@ -1266,6 +1266,30 @@ fn an_operator_that_nobody_claims_or_nothing_proves_is_noted() {
 }
 
 #[test]
+fn what_was_meant_as_a_network_is_no_file() {
+    let ranges = |sources: &str| site(&format!("operators: {{ googlebot: {{ ranges: [{sources}] }} }}"));
+    let told = mistakes(&ranges("192.0.2.0/33, 192.0.2.256, \"2001:db8::/129\", 192.0.2.0/24, \"::1\""));
+    let wrong = |column, place, source| {
+        let remedy = "write it like 192.0.2.0/24 or 2001:db8::/32";
+        format!("2:{column}: operators.googlebot.ranges[{place}]: {source:?} is no network; {remedy}")
+    };
+    assert_eq!(told, [wrong(36, 0, "192.0.2.0/33"), wrong(50, 1, "192.0.2.256"), wrong(63, 2, "2001:db8::/129")]);
+    let files = settings(&ranges("cafe.bad, ./10.0, /etc/1.2, 1.txt")).range_files;
+    let files: Vec<&str> = files.iter().filter_map(|named| named.file.to_str()).collect();
+    assert_eq!(files, ["cafe.bad", "./10.0", "/etc/1.2", "1.txt"]);
+}
+
+#[test]
+fn a_list_that_is_never_fetched_is_noted() {
+    let rules = "verify: { refresh: off }\noperators: { googlebot: { ranges: \"https://a.example/x?key=secret\" } }";
+    let notes = settings(&site(rules)).notes;
+    let told =
+        "gate.yaml:3:35: operators.googlebot.ranges: https://a.example/x is not fetched, because verify.refresh is off";
+    assert_eq!(notes, [told]);
+    assert!(settings(&site(&rules.replace("refresh: off", "refresh: 1h"))).notes.is_empty());
+}
+
+#[test]
 fn what_two_operators_say_is_told_at_the_second() {
     assert_eq!(
         faults(

@@ -2,12 +2,13 @@
 
 use super::words::duration;
 use crate::config::Settings;
-use crate::config::settings::{CrawlPolicy, CrawlerOperator, KnownBy, Robots, Signatures, Verify};
+use crate::config::settings::{CrawlPolicy, CrawlerOperator, KnownBy, RangeFile, Robots, Signatures, Verify};
 use crate::policy::class::Class;
 use crate::policy::crawl_delay::{self, CrawlDelay, CrawlDelays};
 use crate::policy::decide::CRAWL_POLICY;
 use crate::policy::{ClassId, Kind, OperatorId, Units};
-use crate::verify::Operators;
+use crate::verify::{self, Operators};
+use std::time::Duration;
 
 pub(super) fn verify(verify: &Verify) -> String {
     let lists = match verify.refresh {
@@ -30,6 +31,36 @@ pub(super) fn verify(verify: &Verify) -> String {
         }
     };
     format!("{lists}; {dns}; {signatures}")
+}
+
+/// A gate starts without them, and takes them over once they are right.
+pub(super) fn range_files_trouble(settings: &Settings) -> Vec<String> {
+    let told = |RangeFile { file, named_at, .. }: &RangeFile| {
+        let trouble = verify::trouble_with(file)?;
+        Some(format!("{named_at}: {} cannot be used: {trouble}; until it can, it proves nobody", file.display()))
+    };
+    settings.range_files.iter().filter_map(told).collect()
+}
+
+/// What a token that was another's means for those who really are the other's.
+pub(super) fn tokens_taken(settings: &Settings) -> Vec<String> {
+    let builtin = Operators::builtin();
+    let mut notes = Vec::new();
+    for (token, whose) in builtin.tokens() {
+        let whose = builtin.name(whose);
+        let takes = |written: &&CrawlerOperator| {
+            written.name != whose && written.tokens.iter().flatten().any(|own| own.eq_ignore_ascii_case(token))
+        };
+        let Some(taker) = settings.operators.iter().find(takes) else { continue };
+        let has_all = taker.complete.as_ref().is_some_and(|complete| !complete.is_empty());
+        let become_what = if has_all { "impostors" } else { "declared bots" };
+        notes.push(format!(
+            "operators.{name}.tokens: whoever says {token} is held to {name} now, so the real crawlers of {whose} are {become_what}, \
+             unless {name}'s ranges, names or keys prove them",
+            name = taker.name
+        ));
+    }
+    notes
 }
 
 /// What the file says of an operator. What it says of itself is taken from whoever had it.

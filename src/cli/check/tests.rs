@@ -102,6 +102,64 @@ fn operators_of_the_file_are_told() {
 }
 
 #[test]
+fn a_file_of_ranges_that_is_no_list_is_a_note() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [yaml, ranges] = ["gate.yaml", "ours.txt"].map(|name| folder.path().join(name));
+    let rules = format!("origin: {{ url: http://o }}\noperators: {{ googlebot: {{ ranges: {} }} }}", ranges.display());
+    std::fs::write(&yaml, rules).expect("it can be written");
+    let told = || check(&yaml, &[], &OPERATORS).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let place = format!("  {}:2:35: operators.googlebot.ranges: {} cannot be used: ", yaml.display(), ranges.display());
+    assert!(told().contains(&format!("{place}No such file")), "{}", told());
+    std::fs::write(&ranges, "192.0.2.0/24\nnobody\n").expect("it can be written");
+    let why = "it is no list of networks: `nobody` is no network; until it can, it proves nobody";
+    assert!(told().contains(&format!("{place}{why}")), "{}", told());
+    std::fs::write(&ranges, "192.0.2.0/24\n").expect("it can be written");
+    assert!(!told().contains("cannot be used"), "{}", told());
+}
+
+#[test]
+fn a_token_that_was_anothers_is_a_note() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let yaml = folder.path().join("gate.yaml");
+    for (keys, become_what) in
+        [("ranges: 192.0.2.0/24", "declared bots"), ("complete: names, names: a.example", "impostors")]
+    {
+        let rules =
+            format!("origin: {{ url: http://o }}\noperators: {{ acme: {{ tokens: [googlebot, Acme/1.0], {keys} }} }}");
+        std::fs::write(&yaml, rules).expect("it can be written");
+        let told = check(&yaml, &[], &OPERATORS).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        for line in [
+            format!(
+                "  operators.acme.tokens: whoever says Googlebot is held to acme now, so the real crawlers of googlebot are {become_what}, \
+                 unless acme's ranges, names or keys prove them"
+            ),
+            "  operators.acme.tokens[1]: \"Acme/1.0\" is that version alone; Acme is all of them".into(),
+        ] {
+            assert!(told.lines().any(|told| told == line), "no line {line:?} in\n{told}");
+        }
+    }
+}
+
+#[test]
+fn a_delay_that_cannot_make_the_budget_last_is_told() {
+    for (tiers, told) in [
+        ("bot: [{ above: 10%, shed: 100% }]", "30s; it needs 87s, crawlers read 30s at most: it lasts about 9h of 1d"),
+        ("bot: [{ above: 0%, shed: 100% }]", "30s; it has no budget, tiers refuse it wholly"),
+        ("", "9s"),
+    ] {
+        let text = format!(
+            "origin: {{ url: http://o }}\nclasses: [{{ name: bot, when: {{ kind: declared_bot }}, crawl_delay: auto }}]\n\
+             quotas: {{ api: {{ limit: 10000, window: {{ fixed: 24h }}, tiers: {{ {tiers} }} }} }}\n\
+             routes: [{{ match: /**, cost: {{ api: 1 }} }}]"
+        );
+        let settings = config::load(Path::new("gate.yaml"), &text, &[], &[], &OPERATORS);
+        let summary = summary(&settings.unwrap_or_else(|mistakes| panic!("{mistakes}")), &[]);
+        let line = format!("  asks unknown bots for what the budget affords, at first {told}");
+        assert!(summary.lines().any(|told| told == line), "no line {line:?} in\n{summary}");
+    }
+}
+
+#[test]
 fn what_robots_txt_asks_of_a_class_is_one_line() {
     let operators: Vec<String> = (0..7).map(|number| format!("bot-{number}")).collect();
     let names: Vec<&str> = operators.iter().map(String::as_str).collect();

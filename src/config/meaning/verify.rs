@@ -3,11 +3,11 @@
 use super::report::Report;
 use crate::config::forms::{Named, OneOrMany};
 use crate::config::raw::verify::{self as raw, Refresh};
-use crate::config::settings::{CrawlerOperator, Dns, KnownBy, Signatures, Verify};
+use crate::config::settings::{CrawlerOperator, Dns, KnownBy, RangeFile, Signatures, Verify};
 use crate::config::words::Pattern;
 use crate::policy::identity::is_wider_than_crawlers;
 use ipnet::IpNet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -86,6 +86,38 @@ fn told_once(
     }
 }
 
+/// The files among the sources of addresses, each with where it is named.
+pub(super) fn range_files(raw: &Named<raw::Operator>, report: &Report) -> Vec<RangeFile> {
+    let mut files = Vec::new();
+    each_range(raw, |path, source| {
+        if !is_network(source) && !source.contains("://") {
+            let named_at = format!("{}: {path}", report.named_at(path));
+            files.push(RangeFile { file: source.into(), named_at });
+        }
+    });
+    files
+}
+
+/// Whoever writes a URL wants it to be asked.
+pub(super) fn note_unfetched(raw: &Named<raw::Operator>, verify: &Verify, report: &mut Report) {
+    if verify.refresh.is_some() {
+        return;
+    }
+    each_range(raw, |path, source| {
+        if source.contains("://") {
+            // A query may hold a key.
+            let (place, url) = (report.named_at(path), source.split('?').next().unwrap_or_default());
+            report.note(format!("{place}: {path}: {url} is not fetched, because verify.refresh is off"));
+        }
+    });
+}
+
+fn each_range(raw: &Named<raw::Operator>, mut look: impl FnMut(&str, &str)) {
+    for (name, written) in &raw.0 {
+        each(written.ranges.as_ref(), &format!("operators.{name}.ranges"), &mut look);
+    }
+}
+
 fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Report) -> CrawlerOperator {
     let path = format!("operators.{name}");
     report.name(&path, name);
@@ -142,7 +174,12 @@ fn source(path: &str, source: &str, report: &mut Report) {
         let wrong = format!("{source} is wider than any crawler's network");
         return report.mistake(path, wrong, "write what its crawlers have: at most an IPv4 /8 or an IPv6 /19");
     }
-    let Some((scheme, rest)) = source.split_once("://") else { return };
+    let Some((scheme, rest)) = source.split_once("://") else {
+        if is_meant_as_network(source) && !is_network(source) {
+            report.mistake(path, format!("{source:?} is no network"), "write it like 192.0.2.0/24 or 2001:db8::/32");
+        }
+        return;
+    };
     let uri: Option<http::Uri> = source.parse().ok().filter(|_| !rest.contains('@'));
     let host = uri.as_ref().and_then(http::Uri::host);
     match (scheme, host) {
@@ -156,6 +193,17 @@ fn source(path: &str, source: &str, report: &mut Report) {
         }
         _ => report.mistake(path, format!("{source:?} cannot be fetched"), remedy),
     }
+}
+
+fn is_network(text: &str) -> bool {
+    text.parse::<IpNet>().is_ok() || text.parse::<IpAddr>().is_ok()
+}
+
+/// No file has such a name: digits and dots, or what has colons besides.
+fn is_meant_as_network(text: &str) -> bool {
+    let only = |signs: &str| text.bytes().all(|byte| byte.is_ascii_digit() || signs.as_bytes().contains(&byte));
+    text.starts_with(|first: char| first.is_ascii_hexdigit() || first == ':')
+        && ((text.contains('.') && only("./")) || (text.contains(':') && only("abcdefABCDEF.:/")))
 }
 
 fn agent(path: &str, agent: &str, report: &mut Report) {
