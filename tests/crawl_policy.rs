@@ -69,10 +69,32 @@ fn it_says_who_is_verified_how_and_what_their_class_may_do() {
         json!([{ "name": "api", "left": 0.3, "refused": 0.5, "tiers": tiers, "window_ends": "2027-01-16T00:00:00Z" }])
     );
     let crawler = named(&policy["classes"], "crawler");
-    assert_eq!(crawler["bucket"], json!({ "capacity": 60, "fill": 10, "interval_s": 10.0 }));
+    assert_eq!(crawler["bucket"], json!({ "shared_by": "client", "capacity": 60, "fill": 10, "interval_s": 10.0 }));
     assert_eq!((&crawler["crawl_delay_s"], &crawler["blocked"]), (&json!(10), &json!(false)));
     assert_eq!(crawler["quotas"][0]["left"], 0.4);
-    assert_eq!(named(&policy["classes"], "bot")["blocked"], true);
+    let bot = named(&policy["classes"], "bot");
+    assert_eq!((&bot["blocked"], &bot["quotas"]), (&json!(true), &json!([])), "what is left is nothing to it");
+}
+
+#[test]
+fn operators_of_ones_own_and_classes_that_take_nobody_are_not_told() {
+    let origin = Origin::plain();
+    let rules = "crawl_policy: on\noperators: { acme: { tokens: AcmeBot }, signy: { signature_agents: https://signy.example },\n  \
+                 googlebot: { tokens: [] } }\nclasses:\n  - { name: partner, when: { operator: [acme, signy] } }\n  \
+                 - { name: search, when: { operator: [acme, googlebot] }, bucket: { rate: 1/s, burst: 5, key: operator } }\n  \
+                 - { name: bot, when: { kind: [verified_bot, declared_bot, suspected_bot, impostor] } }\n  \
+                 - { name: rest }";
+    let gate = Gate::before(origin.address(), rules);
+    let (told, page) = (policy(&gate), ask(&gate, BROWSER).text());
+    let names: Vec<&Value> = told["classes"].as_array().expect("a list").iter().map(|class| &class["name"]).collect();
+    assert_eq!(names, ["search", "bot"]);
+    let search = named(&told["classes"], "search");
+    assert_eq!((&search["operators"], &search["bucket"]["shared_by"]), (&json!(["googlebot"]), &json!("operator")));
+    assert!(page.contains("<li>Each operator's crawlers together: 5 requests"), "{page}");
+    assert!(page.contains("<li><b>googlebot</b>: by") && !page.contains("()"), "{page}");
+    for text in [told.to_string(), page] {
+        assert!(!text.contains("acme") && !text.contains("signy"), "{text}");
+    }
 }
 
 #[test]

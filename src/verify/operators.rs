@@ -101,6 +101,11 @@ impl Operators {
         &self.table[usize::from(operator.0)].name
     }
 
+    /// True for an operator that this version knows, whatever the operator of the site has added to it.
+    pub fn is_built_in(&self, operator: OperatorId) -> bool {
+        self.table.get(usize::from(operator.0)).is_some_and(|operator| !operator.own)
+    }
+
     /// Returns every product token by which a user agent claims an operator.
     pub fn tokens(&self) -> impl Iterator<Item = (&str, OperatorId)> {
         self.with_ids().flat_map(|(id, operator)| operator.tokens.iter().map(move |token| (token.as_str(), id)))

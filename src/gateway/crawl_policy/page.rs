@@ -52,7 +52,12 @@ fn write_class(class: &ClassTerms<'_>, out: &mut String) -> fmt::Result {
     class.crawl_delay_s.iter().try_for_each(|seconds| writeln!(out, "<li>{}</li>", Pause(*seconds)))?;
     if let Some(bucket) = &class.bucket {
         let (capacity, fill, interval) = (bucket.capacity, bucket.fill, bucket.interval_s);
-        writeln!(out, "<li>Each client: {capacity} requests at once, then {fill} every {interval}\u{a0}s</li>")?;
+        let whose = match bucket.shared_by {
+            "operator" => "Each operator's crawlers together",
+            "class" => "All of the class together",
+            _ => "Each client",
+        };
+        writeln!(out, "<li>{whose}: {capacity} requests at once, then {fill} every {interval}\u{a0}s</li>")?;
     }
     class.quotas.iter().try_for_each(|quota| write_quota(quota, out))?;
     out.write_str("</ul>\n")
@@ -72,7 +77,10 @@ fn write_quota(quota: &QuotaTerms<'_>, out: &mut String) -> fmt::Result {
 }
 
 fn write_operator(operator: &Operator<'_>, out: &mut String) -> fmt::Result {
-    write!(out, "<li><b>{}</b> ({})", Escaped(operator.name), Escaped(&operator.crawlers.join(", ")))?;
+    write!(out, "<li><b>{}</b>", Escaped(operator.name))?;
+    if !operator.crawlers.is_empty() {
+        write!(out, " ({})", Escaped(&operator.crawlers.join(", ")))?;
+    }
     match operator.verified_by.is_empty() {
         true => out.write_str(": cannot be verified")?,
         false => write!(out, ": by {}", operator.verified_by.join(", "))?,

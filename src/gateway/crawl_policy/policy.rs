@@ -7,6 +7,7 @@ use crate::gateway::generation::Generation;
 use crate::gateway::shared::Shared;
 use crate::policy::class::{Class, When};
 use crate::policy::crawl_delay::class_of;
+use crate::policy::identity::KeyFrom;
 use crate::policy::lists::Listed;
 use crate::policy::quota::Quota;
 use crate::policy::{ClassId, Kind, OperatorId, Timestamp, Units};
@@ -64,9 +65,10 @@ pub(super) struct ClassTerms<'a> {
     pub(super) quotas: Vec<QuotaTerms<'a>>,
 }
 
-/// What each client of a class may ask for.
+/// What each client of a class may ask for, or several together.
 #[derive(Serialize)]
 pub(super) struct BucketTerms {
+    pub(super) shared_by: &'static str,
     pub(super) capacity: u32,
     pub(super) fill: u32,
     pub(super) interval_s: f64,
@@ -155,7 +157,7 @@ impl<'a> Sight<'a> {
 
     fn operators(&self) -> Vec<Operator<'a>> {
         let with_ids = (0..).map(OperatorId).zip(self.operators.names());
-        let told = with_ids.map(|(id, name)| Operator {
+        let told = with_ids.filter(|(id, _)| self.operators.is_built_in(*id)).map(|(id, name)| Operator {
             name,
             crawlers: self.operators.tokens().filter(|(_, whose)| *whose == id).map(|(token, _)| token).collect(),
             verified_by: MEANS.iter().filter(|means| (means.proves)(self, id)).map(|means| means.name).collect(),
@@ -172,22 +174,30 @@ impl<'a> Sight<'a> {
 
     fn classes(&self) -> Vec<ClassTerms<'a>> {
         let with_ids = (0..).map(ClassId).zip(&self.settings.rules.classes);
-        with_ids.filter(|(_, class)| is_for_strangers(&class.when)).map(|(id, class)| self.class(id, class)).collect()
+        let told =
+            with_ids.filter(|(id, class)| self.is_for_strangers(&class.when) && self.takes_bots(*id, &class.when));
+        told.map(|(id, class)| self.class(id, class)).collect()
     }
 
     fn class(&self, id: ClassId, class: &'a Class) -> ClassTerms<'a> {
-        let bucket = class.bucket.filter(|_| class.enforce).map(|bucket| BucketTerms {
+        let blocked = class.blocked && class.enforce;
+        let bucket = class.bucket.filter(|_| class.enforce && !blocked).map(|bucket| BucketTerms {
+            shared_by: match class.key {
+                KeyFrom::Address | KeyFrom::Sent(_) => "client",
+                KeyFrom::Operator => "operator",
+                KeyFrom::Class => "class",
+            },
             capacity: bucket.capacity,
             fill: bucket.fill,
             interval_s: bucket.interval.as_secs_f64(),
         });
-        let quotas = self.settings.rules.quotas.iter().zip(&self.books).filter(|(quota, _)| quota.enforce);
+        let quotas = self.settings.rules.quotas.iter().zip(&self.books).filter(|(quota, _)| quota.enforce && !blocked);
         ClassTerms {
             name: &class.name,
             kinds: class.when.kinds.iter().map(|kind| kind.name()).collect(),
             operators: class.when.operators.iter().filter_map(|id| self.named(*id)).collect(),
             user_agents: &class.when.user_agents,
-            blocked: class.blocked && class.enforce,
+            blocked,
             crawl_delay_s: self.asked_of_class(id),
             bucket,
             quotas: quotas.map(|(quota, book)| self.quota(id, class, quota, book)).collect(),
@@ -220,9 +230,26 @@ impl<'a> Sight<'a> {
         }
     }
 
-    /// Its name; those that a reload has added have one at the next start.
+    /// Its name, where anybody may know that it is known here.
     fn named(&self, operator: OperatorId) -> Option<&'a str> {
-        self.operators.names().nth(operator.0.into())
+        self.operators.is_built_in(operator).then(|| self.operators.name(operator))
+    }
+
+    /// True for classes that bots fall into by what anybody can see of them. Who is in another, or is an operator that only
+    /// this site knows, has it by an arrangement that is nobody else's business.
+    fn is_for_strangers(&self, when: &When) -> bool {
+        let is_arranged = when.keys.is_some() || !when.addresses.is_empty() || when.lists != Listed::default();
+        let is_own = !when.operators.is_empty() && when.operators.iter().all(|id| self.named(*id).is_none());
+        !is_arranged && !is_own && when.kinds != [Kind::Human]
+    }
+
+    /// True where a bot can fall into a class, the classes before it being as they are. Who goes by user agents may.
+    fn takes_bots(&self, class: ClassId, when: &When) -> bool {
+        let takes = |kind| class_of(&self.settings.rules.classes, kind, None) == Some(class);
+        let mut operators = (0..).map(OperatorId).take(self.operators.names().count());
+        !when.user_agents.is_empty()
+            || Kind::ALL.into_iter().filter(|kind| *kind != Kind::Human).any(takes)
+            || operators.any(|operator| self.class_of_operator(operator) == Some(class))
     }
 
     fn class_of_operator(&self, operator: OperatorId) -> Option<ClassId> {
@@ -249,13 +276,6 @@ impl<'a> Sight<'a> {
         let first = all.next()??;
         all.all(|other| other == Some(first)).then_some(first)
     }
-}
-
-/// True for classes that bots fall into by what anybody can see of them. Who is in another has it by an arrangement that is
-/// nobody else's business.
-fn is_for_strangers(when: &When) -> bool {
-    let is_arranged = when.keys.is_some() || !when.addresses.is_empty() || when.lists != Listed::default();
-    !is_arranged && when.kinds != [Kind::Human]
 }
 
 /// A part as a share, in whole hundredths: nobody can reckon how much the whole is.
