@@ -40,7 +40,7 @@ fn crawlers_in_one_group_who_are_asked_different_delays_are_parted() {
     let text = "User-agent: bingbot\nUser-agent: ccbot\nUser-agent: other\nCrawl-delay: 4\nDisallow: /x\n";
     assert_eq!(
         told(text, &wishes(&[("bingbot", 30), ("ccbot", 5)], None, None)),
-        "User-agent: bingbot\nCrawl-delay: 30\nDisallow: /x\nUser-agent: ccbot\nCrawl-delay: 5\nDisallow: /x\n\
+        "User-agent: bingbot\nCrawl-delay: 30\nDisallow: /x\n\nUser-agent: ccbot\nCrawl-delay: 5\nDisallow: /x\n\n\
          User-agent: other\nCrawl-delay: 4\nDisallow: /x\n"
     );
 }
@@ -80,7 +80,7 @@ fn a_trap_is_forbidden_to_everybody() {
     let wishes = wishes(&[("bingbot", 30)], None, Some("/trap"));
     assert_eq!(
         told("User-agent: a\nDisallow:\n", &wishes),
-        "User-agent: a\nDisallow: /trap\nDisallow:\n\nUser-agent: *\nDisallow: /trap\n\
+        "User-agent: a\nDisallow: /trap\nDisallow:\n\nUser-agent: *\nDisallow: /trap\n\n\
          User-agent: bingbot\nCrawl-delay: 30\nDisallow: /trap\n"
     );
     assert_eq!(

@@ -38,10 +38,12 @@ impl<'t> Merging<'t> {
             self.complete(group, groups.peek().is_none() && !missing.is_empty(), &mut page);
         }
         page.go_to_the_end();
-        if !missing.is_empty() && !self.text.is_empty() {
-            page.add(b"");
+        for (place, group) in missing.iter().enumerate() {
+            if place > 0 || !self.text.is_empty() {
+                page.add(b"");
+            }
+            self.append(group, &mut page);
         }
-        missing.iter().for_each(|group| self.append(group, &mut page));
         page.finish()
     }
 
@@ -111,6 +113,7 @@ impl<'t> Merging<'t> {
         // A delay alone parts them for those who read delays. Nobody else reads this as a group of its own.
         if is_closed(run) || delays.is_empty() {
             self.repeat_rules(&[group], page);
+            page.add(b"");
         }
     }
 
