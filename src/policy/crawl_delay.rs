@@ -125,14 +125,16 @@ fn usual(cost: Cost) -> Units {
 }
 
 impl Budget {
-    /// The delay that makes the budget last for the window.
+    /// The delay that makes the budget last for the window, as far as crawlers read it.
     pub fn affords(&self) -> u32 {
+        self.needs().map_or(MOST, |seconds| seconds.clamp(LEAST, MOST))
+    }
+
+    /// The same in seconds, however many; none where nothing is left to last.
+    pub fn needs(&self) -> Option<u32> {
         let left = u128::from(self.ceiling.minus(self.others).milli());
         let due = u128::from(self.window.as_secs()) * u128::from(self.page.milli()) * u128::from(self.crawlers);
-        match left {
-            0 => MOST,
-            _ => u32::try_from(due.div_ceil(left)).unwrap_or(MOST).clamp(LEAST, MOST),
-        }
+        (left > 0).then(|| u32::try_from(due.div_ceil(left)).unwrap_or(u32::MAX))
     }
 }
 
@@ -176,6 +178,21 @@ mod tests {
                 "{ceiling} {others} {page_milli} {crawlers}"
             );
         }
+    }
+
+    #[test]
+    fn what_a_budget_needs_may_be_more_than_crawlers_read() {
+        let budget = |ceiling| Budget {
+            ceiling: Units::whole(ceiling),
+            others: Units::ZERO,
+            window: Duration::from_secs(86_400),
+            page: Units::whole(1),
+            crawlers: 1,
+        };
+        assert_eq!(
+            [1000, 0].map(|ceiling| (budget(ceiling).needs(), budget(ceiling).affords())),
+            [(Some(87), 30), (None, 30)]
+        );
     }
 
     #[test]

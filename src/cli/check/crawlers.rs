@@ -4,7 +4,7 @@ use super::words::duration;
 use crate::config::Settings;
 use crate::config::settings::{CrawlPolicy, CrawlerOperator, KnownBy, RangeFile, Robots, Signatures, Verify};
 use crate::policy::class::Class;
-use crate::policy::crawl_delay::{self, CrawlDelay, CrawlDelays};
+use crate::policy::crawl_delay::{self, Budget, CrawlDelay, CrawlDelays};
 use crate::policy::decide::CRAWL_POLICY;
 use crate::policy::{ClassId, Kind, OperatorId, Units};
 use crate::verify::{self, Operators};
@@ -107,8 +107,12 @@ pub(super) fn robots(settings: &Settings, operators: &[String]) -> Vec<String> {
         CrawlDelay::Seconds(seconds) => format!("  asks {whom} for {seconds}s between two requests"),
         CrawlDelay::Auto(class) => {
             let budgets = crawl_delay::budgets(&settings.rules, *class, |_| Units::ZERO);
-            match budgets.map(|budget| budget.affords()).max() {
-                Some(seconds) => format!("  asks {whom} for what the budget affords, at first {seconds}s"),
+            // Nothing left is the longest of all.
+            match budgets.max_by_key(|budget| budget.needs().unwrap_or(u32::MAX)) {
+                Some(budget) => {
+                    let (seconds, short) = (budget.affords(), falls_short(&budget));
+                    format!("  asks {whom} for what the budget affords, at first {seconds}s{short}")
+                }
                 None => format!("  asks {whom} for nothing: auto follows a quota, and no route has a cost"),
             }
         }
@@ -126,6 +130,24 @@ pub(super) fn robots(settings: &Settings, operators: &[String]) -> Vec<String> {
     lines.extend(delays.of_everybody.iter().map(|delay| asks("unknown bots", delay)));
     lines.extend(trap.iter().map(|path| format!("  forbids {path}, which nothing links to")));
     lines
+}
+
+/// What a delay cannot do for a budget.
+fn falls_short(budget: &Budget) -> String {
+    match budget.needs() {
+        None => "; it has no budget, tiers refuse it wholly".into(),
+        Some(seconds) if seconds > crawl_delay::MOST => {
+            let lasts = budget.window.as_secs() * u64::from(crawl_delay::MOST) / u64::from(seconds);
+            let unit = if lasts >= 3600 { 3600 } else { 60 };
+            let lasts = duration(Duration::from_secs(lasts.div_ceil(unit) * unit));
+            let most = crawl_delay::MOST;
+            format!(
+                "; it needs {seconds}s, crawlers read {most}s at most: it lasts about {lasts} of {}",
+                duration(budget.window)
+            )
+        }
+        Some(_) => String::new(),
+    }
 }
 
 /// Operators in one class who are asked the same.
