@@ -87,7 +87,10 @@ pub(super) fn operator(operator: &CrawlerOperator, builtin: &Operators) -> Strin
         KnownBy::Addresses => "addresses".to_owned(),
         KnownBy::Names => "names".to_owned(),
     };
-    tell("always known by", operator.complete.as_ref().map(|complete| complete.iter().map(means).collect()));
+    match operator.complete.as_ref().map(|complete| complete.iter().map(means).collect::<Vec<String>>()) {
+        Some(none) if none.is_empty() => tell("never", Some(vec!["an impostor".into()])),
+        complete => tell("always known by", complete),
+    }
     tell("signs as", taken(&operator.signature_agents, &mut builtin.signature_agents()));
     let is_built_in = || builtin.names().any(|name| name == operator.name);
     let told = match told.is_empty() {

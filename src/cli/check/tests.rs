@@ -92,7 +92,7 @@ fn operators_of_the_file_are_told() {
         "crawlers: no list is fetched; DNS is asked of 127.0.0.1:53; signatures are not looked at",
         "operators of crawlers, added or changed: 5",
         "  acme: says AcmeBot; comes from 192.0.2.0/24; is called acme.example; always known by addresses, names",
-        "  googlebot: always known by none",
+        "  googlebot: never an impostor",
         "  bingbot: as built in",
         "  nobody: nothing is said of it",
         "  mine: says GPTBot (no longer gptbot), MineBot; signs as https://chatgpt.com (no longer chatgpt-agent), https://b.example",

@@ -131,7 +131,10 @@ fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Report
         }
     }
     let texts = |list: &Option<OneOrMany<String>>| list.as_ref().map(|list| list.0.clone());
-    each(raw.tokens.as_ref(), &format!("{path}.tokens"), |path, token| self::token(path, token, report));
+    each(raw.tokens.as_ref(), &format!("{path}.tokens"), |path, token| {
+        self::token(path, token, report);
+        note_version(path, token, report);
+    });
     each(raw.ranges.as_ref(), &format!("{path}.ranges"), |path, source| self::source(path, source, report));
     each(raw.signature_agents.as_ref(), &format!("{path}.signature_agents"), |path, agent| {
         self::agent(path, agent, report);
@@ -161,6 +164,14 @@ fn token(path: &str, token: &str, report: &mut Report) {
     let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
     if token.trim() != token || !(2..=LONGEST_TOKEN).contains(&token.len()) || !token.bytes().all(printable) {
         report.mistake(path, format!("{token:?} is no product token"), "write it like ExampleBot, without a version");
+    }
+}
+
+/// It is looked for as it stands.
+fn note_version(path: &str, token: &str, report: &mut Report) {
+    let version = token.split_once('/').filter(|(_, rest)| rest.starts_with(|sign: char| sign.is_ascii_digit()));
+    if let Some((product, _)) = version {
+        report.note(format!("{path}: {token:?} is that version alone; {product} is all of them"));
     }
 }
 
