@@ -618,6 +618,10 @@ routes: [ { match: \"/**\", cost: { api: 1 } } ]";
     assert_eq!([google("/5"), google("/2"), google("/3"), google("/6")], [200, 200, 200, 429], "an hour is too long");
     assert_eq!(gate.metric("tidegate_quota_guarded_total{quota=\"api\",class=\"search\"}"), 5.0);
     assert_eq!(gate.metric("tidegate_longest_refusal_seconds{operator=\"googlebot\"}"), 0.0);
+    let log = gate.into_log();
+    let guarded: Vec<&str> =
+        log.iter().filter(|line| line["guarded"] == true).filter_map(|line| line["path"].as_str()).collect();
+    assert_eq!(guarded, ["/1", "/4", "/5", "/2", "/3"]);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::config::{self, Settings};
 use crate::lists::{Files, counted};
 use crate::policy::ClassId;
 use crate::policy::behaviour::Behaviour;
+use crate::policy::quota::Quota;
 use crate::robots;
 use crate::verify::Operators;
 use std::fmt::Write as _;
@@ -61,6 +62,15 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
     line(ledger::ledger(&settings.ledger, &settings.state_dir));
 
     line(format!("crawlers: {}", crawlers::verify(&settings.verify)));
+    line(match &rules.behaviour {
+        None => "behaviour: not looked at".into(),
+        Some(Behaviour { threshold, half_life, .. }) => {
+            format!(
+                "behaviour: suspected from {threshold} points on, half of them forgotten after {}",
+                words::duration(*half_life)
+            )
+        }
+    });
     if !settings.operators.is_empty() {
         line(format!("\noperators of crawlers, added or changed: {}", settings.operators.len()));
         let builtin = Operators::builtin();
@@ -92,7 +102,11 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
     }
 
     line(format!("\nclasses, the first that fits: {}", rules.classes.len()));
-    rules.classes.iter().for_each(|written| line(format!("  {}", classes::class(written, operators, &rules.lists))));
+    for (id, class) in (0..).map(ClassId).zip(&rules.classes) {
+        let paced = |quota: &Quota| quota.pacing.as_ref().is_some_and(|pacing| pacing.paces(id));
+        let shed = rules.quotas.iter().any(|quota| quota.ladder(id).is_some() || paced(quota));
+        line(format!("  {}", classes::class(class, shed, operators, &rules.lists)));
+    }
 
     let throttled: Vec<String> = rules.scopes.iter().filter_map(scopes::scope).collect();
     if !throttled.is_empty() {

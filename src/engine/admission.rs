@@ -82,6 +82,8 @@ pub struct Standing {
     pub remaining: Units,
     /// How many tiers the class has entered.
     pub tier: u8,
+    /// A tier refused the request, and the guard let it through.
+    pub by_guard: bool,
     /// When the window ends.
     pub resets_at: Timestamp,
     /// The window that pays.
@@ -361,6 +363,7 @@ impl Standing {
             used,
             remaining: position.quota.ceiling(class).min(position.limit).minus(used),
             tier: position.shedding.tier,
+            by_guard: position.is_let_through,
             resets_at: position.resets_at,
             window: 0,
             turn: 0,

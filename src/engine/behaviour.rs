@@ -56,12 +56,16 @@ impl Admission {
 
     /// Returns why the client on this track is suspected, if it is. `graphical`: its browser shows pictures.
     pub fn suspicion(&self, track: Track, graphical: bool, now: Timestamp) -> Option<Suspicion> {
+        self.weigh(track, graphical, now).filter(|found| self.rules.suspects(found))
+    }
+
+    /// Returns how far what is known of the client on this track is from a person's habits, if anything is known.
+    pub fn weigh(&self, track: Track, graphical: bool, now: Timestamp) -> Option<Suspicion> {
         let behaviour = self.rules.behaviour.as_ref()?;
         let observations = &self.engine.observations;
         let habits = observations.clients.get(track.client)?.at(now, behaviour.half_life);
         let neighbourhood = || Some(observations.networks.get(track.network)?.at(now, behaviour.half_life));
-        let found = suspicion(&habits, graphical, observations.expected(), neighbourhood);
-        (found.points >= behaviour.threshold).then_some(found)
+        Some(suspicion(&habits, graphical, observations.expected(), neighbourhood))
     }
 
     /// Learns from a request that is over.

@@ -31,6 +31,8 @@ pub struct Look<'a> {
 pub struct Observation {
     track: Track,
     sight: Sight,
+    /// How far its client is from a person.
+    weighed: Option<Suspicion>,
 }
 
 impl Observation {
@@ -46,12 +48,19 @@ impl Observation {
             referer: look.referer,
             seen: look.seen,
         };
-        Some(Self { track: admission.track(rules.trust.key(look.client), look.user_agent), sight })
+        let track = admission.track(rules.trust.key(look.client), look.user_agent);
+        let weighed = admission.weigh(track, look.browser.graphical, now);
+        Some(Self { track, sight, weighed })
     }
 
     /// Why its client is suspected, if it is.
     pub fn suspicion(&self, admission: &Admission) -> Option<Suspicion> {
-        admission.suspicion(self.track, self.sight.browser.graphical, self.sight.at)
+        self.weighed.filter(|weighed| admission.rules().suspects(weighed))
+    }
+
+    /// The points that its client has, where anything is known of it.
+    pub fn points(&self) -> Option<u16> {
+        self.weighed.map(|weighed| weighed.points)
     }
 
     /// The same, of a request that would be charged if `costly`.

@@ -398,6 +398,7 @@ impl Visit {
             operator: classified.operator,
             evidence: &classified.evidence,
             signed: self.visitor.signed,
+            suspicion: observation.and_then(|observation| observation.points()),
             route: self.visitor.route,
             route_name: &self.route().name,
             charges: &charges,
@@ -409,6 +410,7 @@ impl Visit {
             retry_after_s: self.retry_after,
             scope: self.refused_by.as_deref(),
             tier: self.standings.iter().map(|standing| standing.tier).max(),
+            guarded: self.refused.is_none() && self.standings.iter().any(|standing| standing.by_guard),
             scope_wait: self.scope_wait,
             origin: self.at_origin.then(|| OriginCall {
                 scopes: &self.route().scopes,

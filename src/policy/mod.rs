@@ -109,6 +109,11 @@ impl Rules {
         }
     }
 
+    /// True where somebody with so many points is suspected.
+    pub fn suspects(&self, weighed: &behaviour::Suspicion) -> bool {
+        self.behaviour.as_ref().is_some_and(|behaviour| weighed.points >= behaviour.threshold)
+    }
+
     /// True for a normalised path at which the gate tells its crawl policy.
     pub fn tells_crawl_policy_at(&self, path: &str) -> bool {
         self.tells_crawl_policy && path == decide::CRAWL_POLICY

@@ -80,6 +80,9 @@ fn numbers(out: &mut Vec<u8>, record: &Record<'_>, passage: &Passage) {
     json::number_or_null(out, record.retry_after_s);
     out.extend_from_slice(b",\"tier\":");
     json::number_or_null(out, record.tier.map(u64::from));
+    out.extend_from_slice(if record.guarded { b",\"guarded\":true" } else { b",\"guarded\":false" });
+    out.extend_from_slice(b",\"suspicion\":");
+    json::number_or_null(out, record.suspicion.map(u64::from));
     out.extend_from_slice(b",\"used\":{");
     of_each_quota(out, record, passage, |out, charge| json::units(out, charge.used));
     out.extend_from_slice(b"},\"turn\":{");

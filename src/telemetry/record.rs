@@ -53,6 +53,8 @@ pub struct Record<'a> {
     pub evidence: &'a [Option<Evidence>],
     /// It was signed in an agent's name, rightly or not.
     pub signed: bool,
+    /// The points of its client's behaviour, where it is watched and anything is known of it.
+    pub suspicion: Option<u16>,
     /// Its route, by place ...
     pub route: usize,
     /// ... and by name.
@@ -69,6 +71,8 @@ pub struct Record<'a> {
     pub scope: Option<&'a str>,
     /// The tier that its class stood in.
     pub tier: Option<u8>,
+    /// A tier refused it, and the guard of its class let it through.
+    pub guarded: bool,
     /// How long it waited for its turn.
     pub scope_wait: Duration,
     /// What the origin did, if it was asked.

@@ -5,13 +5,16 @@ use crate::policy::Kind;
 use crate::policy::bucket::Bucket;
 use crate::policy::class::{Class, KnownKeys, When};
 use crate::policy::guard::Guard;
-use crate::policy::identity::Carrier;
+use crate::policy::identity::{Carrier, KeyFrom};
 use crate::policy::lists::{ListId, Listed};
 
-pub(super) fn class(class: &Class, operators: &[String], lists: &[String]) -> String {
-    let bucket = class.bucket.as_ref().map_or_else(String::new, |written| format!("; {}", bucket(written)));
+/// `shed`: a tier or the plan of some quota sheds it.
+pub(super) fn class(class: &Class, shed: bool, operators: &[String], lists: &[String]) -> String {
+    let bucket = class.bucket.as_ref().map_or_else(String::new, |written| format!("; {}", bucket(written, &class.key)));
     let blocked = if class.blocked { "; blocked" } else { "" };
-    let guard = class.guard.as_ref().map_or_else(String::new, |written| format!("; {}", guard(written)));
+    // Without either there is nothing to guard it from.
+    let guard =
+        class.guard.as_ref().filter(|_| shed).map_or_else(String::new, |written| format!("; {}", guard(written)));
     let (who, priority) = (when(&class.when, operators, lists), class.priority);
     format!("{}: {who}; priority {priority}{bucket}{guard}{blocked}{}", class.name, shadow(class.enforce))
 }
@@ -40,10 +43,7 @@ pub(super) fn when(when: &When, operators: &[String], lists: &[String]) -> Strin
         count => conditions.push(format!("from {count} address ranges")),
     }
     if let Some(KnownKeys { carrier, values }) = &when.keys {
-        let place = match carrier {
-            Carrier::Header(name) => format!("the header {name}"),
-            Carrier::Cookie(name) => format!("the cookie {name}"),
-        };
+        let place = place(carrier);
         conditions.push(match values.len() {
             1 => format!("with the known key in {place}"),
             count => format!("with one of {count} known keys in {place}"),
@@ -52,10 +52,23 @@ pub(super) fn when(when: &When, operators: &[String], lists: &[String]) -> Strin
     if conditions.is_empty() { "everybody else".into() } else { conditions.join(", ") }
 }
 
-fn bucket(bucket: &Bucket) -> String {
+fn place(carrier: &Carrier) -> String {
+    match carrier {
+        Carrier::Header(name) => format!("the header {name}"),
+        Carrier::Cookie(name) => format!("the cookie {name}"),
+    }
+}
+
+fn bucket(bucket: &Bucket, key: &KeyFrom) -> String {
     let Bucket { capacity, fill, interval, smooth } = bucket;
     let how = if *smooth { "one by one" } else { "at once" };
-    format!("each client {capacity} at most, {fill} more every {} {how}", duration(*interval))
+    let whose = match key {
+        KeyFrom::Address => "each client".into(),
+        KeyFrom::Operator => "each operator's crawlers together (others each)".into(),
+        KeyFrom::Class => "the class together".into(),
+        KeyFrom::Sent(carrier) => format!("each value of {}", place(carrier)),
+    };
+    format!("{whose} {capacity} at most, {fill} more every {} {how}", duration(*interval))
 }
 
 fn guard(guard: &Guard) -> String {

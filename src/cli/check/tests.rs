@@ -16,6 +16,7 @@ fn it_says_in_words_what_our_example_means() {
         "listens on 127.0.0.1:8080, forwards to 127.0.0.1:3000",
         "ledger: in ./state",
         "crawlers: lists fetched anew every 1d; DNS is asked of the system's name servers; operators' signatures count for up to 1d, by keys fetched from their agents",
+        "behaviour: suspected from 100 points on, half of them forgotten after 1d",
         "  places_api: 10000 units, each day of America/Los_Angeles, from 00:00",
         "    search: from 6000 (60%) sheds 50%, from 8000 (80%) sheds 75%, from 9500 (95%) sheds 100%",
         "  search: googlebot or bingbot or applebot; priority 2; guarded: one let through each 5m, no page refused for over 1d, with up to 2%",
@@ -45,6 +46,22 @@ fn it_says_what_the_origin_s_answers_change() {
 }
 
 #[test]
+fn a_class_that_no_tier_sheds_is_not_said_to_be_guarded() {
+    let rules = "classes: [{ name: a, when: { operator: googlebot } }]\nquotas: { q: { limit: 1, window: { fixed: 1h }, \
+                 tiers: { a: [{ above: 50%, shed: 100% }] } } }";
+    let told = |rules: &str| {
+        let yaml = format!("origin: {{ url: 'http://a' }}\nbehaviour: {{ enabled: false }}\n{rules}");
+        summary(&config::load(Path::new("a.yaml"), &yaml, &[], &[], &OPERATORS).expect("all is well"), &[])
+    };
+    let (shed, never) = (told(rules), told(&rules.replace("tiers: { a: ", "tiers: { other: ")));
+    assert!(shed.contains("  a: googlebot; priority 0; guarded: one"), "{shed}");
+    assert!(
+        never.contains("  a: googlebot; priority 0\n") && never.contains("\nbehaviour: not looked at\n"),
+        "{never}"
+    );
+}
+
+#[test]
 fn how_hard_a_scope_may_be_pressed_is_said_in_words() {
     let told = |keys: &str| {
         let yaml = format!("origin: {{ url: 'http://a' }}\nscopes: {{ default: {{ {keys} }} }}");
@@ -63,6 +80,23 @@ fn how_hard_a_scope_may_be_pressed_is_said_in_words() {
         ),
     ] {
         assert_eq!(told(keys), words);
+    }
+}
+
+#[test]
+fn whose_a_bucket_is_stands_before_it() {
+    for (key, whose) in [
+        ("address", "each client"),
+        ("operator", "each operator's crawlers together (others each)"),
+        ("class", "the class together"),
+        ("{ header: X-Api-Key }", "each value of the header x-api-key"),
+        ("{ cookie: session }", "each value of the cookie session"),
+    ] {
+        let yaml =
+            format!("origin: {{ url: 'http://a' }}\nclasses: [{{ name: a, bucket: {{ rate: 1/s, key: {key} }} }}]");
+        let settings = config::load(Path::new("a.yaml"), &yaml, &[], &[], &OPERATORS).expect("all is well");
+        let line = format!("  a: everybody else; priority 0; {whose} 1 at most, 1 more every 1s one by one\n");
+        assert!(summary(&settings, &[]).contains(&line), "{}", summary(&settings, &[]));
     }
 }
 

@@ -63,13 +63,17 @@ fn classes(quota: &Quota, view: &View) -> String {
 }
 
 fn shed(of: &Class, nothing_left: bool, view: &View) -> String {
+    let guarded = match of.guarded.is_zero() {
+        true => String::new(),
+        false => format!("; guarded {}", of.guarded),
+    };
     let share = match of.shed {
-        part if nothing_left && part < 1.0 => return view.ink.alarm("all, nothing is left"),
-        none if none <= 0.0 => return "-".into(),
+        part if nothing_left && part < 1.0 => return view.ink.alarm("all, nothing is left") + &guarded,
+        none if none <= 0.0 => return format!("-{guarded}"),
         all if all >= 1.0 => "all".into(),
         some => percent(some).replace(".0%", "%"),
     };
-    view.ink.alarm(&format!("{share}, tier {}", of.tier))
+    view.ink.alarm(&format!("{share}, tier {}", of.tier)) + &guarded
 }
 
 /// What the plan serves of a class now, and what it expects of it.

@@ -97,6 +97,7 @@ pub(super) struct Class {
     pub(super) shed: f64,
     pub(super) tier: u8,
     pub(super) plan: Option<Plan>,
+    pub(super) guarded: Amount,
 }
 
 #[derive(Debug, Default, Deserialize)]

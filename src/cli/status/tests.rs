@@ -30,7 +30,7 @@ fn a_hard_day() -> Value {
                 "remaining": 3867.75, "overrun": 3, "lost": 0.5, "drift": -4, "window_start": "2026-11-21T08:00:00Z",
                 "window_end": "2026-11-22T08:00:00Z", "window_ends_in_s": 68_100,
                 "classes": [
-                    {"class": "search", "charged": 1200.5, "shed": 0.5, "tier": 1},
+                    {"class": "search", "charged": 1200.5, "shed": 0.5, "tier": 1, "guarded": 12},
                     {"class": "bot", "charged": 0, "shed": 1, "tier": 3},
                     {"class": "person", "charged": 4919, "shed": 0, "tier": 0},
                 ],
@@ -181,7 +181,7 @@ places_api  10,000 units until 22 Nov 09:00 (in 18 h 55 min)
   3 overrun: spent beyond the limit, by the origin's own word
   -4 drift: the origin's own count less this one
   class   charged since start  shed now
-  search              1,200.5  50%, tier 1
+  search              1,200.5  50%, tier 1; guarded 12
   bot                       0  all, tier 3
   person                4,919  -
 

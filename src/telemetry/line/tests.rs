@@ -20,10 +20,18 @@ fn a_line_holds_all_that_the_contract_promises() {
         "secure": true, "old_http": false, "kind": "human", "class": "person",
         "operator": null, "evidence": ["names_no_bot"], "route": "/item/*", "cost": {"places_api": 1},
         "charged": {"places_api": 0}, "verdict": "admitted", "reason": null, "shadow": null, "retry_after_s": null,
-        "tier": null, "used": {"places_api": 6012.25}, "turn": {"places_api": 6044}, "settled_turn": {"places_api": 6051}, "bucket_turn": null, "scope": null, "scope_wait_ms": 0, "origin_ms": 41.2, "total_ms": 41.9,
+        "tier": null, "guarded": false, "suspicion": null, "used": {"places_api": 6012.25}, "turn": {"places_api": 6044}, "settled_turn": {"places_api": 6051}, "bucket_turn": null, "scope": null, "scope_wait_ms": 0, "origin_ms": 41.2, "total_ms": 41.9,
         "cache": null,
     });
     assert_eq!(line, expected);
+}
+
+#[test]
+fn points_short_of_the_threshold_and_what_the_guard_lets_through_are_told() {
+    let mut out = Vec::new();
+    LineWriter::default().write_json(&mut out, &Record { suspicion: Some(83), guarded: true, ..person() });
+    let line: Value = serde_json::from_slice(&out).expect("JSON");
+    assert_eq!((&line["suspicion"], &line["guarded"], &line["kind"]), (&json!(83), &json!(true), &json!("human")));
 }
 
 #[test]
@@ -83,7 +91,7 @@ fn the_form_of_a_line_is_kept_to_the_byte() {
         r#"AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36","referer":"https://example.com/","#,
         r#""headers_seen":["accept","accept-language","sec-fetch-mode"],"secure":true,"old_http":false,"kind":"human","class":"person","#,
         r#""operator":null,"evidence":["names_no_bot"],"route":"/item/*","cost":{"places_api":1},"#,
-        r#""charged":{"places_api":0},"verdict":"admitted","reason":null,"shadow":null,"retry_after_s":null,"tier":2,"#,
+        r#""charged":{"places_api":0},"verdict":"admitted","reason":null,"shadow":null,"retry_after_s":null,"tier":2,"guarded":false,"suspicion":null,"#,
         r#""used":{"places_api":6012.25},"turn":{"places_api":6044},"settled_turn":{"places_api":6051},"bucket_turn":null,"scope":null,"scope_wait_ms":0,"origin_ms":null,"#,
         r#""total_ms":41.9,"cache":null}"#,
         "\n"

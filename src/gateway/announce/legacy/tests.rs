@@ -144,6 +144,7 @@ fn written(
             used: Units::whole(1000 - left),
             remaining: Units::whole(left),
             tier: 0,
+            by_guard: false,
             resets_at: NOON + Duration::from_secs(600),
             window: 0,
             turn: 1,
