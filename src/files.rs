@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Reads a regular file of at most `most_bytes`. Anything else that can be opened might never begin, or never end.
 pub fn read(path: &Path, most_bytes: usize) -> Result<Vec<u8>> {
-    if !metadata(path)?.is_file() {
+    if !metadata(path).map_err(|error| looked_for(path, error))?.is_file() {
         return Err(Error::other("it is no regular file"));
     }
     let mut bytes = Vec::new();
@@ -15,6 +15,16 @@ pub fn read(path: &Path, most_bytes: usize) -> Result<Vec<u8>> {
     match bytes.len() > most_bytes {
         true => Err(Error::new(ErrorKind::FileTooLarge, format!("it is larger than {} KiB", most_bytes / 1024))),
         false => Ok(bytes),
+    }
+}
+
+/// The same error, with where a path was looked for that goes by the folder in which the gate was started.
+fn looked_for(path: &Path, error: Error) -> Error {
+    match std::path::absolute(path) {
+        Ok(absolute) if path.is_relative() => {
+            Error::new(error.kind(), format!("{error}, looked for at {}", absolute.display()))
+        }
+        _ => error,
     }
 }
 
@@ -56,6 +66,8 @@ mod tests {
     fn what_never_ends_or_is_too_large_is_not_read() {
         let told = |path: &Path| read(path, 2048).expect_err("it cannot be read").to_string();
         assert_eq!(told(Path::new("/dev/zero")), "it is no regular file");
+        let here = std::env::current_dir().expect("a folder").join("no/such.txt");
+        assert!(told(Path::new("no/such.txt")).ends_with(&format!(", looked for at {}", here.display())));
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("list.txt");
         for (length, is_read) in [(2048, true), (2049, false)] {

@@ -32,7 +32,8 @@ pub(super) struct File {
     pub workers: Option<Threads>,
     /// The listener for operators: metrics, health, state. Without this section there is none.
     pub admin: Option<serving::Admin>,
-    /// The directory of the ledger, which survives restarts. Default ./state.
+    /// The directory of the ledger, which survives restarts. Paths that are relative, here and elsewhere, go by the directory in
+    /// which the gate is started, not by that of this file. Default ./state.
     pub state_dir: Option<String>,
     /// Where the count of what is spent is kept: file (in state_dir), memory (a restart begins anew), or { redis: ... },
     /// which several gates share. Default file.
