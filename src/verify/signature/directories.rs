@@ -116,15 +116,16 @@ impl Directories {
     }
 
     /// The keys have come, with how long they are good for, or they have not. What was there before stays until there is
-    /// something better; a key that is no longer published is gone.
+    /// something better; a key that is no longer published is gone. Returns whose agent it is, and how many fetches in a row
+    /// have failed now.
     pub(super) fn fetched(
         &mut self,
         agent: &AgentUrl,
         came: Option<(Vec<Arc<Key>>, Option<Duration>)>,
         chance: f64,
         uptime: Timestamp,
-    ) {
-        let Some(directory) = self.by_url.get_mut(agent) else { return };
+    ) -> Option<(Lane, u32)> {
+        let directory = self.by_url.get_mut(agent)?;
         directory.fetched_at = uptime;
         let pause = match came {
             Some((keys, fresh)) => {
@@ -139,6 +140,7 @@ impl Directories {
             }
         };
         directory.fetch_at = Some(uptime + pause.mul_f64(1.0 - JITTER * chance));
+        Some((directory.lane, directory.failures))
     }
 }
 

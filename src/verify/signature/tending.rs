@@ -9,7 +9,7 @@ use crate::verify::fetch::{Document, Fetched, Fetcher, Guards, Reach, Validators
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
-use tracing::info;
+use tracing::{info, warn};
 
 /// What a directory may be and take: those in use have a kilobyte.
 const MOST_BYTES: usize = 64 * 1024;
@@ -62,11 +62,15 @@ impl Signatures {
 
     fn take(&self, agent: &AgentUrl, read: Result<Published, String>, uptime: Timestamp) {
         let chance = f64::from(self.secrets.hash_one((agent, uptime)) as u32) / f64::from(u32::MAX);
-        match &read {
-            Ok((keys, _)) => info!("Fetched {} keys of {agent}", keys.len()),
-            Err(reason) => info!("Cannot fetch the keys of {agent}: {reason}"),
+        let told = match &read {
+            Ok((keys, _)) => format!("Fetched {} keys of {agent}", keys.len()),
+            Err(reason) => format!("Cannot fetch the keys of {agent}: {reason}"),
+        };
+        match self.memory.lock().directories.fetched(agent, read.ok(), chance, uptime) {
+            // Once, though it is tried every few minutes; what strangers publish is nobody's trouble here.
+            Some((Lane::Listed, 1)) => warn!("{told}; its requests stay unproven as far as they need them"),
+            _ => info!("{told}"),
         }
-        self.memory.lock().directories.fetched(agent, read.ok(), chance, uptime);
     }
 }
 
