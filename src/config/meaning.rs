@@ -61,7 +61,7 @@ pub(super) fn settle(
     let range_files = verify::range_files(&raw.operators, &report);
     verify::note_unfetched(&raw.operators, &verify, &mut report);
     let robots = robots::robots(raw, &classes, &operators, &mut report);
-    let behaviour = behaviour::behaviour(&raw.behaviour, robots.trap.as_deref(), &mut report);
+    let behaviour = behaviour::behaviour(raw, robots.trap.as_deref(), &mut report);
 
     let crawl_policy = crawl_policy::crawl_policy(&raw.crawl_policy, &mut report);
 

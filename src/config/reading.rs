@@ -109,7 +109,11 @@ impl Error for Fault {
 
     fn unknown_field(field: &str, known: &'static [&'static str]) -> Self {
         let hint = did_you_mean(field, known.iter().copied());
-        Self::new(format!("unknown key {field:?}{hint}"), &format!("known here: {}", known.join(", ")))
+        let elsewhere = match field {
+            "crawl_delay" => "write it at a class, classes: [{ name: bot, crawl_delay: 10s }]; ",
+            _ => "",
+        };
+        Self::new(format!("unknown key {field:?}{hint}"), &format!("{elsewhere}known here: {}", known.join(", ")))
     }
 }
 

@@ -218,6 +218,11 @@ fn behaviour_is_watched_unless_it_is_switched_off() {
     assert_eq!((told.threshold, told.half_life), (150, Duration::from_secs(3600)));
     assert_eq!((told.max_clients, told.trap.as_deref()), (5000, Some("/never")));
     assert_eq!(watched("behaviour: { enabled: false }"), None);
+    let hidden = "behaviour: { enabled: false }\nclasses: [{ name: odd, when: { kind: suspected_bot }, block: true }]";
+    let notes = settings(&site(hidden)).notes;
+    assert_eq!(notes, ["classes[0] (odd): nobody is suspected, as behaviour.enabled is false"]);
+    let by_hand = format!("{hidden}\nagents: [{{ match: Odd, kind: suspected_bot }}]");
+    assert!(settings(&site(&by_hand)).notes.is_empty());
     let notes = settings(&site("behaviour: { enabled: false }\nrobots: { trap: /never }")).notes;
     assert_eq!(notes, ["robots.trap: nobody looks who falls into it, as behaviour.enabled is false"]);
 }
@@ -920,6 +925,26 @@ fn each_contradiction_is_found() {
         (
             "behaviour: { threshold: 20 }".into(),
             "2:25: behaviour.threshold: found 20, needs 50 to 1000; write 100, or `enabled: false` to suspect nobody",
+        ),
+        (
+            "behaviour: { threshold: 100000 }".into(),
+            "2:25: behaviour.threshold: found 100000, needs 50 to 1000; write 100, or `enabled: false` to suspect nobody",
+        ),
+        (
+            "behaviour: off".into(),
+            "2:12: behaviour: found \"off\", needs keys with values; write behaviour: { enabled: false } to suspect nobody",
+        ),
+        (
+            "lists: { hosting: ./hosting.txt }".into(),
+            "2:19: lists.hosting: found \"./hosting.txt\", needs keys with values; write { file: ./hosting.txt }",
+        ),
+        (
+            "robots: { crawl_delay: 5s }".into(),
+            "2:11: robots.crawl_delay: unknown key \"crawl_delay\"; write it at a class, classes: [{ name: bot, crawl_delay: 10s }]; known here: merge_crawl_delay, file, trap",
+        ),
+        (
+            "operators: { googlebot: { names: \"*.dnsy.example\" } }".into(),
+            "2:34: operators.googlebot.names: found \"*.dnsy.example\", needs names in DNS; write crawl.example.com, which is all below it, too, or bot-*.example.com",
         ),
         (
             "behaviour: { half_life: 0s }".into(),

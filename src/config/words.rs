@@ -158,8 +158,13 @@ word! {
 }
 
 word! {
+    /// From how many points on a client is suspected.
+    Points(u16), "50 to 1000; write 100, or `enabled: false` to suspect nobody", "[0-9]+", digits: true, |text| text.parse().ok().filter(|points| (50..=1000).contains(points))
+}
+
+word! {
     /// `crawl.example.com`, `bot-*.example.com`.
-    Pattern(NamePattern), "names in DNS; write crawl.example.com or bot-*.example.com", "[-_*.0-9A-Za-z]+", digits: false, |text| text.parse().ok()
+    Pattern(NamePattern), "names in DNS; write crawl.example.com, which is all below it, too, or bot-*.example.com", "[-_*.0-9A-Za-z]+", digits: false, |text| text.parse().ok()
 }
 
 /// Where a tier begins.

@@ -1,7 +1,8 @@
 //! How bots are found that say they are browsers.
 
 use super::report::Report;
-use crate::config::raw::behaviour as raw;
+use crate::config::raw;
+use crate::config::raw::classes::Kind;
 use crate::policy::behaviour::Behaviour;
 use std::time::Duration;
 
@@ -9,24 +10,31 @@ const THRESHOLD: u16 = 100;
 const HALF_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 const MAX_CLIENTS: u32 = 200_000;
 
-pub(super) fn behaviour(raw: &raw::Behaviour, trap: Option<&str>, report: &mut Report) -> Option<Behaviour> {
-    let threshold = raw.threshold.unwrap_or(THRESHOLD);
-    if !(50..=1000).contains(&threshold) {
-        report.mistake(
-            "behaviour.threshold",
-            format!("found {threshold}, needs 50 to 1000"),
-            "write 100, or `enabled: false` to suspect nobody",
-        );
+pub(super) fn behaviour(raw: &raw::File, trap: Option<&str>, report: &mut Report) -> Option<Behaviour> {
+    if raw.behaviour.enabled == Some(false) {
+        note_what_waits_in_vain(raw, trap, report);
     }
+    let raw = &raw.behaviour;
     let half_life = raw.half_life.as_ref().map(|span| span.0);
     let behaviour = Behaviour {
-        threshold,
+        threshold: raw.threshold.as_ref().map_or(THRESHOLD, |points| points.0),
         half_life: report.lasting("behaviour.half_life", half_life, HALF_LIFE),
         max_clients: report.count("behaviour.max_clients", raw.max_clients, MAX_CLIENTS) as usize,
         trap: trap.map(|trap| trap.trim_end_matches('/').to_owned()),
     };
-    if raw.enabled == Some(false) && trap.is_some() {
+    raw.enabled.unwrap_or(true).then_some(behaviour)
+}
+
+fn note_what_waits_in_vain(raw: &raw::File, trap: Option<&str>, report: &mut Report) {
+    if trap.is_some() {
         report.note("robots.trap: nobody looks who falls into it, as behaviour.enabled is false");
     }
-    raw.enabled.unwrap_or(true).then_some(behaviour)
+    if raw.agents.iter().any(|agent| agent.kind == Some(Kind::SuspectedBot)) {
+        return;
+    }
+    for (place, class) in raw.classes.iter().enumerate().filter(|(_, class)| class.when.kind.0 == [Kind::SuspectedBot])
+    {
+        let name = class.name.as_deref().unwrap_or_default();
+        report.note(format!("classes[{place}] ({name}): nobody is suspected, as behaviour.enabled is false"));
+    }
 }
