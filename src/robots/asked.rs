@@ -80,13 +80,10 @@ fn stated_to(text: &Text<'_>, name: &[u8]) -> Option<Delay> {
     runs_of(text, name).filter_map(largest_delay).max()
 }
 
-/// True when `text` states this delay to a crawler of this name wherever it is named, once and no other.
+/// True when `text` states this delay, once, to a crawler of this name wherever it is named, and no other.
 pub(super) fn states_only(text: &Text<'_>, name: &[u8], delay: Delay) -> bool {
     let mut runs = runs_of(text, name).peekable();
-    let states_it = |run: &[Record<'_>]| {
-        let mut delays = run.iter().filter_map(stated);
-        delays.next() == Some(delay) && delays.next().is_none()
-    };
+    let states_it = |run: &[Record<'_>]| run.iter().filter_map(stated).eq([delay]);
     runs.peek().is_some() && runs.all(states_it)
 }
 
