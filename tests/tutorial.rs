@@ -22,6 +22,7 @@ fn every_command_of_the_tutorial_says_what_is_shown() {
     let told = Desk::new().run(&steps);
     for (step, told) in steps.iter().zip(told) {
         println!("$ {}\n{told}", step.command);
+        assert!(!told.contains("it failed"), "$ {}\n{told}", step.command);
         assert!(fits(&step.shown, &told), "$ {}\n{told}\n--- but shown is\n{}", step.command, step.shown.join("\n"));
     }
 }

@@ -169,6 +169,7 @@ impl Findings<'_> {
         note(out, 4, &format!("CHANGE: when your allowance is renewed; {}.", zone.remark));
         writeln!(out, "    window: {{ calendar: day, zone: {}, at: \"00:00\" }}", zone.name).unwrap_or(());
         out.push_str("    # enforce: false             # to try it: what would be refused is counted and logged, and nobody is refused\n");
+        out.push_str("    # pacing: learned            # spreads what bots get over the day; the tiers below stay as guard rails\n");
         note(
             out,
             4,
