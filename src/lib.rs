@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod agents;
 pub mod calendar;
+pub mod chance;
 pub mod cli;
 pub mod clock;
 pub mod config;

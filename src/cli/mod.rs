@@ -6,7 +6,9 @@ pub mod demo;
 pub mod explain;
 pub mod gate;
 pub mod init;
+pub mod log;
 mod policy;
+mod progress;
 pub mod quota;
 pub mod replay;
 pub mod schema;
@@ -15,11 +17,13 @@ pub mod status;
 pub mod user;
 
 use crate::agents::Agents;
+use crate::replay::Failed;
 use crate::service::crawlers;
 use crate::verify::Operators;
 use clap::{Args, Parser, Subcommand};
+use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The file that is read where none is named.
@@ -113,7 +117,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn check_file(file: &std::path::Path) -> ExitCode {
+fn check_file(file: &Path) -> ExitCode {
     let operators = Operators::builtin();
     let names: Vec<&str> = operators.names().collect();
     match check::check(file, &environment(), &names) {
@@ -122,7 +126,7 @@ fn check_file(file: &std::path::Path) -> ExitCode {
     }
 }
 
-fn classify_lines(config: Option<&std::path::Path>, json: bool) -> ExitCode {
+fn classify_lines(config: Option<&Path>, json: bool) -> ExitCode {
     let builtin = Operators::builtin();
     let names: Vec<&str> = builtin.names().collect();
     let settings = match config.map(|file| crate::config::read(file, &environment(), &[], &names)).transpose() {
@@ -140,6 +144,41 @@ fn classify_lines(config: Option<&std::path::Path>, json: bool) -> ExitCode {
 fn environment() -> Vec<(String, String)> {
     let text = |value: std::ffi::OsString| value.into_string().ok();
     std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
+}
+
+/// Why there is no result.
+enum Trouble {
+    /// Whoever asked has to ask otherwise.
+    Wrong(String),
+    /// It could not be done.
+    Failed(String),
+}
+
+impl Trouble {
+    /// Tells it.
+    fn tell(&self) -> ExitCode {
+        match self {
+            Self::Wrong(mistakes) => wrong(mistakes),
+            Self::Failed(why) => failed(why),
+        }
+    }
+}
+
+impl From<Failed> for Trouble {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Nothing { .. } => Self::Wrong(failed.to_string()),
+            _ => Self::Failed(failed.to_string()),
+        }
+    }
+}
+
+/// A file for results.
+fn create(path: &Path) -> Result<Box<dyn Write>, Trouble> {
+    match File::create(path) {
+        Ok(file) => Ok(Box::new(io::BufWriter::new(file))),
+        Err(error) => Err(Trouble::Wrong(format!("{}: cannot be written: {error}", path.display()))),
+    }
 }
 
 /// Prints a result.

@@ -91,7 +91,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// ` (did you mean "limit"?)` where one of `known` is close to what was `written`, else nothing.
-pub(super) fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let tolerated = (written.chars().count() / 3).clamp(1, 3);
     let closest = known.into_iter().map(|word| (distance(written, word), word)).min();
     match closest {

@@ -20,7 +20,7 @@ mod words;
 mod written;
 mod yaml;
 
-pub use mistake::{Mistake, Mistakes, Place};
+pub use mistake::{Mistake, Mistakes, Place, did_you_mean};
 pub use settings::Settings;
 pub use words::duration;
 pub use written::Written;
@@ -96,7 +96,8 @@ pub fn read_admin(file: &Path, environment: &[(String, String)]) -> Result<Optio
     admin(file, &text_of(file)?, environment)
 }
 
-fn text_of(file: &Path) -> Result<String, Mistakes> {
+/// Reads a file's text.
+pub fn text_of(file: &Path) -> Result<String, Mistakes> {
     std::fs::read_to_string(file).map_err(|error| {
         let wrong = format!("cannot be read: {error}");
         let remedy = "give a UTF-8 file with --config, such as config/tidegate.yaml of the distribution".into();

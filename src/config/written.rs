@@ -28,6 +28,11 @@ impl Written {
         self.around(path).within(&self.file)
     }
 
+    /// The same, for whoever wants to write there.
+    pub fn place(&self, path: &str) -> Option<&Place> {
+        self.places.get(path)
+    }
+
     /// Where `path` stands, or else what is around it.
     pub(super) fn around(&self, path: &str) -> Place {
         let mut path = path;

@@ -3,10 +3,10 @@
 //! Labelled, so that a test or a demonstration knows what the gate is told only by address and user agent. The same
 //! seed and scale always give the same day.
 
-use super::chance::Chance;
 use super::crawlers::{CRAWLERS, Crawler, Hours};
 use super::people;
 use super::site::{self, ASSETS};
+use crate::chance::Chance;
 use crate::policy::Kind;
 use crate::policy::decide::ROBOTS_TXT;
 use ipnet::Ipv4Net;

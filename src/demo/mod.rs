@@ -4,7 +4,6 @@
 //! along with it. What is shown comes from the gate's answers and metrics and from the origin's own books.
 
 pub mod board;
-mod chance;
 mod crawlers;
 pub mod crowd;
 pub mod day;

@@ -1,9 +1,9 @@
 //! People: they come by the hour of the day, look at a few pages with everything on them, and leave.
 
-use super::chance::Chance;
 use super::crawlers::WAKING;
 use super::day::{self, Visit};
 use super::site::{self, ASSETS, Wants};
+use crate::chance::Chance;
 use crate::policy::Kind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;

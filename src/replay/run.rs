@@ -74,7 +74,7 @@ impl Replay {
         pass.verdicts.as_mut().map_or(Ok(()), |out| out.flush())?;
         let Pass { trials, differences, seen, .. } = pass;
         if seen.requests == 0 {
-            return Err(nothing(&self.lines.counts));
+            return Err(Failed::nothing(&self.lines.counts));
         }
         Ok(Report {
             log: self.log(&seen),
@@ -218,10 +218,13 @@ impl Assumptions {
     }
 }
 
-fn nothing(counts: &Counts) -> Failed {
-    let most = counts.broken.iter().max_by_key(|(_, (lines, _))| *lines);
-    let hint = most.map_or(String::new(), |(kind, (lines, _))| format!(", {lines} of them {}", kind.said()));
-    Failed::Nothing { lines: counts.lines, hint }
+impl Failed {
+    /// There was no request in what was read.
+    pub fn nothing(counts: &Counts) -> Self {
+        let most = counts.broken.iter().max_by_key(|(_, (lines, _))| *lines);
+        let hint = most.map_or(String::new(), |(kind, (lines, _))| format!(", {lines} of them {}", kind.said()));
+        Self::Nothing { lines: counts.lines, hint }
+    }
 }
 
 /// So many lines are a hundredth of a second, or less.

@@ -1,45 +1,45 @@
-//! Seeded chance: the same seed always gives the same day.
+//! Seeded chance: the same seed always gives the same course of things.
 
-/// A SplitMix64 generator. Enough for a story; nothing here is secret.
+/// A SplitMix64 generator. Enough for a story and for trying things out; nothing here is secret.
 #[derive(Clone, Debug)]
-pub(super) struct Chance(u64);
+pub struct Chance(u64);
 
 impl Chance {
     /// Chance of its own for the part of a day called `name`, so that one part can change without moving the others.
-    pub(super) fn of(seed: u64, name: &str) -> Self {
+    pub fn of(seed: u64, name: &str) -> Self {
         let named = name.bytes().fold(seed ^ 0x9E37_79B9_7F4A_7C15, |hash, byte| mix(hash ^ u64::from(byte)));
         Self(named)
     }
 
     /// 64 bits.
-    pub(super) fn bits(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mix(self.0)
     }
 
     /// A number below `bound`; 0 where there is none below it.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         // The high half of a product is even enough: the error is below one in 2^40 for any bound used here.
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
     /// At least 0, below 1.
-    pub(super) fn fraction(&mut self) -> f64 {
+    pub fn fraction(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// True in `share` of all calls.
-    pub(super) fn happens(&mut self, share: f64) -> bool {
+    pub fn happens(&mut self, share: f64) -> bool {
         self.fraction() < share
     }
 
     /// One of `things`, which are not empty.
-    pub(super) fn pick<'a, T>(&mut self, things: &'a [T]) -> &'a T {
+    pub fn pick<'a, T>(&mut self, things: &'a [T]) -> &'a T {
         &things[self.below(things.len() as u64) as usize]
     }
 
     /// Waits that follow nothing but their mean.
-    pub(super) fn exponential(&mut self, mean: f64) -> f64 {
+    pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.fraction()).ln()
     }
 }

@@ -1,0 +1,89 @@
+//! Access logs on the command line, and what is taken for true where they are silent: the same for all who replay them.
+
+use super::Trouble;
+use crate::config;
+use crate::policy::Units;
+use crate::replay::log::Files;
+use crate::replay::{Assumptions, Clients, Policy};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Which logs, and how to take them.
+#[derive(Clone, Debug, Args)]
+pub struct LogArgs {
+    /// Access logs: combined, common, or the gate's own; plain or .gz; - is standard input.
+    #[arg(required = true, value_name = "LOG")]
+    logs: Vec<PathBuf>,
+    /// What a request of a route really costs, of each of its quotas, where the log does not say: /item/*=0.8
+    #[arg(long = "cost", value_name = "ROUTE=UNITS", value_parser = cost)]
+    costs: Vec<(String, Units)>,
+    /// The site keeps its own pages: one that was fetched costs nothing for this long, such as 14d.
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    cache_ttl: Option<Duration>,
+    /// How long a request holds what was set aside for it, where the log does not say.
+    #[arg(long, value_name = "SPAN", value_parser = span, default_value = "200ms")]
+    latency: Duration,
+    /// What clients do that are refused.
+    #[arg(long, value_enum, default_value_t = Reaction::Deaf)]
+    clients: Reaction,
+    /// By how much lines may be out of order; later ones are taken at the latest time before them.
+    #[arg(long, value_name = "SPAN", value_parser = span, default_value = "60s")]
+    pub(super) window: Duration,
+}
+
+/// What clients do that are refused.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Reaction {
+    /// What the log says: each request comes once, at its time
+    Deaf,
+    /// Bots stay away until Retry-After has passed, then ask for it again and for what they would have asked meanwhile
+    Obey,
+    /// Verified bots obey, all others are deaf
+    AsKnown,
+}
+
+impl LogArgs {
+    /// Opens the files.
+    pub(super) fn open(&self) -> Result<Files, Trouble> {
+        Files::open(&self.logs).map_err(|error| Trouble::Wrong(error.to_string()))
+    }
+
+    /// What is taken for true. Each route whose cost is told is one of some policy.
+    pub(super) fn assumptions(&self, policies: &[&Policy]) -> Result<Assumptions, Trouble> {
+        for (route, _) in &self.costs {
+            let known = |policy: &&Policy| policy.settings.rules.routes.iter().any(|known| known.name == *route);
+            if !policies.iter().any(known) {
+                return Err(Trouble::Wrong(format!(
+                    "--cost: there is no route {route:?}; name one as its `match` is written"
+                )));
+            }
+        }
+        Ok(Assumptions {
+            cache_ttl: self.cache_ttl,
+            latency: self.latency,
+            clients: self.clients.into(),
+            costs: self.costs.clone(),
+        })
+    }
+}
+
+fn span(text: &str) -> Result<Duration, String> {
+    config::duration(text).ok_or_else(|| "write a span such as 200ms, 60s or 14d".to_owned())
+}
+
+fn cost(text: &str) -> Result<(String, Units), String> {
+    let (route, units) = text.rsplit_once('=').ok_or("write ROUTE=UNITS, such as /item/*=0.8")?;
+    let units = units.parse().map_err(|_| format!("{units:?} is no amount; write a number such as 0.8"))?;
+    Ok((route.to_owned(), units))
+}
+
+impl From<Reaction> for Clients {
+    fn from(reaction: Reaction) -> Self {
+        match reaction {
+            Reaction::Deaf => Self::Deaf,
+            Reaction::Obey => Self::Obey,
+            Reaction::AsKnown => Self::AsKnown,
+        }
+    }
+}

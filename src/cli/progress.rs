@@ -1,0 +1,90 @@
+//! How far a long command has come: one line on standard error, where that is a terminal.
+
+use crate::clock::Clock;
+use crate::policy::Timestamp;
+use crate::replay::log::Files;
+use crate::terminal::{bar, span, thousands};
+use std::cell::Cell;
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A line that is drawn over and over.
+pub(super) struct Progress {
+    clock: Clock,
+    shown: Cell<Timestamp>,
+    is_seen: bool,
+}
+
+/// How much of the logs has been read.
+pub(super) struct Reading {
+    bytes: Option<u64>,
+    read: Arc<AtomicU64>,
+}
+
+impl Progress {
+    /// Begins now.
+    pub(super) fn begin() -> Self {
+        Self { clock: Clock::system(), shown: Cell::default(), is_seen: io::stderr().is_terminal() }
+    }
+
+    /// Shows what `drawn` makes of the time since the beginning, unless nobody sees it or it has just been shown.
+    pub(super) fn show(&self, drawn: impl FnOnce(Duration) -> String) {
+        let now = self.clock.uptime();
+        if !self.is_seen || now.since(self.shown.get()) < REDRAW_EVERY {
+            return;
+        }
+        self.shown.set(now);
+        let _ = write!(io::stderr(), "\r\x1b[2K{}", drawn(now.since(Timestamp::default())));
+    }
+
+    /// Takes the line away.
+    pub(super) fn clear(&self) {
+        if self.shown.get() > Timestamp::default() {
+            let _ = write!(io::stderr(), "\r\x1b[2K");
+        }
+    }
+}
+
+impl Reading {
+    /// Of these files, whose size may be known.
+    pub(super) fn of(files: &Files) -> Self {
+        Self { bytes: files.bytes, read: files.read.clone() }
+    }
+
+    /// A bar with rate and time left, once so many lines have been read.
+    pub(super) fn drawn(&self, lines: u64, elapsed: Duration) -> String {
+        let seconds = elapsed.as_secs_f64().max(0.001);
+        let rate = format!("{} lines, {} a second", thousands(lines), thousands((lines as f64 / seconds) as u64));
+        let Some(bytes) = self.bytes.filter(|bytes| *bytes > 0) else { return rate };
+        let done = (self.read.load(Ordering::Relaxed) as f64 / bytes as f64).min(1.0);
+        format!("{}  {rate}, {} left", done_bar(done), time_left(done, elapsed))
+    }
+}
+
+/// A bar, and how much of it that is.
+pub(super) fn done_bar(done: f64) -> String {
+    format!("{} {:>3.0} %", bar(done, &[], 30), done * 100.0)
+}
+
+/// How long the rest takes if it goes on like this.
+pub(super) fn time_left(done: f64, elapsed: Duration) -> String {
+    span((elapsed.as_secs_f64() / done.max(0.001) * (1.0 - done)) as u64)
+}
+
+/// Often enough to be seen to move.
+const REDRAW_EVERY: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_says_how_fast_and_how_long_still() {
+        let reading = |bytes, read| Reading { bytes, read: Arc::new(AtomicU64::new(read)) };
+        let half = reading(Some(100), 50).drawn(1_000_000, Duration::from_secs(2));
+        assert_eq!(half, "███████████████···············  50 %  1,000,000 lines, 500,000 a second, 2 s left");
+        assert_eq!(reading(None, 5).drawn(10, Duration::from_secs(1)), "10 lines, 10 a second");
+    }
+}
