@@ -23,4 +23,5 @@ pub mod robots;
 pub mod service;
 pub mod telemetry;
 pub mod terminal;
+pub mod tune;
 pub mod verify;

@@ -14,6 +14,7 @@ pub mod replay;
 pub mod schema;
 pub mod serve;
 pub mod status;
+pub mod tune;
 pub mod user;
 
 use crate::agents::Agents;
@@ -51,6 +52,8 @@ enum Command {
     },
     /// Says what a policy would have done with the requests of access logs.
     Replay(replay::ReplayArgs),
+    /// Finds the tiers with which a goal is met on access logs, and shows what else could be had.
+    Tune(tune::TuneArgs),
     /// Shows a day of people, crawlers and impostors at a gate, in about a minute.
     Demo(demo::DemoArgs),
     /// Says what kind of client each user agent on standard input is: KIND, tab, name of the bot or -.
@@ -109,6 +112,7 @@ pub fn run() -> ExitCode {
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Classify { config, json }) => classify_lines(config.as_deref(), json),
         Some(Command::Replay(args)) => replay::run(&args),
+        Some(Command::Tune(args)) => tune::run(&args),
         Some(Command::Explain(args)) => explain::run(&args),
         Some(Command::Init { logs }) => init::run(&logs),
         Some(Command::Quota(command)) => quota::run(&command),

@@ -1,0 +1,151 @@
+//! `tidegate tune`: which tiers meet a goal.
+
+use super::log::LogArgs;
+use super::progress::{Progress, Reading, done_bar, time_left};
+use super::{DEFAULT_FILE, Trouble, create, policy, print};
+use crate::chance::Chance;
+use crate::config::{self, Settings};
+use crate::policy::quota::Quota;
+use crate::replay::log::Merged;
+use crate::service::crawlers;
+use crate::terminal::{Ink, thousands};
+use crate::tune::{Failed, Goal, Known, Manuscript, Recording, Search, Space, Tuned, Tuning, WrongTerm, summary};
+use clap::Args;
+use std::io::{self, IsTerminal, Write};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What tuning is told on the command line.
+#[derive(Clone, Debug, Args)]
+pub struct TuneArgs {
+    #[command(flatten)]
+    log: LogArgs,
+    /// The file that is tuned. It is not changed.
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE)]
+    config: PathBuf,
+    /// What is wanted, the most important first: WHAT MEASURE <= or >= NUMBER [%], separated by commas. Of a class: refused,
+    /// served, evenness. Of a quota: unused, used. Such as "person refused <= 0, search served >= 90 %, unused <= 2 %"
+    #[arg(long, value_name = "GOAL")]
+    goal: String,
+    /// The quota whose tiers are varied; needed where there are several.
+    #[arg(long, value_name = "NAME")]
+    quota: Option<String>,
+    /// Tries at most so many policies.
+    #[arg(long, value_name = "NUMBER", default_value = "240", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    effort: u16,
+    /// Writes the file with the values that were found there.
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+    /// Prints one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Tunes. Exit code 0 where the goal is met, 1 where it cannot be (what comes nearest is told and written all the same) or
+/// the log cannot be read to its end, 2 where the goal or a file is wrong.
+pub fn run(args: &TuneArgs) -> ExitCode {
+    let told = tuned(args).and_then(|tuned| Ok((text(args, &tuned)?, tuned.report.met)));
+    match told {
+        Ok((text, met)) => match print(&text) {
+            ExitCode::SUCCESS if !met => ExitCode::from(1),
+            printed => printed,
+        },
+        Err(trouble) => trouble.tell(),
+    }
+}
+
+fn text(args: &TuneArgs, tuned: &Tuned) -> Result<String, Trouble> {
+    if let Some(path) = &args.write {
+        let written = create(path)?.write_all(tuned.text.as_bytes());
+        written.map_err(|error| Trouble::Failed(format!("{}: cannot be written: {error}", path.display())))?;
+    }
+    match args.json {
+        false => Ok(summary::summary(&tuned.report, Ink::of_output(io::stdout().is_terminal()))),
+        true => serde_json::to_string_pretty(&tuned.report)
+            .map(|text| text + "\n")
+            .map_err(|error| Trouble::Failed(format!("the report cannot be written: {error}"))),
+    }
+}
+
+fn tuned(args: &TuneArgs) -> Result<Tuned, Trouble> {
+    let file = config::text_of(&args.config).map_err(|mistakes| Trouble::Wrong(mistakes.to_string()))?;
+    let policy = |text: &str| policy::of(&args.config, text, crawlers::without_dns);
+    let present = policy(&file).map_err(Trouble::Wrong)?;
+    let settings = &present.settings;
+    let quota = quota(args, &settings.rules.quotas)?;
+    let goal = goal(args, settings, quota)?;
+    let space = Space::of(settings, quota, &goal).map_err(Trouble::Wrong)?;
+    let assumptions = args.log.assumptions(&[&present])?;
+    let progress = Progress::begin();
+    let recording = recording(args, &progress)?;
+    let tuning = Tuning {
+        recording: &recording,
+        assumptions: &assumptions,
+        goal: &goal,
+        space: &space,
+        manuscript: &Manuscript::new(&file, settings),
+        rules: &settings.rules,
+        policy: &policy,
+        threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+    };
+    let effort = usize::from(args.effort);
+    let search = Search { effort, chance: Chance::of(SEED, "tune") };
+    let tuned = tuning.run(search, &mut |tried| {
+        progress.show(|elapsed| {
+            let done = tried as f64 / effort as f64;
+            let tried = format!("{} of {} policies", thousands(tried as u64), thousands(effort as u64));
+            format!("{}  {tried}, at most {} left", done_bar(done), time_left(done, elapsed))
+        });
+    });
+    progress.clear();
+    Ok(tuned?)
+}
+
+fn recording(args: &TuneArgs, progress: &Progress) -> Result<Recording, Trouble> {
+    let files = args.log.open()?;
+    let reading = Reading::of(&files);
+    let lines = Merged::new(files.sources, args.log.window);
+    let recording = Recording::read(lines, &mut |lines| progress.show(|elapsed| reading.drawn(lines, elapsed)));
+    progress.clear();
+    Ok(recording?)
+}
+
+/// The place of the quota that is tuned.
+fn quota(args: &TuneArgs, quotas: &[Quota]) -> Result<usize, Trouble> {
+    let names = || quotas.iter().map(|quota| quota.name.as_str()).collect::<Vec<_>>().join(", ");
+    match (&args.quota, quotas) {
+        (_, []) => Err(Trouble::Wrong(format!("{}: there is no quota to tune", args.config.display()))),
+        (None, [_]) => Ok(0),
+        (None, _) => Err(Trouble::Wrong(format!("--quota: which one is to be tuned? the quotas are {}", names()))),
+        (Some(name), _) => quotas
+            .iter()
+            .position(|quota| quota.name == *name)
+            .ok_or_else(|| Trouble::Wrong(format!("--quota: there is no quota {name:?}; the quotas are {}", names()))),
+    }
+}
+
+fn goal(args: &TuneArgs, settings: &Settings, tuned: usize) -> Result<Goal, Trouble> {
+    let rules = &settings.rules;
+    let known = Known {
+        classes: rules.classes.iter().map(|class| class.name.as_str()).collect(),
+        quotas: rules.quotas.iter().map(|quota| (quota.name.as_str(), quota.window.back() == 0)).collect(),
+        tuned: &rules.quotas[tuned].name,
+    };
+    Goal::read(&args.goal, &known).map_err(|wrong| {
+        let told: Vec<String> = wrong.iter().map(WrongTerm::to_string).collect();
+        Trouble::Wrong(told.join("\n"))
+    })
+}
+
+impl From<Failed> for Trouble {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Replay(failed) => failed.into(),
+            Failed::TooLong { .. } | Failed::Unwritable(_) | Failed::Wrong(_) => Self::Wrong(failed.to_string()),
+        }
+    }
+}
+
+/// The same each time, or the same log would not give the same bytes.
+const SEED: u64 = 1979;

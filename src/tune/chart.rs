@@ -1,0 +1,46 @@
+//! Points in a terminal.
+
+/// What is drawn.
+pub(super) struct Chart<'a> {
+    /// What the horizontal axis is, and its two ends.
+    pub(super) x: (&'a str, [String; 2]),
+    /// What the vertical axis is, and its two ends.
+    pub(super) y: (&'a str, [String; 2]),
+    /// Points from 0 to 1 on both axes, and the sign for each. Later ones lie on top.
+    pub(super) points: Vec<(f64, f64, char)>,
+}
+
+impl Chart<'_> {
+    /// The lines of it.
+    pub(super) fn drawn(&self) -> String {
+        let mut field = vec![vec![' '; WIDTH]; HEIGHT];
+        for &(x, y, sign) in &self.points {
+            let at = |part: f64, cells: usize| (part.clamp(0.0, 1.0) * (cells - 1) as f64).round() as usize;
+            field[HEIGHT - 1 - at(y, HEIGHT)][at(x, WIDTH)] = sign;
+        }
+        let (x_name, [x_low, x_high]) = &self.x;
+        let (y_name, [y_low, y_high]) = &self.y;
+        let margin = y_low.chars().count().max(y_high.chars().count());
+        let mut text = format!("  {y_name}\n");
+        for (row, cells) in field.iter().enumerate() {
+            let label = match row {
+                0 => y_high.as_str(),
+                _ if row + 1 == HEIGHT => y_low.as_str(),
+                _ => "",
+            };
+            let line = format!("  {label:>margin$} │{}", cells.iter().collect::<String>());
+            text += line.trim_end();
+            text.push('\n');
+        }
+        let pad = " ".repeat(margin);
+        text += &format!("  {pad} └{}\n", "─".repeat(WIDTH));
+        let room = WIDTH.saturating_sub(x_low.chars().count() + x_high.chars().count());
+        let name: String = x_name.chars().take(room.saturating_sub(2)).collect();
+        text += &format!("  {pad}  {x_low}{name:^room$}{x_high}\n");
+        text
+    }
+}
+
+/// With labels of ten signs, within 80 columns.
+const WIDTH: usize = 60;
+const HEIGHT: usize = 12;

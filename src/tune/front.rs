@@ -1,0 +1,62 @@
+//! What could be had for what: of all that was tried, those that nothing else beats in both of two measures.
+
+use super::goal::Bound;
+use super::measure::Measure;
+use super::rank::Rank;
+use super::search::Tried;
+
+/// Something to be traded for something else: a measure, and which way is better.
+#[derive(Clone, Debug)]
+pub(super) struct Stake {
+    pub(super) measure: Measure,
+    pub(super) better: Bound,
+}
+
+/// A trade-off (Pareto front).
+#[derive(Clone, Debug)]
+pub(super) struct Front {
+    /// What is traded, by place among the stakes.
+    pub(super) stakes: [usize; 2],
+    /// Places among those that were tried, in the order of the first measure.
+    pub(super) points: Vec<usize>,
+}
+
+impl Front {
+    /// The first two stakes of which more of one is less of the other, among policies that miss no other term of the goal by
+    /// more than `chosen` does. The stakes that are terms come first, in their order.
+    pub(super) fn of(stakes: &[Stake], tried: &[Tried], chosen: &Rank) -> Option<Self> {
+        let pairs = || (0..stakes.len()).flat_map(|one| (one + 1..stakes.len()).map(move |other| [one, other]));
+        let front = |pair: [usize; 2]| Self { stakes: pair, points: unbeaten(stakes, pair, tried, chosen) };
+        let with = |least: usize| pairs().map(front).find(|front| front.points.len() >= least);
+        with(A_CURVE).or_else(|| with(2))
+    }
+}
+
+fn unbeaten(stakes: &[Stake], pair: [usize; 2], tried: &[Tried], chosen: &Rank) -> Vec<usize> {
+    // The less the better, in both.
+    let figure = |tried: &Tried, stake: usize| {
+        let value = rounded(tried.figures[stake]?);
+        Some(if stakes[stake].better == Bound::AtMost { value } else { -value })
+    };
+    let fits = |tried: &Tried| tried.rank.misses_no_more_than(chosen, pair);
+    let eligible = tried.iter().enumerate().filter(|(_, tried)| fits(tried));
+    let mut all: Vec<(i64, i64, &Rank, usize)> = eligible
+        .filter_map(|(place, tried)| Some((figure(tried, pair[0])?, figure(tried, pair[1])?, &tried.rank, place)))
+        .collect();
+    all.sort();
+    let mut least = i64::MAX;
+    all.retain(|&(_, other, _, _)| {
+        let is_better = other < least;
+        least = least.min(other);
+        is_better
+    });
+    all.into_iter().map(|(_, _, _, place)| place).collect()
+}
+
+/// To a tenth, as it is shown: points that look alike are one.
+fn rounded(figure: f64) -> i64 {
+    (figure * 10.0).round() as i64
+}
+
+/// So many points are a curve.
+const A_CURVE: usize = 3;

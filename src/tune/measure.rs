@@ -1,0 +1,106 @@
+//! What can be measured of a replay.
+
+use super::recording::Span;
+use crate::replay::report::{ClassReport, HourReport, PolicyReport, QuotaReport, WindowReport};
+use std::fmt;
+
+/// Something that a replay has a figure for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measure {
+    /// What.
+    pub what: What,
+    /// Of which class or quota.
+    pub name: String,
+    /// In percent; a count or units otherwise.
+    pub is_share: bool,
+}
+
+/// What is measured. Of a class, only requests that cost something count: no tier refuses others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Requests of a class that were turned away.
+    Refused,
+    /// Requests of a class that were let through.
+    Served,
+    /// The share served in the worst hour of a class, against the best.
+    Evenness,
+    /// What was left of a quota when its windows ended, on average.
+    Unused,
+    /// What was spent of a quota in its windows, on average.
+    Used,
+}
+
+impl Measure {
+    /// Its figure; none where there was nothing to measure.
+    pub(super) fn of(&self, report: &PolicyReport, log: &Span) -> Option<f64> {
+        let class = || report.classes.iter().find(|class| class.name == self.name);
+        let quota = || report.quotas.iter().find(|quota| quota.name == self.name);
+        match self.what {
+            What::Refused => self.counted(class()?, |class| class.costly - class.costly_admitted),
+            What::Served => self.counted(class()?, |class| class.costly_admitted),
+            What::Evenness => evenness(&report.hours, &self.name),
+            What::Unused => self.per_window(quota()?, log, |window| window.left),
+            What::Used => self.per_window(quota()?, log, |window| window.used),
+        }
+    }
+
+    fn counted(&self, class: &ClassReport, count: impl Fn(&ClassReport) -> u64) -> Option<f64> {
+        match self.is_share {
+            true => (class.costly > 0).then(|| 100.0 * count(class) as f64 / class.costly as f64),
+            false => Some(count(class) as f64),
+        }
+    }
+
+    fn per_window(&self, quota: &QuotaReport, log: &Span, units: impl Fn(&WindowReport) -> f64) -> Option<f64> {
+        let windows = told_windows(quota, log);
+        let mean = windows.iter().map(|window| units(window)).sum::<f64>() / windows.len() as f64;
+        let scale = if self.is_share { 100.0 / quota.limit } else { 1.0 };
+        (!windows.is_empty()).then_some(mean * scale)
+    }
+}
+
+/// The windows that say how much is left at the end: those that the log covers, or all where it covers none.
+pub(super) fn told_windows<'a>(quota: &'a QuotaReport, log: &Span) -> Vec<&'a WindowReport> {
+    let covered: Vec<&WindowReport> = quota.windows.iter().filter(|window| log.covers(window)).collect();
+    if covered.is_empty() { quota.windows.iter().collect() } else { covered }
+}
+
+fn evenness(hours: &[HourReport], name: &str) -> Option<f64> {
+    let served = hours.iter().filter_map(|hour| {
+        let class = hour.classes.iter().find(|class| class.name == name)?;
+        class.served.filter(|_| class.costly >= TELLING)
+    });
+    let (worst, best) =
+        served.fold((f64::INFINITY, 0.0_f64), |(worst, best), served| (worst.min(served), best.max(served)));
+    (best > 0.0).then(|| 100.0 * worst / best)
+}
+
+impl What {
+    /// All of them: those of a class, then those of a quota.
+    pub const ALL: [Self; 5] = [Self::Refused, Self::Served, Self::Evenness, Self::Unused, Self::Used];
+
+    /// Its word in goals.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Served => "served",
+            Self::Evenness => "evenness",
+            Self::Unused => "unused",
+            Self::Used => "used",
+        }
+    }
+
+    /// True where a class is measured, false where a quota is.
+    pub const fn is_of_a_class(self) -> bool {
+        matches!(self, Self::Refused | Self::Served | Self::Evenness)
+    }
+}
+
+impl fmt::Display for Measure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} {}", self.name, self.what.name())
+    }
+}
+
+/// So many requests say something of how an hour went, as in the report of a replay.
+const TELLING: u64 = 10;

@@ -1,0 +1,203 @@
+//! What was found, as one document: the terminal and `--json` are made of it.
+//!
+//! Figures are percents where the goal asks for a share, counts and units otherwise; null where there was nothing to measure.
+
+use super::draft::Draft;
+use super::front::{Front, Stake};
+use super::goal::Bound;
+use super::manuscript::{above, percent};
+use super::measure::told_windows;
+use super::search::{self, Tried};
+use super::space::Space;
+use super::tuning::Tuning;
+use super::unified::unified;
+use crate::policy::Rules;
+use crate::replay::report::PolicyReport;
+use crate::telemetry::rfc3339;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The whole of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct TuningReport {
+    /// What was read.
+    pub log: TunedLogReport,
+    /// The quota whose tiers were varied.
+    pub quota: String,
+    /// How many policies were tried.
+    pub tried: usize,
+    /// True where what was found meets the goal.
+    pub met: bool,
+    /// Each term of the goal.
+    pub terms: Vec<TermReport>,
+    /// The tiers of each class that may be changed: now, and as found.
+    pub tiers: Vec<TunedClassReport>,
+    /// What can be had for what; null where nothing has to be given up for anything.
+    pub trade_off: Option<TradeOffReport>,
+    /// The changes to the file, as `diff -u` writes them; empty where it stays as it is.
+    pub patch: String,
+}
+
+/// What was read.
+#[derive(Clone, Debug, Serialize)]
+pub struct TunedLogReport {
+    /// Requests.
+    pub requests: u64,
+    /// The time of the first ...
+    pub first: String,
+    /// ... and of the last.
+    pub last: String,
+    /// From one to the other.
+    pub span_s: u64,
+    /// The windows of the quota that say what is left at their end ...
+    pub windows: usize,
+    /// ... which is so little known where the log covers none of them whole.
+    pub windows_are_whole: bool,
+}
+
+/// One term of the goal.
+#[derive(Clone, Debug, Serialize)]
+pub struct TermReport {
+    /// The term.
+    pub term: String,
+    /// Its figures are percents.
+    pub percent: bool,
+    /// Its figure under the file as it is.
+    pub present: Option<f64>,
+    /// Its figure under what was found.
+    pub found: Option<f64>,
+    /// What was found meets it.
+    pub met: bool,
+    /// By how much it does not.
+    pub short_by: f64,
+}
+
+/// The tiers of one class, as `60%:50%`: from this much used on, refuse this share.
+#[derive(Clone, Debug, Serialize)]
+pub struct TunedClassReport {
+    /// The class.
+    pub class: String,
+    /// Its tiers in the file.
+    pub present: Vec<String>,
+    /// Its tiers as found.
+    pub found: Vec<String>,
+}
+
+/// What can be had for what: of all policies that were tried and miss no other term by more, those that none beats in both.
+#[derive(Clone, Debug, Serialize)]
+pub struct TradeOffReport {
+    /// One measure ...
+    pub x: AxisReport,
+    /// ... and the other.
+    pub y: AxisReport,
+    /// The policies, best in `x` first; those that are present and found are among them even where others beat them.
+    pub points: Vec<PointReport>,
+}
+
+/// One of two measures.
+#[derive(Clone, Debug, Serialize)]
+pub struct AxisReport {
+    /// What is measured.
+    pub measure: String,
+    /// Its figures are percents.
+    pub percent: bool,
+    /// More of it is better, not less.
+    pub more_is_better: bool,
+}
+
+/// One policy.
+#[derive(Clone, Debug, Serialize)]
+pub struct PointReport {
+    /// Its figure in the first measure ...
+    pub x: f64,
+    /// ... and in the second.
+    pub y: f64,
+    /// It is the file as it is.
+    pub present: bool,
+    /// It is what was found.
+    pub found: bool,
+    /// Its tiers, by class.
+    pub tiers: BTreeMap<String, Vec<String>>,
+}
+
+/// What is to be told of those that were `tried`; `present` is the replay of the file as it is, `text` the file as found.
+pub(super) fn report(
+    tuning: &Tuning<'_>,
+    stakes: &[Stake],
+    tried: &[Tried],
+    present: &PolicyReport,
+    text: &str,
+) -> TuningReport {
+    let Tuning { recording, goal, space, rules, manuscript, .. } = tuning;
+    let found = search::best(tried);
+    let (span, quota) = (recording.span(), &present.quotas[space.quota()]);
+    let windows = told_windows(quota, &span);
+    let figures = goal.terms.iter().zip(tried[0].figures.iter().zip(&found.figures));
+    let terms = figures.map(|(term, (now, found))| TermReport {
+        term: term.to_string(),
+        percent: term.measure.is_share,
+        present: *now,
+        found: *found,
+        met: term.shortfall(*found) == 0.0,
+        short_by: term.shortfall(*found),
+    });
+    let (now, then) = (told(&tried[0].draft, space), told(&found.draft, space));
+    let tiers = space.classes().iter().zip(now.into_iter().zip(then)).map(|(class, (present, found))| {
+        TunedClassReport { class: rules.classes[*class].name.clone(), present, found }
+    });
+    TuningReport {
+        log: TunedLogReport {
+            requests: recording.requests(),
+            first: rfc3339(span.first),
+            last: rfc3339(span.last),
+            span_s: span.last.since(span.first).as_secs(),
+            windows: windows.len(),
+            windows_are_whole: windows.iter().any(|window| span.covers(window)),
+        },
+        quota: quota.name.clone(),
+        tried: tried.len(),
+        met: found.rank.meets_the_goal(),
+        terms: terms.collect(),
+        tiers: tiers.collect(),
+        trade_off: Front::of(stakes, tried, &found.rank).map(|front| trade_off(&front, stakes, tried, space, rules)),
+        patch: unified(&present.name, manuscript.text(), text),
+    }
+}
+
+fn trade_off(front: &Front, stakes: &[Stake], tried: &[Tried], space: &Space, rules: &Rules) -> TradeOffReport {
+    let [x, y] = front.stakes;
+    let axis = |stake: &Stake| AxisReport {
+        measure: stake.measure.to_string(),
+        percent: stake.measure.is_share,
+        more_is_better: stake.better == Bound::AtLeast,
+    };
+    let found = std::ptr::from_ref(search::best(tried));
+    let point = |place: usize| {
+        let policy = &tried[place];
+        let names = space.classes().iter().map(|class| rules.classes[*class].name.clone());
+        Some(PointReport {
+            x: policy.figures[x]?,
+            y: policy.figures[y]?,
+            present: place == 0,
+            found: std::ptr::eq(policy, found),
+            tiers: names.zip(told(&policy.draft, space)).collect(),
+        })
+    };
+    let marked = (0..tried.len()).filter(|place| *place == 0 || std::ptr::eq(&tried[*place], found));
+    let mut places: Vec<usize> =
+        front.points.iter().copied().chain(marked.filter(|place| !front.points.contains(place))).collect();
+    places.dedup();
+    let mut points: Vec<PointReport> = places.into_iter().filter_map(point).collect();
+    points.sort_by(|one, other| match stakes[x].better {
+        Bound::AtMost => one.x.total_cmp(&other.x),
+        Bound::AtLeast => other.x.total_cmp(&one.x),
+    });
+    TradeOffReport { x: axis(&stakes[x]), y: axis(&stakes[y]), points }
+}
+
+/// The tiers of each class, in words.
+fn told(draft: &Draft, space: &Space) -> Vec<Vec<String>> {
+    let tier =
+        |tier: &crate::policy::tier::Tier| format!("{}:{}", above(tier.above, space.limit()), percent(tier.shed));
+    draft.ladders.iter().map(|tiers| tiers.iter().map(tier).collect()).collect()
+}

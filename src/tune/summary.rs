@@ -1,0 +1,156 @@
+//! What was found, for people at a terminal. Pure: a report in, text out.
+
+use super::chart::Chart;
+use super::report::{AxisReport, PointReport, TermReport, TradeOffReport, TunedLogReport, TuningReport};
+use crate::terminal::{Align, Ink, columns, cut, span, thousands, wrapped};
+use std::fmt::Write;
+
+/// The report in words, tables and a chart, within 80 columns but for the lines of the file.
+pub fn summary(report: &TuningReport, ink: Ink) -> String {
+    let mut out = log(&report.log, &report.quota, ink);
+    out += &format!("\n{}", ink.bold("Goal"));
+    out += &format!(" (the first term counts most), {} policies tried\n", thousands(report.tried as u64));
+    out += &terms(&report.terms, ink);
+    let verdict = match (report.met, report.patch.is_empty()) {
+        (true, true) => "The file meets it as it is.".to_owned(),
+        (true, false) => "It is met with the fewest changes by these tiers of ".to_owned() + &report.quota + ":",
+        (false, true) => "It cannot be met: nothing that was tried comes nearer than the file as it is.".to_owned(),
+        (false, false) => "It cannot be met. Nearest to it come these tiers of ".to_owned() + &report.quota + ":",
+    };
+    let _ = writeln!(out, "\n{}", if report.met { ink.bold(&verdict) } else { ink.alarm(&verdict) });
+    if !report.patch.is_empty() {
+        out += &tiers(report);
+    }
+    if let Some(trade_off) = &report.trade_off {
+        out += &self::trade_off(trade_off, ink);
+    }
+    if !report.patch.is_empty() {
+        let _ = write!(out, "\n{}\n{}", ink.bold("Lines to change (--write FILE writes the whole file)"), report.patch);
+    }
+    out
+}
+
+fn log(log: &TunedLogReport, quota: &str, ink: Ink) -> String {
+    let mut out = format!("{}\n", ink.bold(&format!("{} requests in {}", thousands(log.requests), span(log.span_s))));
+    let (many, windows) = (if log.windows == 1 { "" } else { "s" }, thousands(log.windows as u64));
+    let _ = match log.windows_are_whole {
+        true => writeln!(out, "  {windows} whole window{many} of {quota}"),
+        false => writeln!(
+            out,
+            "  {}",
+            ink.alarm(&wrapped(
+                &format!(
+                    "no window of {quota} lies wholly within the log: what is unused in a part of one says little"
+                ),
+                2,
+                2,
+                80
+            ))
+        ),
+    };
+    out
+}
+
+fn terms(terms: &[TermReport], ink: Ink) -> String {
+    let head = ["", "now", "found", ""].map(|cell| ink.faint(cell)).to_vec();
+    let row = |term: &TermReport| {
+        let verdict = match term.met {
+            true => "met".to_owned(),
+            false => ink.alarm(&format!("misses it by {}", figure(Some(term.short_by), term.percent))),
+        };
+        vec![term.term.clone(), figure(term.present, term.percent), figure(term.found, term.percent), verdict]
+    };
+    let alignment = [Align::Left, Align::Right, Align::Right, Align::Left];
+    columns(2, &alignment, std::iter::once(head).chain(terms.iter().map(row)))
+}
+
+fn tiers(report: &TuningReport) -> String {
+    let row = |what: &str, class: &str, tiers: &[String]| vec![class.to_owned(), what.to_owned(), tiers.join("  ")];
+    let rows = report.tiers.iter().flat_map(|class| match class.present == class.found {
+        true => vec![row("as now", &class.class, &class.found)],
+        false => vec![row("now", &class.class, &class.present), row("found", "", &class.found)],
+    });
+    columns(2, &[Align::Left; 3], rows)
+}
+
+fn trade_off(trade_off: &TradeOffReport, ink: Ink) -> String {
+    let TradeOffReport { x, y, points } = trade_off;
+    let heading = format!("What can be had for what: {} against {}", x.measure, y.measure);
+    let mut out = format!("\n{}\n", ink.bold(&heading));
+    let head = vec![String::new(), x.measure.clone(), y.measure.clone(), "tiers (from:refuse)".to_owned()];
+    let row = |point: &&PointReport| {
+        vec![
+            mark(point).to_owned(),
+            figure(Some(point.x), x.percent),
+            figure(Some(point.y), y.percent),
+            all_tiers(point),
+        ]
+    };
+    let alignment = [Align::Left, Align::Right, Align::Right, Align::Left];
+    let table = columns(2, &alignment, std::iter::once(head).chain(thinned(points).iter().map(row)));
+    for line in table.lines() {
+        let _ = writeln!(out, "{}", cut(line, WIDTH));
+    }
+    out.push('\n');
+    out += &chart(x, y, points);
+    let _ = writeln!(out, "  {}", ink.faint("o now   x found   · others that nothing tried beats in both"));
+    out
+}
+
+fn chart(x: &AxisReport, y: &AxisReport, points: &[PointReport]) -> String {
+    let ends = |figure: fn(&PointReport) -> f64| {
+        let figures = points.iter().map(figure);
+        figures.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), figure| (low.min(figure), high.max(figure)))
+    };
+    let (across, up) = (ends(|point| point.x), ends(|point| point.y));
+    let part = |(low, high): (f64, f64), figure: f64| if high > low { (figure - low) / (high - low) } else { 0.5 };
+    let sign = |point: &PointReport| match (point.found, point.present) {
+        (true, _) => 'x',
+        (_, true) => 'o',
+        _ => '·',
+    };
+    let mut marks: Vec<(f64, f64, char)> =
+        points.iter().map(|point| (part(across, point.x), part(up, point.y), sign(point))).collect();
+    // What is marked lies on top.
+    marks.sort_by_key(|(_, _, sign)| "·ox".find(*sign));
+    let labels = |(low, high): (f64, f64), percent| [low, high].map(|end| figure(Some(end), percent));
+    let (x_ends, y_ends) = (labels(across, x.percent), labels(up, y.percent));
+    Chart { x: (&x.measure, x_ends), y: (&y.measure, y_ends), points: marks }.drawn()
+}
+
+/// As many points as can be read, from end to end, and all that are marked.
+fn thinned(points: &[PointReport]) -> Vec<&PointReport> {
+    let gap = points.len().div_ceil(MOST_POINTS).max(1);
+    let is_shown = |place: usize| place.is_multiple_of(gap) || place + 1 == points.len();
+    let shown = points.iter().enumerate().filter(|(place, point)| is_shown(*place) || point.present || point.found);
+    shown.map(|(_, point)| point).collect()
+}
+
+fn mark(point: &PointReport) -> &'static str {
+    match (point.present, point.found) {
+        (true, true) => "now, found",
+        (true, false) => "now",
+        (false, true) => "found",
+        (false, false) => "",
+    }
+}
+
+fn all_tiers(point: &PointReport) -> String {
+    let of_class = |(class, tiers): (&String, &Vec<String>)| format!("{class} {}", tiers.join(" "));
+    point.tiers.iter().map(of_class).collect::<Vec<_>>().join(", ")
+}
+
+fn figure(figure: Option<f64>, is_percent: bool) -> String {
+    match figure {
+        None => "-".to_owned(),
+        Some(figure) if is_percent => format!("{figure:.1} %"),
+        Some(figure) if figure.fract() == 0.0 => thousands(figure as u64),
+        Some(figure) => format!("{figure:.1}"),
+    }
+}
+
+/// Of a terminal.
+const WIDTH: usize = 80;
+
+/// Rows that can be taken in at a glance.
+const MOST_POINTS: usize = 12;

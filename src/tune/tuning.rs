@@ -1,0 +1,143 @@
+//! The tuning itself: a search over drafts, each tried on the whole log.
+
+use super::draft::Draft;
+use super::front::Stake;
+use super::goal::{Bound, Goal};
+use super::manuscript::{Manuscript, Unwritable};
+use super::measure::{Measure, What};
+use super::rank::Rank;
+use super::recording::Recording;
+use super::report::{self, TuningReport};
+use super::search::{self, Search, Tried};
+use super::space::Space;
+use crate::policy::{Rules, Timestamp};
+use crate::replay::report::PolicyReport;
+use crate::replay::{self, Assumptions, Policy};
+use crate::telemetry::rfc3339;
+use std::num::NonZeroUsize;
+use std::thread;
+
+/// What is to be tuned, and for what.
+pub struct Tuning<'a> {
+    /// The requests.
+    pub recording: &'a Recording,
+    /// What is taken for true where the log is silent.
+    pub assumptions: &'a Assumptions,
+    /// What is wanted.
+    pub goal: &'a Goal,
+    /// What may be changed.
+    pub space: &'a Space,
+    /// The file.
+    pub manuscript: &'a Manuscript<'a>,
+    /// The rules of the file as it is.
+    pub rules: &'a Rules,
+    /// Makes a policy of a text of the file.
+    pub policy: &'a (dyn Fn(&str) -> Result<Policy, String> + Sync),
+    /// Policies are tried on so many threads, whose number changes nothing but the time it takes.
+    pub threads: NonZeroUsize,
+}
+
+/// What was found.
+pub struct Tuned {
+    /// All that there is to tell.
+    pub report: TuningReport,
+    /// The file with the best values.
+    pub text: String,
+}
+
+/// Why nothing was found.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// The log cannot be read, or there is nothing in it.
+    #[error(transparent)]
+    Replay(#[from] replay::Failed),
+    /// The log does not fit in memory.
+    #[error(
+        "the log is longer than fits in memory (1 GiB): it is full after the lines from {} to {}; give fewer days",
+        rfc3339(*first),
+        rfc3339(*last)
+    )]
+    TooLong {
+        /// The first line ...
+        first: Timestamp,
+        /// ... and the last that fitted.
+        last: Timestamp,
+    },
+    /// The file cannot be changed where it has to be.
+    #[error(transparent)]
+    Unwritable(#[from] Unwritable),
+    /// The file is wrong.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+impl Tuning<'_> {
+    /// Runs it. `watch` sees how many policies have been tried.
+    pub fn run(&self, search: Search, watch: &mut dyn FnMut(usize)) -> Result<Tuned, Failed> {
+        let stakes = self.stakes();
+        let mut count = 0;
+        let tried = search.run(self.space, &mut |drafts| {
+            let tried = self.try_all(&stakes, drafts)?;
+            count += tried.len();
+            watch(count);
+            Ok::<_, Failed>(tried)
+        })?;
+        let text = self.manuscript.with(self.space, &search::best(&tried).draft)?;
+        let present = self.replay(self.space.present())?;
+        let report = report::report(self, &stakes, &tried, &present, &text);
+        Ok(Tuned { report, text })
+    }
+
+    /// What is measured: first the terms of the goal, then what else could be traded for them.
+    fn stakes(&self) -> Vec<Stake> {
+        let asked = self.goal.terms.iter().map(|term| Stake { measure: term.measure.clone(), better: term.bound });
+        let mut stakes: Vec<Stake> = asked.collect();
+        let share = |what, name: &str| Measure { what, name: name.to_owned(), is_share: true };
+        let classes = &self.rules.classes;
+        let served =
+            self.space.classes().iter().map(|class| (share(What::Served, &classes[*class].name), Bound::AtLeast));
+        let others = (0..classes.len()).filter(|class| !self.space.classes().contains(class));
+        let refused = others.map(|class| (share(What::Refused, &classes[class].name), Bound::AtMost));
+        for (measure, better) in served.chain(refused) {
+            let is_new = |known: &Stake| known.measure.name != measure.name || known.measure.what != measure.what;
+            if stakes.iter().all(is_new) {
+                stakes.push(Stake { measure, better });
+            }
+        }
+        stakes
+    }
+
+    /// Tries drafts side by side.
+    fn try_all(&self, stakes: &[Stake], drafts: Vec<Draft>) -> Result<Vec<Tried>, Failed> {
+        let threads = self.threads.get().min(drafts.len()).max(1);
+        let share = |thread: usize| {
+            let drafts = &drafts;
+            move || drafts.iter().skip(thread).step_by(threads).map(|draft| self.try_one(stakes, draft)).collect()
+        };
+        let mut shares: Vec<_> = thread::scope(|scope| {
+            let working: Vec<_> = (0..threads).map(|thread| scope.spawn(share(thread))).collect();
+            let done = working.into_iter().map(|thread| thread.join().expect("a trial does not panic"));
+            done.map(|share: Vec<Result<Tried, Failed>>| share.into_iter()).collect()
+        });
+        let next = |place: usize| shares[place % threads].next().expect("each draft has been tried by its thread");
+        (0..drafts.len()).map(next).collect()
+    }
+
+    fn try_one(&self, stakes: &[Stake], draft: &Draft) -> Result<Tried, Failed> {
+        let report = self.replay(draft)?;
+        let span = self.recording.span();
+        let figures: Vec<Option<f64>> = stakes.iter().map(|stake| stake.measure.of(&report, &span)).collect();
+        let rank = Rank::of(self.goal, &figures, self.space.changes(draft));
+        Ok(Tried { draft: draft.clone(), figures, rank })
+    }
+
+    /// The whole log under the file with the values of a draft.
+    fn replay(&self, draft: &Draft) -> Result<PolicyReport, Failed> {
+        let text = self.manuscript.with(self.space, draft)?;
+        let policy = (self.policy)(&text).map_err(Failed::Wrong)?;
+        if self.space.draft(&policy.settings) != *draft {
+            return Err(self.manuscript.unwritable(self.space).into());
+        }
+        Ok(self.recording.replay(policy, self.assumptions))
+    }
+}

@@ -1,0 +1,133 @@
+//! What differs between two texts, as `diff -u` writes it and `patch` reads it.
+
+use std::fmt::Write;
+
+/// A line of both, of the old text alone or of the new one alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line<'a> {
+    Both(&'a str),
+    Old(&'a str),
+    New(&'a str),
+}
+
+/// The differences between `old` and `new`, which are texts of the file of that `name`. Nothing where there are none.
+pub(super) fn unified(name: &str, old: &str, new: &str) -> String {
+    let lines = aligned(&lines(old), &lines(new));
+    let changed: Vec<usize> = (0..lines.len()).filter(|place| !matches!(lines[*place], Line::Both(_))).collect();
+    let mut text = String::new();
+    let mut rest = &changed[..];
+    while let Some(&first) = rest.first() {
+        if text.is_empty() {
+            let _ = writeln!(text, "--- {name}\n+++ {name}");
+        }
+        let together = 1 + rest.windows(2).take_while(|pair| pair[1] - pair[0] <= 2 * CONTEXT).count();
+        let last = rest[together - 1];
+        text += &hunk(&lines, first.saturating_sub(CONTEXT), (last + CONTEXT + 1).min(lines.len()));
+        rest = &rest[together..];
+    }
+    text
+}
+
+fn hunk(lines: &[Line<'_>], start: usize, end: usize) -> String {
+    let old = |lines: &[Line<'_>]| lines.iter().filter(|line| !matches!(line, Line::New(_))).count();
+    let new = |lines: &[Line<'_>]| lines.iter().filter(|line| !matches!(line, Line::Old(_))).count();
+    let (before, within) = (&lines[..start], &lines[start..end]);
+    let mut text = String::new();
+    let begins = (old(before) + 1, new(before) + 1);
+    let _ = writeln!(text, "@@ -{},{} +{},{} @@", begins.0, old(within), begins.1, new(within));
+    for line in within {
+        let (sign, line) = match line {
+            Line::Both(line) => (' ', line),
+            Line::Old(line) => ('-', line),
+            Line::New(line) => ('+', line),
+        };
+        let _ = write!(text, "{sign}{line}");
+        if !line.ends_with('\n') {
+            text += "\n\\ No newline at end of file\n";
+        }
+    }
+    text
+}
+
+fn lines(text: &str) -> Vec<&str> {
+    text.split_inclusive('\n').collect()
+}
+
+/// Both texts side by side, by the longest run of lines that they have in common.
+fn aligned<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
+    let same = |pair: &(&&str, &&str)| pair.0 == pair.1;
+    let head = old.iter().zip(new).take_while(same).count();
+    let (old_rest, new_rest) = (&old[head..], &new[head..]);
+    let tail = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(same).count();
+    let (old_middle, new_middle) = (&old_rest[..old_rest.len() - tail], &new_rest[..new_rest.len() - tail]);
+    let mut lines: Vec<Line<'a>> = old[..head].iter().map(|line| Line::Both(line)).collect();
+    lines.extend(aligned_middle(old_middle, new_middle));
+    lines.extend(old[old.len() - tail..].iter().map(|line| Line::Both(line)));
+    lines
+}
+
+fn aligned_middle<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
+    // common[i][j]: how many lines old[i..] and new[j..] have in common.
+    let mut common = vec![vec![0_u32; new.len() + 1]; old.len() + 1];
+    for i in (0..old.len()).rev() {
+        for j in (0..new.len()).rev() {
+            common[i][j] = match old[i] == new[j] {
+                true => common[i + 1][j + 1] + 1,
+                false => common[i + 1][j].max(common[i][j + 1]),
+            };
+        }
+    }
+    let (mut i, mut j, mut lines) = (0, 0, Vec::new());
+    while i < old.len() || j < new.len() {
+        if i < old.len() && j < new.len() && old[i] == new[j] {
+            lines.push(Line::Both(old[i]));
+            (i, j) = (i + 1, j + 1);
+        } else if j == new.len() || (i < old.len() && common[i + 1][j] >= common[i][j + 1]) {
+            lines.push(Line::Old(old[i]));
+            i += 1;
+        } else {
+            lines.push(Line::New(new[j]));
+            j += 1;
+        }
+    }
+    lines
+}
+
+/// Lines that are shown around what differs.
+const CONTEXT: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_change_is_shown_with_what_is_around_it() {
+        let old = "a\nb\nc\nd\ne\nf\n";
+        let new = "a\nb\nc\nd\nE\nf\n";
+        assert_eq!(unified("x.yaml", old, new), "--- x.yaml\n+++ x.yaml\n@@ -2,5 +2,5 @@\n b\n c\n d\n-e\n+E\n f\n");
+        assert_eq!(unified("x.yaml", old, old), "");
+    }
+
+    #[test]
+    fn changes_far_apart_are_hunks_of_their_own_and_a_missing_line_end_is_told() {
+        let old: String = (0..20).map(|line| format!("{line}\n")).collect::<String>() + "last";
+        let new = old.replace("2\n", "two\n").replace("last", "end");
+        let told = unified("x", &old, &new);
+        assert_eq!(told.matches("@@ -").count(), 3, "2 and 12 and the last line: {told}");
+        assert!(told.ends_with("-last\n\\ No newline at end of file\n+end\n\\ No newline at end of file\n"), "{told}");
+    }
+
+    proptest! {
+        #[test]
+        fn both_texts_can_be_read_from_it(old in "[ab\n]{0,30}", new in "[ab\n]{0,30}") {
+            let all = aligned(&lines(&old), &lines(&new));
+            let read = |skip: fn(&Line<'_>) -> bool| -> String {
+                let kept = all.iter().filter(|line| !skip(line));
+                kept.map(|(Line::Both(line) | Line::Old(line) | Line::New(line))| *line).collect()
+            };
+            prop_assert_eq!(read(|line| matches!(line, Line::New(_))), old);
+            prop_assert_eq!(read(|line| matches!(line, Line::Old(_))), new);
+        }
+    }
+}
