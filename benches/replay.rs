@@ -54,7 +54,7 @@ fn policy() -> Policy {
     let yaml = include_str!("../config/tidegate.yaml");
     let settings = config::load(Path::new("config/tidegate.yaml"), yaml, &[], &[], &names);
     let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    Policy { name: "config/tidegate.yaml".into(), settings, operators, lists: Lists::default() }
+    Policy::new("config/tidegate.yaml".into(), settings, operators, Lists::default())
 }
 
 /// So many days, each with people and crawlers of its own; how many lines that makes.

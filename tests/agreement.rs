@@ -98,7 +98,7 @@ fn replay(yaml: &str, log: String) -> PolicyReport {
     let settings =
         config::load(Path::new("gate.yaml"), yaml, &[], &[], &names).unwrap_or_else(|wrong| panic!("{wrong}"));
     let operators = crawlers::without_dns(&settings);
-    let policy = Policy { name: "gate.yaml".into(), settings, operators, lists: Lists::default() };
+    let policy = Policy::new("gate.yaml".into(), settings, operators, Lists::default());
     let window = Duration::from_secs(60);
     let source = Source::new("access.log".into(), Box::new(Cursor::new(log.into_bytes())));
     let replay = Replay {

@@ -10,7 +10,6 @@ pub use page::page;
 use super::gate::{GateArgs, NoResult};
 use super::status::View;
 use super::{policy, print};
-use crate::agents::Agents;
 use crate::clock::Clock;
 use crate::explain::{Explanation, Known, explain, logged};
 use crate::replay::Policy;
@@ -92,8 +91,8 @@ fn with_known(
     file: &Path,
     look: impl FnOnce(Known<'_>) -> Result<Explanation, String>,
 ) -> Result<Explanation, NoResult> {
-    let Policy { settings, operators, lists, .. } = policy::read(file, crawlers::operators).map_err(NoResult::Wrong)?;
-    let agents = Agents::builtin(operators.tokens());
+    let Policy { settings, operators, agents, lists, .. } =
+        policy::read(file, crawlers::operators).map_err(NoResult::Wrong)?;
     look(Known { settings: &settings, agents: &agents, operators: &operators, lists: &lists }).map_err(NoResult::Wrong)
 }
 

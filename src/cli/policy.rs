@@ -1,13 +1,11 @@
 //! A file, as a gate would start with it, for commands that try it without one.
 
 use super::environment;
-use crate::agents::Agents;
 use crate::config::{self, Settings};
 use crate::lists::Files;
 use crate::replay::Policy;
 use crate::verify::Operators;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Reads a file, or says all that is wrong with it. `operators` makes those of its settings.
 pub(super) fn read(file: &Path, operators: impl FnOnce(&Settings) -> Operators) -> Result<Policy, String> {
@@ -17,22 +15,15 @@ pub(super) fn read(file: &Path, operators: impl FnOnce(&Settings) -> Operators) 
 
 /// The same, of a `text` that the file might have.
 pub(super) fn of(file: &Path, text: &str, operators: impl FnOnce(&Settings) -> Operators) -> Result<Policy, String> {
-    let settings = settings(file, text)?;
-    let lists = Files::read(settings.list_files()).map_err(|mistakes| mistakes.to_string())?.lists();
-    let operators = operators(&settings);
-    let agents = Agents::builtin(operators.tokens());
-    Ok(Policy {
-        name: file.display().to_string(),
-        settings,
-        agents: Arc::new(agents),
-        operators: Arc::new(operators),
-        lists: Arc::new(lists),
-    })
-}
-
-/// What a `text` says that the file might have.
-pub(super) fn settings(file: &Path, text: &str) -> Result<Settings, String> {
     let builtin = Operators::builtin();
     let names: Vec<&str> = builtin.names().collect();
-    config::load(file, text, &environment(), &[], &names).map_err(|mistakes| mistakes.to_string())
+    let settings = settings(file, text, &names)?;
+    let lists = Files::read(settings.list_files()).map_err(|mistakes| mistakes.to_string())?.lists();
+    let operators = operators(&settings);
+    Ok(Policy::new(file.display().to_string(), settings, operators, lists))
+}
+
+/// What a `text` says that the file might have; `operators` are the built-in ones.
+pub(super) fn settings(file: &Path, text: &str, operators: &[&str]) -> Result<Settings, String> {
+    config::load(file, text, &environment(), &[], operators).map_err(|mistakes| mistakes.to_string())
 }

@@ -2,16 +2,19 @@
 
 use super::log::LogArgs;
 use super::progress::{Progress, Reading, done_bar, time_left};
-use super::{DEFAULT_FILE, Trouble, create, policy, print};
+use super::{DEFAULT_FILE, Trouble, policy, print};
 use crate::chance::Chance;
 use crate::config::{self, Settings};
 use crate::policy::quota::Quota;
 use crate::replay::log::Merged;
 use crate::service::crawlers;
 use crate::terminal::{Ink, thousands};
+use crate::tune::report::TuningReport;
 use crate::tune::{Failed, Goal, Known, Manuscript, Recording, Search, Space, Tuned, Tuning, WrongTerm, summary};
+use crate::verify::Operators;
 use clap::Args;
-use std::io::{self, IsTerminal, Write};
+use std::fs;
+use std::io::{self, IsTerminal};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,7 +24,7 @@ use std::process::ExitCode;
 pub struct TuneArgs {
     #[command(flatten)]
     log: LogArgs,
-    /// The file that is tuned. It is not changed.
+    /// The file that is tuned.
     #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE)]
     config: PathBuf,
     /// What is wanted, the most important first: WHAT MEASURE <= or >= NUMBER [%], separated by commas. Of a class: refused,
@@ -45,9 +48,12 @@ pub struct TuneArgs {
 /// Tunes. Exit code 0 where the goal is met, 1 where it cannot be (what comes nearest is told and written all the same) or
 /// the log cannot be read to its end, 2 where the goal or a file is wrong.
 pub fn run(args: &TuneArgs) -> ExitCode {
-    let told = tuned(args).and_then(|tuned| Ok((text(args, &tuned)?, tuned.report.met)));
-    match told {
-        Ok((text, met)) => match print(&text) {
+    let tuned = tuned(args).and_then(|tuned| {
+        write(args, &tuned.text)?;
+        Ok((shown(args, &tuned.report)?, tuned.report.met))
+    });
+    match tuned {
+        Ok((shown, met)) => match print(&shown) {
             ExitCode::SUCCESS if !met => ExitCode::from(1),
             printed => printed,
         },
@@ -55,14 +61,15 @@ pub fn run(args: &TuneArgs) -> ExitCode {
     }
 }
 
-fn text(args: &TuneArgs, tuned: &Tuned) -> Result<String, Trouble> {
-    if let Some(path) = &args.write {
-        let written = create(path)?.write_all(tuned.text.as_bytes());
-        written.map_err(|error| Trouble::Failed(format!("{}: cannot be written: {error}", path.display())))?;
-    }
+fn write(args: &TuneArgs, text: &str) -> Result<(), Trouble> {
+    let Some(path) = &args.write else { return Ok(()) };
+    fs::write(path, text).map_err(|error| Trouble::Wrong(format!("{}: cannot be written: {error}", path.display())))
+}
+
+fn shown(args: &TuneArgs, report: &TuningReport) -> Result<String, Trouble> {
     match args.json {
-        false => Ok(summary::summary(&tuned.report, Ink::of_output(io::stdout().is_terminal()))),
-        true => serde_json::to_string_pretty(&tuned.report)
+        false => Ok(summary::summary(report, Ink::of_output(io::stdout().is_terminal()))),
+        true => serde_json::to_string_pretty(report)
             .map(|text| text + "\n")
             .map_err(|error| Trouble::Failed(format!("the report cannot be written: {error}"))),
     }
@@ -70,8 +77,9 @@ fn text(args: &TuneArgs, tuned: &Tuned) -> Result<String, Trouble> {
 
 fn tuned(args: &TuneArgs) -> Result<Tuned, Trouble> {
     let file = config::text_of(&args.config).map_err(|mistakes| Trouble::Wrong(mistakes.to_string()))?;
-    let policy = |text: &str| policy::of(&args.config, text, crawlers::without_dns);
-    let present = policy(&file).map_err(Trouble::Wrong)?;
+    let present = policy::of(&args.config, &file, crawlers::without_dns).map_err(Trouble::Wrong)?;
+    let builtin = Operators::builtin();
+    let operators: Vec<&str> = builtin.names().collect();
     let settings = &present.settings;
     let quota = quota(args, &settings.rules.quotas)?;
     let goal = goal(args, settings, quota)?;
@@ -85,8 +93,8 @@ fn tuned(args: &TuneArgs) -> Result<Tuned, Trouble> {
         goal: &goal,
         space: &space,
         manuscript: &Manuscript::new(&file, settings),
-        rules: &settings.rules,
-        policy: &policy,
+        policy: &present,
+        settings: &|text| policy::settings(&args.config, text, &operators),
         threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
     };
     let effort = usize::from(args.effort);

@@ -1,8 +1,10 @@
 //! A policy that is tried on a log: settings, and what they refer to.
 
+use crate::agents::Agents;
 use crate::config::Settings;
 use crate::policy::lists::Lists;
 use crate::verify::Operators;
+use std::sync::Arc;
 
 /// One file, as a gate would have started with it.
 pub struct Policy {
@@ -11,7 +13,28 @@ pub struct Policy {
     /// What it says.
     pub settings: Settings,
     /// The operators of crawlers under these settings. Nobody is asked about them: there is no network here.
-    pub operators: Operators,
+    pub operators: Arc<Operators>,
+    /// What user agents say, these among them.
+    pub agents: Arc<Agents>,
     /// The networks of its address lists.
-    pub lists: Lists,
+    pub lists: Arc<Lists>,
+}
+
+impl Policy {
+    /// What a gate would have started with.
+    pub fn new(name: String, settings: Settings, operators: Operators, lists: Lists) -> Self {
+        let agents = Arc::new(Agents::builtin(operators.tokens()));
+        Self { name, settings, operators: Arc::new(operators), agents, lists: Arc::new(lists) }
+    }
+
+    /// The same with other settings, which name the same operators and lists.
+    pub fn with(&self, settings: Settings) -> Self {
+        Self {
+            name: self.name.clone(),
+            settings,
+            operators: Arc::clone(&self.operators),
+            agents: Arc::clone(&self.agents),
+            lists: Arc::clone(&self.lists),
+        }
+    }
 }

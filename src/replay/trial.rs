@@ -14,7 +14,7 @@ use super::tally::Tally;
 use super::testimony::Testimony;
 use super::under_way::{Bill, Ending, UnderWay};
 use super::untried::untried;
-use crate::agents::{Agents, ClaimCache};
+use crate::agents::ClaimCache;
 use crate::engine::{Admission, Engine, Judgement, Look, Observation, Ruling, Standing};
 use crate::policy::facts::claimed_operator;
 use crate::policy::lists::Listed;
@@ -31,7 +31,6 @@ pub struct Trial {
     policy: Policy,
     rules: Arc<Rules>,
     admission: Admission,
-    agents: Agents,
     claims: ClaimCache,
     latency: Duration,
     /// What requests of each route really cost, where somebody says so.
@@ -54,7 +53,6 @@ impl Trial {
         let cost = |name: &str| assumptions.costs.iter().find(|(route, _)| route == name).map(|(_, cost)| *cost);
         Self {
             admission: engine.admission(Arc::clone(&rules), now),
-            agents: Agents::builtin(policy.operators.tokens()),
             claims: ClaimCache::new(RandomState::default()),
             latency: assumptions.latency,
             costs: rules.routes.iter().map(|route| cost(&route.name)).collect(),
@@ -97,7 +95,7 @@ impl Trial {
         while let Some(bill) = self.under_way.last_bill() {
             self.pay(bill, self.tidied);
         }
-        let names = super::report::Names { agents: &self.agents, operators: &self.policy.operators };
+        let names = super::report::Names { agents: &self.policy.agents, operators: &self.policy.operators };
         self.tally.report(&self.policy.name, &self.rules, &names, self.returns.left(), untried(&self.policy.settings))
     }
 
@@ -183,7 +181,7 @@ impl Trial {
 
     fn decide(&mut self, next: Next<'_>, line: &Line<'_>, request: &Request<'_>) -> Decided {
         let (at, own) = (next.at, line.own.as_deref());
-        let (claim, browser) = self.claims.claim(&self.agents, request.user_agent);
+        let (claim, browser) = self.claims.claim(&self.policy.agents, request.user_agent);
         let said = own.map(|own| Testimony::of(own, &self.rules, |name| self.policy.operators.id(name)));
         let signature = said.as_ref().map_or(Signature::Absent, |said| said.signature);
         let look = Look {

@@ -1,7 +1,8 @@
 //! The file as text, with other values written where the present ones stand. All else stays: order, comments, spelling.
 
 use super::draft::Draft;
-use super::space::Space;
+use super::pace::Pace;
+use super::space::{Space, path_of_quota};
 use crate::config::{Place, Settings};
 use crate::policy::Units;
 use crate::policy::tier::{Share, Tier};
@@ -46,6 +47,9 @@ impl<'a> Manuscript<'a> {
             let path = self.path_of_ladder(space.quota(), *class);
             edits.extend(self.ladder(&path, present, tiers, space.limit())?);
         }
+        if draft.pace != space.present().pace {
+            edits.extend(self.pacing(space, &draft.pace)?);
+        }
         edits.sort_by_key(|edit| edit.old.start);
         let mut text = self.text.to_owned();
         edits.iter().rev().for_each(|edit| text.replace_range(edit.old.clone(), &edit.new));
@@ -57,15 +61,13 @@ impl<'a> Manuscript<'a> {
         self.unwritable_at(&self.path_of_ladder(space.quota(), space.classes()[0]))
     }
 
-    /// Where the tiers of a class are written. A scope's own quota stands with the scope.
+    /// Where the tiers of a class are written.
     fn path_of_ladder(&self, quota: usize, class: usize) -> String {
         let rules = &self.settings.rules;
         let (quota, class) = (&rules.quotas[quota].name, &rules.classes[class].name);
-        let is_written = |path: &String| self.settings.written.place(path).is_some();
-        let path = [format!("quotas.{quota}"), format!("scopes.{quota}.quota")].into_iter().find(is_written);
-        let path = format!("{}.tiers.{class}", path.unwrap_or_default());
+        let path = format!("{}.tiers.{class}", path_of_quota(self.settings, quota));
         let long = format!("{path}.ladder");
-        if is_written(&long) { long } else { path }
+        if self.is_written(&long) { long } else { path }
     }
 
     fn ladder(&self, path: &str, present: &[Tier], tiers: &[Tier], limit: Units) -> Result<Vec<Edit>, Unwritable> {
@@ -86,6 +88,44 @@ impl<'a> Manuscript<'a> {
             edits.push(Edit { old: after(kept)?..after(present.len() - 1)?, new });
         }
         Ok(edits)
+    }
+
+    fn pacing(&self, space: &Space, pace: &Pace) -> Result<Vec<Edit>, Unwritable> {
+        let rules = &self.settings.rules;
+        let quota = path_of_quota(self.settings, &rules.quotas[space.quota()].name);
+        let path = format!("{quota}.pacing");
+        let classes = || space.classes().iter().map(|class| &rules.classes[*class].name).zip(&pace.weights);
+        if self.is_written(&format!("{path}.mode")) {
+            let weights = classes().filter(|_| pace.forecast.is_some());
+            let weights = weights.map(|(class, weight)| (format!("{path}.weights.{class}"), weight.to_string()));
+            let written = weights.filter(|(path, _)| self.is_written(path));
+            let mode = (format!("{path}.mode"), pace.mode().to_owned());
+            return std::iter::once(mode).chain(written).map(|(path, new)| self.replaced(&path, new)).collect();
+        }
+        let weights: Vec<String> =
+            classes().filter(|(_, weight)| **weight > 1).map(|(class, weight)| format!("{class}: {weight}")).collect();
+        let new = match weights.is_empty() {
+            true => pace.mode().to_owned(),
+            false => format!("{{ mode: {}, weights: {{ {} }} }}", pace.mode(), weights.join(", ")),
+        };
+        match self.is_written(&path) {
+            true => Ok(vec![self.replaced(&path, new)?]),
+            false => Ok(vec![self.added_after(&format!("{quota}.limit"), &format!("pacing: {new}"))?]),
+        }
+    }
+
+    /// A key and its value, after the scalar at `path` and on a level with it.
+    fn added_after(&self, path: &str, new: &str) -> Result<Edit, Unwritable> {
+        let start = self.offset(path)?;
+        let end = self.end_of_scalar(start);
+        let line = self.text[..start].rfind('\n').map_or(0, |end| end + 1);
+        let key = self.text[line..start].trim_start();
+        let indent = start - line - key.len();
+        let (at, new) = match self.text[end..].trim_start().starts_with([',', '}']) {
+            true => (end, format!(", {new}")),
+            false => (self.end_of_line(end), format!("\n{}{new}", " ".repeat(indent))),
+        };
+        Ok(Edit { old: at..at, new })
     }
 
     fn replaced(&self, path: &str, new: String) -> Result<Edit, Unwritable> {
@@ -109,10 +149,10 @@ impl<'a> Manuscript<'a> {
     fn end_of_tier(&self, path: &str, place: usize) -> Result<usize, Unwritable> {
         let [above, shed] = ["above", "shed"].map(|key| self.offset(&format!("{path}[{place}].{key}")));
         let last = self.end_of_scalar(above?.max(shed?));
-        let rest = &self.text[last..];
         match self.layout(path)?.0 {
-            true => Ok(last + rest.find('\n').unwrap_or(rest.len())),
+            true => Ok(self.end_of_line(last)),
             false => {
+                let rest = &self.text[last..];
                 let bracket = rest.find('}').filter(|end| rest[..*end].trim().is_empty());
                 bracket.map(|end| last + end + 1).ok_or_else(|| self.unwritable_at(path))
             }
@@ -128,6 +168,14 @@ impl<'a> Manuscript<'a> {
         let begin: usize = self.text.split_inclusive('\n').take(line).map(str::len).sum();
         let within = self.text[begin..].char_indices().nth(column);
         within.map(|(within, _)| begin + within).ok_or_else(|| self.unwritable_at(path))
+    }
+
+    fn end_of_line(&self, from: usize) -> usize {
+        self.text[from..].find('\n').map_or(self.text.len(), |end| from + end)
+    }
+
+    fn is_written(&self, path: &str) -> bool {
+        self.settings.written.place(path).is_some()
     }
 
     /// Where the scalar that begins at `start` ends.
@@ -167,3 +215,6 @@ pub(super) fn above(units: Units, limit: Units) -> String {
 pub(super) fn percent(share: Share) -> String {
     format!("{}%", Units::from_milli(u64::from(share.millionths()) / 10))
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,7 @@ mod goal;
 mod ladder;
 mod manuscript;
 mod measure;
+mod pace;
 mod rank;
 mod recording;
 pub mod report;

@@ -37,7 +37,7 @@ impl Recording {
             if lines.counts.lines.is_multiple_of(WATCH_EVERY) {
                 watch(lines.counts.lines);
             }
-            let Some(next) = lines.next().map_err(replay::Failed::from)? else { break };
+            let Some(next) = lines.next_line().map_err(replay::Failed::from)? else { break };
             let place = next.place;
             let taken = recording.take(next);
             if recording.text.len() > MOST_BYTES {

@@ -15,7 +15,7 @@ use crate::policy::Rules;
 use crate::replay::report::PolicyReport;
 use crate::telemetry::rfc3339;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The whole of it.
 #[derive(Clone, Debug, Serialize)]
@@ -32,6 +32,8 @@ pub struct TuningReport {
     pub terms: Vec<TermReport>,
     /// The tiers of each class that may be changed: now, and as found.
     pub tiers: Vec<TunedClassReport>,
+    /// How the quota is paced: now, and as found.
+    pub pacing: PacingReport,
     /// What can be had for what; null where nothing has to be given up for anything.
     pub trade_off: Option<TradeOffReport>,
     /// The changes to the file, as `diff -u` writes them; empty where it stays as it is.
@@ -83,6 +85,15 @@ pub struct TunedClassReport {
     pub found: Vec<String>,
 }
 
+/// How the quota is paced: `off`, or a mode and the weights that are not 1.
+#[derive(Clone, Debug, Serialize)]
+pub struct PacingReport {
+    /// In the file.
+    pub present: String,
+    /// As found.
+    pub found: String,
+}
+
 /// What can be had for what: of all policies that were tried and miss no other term by more, those that none beats in both.
 #[derive(Clone, Debug, Serialize)]
 pub struct TradeOffReport {
@@ -116,6 +127,8 @@ pub struct PointReport {
     pub present: bool,
     /// It is what was found.
     pub found: bool,
+    /// How it paces.
+    pub pacing: String,
     /// Its tiers, by class.
     pub tiers: BTreeMap<String, Vec<String>>,
 }
@@ -128,8 +141,9 @@ pub(super) fn report(
     present: &PolicyReport,
     text: &str,
 ) -> TuningReport {
-    let Tuning { recording, goal, space, rules, manuscript, .. } = tuning;
-    let found = search::best(tried);
+    let Tuning { recording, goal, space, policy, manuscript, .. } = tuning;
+    let rules = &policy.settings.rules;
+    let found = &tried[search::best(tried)];
     let (span, quota) = (recording.span(), &present.quotas[space.quota()]);
     let windows = told_windows(quota, &span);
     let figures = goal.terms.iter().zip(tried[0].figures.iter().zip(&found.figures));
@@ -159,6 +173,10 @@ pub(super) fn report(
         met: found.rank.meets_the_goal(),
         terms: terms.collect(),
         tiers: tiers.collect(),
+        pacing: PacingReport {
+            present: pacing(&tried[0].draft, space, rules),
+            found: pacing(&found.draft, space, rules),
+        },
         trade_off: Front::of(stakes, tried, &found.rank).map(|front| trade_off(&front, stakes, tried, space, rules)),
         patch: unified(&present.name, manuscript.text(), text),
     }
@@ -171,7 +189,7 @@ fn trade_off(front: &Front, stakes: &[Stake], tried: &[Tried], space: &Space, ru
         percent: stake.measure.is_share,
         more_is_better: stake.better == Bound::AtLeast,
     };
-    let found = std::ptr::from_ref(search::best(tried));
+    let found = search::best(tried);
     let point = |place: usize| {
         let policy = &tried[place];
         let names = space.classes().iter().map(|class| rules.classes[*class].name.clone());
@@ -179,20 +197,26 @@ fn trade_off(front: &Front, stakes: &[Stake], tried: &[Tried], space: &Space, ru
             x: policy.figures[x]?,
             y: policy.figures[y]?,
             present: place == 0,
-            found: std::ptr::eq(policy, found),
+            found: place == found,
+            pacing: pacing(&policy.draft, space, rules),
             tiers: names.zip(told(&policy.draft, space)).collect(),
         })
     };
-    let marked = (0..tried.len()).filter(|place| *place == 0 || std::ptr::eq(&tried[*place], found));
-    let mut places: Vec<usize> =
-        front.points.iter().copied().chain(marked.filter(|place| !front.points.contains(place))).collect();
-    places.dedup();
+    let places: BTreeSet<usize> = front.points.iter().copied().chain([0, found]).collect();
     let mut points: Vec<PointReport> = places.into_iter().filter_map(point).collect();
-    points.sort_by(|one, other| match stakes[x].better {
-        Bound::AtMost => one.x.total_cmp(&other.x),
-        Bound::AtLeast => other.x.total_cmp(&one.x),
+    // Along the curve: the better the one, the worse the other.
+    let badness = |figure: f64, stake: &Stake| if stake.better == Bound::AtMost { figure } else { -figure };
+    points.sort_by(|one, other| {
+        let by_x = badness(one.x, &stakes[x]).total_cmp(&badness(other.x, &stakes[x]));
+        by_x.then(badness(other.y, &stakes[y]).total_cmp(&badness(one.y, &stakes[y])))
     });
     TradeOffReport { x: axis(&stakes[x]), y: axis(&stakes[y]), points }
+}
+
+fn pacing(draft: &Draft, space: &Space, rules: &Rules) -> String {
+    let classes = space.classes().iter().zip(&draft.pace.weights).filter(|(_, weight)| **weight > 1);
+    let weights = classes.map(|(class, weight)| format!(" {} {weight}", rules.classes[*class].name));
+    draft.pace.mode().to_owned() + &weights.collect::<String>()
 }
 
 /// The tiers of each class, in words.

@@ -1,8 +1,8 @@
 //! Which policies to try.
 //!
-//! First what the file says, then drafts spread over all that is possible, then a pattern search (Hooke and Jeeves 1961)
-//! from the best of them: neighbours are tried, and the first batch with a better one moves the search there; where none
-//! is better, the next neighbours are nearer.
+//! First what the file says, then drafts spread over all that is possible, then pattern searches (Hooke and Jeeves 1961): from
+//! the file as it is, for the best is often near; from the best of all; from the file paced otherwise. In each, neighbours
+//! are tried, and the first batch with a better one moves the search to it; where none is better, the next are nearer.
 
 use super::draft::Draft;
 use super::rank::Rank;
@@ -35,14 +35,19 @@ impl Search {
         space: &Space,
         try_all: &mut dyn FnMut(Vec<Draft>) -> Result<Vec<Tried>, E>,
     ) -> Result<Vec<Tried>, E> {
-        let mut looked = Looked { tried: try_all(vec![space.present().clone()])?, effort: self.effort, try_all };
+        let mut looked = Looked { tried: try_all(vec![space.present().clone()])?, space, effort: self.effort, try_all };
         for samples in space.samples(self.effort / SPREAD, &mut self.chance).chunks(BATCH) {
             looked.look_at(samples)?;
         }
-        let mut reach = FARTHEST;
-        while reach > 0 && !looked.is_over() {
-            if !looked.finds_better(&space.neighbours(&looked.best().draft, reach))? {
-                reach /= 2;
+        if looked.tried[PRESENT].rank.is_perfect() {
+            return Ok(looked.tried);
+        }
+        looked.descend(PRESENT)?;
+        looked.descend(best(&looked.tried))?;
+        for start in space.paced_otherwise() {
+            looked.look_at(std::slice::from_ref(&start))?;
+            if let Some(start) = looked.place_of(&start) {
+                looked.descend(start)?;
             }
         }
         Ok(looked.tried)
@@ -52,36 +57,47 @@ impl Search {
 /// What has been looked at so far.
 struct Looked<'a, E> {
     tried: Vec<Tried>,
+    space: &'a Space,
     effort: usize,
     try_all: &'a mut dyn FnMut(Vec<Draft>) -> Result<Vec<Tried>, E>,
 }
 
 impl<E> Looked<'_, E> {
-    fn best(&self) -> &Tried {
-        best(&self.tried)
-    }
-
-    fn is_over(&self) -> bool {
-        self.tried.len() >= self.effort || self.best().rank.is_perfect()
-    }
-
-    /// Looks at drafts until one is better than all before.
-    fn finds_better(&mut self, drafts: &[Draft]) -> Result<bool, E> {
-        let before = self.best().rank.clone();
-        for batch in drafts.chunks(BATCH) {
-            self.look_at(batch)?;
-            if self.best().rank < before || self.is_over() {
-                break;
+    /// Goes from the policy at place `at` to better ones, until there is none near, or half of the effort that is left is
+    /// spent.
+    fn descend(&mut self, mut at: usize) -> Result<(), E> {
+        let most = (self.tried.len() + self.effort).div_ceil(2);
+        let mut reach = FARTHEST;
+        while reach > 0 && self.tried.len() < most && !self.tried[at].rank.is_perfect() {
+            match self.better_neighbour(at, reach)? {
+                Some(better) => at = better,
+                None => reach /= 2,
             }
         }
-        Ok(self.best().rank < before)
+        Ok(())
+    }
+
+    fn better_neighbour(&mut self, at: usize, reach: u32) -> Result<Option<usize>, E> {
+        for batch in self.space.neighbours(&self.tried[at].draft, reach).chunks(BATCH) {
+            self.look_at(batch)?;
+            let looked_at = batch.iter().filter_map(|draft| self.place_of(draft));
+            let best = looked_at.min_by_key(|place| &self.tried[*place].rank);
+            if let Some(best) = best.filter(|best| self.tried[*best].rank < self.tried[at].rank) {
+                return Ok(Some(best));
+            }
+        }
+        Ok(None)
+    }
+
+    fn place_of(&self, draft: &Draft) -> Option<usize> {
+        self.tried.iter().position(|tried| tried.draft == *draft)
     }
 
     /// Tries those that are new, as far as the effort goes.
     fn look_at(&mut self, drafts: &[Draft]) -> Result<(), E> {
         let mut new: Vec<Draft> = Vec::new();
         for draft in drafts {
-            if !self.tried.iter().any(|tried| tried.draft == *draft) && !new.contains(draft) {
+            if self.place_of(draft).is_none() && !new.contains(draft) {
                 new.push(draft.clone());
             }
         }
@@ -91,13 +107,16 @@ impl<E> Looked<'_, E> {
     }
 }
 
-/// The nearest to the goal; the first of equals.
-pub(super) fn best(tried: &[Tried]) -> &Tried {
-    tried.iter().min_by(|one, other| one.rank.cmp(&other.rank)).expect("the present policy has been tried")
+/// The place of the nearest to the goal; the first of equals.
+pub(super) fn best(tried: &[Tried]) -> usize {
+    (0..tried.len()).min_by_key(|place| &tried[*place].rank).unwrap_or_default()
 }
 
+/// The file as it is, among those that were tried.
+const PRESENT: usize = 0;
+
 /// One in so many is spread; the rest goes into looking more closely.
-const SPREAD: usize = 3;
+const SPREAD: usize = 4;
 
 /// Drafts that are tried at once. It is the same on every machine, or the results would differ with the cores.
 const BATCH: usize = 8;

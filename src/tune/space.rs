@@ -1,8 +1,9 @@
-//! What may be changed: the tiers of a quota, for classes that have some.
+//! What may be changed: the tiers of a quota, for classes that have some, and how it is paced.
 
 use super::draft::{Changes, Draft};
 use super::goal::Goal;
-use super::ladder::{self, DRAWS};
+use super::ladder;
+use super::pace::{self, Freedom, Pace};
 use crate::chance::Chance;
 use crate::config::Settings;
 use crate::policy::quota::{ClassLadder, Quota};
@@ -16,6 +17,7 @@ pub struct Space {
     /// The classes whose tiers may be changed, by their places.
     classes: Vec<usize>,
     limit: Units,
+    freedom: Freedom,
     present: Draft,
 }
 
@@ -43,19 +45,13 @@ impl Space {
                  search: [{{ above: 80%, shed: 50% }}]"
             ));
         }
-        let mut space = Self { quota, classes: tuned, limit: *limit, present: Draft { ladders: Vec::new() } };
-        space.present = space.draft(settings);
-        Ok(space)
+        let (freedom, present) = (freedom(settings, &quotas[quota], &tuned), draft(settings, quota, &tuned));
+        Ok(Self { quota, classes: tuned, limit: *limit, freedom, present })
     }
 
     /// The draft that these settings are.
     pub(super) fn draft(&self, settings: &Settings) -> Draft {
-        let ladders = &settings.rules.quotas[self.quota].ladders;
-        let tiers = |class: &usize| {
-            let of_class = ladders.get(*class).and_then(Option::as_ref);
-            of_class.map_or(Vec::new(), |of_class| of_class.ladder.tiers().to_vec())
-        };
-        Draft { ladders: self.classes.iter().map(tiers).collect() }
+        draft(settings, self.quota, &self.classes)
     }
 
     /// What the file says now.
@@ -86,30 +82,70 @@ impl Space {
     /// `count` drafts spread over all that is possible: a Latin hypercube (McKay, Beckman and Conover 1979), in which each
     /// number that makes a draft falls into each of `count` equal parts once.
     pub(super) fn samples(&self, count: usize, chance: &mut Chance) -> Vec<Draft> {
-        let numbers = self.classes.len() * DRAWS;
-        let columns: Vec<Vec<f64>> = (0..numbers).map(|_| one_in_each_part(count, chance)).collect();
+        let of_ladders = self.classes.len() * ladder::DRAWS;
+        let of_pace = pace::DRAWS + self.classes.len();
+        let columns: Vec<Vec<f64>> = (0..of_ladders + of_pace).map(|_| one_in_each_part(count, chance)).collect();
         let draft = |row: usize| {
-            let ladder =
-                |class: usize| ladder::drawn(std::array::from_fn(|at| columns[class * DRAWS + at][row]), self.limit);
-            Draft { ladders: (0..self.classes.len()).map(ladder).collect() }
+            let numbers: Vec<f64> = columns.iter().map(|column| column[row]).collect();
+            let (ladders, pace) = numbers.split_at(of_ladders);
+            let ladders = ladders.as_chunks().0.iter().map(|draws| ladder::drawn(*draws, self.limit));
+            Draft::new(ladders.collect(), self.present.pace.drawn(pace, self.freedom))
         };
         (0..count).map(draft).collect()
     }
 
-    /// Drafts that differ from this one in one thing, by `reach` percent where it is a number; those that are nearer to what
+    /// What the file says, paced in each of the other ways.
+    pub(super) fn paced_otherwise(&self) -> Vec<Draft> {
+        let others = self.present.pace.other_modes(self.freedom);
+        others.into_iter().map(|pace| self.present.with_pace(pace)).filter(|draft| *draft != self.present).collect()
+    }
+
+    /// Drafts that differ from this one in one thing, but not in how the quota is paced, by `reach` percent where it is a number; those that are nearer to what
     /// the file says come first.
     pub(super) fn neighbours(&self, draft: &Draft, reach: u32) -> Vec<Draft> {
         let mut all = Vec::new();
         for (place, (tiers, present)) in draft.ladders.iter().zip(&self.present.ladders).enumerate() {
-            let back = ladder::back_towards(tiers, present);
+            let back = ladder::back_towards(tiers, present, reach, self.limit);
             all.extend(back.into_iter().map(|ladder| draft.with_ladder(place, ladder)));
         }
+        let back = (draft.pace != self.present.pace).then(|| self.present.pace.clone());
+        all.extend(back.into_iter().chain(draft.pace.neighbours(self.freedom)).map(|pace| draft.with_pace(pace)));
         for (place, tiers) in draft.ladders.iter().enumerate() {
             let near = ladder::neighbours(tiers, reach, self.limit);
             all.extend(near.into_iter().map(|ladder| draft.with_ladder(place, ladder)));
         }
         all
     }
+}
+
+fn draft(settings: &Settings, quota: usize, classes: &[usize]) -> Draft {
+    let Quota { ladders, pacing, .. } = &settings.rules.quotas[quota];
+    let tiers = |class: &usize| {
+        let of_class = ladders.get(*class).and_then(Option::as_ref);
+        of_class.map_or(Vec::new(), |of_class| of_class.ladder.tiers().to_vec())
+    };
+    Draft::new(classes.iter().map(tiers).collect(), Pace::of(pacing.as_ref(), classes))
+}
+
+/// A window that slides cannot be paced; pacing in shadow mode is being watched. Where pacing is written with keys, only
+/// those that are there are changed.
+fn freedom(settings: &Settings, quota: &Quota, tuned: &[usize]) -> Freedom {
+    let path = path_of_quota(settings, &quota.name) + ".pacing";
+    let is_written = |key: &str| settings.written.place(&format!("{path}.{key}")).is_some();
+    let has_keys = ["mode", "burst", "weights", "enforce"].into_iter().any(is_written);
+    let is_carried_out = match &quota.pacing {
+        Some(pacing) => pacing.enforce && (!has_keys || is_written("mode")),
+        None => !has_keys,
+    };
+    let mode = quota.window.back() == 0 && is_carried_out;
+    let has_weight = |class: &usize| is_written(&format!("weights.{}", settings.rules.classes[*class].name));
+    Freedom { mode, weights: mode && tuned.len() > 1 && (!has_keys || tuned.iter().all(has_weight)) }
+}
+
+/// Where a quota is written. A scope's own stands with the scope.
+pub(super) fn path_of_quota(settings: &Settings, name: &str) -> String {
+    let own = format!("scopes.{name}.quota");
+    if settings.written.place(&own).is_some() { own } else { format!("quotas.{name}") }
 }
 
 /// `count` numbers from 0 to 1, one in each `count`th of that, in any order.

@@ -1,9 +1,10 @@
 //! What was found, for people at a terminal. Pure: a report in, text out.
 
 use super::chart::Chart;
-use super::report::{AxisReport, PointReport, TermReport, TradeOffReport, TunedLogReport, TuningReport};
+use super::report::{AxisReport, PacingReport, PointReport, TermReport, TradeOffReport, TunedLogReport, TuningReport};
 use crate::terminal::{Align, Ink, columns, cut, span, thousands, wrapped};
 use std::fmt::Write;
+use std::slice::from_ref;
 
 /// The report in words, tables and a chart, within 80 columns but for the lines of the file.
 pub fn summary(report: &TuningReport, ink: Ink) -> String {
@@ -13,9 +14,9 @@ pub fn summary(report: &TuningReport, ink: Ink) -> String {
     out += &terms(&report.terms, ink);
     let verdict = match (report.met, report.patch.is_empty()) {
         (true, true) => "The file meets it as it is.".to_owned(),
-        (true, false) => "It is met with the fewest changes by these tiers of ".to_owned() + &report.quota + ":",
+        (true, false) => "It is met with the fewest changes by these values of ".to_owned() + &report.quota + ":",
         (false, true) => "It cannot be met: nothing that was tried comes nearer than the file as it is.".to_owned(),
-        (false, false) => "It cannot be met. Nearest to it come these tiers of ".to_owned() + &report.quota + ":",
+        (false, false) => "It cannot be met. Nearest to it come these values of ".to_owned() + &report.quota + ":",
     };
     let _ = writeln!(out, "\n{}", if report.met { ink.bold(&verdict) } else { ink.alarm(&verdict) });
     if !report.patch.is_empty() {
@@ -70,21 +71,21 @@ fn tiers(report: &TuningReport) -> String {
         true => vec![row("as now", &class.class, &class.found)],
         false => vec![row("now", &class.class, &class.present), row("found", "", &class.found)],
     });
-    columns(2, &[Align::Left; 3], rows)
+    let PacingReport { present, found } = &report.pacing;
+    let paced = match present == found {
+        true => vec![],
+        false => vec![row("now", "pacing", from_ref(present)), row("found", "", from_ref(found))],
+    };
+    columns(2, &[Align::Left; 3], rows.chain(paced))
 }
 
 fn trade_off(trade_off: &TradeOffReport, ink: Ink) -> String {
     let TradeOffReport { x, y, points } = trade_off;
     let heading = format!("What can be had for what: {} against {}", x.measure, y.measure);
     let mut out = format!("\n{}\n", ink.bold(&heading));
-    let head = vec![String::new(), x.measure.clone(), y.measure.clone(), "tiers (from:refuse)".to_owned()];
+    let head = vec![String::new(), x.measure.clone(), y.measure.clone(), "pacing; tiers (from:refuse)".to_owned()];
     let row = |point: &&PointReport| {
-        vec![
-            mark(point).to_owned(),
-            figure(Some(point.x), x.percent),
-            figure(Some(point.y), y.percent),
-            all_tiers(point),
-        ]
+        vec![mark(point).to_owned(), figure(Some(point.x), x.percent), figure(Some(point.y), y.percent), values(point)]
     };
     let alignment = [Align::Left, Align::Right, Align::Right, Align::Left];
     let table = columns(2, &alignment, std::iter::once(head).chain(thinned(points).iter().map(row)));
@@ -135,9 +136,9 @@ fn mark(point: &PointReport) -> &'static str {
     }
 }
 
-fn all_tiers(point: &PointReport) -> String {
+fn values(point: &PointReport) -> String {
     let of_class = |(class, tiers): (&String, &Vec<String>)| format!("{class} {}", tiers.join(" "));
-    point.tiers.iter().map(of_class).collect::<Vec<_>>().join(", ")
+    format!("{}; {}", point.pacing, point.tiers.iter().map(of_class).collect::<Vec<_>>().join(", "))
 }
 
 fn figure(figure: Option<f64>, is_percent: bool) -> String {

@@ -10,7 +10,8 @@ use super::recording::Recording;
 use super::report::{self, TuningReport};
 use super::search::{self, Search, Tried};
 use super::space::Space;
-use crate::policy::{Rules, Timestamp};
+use crate::config::Settings;
+use crate::policy::Timestamp;
 use crate::replay::report::PolicyReport;
 use crate::replay::{self, Assumptions, Policy};
 use crate::telemetry::rfc3339;
@@ -29,10 +30,10 @@ pub struct Tuning<'a> {
     pub space: &'a Space,
     /// The file.
     pub manuscript: &'a Manuscript<'a>,
-    /// The rules of the file as it is.
-    pub rules: &'a Rules,
-    /// Makes a policy of a text of the file.
-    pub policy: &'a (dyn Fn(&str) -> Result<Policy, String> + Sync),
+    /// The policy of the file as it is.
+    pub policy: &'a Policy,
+    /// Makes settings of a text of the file.
+    pub settings: &'a (dyn Fn(&str) -> Result<Settings, String> + Sync),
     /// Policies are tried on so many threads, whose number changes nothing but the time it takes.
     pub threads: NonZeroUsize,
 }
@@ -77,12 +78,12 @@ impl Tuning<'_> {
         let stakes = self.stakes();
         let mut count = 0;
         let tried = search.run(self.space, &mut |drafts| {
-            let tried = self.try_all(&stakes, drafts)?;
+            let tried = self.try_all(&stakes, &drafts)?;
             count += tried.len();
             watch(count);
             Ok::<_, Failed>(tried)
         })?;
-        let text = self.manuscript.with(self.space, &search::best(&tried).draft)?;
+        let text = self.manuscript.with(self.space, &tried[search::best(&tried)].draft)?;
         let present = self.replay(self.space.present())?;
         let report = report::report(self, &stakes, &tried, &present, &text);
         Ok(Tuned { report, text })
@@ -93,7 +94,7 @@ impl Tuning<'_> {
         let asked = self.goal.terms.iter().map(|term| Stake { measure: term.measure.clone(), better: term.bound });
         let mut stakes: Vec<Stake> = asked.collect();
         let share = |what, name: &str| Measure { what, name: name.to_owned(), is_share: true };
-        let classes = &self.rules.classes;
+        let classes = &self.policy.settings.rules.classes;
         let served =
             self.space.classes().iter().map(|class| (share(What::Served, &classes[*class].name), Bound::AtLeast));
         let others = (0..classes.len()).filter(|class| !self.space.classes().contains(class));
@@ -108,10 +109,9 @@ impl Tuning<'_> {
     }
 
     /// Tries drafts side by side.
-    fn try_all(&self, stakes: &[Stake], drafts: Vec<Draft>) -> Result<Vec<Tried>, Failed> {
+    fn try_all(&self, stakes: &[Stake], drafts: &[Draft]) -> Result<Vec<Tried>, Failed> {
         let threads = self.threads.get().min(drafts.len()).max(1);
         let share = |thread: usize| {
-            let drafts = &drafts;
             move || drafts.iter().skip(thread).step_by(threads).map(|draft| self.try_one(stakes, draft)).collect()
         };
         let mut shares: Vec<_> = thread::scope(|scope| {
@@ -134,10 +134,10 @@ impl Tuning<'_> {
     /// The whole log under the file with the values of a draft.
     fn replay(&self, draft: &Draft) -> Result<PolicyReport, Failed> {
         let text = self.manuscript.with(self.space, draft)?;
-        let policy = (self.policy)(&text).map_err(Failed::Wrong)?;
-        if self.space.draft(&policy.settings) != *draft {
+        let settings = (self.settings)(&text).map_err(Failed::Wrong)?;
+        if self.space.draft(&settings) != *draft {
             return Err(self.manuscript.unwritable(self.space).into());
         }
-        Ok(self.recording.replay(policy, self.assumptions))
+        Ok(self.recording.replay(self.policy.with(settings), self.assumptions))
     }
 }

@@ -126,8 +126,8 @@ mod tests {
                 let kept = all.iter().filter(|line| !skip(line));
                 kept.map(|(Line::Both(line) | Line::Old(line) | Line::New(line))| *line).collect()
             };
-            prop_assert_eq!(read(|line| matches!(line, Line::New(_))), old);
-            prop_assert_eq!(read(|line| matches!(line, Line::Old(_))), new);
+            prop_assert_eq!(read(|line| matches!(line, Line::New(_))), &*old);
+            prop_assert_eq!(read(|line| matches!(line, Line::Old(_))), &*new);
         }
     }
 }

@@ -21,7 +21,7 @@ impl Lookout {
         let yaml = format!("origin: {{ url: 'http://127.0.0.1:1' }}\n{rules}");
         let settings = config::load(Path::new("lookout.yaml"), &yaml, &[], &[], &names);
         let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
-        let policy = Policy { name: "lookout.yaml".into(), settings, operators, lists: Lists::default() };
+        let policy = Policy::new("lookout.yaml".into(), settings, operators, Lists::default());
         let at_once = Assumptions { latency: Duration::ZERO, ..Assumptions::default() };
         Self(Trial::new(policy, &at_once, Default::default()))
     }
