@@ -1,4 +1,4 @@
-//! Days and weeks of traffic against the decision code on made-up time: does an allowance last, and is the afternoon like
+//! Weeks of traffic against the decision code on made-up time: does an allowance last, and is the afternoon like
 //! the morning?
 //!
 //! `cargo test --release --test pacing -- --nocapture measured` prints the table of docs/PACING.md.
@@ -11,50 +11,56 @@ use std::path::Path;
 
 /// How many times the allowance is asked for.
 const DEMANDS: [f64; 3] = [1.2, 2.0, 5.0];
+const LOS_ANGELES: &str = "America/Los_Angeles";
+const TOKYO: &str = "Asia/Tokyo";
 
 #[test]
 fn measured_weeks_are_served_alike_all_day() {
     for seed in 1..=3 {
-        holds(&format!("made-up week {seed}"), &Week::of(seed, &[]), true);
+        holds(&format!("made-up {seed}"), &Week::of(seed, &[]), LOS_ANGELES, true);
     }
 }
 
 #[test]
 fn measured_weeks_with_crowds_and_holidays_refuse_no_people() {
     let odd = Week::of(4, &[(2, Day::Crowd), (3, Day::Holiday), (4, Day::Surge)]);
-    holds("week with a crowd, a holiday and a surge", &odd, false);
+    holds("made-up, with a crowd, a holiday and a surge", &odd, LOS_ANGELES, false);
 }
 
 #[test]
 fn measured_weeks_of_the_shared_generator() {
     let generator = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/tools/synth_day.py");
-    let Some(asked) = seen_by_label(&generator, 7) else { return println!("skipped: no ../shared") };
-    holds("synthetic week", &asked, true);
+    let usual = "baseline";
+    let odd = "baseline,baseline,crowd,surge,baseline,crawl-delay";
+    for (seed, zone, scenarios) in [(1, LOS_ANGELES, usual), (2, TOKYO, usual), (3, TOKYO, usual), (4, TOKYO, odd)] {
+        let Some(asked) = seen_by_label(&generator, seed, scenarios) else { return println!("skipped: no ../shared") };
+        let odd = if scenarios == usual { "" } else { ", with a crowd, a surge and crawl delays" };
+        holds(&format!("synthetic {seed}{odd}"), &asked, zone, odd.is_empty());
+    }
 }
 
-/// Measures each policy on each demand, and holds `learned` to what is promised of it.
-fn holds(name: &str, asked: &[Asked], alike: bool) {
-    println!("\n| {name}, asked | policy | people refused | overspent | unused at most | worst hour / best hour |");
-    println!("|---|---|---|---|---|---|");
+/// Measures each policy on each demand, and holds `learned` to what is promised of it. Without optimisation only that
+/// one: the others are for the table.
+fn holds(name: &str, asked: &[Asked], zone: &str, alike: bool) {
     for demand in DEMANDS {
-        for policy in Policy::ALL {
-            let Measured { people_refused, overspent, unused, hours } = measure(asked, policy, demand);
-            println!(
-                "| {demand} times | {} | {people_refused} | {overspent} | {:.1} % | {hours:.2} |",
-                policy.name(),
-                unused * 100.0
-            );
-            assert_eq!(overspent, 0, "{name}, {demand} times, {policy:?}");
-            if policy == Policy::Learned {
-                // One in a thousand, where people come by chance when the last of the allowance is being spent.
-                let most = if demand < 5.0 { 0 } else { asked.len() as u64 / 1000 };
-                assert!(people_refused <= most, "{name}, {demand} times: {people_refused} people refused");
-                assert!(!alike || unused <= 0.01, "{name}, {demand} times: {unused} unused");
-                // Of five times the allowance little is left for crawlers, and what people do by chance in a window's last
-                // hours can no longer be evened out.
-                let least = if demand < 5.0 { 0.8 } else { 0.65 };
-                assert!(!alike || hours >= least, "{name}, {demand} times: {hours}");
-            }
-        }
+        let policies = if cfg!(debug_assertions) { &[Policy::Learned][..] } else { &Policy::ALL };
+        let measured: Vec<Measured> = policies.iter().map(|policy| measure(asked, zone, *policy, demand)).collect();
+        let each = |of: &dyn Fn(&Measured) -> String| measured.iter().map(of).collect::<Vec<_>>().join(" / ");
+        println!(
+            "| {name} | {zone} | {demand} times | {} | {} | {} | {} |",
+            each(&|of| of.people_refused.to_string()),
+            each(&|of| format!("{:.1} %", of.unused * 100.0)),
+            each(&|of| format!("{:.2}", of.hours)),
+            each(&|of| format!("{:.2}", of.hours_of_a_day)),
+        );
+        let Some(&Measured { people_refused, unused, hours, .. }) = measured.last() else { unreachable!() };
+        assert!(measured.iter().all(|of| of.overspent == 0), "{name}, {demand} times");
+        // One in a thousand, where people come by chance when the last of the allowance is being spent.
+        let most = if demand < 5.0 { 0 } else { asked.len() as u64 / 1000 };
+        assert!(people_refused <= most, "{name}, {demand} times: {people_refused} people refused");
+        assert!(!alike || unused <= 0.01, "{name}, {demand} times: {unused} unused");
+        // Of five times the allowance little is left for crawlers, and what is unlike all days before cannot always be evened out.
+        let least = if demand < 5.0 { 0.9 } else { 0.75 };
+        assert!(!alike || hours >= least, "{name}, {demand} times: {hours}");
     }
 }

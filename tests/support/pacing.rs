@@ -38,8 +38,18 @@ pub(crate) struct Measured {
     pub(crate) overspent: u64,
     /// The largest part of a window's limit that was left, of whole windows from the second day on.
     pub(crate) unused: f64,
-    /// The served share of search engines in the worst hour of the day to that in the best, from the second day on.
+    /// The served share of search engines in the worst hour of the day to that in the best, all days together, from the
+    /// second day on.
     pub(crate) hours: f64,
+    /// The same of the hours of one day, of the day in the middle.
+    pub(crate) hours_of_a_day: f64,
+}
+
+/// How many asked, and how many of them were served.
+#[derive(Clone, Copy, Default)]
+struct Served {
+    asked: u64,
+    served: u64,
 }
 
 /// What a day is like.
@@ -69,6 +79,7 @@ const BURSTS: [u32; 24] = [1, 5, 8, 1, 1, 2, 9, 4, 1, 1, 1, 7, 7, 2, 1, 3, 9, 2,
 const EVENLY: [u32; 24] = [1; 24];
 
 impl Policy {
+    /// All, in the order of the table.
     pub(crate) const ALL: [Self; 3] = [Self::Ladder, Self::Even, Self::Learned];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -139,16 +150,17 @@ fn people(asked: &mut Vec<Asked>, day: u64, kind: Day, chance: &mut Chance) {
     }
 }
 
-/// The requests of `days` days of the generator at this path that cost something, by what its labels say of who sent
-/// them; `None` where there is no generator.
-pub(crate) fn seen_by_label(generator: &Path, days: u64) -> Option<Vec<Asked>> {
+/// The requests of a week of the generator at this path that cost something, by what its labels say of who sent them;
+/// `None` where there is no generator.
+pub(crate) fn seen_by_label(generator: &Path, seed: u64, scenarios: &str) -> Option<Vec<Asked>> {
     if !generator.is_file() {
         return None;
     }
     let folder = tempfile::tempdir().expect("a folder");
     let (log, labels) = (folder.path().join("log"), folder.path().join("labels"));
     let mut command = Command::new("python3");
-    command.arg(generator).args(["--days", &days.to_string()]).arg("--out").arg(&log).arg("--labels").arg(&labels);
+    command.arg(generator).args(["--days", &DAYS.to_string(), "--seed", &seed.to_string(), "--scenario", scenarios]);
+    command.arg("--out").arg(&log).arg("--labels").arg(&labels);
     assert!(command.output().expect("python3 runs").status.success());
     let read = |path| std::fs::read_to_string(path).expect("text");
     let asked = |(line, label): (&str, &str)| {
@@ -165,19 +177,19 @@ pub(crate) fn seen_by_label(generator: &Path, days: u64) -> Option<Vec<Asked>> {
     Some(read(&log).lines().zip(read(&labels).lines()).filter_map(asked).collect())
 }
 
-/// Lets everybody ask under `policy`, for an allowance that is asked for `demand` times.
-pub(crate) fn measure(asked: &[Asked], policy: Policy, demand: f64) -> Measured {
+/// Lets everybody ask under `policy`, for an allowance of each day of `zone` that is asked for `demand` times.
+pub(crate) fn measure(asked: &[Asked], zone: &str, policy: Policy, demand: f64) -> Measured {
     let days = (asked[asked.len() - 1].at - asked[0].at).div_ceil(DAY);
     let limit = (asked.len() as f64 / days as f64 / demand) as u64;
     let admission = {
-        let settings = config::load(Path::new("gate.yaml"), &rules(policy, limit), &[], &[], &["googlebot"]);
+        let settings = config::load(Path::new("gate.yaml"), &rules(policy, zone, limit), &[], &[], &["googlebot"]);
         let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
         let engine = Engine::new(Supply::Whole, settings.limits.max_clients);
         engine.admission(Arc::clone(&settings.rules), Timestamp::from_seconds(asked[0].at))
     };
     let second_day = asked[0].at + DAY;
     let mut people_refused = 0;
-    let mut hours = BTreeMap::<u64, (u64, u64)>::new();
+    let (mut hours, mut days) = (BTreeMap::<u64, Served>::new(), BTreeMap::<u64, BTreeMap<u64, Served>>::new());
     let mut windows = BTreeMap::<(u64, u64), u64>::new();
     for request in asked {
         let class = ClassId(request.who as u16);
@@ -199,25 +211,45 @@ pub(crate) fn measure(asked: &[Asked], policy: Policy, demand: f64) -> Measured 
         *windows.entry((end - DAY, end)).or_default() += u64::from(is_admitted);
         people_refused += u64::from(request.who == Who::Person && !is_admitted);
         if request.who == Who::Search && request.at >= second_day {
-            let hour = hours.entry(request.at / HOUR % 24).or_default();
-            *hour = (hour.0 + 1, hour.1 + u64::from(is_admitted));
+            hours.entry(request.at / HOUR % 24).or_default().count(is_admitted);
+            days.entry(end).or_default().entry(request.at / HOUR).or_default().count(is_admitted);
         }
     }
     let last = asked[asked.len() - 1].at;
     let whole = windows.iter().filter(|((start, end), _)| *start >= second_day && *end <= last + HOUR);
     let unused = whole.map(|(_, used)| 1.0 - *used as f64 / limit as f64).fold(0.0, f64::max);
-    let shares: Vec<f64> = hours.values().map(|(asked, served)| *served as f64 / *asked as f64).collect();
-    let (worst, best) = (shares.iter().copied().fold(1.0, f64::min), shares.iter().copied().fold(0.0, f64::max));
+    let mut of_days: Vec<f64> = days.values().map(worst_to_best).collect();
+    of_days.sort_by(f64::total_cmp);
     let overspent = windows.values().map(|used| used.saturating_sub(limit)).max().unwrap_or_default();
-    Measured { people_refused, overspent, unused, hours: worst / best }
+    Measured {
+        people_refused,
+        overspent,
+        unused,
+        hours: worst_to_best(&hours),
+        hours_of_a_day: of_days[of_days.len() / 2],
+    }
 }
 
-fn rules(policy: Policy, limit: u64) -> String {
+/// The least share that was served in one of `hours` to the greatest; hours in which hardly anybody asked do not count.
+fn worst_to_best(hours: &BTreeMap<u64, Served>) -> f64 {
+    let shares = hours.values().filter(|hour| hour.asked >= 20).map(|hour| hour.served as f64 / hour.asked as f64);
+    let (worst, best) = shares.fold((1.0, 0.0), |(worst, best): (f64, f64), share| (worst.min(share), best.max(share)));
+    worst / best
+}
+
+impl Served {
+    fn count(&mut self, is_served: bool) {
+        self.asked += 1;
+        self.served += u64::from(is_served);
+    }
+}
+
+fn rules(policy: Policy, zone: &str, limit: u64) -> String {
     let ladder = "[{ above: 50%, shed: 50% }, { above: 75%, shed: 75% }, { above: 95%, shed: 100% }]";
     format!(
         "origin: {{ url: 'http://127.0.0.1:1' }}\n\
          classes: [{{ name: person, when: {{ kind: human }} }}, {{ name: search, when: {{ operator: googlebot }} }}, {{ name: bot }}]\n\
-         quotas:\n  api:\n    limit: {limit}\n    window: {{ calendar: day, zone: America/Los_Angeles }}\n    \
+         quotas:\n  api:\n    limit: {limit}\n    window: {{ calendar: day, zone: {zone} }}\n    \
          pacing: {}\n    tiers: {{ search: {ladder}, bot: {ladder} }}\n\
          routes: [{{ match: '/**', cost: {{ api: 1 }} }}]",
         policy.mode()

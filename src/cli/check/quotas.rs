@@ -17,7 +17,7 @@ pub(super) fn window(window: &Window) -> String {
 
 /// How it is spread over its window, if it is.
 pub(super) fn pacing(quota: &Quota, classes: &[Class]) -> Option<String> {
-    let Pacing { forecast, burst, roles, enforce } = quota.pacing.as_ref()?;
+    let Pacing { forecast, burst, roles, enforce, .. } = quota.pacing.as_ref()?;
     let paced = classes.iter().zip(roles).filter_map(|(class, role)| match role {
         Role::Paced(weight) => Some(format!("{} (weight {weight})", class.name)),
         Role::First | Role::ShutOut => None,

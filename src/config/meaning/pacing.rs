@@ -56,7 +56,8 @@ pub(super) fn pacing(
             "give a class tiers, or a weight: { mode: learned, weights: { search: 1 } }",
         );
     }
-    Some(Pacing { forecast, burst, roles, enforce: keys.enforce.unwrap_or(true) })
+    let priorities = classes.iter().map(|class| class.priority).collect();
+    Some(Pacing { forecast, burst, roles, priorities, enforce: keys.enforce.unwrap_or(true) })
 }
 
 /// The weight of each class, as far as one is written.

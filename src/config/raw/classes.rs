@@ -15,7 +15,8 @@ pub(in crate::config) struct Class {
     pub name: Option<String>,
     /// Who belongs to it. Default everybody.
     pub when: When,
-    /// Who goes first where there is a line, 0 to 255; higher goes first. Default 0.
+    /// Who goes first where there is a line, 0 to 255; higher goes first. Of a paced quota it also keeps its share the
+    /// longest. Default 0.
     pub priority: Option<u8>,
     /// What each of its clients may ask, whatever it costs. Default no bound.
     pub bucket: Option<Bucket>,

@@ -8,7 +8,8 @@ const MORNING: Timestamp = Timestamp::from_seconds(3600);
 
 fn paced(limit: u64, enforce: bool) -> Quota {
     let roles = vec![Role::First, Role::Paced(NonZeroU32::MIN), Role::First];
-    let pacing = Pacing { forecast: Forecast::Even, burst: Share::from_millionths(50_000), roles, enforce };
+    let (burst, priorities) = (Share::from_millionths(50_000), Vec::new());
+    let pacing = Pacing { forecast: Forecast::Even, burst, roles, priorities, enforce };
     Quota { pacing: Some(pacing), ..quota("api", limit, &[(limit / 2, 100)]) }
 }
 

@@ -15,11 +15,11 @@ const HOUR: f64 = 3600.0;
 const FADES: f64 = 0.93;
 /// Days differ from each other by about a tenth: by its square the variance of their level. What differs by more shows
 /// itself soon enough.
-const LEVEL_VARIANCE: f64 = 0.01;
+const LEVEL_VARIANCE: f64 = 0.0025;
 /// What today is unlike other days holds for the hours to come, less by this with each.
 const LEVEL_LASTS: f64 = 0.97;
 /// So much of what an hour brought out of turn the next brings, too.
-const LASTS: f64 = 0.5;
+const LASTS: f64 = 0.4;
 /// Beyond so many times of what is expected, it is something else than usual.
 const UNUSUAL: f64 = 2.0;
 /// Before more is known: units come a few at a time, as people do who read some pages.
@@ -134,9 +134,12 @@ impl Demand {
             return;
         }
         let came = asked.as_f64() / watched;
-        let usual = self.week.usual().filter(|_| self.week.knows(place)).map_or(came, |usual| usual[place]);
-        let expected = usual * self.level();
-        let counted = came.min(UNUSUAL * expected.max(self.recent.last) + USUAL_DISPERSION);
+        let usual = self.week.usual().filter(|_| self.week.knows(place)).map(|usual| usual[place]);
+        // Of an hour that nobody knows, the best guess is the hour before.
+        let expected = usual.map_or(self.recent.last, |usual| usual * self.level());
+        let most = UNUSUAL * expected.max(self.recent.last) + USUAL_DISPERSION;
+        let counted = if usual.is_some() { came.min(most) } else { came };
+        let usual = usual.unwrap_or(came);
         self.errors.note(expected, counted - expected);
         self.recent.note(usual, counted, came, watched);
         self.paid = Paid { expected: self.paid.expected * FADES, actual: self.paid.actual * FADES };

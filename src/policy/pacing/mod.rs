@@ -29,6 +29,8 @@ pub struct Pacing {
     pub burst: Share,
     /// What the plan has for each class, by [`ClassId`].
     pub roles: Vec<Role>,
+    /// Whose share stays when more is asked for than was expected, by [`ClassId`]: the higher, the longer.
+    pub priorities: Vec<u8>,
     /// False: its refusals are counted and logged, not carried out, and tiers hold as if there were none.
     pub enforce: bool,
 }

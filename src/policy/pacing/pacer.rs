@@ -17,6 +17,7 @@ pub struct Pacer {
     classes: Vec<Paced>,
     hour: Option<WatchedHour>,
     due: Timestamp,
+    window: Option<Timestamp>,
     gates: Gates,
     line: Units,
     aside: Units,
@@ -91,6 +92,7 @@ impl Pacer {
     pub fn plan(&mut self, pacing: &Pacing, class_of: impl Fn(usize) -> usize, books: &Books, now: Timestamp) {
         self.watch(books.week, now);
         let span = books.span;
+        let is_same_window = self.window.replace(span.start) == Some(span.start);
         let left = span.end.since(now);
         let part = self.gates.part(books, now);
         let limit = part_of(books.limit, part);
@@ -102,9 +104,10 @@ impl Pacer {
             left: part_of(books.limit.minus(books.taken), part),
             limit,
             first: Expected::default(),
+            burst: pacing.burst.of(limit),
             paced: Vec::new(),
         };
-        for &(number, role) in &roles {
+        for (place, &(number, role)) in roles.iter().enumerate() {
             let class = self.class(number);
             let expected = class.expects(forecast, week, left);
             match role {
@@ -115,7 +118,8 @@ impl Pacer {
                 Role::Paced(weight) => outlook.paced.push(Appetite {
                     weight: f64::from(weight.get()) * class.demand.to_come(week, now.since(span.start), left),
                     units: expected.units,
-                    share: class.share(),
+                    priority: pacing.priorities.get(place).copied().unwrap_or_default(),
+                    share: Some(class.share()).filter(|share| is_same_window && *share != Share::ALL),
                 }),
                 Role::ShutOut => {}
             }

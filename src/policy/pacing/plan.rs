@@ -3,6 +3,7 @@
 use super::demand::Expected;
 use crate::policy::tier::Share;
 use crate::policy::units::Units;
+use std::cmp::Reverse;
 
 /// What is to be divided, and among whom.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub struct Outlook {
     pub limit: Units,
     /// What those served first will ask for.
     pub first: Expected,
+    /// So far what a class gets may be off its part by weight, for the sake of a share that stays.
+    pub burst: Units,
     /// The paced classes.
     pub paced: Vec<Appetite>,
 }
@@ -22,10 +25,12 @@ pub struct Outlook {
 pub struct Appetite {
     /// How much it counts against the others.
     pub weight: f64,
+    /// The higher, the longer its share stays when more is asked for than was expected.
+    pub priority: u8,
     /// Units until the window ends.
     pub units: f64,
-    /// The share of its requests that was served until now.
-    pub share: Share,
+    /// The share of its requests that was served in this window until now, where it was not everything.
+    pub share: Option<Share>,
 }
 
 /// How what remains is divided.
@@ -50,10 +55,10 @@ pub struct Part {
 const MARGIN_DEVIATIONS: f64 = 1.5;
 /// ... yet no more than this part of the limit is kept back for that: until late in the window what is planned for others
 /// is there for them as well, and at its end it would be left over.
-const LEAST_LEFT: f64 = 0.004;
+const LEAST_LEFT: f64 = 0.006;
 /// A share is kept as long as it leaves no more than this part of the limit unused: chance alone should not make one
 /// hour different from the next.
-const MOST_LEFT: f64 = 0.0085;
+const MOST_LEFT: f64 = 0.009;
 
 impl Outlook {
     /// The plan.
@@ -63,16 +68,47 @@ impl Outlook {
         let aside = self.first.units + margin;
         let most = (self.left.as_f64() - aside).max(0.0);
         let least = (self.left.as_f64() - self.first.units - MOST_LEFT * limit).clamp(0.0, most);
-        let (upper, lower) = (self.divide(most), self.divide(least));
+        let (by_weight, kept) = (self.divide(most), self.keep(least, most));
         let asked: f64 = self.paced.iter().map(|class| class.units).sum();
         let weights: f64 = self.paced.iter().map(|class| class.weight).sum();
         let surplus = (most - asked).max(0.0);
-        let part = |(class, (upper, lower)): (&Appetite, (f64, f64))| Part {
-            share: class.share.clamp(served(lower, class.units), served(upper, class.units)),
-            units: upper + surplus * class.weight / weights,
+        let part = |(class, (by_weight, kept)): (&Appetite, (f64, f64))| Part {
+            share: served(kept, class.units),
+            units: by_weight.max(kept) + surplus * class.weight / weights,
         };
-        let parts = self.paced.iter().zip(upper.into_iter().zip(lower)).map(part).collect();
+        let parts = self.paced.iter().zip(by_weight.into_iter().zip(kept)).map(part).collect();
         Plan { aside: Units::from_milli((aside * 1000.0) as u64), parts }
+    }
+
+    /// What each class gets of a budget from `least` to `most`, with shares that stay as they are where they can.
+    ///
+    /// What chance takes and gives, the last in rank bears: the others keep their shares as long as the last have
+    /// something to give, and nobody is further than the burst from the part that weights give.
+    fn keep(&self, mut least: f64, mut most: f64) -> Vec<f64> {
+        let (upper, lower) = (self.divide(most), self.divide(least));
+        let burst = self.burst.as_f64();
+        let mut others: f64 = self.paced.iter().map(|class| class.units).sum();
+        let mut kept = vec![0.0; self.paced.len()];
+        for place in self.by_rank() {
+            let class = &self.paced[place];
+            others -= class.units;
+            let by_weight = (lower[place] + upper[place]) / 2.0;
+            let until_now = class.share.map_or(by_weight, |share| share.ratio() * class.units);
+            let can_have = class.units.min(most);
+            // The others cannot use more than they ask for.
+            let must_have = (least - others).clamp(0.0, can_have);
+            kept[place] = until_now.max(lower[place] - burst).min(upper[place] + burst).clamp(must_have, can_have);
+            least = (least - kept[place]).max(0.0);
+            most = (most - kept[place]).max(0.0);
+        }
+        kept
+    }
+
+    /// The places of the classes: first whose share stays the longest. Of one priority the earlier in the file is that.
+    fn by_rank(&self) -> Vec<usize> {
+        let mut places: Vec<usize> = (0..self.paced.len()).collect();
+        places.sort_by_key(|place| Reverse(self.paced[*place].priority));
+        places
     }
 
     /// Divides `budget` by weight: nobody gets more than is asked for, and what one leaves the others share.

@@ -56,6 +56,11 @@ impl Purse {
         Self { milli: milli(offer.burst), filled: now, shedding: Shedding::default() }
     }
 
+    /// What was in it when it was last looked into; nothing, where it owes.
+    pub fn holds(&self) -> Units {
+        Units::from_milli(u64::try_from(self.milli).unwrap_or(0))
+    }
+
     /// Counts one request of `cost` against the offer: the purse after it, and whether the request is refused. A request
     /// that is let through for other reasons pays as well ([`Purse::pay`]).
     pub fn asks(mut self, offer: &Offer, cost: Units, now: Timestamp) -> (Self, Result<(), NotBefore>) {

@@ -15,11 +15,12 @@ const SEARCH: usize = 1;
 const DAY: u64 = 86_400;
 
 fn outlook(left: u64, first: f64, paced: &[(f64, f64)]) -> Outlook {
-    let appetite = |&(weight, units): &(f64, f64)| Appetite { weight, units, share: Share::ALL };
+    let appetite = |&(weight, units): &(f64, f64)| Appetite { weight, units, priority: 0, share: None };
     Outlook {
         left: Units::whole(left),
         limit: Units::whole(10_000),
         first: Expected { units: first, variance: first },
+        burst: Units::whole(500),
         paced: paced.iter().map(appetite).collect(),
     }
 }
@@ -33,13 +34,13 @@ fn served(outlook: &Outlook) -> Vec<f64> {
 fn people_are_put_aside_and_the_rest_is_divided_by_weight() {
     assert_eq!(
         served(&outlook(6000, 2000.0, &[(1.0, 8000.0)])),
-        [0.5],
+        [0.49],
         "a little is kept for those who come unforeseen"
     );
-    assert_eq!(served(&outlook(6000, 2000.0, &[(3.0, 10_000.0), (1.0, 10_000.0)])), [0.3, 0.1]);
+    assert_eq!(served(&outlook(6000, 2000.0, &[(3.0, 10_000.0), (1.0, 10_000.0)])), [0.29, 0.1]);
     assert_eq!(
         served(&outlook(6000, 2000.0, &[(1.0, 500.0), (1.0, 10_000.0)])),
-        [1.0, 0.35],
+        [1.0, 0.34],
         "what one leaves the other has"
     );
     assert_eq!(served(&outlook(6000, 7000.0, &[(1.0, 10_000.0)])), [0.0], "people come first");
@@ -49,10 +50,31 @@ fn people_are_put_aside_and_the_rest_is_divided_by_weight() {
 #[test]
 fn a_share_stays_as_long_as_little_is_left_over() {
     let mut outlook = outlook(6000, 2000.0, &[(1.0, 8000.0)]);
-    outlook.paced[0].share = Share::from_millionths(495_000);
-    assert_eq!(outlook.plan().parts[0].share, outlook.paced[0].share);
-    outlook.paced[0].share = Share::from_millionths(400_000);
-    assert!(outlook.plan().parts[0].share > outlook.paced[0].share, "too much would be left");
+    let mut share_after = |share| {
+        outlook.paced[0].share = Some(share);
+        outlook.plan().parts[0].share
+    };
+    let (until_now, less) = (Share::from_millionths(490_000), Share::from_millionths(400_000));
+    assert_eq!(share_after(until_now), until_now);
+    assert!(share_after(less) > less, "too much would be left");
+}
+
+#[test]
+fn the_share_of_a_lower_priority_changes_first() {
+    let shares_with = |left, priorities: [u8; 2]| {
+        let mut outlook = outlook(left, 2000.0, &[(1.0, 5000.0), (1.0, 5000.0)]);
+        for (class, priority) in outlook.paced.iter_mut().zip(priorities) {
+            (class.priority, class.share) = (priority, Some(Share::from_millionths(400_000)));
+        }
+        served(&outlook)
+    };
+    assert_eq!(shares_with(6000, [0, 0]), [0.4, 0.39]);
+    assert_eq!(shares_with(5500, [1, 0]), [0.4, 0.29], "people have asked for 500 more than was expected");
+    assert_eq!(shares_with(5500, [0, 1]), [0.29, 0.4]);
+    assert_eq!(shares_with(5500, [1, 1]), [0.4, 0.29], "the earlier in the file, where both are alike");
+    assert_eq!(shares_with(4000, [1, 0]), [0.29, 0.09], "no further than the burst from half of what there is");
+    assert_eq!(shares_with(2200, [1, 0]), [0.03, 0.0]);
+    assert_eq!(shares_with(12_000, [1, 0]), [0.98, 1.0]);
 }
 
 #[test]
@@ -98,7 +120,8 @@ struct Site {
 impl Site {
     fn new(forecast: Forecast) -> Self {
         let roles = vec![Role::First, Role::Paced(NonZeroU32::MIN)];
-        let pacing = Pacing { forecast, burst: Share::from_millionths(50_000), roles, enforce: true };
+        let (burst, priorities) = (Share::from_millionths(50_000), Vec::new());
+        let pacing = Pacing { forecast, burst, roles, priorities, enforce: true };
         Self { pacing, pacer: Pacer::default(), taken: 0 }
     }
 
@@ -207,7 +230,7 @@ proptest! {
     ) {
         let mut outlook = outlook(left, first, &paced);
         for class in &mut outlook.paced {
-            class.share = Share::NONE;
+            class.share = Some(Share::NONE);
         }
         let before = outlook.plan();
         let given: f64 = before.parts.iter().zip(&paced).map(|(part, class)| part.share.ratio() * class.1).sum();

@@ -123,27 +123,37 @@ impl Week {
         self.hours.iter().skip(hour_of_day).step_by(DAY)
     }
 
+    /// What each day brought of which every hour is known, by any 24 hours on end.
+    fn days(&self) -> impl Iterator<Item = Option<f64>> {
+        self.hours.chunks(DAY).map(|day| day.iter().map(known).sum())
+    }
+
     fn tell_usual(&mut self) {
-        let known = self.hours.iter().filter(|hour| hour.weeks > 0.0);
-        let (count, sum) = known.fold((0.0, 0.0), |(count, sum), hour| (count + 1.0, sum + hour.units));
+        let watched = self.hours.iter().filter_map(known);
+        let (count, sum) = watched.fold((0.0, 0.0), |(count, sum), units| (count + 1.0, sum + units));
         if count == 0.0 {
             return;
         }
+        let on_any_day: [f64; DAY] =
+            std::array::from_fn(|hour| middle(self.on_days(hour).map(known)).unwrap_or(sum / count));
+        // Who comes seldom and stays for hours is in the middle of no hour, but in that of days.
+        let lumps = middle(self.days()).map_or(1.0, |day| day / on_any_day.iter().sum::<f64>().max(f64::MIN_POSITIVE));
         let mut usual = [0.0; HOURS];
-        for hour_of_day in 0..DAY {
-            let on_any_day = middle(self.on_days(hour_of_day)).unwrap_or(sum / count);
-            for place in (hour_of_day..HOURS).step_by(DAY) {
-                let Hour { units, weeks } = self.hours[place];
-                usual[place] = (units * weeks + on_any_day) / (weeks + 1.0);
-            }
+        for (place, usual) in usual.iter_mut().enumerate() {
+            let Hour { units, weeks } = self.hours[place];
+            *usual = (units * weeks + on_any_day[place % DAY] * lumps.clamp(0.5, 2.0)) / (weeks + 1.0);
         }
         self.usual = Some(usual);
     }
 }
 
-/// What those of `hours` that are known bring, in the middle of them: a day that is unlike all others does not count.
-fn middle<'a>(hours: impl Iterator<Item = &'a Hour>) -> Option<f64> {
-    let mut known: Vec<f64> = hours.filter(|hour| hour.weeks > 0.0).map(|hour| hour.units).collect();
+fn known(hour: &Hour) -> Option<f64> {
+    (hour.weeks > 0.0).then_some(hour.units)
+}
+
+/// The middle of what is known: a day that is unlike all others does not count.
+fn middle(units: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let mut known: Vec<f64> = units.flatten().collect();
     known.sort_by(f64::total_cmp);
     let (lower, upper) = (known.get(known.len().checked_sub(1)? / 2)?, known.get(known.len() / 2)?);
     Some((lower + upper) / 2.0)
