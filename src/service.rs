@@ -563,10 +563,10 @@ impl Operations for Running {
     fn explanation(&self, id: u64) -> Option<Explanation> {
         let line = self.telemetry.decision(id)?;
         let line = Line::read(&line).ok()??;
-        let lists = self.handle.lists();
+        let (lists, quotas) = (self.handle.lists(), self.handle.quotas());
         self.handle.with_settings(|settings| {
             let known = Known { settings, agents: &self.agents, operators: &self.operators, lists: &lists };
-            logged(&line, known, |_| None).ok().map(|case| explain(&case))
+            logged(&line, known, |_| None).ok().map(|case| explain(&case.with_quotas(&quotas)))
         })
     }
 

@@ -71,6 +71,38 @@ fn a_quota_that_is_spent_lets_through_what_costs_less_or_comes_later() {
 }
 
 #[test]
+fn a_plan_lets_through_who_comes_back_as_told_or_is_served_first() {
+    let gate = Gate::before(Origin::plain().address(), PACED);
+    (0..5).for_each(|_| admitted(&gate, CURL));
+    let why = Why::of(&gate, &refused(&gate, CURL, "pacing"));
+    assert_eq!(why.decided_by("pacing"), "quotas.api.pacing");
+    assert_eq!((&why.step("tier")["finding"], &why.step("quota")["finding"]), (&"passed".into(), &"passed".into()));
+    let numbers = &why.step("pacing")["numbers"];
+    assert_eq!((&numbers["mode"], &numbers["burst"], &numbers["planned"]), (&"even".into(), &5.0.into(), &50.0.into()));
+    assert_eq!((&numbers["purse"], &numbers["share"], &numbers["aside"]), (&0.0.into(), &1.0.into(), &0.0.into()));
+    assert_eq!(why.remedy("class")["classes"], serde_json::json!(["person", "other"]));
+    gate.clock.set(why.time());
+    admitted(&gate, CURL);
+    refused(&gate, CURL, "pacing");
+    admitted(&gate, "");
+}
+
+#[test]
+fn what_a_plan_would_say_to_a_request_that_nobody_sent_is_not_made_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("tidegate.yaml");
+    std::fs::write(&file, format!("origin: {{ url: http://127.0.0.1:1 }}\n{PACED}")).expect("it can be written");
+    let config = file.display().to_string();
+    let ended =
+        run(&["explain", "/page", "--user-agent", "curl/8.0", "--ip", "192.0.2.1", "--json", "--config", &config], b"");
+    assert_eq!(ended.code, 0, "{}", ended.errors);
+    let why = Why(serde_json::from_str(&ended.output).expect("it is JSON"));
+    let step = why.step("pacing");
+    assert_eq!((&step["finding"], &step["rule"]["path"]), (&"unknown".into(), &"quotas.api.pacing".into()));
+    assert!(step["says"].as_str().is_some_and(|says| says.contains("only a running gate knows")), "{step}");
+}
+
+#[test]
 fn a_bucket_lets_through_who_comes_back_when_it_holds_a_token() {
     let gate = Gate::before(Origin::plain().address(), RULES);
     (0..3).for_each(|_| admitted(&gate, CURL));
@@ -304,4 +336,19 @@ routes:
   - { match: /broken }
   - { match: /dear, cost: { api: 5 } }
   - { match: /page, cost: { api: 1 } }
+"#;
+
+const PACED: &str = r#"
+headers: { retry_after_spread: 0% }
+behaviour: { enabled: false }
+quotas:
+  api:
+    limit: 100
+    window: { calendar: day, zone: UTC }
+    pacing: even
+    tiers: { bot: [ { above: 95%, shed: 100% } ] }
+classes:
+  - { name: bot, when: { kind: [verified_bot, declared_bot] } }
+  - { name: person, when: { kind: human } }
+routes: [ { match: /page, cost: { api: 1 } } ]
 "#;

@@ -56,6 +56,8 @@ pub struct PlanView {
 pub struct ClassPlan {
     /// The share of its requests that is served; `None` for a class that is served first.
     pub share: Option<Share>,
+    /// What it may take at once; `None` for a class that is served first.
+    pub purse: Option<Units>,
     /// Units that it is expected to ask for in each of the next 24 hours, from now on.
     pub next_hours: Vec<f64>,
 }
@@ -209,10 +211,14 @@ fn plan(book: &Book, quota: &Quota) -> Option<PlanView> {
 
 fn class_plan(book: &Book, quota: &Quota, class: ClassId, slot: Slot) -> Option<ClassPlan> {
     let (pacing, pacer) = quota.pacing.as_ref().zip(book.pacer())?;
-    let share = match pacing.role(class) {
-        Role::First => None,
-        Role::Paced(_) => Some(pacer.classes().get(usize::from(slot)).map_or(Share::ALL, |class| class.share())),
+    let paced = pacer.classes().get(usize::from(slot));
+    let (share, purse) = match pacing.role(class) {
+        Role::First => (None, None),
+        Role::Paced(_) => (
+            Some(paced.map_or(Share::ALL, |class| class.share())),
+            paced.and_then(|class| class.allotment).map(|allotment| allotment.purse.holds()),
+        ),
         Role::ShutOut => return None,
     };
-    Some(ClassPlan { share, next_hours: book.expected_by_hour(slot) })
+    Some(ClassPlan { share, purse, next_hours: book.expected_by_hour(slot) })
 }

@@ -2,6 +2,7 @@
 
 use super::case::Case;
 use super::outcome::Outcome;
+use super::plan;
 use super::step::{Finding, Stage, Step};
 use crate::policy::decide::{self, Asked, Position};
 use crate::policy::tier::{Ladder, Share};
@@ -24,7 +25,11 @@ pub(super) fn steps(case: &Case<'_>, outcome: &Outcome<'_>) -> Vec<Step> {
         // As it may stand, by the requests before.
         let may_be = outcome.pasts.iter().map(|past| case.positions_as(asked.class, *past)[place]);
         match quotas_are_asked {
-            true => steps.extend([tier(case, &asked, may_be.collect()), left(case, position)]),
+            true => {
+                steps.push(tier(case, &asked, may_be.collect()));
+                steps.extend(plan::step(case, &asked, position, outcome));
+                steps.push(left(case, position));
+            }
             false => steps.extend([Stage::Tier, Stage::Quota].map(|stage| not_asked(stage).of_quota(quota))),
         }
     }
@@ -88,7 +93,16 @@ fn tier(case: &Case<'_>, asked: &Asked<'_>, mut may_be: Vec<Position<'_>>) -> St
     let tier = position.shedding.tier;
     let share = ladder.share(tier);
     let place = usize::from(tier).saturating_sub(1);
-    Step::new(Stage::Tier, finding, standing(ladder, tier, position.taken, quota.limit))
+    let rests = quota.counted_by_tiers(position.taken, position.planned.map(|planned| planned.is_ahead)).is_zero();
+    let says = match rests && tier == 0 && !position.taken.is_zero() {
+        true => format!(
+            "{} of {} used; tiers rest, unless it is ahead of its plan",
+            amount(position.taken),
+            amount(quota.limit)
+        ),
+        false => standing(ladder, tier, position.taken, quota.limit),
+    };
+    Step::new(Stage::Tier, finding, says)
         .of_quota(&quota.name)
         .because(guard(position, share).into_iter().collect())
         .by(known.tier_rule(position.id, asked.class, place))

@@ -3,7 +3,7 @@
 use super::explanation::Request;
 use super::happened::{Decided, Happened};
 use super::known::Known;
-use crate::engine::{Engine, Supply};
+use crate::engine::{ClassPlan, Engine, PlanView, QuotaView, Supply};
 use crate::policy::behaviour::Suspicion;
 use crate::policy::bucket::Level;
 use crate::policy::cost::{Cost, Estimate};
@@ -12,6 +12,7 @@ use crate::policy::facts::claimed_operator;
 use crate::policy::guard::Guarded;
 use crate::policy::identity::Origin;
 use crate::policy::lists::Listed;
+use crate::policy::pacing::Planned;
 use crate::policy::route::Route;
 use crate::policy::tier::{Share, Shedding};
 use crate::policy::{
@@ -33,6 +34,8 @@ pub struct Case<'a> {
     pub(super) level: Level,
     /// Where each quota of its route stands.
     pub(super) positions: Vec<Position<'a>>,
+    /// The quotas of a running gate, where there is one: with its plans.
+    pub(super) quotas: &'a [QuotaView],
     /// What became of it, where a log tells.
     pub(super) happened: Option<Happened>,
 }
@@ -75,7 +78,7 @@ pub(super) enum Past {
 
 impl<'a> Case<'a> {
     pub(super) fn new(known: Known<'a>, asked: Asking, who: Who, now: Timestamp) -> Self {
-        Self { known, asked, who, now, level: Level::default(), positions: Vec::new(), happened: None }
+        Self { known, asked, who, now, level: Level::default(), positions: Vec::new(), quotas: &[], happened: None }
     }
 
     /// The same where `used` says how much of each quota has been taken; of the others, nothing.
@@ -103,7 +106,8 @@ impl<'a> Case<'a> {
                 grant: view.limit,
                 resets_at: view.window_end,
                 shedding: Shedding::default(),
-                planned: None,
+                // Without a gate, the best guess is that its plan is followed.
+                planned: quota.pacing.as_ref().map(|_| Planned { is_ahead: false, allotment: None }),
                 guarded: None,
                 is_let_through: false,
             }
@@ -118,6 +122,24 @@ impl<'a> Case<'a> {
     pub(super) fn with_ledger_open(mut self) -> Self {
         self.positions.iter_mut().for_each(|position| position.grant = position.limit);
         self
+    }
+
+    /// The same by a gate whose quotas stand so.
+    pub fn with_quotas(self, quotas: &'a [QuotaView]) -> Self {
+        Self { quotas, ..self }
+    }
+
+    /// The plan of a quota and what it has for a class, where a gate has one.
+    pub(super) fn plan(&self, quota: &str, class: &str) -> Option<(&PlanView, Option<&ClassPlan>)> {
+        let view = self.quotas.iter().find(|view| view.name == quota)?;
+        let of_class = view.by_class.iter().find(|view| view.class == class).and_then(|view| view.plan.as_ref());
+        Some((view.plan.as_ref()?, of_class))
+    }
+
+    /// Whether a plan has a say about those of `class`.
+    pub(super) fn is_paced(&self, class: ClassId) -> bool {
+        let enforced = self.positions.iter().filter_map(|position| position.quota.enforced_pacing());
+        enforced.into_iter().any(|pacing| pacing.paces(class))
     }
 
     /// What a gate decided, where its log tells.

@@ -51,6 +51,11 @@ impl Decided {
         matches!(self.reason, Some(Reason::Throttle | Reason::Backoff))
     }
 
+    /// True where a scope or a plan said no: where those stood then only the gate knew.
+    pub(super) fn is_refused_out_of_sight(&self) -> bool {
+        self.is_refused_by_scopes() || self.reason == Some(Reason::Pacing)
+    }
+
     /// True where its quotas were charged.
     pub(super) fn was_charged(&self) -> bool {
         self.reason.is_none() || self.is_refused_by_scopes()

@@ -75,6 +75,9 @@ fn as_decided<'a>(case: Case<'a>, own: &Own<'_>, decided: &Decided) -> Case<'a> 
             position.cost = account.cost;
         }
         position.shedding.tier = own.tier.unwrap_or_default();
+        if let Some(planned) = &mut position.planned {
+            planned.is_ahead = own.tier.is_some_and(|tier| tier > 0);
+        }
         if decided.reason == Some(Reason::Ledger) {
             position.grant = position.taken;
         }

@@ -19,6 +19,7 @@ mod logged;
 mod made_up;
 mod notes;
 mod outcome;
+mod plan;
 mod remedies;
 mod remedy;
 mod route;

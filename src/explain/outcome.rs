@@ -24,7 +24,7 @@ pub(super) struct Ruled<'a> {
 impl<'a> Outcome<'a> {
     pub(super) fn of(case: &Case<'a>) -> Self {
         match case.decided() {
-            Some(decided) if decided.is_refused_by_scopes() => Self::by_scopes(case, decided),
+            Some(decided) if decided.is_refused_out_of_sight() => Self::out_of_sight(case, decided),
             Some(decided) => Self::as_decided(case, decided.reason),
             None => Self::open(case),
         }
@@ -49,8 +49,8 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// The rules admitted it, and its scopes could not take it in time.
-    fn by_scopes(case: &Case<'a>, decided: &Decided) -> Self {
+    /// What can be asked here admitted it; what only the gate saw did not.
+    fn out_of_sight(case: &Case<'a>, decided: &Decided) -> Self {
         let admitted = Ruled::of(case, Past::Kind);
         let differs_from_log = admitted.refusal().is_some();
         let reason = decided.reason.unwrap_or(Reason::Throttle);

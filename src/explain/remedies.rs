@@ -13,14 +13,16 @@ use crate::policy::{ClassId, Means, Proof, Reason, Refusal, Signature, Timestamp
 use crate::telemetry::rfc3339;
 use crate::verify::Method;
 use serde_json::Map;
-use std::fmt;
+use std::{fmt, iter};
 
 /// All that would have been enough, each by itself; nothing, where it is let through whatever came before.
 pub(super) fn remedies(case: &Case<'_>, outcome: &Outcome<'_>) -> Vec<Remedy> {
     let Some(refusal) = outcome.refusal() else { return Vec::new() };
-    if matches!(refusal.reason, Reason::Throttle | Reason::Backoff) {
+    if matches!(refusal.reason, Reason::Throttle | Reason::Backoff | Reason::Pacing) {
         let says = "coming back when it was told to, at the earliest";
-        return vec![Remedy::new(Change::Time, says).with("at", moment(case.now + refusal.wait))];
+        let later = Remedy::new(Change::Time, says).with("at", moment(case.now + refusal.wait));
+        let unpaced = other_class(case).filter(|_| refusal.reason == Reason::Pacing);
+        return iter::once(later).chain(unpaced).collect();
     }
     let found = [proof(case), less_used(case), turn(case, outcome), later(case, refusal), cheaper(case)];
     found.into_iter().flatten().chain(other_class(case)).collect()
@@ -149,6 +151,7 @@ fn other_class(case: &Case<'_>) -> Option<Remedy> {
     let anew = Case { level: Level::default(), ..case.clone() };
     let classes: Vec<&str> = all
         .filter(|&class| class != own && Through::of(&anew, class) == Some(Through::Always))
+        .filter(|&class| !case.is_paced(class))
         .map(|class| case.known.class_name(class))
         .collect();
     let own = case.known.class_name(own);

@@ -41,6 +41,8 @@ pub enum Stage {
     Bucket,
     /// Whether its class is within its share of a quota.
     Tier,
+    /// Whether its class is within the plan of a quota.
+    Pacing,
     /// Whether enough of a quota is left.
     Quota,
     /// Whether the origin has room for it.
@@ -116,6 +118,7 @@ impl Stage {
             Self::Block => "block",
             Self::Bucket => "bucket",
             Self::Tier => "tier",
+            Self::Pacing => "pacing",
             Self::Quota => "quota",
             Self::Turn => "turn",
         }
