@@ -54,9 +54,9 @@ fn a_window_that_ends_in_between_ends_for_the_replay_too() {
 fn a_plan_is_made_again_as_it_was() {
     let visits = day::generated(11, 0.05);
     let asked = visits.len() as u64;
-    let paced = rules(asked / 6).replace("window: { fixed: 24h }", "window: { fixed: 24h }\n    pacing: learned");
+    let paced = rules(asked / 40).replace("window: { fixed: 24h }", "window: { fixed: 10s }\n    pacing: learned");
     let gate = Gate::before(pays_for_most().address(), &paced);
-    crowd::send(gate.address(), &visits, || gate.clock.advance(Duration::from_secs(4)));
+    crowd::send(gate.address(), &visits, || gate.clock.advance(Duration::from_millis(137)));
     let report = replayed(gate, asked);
     assert!(report.classes.iter().any(|class| class.refused.contains_key("pacing")), "{:?}", report.classes);
 }

@@ -81,7 +81,8 @@ fn a_plan_lets_through_who_comes_back_as_told_or_is_served_first() {
     assert_eq!((&numbers["mode"], &numbers["burst"], &numbers["planned"]), (&"even".into(), &5.0.into(), &50.0.into()));
     assert_eq!((&numbers["purse"], &numbers["share"], &numbers["aside"]), (&0.0.into(), &1.0.into(), &0.0.into()));
     assert_eq!(why.remedy("class")["classes"], serde_json::json!(["person", "other"]));
-    gate.clock.set(why.time());
+    // By then there is another plan: the five that were admitted count in it.
+    gate.clock.set(why.time() + Duration::from_secs(60));
     admitted(&gate, CURL);
     refused(&gate, CURL, "pacing");
     admitted(&gate, "");

@@ -79,13 +79,11 @@ fn three_paced_gates_serve_crawlers_about_what_one_would_and_refuse_no_people() 
 /// Twelve hours in which people ask for 30 pages each and crawlers for 450: how many crawlers were served, and how many
 /// people refused.
 fn half_a_day(gates: &[Gate]) -> (usize, usize) {
-    let mut clients: Vec<Client> = gates.iter().map(|gate| Client::connect(gate.address())).collect();
     let (mut served, mut people_refused) = (0, 0);
     for turn in 0..12 * 480 {
-        let client = &mut clients[turn % gates.len()];
         // Sixteen turns after each other come to two minutes.
         let agent = if turn % 16 == 0 { "" } else { "User-Agent: curl/8.0\r\n" };
-        let is_served = client.get("/page", agent).status == 200;
+        let is_served = gates[turn % gates.len()].connect().get("/page", agent).status == 200;
         match agent.is_empty() {
             true => people_refused += usize::from(!is_served),
             false => served += usize::from(is_served),

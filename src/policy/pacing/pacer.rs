@@ -30,6 +30,8 @@ pub struct Paced {
     pub demand: Demand,
     /// What it may take now, once it was planned for.
     pub allotment: Option<Allotment>,
+    /// The share that was planned for it when the window began, or when its hours were first known in it.
+    usual: Option<Share>,
 }
 
 /// The account as the plan finds it.
@@ -109,6 +111,7 @@ impl Pacer {
         };
         for (place, &(number, role)) in roles.iter().enumerate() {
             let class = self.class(number);
+            class.usual = class.usual.filter(|_| is_same_window && class.goes_by_hours(forecast));
             let expected = class.expects(forecast, week, left);
             match role {
                 Role::First => {
@@ -119,7 +122,7 @@ impl Pacer {
                     weight: f64::from(weight.get()) * class.demand.to_come(week, now.since(span.start), left),
                     units: expected.units,
                     priority: pacing.priorities.get(place).copied().unwrap_or_default(),
-                    share: Some(class.share()).filter(|share| is_same_window && *share != Share::ALL),
+                    share: class.usual,
                 }),
                 Role::ShutOut => {}
             }
@@ -129,6 +132,9 @@ impl Pacer {
         let paced = roles.iter().filter(|(_, role)| matches!(role, Role::Paced(_)));
         for ((number, _), of_class) in paced.zip(&plan.parts) {
             let class = self.class(*number);
+            if class.goes_by_hours(forecast) {
+                class.usual.get_or_insert(of_class.share);
+            }
             let offer = class.offer(forecast, week, left, of_class, pacing.burst.of(limit));
             let purse = class.allotment.map_or_else(|| Purse::full(&offer, now), |before| before.purse);
             class.allotment = Some(Allotment { offer, purse });

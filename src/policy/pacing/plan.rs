@@ -29,7 +29,7 @@ pub struct Appetite {
     pub priority: u8,
     /// Units until the window ends.
     pub units: f64,
-    /// The share of its requests that was served in this window until now, where it was not everything.
+    /// The share of its requests that was planned when the window began, if one was.
     pub share: Option<Share>,
 }
 
@@ -56,9 +56,9 @@ const MARGIN_DEVIATIONS: f64 = 1.5;
 /// ... yet no more than this part of the limit is kept back for that: until late in the window what is planned for others
 /// is there for them as well, and at its end it would be left over.
 const LEAST_LEFT: f64 = 0.006;
-/// A share is kept as long as it leaves no more than this part of the limit unused: chance alone should not make one
-/// hour different from the next.
-const MOST_LEFT: f64 = 0.009;
+/// A share stays as it was when the window began as long as that leaves no more than this part of the limit unused: chance
+/// alone should not make one hour different from the next.
+const MOST_LEFT: f64 = 0.0085;
 
 impl Outlook {
     /// The plan.
@@ -80,7 +80,8 @@ impl Outlook {
         Plan { aside: Units::from_milli((aside * 1000.0) as u64), parts }
     }
 
-    /// What each class gets of a budget from `least` to `most`, with shares that stay as they are where they can.
+    /// What each class gets of a budget from `least` to `most`, with shares that are those of the window's beginning, where
+    /// they can be.
     ///
     /// What chance takes and gives, the last in rank bears: the others keep their shares as long as the last have
     /// something to give, and nobody is further than the burst from the part that weights give.
@@ -93,11 +94,11 @@ impl Outlook {
             let class = &self.paced[place];
             others -= class.units;
             let by_weight = (lower[place] + upper[place]) / 2.0;
-            let until_now = class.share.map_or(by_weight, |share| share.ratio() * class.units);
+            let as_it_began = class.share.map_or(by_weight, |share| share.ratio() * class.units);
             let can_have = class.units.min(most);
             // The others cannot use more than they ask for.
             let must_have = (least - others).clamp(0.0, can_have);
-            kept[place] = until_now.max(lower[place] - burst).min(upper[place] + burst).clamp(must_have, can_have);
+            kept[place] = as_it_began.max(lower[place] - burst).min(upper[place] + burst).clamp(must_have, can_have);
             least = (least - kept[place]).max(0.0);
             most = (most - kept[place]).max(0.0);
         }

@@ -165,6 +165,20 @@ fn from_the_second_day_on_the_share_is_the_same_in_every_hour() {
 }
 
 #[test]
+fn a_share_that_had_to_give_way_comes_back() {
+    let mut site = Site::new(Forecast::Learned);
+    (0..53).for_each(|hour| site.hour(hour * 3600, 10, 100));
+    let (before, taken) = (site.share(), site.taken);
+    site.taken = taken + 300;
+    site.plan(53 * 3600);
+    assert!(site.share() < before);
+    site.taken = taken;
+    site.plan(53 * 3600 + 10);
+    let after = site.share();
+    assert!(after.ratio() > before.ratio() - 0.01, "{after:?} after {before:?}");
+}
+
+#[test]
 fn the_line_follows_the_usual_day() {
     let mut site = Site::new(Forecast::Learned);
     (0..48).for_each(|hour| site.hour(hour * 3600, if hour % 24 < 12 { 0 } else { 30 }, 0));
