@@ -55,12 +55,8 @@ fn holds(name: &str, asked: &[Asked], zone: &str, alike: bool) {
         );
         let Some(&Measured { people_refused, unused, hours, .. }) = measured.last() else { unreachable!() };
         assert!(measured.iter().all(|of| of.overspent == 0), "{name}, {demand} times");
-        // One in a thousand, where people come by chance when the last of the allowance is being spent.
-        let most = if demand < 5.0 { 0 } else { asked.len() as u64 / 1000 };
-        assert!(people_refused <= most, "{name}, {demand} times: {people_refused} people refused");
+        assert_eq!(people_refused, 0, "{name}, {demand} times");
         assert!(!alike || unused <= 0.01, "{name}, {demand} times: {unused} unused");
-        // Of five times the allowance little is left for crawlers, and what is unlike all days before cannot always be evened out.
-        let least = if demand < 5.0 { 0.9 } else { 0.75 };
-        assert!(!alike || hours >= least, "{name}, {demand} times: {hours}");
+        assert!(!alike || hours >= 0.85, "{name}, {demand} times: {hours}");
     }
 }
