@@ -82,14 +82,6 @@ impl Policy {
     /// All, in the order of the table.
     pub(crate) const ALL: [Self; 3] = [Self::Ladder, Self::Even, Self::Learned];
 
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Ladder => "ladder",
-            Self::Even => "even",
-            Self::Learned => "learned",
-        }
-    }
-
     const fn mode(self) -> &'static str {
         match self {
             Self::Ladder => "off",
