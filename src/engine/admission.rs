@@ -337,7 +337,7 @@ impl Admission {
         self.slots[usize::from(class.0)]
     }
 
-    fn account(&self, quota: QuotaId) -> &Arc<Account> {
+    pub(super) fn account(&self, quota: QuotaId) -> &Arc<Account> {
         &self.accounts[usize::from(quota.0)]
     }
 }

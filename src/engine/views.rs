@@ -6,7 +6,7 @@ use crate::policy::identity::ClientKey;
 use crate::policy::pacing::{Forecast, Role};
 use crate::policy::quota::Quota;
 use crate::policy::tier::Share;
-use crate::policy::{ClassId, OperatorId, Reason, Timestamp, Units};
+use crate::policy::{ClassId, OperatorId, QuotaId, Reason, Timestamp, Units};
 use std::time::Duration;
 
 /// One quota as it stands.
@@ -195,6 +195,13 @@ impl Admission {
             })
         };
         self.engine.clients.most_refused(count).into_iter().filter_map(view).collect()
+    }
+
+    /// The plan of one quota, as it was last made; `None` for one that is not paced.
+    pub fn plan(&self, quota: QuotaId, now: Timestamp) -> Option<PlanView> {
+        let rules = &self.rules.quotas[usize::from(quota.0)];
+        rules.pacing.as_ref()?;
+        plan(&self.account(quota).at(now), rules)
     }
 
     /// Corrects by hand what a quota has used; returns what it was and what it is now.

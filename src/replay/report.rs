@@ -157,6 +157,8 @@ pub struct QuotaReport {
     pub step_s: u64,
     /// What was settled and reserved, at the end of each step in which a decision was made on it.
     pub used: Vec<PointReport>,
+    /// What would have been used by then, had the plan been followed; empty for a quota that is not paced.
+    pub planned: Vec<PointReport>,
 }
 
 /// The tiers of one class in a quota.
@@ -196,13 +198,13 @@ pub struct WindowReport {
     pub by_class: BTreeMap<String, f64>,
 }
 
-/// How much was used at a moment.
+/// How much it was at a moment.
 #[derive(Clone, Debug, Serialize)]
 pub struct PointReport {
     /// The beginning of the step.
     pub time: String,
-    /// Units, settled and reserved.
-    pub used: f64,
+    /// Units.
+    pub units: f64,
 }
 
 /// One hour.

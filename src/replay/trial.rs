@@ -132,6 +132,11 @@ impl Trial {
         }
         let decided = self.decide(next, line, request);
         self.tally.decided(&decided, request);
+        for Standing { quota, .. } in &decided.standings {
+            if let Some(plan) = self.admission.plan(*quota, next.at) {
+                self.tally.planned(*quota, plan.line, next.at);
+            }
+        }
         if let Some(own) = &line.own {
             self.tally.compare(&decided, own, &self.rules);
         }

@@ -5,7 +5,7 @@ use super::html::Html;
 use super::scale::Scale;
 use super::table;
 use super::time::{Span, moment, seconds};
-use crate::replay::report::{QuotaReport, Report, WindowReport};
+use crate::replay::report::{PointReport, QuotaReport, Report, WindowReport};
 use crate::replay::summary::{amount, percent};
 use crate::terminal::Align;
 use std::collections::BTreeMap;
@@ -16,10 +16,7 @@ pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: 
         quota.windows.iter().filter(|window| span.holds(seconds(&window.start))).collect();
     let mut chart = Chart::new(span, Scale::up_to(most(quota, report), 4.0));
     let limit = quota.limit;
-    for window in windows.iter().filter(|_| windows.len() <= MOST_PACES) {
-        let end = seconds(&window.end).min(span.to);
-        chart.line("even", (seconds(&window.start), 0.0), (end, even_end(window, limit, span)));
-    }
+    let pace = pace(&mut chart, quota, &windows);
     let mut levels = levels(quota);
     for (above, _) in &levels {
         chart.line("tier", (span.from, *above), (span.to, *above));
@@ -29,14 +26,15 @@ pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: 
     chart.name_levels(levels.iter().map(|(level, word)| (*level, word.as_str())));
     let stairs = match windows.len() > MOST_TEETH {
         true => peaks(&chart, &windows),
-        false => teeth(&chart, quota, &windows),
+        false => teeth(&chart, (&quota.used, quota.step_s), &windows, |window| window.used),
     };
     chart.stairs("used", &stairs);
     let says = says(quota, &windows);
     out.raw("<figure>\n<figcaption><strong>").text(&quota.name).raw("</strong>: ").text(&says).raw("</figcaption>\n");
     let title = format!("Use of {}", quota.name);
     chart.write(out, Height::Tall, &Described { title: &title, says }, |_, label| label);
-    out.raw("<p class=\"key\"><span class=\"swatch used\"></span> units used <span class=\"swatch even\"></span> an even pace ");
+    out.raw("<p class=\"key\"><span class=\"swatch used\"></span> units used <span class=\"swatch even\"></span> ");
+    out.text(pace).raw(" ");
     out.raw("<span class=\"swatch tier\"></span> tiers: from there on, that share of the class is refused</p>\n");
     windows_table(out, &windows);
     out.raw("</figure>\n");
@@ -49,6 +47,21 @@ fn most(quota: &QuotaReport, report: &Report) -> f64 {
     let ours = most(quota);
     let same = report.policies.iter().flat_map(|policy| &policy.quotas).filter(|other| other.name == quota.name);
     same.map(most).filter(|other| *other < ours * 1.5).fold(ours, f64::max)
+}
+
+/// Draws what is to be used by when: by the plan, or where there is none, at an even pace. Returns which of them.
+fn pace(chart: &mut Chart, quota: &QuotaReport, windows: &[&WindowReport]) -> &'static str {
+    if windows.len() <= MOST_PACES && !quota.planned.is_empty() {
+        let planned = teeth(chart, (&quota.planned, quota.step_s), windows, |_| quota.limit);
+        chart.stairs("even", &planned);
+        return "the plan";
+    }
+    for window in windows.iter().filter(|_| windows.len() <= MOST_PACES) {
+        let end = seconds(&window.end).min(chart.span.to);
+        let height = even_end(window, quota.limit, chart.span);
+        chart.line("even", (seconds(&window.start), 0.0), (end, height));
+    }
+    "an even pace"
 }
 
 /// Where an even pace has come at the end of the window, or of the chart.
@@ -77,30 +90,35 @@ fn levels(quota: &QuotaReport) -> Vec<(f64, String)> {
     levels.into_iter().map(|(above, words)| (above, words.join(", "))).collect()
 }
 
-/// The line of all windows: up from nothing, down again at the end.
-fn teeth(chart: &Chart, quota: &QuotaReport, windows: &[&WindowReport]) -> Stairs {
+/// The line of all windows through the points of a series: up from nothing to `ends_at`, down again.
+fn teeth(
+    chart: &Chart,
+    (points, step_s): (&[PointReport], u64),
+    windows: &[&WindowReport],
+    ends_at: impl Fn(&WindowReport) -> f64,
+) -> Stairs {
     let mut stairs = Stairs::default();
-    let mut points = quota.used.iter().map(|point| (seconds(&point.time) + quota.step_s as i64, point.used)).peekable();
+    let mut points = points.iter().map(|point| (seconds(&point.time) + step_s as i64, point.units)).peekable();
     let least = chart.span.seconds() / MOST_POINTS;
     for window in windows {
         let (start, end) = (seconds(&window.start), seconds(&window.end));
         chart.step(&mut stairs, start, 0.0);
         let mut drawn = start;
         let mut last = None;
-        while let Some((at, used)) = points.next_if(|(at, _)| *at <= end) {
+        while let Some((at, units)) = points.next_if(|(at, _)| *at <= end) {
             match at - drawn >= least {
                 true => (drawn, last) = (at, None),
                 false => {
-                    last = Some((at, used));
+                    last = Some((at, units));
                     continue;
                 }
             }
-            chart.step(&mut stairs, at, used);
+            chart.step(&mut stairs, at, units);
         }
-        if let Some((at, used)) = last {
-            chart.step(&mut stairs, at, used);
+        if let Some((at, units)) = last {
+            chart.step(&mut stairs, at, units);
         }
-        chart.step(&mut stairs, end.min(chart.span.to), window.used);
+        chart.step(&mut stairs, end.min(chart.span.to), ends_at(window));
     }
     stairs
 }

@@ -27,7 +27,7 @@ fn report(days: u32) -> Report {
         spent: None,
         by_class: BTreeMap::from([("bot".into(), 96.0)]),
     };
-    let points = (0..days * 24).map(|hour| PointReport { time: time(hour), used: f64::from(hour % 24 + 1) * 4.0 });
+    let points = (0..days * 24).map(|hour| PointReport { time: time(hour), units: f64::from(hour % 24 + 1) * 4.0 });
     let quota = QuotaReport {
         name: "api".into(),
         limit: 100.0,
@@ -36,6 +36,7 @@ fn report(days: u32) -> Report {
         windows: (0..days).map(window).collect(),
         step_s: 3600,
         used: points.collect(),
+        planned: Vec::new(),
     };
     let requests = u64::from(days) * 240;
     let policy = PolicyReport {

@@ -30,6 +30,7 @@ pub(super) struct Tally {
     hours: Hours,
     windows: Vec<Windows>,
     used: Vec<Series>,
+    planned: Vec<Series>,
     bots: Bots,
     refused_pages: RefusedPages,
     agreement: Agreement,
@@ -43,6 +44,7 @@ impl Tally {
             hours: Hours::new(classes, quotas),
             windows: rules.quotas.iter().map(|quota| Windows::of(&quota.window, classes)).collect(),
             used: rules.quotas.iter().map(|_| Series::default()).collect(),
+            planned: rules.quotas.iter().map(|_| Series::default()).collect(),
             bots: Bots::default(),
             refused_pages: RefusedPages::default(),
             agreement: Agreement::default(),
@@ -65,6 +67,11 @@ impl Tally {
         if decided.classified.kind == Kind::VerifiedBot && decided.refused.is_some() {
             self.refused_pages.add(decided, request);
         }
+    }
+
+    /// By the plan of a quota, so much would be used by now.
+    pub(super) fn planned(&mut self, quota: QuotaId, line: Units, now: Timestamp) {
+        self.planned[usize::from(quota.0)].add(now, line);
     }
 
     /// A request of `class` has been charged.
@@ -95,14 +102,15 @@ impl Tally {
         untried: Vec<String>,
     ) -> PolicyReport {
         let (requests, admitted) = self.classes.sums();
-        let quotas = rules.quotas.iter().zip(self.windows.iter().zip(&self.used));
+        let series = self.used.iter().zip(&self.planned);
+        let quotas = rules.quotas.iter().zip(self.windows.iter().zip(series));
         PolicyReport {
             name: name.to_owned(),
             requests,
             admitted,
             refused: requests - admitted,
             classes: self.classes.report(rules),
-            quotas: quotas.map(|(quota, (windows, used))| report_of(quota, windows, used, rules)).collect(),
+            quotas: quotas.map(|(quota, (windows, series))| report_of(quota, windows, series, rules)).collect(),
             verified_bots: self.hours.served(),
             hours: self.hours.report(rules),
             bots: self.bots.report(names),
@@ -114,7 +122,7 @@ impl Tally {
     }
 }
 
-fn report_of(quota: &Quota, windows: &Windows, used: &Series, rules: &Rules) -> QuotaReport {
+fn report_of(quota: &Quota, windows: &Windows, (used, planned): (&Series, &Series), rules: &Rules) -> QuotaReport {
     let tier = |tier: &crate::policy::tier::Tier| TierReport { above: tier.above.as_f64(), shed: tier.shed.ratio() };
     let ladder = |(class, of_class): (&crate::policy::class::Class, _)| {
         let of_class: &Option<crate::policy::quota::ClassLadder> = of_class;
@@ -130,6 +138,7 @@ fn report_of(quota: &Quota, windows: &Windows, used: &Series, rules: &Rules) -> 
         windows: windows.report(quota.limit, rules),
         step_s,
         used,
+        planned: planned.report().1,
     }
 }
 

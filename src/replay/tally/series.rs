@@ -38,7 +38,7 @@ impl Series {
     pub(super) fn report(&self) -> (u64, Vec<PointReport>) {
         let point = |&(step, value): &(u64, Units)| PointReport {
             time: rfc3339(Timestamp::from_seconds(step * self.step_s)),
-            used: value.as_f64(),
+            units: value.as_f64(),
         };
         (self.step_s, self.points.iter().map(point).collect())
     }
@@ -67,7 +67,7 @@ mod tests {
             let (step, points) = series.report();
             prop_assert!(points.len() <= MOST && step.is_multiple_of(SHORTEST_S));
             prop_assert!(points.is_sorted_by(|one, other| one.time < other.time));
-            prop_assert_eq!(points.last().map(|point| point.used), Some((gaps.len() - 1) as f64));
+            prop_assert_eq!(points.last().map(|point| point.units), Some((gaps.len() - 1) as f64));
         }
     }
 }
