@@ -8,6 +8,7 @@ use std::time::Duration;
 use support::client::Client;
 use support::gate::Gate;
 use support::origin::Origin;
+use support::paced::RULES;
 use support::program::{Program, run};
 
 const CURL: &str = "User-Agent: curl/8.0\r\n";
@@ -102,18 +103,3 @@ fn plan_of(state: &Value, class: &str) -> Value {
     let found = classes.iter().find(|of_class| of_class["class"] == class).expect("it is one of them");
     found["plan"].clone()
 }
-
-const RULES: &str = r#"
-headers: { retry_after_spread: 0% }
-behaviour: { enabled: false }
-quotas:
-  api:
-    limit: 100
-    window: { calendar: day, zone: UTC }
-    pacing: even
-    tiers: { bot: [ { above: 95%, shed: 100% } ] }
-classes:
-  - { name: bot, when: { kind: [verified_bot, declared_bot] } }
-  - { name: person, when: { kind: human } }
-routes: [ { match: /page, cost: { api: 1 } } ]
-"#;

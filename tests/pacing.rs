@@ -3,11 +3,10 @@
 //!
 //! `cargo test --release --test pacing -- --nocapture measured` prints the table of docs/PACING.md.
 
-#[path = "support/pacing.rs"]
-mod pacing;
+mod support;
 
-use pacing::{Asked, Day, Measured, Policy, Week, measure, seen_by_label};
-use std::path::Path;
+use support::pacing::{Asked, Day, Measured, Policy, Week, measure, seen_by_label};
+use support::shared;
 
 /// How many times the allowance is asked for.
 const DEMANDS: [f64; 3] = [1.2, 2.0, 5.0];
@@ -29,11 +28,12 @@ fn measured_weeks_with_crowds_and_holidays_refuse_no_people() {
 
 #[test]
 fn measured_weeks_of_the_shared_generator() {
-    let generator = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/tools/synth_day.py");
+    let Some(shared) = shared() else { return };
+    let generator = shared.join("tools/synth_day.py");
     let usual = "baseline";
     let odd = "baseline,baseline,crowd,surge,baseline,crawl-delay";
     for (seed, zone, scenarios) in [(1, LOS_ANGELES, usual), (2, TOKYO, usual), (3, TOKYO, usual), (4, TOKYO, odd)] {
-        let Some(asked) = seen_by_label(&generator, seed, scenarios) else { return println!("skipped: no ../shared") };
+        let asked = seen_by_label(&generator, seed, scenarios);
         let odd = if scenarios == usual { "" } else { ", with a crowd, a surge and crawl delays" };
         holds(&format!("synthetic {seed}{odd}"), &asked, zone, odd.is_empty());
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use support::client::{Answer, Client};
 use support::gate::{Gate, NOON};
 use support::origin::{Origin, signal};
+use support::paced::RULES as PACED;
 use support::program::{Program, run};
 use tidegate::policy::Timestamp;
 
@@ -337,19 +338,4 @@ routes:
   - { match: /broken }
   - { match: /dear, cost: { api: 5 } }
   - { match: /page, cost: { api: 1 } }
-"#;
-
-const PACED: &str = r#"
-headers: { retry_after_spread: 0% }
-behaviour: { enabled: false }
-quotas:
-  api:
-    limit: 100
-    window: { calendar: day, zone: UTC }
-    pacing: even
-    tiers: { bot: [ { above: 95%, shed: 100% } ] }
-classes:
-  - { name: bot, when: { kind: [verified_bot, declared_bot] } }
-  - { name: person, when: { kind: human } }
-routes: [ { match: /page, cost: { api: 1 } } ]
 "#;

@@ -19,6 +19,8 @@ pub mod gate;
 pub mod lookout;
 pub mod name_server;
 pub mod origin;
+pub mod paced;
+pub mod pacing;
 pub mod people;
 pub mod program;
 pub mod robots;

@@ -11,14 +11,14 @@ use tidegate::policy::{ClassId, Timestamp};
 
 /// One request of a page that costs a unit.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked {
+pub struct Asked {
     /// Seconds since 1970.
-    pub(crate) at: u64,
-    pub(crate) who: Who,
+    pub at: u64,
+    pub who: Who,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Who {
+pub enum Who {
     Person = 0,
     Search = 1,
     Bot = 2,
@@ -26,23 +26,23 @@ pub(crate) enum Who {
 
 /// What a quota does about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Policy {
+pub enum Policy {
     Ladder,
     Even,
     Learned,
 }
 
 /// What came of a week.
-pub(crate) struct Measured {
-    pub(crate) people_refused: u64,
-    pub(crate) overspent: u64,
+pub struct Measured {
+    pub people_refused: u64,
+    pub overspent: u64,
     /// The largest part of a window's limit that was left, of whole windows from the second day on.
-    pub(crate) unused: f64,
+    pub unused: f64,
     /// The served share of search engines in the worst hour of the day to that in the best, all days together, from the
     /// second day on.
-    pub(crate) hours: f64,
+    pub hours: f64,
     /// The same of the hours of one day, of the day in the middle.
-    pub(crate) hours_of_a_day: f64,
+    pub hours_of_a_day: f64,
 }
 
 /// How many asked, and how many of them were served.
@@ -54,7 +54,7 @@ struct Served {
 
 /// What a day is like.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Day {
+pub enum Day {
     Usual,
     /// People come twelve times as often for forty minutes.
     Crowd,
@@ -66,7 +66,7 @@ pub(crate) enum Day {
 
 /// Made-up weeks: people by day, more of them at the weekend, some of whom read for hours; one search engine that comes in
 /// bursts and one that comes evenly; bots.
-pub(crate) struct Week;
+pub struct Week;
 
 const DAY: u64 = 86_400;
 const HOUR: u64 = 3600;
@@ -80,7 +80,7 @@ const EVENLY: [u32; 24] = [1; 24];
 
 impl Policy {
     /// All, in the order of the table.
-    pub(crate) const ALL: [Self; 3] = [Self::Ladder, Self::Even, Self::Learned];
+    pub const ALL: [Self; 3] = [Self::Ladder, Self::Even, Self::Learned];
 
     const fn mode(self) -> &'static str {
         match self {
@@ -93,7 +93,7 @@ impl Policy {
 
 impl Week {
     /// A week of usual days, but for those that are `odd`.
-    pub(crate) fn of(seed: u64, odd: &[(u64, Day)]) -> Vec<Asked> {
+    pub fn of(seed: u64, odd: &[(u64, Day)]) -> Vec<Asked> {
         let mut chance = Chance(seed);
         let mut asked = Vec::new();
         for day in 0..DAYS {
@@ -142,12 +142,8 @@ fn people(asked: &mut Vec<Asked>, day: u64, kind: Day, chance: &mut Chance) {
     }
 }
 
-/// The requests of a week of the generator at this path that cost something, by what its labels say of who sent them;
-/// `None` where there is no generator.
-pub(crate) fn seen_by_label(generator: &Path, seed: u64, scenarios: &str) -> Option<Vec<Asked>> {
-    if !generator.is_file() {
-        return None;
-    }
+/// The requests of a week of the generator at this path that cost something, by what its labels say of who sent them.
+pub fn seen_by_label(generator: &Path, seed: u64, scenarios: &str) -> Vec<Asked> {
     let folder = tempfile::tempdir().expect("a folder");
     let (log, labels) = (folder.path().join("log"), folder.path().join("labels"));
     let mut command = Command::new("python3");
@@ -166,11 +162,11 @@ pub(crate) fn seen_by_label(generator: &Path, seed: u64, scenarios: &str) -> Opt
         let time = jiff::fmt::strtime::parse("%d/%b/%Y:%H:%M:%S %z", time).ok()?.to_timestamp().ok()?;
         (fields[3] == "1").then_some(Asked { at: time.as_second().unsigned_abs(), who })
     };
-    Some(read(&log).lines().zip(read(&labels).lines()).filter_map(asked).collect())
+    read(&log).lines().zip(read(&labels).lines()).filter_map(asked).collect()
 }
 
 /// Lets everybody ask under `policy`, for an allowance of each day of `zone` that is asked for `demand` times.
-pub(crate) fn measure(asked: &[Asked], zone: &str, policy: Policy, demand: f64) -> Measured {
+pub fn measure(asked: &[Asked], zone: &str, policy: Policy, demand: f64) -> Measured {
     let days = (asked[asked.len() - 1].at - asked[0].at).div_ceil(DAY);
     let limit = (asked.len() as f64 / days as f64 / demand) as u64;
     let admission = {
