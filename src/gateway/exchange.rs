@@ -184,7 +184,7 @@ impl Exchange {
         let admission = &current.admission;
         // Who signs as an agent, or names a bot, does not say that it is a person.
         let observation = match claim {
-            Claim::Browser | Claim::Nothing if !signature.names_an_agent() => {
+            Claim::Browser | Claim::Nothing if rules.behaviour.is_some() && !signature.names_an_agent() => {
                 let seen = sight::seen(head, rules, &origin, self.0.peer);
                 let look = sight::look(head, &target, (origin.client, browser), seen);
                 Observation::of(&look, admission, now)
