@@ -268,15 +268,7 @@ fn a_head_that_is_too_large_is_refused_whatever_makes_it_large() {
 
 #[test]
 fn a_request_waits_for_a_connection_to_the_origin_that_comes_free() {
-    let (tell, asked) = signal();
-    let (go_on, wait) = signal();
-    let origin = Origin::scripted(move |request, wire| {
-        if request.target == "/first" {
-            tell.tell();
-            wait.wait();
-        }
-        wire.reply("200 OK", "", b"");
-    });
+    let (origin, asked, go_on) = Origin::holding("/first");
     let gate = Gate::before(origin.address(), "workers: 1\norigin: { url: ORIGIN, max_connections: 1 }");
     let (mut first, mut second) = (gate.connect(), gate.connect());
     first.send("GET /first HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -426,15 +418,7 @@ fn an_idle_http2_client_that_answers_pings_keeps_its_connection_for_as_long_as_a
 
 #[test]
 fn a_gate_that_stops_finishes_what_is_under_way_and_takes_nothing_new() {
-    let (tell, asked) = signal();
-    let (go_on, wait) = signal();
-    let origin = Origin::scripted(move |request, wire| {
-        if request.target == "/slow" {
-            tell.tell();
-            wait.wait();
-        }
-        wire.reply("200 OK", "", b"done");
-    });
+    let (origin, asked, go_on) = Origin::holding("/slow");
     let gate = Gate::before(origin.address(), "");
     let address = gate.address();
     let (mut busy, mut idle, mut silent) = (gate.connect(), gate.connect(), gate.connect());
@@ -447,7 +431,7 @@ fn a_gate_that_stops_finishes_what_is_under_way_and_takes_nothing_new() {
     assert!((0..10_000).any(|_| TcpStream::connect(address).is_err()), "nobody listens any more");
     go_on.tell();
     let answer = busy.answer();
-    assert_eq!((answer.status, answer.text().as_str(), answer.field("connection")), (200, "done", "close"));
+    assert_eq!((answer.status, answer.text().as_str(), answer.field("connection")), (200, "hello", "close"));
     assert!(busy.is_closed());
     assert_eq!(ending.join().expect("it ends").len(), 2, "and everything is in the log");
 }

@@ -330,15 +330,7 @@ fn a_gate_serves_without_a_file_and_says_one_line_when_it_is_ready() {
 
 #[test]
 fn a_gate_told_to_stop_finishes_and_leaves_a_whole_log() {
-    let (tell, asked) = signal();
-    let (go_on, wait) = signal();
-    let origin = Origin::scripted(move |request, wire| {
-        if request.target == "/slow" {
-            tell.tell();
-            wait.wait();
-        }
-        wire.reply("200 OK", "", b"done");
-    });
+    let (origin, asked, go_on) = Origin::holding("/slow");
     let folder = tempfile::tempdir().expect("a folder of its own");
     let mut gate = serve_file(folder.path(), &origin, "");
     let address = address_in(&gate.line());
@@ -351,7 +343,7 @@ fn a_gate_told_to_stop_finishes_and_leaves_a_whole_log() {
     gate.signal("TERM");
     assert!((0..10_000).any(|_| std::net::TcpStream::connect(address).is_err()), "nobody new is let in");
     go_on.tell();
-    assert_eq!(busy.answer().text(), "done");
+    assert_eq!(busy.answer().text(), "hello");
     assert_eq!(gate.end().code, 0);
     assert_eq!(log_lines(&folder.path().join("access.log")).len(), 201);
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 use support::client::{Answer, Client};
 use support::gate::{Gate, NOON};
-use support::origin::{Origin, signal};
+use support::origin::Origin;
 use support::paced::RULES as PACED;
 use support::program::{Program, run};
 use tidegate::policy::Timestamp;
@@ -169,15 +169,7 @@ fn the_log_says_when_a_scope_begins_to_rest() {
 
 #[test]
 fn a_scope_that_is_full_lets_through_who_comes_back_when_there_is_room() {
-    let (tell, asked) = signal();
-    let (go_on, wait) = signal();
-    let origin = Origin::scripted(move |request, wire| {
-        if request.target == "/slow" {
-            tell.tell();
-            wait.wait();
-        }
-        wire.reply("200 OK", "", b"hello");
-    });
+    let (origin, asked, go_on) = Origin::holding("/slow");
     let gate = Gate::before(origin.address(), RULES);
     let mut first = gate.connect();
     first.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");

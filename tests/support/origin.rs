@@ -59,6 +59,21 @@ impl Origin {
         origin
     }
 
+    /// An origin that answers with a small page, at `held` no sooner than it is told to: the origin, what says that it was
+    /// asked for that page, and what tells it to go on.
+    pub fn holding(held: &'static str) -> (Self, Wait, Tell) {
+        let (tell, asked) = signal();
+        let (go_on, wait) = signal();
+        let origin = Self::scripted(move |request, wire| {
+            if request.target == held {
+                tell.tell();
+                wait.wait();
+            }
+            wire.reply("200 OK", "", b"hello");
+        });
+        (origin, asked, go_on)
+    }
+
     /// An address where nobody listens.
     pub fn nowhere() -> SocketAddr {
         TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
