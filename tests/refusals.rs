@@ -1,8 +1,12 @@
 //! Why a request was refused: a gate names the step and the line of the YAML, and what it says would have let the request
 //! through does let it through.
 
+#[path = "support/redis.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with the tests of the ledger")]
+mod redis;
 mod support;
 
+use redis::RedisServer;
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
@@ -11,6 +15,7 @@ use support::gate::{Gate, NOON};
 use support::origin::Origin;
 use support::paced::RULES as PACED;
 use support::program::{Program, run};
+use tidegate::clock::Clock;
 use tidegate::policy::Timestamp;
 
 const GOOGLEBOT: &str = "User-Agent: Googlebot/2.1\r\n";
@@ -69,6 +74,34 @@ fn a_quota_that_is_spent_lets_through_what_costs_less_or_comes_later() {
     assert_eq!(gate.connect().get("/dear", "").status, 429);
     gate.clock.set(why.time());
     assert_eq!(gate.connect().get("/dear", "").status, 200);
+}
+
+#[test]
+fn a_lost_ledger_lets_through_who_comes_back_once_it_is_there_again() {
+    let Some(redis) = RedisServer::start(&[]) else { return };
+    let rules = format!(
+        "ledger: {{ redis: {{ url: 'redis://127.0.0.1:{}', when_lost: refuse }} }}\n\
+         quotas: {{ api: {{ limit: 1000, window: {{ fixed: 7d }} }} }}\n\
+         routes: [{{ match: /page, cost: {{ api: 1 }} }}]",
+        redis.port
+    );
+    let gate = Gate::with_clock(Origin::plain().address(), &rules, Clock::system());
+    let is_served = || gate.connect().get("/page", "").status == 200;
+    assert!((0..10_000).any(|_| is_served()), "a new ledger leases after three seconds");
+    redis.freeze(true);
+    let lost = (0..1000).map(|_| gate.connect().get("/page", "")).find(|answer| answer.status != 200);
+    let lost = lost.expect("a gate spends what it has in hand, which is never all");
+    let why = Why::of(&gate, &lost);
+    assert_eq!(why.decided_by("quota"), "quotas.api.limit");
+    let step = why.step("quota");
+    assert!(step["numbers"]["left"].as_f64() >= Some(1.0), "there is more, but not here: {step}");
+    assert!(step["says"].as_str().is_some_and(|says| says.contains("the ledger has not handed out enough")), "{step}");
+    let remedies = why.0["would_let_it_through"].as_array().expect("remedies");
+    let says: Vec<&Value> = remedies.iter().map(|remedy| &remedy["says"]).collect();
+    assert_eq!(says, ["coming back once the ledger has handed out more"]);
+    refused(&gate, "", "ledger");
+    redis.freeze(false);
+    assert!((0..10_000).any(|_| is_served()), "the server goes on with what it had");
 }
 
 #[test]

@@ -24,7 +24,9 @@ pub(super) fn remedies(case: &Case<'_>, outcome: &Outcome<'_>) -> Vec<Remedy> {
         let unpaced = other_class(case).filter(|_| refusal.reason == Reason::Pacing);
         return iter::once(later).chain(unpaced).collect();
     }
-    let found = [proof(case), less_used(case), turn(case, outcome), later(case, refusal), cheaper(case)];
+    // A lease that has run out is made up for by another, whatever is used.
+    let less_used = less_used(case).filter(|_| refusal.reason != Reason::Ledger);
+    let found = [proof(case), less_used, turn(case, outcome), later(case, refusal), cheaper(case)];
     found.into_iter().flatten().chain(other_class(case)).collect()
 }
 
