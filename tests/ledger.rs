@@ -567,6 +567,7 @@ fn a_ledger_of_many_quotas_opens_quickly() {
             held: Units::ZERO,
             wanted: Units::whole(20),
             soon: Units::whole(2),
+            expects: Units::ZERO,
         })
         .collect();
     at_once(ledger.lease(&asks, NOON)).expect("an answer");

@@ -282,6 +282,7 @@ fn ask(quota: &str, wanted: u64) -> Ask {
         held: Units::ZERO,
         wanted: Units::from_milli(wanted),
         soon: Units::from_milli(wanted),
+        expects: Units::ZERO,
     }
 }
 

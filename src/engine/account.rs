@@ -415,7 +415,7 @@ impl Book {
 
     /// The time in which what is taken weighs.
     pub(super) fn shown_span(&self) -> Span {
-        let span = if self.current.opened { self.current.span } else { self.window.span(self.latest) };
+        let span = self.span_of(&self.current);
         let reach = span.length().saturating_mul(self.window.back());
         Span { start: span.start - reach, end: self.resets_at() }
     }
@@ -456,11 +456,28 @@ impl Book {
     fn books(&self) -> Books {
         Books {
             limit: self.limit,
-            taken: if self.is_closed() { self.limit } else { self.taken() },
-            taken_here: self.current.taken(),
-            span: if self.current.opened { self.current.span } else { self.window.span(self.latest) },
-            week: WeekTime(f64::from(self.window.second_of_week(self.latest))),
+            taken: if self.is_closed() { self.limit } else { self.taken().plus(self.current.withheld) },
+            expected_elsewhere: self.current.expected_elsewhere,
+            span: self.span_of(&self.current),
+            week: self.week_at(self.latest),
         }
+    }
+
+    /// What clients are expected to ask for in what is left of a window, by what the plan has learned of them.
+    pub(super) fn expects(&self, tally: &Tally) -> Units {
+        let span = self.span_of(tally);
+        let from = self.latest.max(span.start);
+        let left = span.end.since(from);
+        self.pacer().map_or(Units::ZERO, |pacer| pacer.expects(self.week_at(from), left))
+    }
+
+    /// The time of a window; of one that nobody has opened, were it opened now.
+    fn span_of(&self, tally: &Tally) -> Span {
+        if tally.opened { tally.span } else { self.window.span(self.latest) }
+    }
+
+    fn week_at(&self, moment: Timestamp) -> WeekTime {
+        WeekTime(f64::from(self.window.second_of_week(moment)))
     }
 
     /// What is taken, or may be, was changed from outside.
@@ -637,7 +654,7 @@ impl Book {
     /// Adds up what other windows weigh on the present one. A ledger does that itself, for all gates.
     pub(super) fn weigh(&mut self) {
         let back = self.window.back();
-        let span = if self.current.opened { self.current.span } else { self.window.span(self.latest) };
+        let span = self.span_of(&self.current);
         let key = WindowKey { id: self.current.id, span: Some(span), back };
         if !self.leased && !self.current.spent {
             let weighs = |tally: &&Tally| key.is_weighed_on_by(tally.id, tally.known_span());

@@ -129,7 +129,8 @@ fn ask_for_all(quota: &str, book: &mut Book, asks: &mut Vec<Ask>) {
         let held = current.held;
         current.held = held.min(wanted);
         let soon = size.soon.plus(current.owed);
-        asks.push(Ask { wanted, held, ..ask(quota, book, &current, back, held, soon) });
+        let expects = book.expects(&current);
+        asks.push(Ask { wanted, held, expects, ..ask(quota, book, &current, back, held, soon) });
         current.told = (current.taken(), current.held);
     }
     // Of a sliding window the next part takes from what this one has left: not when that is little.
@@ -139,7 +140,8 @@ fn ask_for_all(quota: &str, book: &mut Book, asks: &mut Vec<Ask>) {
         let wanted = if is_scarce { next.taken() } else { held.max(next.taken().plus(size.lease)) };
         next.held = held.min(wanted);
         if wanted > next.taken() || held > next.held {
-            asks.push(Ask { wanted, ..ask(quota, book, next, back, held, size.soon) });
+            let expects = book.expects(next);
+            asks.push(Ask { wanted, expects, ..ask(quota, book, next, back, held, size.soon) });
         }
     }
     book.current = current;
@@ -166,6 +168,7 @@ fn ask(quota: &str, book: &Book, tally: &Tally, back: u32, held: Units, soon: Un
         held,
         wanted: held.max(tally.taken()),
         soon,
+        expects: Units::ZERO,
     }
 }
 
@@ -210,6 +213,8 @@ impl Book {
         tally.held = lease.held.max(tally.held);
         tally.share = lease.share;
         tally.elsewhere = lease.elsewhere;
+        tally.withheld = lease.withheld;
+        tally.expected_elsewhere = Some(lease.expected_elsewhere);
         if !(is_current && corrected) {
             tally.taken_elsewhere = lease.taken_elsewhere.plus(untold);
             tally.estimated = false;

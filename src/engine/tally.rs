@@ -28,6 +28,10 @@ pub(super) struct Tally {
     pub(super) taken_elsewhere: Units,
     /// Both are what they were a window ago, until the ledger has said how much of it is over.
     pub(super) estimated: bool,
+    /// What gates hold that have gone.
+    pub(super) withheld: Units,
+    /// What other gates expect to be asked for until it ends, once the ledger has told.
+    pub(super) expected_elsewhere: Option<Units>,
     /// What may be taken on top once the ledger is lost.
     pub(super) share: Units,
     /// Once more than this is taken, more is asked for.
@@ -52,6 +56,8 @@ impl Tally {
             elsewhere: Units::ZERO,
             taken_elsewhere: Units::ZERO,
             estimated: false,
+            withheld: Units::ZERO,
+            expected_elsewhere: None,
             share: Units::ZERO,
             low: Units::ZERO,
             told: (Units::ZERO, Units::ZERO),

@@ -134,7 +134,7 @@ fn window() -> WindowKey {
 
 fn ask(taken: u64, held: u64, wanted: u64, soon: u64) -> Ask {
     let [limit, taken, held, wanted, soon] = [LIMIT, taken, held, wanted, soon].map(Units::whole);
-    Ask { quota: "api".into(), limit, window: window(), taken, held, wanted, soon }
+    Ask { quota: "api".into(), limit, window: window(), taken, held, wanted, soon, expects: Units::ZERO }
 }
 
 impl Gate {

@@ -37,6 +37,8 @@ pub struct Ask {
     /// What it needs at once, on top of `taken`: a tenth of a second of spending, or a few of the dearest requests. A
     /// ledger that can tell small steps cheaply need not hand out more.
     pub soon: Units,
+    /// What its clients are expected to ask for until the window ends; nothing where it makes no plans.
+    pub expects: Units,
 }
 
 /// What a gate may take of one window.
@@ -54,6 +56,10 @@ pub struct Lease {
     pub span: Option<Span>,
     /// Units newly known to be lost to a crash.
     pub lost: Units,
+    /// What gates hold that have gone: for this window nobody will have it.
+    pub withheld: Units,
+    /// What the clients of other gates are expected to ask for until the window ends, as far as those gates are there.
+    pub expected_elsewhere: Units,
 }
 
 impl WindowKey {

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use tidegate::config;
-use tidegate::engine::{Engine, Ruling, Supply};
+use tidegate::engine::{Admission, Decision, Engine, Ruling, Supply};
 use tidegate::policy::identity::ClientKey;
-use tidegate::policy::{ClassId, Timestamp};
+use tidegate::policy::{ClassId, Rules, Timestamp};
 
 /// One request of a page that costs a unit.
 #[derive(Clone, Copy)]
@@ -68,7 +68,7 @@ pub enum Day {
 /// bursts and one that comes evenly; bots.
 pub struct Week;
 
-const DAY: u64 = 86_400;
+pub const DAY: u64 = 86_400;
 const HOUR: u64 = 3600;
 /// A Friday, 00:00 in Los Angeles.
 const START: u64 = 1_717_743_600;
@@ -170,24 +170,15 @@ pub fn measure(asked: &[Asked], zone: &str, policy: Policy, demand: f64) -> Meas
     let days = (asked[asked.len() - 1].at - asked[0].at).div_ceil(DAY);
     let limit = (asked.len() as f64 / days as f64 / demand) as u64;
     let admission = {
-        let settings = config::load(Path::new("gate.yaml"), &rules(policy, zone, limit), &[], &[], &["googlebot"]);
-        let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
-        let engine = Engine::new(Supply::Whole, settings.limits.max_clients);
-        engine.admission(Arc::clone(&settings.rules), Timestamp::from_seconds(asked[0].at))
+        let rules = rules(policy, &format!("calendar: day, zone: {zone}"), limit);
+        Engine::new(Supply::Whole, 1000).admission(rules, Timestamp::from_seconds(asked[0].at))
     };
     let second_day = asked[0].at + DAY;
     let mut people_refused = 0;
     let (mut hours, mut days) = (BTreeMap::<u64, Served>::new(), BTreeMap::<u64, BTreeMap<u64, Served>>::new());
     let mut windows = BTreeMap::<(u64, u64), u64>::new();
     for request in asked {
-        let class = ClassId(request.who as u16);
-        let decision = admission.admit(
-            ClientKey::from_number(u64::from(class.0)),
-            class,
-            0,
-            "/item",
-            Timestamp::from_seconds(request.at),
-        );
+        let decision = decide(&admission, request.who, Timestamp::from_seconds(request.at));
         let is_admitted = match decision.ruling {
             Ruling::Admitted(permit) => {
                 permit.settle(|_, expected| expected);
@@ -218,6 +209,12 @@ pub fn measure(asked: &[Asked], zone: &str, policy: Policy, demand: f64) -> Meas
     }
 }
 
+/// What is said to one of them who asks now.
+pub fn decide(admission: &Admission, who: Who, now: Timestamp) -> Decision {
+    let class = ClassId(who as u16);
+    admission.admit(ClientKey::from_number(u64::from(class.0)), class, 0, "/item", now)
+}
+
 /// The least share that was served in one of `hours` to the greatest; hours in which hardly anybody asked do not count.
 fn worst_to_best(hours: &BTreeMap<u64, Served>) -> f64 {
     let shares = hours.values().filter(|hour| hour.asked >= 20).map(|hour| hour.served as f64 / hour.asked as f64);
@@ -232,16 +229,19 @@ impl Served {
     }
 }
 
-fn rules(policy: Policy, zone: &str, limit: u64) -> String {
+/// A quota of so many units in each `window`, under `policy`, for the three of them.
+pub fn rules(policy: Policy, window: &str, limit: u64) -> Arc<Rules> {
     let ladder = "[{ above: 50%, shed: 50% }, { above: 75%, shed: 75% }, { above: 95%, shed: 100% }]";
-    format!(
+    let yaml = format!(
         "origin: {{ url: 'http://127.0.0.1:1' }}\n\
          classes: [{{ name: person, when: {{ kind: human }} }}, {{ name: search, when: {{ operator: googlebot }} }}, {{ name: bot }}]\n\
-         quotas:\n  api:\n    limit: {limit}\n    window: {{ calendar: day, zone: {zone} }}\n    \
+         quotas:\n  api:\n    limit: {limit}\n    window: {{ {window} }}\n    \
          pacing: {}\n    tiers: {{ search: {ladder}, bot: {ladder} }}\n\
          routes: [{{ match: '/**', cost: {{ api: 1 }} }}]",
         policy.mode()
-    )
+    );
+    let settings = config::load(Path::new("gate.yaml"), &yaml, &[], &[], &["googlebot"]);
+    settings.unwrap_or_else(|mistakes| panic!("{mistakes}")).rules
 }
 
 /// Numbers that are the same in every run.

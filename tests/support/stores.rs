@@ -68,7 +68,7 @@ impl<'a, L: Ledger> Gate<'a, L> {
     fn ask(&self, wanted: u64) -> Ask {
         let [limit, taken, held, wanted] = [LIMIT, self.taken, self.held, wanted].map(Units::whole);
         let (quota, window) = ("api".to_owned(), self.window);
-        Ask { quota, limit, window, taken, held, wanted, soon: wanted.minus(taken) }
+        Ask { quota, limit, window, taken, held, wanted, soon: wanted.minus(taken), expects: Units::ZERO }
     }
 
     /// Asks until it is answered; a store may put off what needs to be written down.

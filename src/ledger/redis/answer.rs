@@ -39,6 +39,8 @@ pub(super) struct Granted {
     pub elsewhere: Units,
     pub taken_elsewhere: Units,
     pub lost: Units,
+    pub withheld: Units,
+    pub expected_elsewhere: Units,
     pub span: Option<Span>,
     /// The server's time.
     pub now: Timestamp,
@@ -65,9 +67,9 @@ impl Answer {
             "unsure" => Standing::Unsure,
             _ => return None,
         };
-        let [_, held, share, elsewhere, taken_elsewhere, lost, starts, ends, now, waiting, everything] = *words else {
-            return None;
-        };
+        let (amounts, rest) = words.get(1..)?.split_first_chunk()?;
+        let [held, share, elsewhere, taken_elsewhere, lost, withheld, expected_elsewhere] = *amounts;
+        let [starts, ends, now, waiting, everything] = *rest else { return None };
         let units = |word: &str| word.parse().ok().map(Units::from_milli);
         let moment = |word: &str| word.parse::<u64>().ok().map(|moment| Timestamp(moment.saturating_mul(1000)));
         let span = moment(starts).zip(moment(ends)).map(|(start, end)| Span { start, end });
@@ -78,6 +80,8 @@ impl Answer {
             elsewhere: units(elsewhere)?,
             taken_elsewhere: units(taken_elsewhere)?,
             lost: units(lost)?,
+            withheld: units(withheld)?,
+            expected_elsewhere: units(expected_elsewhere)?,
             span,
             now: moment(now)?,
             waiting: waiting.to_owned(),

@@ -246,6 +246,7 @@ impl RedisStore {
             yes(known.is_some()),
             if tell { floor() } else { "-".into() },
             milli(used),
+            milli(ask.expects),
         ]
     }
 
@@ -289,6 +290,8 @@ impl RedisStore {
             share: Units::ZERO,
             span: granted.span.filter(|_| ask.window.id < MOST_ORDINAL),
             lost,
+            withheld: granted.withheld,
+            expected_elsewhere: granted.expected_elsewhere,
         };
         known.lease
     }

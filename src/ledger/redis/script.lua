@@ -8,7 +8,7 @@
 --   q              run phase since before last   the server's run, how far it is trusted, and the last ordinal
 --   g HOLDER       heard round seq closed        a gate's life: when it spoke last, in which round it told all it knew
 --   w ID           starts ends back ordinal      a window
---   h ID HOLDER    held taken share              what that life holds of that window
+--   h ID HOLDER    held taken share expects      what that life holds of that window, and expects to be asked for in it
 --   c ID           milli                         a correction by hand
 local key = KEYS[1]
 local op, me, seq = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -18,7 +18,7 @@ local heirs_of, id, starts, ends = ARGV[9], ARGV[10], tonumber(ARGV[11]), tonumb
 local back, ordinal, limit = tonumber(ARGV[13]), ARGV[14] == '1', tonumber(ARGV[15])
 local taken, held, wanted, soon = tonumber(ARGV[16]), tonumber(ARGV[17]), tonumber(ARGV[18]), tonumber(ARGV[19])
 local share_known, shares, answered = tonumber(ARGV[20]), ARGV[21] == '1', ARGV[22] == '1'
-local told, used = ARGV[23], tonumber(ARGV[24])
+local told, used, expects = ARGV[23], tonumber(ARGV[24]), tonumber(ARGV[25])
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
@@ -56,7 +56,8 @@ for i = 1, #fields, 2 do
     local window = window_of(name)
     window.starts, window.ends, window.back, window.ordinal = tonumber(a), tonumber(b), tonumber(c), d == '1'
   elseif kind == 'h' then
-    window_of(name).holders[holder] = { held = tonumber(a), taken = tonumber(b), share = tonumber(c) }
+    window_of(name).holders[holder] =
+      { held = tonumber(a), taken = tonumber(b), share = tonumber(c), expects = tonumber(d) or 0 }
   elseif kind == 'c' then
     window_of(name).correction = tonumber(a)
   end
@@ -75,7 +76,8 @@ end
 
 local function put_hold(name, holder)
   local hold = windows[name].holders[holder]
-  changed['h ' .. name .. ' ' .. holder] = table.concat({ int(hold.held), int(hold.taken), int(hold.share) }, ' ')
+  changed['h ' .. name .. ' ' .. holder] =
+    table.concat({ int(hold.held), int(hold.taken), int(hold.share), int(hold.expects) }, ' ')
 end
 
 local function drop(field)
@@ -228,7 +230,7 @@ if asked_to_tell then
       windows[name].correction = math.max(tonumber(a), windows[name].correction or tonumber(a))
       changed['c ' .. name] = int(windows[name].correction)
     elseif kind == 'h' and windows[name] then
-      local hold = windows[name].holders[a] or { held = 0, taken = 0, share = 0 }
+      local hold = windows[name].holders[a] or { held = 0, taken = 0, share = 0, expects = 0 }
       hold.held, hold.taken, hold.share =
         math.max(hold.held, tonumber(b)), math.max(hold.taken, tonumber(c)), math.max(hold.share, tonumber(d))
       -- What it says of itself follows below, window by window; until then the larger of both stands.
@@ -304,6 +306,11 @@ local function weighs_on(one, other)
   return is_before or (one.starts < other.ends and one.ends > other.starts)
 end
 
+local function is_there(name)
+  local gate = gates[name]
+  return gate and not gate.closed and now - gate.heard < alive
+end
+
 -- What one window weighs, but for what this gate holds of the window it asks about.
 local function weight(one)
   local all, known = one.correction or 0, one.correction or 0
@@ -349,8 +356,8 @@ if op == 'correct' then
 end
 
 local gate_count = 0
-for _, gate in pairs(gates) do
-  if not gate.closed and now - gate.heard < alive then
+for name in pairs(gates) do
+  if is_there(name) then
     gate_count = gate_count + 1
   end
 end
@@ -391,17 +398,24 @@ elseif not (over or early or unsure) then
 end
 
 -- The gate may still live by the share it was told last: it is let go only once the gate has said that it knows better.
-window.holders[me] = { held = base + grant, taken = taken, share = math.max(share_known, share) }
+window.holders[me] = { held = base + grant, taken = taken, expects = expects, share = math.max(share_known, share) }
 put_hold(id, me)
 remember()
 
 -- What it is told --------------------------------------------------------------------------------------------------------
 
-local lost = 0
+local lost, withheld, expected_elsewhere = 0, 0, 0
 local gate_name = string.match(me, '^[^.]+')
 for holder, hold in pairs(window.holders) do
-  if holder ~= me and not heirs[holder] and string.match(holder, '^[^.]+') == gate_name then
-    lost = lost + math.max(hold.held + hold.share - hold.taken, 0)
+  local is_ours, untaken = string.match(holder, '^[^.]+') == gate_name, math.max(hold.held + hold.share - hold.taken, 0)
+  if is_ours and holder ~= me and not heirs[holder] then
+    lost = lost + untaken
+  end
+  -- Nobody asks a gate that has gone, for its clients ask others; and what it holds nobody will have.
+  if not is_there(holder) then
+    withheld = withheld + untaken
+  elseif not is_ours then
+    expected_elsewhere = expected_elsewhere + hold.expects
   end
 end
 
@@ -428,6 +442,8 @@ return {
   int(math.max(elsewhere, 0)),
   int(math.max(taken_elsewhere, 0)),
   int(lost),
+  int(withheld),
+  int(expected_elsewhere),
   moment(window.starts),
   moment(window.ends),
   int(now),

@@ -175,6 +175,7 @@ impl Gate {
             held: Units::from_milli(purse.held),
             wanted: Units::from_milli(wanted),
             soon: Units::from_milli(self.greed / 10),
+            expects: Units::ZERO,
         }
     }
 
@@ -605,6 +606,7 @@ fn windows_that_open_at_their_first_use_are_counted_for_all_gates() {
         held: Units::from_milli(held),
         wanted: Units::from_milli(9_000),
         soon: Units::from_milli(1),
+        expects: Units::ZERO,
     };
     let mut lease =
         |store: usize, ask: Ask| world.runtime.block_on(stores[store].lease(&[ask], world.now())).expect("a lease")[0];

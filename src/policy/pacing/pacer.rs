@@ -18,7 +18,8 @@ pub struct Pacer {
     hour: Option<WatchedHour>,
     due: Timestamp,
     window: Option<Timestamp>,
-    gates: Gates,
+    /// This gate's part of what all expect to be asked for: of what remains it plans with as much.
+    part: Option<f64>,
     line: Units,
     aside: Units,
 }
@@ -39,10 +40,10 @@ pub struct Paced {
 pub struct Books {
     /// What may be taken in all.
     pub limit: Units,
-    /// Settled and reserved by all gates ...
+    /// Settled and reserved by all gates, or lost with one of them.
     pub taken: Units,
-    /// ... and by this one.
-    pub taken_here: Units,
+    /// What other gates expect to be asked for until the window ends, where that is known.
+    pub expected_elsewhere: Option<Units>,
     /// The window.
     pub span: Span,
     /// When it is, by the clocks of the quota's zone.
@@ -56,24 +57,6 @@ struct WatchedHour {
     of_week: usize,
 }
 
-/// How much of what all gates take is taken by this one: of what remains it plans with as much, for it hears only of its
-/// own clients.
-#[derive(Clone, Copy, Debug, Default)]
-struct Gates {
-    here: f64,
-    all: f64,
-    seen: Option<Seen>,
-}
-
-/// What was taken when somebody looked.
-#[derive(Clone, Copy, Debug)]
-struct Seen {
-    at: Timestamp,
-    window: Timestamp,
-    here: Units,
-    all: Units,
-}
-
 const HOUR: Duration = Duration::from_secs(3600);
 /// A plan is made anew at least this often, and of a short window a thousand times.
 const LONGEST_PLAN: Duration = Duration::from_secs(10);
@@ -81,8 +64,6 @@ const SHORTEST_PLAN: Duration = Duration::from_millis(100);
 const PLANS_PER_WINDOW: u32 = 1000;
 /// After a longer silence nobody says what the hours between have been like.
 const LONGEST_SILENCE: u64 = 24;
-/// Who takes how much is told by about the last six hours.
-const GATES_FADE: Duration = Duration::from_secs(6 * 3600);
 
 impl Pacer {
     /// True when it is time for another plan.
@@ -96,7 +77,7 @@ impl Pacer {
         let span = books.span;
         let is_same_window = self.window.replace(span.start) == Some(span.start);
         let left = span.end.since(now);
-        let part = self.gates.part(books, now);
+        let part = self.part(books, left);
         let limit = part_of(books.limit, part);
         let numbers: Vec<usize> = (0..pacing.roles.len()).map(&class_of).collect();
         let roles: Vec<(usize, Role)> = numbers.into_iter().zip(pacing.roles.iter().copied()).collect();
@@ -128,6 +109,8 @@ impl Pacer {
             }
         }
         let plan = outlook.plan();
+        self.line = self.planned_by(&roles, forecast, books, now);
+        let behind = self.line.minus(books.taken);
 
         let paced = roles.iter().filter(|(_, role)| matches!(role, Role::Paced(_)));
         for ((number, _), of_class) in paced.zip(&plan.parts) {
@@ -136,11 +119,13 @@ impl Pacer {
                 class.usual.get_or_insert(of_class.share);
             }
             let offer = class.offer(forecast, week, left, of_class, pacing.burst.of(limit));
-            let purse = class.allotment.map_or_else(|| Purse::full(&offer, now), |before| before.purse);
+            // Whoever comes anew has no more at once than all have left of what was planned until now.
+            let begun = Offer { burst: offer.burst.min(behind), ..offer };
+            let mut purse = class.allotment.map_or_else(|| Purse::full(&begun, now), |before| before.purse);
+            purse.pay(purse.holds().minus(offer.burst));
             class.allotment = Some(Allotment { offer, purse });
         }
         self.aside = plan.aside;
-        self.line = self.planned_by(&roles, forecast, books, now);
         let rest_of_hour = self.hour.map_or(HOUR, |hour| (hour.start + HOUR).since(now));
         let lasts = (span.length() / PLANS_PER_WINDOW).clamp(SHORTEST_PLAN, LONGEST_PLAN);
         self.due = now + lasts.min(rest_of_hour).min(left.max(SHORTEST_PLAN));
@@ -174,10 +159,25 @@ impl Pacer {
         self.aside
     }
 
-    /// What is taken, or may be, was changed from outside: that says nothing of who took it.
+    /// What is taken, or may be, was changed from outside.
     pub fn plan_anew(&mut self) {
-        self.gates.seen = None;
         self.due = Timestamp::default();
+    }
+
+    /// What all classes together are expected to ask for from `week` on for `span`.
+    pub fn expects(&self, week: WeekTime, span: Duration) -> Units {
+        units(self.classes.iter().map(|class| class.expects(Forecast::Learned, week, span).units).sum())
+    }
+
+    /// This gate's part of what is expected of all, from 0 to 1; as it was, where nobody has said of the others.
+    fn part(&mut self, books: &Books, left: Duration) -> f64 {
+        if let Some(elsewhere) = books.expected_elsewhere {
+            // One unit more, so that a gate that nobody has asked yet does not plan with nothing.
+            let here = self.expects(books.week, left).as_f64() + 1.0;
+            let all = here + elsewhere.as_f64();
+            self.part = Some(here / all);
+        }
+        self.part.unwrap_or(1.0)
     }
 
     /// Ends the hours that are over.
@@ -256,20 +256,6 @@ impl Paced {
             per_hour: units(per_hour),
             burst,
         }
-    }
-}
-
-impl Gates {
-    /// This gate's part of what is taken, from 0 to 1.
-    fn part(&mut self, books: &Books, now: Timestamp) -> f64 {
-        let seen = Seen { at: now, window: books.span.start, here: books.taken_here, all: books.taken };
-        if let Some(before) = self.seen.replace(seen).filter(|before| before.window == seen.window) {
-            let fades = 1.0 - (now.since(before.at).as_secs_f64() / GATES_FADE.as_secs_f64()).min(1.0);
-            self.here = self.here * fades + seen.here.minus(before.here).as_f64();
-            self.all = self.all * fades + seen.all.minus(before.all).as_f64();
-        }
-        // One unit of each, so that a gate that nobody has asked yet does not plan with nothing.
-        ((self.here + 1.0) / (self.all + 1.0)).min(1.0)
     }
 }
 

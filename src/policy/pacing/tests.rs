@@ -130,7 +130,7 @@ impl Site {
         let span = Span { start: Timestamp::from_seconds(day), end: Timestamp::from_seconds(day + DAY) };
         let taken = Units::whole(self.taken);
         let week = WeekTime(((now + 3 * DAY) % (7 * DAY)) as f64);
-        let books = Books { limit: Units::whole(1000), taken, taken_here: taken, span, week };
+        let books = Books { limit: Units::whole(1000), taken, expected_elsewhere: None, span, week };
         self.pacer.plan(&self.pacing, |place| place, &books, Timestamp::from_seconds(now));
     }
 
@@ -216,24 +216,42 @@ fn a_clock_that_is_set_back_or_far_ahead_makes_no_demand() {
     assert_eq!(site.pacer.classes()[PEOPLE].demand.week(), &before);
 }
 
+/// Noon of a day of which `taken` of 100,000 units are taken and other gates expect to be asked for so many more.
+fn noon(taken: u64, elsewhere: Option<u64>) -> (Books, Timestamp) {
+    let span = Span { start: Timestamp(0), end: Timestamp::from_seconds(DAY) };
+    let (week, taken) = (WeekTime((3 * DAY + DAY / 2) as f64), Units::whole(taken));
+    let expected_elsewhere = elsewhere.map(Units::whole);
+    (Books { limit: Units::whole(100_000), taken, expected_elsewhere, span, week }, Timestamp::from_seconds(DAY / 2))
+}
+
 #[test]
-fn of_two_gates_each_plans_with_its_own_part_of_what_remains() {
+fn of_several_gates_each_plans_with_its_own_part_of_what_all_are_asked_for() {
     let mut site = Site::new(Forecast::Even);
-    let at = |now: u64, here: u64, all: u64| {
-        let span = Span { start: Timestamp(0), end: Timestamp::from_seconds(DAY) };
-        let week = WeekTime((3 * DAY + now) as f64);
-        let (taken_here, taken) = (Units::whole(here), Units::whole(all));
-        (Books { limit: Units::whole(100_000), taken, taken_here, span, week }, Timestamp::from_seconds(now))
-    };
-    let mut rate = |books: Books, now| {
+    let mut rate = |elsewhere: Option<u64>| {
+        let (books, now) = noon(40_000, elsewhere);
         site.pacer.plan(&site.pacing, |place| place, &books, now);
+        site.pacer.class(SEARCH).demand.asks(Units::whole(100));
         site.pacer.classes()[SEARCH].allotment.expect("it was planned").offer.per_hour.floor()
     };
-    let (books, now) = at(0, 0, 40_000);
-    assert!(rate(books, now) >= 2400, "what was taken before it began says nothing: it may have been its own");
-    let (books, now) = at(10, 1000, 44_000);
-    let quarter = rate(books, now);
-    assert!((560..600).contains(&quarter), "{quarter}: a quarter of 56,000 units in 24 hours");
+    assert_eq!(rate(None), 5000, "60,000 units in twelve hours, as nobody has said that there are others");
+    // In a quarter of an hour, which is the least that anything follows from, it was asked for 100: 4,800 until midnight.
+    assert!((1249..=1252).contains(&rate(Some(3 * 4800))), "a quarter of it");
+    let part = rate(None);
+    assert!((1249..=1252).contains(&part), "{part}: nobody has said otherwise since");
+    assert!(rate(Some(0)) == 5000, "the others have gone");
+}
+
+#[test]
+fn who_comes_anew_has_no_more_at_once_than_is_left_of_what_was_planned() {
+    let begins_with = |taken| {
+        let mut site = Site::new(Forecast::Even);
+        let (books, now) = noon(taken, None);
+        site.pacer.plan(&site.pacing, |place| place, &books, now);
+        site.pacer.classes()[SEARCH].allotment.expect("it was planned").purse.holds()
+    };
+    assert_eq!(begins_with(0), Units::whole(5000), "the burst");
+    assert_eq!(begins_with(47_000), Units::whole(3000));
+    assert_eq!(begins_with(50_000), Units::ZERO);
 }
 
 proptest! {
@@ -254,6 +272,27 @@ proptest! {
         for (before, after) in before.parts.iter().zip(&outlook.plan().parts) {
             prop_assert!(after.share >= before.share && after.units >= before.units - 1e-6);
         }
+    }
+
+    #[test]
+    fn purses_of_all_gates_together_hold_no_more_than_one_burst_once_each_knows_its_part(
+        expected in prop::collection::vec(1u64..100_000, 1..6), taken in 0u64..100_000,
+    ) {
+        let all: u64 = expected.iter().sum();
+        let mut held = Units::ZERO;
+        for here in &expected {
+            let mut site = Site::new(Forecast::Even);
+            let (books, now) = noon(taken, None);
+            site.pacer.plan(&site.pacing, |place| place, &books, now);
+            // Twelve hours like a quarter of one.
+            site.pacer.class(SEARCH).demand.asks(Units::from_milli(here * 1000 / 48));
+            let (books, now) = noon(taken, Some(all - here));
+            site.pacer.plan(&site.pacing, |place| place, &books, now);
+            held = held.plus(site.pacer.classes()[SEARCH].allotment.expect("it was planned").purse.holds());
+        }
+        // The unit that each counts for itself.
+        let more = Units::whole(5000 * expected.len() as u64).milli() / all;
+        prop_assert!(held.milli() <= Units::whole(5000).milli() + more + 10, "{} of 5000 and {}", held, more);
     }
 
     #[test]
