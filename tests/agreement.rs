@@ -4,11 +4,12 @@ mod support;
 
 use std::io::Cursor;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use support::crowd::{self, Visit};
 use support::day;
 use support::gate::Gate;
-use support::origin::Origin;
+use support::origin::{Origin, signal};
 use tidegate::clock::Clock;
 use tidegate::config;
 use tidegate::policy::lists::Lists;
@@ -93,6 +94,89 @@ fn the_bots_are_told_by_what_was_proven_then() {
     assert_eq!((agreement.different, agreement.same), (0, visits.len() as u64), "{agreement:?}");
 }
 
+#[test]
+fn a_second_try_is_charged_again_here_too() {
+    let (tell, asked) = signal();
+    let (go_on, wait) = signal();
+    let has_closed = AtomicBool::new(false);
+    let origin = Origin::scripted(move |request, wire| {
+        if request.target == "/twice" {
+            if !has_closed.swap(true, Ordering::SeqCst) {
+                return wire.close();
+            }
+            tell.tell();
+            wait.wait();
+        }
+        wire.reply("200 OK", "", b"page");
+    });
+    let gate = Gate::before(origin.address(), FIVE_PAGES);
+    let mut busy = gate.connect();
+    assert_eq!(busy.get("/page", "").status, 200);
+    busy.send("GET /twice HTTP/1.1\r\nHost: a\r\n\r\n");
+    asked.wait();
+    assert_eq!(gate.books(), (2.0, 1.0), "the first try stays charged");
+    assert_eq!(statuses(&gate, 3), [200, 200, 429]);
+    go_on.tell();
+    assert_eq!(busy.answer().status, 200);
+    let report = replayed(gate, 5);
+    assert_eq!(report.quotas[0].windows[0].used, 5.0);
+}
+
+#[test]
+fn what_is_corrected_by_hand_is_corrected_here_too() {
+    let gate = Gate::before(Origin::plain().address(), FIVE_PAGES);
+    assert_eq!(statuses(&gate, 2), [200, 200]);
+    gate.set_used("api", 4);
+    assert_eq!(statuses(&gate, 2), [200, 429]);
+    gate.set_used("api", 1);
+    assert_eq!(statuses(&gate, 5), [200, 200, 200, 200, 429]);
+    let report = replayed(gate, 9);
+    assert_eq!(report.agreement.map(|agreement| agreement.corrections), Some(2));
+}
+
+#[test]
+fn what_the_origin_has_counted_is_counted_here_too() {
+    let origin = Origin::scripted(|_, wire| wire.reply("200 OK", "X-RateLimit-Remaining: 1\r\n", b"page"));
+    let synced =
+        FIVE_PAGES.replace("fixed: 24h }", "fixed: 24h }, sync_from: { remaining_header: X-RateLimit-Remaining }");
+    let gate = Gate::before(origin.address(), &synced);
+    assert_eq!(statuses(&gate, 3), [200, 200, 429]);
+    let report = replayed(gate, 3);
+    assert_eq!(report.agreement.map(|agreement| agreement.corrections), Some(1));
+}
+
+#[test]
+fn lines_that_were_lost_leave_the_others_as_they_were() {
+    let gate = Gate::before(Origin::plain().address(), FIVE_PAGES);
+    assert_eq!(statuses(&gate, 7), [200, 200, 200, 200, 200, 429, 429]);
+    let (yaml, log) = (gate.yaml(), gate.into_log_text());
+    let without: String = log
+        .lines()
+        .enumerate()
+        .filter(|(place, _)| !(2..4).contains(place))
+        .map(|(_, line)| format!("{line}\n"))
+        .collect();
+    let agreement = replay(&yaml, without).agreement.expect("the gate wrote it");
+    assert_eq!((agreement.same, agreement.different, agreement.corrections), (5, 0, 1));
+}
+
+#[test]
+fn a_gate_that_was_started_anew_is_started_anew_here_too() {
+    for pacing in ["off", "learned"] {
+        let visits = day::generated(12, 0.04);
+        let asked = visits.len() as u64;
+        let rules = rules(asked / 8)
+            .replace("window: { fixed: 24h }", &format!("window: {{ fixed: 24h }}\n    pacing: {pacing}"));
+        let mut gate = Gate::before(pays_for_most().address(), &format!("ledger: file\n{rules}"));
+        for part in visits.chunks(visits.len().div_ceil(3)) {
+            crowd::send(gate.address(), part, || gate.clock.advance(Duration::from_millis(137)));
+            gate.restart();
+        }
+        let report = replayed(gate, asked);
+        assert_eq!(report.agreement.map(|agreement| agreement.restarts), Some(2), "{pacing}");
+    }
+}
+
 /// Replays what a gate has logged under its own rules, and finds all of it decided again as it was.
 fn replayed(gate: Gate, lines: u64) -> PolicyReport {
     let (yaml, log) = (gate.yaml(), gate.into_log_text());
@@ -122,6 +206,17 @@ fn replay(yaml: &str, log: String) -> PolicyReport {
     assert_eq!(report.log.late, 0);
     report.policies.into_iter().next().expect("one policy")
 }
+
+/// Asks for so many pages, one after the other.
+fn statuses(gate: &Gate, count: usize) -> Vec<u16> {
+    let mut client = gate.connect();
+    (0..count).map(|_| client.get("/page", "").status).collect()
+}
+
+const FIVE_PAGES: &str = "
+workers: 1
+quotas: { api: { limit: 5, window: { fixed: 24h } } }
+routes: [ { match: /**, cost: { api: 1 } } ]";
 
 /// An origin that has kept every third page.
 fn pays_for_most() -> Origin {

@@ -40,7 +40,8 @@ fn what_a_gate_that_dies_would_have_had_the_others_have() {
     const DEATH: u64 = 3 * DAY + DAY / 2;
     for policy in [Policy::Even, Policy::Learned] {
         let Some(week) = Lived::week(policy, Some(DEATH)) else { return };
-        week.holds(policy, BURST);
+        // The others hear only by and by how much more they are asked for; a burst ahead of the plan, tiers hold.
+        week.holds(policy, BURST + 0.01);
     }
 }
 

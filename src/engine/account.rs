@@ -306,6 +306,21 @@ impl Account {
         self.supply.wake();
         (before, after)
     }
+
+    /// Brings what is taken to `taken`, as a log tells it; true where the books said something else.
+    pub(super) fn bring_to(&self, taken: Units, now: Timestamp) -> bool {
+        let mut book = self.at(now);
+        let before = book.taken();
+        if taken != before {
+            let reserved = book.current.reserved;
+            book.set_used(taken.minus(reserved));
+        }
+        // Less is what somebody said by hand, and then a gate plans anew.
+        if taken < before {
+            book.plan_anew();
+        }
+        taken != before
+    }
 }
 
 impl Book {

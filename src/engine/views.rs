@@ -209,6 +209,11 @@ impl Admission {
         let account = self.accounts.iter().find(|account| account.name() == quota).ok_or(UnknownQuota)?;
         Ok(account.set_used(used, now))
     }
+
+    /// Brings what is taken of a quota to what a log says; true where the books said something else.
+    pub fn bring_to(&self, quota: QuotaId, taken: Units, now: Timestamp) -> bool {
+        self.account(quota).bring_to(taken, now)
+    }
 }
 
 fn plan(book: &Book, quota: &Quota) -> Option<PlanView> {

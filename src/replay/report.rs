@@ -305,6 +305,10 @@ pub struct AgreementReport {
     pub first_different: Option<PlaceReport>,
     /// Refusals taken as the log has them: they came from how the origin was, or how far the ledger had come.
     pub taken_as_logged: u64,
+    /// How often the gate was started anew.
+    pub restarts: u64,
+    /// How often the log says that more or less was used than its requests explain; followed up to the first other verdict.
+    pub corrections: u64,
 }
 
 /// Where a line stands.

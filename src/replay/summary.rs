@@ -147,6 +147,13 @@ fn agreement(agreement: &AgreementReport, ink: Ink) -> String {
         let given = thousands(agreement.taken_as_logged);
         let _ = writeln!(out, "  {given} refusals are taken as logged: by throttle, backoff or ledger");
     }
+    if agreement.restarts > 0 {
+        let _ = writeln!(out, "  the gate was started anew {} times", thousands(agreement.restarts));
+    }
+    if agreement.corrections > 0 {
+        let times = thousands(agreement.corrections);
+        let _ = writeln!(out, "  {times} times the log says that more or less was used than its requests explain");
+    }
     out
 }
 

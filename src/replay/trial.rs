@@ -30,7 +30,10 @@ use std::time::Duration;
 pub struct Trial {
     policy: Policy,
     rules: Arc<Rules>,
+    engine: Arc<Engine>,
     admission: Admission,
+    /// Which run of the gate wrote the lines of late, where it did.
+    run: Option<u64>,
     claims: ClaimCache,
     latency: Duration,
     /// What requests of each route really cost, where somebody says so.
@@ -53,6 +56,8 @@ impl Trial {
         let cost = |name: &str| assumptions.costs.iter().find(|(route, _)| route == name).map(|(_, cost)| *cost);
         Self {
             admission: engine.admission(Arc::clone(&rules), now),
+            engine,
+            run: None,
             claims: ClaimCache::new(RandomState::default()),
             latency: assumptions.latency,
             costs: rules.routes.iter().map(|route| cost(&route.name)).collect(),
@@ -89,12 +94,7 @@ impl Trial {
 
     /// Ends: what is under way is settled, and who would come back later does not.
     pub fn end(mut self) -> PolicyReport {
-        while let Some(ending) = self.under_way.over_by(Timestamp(u64::MAX)) {
-            self.settle(ending);
-        }
-        while let Some(bill) = self.under_way.last_bill() {
-            self.pay(bill, self.tidied);
-        }
+        self.settle_all(self.tidied);
         let names = super::report::Names { agents: &self.policy.agents, operators: &self.policy.operators };
         self.tally.report(&self.policy.name, &self.rules, &names, self.returns.left(), untried(&self.policy.settings))
     }
@@ -161,6 +161,16 @@ impl Trial {
         if now.since(self.tidied) >= TIDY_EVERY {
             self.admission.forget_idle(now);
             self.tidied = now;
+        }
+    }
+
+    /// All that is under way is over.
+    fn settle_all(&mut self, now: Timestamp) {
+        while let Some(ending) = self.under_way.over_by(Timestamp(u64::MAX)) {
+            self.settle(ending);
+        }
+        while let Some(bill) = self.under_way.last_bill() {
+            self.pay(bill, now);
         }
     }
 

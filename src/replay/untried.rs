@@ -8,7 +8,12 @@ use crate::policy::identity::KeyFrom;
 pub(super) fn untried(settings: &Settings) -> Vec<String> {
     let rules = &settings.rules;
     let quotas = rules.quotas.iter().filter(|quota| quota.sync_from.is_some());
-    let counted = quotas.map(|quota| format!("quotas.{}.sync_from: no log tells what the origin counted", quota.name));
+    let counted = quotas.map(|quota| {
+        format!(
+            "quotas.{}.sync_from: what the origin counted is followed as the gate logged it, not asked for",
+            quota.name
+        )
+    });
     let scopes = (!rules.scopes.is_empty()).then(|| {
         "scopes: nobody waits for the origin here; refusals by throttle and backoff are taken as the gate logged them".to_owned()
     });

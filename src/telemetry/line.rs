@@ -5,6 +5,7 @@ use super::instant::InstantText;
 use super::json;
 use super::passage::{Passage, Passages};
 use super::record::{Charge, Record};
+use crate::policy::Timestamp;
 use crate::policy::identity::Payer;
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -12,19 +13,28 @@ use std::net::IpAddr;
 /// Writes lines. Kept from one to the next for the sake of the dates, and of what thousands of lines have in common.
 #[derive(Clone, Debug, Default)]
 pub struct LineWriter {
+    /// When the gate was started, in microseconds: decisions are numbered from then on.
+    run: u64,
     admitted: InstantText,
     settled: InstantText,
     passages: Passages,
 }
 
 impl LineWriter {
+    /// One of a gate that was started then.
+    pub fn of_run(started: Timestamp) -> Self {
+        Self { run: started.0 / 1000, ..Self::default() }
+    }
+
     /// Appends `record` to `out` as one line of JSON, with everything that `tidegate replay` needs to decide again.
     pub fn write_json(&mut self, out: &mut Vec<u8>, record: &Record<'_>) {
         out.extend_from_slice(b"{\"time\":\"");
         self.admitted.write(out, record.admitted);
         out.extend_from_slice(b"\",\"settled\":\"");
         self.settled.write(out, record.settled);
-        out.extend_from_slice(b"\",\"id\":\"");
+        out.extend_from_slice(b"\",\"run\":");
+        digits::number(out, self.run);
+        out.extend_from_slice(b",\"id\":\"");
         out.extend_from_slice(&hexadecimal(record.id));
         client(out, record);
         request(out, record);

@@ -52,6 +52,7 @@ pub struct Telemetry {
     exporter: Exporter,
     totals: Mutex<Cells>,
     workers: Mutex<Vec<WorkerTelemetry>>,
+    started: Timestamp,
     log: Option<AccessLog>,
 }
 
@@ -100,12 +101,12 @@ impl Telemetry {
         let (version, revision) = build;
         exporter.gauge(BUILD_INFO, &[version, revision], 1.0);
         exporter.gauge(START_TIME, &[], started.seconds() as f64);
-        Self { exporter, totals: Mutex::default(), workers: Mutex::default(), log }
+        Self { exporter, totals: Mutex::default(), workers: Mutex::default(), started, log }
     }
 
     /// One more worker's end.
     pub fn worker(&self) -> WorkerTelemetry {
-        let worker = WorkerTelemetry::new(self.log.as_ref().map(AccessLog::buffer));
+        let worker = WorkerTelemetry::new(self.log.as_ref().map(AccessLog::buffer), self.started);
         self.workers.lock().push(worker.clone());
         worker
     }

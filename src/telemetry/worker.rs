@@ -6,7 +6,7 @@ use super::cells::Cells;
 use super::line::LineWriter;
 use super::recent::Recent;
 use super::record::{Names, Record};
-use crate::policy::ScopeId;
+use crate::policy::{ScopeId, Timestamp};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -25,9 +25,10 @@ pub(super) struct Desk {
 }
 
 impl WorkerTelemetry {
-    pub(super) fn new(log: Option<LogBuffer>) -> Self {
+    pub(super) fn new(log: Option<LogBuffer>, started: Timestamp) -> Self {
         let (cells, recent) = (Cells::default(), Recent::new(DECISIONS_REMEMBERED));
-        Self(Arc::new(Mutex::new(Desk { cells, recent, lines: LineWriter::default(), log, scratch: Vec::new() })))
+        let lines = LineWriter::of_run(started);
+        Self(Arc::new(Mutex::new(Desk { cells, recent, lines, log, scratch: Vec::new() })))
     }
 
     /// Counts a finished request, remembers it and writes its line.

@@ -6,7 +6,7 @@
 //!
 //! Where the gate wrote the log, lines of nearly the same moment are put in the order in which they were decided.
 
-use super::own::{self, CountedBy};
+use super::own::{self, CountedBy, Turn};
 use super::source::{Numbered, Source, Unreadable};
 use super::{Broken, Line, line};
 use crate::policy::Timestamp;
@@ -21,7 +21,7 @@ pub struct Merged {
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
     /// Decisions that wait, by their number, for each quota of each file and for its buckets.
-    turns: Vec<BTreeMap<u64, Key>>,
+    turns: Vec<BTreeMap<Turn, Key>>,
     /// The places of these.
     accounts: HashMap<(usize, CountedBy), usize>,
     given: Waiting,
@@ -82,7 +82,7 @@ struct Waiting {
     key: Key,
     place: Place,
     /// Its decision's number on each account.
-    turns: SmallVec<[(usize, u64); 2]>,
+    turns: SmallVec<[(usize, Turn); 2]>,
     text: Vec<u8>,
 }
 

@@ -18,6 +18,8 @@ use std::time::Duration;
 /// What only the gate itself writes down.
 #[derive(Clone, Debug)]
 pub struct Own<'a> {
+    /// When the gate was started, in microseconds; 0 where it does not say.
+    pub run: u64,
     /// The decision's id.
     pub id: u64,
     /// When the answer was out.
@@ -93,6 +95,7 @@ pub(super) fn read(text: &[u8]) -> Result<Line<'_>, Broken> {
         },
     });
     let own = Own {
+        run: written.run,
         id: u64::from_str_radix(written.id, 16).unwrap_or(0),
         settled,
         key: written.key.0,
@@ -137,11 +140,16 @@ pub(super) enum CountedBy {
     Buckets(u64),
 }
 
+/// Where a decision stands among all of a gate: its run, and the number in it.
+pub(super) type Turn = (u64, u64);
+
 /// The numbers of its decision. What a client sends cannot look like them: its quotes are escaped.
-pub(super) fn turns(text: &[u8]) -> impl Iterator<Item = (CountedBy, u64)> {
+pub(super) fn turns(text: &[u8]) -> impl Iterator<Item = (CountedBy, Turn)> {
+    const RUN: &[u8] = b",\"run\":";
     const QUOTAS: &[u8] = b",\"turn\":{";
     const BUCKET: &[u8] = b",\"bucket_turn\":";
     let behind = |key: &[u8], from: &[u8]| memchr::memmem::rfind(from, key).map(|at| at + key.len());
+    let run = behind(RUN, &text[..text.len().min(BEFORE_CLIENT)]).and_then(|at| number_at(&text[at..])).unwrap_or(0);
     let quotas = behind(QUOTAS, text).map_or(&[][..], |at| &text[at..]);
     let bucket = behind(BUCKET, quotas).and_then(|at| number_at(&quotas[at..]));
     let bucket = bucket.map(|turn| (CountedBy::Buckets(turn % BucketStanding::TURNS), turn));
@@ -150,8 +158,11 @@ pub(super) fn turns(text: &[u8]) -> impl Iterator<Item = (CountedBy, u64)> {
         let colon = memchr::memrchr(b':', pair)?;
         Some((CountedBy::Quota(pair[..colon].into()), number_at(&pair[colon + 1..])?))
     });
-    of_quotas.chain(bucket)
+    of_quotas.chain(bucket).map(move |(by, turn)| (by, (run, turn)))
 }
+
+/// What a line begins with, before anything that a client sent.
+const BEFORE_CLIENT: usize = 120;
 
 fn number_at(text: &[u8]) -> Option<u64> {
     let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
@@ -163,6 +174,8 @@ fn number_at(text: &[u8]) -> Option<u64> {
 struct Written<'a> {
     time: &'a str,
     settled: &'a str,
+    #[serde(default)]
+    run: u64,
     id: &'a str,
     client: IpAddr,
     #[serde(borrow)]

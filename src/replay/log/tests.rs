@@ -106,7 +106,7 @@ fn what_the_gate_writes_is_read_back() {
         ..person
     };
     let mut text = Vec::new();
-    LineWriter::default().write_json(&mut text, &record);
+    LineWriter::of_run(crate::policy::Timestamp::from_seconds(1)).write_json(&mut text, &record);
     let text = text.trim_ascii_end();
     let read = Line::read(text).expect("a line").expect("not empty");
     assert_eq!((read.at, read.client), (record.admitted.to_the_microsecond(), Asker::Address(record.client)));
@@ -121,9 +121,11 @@ fn what_the_gate_writes_is_read_back() {
     let (account, charge) = (&own.accounts[0], &record.charges[0]);
     assert_eq!((&*account.quota, account.cost, account.charged), (charge.quota_name, charge.expected, charge.settled));
     assert_eq!((account.turn, account.settled_turn), (charge.turn, Some(charge.settled_turn)));
-    let turns: Vec<(CountedBy, u64)> = own::turns(text).collect();
+    let turns: Vec<(CountedBy, (u64, u64))> = own::turns(text).collect();
     let quota = CountedBy::Quota(format!("\"{}\"", charge.quota_name).into_bytes().into());
-    assert_eq!(turns, [(quota, charge.turn), (CountedBy::Buckets(7), 7)]);
+    let run = 1_000_000;
+    assert_eq!(own.run, run);
+    assert_eq!(turns, [(quota, (run, charge.turn)), (CountedBy::Buckets(7), (run, 7))]);
 }
 
 #[test]

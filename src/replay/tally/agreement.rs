@@ -12,6 +12,8 @@ pub(super) struct Agreement {
     different: u64,
     first_different: Option<Place>,
     taken_as_logged: u64,
+    restarts: u64,
+    corrections: u64,
 }
 
 impl Agreement {
@@ -27,12 +29,27 @@ impl Agreement {
         self.taken_as_logged += u64::from(decided.is_taken_as_logged());
     }
 
+    /// So far nothing was decided otherwise.
+    pub(super) fn is_whole(&self) -> bool {
+        self.different == 0
+    }
+
+    pub(super) fn started_anew(&mut self) {
+        self.restarts += 1;
+    }
+
+    pub(super) fn corrected(&mut self) {
+        self.corrections += 1;
+    }
+
     pub(super) fn report(&self) -> Option<AgreementReport> {
         (self.same + self.different > 0).then(|| AgreementReport {
             same: self.same,
             different: self.different,
             first_different: self.first_different.map(Into::into),
             taken_as_logged: self.taken_as_logged,
+            restarts: self.restarts,
+            corrections: self.corrections,
         })
     }
 }

@@ -93,6 +93,21 @@ impl Tally {
         self.agreement.add(decided, own, rules);
     }
 
+    /// True as long as all has been decided as the gate did that wrote the log.
+    pub(super) fn agrees(&self) -> bool {
+        self.agreement.is_whole()
+    }
+
+    /// The gate that wrote the log was started anew.
+    pub(super) fn started_anew(&mut self) {
+        self.agreement.started_anew();
+    }
+
+    /// What was used follows the log, which says something else than its requests explain.
+    pub(super) fn corrected(&mut self) {
+        self.agreement.corrected();
+    }
+
     pub(super) fn report(
         self,
         name: &str,

@@ -1,15 +1,23 @@
 //! Where the log is the gate's own: the books are kept as it kept them.
 
 use super::Trial;
-use crate::engine::Standing;
-use crate::policy::{QuotaId, Units};
+use crate::engine::{Engine, Standing};
+use crate::policy::{QuotaId, Timestamp, Units};
+use crate::replay::Clients;
 use crate::replay::log::{Next, Own};
 use crate::replay::under_way::Turns;
+use std::sync::Arc;
 
 impl Trial {
     /// Brings the books to where the gate found them that logged this: what was settled before its decision is settled,
     /// and what was used before the log began is used.
+    ///
+    /// As long as all has been decided as the gate did, what else was used follows the log, too: somebody corrected it by
+    /// hand, the origin or another gate spent it, a second try was charged, or a crash lost it.
     pub(super) fn follow(&mut self, own: &Own<'_>, next: Next<'_>) {
+        if self.run.replace(own.run).is_some_and(|before| before < own.run) {
+            self.start_anew(next.at);
+        }
         for account in &own.accounts {
             let Some(quota) = self.quota(&account.quota) else { continue };
             while let Some(bill) = self.under_way.settled_before((next.place.file, quota), account.turn) {
@@ -17,11 +25,29 @@ impl Trial {
             }
             let own_share = if own.reason.is_none() { account.cost } else { Units::ZERO };
             let used = account.used.minus(own_share);
-            if !std::mem::replace(&mut self.begun[usize::from(quota.0)], true) && !used.is_zero() {
+            let has_begun = std::mem::replace(&mut self.begun[usize::from(quota.0)], true);
+            if !has_begun && !used.is_zero() {
                 let known = self.admission.set_used(&account.quota, used, next.at);
                 self.tally.begins_with(quota, known.map_or(Units::ZERO, |(_, used)| used));
             }
+            let is_as_logged = self.tally.agrees() && self.clients == Clients::Deaf;
+            if has_begun && is_as_logged && self.admission.bring_to(quota, used, next.at) {
+                self.tally.corrected();
+            }
         }
+    }
+
+    /// The gate was started anew: it forgot its clients and where classes stood in their turn, not what was used and learned.
+    fn start_anew(&mut self, now: Timestamp) {
+        self.settle_all(now);
+        let engine = Engine::repeatable(self.policy.settings.limits.max_clients);
+        let admission = engine.admission(Arc::clone(&self.rules), now);
+        for quota in self.admission.quotas(now) {
+            let _ = admission.set_used(&quota.name, quota.used, now);
+        }
+        engine.recall(&self.engine.learned_demand());
+        (self.engine, self.admission) = (engine, admission);
+        self.tally.started_anew();
     }
 
     /// The quota of that name.

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 fn a_line_holds_all_that_the_contract_promises() {
     let line = written(&person());
     let expected = json!({
-        "time": "2026-11-21T09:14:03.123456Z", "settled": "2026-11-21T09:14:03.165356Z", "id": "0000000000c0ffee",
+        "time": "2026-11-21T09:14:03.123456Z", "settled": "2026-11-21T09:14:03.165356Z",
+        "run": 1795230843000000u64, "id": "0000000000c0ffee",
         "client": "203.0.113.7", "key": "203.0.113.7", "method": "GET", "host": "example.com", "path": "/item/42",
         "query": "ref=home&page=2", "version": "1.1", "status": 200, "bytes": 5120,
         "user_agent": String::from_utf8_lossy(person().user_agent), "referer": "https://example.com/",
@@ -83,9 +84,10 @@ fn an_ipv6_client_is_written_with_the_network_that_pays() {
 #[test]
 fn the_form_of_a_line_is_kept_to_the_byte() {
     let mut out = Vec::new();
-    LineWriter::default().write_json(&mut out, &Record { query: None, origin: None, tier: Some(2), ..person() });
+    let started = Timestamp::from_seconds(1_795_230_843);
+    LineWriter::of_run(started).write_json(&mut out, &Record { query: None, origin: None, tier: Some(2), ..person() });
     let expected = concat!(
-        r#"{"time":"2026-11-21T09:14:03.123456Z","settled":"2026-11-21T09:14:03.165356Z","id":"0000000000c0ffee","#,
+        r#"{"time":"2026-11-21T09:14:03.123456Z","settled":"2026-11-21T09:14:03.165356Z","run":1795230843000000,"id":"0000000000c0ffee","#,
         r#""client":"203.0.113.7","key":"203.0.113.7","method":"GET","host":"example.com","path":"/item/42","#,
         r#""query":null,"version":"1.1","status":200,"bytes":5120,"user_agent":"Mozilla/5.0 (X11; Linux x86_64) "#,
         r#"AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36","referer":"https://example.com/","#,
@@ -195,7 +197,7 @@ proptest! {
 
 fn written(record: &Record<'_>) -> Value {
     let mut out = Vec::new();
-    LineWriter::default().write_json(&mut out, record);
+    LineWriter::of_run(Timestamp::from_seconds(1_795_230_843)).write_json(&mut out, record);
     assert_eq!(out.iter().position(|&byte| byte == b'\n'), Some(out.len() - 1), "exactly one line");
     serde_json::from_slice(&out).expect("valid JSON")
 }
