@@ -32,7 +32,7 @@ pub struct Trial {
     rules: Arc<Rules>,
     engine: Arc<Engine>,
     admission: Admission,
-    /// Which run of the gate wrote the lines of late, where it did.
+    /// The latest run of the gate that wrote the lines, where one did.
     run: Option<u64>,
     claims: ClaimCache,
     latency: Duration,

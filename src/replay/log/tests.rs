@@ -1,5 +1,6 @@
-use super::own::CountedBy;
+use super::own::{CountedBy, Turn};
 use super::*;
+use crate::policy::Timestamp;
 use crate::telemetry::sample::person;
 use crate::telemetry::{LineWriter, Record};
 use proptest::prelude::*;
@@ -106,7 +107,7 @@ fn what_the_gate_writes_is_read_back() {
         ..person
     };
     let mut text = Vec::new();
-    LineWriter::of_run(crate::policy::Timestamp::from_seconds(1)).write_json(&mut text, &record);
+    LineWriter::of_run(Timestamp::from_seconds(1)).write_json(&mut text, &record);
     let text = text.trim_ascii_end();
     let read = Line::read(text).expect("a line").expect("not empty");
     assert_eq!((read.at, read.client), (record.admitted.to_the_microsecond(), Asker::Address(record.client)));
@@ -121,7 +122,7 @@ fn what_the_gate_writes_is_read_back() {
     let (account, charge) = (&own.accounts[0], &record.charges[0]);
     assert_eq!((&*account.quota, account.cost, account.charged), (charge.quota_name, charge.expected, charge.settled));
     assert_eq!((account.turn, account.settled_turn), (charge.turn, Some(charge.settled_turn)));
-    let turns: Vec<(CountedBy, (u64, u64))> = own::turns(text).collect();
+    let turns: Vec<(CountedBy, Turn)> = own::turns(text).collect();
     let quota = CountedBy::Quota(format!("\"{}\"", charge.quota_name).into_bytes().into());
     let run = 1_000_000;
     assert_eq!(own.run, run);
@@ -147,6 +148,11 @@ fn requests_of_one_moment_are_given_out_in_the_order_of_their_decisions() {
     assert_eq!(places, [4, 3, 2, 5, 1], "search 8 and api 1 come before api 2 with search 9");
     // An hour apart, the gate was started anew in between.
     let anew = [line(1, r#""api":2"#), line(2, r#""api":1"#).replace("T09", "T10")].concat();
+    let (order, _) = given(merged(&[&anew], 60));
+    assert_eq!(order.iter().map(|(.., number)| *number).collect::<Vec<_>>(), [1, 2]);
+    // A moment apart, it says so itself.
+    let of_run = |run: &str, line: String| line.replace("\"settled\":\"\"", &format!("\"settled\":\"\",\"run\":{run}"));
+    let anew = [of_run("7", line(1, r#""api":2"#)), of_run("8", line(2, r#""api":1"#))].concat();
     let (order, _) = given(merged(&[&anew], 60));
     assert_eq!(order.iter().map(|(.., number)| *number).collect::<Vec<_>>(), [1, 2]);
 }

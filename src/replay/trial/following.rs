@@ -15,9 +15,10 @@ impl Trial {
     /// As long as all has been decided as the gate did, what else was used follows the log, too: somebody corrected it by
     /// hand, the origin or another gate spent it, a second try was charged, or a crash lost it.
     pub(super) fn follow(&mut self, own: &Own<'_>, next: Next<'_>) {
-        if self.run.replace(own.run).is_some_and(|before| before < own.run) {
+        if self.run.is_some_and(|latest| latest < own.run) {
             self.start_anew(next.at);
         }
+        self.run = self.run.max(Some(own.run));
         for account in &own.accounts {
             let Some(quota) = self.quota(&account.quota) else { continue };
             while let Some(bill) = self.under_way.settled_before((next.place.file, quota), account.turn) {
