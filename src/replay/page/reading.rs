@@ -88,7 +88,13 @@ fn assumed(assumptions: &AssumptionsReport) -> Vec<String> {
 fn agreed(out: &mut Html, name: &str, agreement: &AgreementReport) {
     out.raw("<p>The gate that wrote the log gave ").text(thousands(agreement.same)).raw(" of ");
     out.text(thousands(agreement.same + agreement.different)).raw(" verdicts as ").text(name).raw(" does; ");
-    out.text(thousands(agreement.taken_as_logged)).raw(" refusals are taken as it logged them. It was started anew ");
-    out.text(thousands(agreement.restarts)).raw(" times, and ").text(thousands(agreement.corrections));
-    out.raw(" times more or less was used than its requests explain.</p>\n");
+    out.text(thousands(agreement.taken_as_logged)).raw(" refusals are taken as it logged them.");
+    if agreement.restarts > 0 {
+        out.raw(" Started anew: ").text(thousands(agreement.restarts)).raw(" times.");
+    }
+    if agreement.corrections > 0 {
+        out.raw(" More or less was used than its requests explain: ");
+        out.text(thousands(agreement.corrections)).raw(" times.");
+    }
+    out.raw("</p>\n");
 }
