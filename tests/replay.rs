@@ -6,6 +6,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use support::program::{Ended, run};
 use tempfile::TempDir;
@@ -159,6 +160,74 @@ routes: [ { match: "/**", cost: { api: 1 } } ]
     let refused = |class: &Value| class["refused"]["bucket"].as_u64().expect("a number");
     assert!(refused(&obey) < refused(&deaf) / 3, "{obey}");
     assert!(obey["admitted"].as_u64() >= deaf["admitted"].as_u64(), "{obey}");
+}
+
+#[test]
+fn nothing_is_written_over_what_is_read_or_written_beside_it() {
+    let desk = Desk::with(TEN_A_DAY);
+    let (log, config) = (desk.log("access.log", &day(0, 3)), desk.path("tidegate.yaml"));
+    let other = desk.log("other.yaml", TEN_A_DAY);
+    let [hard, soft, new, to_new] = ["hard", "soft", "new", "to_new"].map(|name| desk.path(name));
+    fs::hard_link(&log, &hard).expect("one file system");
+    std::os::unix::fs::symlink(&config, &soft).expect("it is new");
+    std::os::unix::fs::symlink("new", &to_new).expect("it is new");
+    let beside = format!(
+        "{}/../{}/new",
+        desk.path("."),
+        desk.folder.path().file_name().and_then(|name| name.to_str()).expect("text")
+    );
+    for (arguments, told) in [
+        (vec!["--json", &log, &log], format!("--json: {log} is read as a log; name another file")),
+        (vec!["--verdicts", &hard, &log], format!("--verdicts: {hard} is read as a log")),
+        (vec!["--html", &config, &log], format!("--html: {config} is read as --config")),
+        (vec!["--html", &soft, &log], format!("--html: {soft} is read as --config")),
+        (vec!["--json", &other, "--compare", &other, &log], format!("--json: {other} is read as --compare")),
+        (vec!["--json", &new, "--html", &new, &log], format!("--html: {new} is what --json writes")),
+        (vec!["--json", &to_new, "--html", &beside, &log], format!("--html: {beside} is what --json writes")),
+        (vec!["--json", "-", "--verdicts", "/dev/stdout", &log], "--json: - is what --verdicts writes".to_owned()),
+    ] {
+        let before = [&log, &config, &other].map(|file| fs::read(file).expect("it is there"));
+        let ended = desk.run(&arguments, b"");
+        assert_eq!(ended.code, 2, "{arguments:?}: {}", ended.errors);
+        assert!(ended.errors.contains(&told), "{arguments:?}: {}", ended.errors);
+        assert_eq!([&log, &config, &other].map(|file| fs::read(file).expect("it is there")), before, "{arguments:?}");
+        assert!(!Path::new(&new).exists(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_result_takes_its_place_only_when_it_is_whole() {
+    let desk = Desk::with(TEN_A_DAY);
+    let (log, empty) = (desk.log("access.log", &day(0, 3)), desk.log("empty.log", ""));
+    let (report, link) = (desk.log("report.html", "the one before"), desk.path("link.html"));
+    fs::set_permissions(&report, fs::Permissions::from_mode(0o640)).expect("it is ours");
+    std::os::unix::fs::symlink(&report, &link).expect("it is new");
+    assert_eq!(desk.run(&[&empty, "--html", &report], b"").code, 2);
+    assert_eq!(fs::read_to_string(&report).expect("it is there"), "the one before");
+    assert_eq!(desk.run(&[&log, "--html", &link], b"").code, 0);
+    assert!(fs::read_to_string(&report).expect("it is there").ends_with("</html>\n"));
+    assert!(fs::symlink_metadata(&link).expect("it is there").is_symlink());
+    assert_eq!(fs::metadata(&report).expect("it is there").permissions().mode() & 0o777, 0o640);
+    let left = fs::read_dir(desk.folder.path()).expect("it is there").count();
+    assert_eq!(left, 5, "the policy, two logs, the report, the link");
+    let full = desk.run(&[&log, "--verdicts", "/dev/full"], b"");
+    assert_eq!(full.code, 1);
+    assert!(full.errors.contains("No space left on device"), "{}", full.errors);
+    assert_eq!(desk.run(&[&log, "--json", "/dev/null", "--html", "/dev/null"], b"").code, 0);
+}
+
+#[test]
+fn a_dash_is_standard_output_which_then_has_nothing_else() {
+    let desk = Desk::with(TEN_A_DAY);
+    let log = desk.log("access.log", &day(0, 30));
+    let report = desk.run(&[&log, "--json", "-"], b"");
+    assert_eq!((report.code, &*report.errors), (0, ""));
+    let report: Value = serde_json::from_str(&report.output).expect("one document");
+    assert_eq!(report["policies"][0]["admitted"], 10);
+    assert!(desk.run(&[&log, "--html", "/dev/stdout"], b"").output.starts_with("<!DOCTYPE html>"));
+    let verdicts = desk.run(&[&log, "--verdicts", "-"], b"").output;
+    assert_eq!(verdicts.lines().count(), 30);
+    assert!(verdicts.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
 }
 
 /// A folder with a policy in it.

@@ -40,6 +40,24 @@ fn what_is_written_is_accepted_and_does_what_was_shown() {
 }
 
 #[test]
+fn nothing_that_is_read_is_written_over() {
+    let desk = Desk::with(&a_tier_at("90%"));
+    let goal = ["--goal", "person refused <= 0"];
+    for (name, told) in [("access.log", "is read as a log"), ("tidegate.yaml", "is read as --config")] {
+        let before = desk.read(name);
+        let ended = desk.tune(&[&goal[..], &["--write", &desk.path(name)]].concat());
+        assert_eq!(ended.code, 2, "{}", ended.errors);
+        assert!(ended.errors.contains(&format!("--write: {} {told}", desk.path(name))), "{}", ended.errors);
+        assert_eq!(desk.read(name), before);
+    }
+    let ended = desk.tune(&[&goal[..], &["--write", "-", "--json"]].concat());
+    assert!(ended.errors.contains("--write: - is what --json writes"), "{}", ended.errors);
+    let written = desk.tune(&[&goal[..], &["--write", "-"]].concat());
+    assert_eq!((written.code, &*written.errors), (0, ""));
+    assert!(written.output.starts_with("origin: ") && !written.output.contains("Goal"), "{}", written.output);
+}
+
+#[test]
 fn a_goal_that_cannot_be_met_is_told_with_what_comes_nearest_and_the_first_term_counts_most() {
     let desk = Desk::with(&a_tier_at("90%"));
     for (goal, found) in [

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub struct LogArgs {
     /// Access logs: combined, common, or the gate's own; plain or .gz; - is standard input.
     #[arg(required = true, value_name = "LOG")]
-    logs: Vec<PathBuf>,
+    pub(super) logs: Vec<PathBuf>,
     /// What a request of a route really costs, of each of its quotas, where the log does not say: /item/*=0.8
     #[arg(long = "cost", value_name = "ROUTE=UNITS", value_parser = cost)]
     costs: Vec<(String, Units)>,

@@ -7,6 +7,7 @@ pub mod explain;
 pub mod gate;
 pub mod init;
 pub mod log;
+mod output;
 mod policy;
 mod progress;
 pub mod quota;
@@ -22,7 +23,6 @@ use crate::replay::Failed;
 use crate::service::crawlers;
 use crate::verify::Operators;
 use clap::{Args, Parser, Subcommand};
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -156,6 +156,8 @@ enum Trouble {
     Wrong(String),
     /// It could not be done.
     Failed(String),
+    /// Whoever read the result has left, which is no failure of ours.
+    Unread,
 }
 
 impl Trouble {
@@ -164,6 +166,7 @@ impl Trouble {
         match self {
             Self::Wrong(mistakes) => wrong(mistakes),
             Self::Failed(why) => failed(why),
+            Self::Unread => ExitCode::SUCCESS,
         }
     }
 }
@@ -172,16 +175,9 @@ impl From<Failed> for Trouble {
     fn from(failed: Failed) -> Self {
         match failed {
             Failed::Nothing { .. } => Self::Wrong(failed.to_string()),
+            Failed::Verdicts(error) if error.kind() == io::ErrorKind::BrokenPipe => Self::Unread,
             _ => Self::Failed(failed.to_string()),
         }
-    }
-}
-
-/// A file for results.
-fn create(path: &Path) -> Result<Box<dyn Write>, Trouble> {
-    match File::create(path) {
-        Ok(file) => Ok(Box::new(io::BufWriter::new(file))),
-        Err(error) => Err(Trouble::Wrong(format!("{}: cannot be written: {error}", path.display()))),
     }
 }
 

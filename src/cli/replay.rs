@@ -1,8 +1,9 @@
 //! `tidegate replay`: what a policy would have done with the requests of a log.
 
 use super::log::LogArgs;
+use super::output::{Output, Places, Target};
 use super::progress::{Progress, Reading};
-use super::{DEFAULT_FILE, Trouble, create, policy, print};
+use super::{DEFAULT_FILE, Trouble, policy, print};
 use crate::replay::log::{Counts, Merged};
 use crate::replay::report::Report;
 use crate::replay::{Replay, page, summary};
@@ -24,34 +25,36 @@ pub struct ReplayArgs {
     /// Another policy, set beside it: both decide about the same lines.
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
-    /// Writes the whole report there, as one JSON document.
+    /// Writes the whole report there, as one JSON document; - is standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Writes the report there, as one page with charts for a browser.
+    /// Writes the report there, as one page with charts for a browser; - is standard output.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Writes each verdict there, as one line of JSON.
+    /// Writes each verdict there, as one line of JSON; - is standard output.
     #[arg(long, value_name = "FILE")]
     verdicts: Option<PathBuf>,
 }
 
 /// Replays. Exit code 2 where a file is wrong, 1 where it cannot be read to its end.
 pub fn run(args: &ReplayArgs) -> ExitCode {
-    match report(args) {
-        Ok(report) => print(&summary::summary(&report, Ink::of_output(io::stdout().is_terminal()))),
+    match replayed(args) {
+        Ok(Some(report)) => print(&summary::summary(&report, Ink::of_output(io::stdout().is_terminal()))),
+        Ok(None) => ExitCode::SUCCESS,
         Err(trouble) => trouble.tell(),
     }
 }
 
-fn report(args: &ReplayArgs) -> Result<Report, Trouble> {
+/// Writes what is asked for. Returns what is to be said of it, unless a document has standard output for itself.
+fn replayed(args: &ReplayArgs) -> Result<Option<Report>, Trouble> {
+    let targets = Targets::of(args)?;
+    let is_told = targets.leave_standard_output();
     let policy = |file| policy::read(file, crawlers::without_dns).map_err(Trouble::Wrong);
     let (policy, other) = (policy(&args.config)?, args.compare.as_deref().map(policy).transpose()?);
     let both: Vec<_> = std::iter::once(&policy).chain(&other).collect();
     let assumptions = args.log.assumptions(&both)?;
     let files = args.log.open()?;
-    let verdicts = args.verdicts.as_deref().map(create).transpose()?;
-    let json = args.json.as_deref().map(create).transpose()?;
-    let html = args.html.as_deref().map(create).transpose()?;
+    let [mut verdicts, json, html] = targets.open()?;
     let (progress, reading) = (Progress::begin(), Reading::of(&files));
     let replay = Replay {
         files: files.sources.iter().map(|source| source.name.clone()).collect(),
@@ -60,17 +63,42 @@ fn report(args: &ReplayArgs) -> Result<Report, Trouble> {
         assumptions,
     };
     let watch = &mut |counts: &Counts| progress.show(|elapsed| reading.drawn(counts.lines, elapsed));
-    let report = replay.run(policy, other, verdicts, watch);
+    let report = replay.run(policy, other, verdicts.as_mut().map(|out| out as &mut dyn Write), watch);
     progress.clear();
     let report = report?;
-    if let Some(mut file) = json {
-        let written = serde_json::to_writer_pretty(&mut file, &report).map_err(io::Error::from);
-        let written = written.and_then(|()| file.write_all(b"\n")).and_then(|()| file.flush());
-        written.map_err(|error| Trouble::Failed(format!("the report cannot be written: {error}")))?;
+    if let Some(mut out) = json {
+        let written = serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from);
+        written.and_then(|()| out.write_all(b"\n")).map_err(|error| out.failed(error))?;
+        out.finish()?;
     }
-    if let Some(mut file) = html {
-        let written = file.write_all(page::page(&report).as_bytes()).and_then(|()| file.flush());
-        written.map_err(|error| Trouble::Failed(format!("the page cannot be written: {error}")))?;
+    if let Some(mut out) = html {
+        out.write_all(page::page(&report).as_bytes()).map_err(|error| out.failed(error))?;
+        out.finish()?;
     }
-    Ok(report)
+    verdicts.map_or(Ok(()), Output::finish)?;
+    Ok(is_told.then_some(report))
+}
+
+/// Where verdicts, report and page go.
+struct Targets([Option<Target>; 3]);
+
+impl Targets {
+    fn of(args: &ReplayArgs) -> Result<Self, Trouble> {
+        let read = [("--config", Some(args.config.as_path())), ("--compare", args.compare.as_deref())];
+        let mut places = Places::reading(&args.log.logs, read);
+        let mut target = |option, path: &Option<PathBuf>| {
+            path.as_deref().map(|path| places.writes(option, path)).transpose()
+        };
+        let verdicts = target("--verdicts", &args.verdicts)?;
+        Ok(Self([verdicts, target("--json", &args.json)?, target("--html", &args.html)?]))
+    }
+
+    fn leave_standard_output(&self) -> bool {
+        !self.0.iter().flatten().any(Target::is_standard_output)
+    }
+
+    fn open(self) -> Result<[Option<Output>; 3], Trouble> {
+        let [verdicts, json, html] = self.0.map(|target| target.map(Target::open).transpose());
+        Ok([verdicts?, json?, html?])
+    }
 }

@@ -1,6 +1,7 @@
 //! `tidegate tune`: which tiers meet a goal.
 
 use super::log::LogArgs;
+use super::output::{Places, Target};
 use super::progress::{Progress, Reading, done_bar, time_left};
 use super::{DEFAULT_FILE, Trouble, policy, print};
 use crate::chance::Chance;
@@ -13,10 +14,9 @@ use crate::tune::report::TuningReport;
 use crate::tune::{Failed, Goal, Known, Manuscript, Recording, Search, Space, Tuned, Tuning, WrongTerm, summary};
 use crate::verify::Operators;
 use clap::Args;
-use std::fs;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What tuning is told on the command line.
@@ -37,7 +37,7 @@ pub struct TuneArgs {
     /// Tries at most so many policies.
     #[arg(long, value_name = "NUMBER", default_value = "240", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     effort: u16,
-    /// Writes the file with the values that were found there.
+    /// Writes the file with the values that were found there; - is standard output, instead of the report.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Prints one JSON document.
@@ -48,9 +48,9 @@ pub struct TuneArgs {
 /// Tunes. Exit code 0 where the goal is met, 1 where it cannot be (what comes nearest is told and written all the same) or
 /// the log cannot be read to its end, 2 where the goal or a file is wrong.
 pub fn run(args: &TuneArgs) -> ExitCode {
-    let tuned = tuned(args).and_then(|tuned| {
-        write(args, &tuned.text)?;
-        Ok((shown(args, &tuned.report)?, tuned.report.met))
+    let tuned = written(args).and_then(|(tuned, is_told)| {
+        let shown = if is_told { shown(args, &tuned.report)? } else { String::new() };
+        Ok((shown, tuned.report.met))
     });
     match tuned {
         Ok((shown, met)) => match print(&shown) {
@@ -61,9 +61,21 @@ pub fn run(args: &TuneArgs) -> ExitCode {
     }
 }
 
-fn write(args: &TuneArgs, text: &str) -> Result<(), Trouble> {
-    let Some(path) = &args.write else { return Ok(()) };
-    fs::write(path, text).map_err(|error| Trouble::Wrong(format!("{}: cannot be written: {error}", path.display())))
+/// Tunes, and writes the file. Also whether the report is told: not where the file has standard output for itself.
+fn written(args: &TuneArgs) -> Result<(Tuned, bool), Trouble> {
+    let mut places = Places::reading(&args.log.logs, [("--config", Some(args.config.as_path()))]);
+    if args.json {
+        places.writes("--json", Path::new("-"))?;
+    }
+    let target = args.write.as_deref().map(|path| places.writes("--write", path)).transpose()?;
+    let is_told = !target.as_ref().is_some_and(Target::is_standard_output);
+    let tuned = tuned(args)?;
+    if let Some(target) = target {
+        let mut out = target.open()?;
+        out.write_all(tuned.text.as_bytes()).map_err(|error| out.failed(error))?;
+        out.finish()?;
+    }
+    Ok((tuned, is_told))
 }
 
 fn shown(args: &TuneArgs, report: &TuningReport) -> Result<String, Trouble> {

@@ -55,9 +55,10 @@ impl Replay {
         mut self,
         policy: Policy,
         other: Option<Policy>,
-        verdicts: Option<Box<dyn Write>>,
+        verdicts: Option<&mut dyn Write>,
         watch: &mut Watcher<'_>,
     ) -> Result<Report, Failed> {
+        let verdicts = verdicts.map(|out| out as &mut dyn Write);
         let mut pass = Pass::new(&self.files, &self.assumptions, (policy, other), verdicts);
         loop {
             if self.lines.counts.lines.is_multiple_of(WATCH_EVERY) {
@@ -117,7 +118,7 @@ struct Pass<'a> {
     trials: Vec<Trial>,
     differences: Option<Differences>,
     seen: Seen,
-    verdicts: Option<Box<dyn Write>>,
+    verdicts: Option<&'a mut dyn Write>,
     written: io::Result<()>,
 }
 
@@ -126,7 +127,7 @@ impl<'a> Pass<'a> {
         files: &'a [String],
         assumptions: &'a Assumptions,
         policies: (Policy, Option<Policy>),
-        verdicts: Option<Box<dyn Write>>,
+        verdicts: Option<&'a mut dyn Write>,
     ) -> Self {
         let differences = policies.1.is_some().then(Differences::default);
         let (trials, seen) = (Vec::new(), Seen::default());

@@ -1,0 +1,228 @@
+//! Where results go: never over what is read, and a file only once it is whole.
+//!
+//! A file is written beside its place and put there at the end, so that a run that fails leaves what was there before. What
+//! is no file (a pipe, a device) is written as it comes. `-` is standard output, as it is standard input among logs.
+
+use super::Trouble;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, fchown};
+use std::path::{Path, PathBuf};
+
+/// What a command reads and writes, so that nothing is written over anything else of it.
+pub(super) struct Places(Vec<(Place, String)>);
+
+/// Which file it is, by whatever name.
+#[derive(PartialEq)]
+enum Place {
+    Known { device: u64, inode: u64 },
+    New(PathBuf),
+    StandardOutput,
+}
+
+/// A place that nothing else has.
+pub(super) struct Target {
+    name: String,
+    kind: Kind,
+}
+
+enum Kind {
+    StandardOutput,
+    Stream(PathBuf),
+    /// A file, at the end of all symbolic links; what is known of it if it is there.
+    File(PathBuf, Option<Metadata>),
+}
+
+/// Takes a result.
+pub(super) struct Output {
+    name: String,
+    writer: BufWriter<Box<dyn Write>>,
+    draft: Option<Draft>,
+}
+
+/// A file that is not in its place yet; dropped before, it was for nothing.
+struct Draft {
+    file: File,
+    path: PathBuf,
+    place: PathBuf,
+}
+
+impl Places {
+    /// A command that reads logs (`-` is standard input) and, each by its option, other files.
+    pub(super) fn reading<'a>(
+        logs: &[PathBuf],
+        others: impl IntoIterator<Item = (&'static str, Option<&'a Path>)>,
+    ) -> Self {
+        let mut read = Vec::new();
+        for log in logs {
+            let about = if log == Path::new(DASH) { about(io::stdin()) } else { fs::metadata(log).ok() };
+            read.extend(about.as_ref().and_then(known).map(|place| (place, "is read as a log".to_owned())));
+        }
+        for (option, file) in others {
+            let about = file.and_then(|file| fs::metadata(file).ok());
+            read.extend(about.as_ref().and_then(known).map(|place| (place, format!("is read as {option}"))));
+        }
+        let shell = about(io::stdout()).filter(Metadata::is_file);
+        read.extend(shell.as_ref().and_then(known).map(|place| (place, "is where standard output goes".to_owned())));
+        Self(read)
+    }
+
+    /// A place for the result that `option` asks for; wrong where it is that of something else.
+    pub(super) fn writes(&mut self, option: &str, path: &Path) -> Result<Target, Trouble> {
+        let name = path.display().to_string();
+        let kind = Kind::of(path).map_err(|error| unwritable(&name, &error))?;
+        if let Some(place) = kind.place() {
+            if let Some((_, what)) = self.0.iter().find(|(other, _)| *other == place) {
+                return Err(Trouble::Wrong(format!("{option}: {name} {what}; name another file")));
+            }
+            self.0.push((place, format!("is what {option} writes")));
+        }
+        Ok(Target { name, kind })
+    }
+}
+
+impl Kind {
+    fn of(path: &Path) -> io::Result<Self> {
+        if STANDARD_OUTPUT.iter().any(|name| path == Path::new(name)) {
+            return Ok(Self::StandardOutput);
+        }
+        match fs::metadata(path) {
+            Ok(about) if about.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+            Ok(about) if about.is_file() && !DESCRIPTORS.iter().any(|folder| path.starts_with(folder)) => {
+                // It may be read-only, in a folder that is not.
+                OpenOptions::new().write(true).open(path)?;
+                Ok(Self::File(path.canonicalize()?, Some(about)))
+            }
+            Ok(_) => Ok(Self::Stream(path.to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let path = end_of_links(path)?;
+                let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Err(error) };
+                let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+                Ok(Self::File(folder.canonicalize()?.join(name), None))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn place(&self) -> Option<Place> {
+        match self {
+            Self::StandardOutput => Some(Place::StandardOutput),
+            Self::Stream(path) => fs::metadata(path).ok().as_ref().and_then(known),
+            Self::File(_, Some(about)) => known(about),
+            Self::File(path, None) => Some(Place::New(path.clone())),
+        }
+    }
+}
+
+impl Target {
+    /// True where nothing else may be said on standard output.
+    pub(super) fn is_standard_output(&self) -> bool {
+        matches!(self.kind, Kind::StandardOutput)
+    }
+
+    /// Opens it. Nothing that was there is touched before [`Output::finish`].
+    pub(super) fn open(self) -> Result<Output, Trouble> {
+        let Self { name, kind } = self;
+        let opened: io::Result<(Box<dyn Write>, Option<Draft>)> = match kind {
+            Kind::StandardOutput => Ok((Box::new(io::stdout().lock()), None)),
+            Kind::Stream(path) => File::create(path).map(|file| (Box::new(file) as _, None)),
+            Kind::File(path, about) => Draft::beside(path, about.as_ref())
+                .and_then(|draft| Ok((Box::new(draft.file.try_clone()?) as _, Some(draft)))),
+        };
+        let (writer, draft) = opened.map_err(|error| unwritable(&name, &error))?;
+        Ok(Output { name, writer: BufWriter::new(writer), draft })
+    }
+}
+
+impl Output {
+    /// Puts the whole of it in its place.
+    pub(super) fn finish(mut self) -> Result<(), Trouble> {
+        let written = self.writer.flush().and_then(|()| self.draft.take().map_or(Ok(()), Draft::put_in_place));
+        written.map_err(|error| self.failed(error))
+    }
+
+    /// It could not be written to its end.
+    pub(super) fn failed(&self, error: io::Error) -> Trouble {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Trouble::Unread,
+            _ => Trouble::Failed(format!("{}: cannot be written: {error}", self.name)),
+        }
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.writer.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+impl Draft {
+    fn beside(place: PathBuf, before: Option<&Metadata>) -> io::Result<Self> {
+        let mut number = 0;
+        let (file, path) = loop {
+            let path = place.with_file_name(format!(".tidegate-{}-{number}.part", std::process::id()));
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                opened => break (opened?, path),
+            }
+        };
+        let draft = Self { file, path, place };
+        if let Some(before) = before {
+            // Only root may give files away.
+            let _ = fchown(&draft.file, Some(before.uid()), Some(before.gid()));
+            draft.file.set_permissions(before.permissions())?;
+        }
+        Ok(draft)
+    }
+
+    fn put_in_place(self) -> io::Result<()> {
+        self.file.sync_all()?;
+        // One that is mounted cannot be replaced, only written to.
+        fs::rename(&self.path, &self.place).or_else(|_| fs::copy(&self.path, &self.place).map(drop))
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // Gone already where it is in its place.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// What nothing else may be written over. Devices hold nothing.
+fn known(about: &Metadata) -> Option<Place> {
+    (!about.file_type().is_char_device()).then(|| Place::Known { device: about.dev(), inode: about.ino() })
+}
+
+fn about(stream: impl AsFd) -> Option<Metadata> {
+    File::from(stream.as_fd().try_clone_to_owned().ok()?).metadata().ok()
+}
+
+/// Where links lead to whose last one leads nowhere yet.
+fn end_of_links(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let Ok(leads_to) = fs::read_link(&path) else { return Ok(path) };
+        path = path.parent().unwrap_or(Path::new("")).join(leads_to);
+    }
+    Err(io::Error::other("too many symbolic links"))
+}
+
+fn unwritable(name: &str, error: &io::Error) -> Trouble {
+    Trouble::Wrong(format!("{name}: cannot be written: {error}"))
+}
+
+const DASH: &str = "-";
+
+const STANDARD_OUTPUT: [&str; 4] = [DASH, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+
+/// What is in these is open already: it is written to, whatever it is.
+const DESCRIPTORS: [&str; 3] = ["/dev/fd", "/proc/self/fd", "/dev/stderr"];
+
+/// As many as Linux follows.
+const MOST_LINKS: usize = 40;
