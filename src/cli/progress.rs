@@ -56,7 +56,7 @@ impl Reading {
     /// A bar with rate and time left, once so many lines have been read.
     pub(super) fn drawn(&self, lines: u64, elapsed: Duration) -> String {
         let seconds = elapsed.as_secs_f64().max(0.001);
-        let rate = format!("{} lines, {} a second", thousands(lines), thousands((lines as f64 / seconds) as u64));
+        let rate = format!("{} lines, {}/s", thousands(lines), thousands((lines as f64 / seconds) as u64));
         let Some(bytes) = self.bytes.filter(|bytes| *bytes > 0) else { return rate };
         let done = (self.read.load(Ordering::Relaxed) as f64 / bytes as f64).min(1.0);
         format!("{}  {rate}, {} left", done_bar(done), time_left(done, elapsed))
@@ -65,12 +65,12 @@ impl Reading {
 
 /// A bar, and how much of it that is.
 pub(super) fn done_bar(done: f64) -> String {
-    format!("{} {:>3.0} %", bar(done, &[], 30), done * 100.0)
+    format!("{} {:>3.0} %", bar(done, &[], 20), done * 100.0)
 }
 
 /// How long the rest takes if it goes on like this.
 pub(super) fn time_left(done: f64, elapsed: Duration) -> String {
-    span((elapsed.as_secs_f64() / done.max(0.001) * (1.0 - done)) as u64)
+    span((elapsed.as_secs_f64() / done.max(0.001) * (1.0 - done)).ceil() as u64)
 }
 
 /// Often enough to be seen to move.
@@ -84,7 +84,16 @@ mod tests {
     fn the_bar_says_how_fast_and_how_long_still() {
         let reading = |bytes, read| Reading { bytes, read: Arc::new(AtomicU64::new(read)) };
         let half = reading(Some(100), 50).drawn(1_000_000, Duration::from_secs(2));
-        assert_eq!(half, "███████████████···············  50 %  1,000,000 lines, 500,000 a second, 2 s left");
-        assert_eq!(reading(None, 5).drawn(10, Duration::from_secs(1)), "10 lines, 10 a second");
+        assert_eq!(half, "██████████··········  50 %  1,000,000 lines, 500,000/s, 2 s left");
+        assert_eq!(reading(None, 5).drawn(10, Duration::from_secs(1)), "10 lines, 10/s");
+    }
+
+    #[test]
+    fn it_fits_a_terminal_and_nothing_is_left_only_at_the_end() {
+        let reading = |read| Reading { bytes: Some(1000), read: Arc::new(AtomicU64::new(read)) };
+        let long = reading(100).drawn(999_999_999, Duration::from_secs(19_000));
+        assert!(long.chars().count() < 80 && long.ends_with("47 h 30 min left"), "{long}");
+        assert!(reading(320).drawn(1000, Duration::from_millis(100)).ends_with("1 s left"));
+        assert!(reading(1000).drawn(1000, Duration::from_millis(100)).ends_with("0 s left"));
     }
 }
