@@ -32,6 +32,15 @@ impl Html {
         piece
     }
 
+    /// The same, which may be broken behind a slash.
+    pub(super) fn breakable(text: &str) -> Self {
+        let mut piece = Self::default();
+        for part in text.split_inclusive('/') {
+            piece.text(part).raw(if part.ends_with('/') { "<wbr>" } else { "" });
+        }
+        piece
+    }
+
     pub(super) fn finish(self) -> String {
         self.0
     }

@@ -15,7 +15,10 @@ impl Scale {
     pub(super) fn up_to(most: f64, steps: f64) -> Self {
         let rough = (most / steps).max(f64::MIN_POSITIVE);
         let ten = 10_f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].map(|round| round * ten).into_iter().find(|step| *step >= rough * 0.999);
+        // Where there are only whole things, no mark stands between two of them.
+        let is_whole = |step: &f64| ten < 1.0 || step.fract() == 0.0;
+        let mut steps = ROUND.into_iter().map(|round| round * ten).filter(is_whole);
+        let step = steps.find(|step| *step >= rough * 0.999);
         let step = if most > 0.0 { step.unwrap_or(rough) } else { 1.0 };
         Self { top: (most / step - 0.001).ceil().max(1.0) * step, step }
     }
@@ -37,6 +40,9 @@ impl Scale {
     }
 }
 
+/// So that little room is left above what is shown.
+const ROUND: [f64; 9] = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 8.0, 10.0];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,7 +51,8 @@ mod tests {
     #[test]
     fn marks_are_round() {
         let marks = |most| Scale::up_to(most, 4.0).marks().into_iter().map(|(_, label)| label).collect::<Vec<_>>();
-        assert_eq!(marks(10_000.0), ["0", "5,000", "10,000"]);
+        assert_eq!(marks(10_000.0), ["0", "2,500", "5,000", "7,500", "10,000"]);
+        assert_eq!(marks(43_000.0), ["0", "15,000", "30,000", "45,000"]);
         assert_eq!(marks(4000.0), ["0", "1,000", "2,000", "3,000", "4,000"]);
         assert_eq!(marks(7.0), ["0", "2", "4", "6", "8"]);
         assert_eq!(marks(0.0), ["0", "1"]);

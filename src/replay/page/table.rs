@@ -9,7 +9,7 @@ pub(super) fn write(out: &mut Html, head: &[(&str, Align)], rows: impl IntoItera
     if head.iter().any(|(name, _)| !name.is_empty()) {
         out.raw("<thead><tr>");
         for (name, align) in head {
-            out.raw("<th scope=\"col\"").raw(class(*align)).raw(">").text(name).raw("</th>");
+            out.raw("<th scope=\"col\"").raw(class(*align)).raw(">").add(&Html::breakable(name)).raw("</th>");
         }
         out.raw("</tr></thead>\n");
     }
