@@ -148,6 +148,10 @@ impl Calendar for Civil {
         let of_day = i32::from(shown.hour()) * 3600 + i32::from(shown.minute()) * 60 + i32::from(shown.second());
         days * 86_400 + of_day.unsigned_abs()
     }
+
+    fn zone(&self) -> &str {
+        self.zone.iana_name().unwrap_or("UTC")
+    }
 }
 
 impl fmt::Debug for Civil {
@@ -159,8 +163,7 @@ impl fmt::Debug for Civil {
             Unit::Week => "week",
             Unit::Month => "month",
         };
-        let zone = self.zone.iana_name().unwrap_or("UTC");
-        write!(out, "{unit} of {zone}, from {:02}:{:02}", self.at.hour(), self.at.minute())
+        write!(out, "{unit} of {}, from {:02}:{:02}", Calendar::zone(self), self.at.hour(), self.at.minute())
     }
 }
 

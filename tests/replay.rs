@@ -3,6 +3,7 @@
 mod support;
 
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
@@ -29,6 +30,111 @@ fn a_log_shows_who_would_have_been_refused_and_when_the_allowance_would_have_end
     assert_eq!(verdicts[10]["line"], 11);
     assert_eq!(verdicts[10]["retry_after_s"], 23 * 3600 + 50 * 60);
     assert_eq!(verdicts[9]["verdict"], "admitted");
+    // What `explain` would have to be asked with.
+    let last = &verdicts[9];
+    assert_eq!((&last["used"]["api"], &last["expected"]["api"], &last["tier"]), (&9.0.into(), &1.0.into(), &0.into()));
+    assert_eq!(
+        (&verdicts[10]["used"]["api"], &last["window_end"]["api"]),
+        (&10.0.into(), &"2024-06-08T00:00:00Z".into())
+    );
+    let bot = desk.log("bot.log", &line(0, "/", "Mozilla/5.0 (compatible; Bytespider; spider-feedback@bytedance.com)"));
+    let bot = &desk.verdicts(&[&bot])[0];
+    assert_eq!((&bot["operator"], &bot["bot"]), (&Value::Null, &"Bytespider".into()));
+}
+
+#[test]
+fn every_figure_of_units_is_what_was_charged_in_the_end() {
+    let desk = Desk::with(TEN_A_DAY);
+    let log = desk.log("access.log", &crowd(3000));
+    let all = ["--cost", "/**=0.25", "--cache-ttl", "10m", "--latency", "2s", "--clients", "obey"];
+    for options in [&[][..], &all[..2], &all[2..4], &all] {
+        let arguments = [&[&*log], options].concat();
+        let report = desk.report(&arguments)["policies"][0].clone();
+        let verdicts = desk.verdicts(&arguments);
+        let of_verdicts = |is_meant: &dyn Fn(&Value) -> bool| {
+            sum(verdicts.iter().filter(|verdict| verdict["verdict"] == "admitted" && is_meant(verdict)), |verdict| {
+                &verdict["cost"]["api"]
+            })
+        };
+        let list = |name: &str| report[name].as_array().expect("a list").clone();
+        let everything = of_verdicts(&|_| true);
+        assert!(everything > 5.0 && report["refused"].as_u64() > Some(100), "{options:?}: {report}");
+        let windows = report["quotas"][0]["windows"].as_array().expect("a list");
+        assert_eq!(sum(windows, |window| &window["used"]), everything, "{options:?}");
+        for class in list("classes") {
+            let charged = of_verdicts(&|verdict| verdict["class"] == class["name"]);
+            assert_eq!(class["units"]["api"].as_f64().unwrap_or(0.0), charged, "{options:?}: {class}");
+            let hours = list("hours");
+            let of_hours = hours.iter().flat_map(|hour| hour["classes"].as_array().expect("a list"));
+            let of_hours = sum(of_hours.filter(|hour| hour["name"] == class["name"]), |hour| &hour["units"]["api"]);
+            assert_eq!(of_hours, charged, "{options:?}: {class}");
+        }
+        let of_bots = of_verdicts(&|verdict| verdict["kind"] != "human");
+        assert_eq!(sum(&list("bots"), |bot| &bot["units"]), of_bots, "{options:?}");
+        let asked =
+            sum(verdicts.iter().filter(|verdict| verdict["kind"] != "human"), |verdict| &verdict["cost"]["api"]);
+        assert_eq!(sum(&list("bots"), |bot| &bot["units_asked"]), asked, "{options:?}");
+    }
+}
+
+#[test]
+fn times_are_told_by_the_clocks_of_the_quota() {
+    let desk = Desk::with(&TEN_A_DAY.replace("zone: UTC", "zone: Etc/GMT-9"));
+    let log = desk.log("access.log", &day(0, 30));
+    let told = desk.run(&[&log], b"").output;
+    assert!(told.contains("30 lines, 2024-06-07 09:00 to 2024-06-07 09:29 (+09:00)"), "{told}");
+    assert!(told.contains("    2024-06-07 00:00    10     0  7 Jun 09:10:00  7 Jun 09:10:00"), "{told}");
+    let window = &desk.report(&[&log])["policies"][0]["quotas"][0];
+    assert_eq!(
+        (&window["zone"], &window["windows"][0]["start"]),
+        (&"Etc/GMT-9".into(), &"2024-06-06T15:00:00Z".into())
+    );
+}
+
+#[test]
+fn what_was_taken_for_true_is_told_within_eighty_columns() {
+    let desk = Desk::with(TEN_A_DAY);
+    let log = desk.log("access.log", &crowd(3000));
+    let plain = desk.run(&[&log], b"").output;
+    assert!(!plain.contains("taken for true") && plain.contains("no latency: every request takes 200 ms"), "{plain}");
+    let options = ["--clients", "obey", "--cost", "/**=0.25", "--cache-ttl", "10m", "--latency", "2s"];
+    let told = desk.run(&[&[&*log], &options[..]].concat(), b"").output;
+    let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in [
+        "no actual cost: every request costs what is assumed below",
+        "no latency: every request takes 2 s",
+        "taken for true: The site keeps a page for 10 min;",
+        "taken for true: Bots that are refused stay away until Retry-After has passed",
+        "taken for true: A request of /** really costs 0.25.",
+        "decisions on 3,000 requests: who is refused comes back, or stays away",
+    ] {
+        assert!(words.contains(said), "{said}: {told}");
+    }
+    assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+}
+
+#[test]
+fn who_is_shut_out_from_the_first_unit_is_not_the_first_refused() {
+    let tiers = "tiers: { bot: [{ above: 0%, shed: 100% }] } } }\n";
+    let desk = Desk::with(&TEN_A_DAY.replace("at: \"00:00\" } } }\n", &format!("at: \"00:00\" }}, {tiers}")));
+    let log = desk.log("access.log", &(line(0, "/", "curl/8.0") + &day(1, 30)));
+    let report = desk.report(&[&log]);
+    assert_eq!(report["policies"][0]["classes"][0]["refused"]["tier"], 1, "{report}");
+    assert_eq!(report["policies"][0]["quotas"][0]["windows"][0]["first_refused"], "2024-06-07T00:11:00Z");
+}
+
+#[test]
+fn every_field_that_is_written_is_described() {
+    let described = include_str!("../docs/REPLAY.md");
+    let desk = Desk::with(TEN_A_DAY);
+    let log = desk.log("access.log", &(crowd(3000) + "nonsense\n"));
+    let other = desk.log("other.yaml", &TEN_A_DAY.replace("limit: 10", "limit: 20"));
+    let compared = [&*log, "--compare", &other];
+    let mut fields = BTreeSet::new();
+    fields_of(&desk.report(&compared), &mut fields);
+    desk.verdicts(&compared).iter().for_each(|verdict| fields_of(verdict, &mut fields));
+    let missing: Vec<_> = fields.iter().filter(|field| !described.contains(&format!("`{field}`"))).collect();
+    assert!(fields.len() > 60 && missing.is_empty(), "docs/REPLAY.md says nothing of {missing:?}");
 }
 
 #[test]
@@ -73,6 +179,7 @@ fn what_cannot_be_read_is_told_and_passed_over() {
     assert_eq!(report["log"]["requests"], 9);
     assert_eq!(report["log"]["empty"], 1);
     assert_eq!(report["log"]["not_requests"], 1);
+    assert_eq!(report["log"]["first_not_request"], format!("{log}:12"));
     assert_eq!(report["log"]["broken"]["unknown"]["first"], format!("{log}:10"));
     let lacking: Vec<&Value> =
         report["log"]["lacking"].as_array().expect("a list").iter().map(|lack| &lack["fact"]).collect();
@@ -118,6 +225,24 @@ fn two_policies_are_set_side_by_side() {
     assert_eq!(report["policies"][1]["admitted"], 20);
     let told = desk.run(&[&log, "--compare", &twenty], b"").output;
     assert!(told.contains("Side by side") && told.contains("only the second 10"), "{told}");
+    let verdicts = desk.verdicts(&[&log, "--compare", &twenty]);
+    let of = |policy: &str| verdicts.iter().filter(|verdict| verdict["policy"] == policy).count();
+    assert_eq!((of(&desk.path("tidegate.yaml")), of(&twenty)), (30, 30));
+    assert!(desk.verdicts(&[&log])[0].get("policy").is_none(), "there is only one");
+}
+
+#[test]
+fn what_one_policy_refuses_is_counted_by_who_it_was_to_that_policy() {
+    let desk = Desk::with(TEN_A_DAY);
+    let rules = TEN_A_DAY.replace("limit: 10", "limit: 5").replace("name: other", "name: visitor");
+    let stricter = desk.log("stricter.yaml", &rules);
+    let log = desk.log("access.log", &day(0, 30));
+    let comparison = desk.report(&[&log, "--compare", &stricter])["comparison"].clone();
+    let refused = serde_json::json!({ "visitor": { "only_first_admits": 5, "only_second_admits": 0 } });
+    assert_eq!((&comparison["by_class"], &comparison["other_class"]), (&refused, &30.into()));
+    assert_eq!([&comparison["examples"][0]["class"], &comparison["examples"][0]["second_class"]], ["other", "visitor"]);
+    let told = desk.run(&[&log, "--compare", &stricter], b"").output;
+    assert!(told.contains("30 lines are of another class under the second"), "{told}");
 }
 
 #[test]
@@ -291,6 +416,33 @@ impl Desk {
         let ended = self.run(&[arguments, &["--json", &report, "--verdicts", &verdicts]].concat(), b"");
         let file = |path: &Path| fs::read(path).expect("it was written");
         [ended.output.into_bytes(), file(&PathBuf::from(report)), file(&PathBuf::from(verdicts))]
+    }
+}
+
+fn sum<'a>(values: impl IntoIterator<Item = &'a Value>, number: impl Fn(&'a Value) -> &'a Value) -> f64 {
+    values.into_iter().map(|value| number(value).as_f64().unwrap_or(0.0)).sum()
+}
+
+/// The names of all fields in a document, but for those that are names of something in the log or the policy.
+fn fields_of(value: &Value, fields: &mut BTreeSet<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| fields_of(item, fields)),
+        Value::Object(members) => {
+            for (name, value) in members {
+                fields.insert(name.clone());
+                match (&**name, value) {
+                    ("by_class" | "broken", Value::Object(named)) => {
+                        named.values().for_each(|value| fields_of(value, fields));
+                    }
+                    (
+                        "units" | "cost" | "costs" | "expected" | "used" | "window_end" | "refused" | "shadow",
+                        Value::Object(_),
+                    ) => {}
+                    _ => fields_of(value, fields),
+                }
+            }
+        }
+        _ => {}
     }
 }
 

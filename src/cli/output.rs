@@ -139,11 +139,11 @@ impl Output {
     /// Puts the whole of it in its place.
     pub(super) fn finish(mut self) -> Result<(), Trouble> {
         let written = self.writer.flush().and_then(|()| self.draft.take().map_or(Ok(()), Draft::put_in_place));
-        written.map_err(|error| self.failed(error))
+        written.map_err(|error| self.failed(&error))
     }
 
     /// It could not be written to its end.
-    pub(super) fn failed(&self, error: io::Error) -> Trouble {
+    pub(super) fn failed(&self, error: &io::Error) -> Trouble {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Trouble::Unread,
             _ => Trouble::Failed(format!("{}: cannot be written: {error}", self.name)),

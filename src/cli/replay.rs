@@ -31,7 +31,7 @@ pub struct ReplayArgs {
     /// Writes the report there, as one page with charts for a browser; - is standard output.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Writes each verdict there, as one line of JSON; - is standard output.
+    /// Writes each verdict there, of both policies, as one line of JSON; - is standard output.
     #[arg(long, value_name = "FILE")]
     verdicts: Option<PathBuf>,
 }
@@ -68,11 +68,11 @@ fn replayed(args: &ReplayArgs) -> Result<Option<Report>, Trouble> {
     let report = report?;
     if let Some(mut out) = json {
         let written = serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from);
-        written.and_then(|()| out.write_all(b"\n")).map_err(|error| out.failed(error))?;
+        written.and_then(|()| out.write_all(b"\n")).map_err(|error| out.failed(&error))?;
         out.finish()?;
     }
     if let Some(mut out) = html {
-        out.write_all(page::page(&report).as_bytes()).map_err(|error| out.failed(error))?;
+        out.write_all(page::page(&report).as_bytes()).map_err(|error| out.failed(&error))?;
         out.finish()?;
     }
     verdicts.map_or(Ok(()), Output::finish)?;
@@ -86,9 +86,8 @@ impl Targets {
     fn of(args: &ReplayArgs) -> Result<Self, Trouble> {
         let read = [("--config", Some(args.config.as_path())), ("--compare", args.compare.as_deref())];
         let mut places = Places::reading(&args.log.logs, read);
-        let mut target = |option, path: &Option<PathBuf>| {
-            path.as_deref().map(|path| places.writes(option, path)).transpose()
-        };
+        let mut target =
+            |option, path: &Option<PathBuf>| path.as_deref().map(|path| places.writes(option, path)).transpose();
         let verdicts = target("--verdicts", &args.verdicts)?;
         Ok(Self([verdicts, target("--json", &args.json)?, target("--html", &args.html)?]))
     }

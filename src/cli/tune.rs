@@ -72,7 +72,7 @@ fn written(args: &TuneArgs) -> Result<(Tuned, bool), Trouble> {
     let tuned = tuned(args)?;
     if let Some(target) = target {
         let mut out = target.open()?;
-        out.write_all(tuned.text.as_bytes()).map_err(|error| out.failed(error))?;
+        out.write_all(tuned.text.as_bytes()).map_err(|error| out.failed(&error))?;
         out.finish()?;
     }
     Ok((tuned, is_told))

@@ -45,6 +45,9 @@ pub trait Calendar: fmt::Debug + Send + Sync {
 
     /// Which second of the week its clocks show, from Monday 00:00 on.
     fn second_of_week(&self, moment: Timestamp) -> u32;
+
+    /// The name of its time zone.
+    fn zone(&self) -> &str;
 }
 
 /// How much of a series of windows is no longer remembered. A window that may be among them counts as spent: a clock set
@@ -101,6 +104,14 @@ impl Window {
                 // 1970 began on a Thursday.
                 ((moment.seconds() + 3 * 86_400) % (7 * 86_400)) as u32
             }
+        }
+    }
+
+    /// The name of the time zone that it goes by, if it does.
+    pub fn zone(&self) -> Option<&str> {
+        match self {
+            Self::Calendar(calendar) => Some(calendar.zone()),
+            Self::Fixed { .. } | Self::FirstUse { .. } | Self::Sliding { .. } => None,
         }
     }
 

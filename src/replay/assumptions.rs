@@ -1,6 +1,10 @@
 //! What no log tells: what a request really cost, how long it took, what its client did next.
 
+use super::log::Fact;
+use super::report::AssumptionsReport;
+use super::summary::amount;
 use crate::policy::Units;
+use crate::terminal::span;
 use std::time::Duration;
 
 /// What is taken for true where the log is silent.
@@ -32,6 +36,60 @@ pub enum Clients {
 impl Default for Assumptions {
     fn default() -> Self {
         Self { cache_ttl: None, latency: Duration::from_millis(200), clients: Clients::Deaf, costs: Vec::new() }
+    }
+}
+
+impl Assumptions {
+    /// What is done where a line does not say a fact.
+    pub(super) fn instead_of(&self, fact: Fact) -> String {
+        match fact {
+            Fact::Latency => format!("no latency: every request takes {}", self.report().latency()),
+            Fact::Cost if self.cache_ttl.is_some() || !self.costs.is_empty() => {
+                "no actual cost: every request costs what is assumed below, else what its route is expected to"
+                    .to_owned()
+            }
+            _ => fact.instead().to_owned(),
+        }
+    }
+
+    pub(super) fn report(&self) -> AssumptionsReport {
+        AssumptionsReport {
+            cache_ttl_s: self.cache_ttl.map(|ttl| ttl.as_secs()),
+            latency_ms: self.latency.as_secs_f64() * 1000.0,
+            clients: self.clients.name(),
+            costs: self.costs.iter().map(|(route, cost)| (route.clone(), cost.as_f64())).collect(),
+        }
+    }
+}
+
+impl AssumptionsReport {
+    /// Each of them in a sentence.
+    pub(super) fn said(&self) -> Vec<String> {
+        let kept = match self.cache_ttl_s {
+            Some(seconds) => {
+                format!("The site keeps a page for {}; while it does, the page costs nothing.", span(seconds))
+            }
+            None => "The site keeps no page: it makes each anew for every request.".to_owned(),
+        };
+        let latency =
+            format!("A request holds what was set aside for it for {}, where the log does not say.", self.latency());
+        let clients = match self.clients {
+            "obey" => "Bots that are refused stay away until Retry-After has passed, then ask again.",
+            "as-known" => {
+                "Verified bots that are refused come back after Retry-After; all others ask as the log has it."
+            }
+            _ => "Whoever is refused asks on as the log has it.",
+        };
+        let costs = self.costs.iter();
+        let costs = costs.map(|(route, units)| format!("A request of {route} really costs {}.", amount(*units)));
+        [kept, latency, clients.to_owned()].into_iter().chain(costs).collect()
+    }
+
+    fn latency(&self) -> String {
+        match self.latency_ms {
+            short if short < 1000.0 => format!("{} ms", amount(short)),
+            long => format!("{} s", amount(long / 1000.0)),
+        }
     }
 }
 

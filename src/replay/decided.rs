@@ -2,7 +2,7 @@
 
 use super::log::Place;
 use crate::engine::Standing;
-use crate::policy::{BotId, Classified, Reason, Timestamp};
+use crate::policy::{BotId, Classified, QuotaId, Reason, Timestamp, Units};
 use smallvec::SmallVec;
 
 /// One decision, with all that a report tells of it.
@@ -28,12 +28,20 @@ pub struct Decided {
     pub retry_after_s: Option<u64>,
     /// Where each of its quotas stood.
     pub standings: SmallVec<[Standing; 2]>,
+    /// What each of them was charged in the end; what it would have been, where it was refused.
+    pub costs: SmallVec<[(QuotaId, Units); 2]>,
 }
 
 impl Decided {
     /// True where it costs something.
     pub fn is_costly(&self) -> bool {
         !self.standings.is_empty()
+    }
+
+    /// What was used of a quota, as the request found it.
+    pub fn found(&self, standing: &Standing) -> Units {
+        let had_a_share = matches!(self.refused, None | Some(Reason::Throttle | Reason::Backoff));
+        if had_a_share { standing.used.minus(standing.cost) } else { standing.used }
     }
 
     /// True where the refusal came from how the origin was, or how far the ledger had come: a log tells it, and nobody can

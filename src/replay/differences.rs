@@ -13,22 +13,25 @@ pub(super) struct Differences {
     only_first_admits: u64,
     only_second_admits: u64,
     other_reason: u64,
+    other_class: u64,
     by_class: BTreeMap<String, DifferenceReport>,
     examples: Vec<ExampleReport>,
 }
 
 impl Differences {
-    /// Both have decided a line; `rules` are those of the first.
-    pub(super) fn add(&mut self, first: &Decided, second: &Decided, rules: &Rules) {
+    /// Both have decided a line, each by its rules.
+    pub(super) fn add(&mut self, (first, rules): (&Decided, &Rules), (second, other_rules): (&Decided, &Rules)) {
+        let class = &rules.classes[usize::from(first.classified.class.0)].name;
+        let second_class = &other_rules.classes[usize::from(second.classified.class.0)].name;
+        self.other_class += u64::from(class != second_class);
         if first.refused == second.refused {
             self.same += 1;
             return;
         }
-        let class = &rules.classes[usize::from(first.classified.class.0)].name;
         match (first.refused, second.refused) {
             (None, _) => {
                 self.only_first_admits += 1;
-                self.of_class(class).only_first_admits += 1;
+                self.of_class(second_class).only_first_admits += 1;
             }
             (_, None) => {
                 self.only_second_admits += 1;
@@ -42,6 +45,7 @@ impl Differences {
                 place: first.place.into(),
                 time: rfc3339(first.at),
                 class: class.clone(),
+                second_class: second_class.clone(),
                 first: said(first),
                 second: said(second),
             });
@@ -56,8 +60,8 @@ impl Differences {
     }
 
     pub(super) fn report(self) -> ComparisonReport {
-        let Self { same, only_first_admits, only_second_admits, other_reason, by_class, examples } = self;
-        ComparisonReport { same, only_first_admits, only_second_admits, other_reason, by_class, examples }
+        let Self { same, only_first_admits, only_second_admits, other_reason, other_class, by_class, examples } = self;
+        ComparisonReport { same, only_first_admits, only_second_admits, other_reason, other_class, by_class, examples }
     }
 }
 

@@ -22,6 +22,7 @@ mod trial;
 mod under_way;
 mod untried;
 mod verdicts;
+mod zone;
 
 pub use assumptions::{Assumptions, Clients};
 pub use decided::Decided;

@@ -37,6 +37,8 @@ pub struct LogReport {
     pub broken: BTreeMap<&'static str, BrokenReport>,
     /// Requests that the gate does not take for one: none was sent, or not to a path.
     pub not_requests: u64,
+    /// The first of them, as FILE:LINE; null where there is none.
+    pub first_not_request: Option<String>,
     /// Lines that were put in order.
     pub out_of_order: u64,
     /// Lines that were too late for that, and taken at the latest time before them.
@@ -72,7 +74,7 @@ pub struct LackReport {
     /// How many lines do not say it.
     pub lines: u64,
     /// What is done without it.
-    pub instead: &'static str,
+    pub instead: String,
 }
 
 /// What was taken for true where the log is silent.
@@ -147,6 +149,8 @@ pub struct QuotaReport {
     pub name: String,
     /// What may be spent in a window.
     pub limit: f64,
+    /// The time zone by whose calendar its windows begin and end; null where they go by none.
+    pub zone: Option<String>,
     /// The tiers of each class that has any.
     pub tiers: Vec<LadderReport>,
     /// How many windows there were; the last thousand follow.
@@ -190,7 +194,7 @@ pub struct WindowReport {
     pub used: f64,
     /// What was left of the limit.
     pub left: f64,
-    /// When a request was first refused for it; null where none was.
+    /// When a request was first refused for it, but of a class that is shut out from the first unit on; null where none was.
     pub first_refused: Option<String>,
     /// When a request first found nothing left; null where none did.
     pub spent: Option<String>,
@@ -273,9 +277,9 @@ pub struct BotReport {
     pub requests: u64,
     /// Those that were turned away.
     pub refused: u64,
-    /// What its requests were expected to cost, all quotas together: those that were let through ...
+    /// What it was charged, all quotas together ...
     pub units: f64,
-    /// ... and all of them.
+    /// ... and with what its refused requests would have cost.
     pub units_asked: f64,
 }
 
@@ -331,7 +335,9 @@ pub struct ComparisonReport {
     pub only_second_admits: u64,
     /// Lines that both refuse, for other reasons.
     pub other_reason: u64,
-    /// What is let through otherwise, by the class that the first policy puts the client in.
+    /// Lines that are of another class under the second policy.
+    pub other_class: u64,
+    /// What is let through otherwise, by the class that the client is of under the policy that refuses it.
     pub by_class: BTreeMap<String, DifferenceReport>,
     /// The first lines on which they differ.
     pub examples: Vec<ExampleReport>,
@@ -355,6 +361,8 @@ pub struct ExampleReport {
     pub time: String,
     /// Its class, under the first.
     pub class: String,
+    /// Its class, under the second.
+    pub second_class: String,
     /// What the first says: `admitted`, or the reason of its refusal.
     pub first: &'static str,
     /// What the second says.

@@ -5,7 +5,7 @@ use super::decided::Decided;
 use super::differences::Differences;
 use super::log::{Broken, Counts, Fact, Facts, Line, Merged, Next, Place, Unreadable};
 use super::policy::Policy;
-use super::report::{AssumptionsReport, BrokenReport, LackReport, LogReport, Report};
+use super::report::{BrokenReport, LackReport, LogReport, Report};
 use super::request::Request;
 use super::trial::Trial;
 use super::verdicts;
@@ -49,8 +49,7 @@ pub enum Failed {
 pub type Watcher<'a> = dyn FnMut(&Counts) + 'a;
 
 impl Replay {
-    /// Runs it: `policy`, and where there is one the `other`, on the same lines. The verdicts of the first are written to
-    /// `verdicts`.
+    /// Runs it: `policy`, and where there is one the `other`, on the same lines. Their verdicts are written to `verdicts`.
     pub fn run(
         mut self,
         policy: Policy,
@@ -88,8 +87,7 @@ impl Replay {
     fn log(&self, seen: &Seen) -> LogReport {
         let counts = &self.lines.counts;
         let broken = |(kind, (lines, first)): (&Broken, &(u64, Place))| {
-            let first = format!("{}:{}", self.files[first.file], first.number);
-            (kind.name(), BrokenReport { lines: *lines, first, what: kind.said() })
+            (kind.name(), BrokenReport { lines: *lines, first: self.named(*first), what: kind.said() })
         };
         LogReport {
             files: self.files.clone(),
@@ -98,14 +96,20 @@ impl Replay {
             empty: counts.empty,
             broken: counts.broken.iter().map(broken).collect(),
             not_requests: seen.not_requests,
+            first_not_request: seen.first_not_request.map(|place| self.named(place)),
             out_of_order: counts.out_of_order,
             late: counts.late,
             window_s: self.window.as_secs(),
             first: Some(rfc3339(seen.first)),
             last: Some(rfc3339(seen.last)),
             span_s: seen.last.since(seen.first).as_secs(),
-            lacking: seen.lacking(),
+            lacking: seen.lacking(&self.assumptions),
         }
+    }
+
+    /// FILE:LINE
+    fn named(&self, place: Place) -> String {
+        format!("{}:{}", self.files[place.file], place.number)
     }
 }
 
@@ -138,6 +142,7 @@ impl<'a> Pass<'a> {
         let Some(line) = Line::read(next.text)? else { return Ok(()) };
         let Some(request) = Request::of(&line) else {
             self.seen.not_requests += 1;
+            self.seen.first_not_request.get_or_insert(next.place);
             return Ok(());
         };
         if let Some((policy, other)) = self.waiting.take() {
@@ -150,11 +155,11 @@ impl<'a> Pass<'a> {
         let mut said: [Option<Decided>; 2] = [None, None];
         for (number, trial) in trials.iter_mut().enumerate() {
             trial.take(next, &line, &request, &mut |trial, decided| {
-                if number == 0
-                    && written.is_ok()
+                if written.is_ok()
                     && let Some(out) = verdicts
                 {
-                    *written = verdicts::write(out, files, trial, decided);
+                    let policy = differences.is_some().then(|| trial.name());
+                    *written = verdicts::write(out, files, trial, decided, policy);
                 }
                 // Not one that has come back.
                 if differences.is_some() && decided.place == next.place {
@@ -163,7 +168,7 @@ impl<'a> Pass<'a> {
             });
         }
         if let (Some(differences), [Some(first), Some(second)]) = (differences, &said) {
-            differences.add(first, second, trials[0].rules());
+            differences.add((first, trials[0].rules()), (second, trials[1].rules()));
         }
         Ok(())
     }
@@ -178,6 +183,7 @@ impl<'a> Pass<'a> {
 struct Seen {
     requests: u64,
     not_requests: u64,
+    first_not_request: Option<Place>,
     first: Timestamp,
     last: Timestamp,
     /// How many lines lack just these facts, by their number.
@@ -187,7 +193,7 @@ struct Seen {
 impl Default for Seen {
     fn default() -> Self {
         let (first, last) = Default::default();
-        Self { requests: 0, not_requests: 0, first, last, lacks: [0; 256] }
+        Self { requests: 0, not_requests: 0, first_not_request: None, first, last, lacks: [0; 256] }
     }
 }
 
@@ -198,24 +204,14 @@ impl Seen {
         self.lacks[usize::from(lacks.number())] += 1;
     }
 
-    fn lacking(&self) -> Vec<LackReport> {
+    fn lacking(&self, assumptions: &Assumptions) -> Vec<LackReport> {
         let lines = |fact: Fact| {
             let lacks = |number: &usize| Facts::numbered(*number as u8).has(fact);
             (0..self.lacks.len()).filter(lacks).map(|number| self.lacks[number]).sum()
         };
-        let lack = |fact: Fact| LackReport { fact: fact.name(), lines: lines(fact), instead: fact.instead() };
+        let lack =
+            |fact: Fact| LackReport { fact: fact.name(), lines: lines(fact), instead: assumptions.instead_of(fact) };
         Fact::ALL.into_iter().map(lack).filter(|lack| lack.lines > 0).collect()
-    }
-}
-
-impl Assumptions {
-    fn report(&self) -> AssumptionsReport {
-        AssumptionsReport {
-            cache_ttl_s: self.cache_ttl.map(|ttl| ttl.as_secs()),
-            latency_ms: self.latency.as_secs_f64() * 1000.0,
-            clients: self.clients.name(),
-            costs: self.costs.iter().map(|(route, cost)| (route.clone(), cost.as_f64())).collect(),
-        }
     }
 }
 

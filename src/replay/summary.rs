@@ -1,19 +1,23 @@
 //! A report for people at a terminal. Pure: a report in, text out.
 
+use super::assumptions::Assumptions;
 use super::report::{
-    AgreementReport, ClassReport, ComparisonReport, LogReport, PolicyReport, QuotaReport, Report, ServedHourReport,
-    WindowReport,
+    AgreementReport, AssumptionsReport, ClassReport, ComparisonReport, DifferenceReport, LogReport, PolicyReport,
+    QuotaReport, Report, ServedHourReport, WindowReport,
 };
-use crate::terminal::{Align, Ink, columns, span, thousands};
+use super::zone::{Zone, seconds};
+use crate::terminal::{Align, Ink, columns, span, thousands, wrapped};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// The report in words and tables.
 pub fn summary(report: &Report, ink: Ink) -> String {
-    let mut out = log(&report.log, ink);
+    let clock = Clock(Zone::of(report));
+    let mut out = log(&report.log, &clock, ink);
+    out += &assumed(&report.assumptions, ink);
     for policy in &report.policies {
         let _ = write!(out, "\n{}", ink.bold(&format!("Under {}", policy.name)));
-        out += &self::policy(policy, ink);
+        out += &self::policy(policy, report.log.requests, &clock, ink);
     }
     if let (Some(comparison), [first, second]) = (&report.comparison, &report.policies[..]) {
         out += &self::comparison(comparison, first, second, ink);
@@ -21,53 +25,83 @@ pub fn summary(report: &Report, ink: Ink) -> String {
     out
 }
 
-fn log(log: &LogReport, ink: Ink) -> String {
+/// By whose clocks times are shown.
+struct Clock(Zone);
+
+impl Clock {
+    /// `2026-09-04 06:00`; its seconds where it has any: windows may be shorter than a minute.
+    fn day_and_time(&self, time: &str) -> String {
+        let at = seconds(time);
+        self.0.shown(at, if at % 60 == 0 { "%Y-%m-%d %H:%M" } else { "%Y-%m-%d %H:%M:%S" })
+    }
+
+    /// `4 Sep 06:00:05`
+    fn moment(&self, time: &str) -> String {
+        self.0.shown(seconds(time), "%-d %b %H:%M:%S")
+    }
+}
+
+fn log(log: &LogReport, clock: &Clock, ink: Ink) -> String {
     let mut out = String::new();
-    let (first, last) = (log.first.as_deref().unwrap_or("-"), log.last.as_deref().unwrap_or("-"));
+    let day_and_time = |time: &Option<String>| time.as_deref().map_or("-".to_owned(), |time| clock.day_and_time(time));
+    let (first, last) = (day_and_time(&log.first), day_and_time(&log.last));
     let _ = writeln!(out, "{}", ink.bold(&format!("{} requests in {}", thousands(log.requests), span(log.span_s))));
-    let _ = writeln!(out, "  {} lines, {first} to {last}", thousands(log.lines));
+    let _ = writeln!(out, "  {} lines, {first} to {last} ({})", thousands(log.lines), clock.0.name());
+    let first = log.first_not_request.as_deref().unwrap_or("-");
     for (count, what) in [
         (log.empty, "empty".to_owned()),
-        (log.not_requests, "that the gate does not take for a request".to_owned()),
+        (log.not_requests, format!("that the gate does not take for a request (first: {first})")),
         (log.out_of_order, "out of order, and put in order".to_owned()),
         (log.late, format!("more than {} late, taken at the latest time before them", span(log.window_s))),
     ] {
         if count > 0 {
-            let _ = writeln!(out, "  {} {what}", thousands(count));
+            out += &note(&format!("{} {what}", thousands(count)));
         }
     }
     for broken in log.broken.values() {
-        let _ = writeln!(out, "  {} skipped: {} (first: {})", thousands(broken.lines), broken.what, broken.first);
+        out += &note(&format!("{} skipped: {} (first: {})", thousands(broken.lines), broken.what, broken.first));
     }
     for lack in &log.lacking {
         let all = if lack.lines == log.requests { "all".to_owned() } else { thousands(lack.lines) };
-        let _ = writeln!(out, "  {}", ink.faint(&format!("{all} lines: {}", lack.instead)));
+        out += &aside(&format!("{all} lines: {}", lack.instead), ink);
     }
     out
 }
 
-fn policy(policy: &PolicyReport, ink: Ink) -> String {
+/// What was taken for true, where somebody asked for it.
+fn assumed(assumptions: &AssumptionsReport, ink: Ink) -> String {
+    let usual = Assumptions::default().report().said();
+    let asked_for = assumptions.said().into_iter().filter(|told| !usual.contains(told));
+    asked_for.map(|told| aside(&format!("taken for true: {told}"), ink)).collect()
+}
+
+fn policy(policy: &PolicyReport, requests: u64, clock: &Clock, ink: Ink) -> String {
     let mut out = String::new();
     let _ = writeln!(out, ": {} admitted, {} refused", thousands(policy.admitted), thousands(policy.refused));
+    if policy.requests != requests {
+        let (decided, asked) = (thousands(policy.requests), thousands(requests));
+        out += &note(&format!("{decided} decisions on {asked} requests: who is refused comes back, or stays away"));
+    }
     out += &classes(&policy.classes);
-    policy.quotas.iter().for_each(|quota| out += &self::quota(quota, ink));
+    policy.quotas.iter().for_each(|quota| out += &self::quota(quota, clock, ink));
     let served = &policy.verified_bots;
     if served.costly > 0 {
         let share = percent(served.admitted as f64 / served.costly as f64);
         let _ = writeln!(out, "\n  verified bots were served {share} of what costs something");
         for (what, hour) in [("worst", &served.worst), ("best", &served.best)] {
             if let Some(ServedHourReport { start, costly, served }) = hour {
-                let _ = writeln!(out, "    {what} hour  {} of {} from {start}", percent(*served), thousands(*costly));
+                let (share, all, from) = (percent(*served), thousands(*costly), clock.day_and_time(start));
+                let _ = writeln!(out, "    {what} hour  {share} of {all} from {from}");
             }
         }
     }
     out += &bots(policy);
     policy.agreement.iter().for_each(|agreement| out += &self::agreement(agreement, ink));
     if policy.never_asked_again > 0 {
-        let _ = writeln!(out, "  {} requests were put off and never asked again", thousands(policy.never_asked_again));
+        out += &note(&format!("{} requests were put off and never asked again", thousands(policy.never_asked_again)));
     }
     for untried in &policy.untried {
-        let _ = writeln!(out, "  {}", ink.faint(&format!("not tried: {untried}")));
+        out += &aside(&format!("not tried: {untried}"), ink);
     }
     out
 }
@@ -94,14 +128,14 @@ fn classes(classes: &[ClassReport]) -> String {
     columns(2, &alignment, [heading].into_iter().chain(classes.iter().map(row)))
 }
 
-fn quota(quota: &QuotaReport, ink: Ink) -> String {
+fn quota(quota: &QuotaReport, clock: &Clock, ink: Ink) -> String {
     let mut out = format!("\n  {} {} units\n", ink.bold(&quota.name), amount(quota.limit));
     let heading = ["from", "used", "left", "first refused", "spent"].map(str::to_owned).to_vec();
     let row = |window: &WindowReport| {
         let share = window.used / quota.limit.max(0.001);
-        let moment = |moment: &Option<String>| moment.clone().unwrap_or_else(|| "-".to_owned());
+        let moment = |time: &Option<String>| time.as_deref().map_or("-".to_owned(), |time| clock.moment(time));
         vec![
-            window.start.clone(),
+            clock.day_and_time(&window.start),
             ink.level(share, &amount(window.used)),
             amount(window.left),
             moment(&window.first_refused),
@@ -179,20 +213,40 @@ fn comparison(comparison: &ComparisonReport, first: &PolicyReport, second: &Poli
         rows.push(vec![format!("{} used", quota.name), used(quota), other]);
     }
     out += &columns(2, &[Align::Left, Align::Right, Align::Right], rows.into_iter());
-    let ComparisonReport { same, only_first_admits, only_second_admits, other_reason, .. } = comparison;
-    let _ = writeln!(
-        out,
-        "  {} lines have the same verdict; only the first admits {}, only the second {}; {} are refused for another reason",
+    let ComparisonReport { same, only_first_admits, only_second_admits, other_reason, other_class, .. } = comparison;
+    out += &note(&format!(
+        "{} lines have the same verdict; only the first admits {}, only the second {}; {} are refused for another reason",
         thousands(*same),
         thousands(*only_first_admits),
         thousands(*only_second_admits),
         thousands(*other_reason),
-    );
-    for (class, difference) in &comparison.by_class {
-        let (ours, theirs) = (thousands(difference.only_first_admits), thousands(difference.only_second_admits));
-        let _ = writeln!(out, "    {class}: {ours} and {theirs}");
+    ));
+    if !comparison.by_class.is_empty() {
+        let heading = ["refused as", "only the first admits", "only the second admits"];
+        let row = |(class, difference): (&String, &DifferenceReport)| {
+            let DifferenceReport { only_first_admits, only_second_admits } = *difference;
+            vec![class.clone(), thousands(only_first_admits), thousands(only_second_admits)]
+        };
+        let rows = [heading.map(str::to_owned).to_vec()].into_iter().chain(comparison.by_class.iter().map(row));
+        out += &columns(4, &[Align::Left, Align::Right, Align::Right], rows);
+    }
+    if *other_class > 0 {
+        out += &note(&format!(
+            "{} lines are of another class under the second: how a client is answered is part of what it is taken for",
+            thousands(*other_class)
+        ));
     }
     out
+}
+
+/// A sentence for all to read.
+fn note(text: &str) -> String {
+    format!("  {}\n", wrapped(text, 2, 4, WIDTH))
+}
+
+/// A sentence that can be passed over.
+fn aside(text: &str, ink: Ink) -> String {
+    format!("  {}\n", ink.faint(&wrapped(text, 2, 4, WIDTH)))
 }
 
 /// `1,234.5`
@@ -209,6 +263,9 @@ pub(super) fn amount(units: f64) -> String {
 pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
+
+/// Of a terminal.
+const WIDTH: usize = 80;
 
 /// The last week of days; all of them are in the JSON.
 const SHOWN_WINDOWS: usize = 7;

@@ -5,7 +5,7 @@ mod following;
 use super::assumptions::{Assumptions, Clients};
 use super::decided::Decided;
 use super::log::{Line, Next, Own};
-use super::page_cache::PageCache;
+use super::page_cache::{PageCache, PageNumber};
 use super::policy::Policy;
 use super::report::PolicyReport;
 use super::request::Request;
@@ -102,6 +102,16 @@ impl Trial {
     /// The settings that are tried.
     pub fn rules(&self) -> &Rules {
         &self.rules
+    }
+
+    /// What the policy is called.
+    pub fn name(&self) -> &str {
+        &self.policy.name
+    }
+
+    /// What a bot calls itself.
+    pub fn bot(&self, bot: BotId) -> &str {
+        self.policy.agents.name(bot)
     }
 
     /// The name of an operator.
@@ -261,6 +271,7 @@ impl Trial {
             refused_by: 0,
             retry_after_s: line.own.as_ref().and_then(|own| own.retry_after_s),
             standings: SmallVec::new(),
+            costs: SmallVec::new(),
         }
     }
 
@@ -285,7 +296,14 @@ impl Trial {
             refused_by: 0,
             retry_after_s: None,
             standings: decision.standings,
+            costs: SmallVec::new(),
         };
+        let mut page = None;
+        if decided.is_costly() {
+            page = self.page(request, at);
+            let is_kept = page.is_some_and(|(_, is_kept)| is_kept);
+            decided.costs = self.costs(&decided.standings, route, own, is_kept);
+        }
         let mut bill = None;
         match decision.ruling {
             Ruling::Refused(refusal) => {
@@ -303,15 +321,12 @@ impl Trial {
                     let costs = decided.standings.iter().map(|standing| (standing.quota, Units::ZERO)).collect();
                     bill = Some(Bill { permit, class: classified.class, costs, page: None });
                 }
-                None if decided.standings.is_empty() => {}
-                None => {
-                    let cache = self.cache.as_ref();
-                    let page = cache.and_then(|cache| Some((cache.page(request)?, cache)));
-                    let is_kept = page.is_some_and(|(page, cache)| cache.has(page, at));
-                    let page = page.map(|(page, _)| page).filter(|_| !is_kept);
-                    let costs = self.costs(&decided.standings, route, own, is_kept);
-                    bill = Some(Bill { permit, class: classified.class, costs, page });
+                None if decided.is_costly() => {
+                    let fetched = page.filter(|(_, is_kept)| !is_kept).map(|(page, _)| page);
+                    let costs = decided.costs.clone();
+                    bill = Some(Bill { permit, class: classified.class, costs, page: fetched });
                 }
+                None => {}
             },
         }
         let is_costly = !self.rules.routes[route].is_free();
@@ -338,6 +353,13 @@ impl Trial {
         if let Some(first) = self.under_way.add(ending) {
             self.settle(first);
         }
+    }
+
+    /// The page that a request asks for, and whether the site has it; nothing where none is kept.
+    fn page(&self, request: &Request<'_>, now: Timestamp) -> Option<(PageNumber, bool)> {
+        let cache = self.cache.as_ref()?;
+        let page = cache.page(request)?;
+        Some((page, cache.has(page, now)))
     }
 
     /// What a request really costs: what the gate was told, else what somebody says of the route, else what is expected.

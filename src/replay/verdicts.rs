@@ -2,8 +2,9 @@
 
 use super::decided::Decided;
 use super::trial::Trial;
-use crate::policy::Reason;
-use crate::telemetry::rfc3339_exact;
+use crate::engine::Standing;
+use crate::policy::{QuotaId, Reason};
+use crate::telemetry::{rfc3339, rfc3339_exact};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -22,14 +23,29 @@ struct Verdict<'a> {
     verdict: &'static str,
     reason: Option<&'static str>,
     retry_after_s: Option<u64>,
+    bot: Option<&'a str>,
+    expected: BTreeMap<&'a str, f64>,
+    tier: Option<u8>,
+    used: BTreeMap<&'a str, f64>,
+    window_end: BTreeMap<&'a str, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<&'a str>,
 }
 
-/// Appends `decided` to `out`.
-pub(super) fn write(out: &mut dyn Write, files: &[String], trial: &Trial, decided: &Decided) -> io::Result<()> {
+/// Appends `decided` to `out`, with the name of the `policy` where there are several.
+pub(super) fn write(
+    out: &mut dyn Write,
+    files: &[String],
+    trial: &Trial,
+    decided: &Decided,
+    policy: Option<&str>,
+) -> io::Result<()> {
     let rules = trial.rules();
     let classified = &decided.classified;
-    let cost = |standing: &crate::engine::Standing| {
-        (rules.quotas[usize::from(standing.quota.0)].name.as_str(), standing.cost.as_f64())
+    let quota = |quota: QuotaId| rules.quotas[usize::from(quota.0)].name.as_str();
+    let standings = || decided.standings.iter();
+    let of_each = |amount: &dyn Fn(&Standing) -> f64| {
+        standings().map(|standing| (quota(standing.quota), amount(standing))).collect()
     };
     let verdict = Verdict {
         file: &files[decided.place.file],
@@ -39,10 +55,16 @@ pub(super) fn write(out: &mut dyn Write, files: &[String], trial: &Trial, decide
         class: &rules.classes[usize::from(classified.class.0)].name,
         operator: classified.operator.map(|operator| trial.operator(operator)),
         route: &rules.routes[decided.route].name,
-        cost: decided.standings.iter().map(cost).collect(),
+        cost: decided.costs.iter().map(|(id, cost)| (quota(*id), cost.as_f64())).collect(),
         verdict: if decided.refused.is_none() { "admitted" } else { "refused" },
         reason: decided.refused.map(Reason::name),
         retry_after_s: decided.retry_after_s,
+        bot: decided.bot.map(|bot| trial.bot(bot)),
+        expected: of_each(&|standing| standing.cost.as_f64()),
+        tier: standings().map(|standing| standing.tier).max(),
+        used: of_each(&|standing| decided.found(standing).as_f64()),
+        window_end: standings().map(|standing| (quota(standing.quota), rfc3339(standing.resets_at))).collect(),
+        policy,
     };
     serde_json::to_writer(&mut *out, &verdict)?;
     out.write_all(b"\n")

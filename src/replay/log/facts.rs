@@ -64,7 +64,7 @@ impl Fact {
             Self::Referer => "no referer: behaviour is judged without it",
             Self::Headers => "no headers: behaviour is judged without them; keys and signatures are unknown",
             Self::Cost => "no actual cost: every request costs what its route is expected to",
-            Self::Latency => "no latency: every request takes what --latency says",
+            Self::Latency => "no latency: every request takes the same time",
         }
     }
 }

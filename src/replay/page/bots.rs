@@ -21,7 +21,7 @@ pub(super) fn write(out: &mut Html, bots: &[BotReport]) {
             Html::of(format!("{} of {}", thousands(bot.refused), thousands(bot.requests))),
         ]
     });
-    out.raw("<p class=\"note\">Units, all quotas together. Solid: spent on it. Outlined: what it was refused.</p>\n");
+    out.raw("<p class=\"note\">Units, all quotas together. Solid: spent on it. Outlined: what it was refused would have cost.</p>\n");
     table::write(out, &HEAD, rows);
 }
 

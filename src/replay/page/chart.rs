@@ -8,8 +8,8 @@ use super::time::Span;
 use std::fmt::Write as _;
 
 /// A chart that is being drawn.
-pub(super) struct Chart {
-    pub(super) span: Span,
+pub(super) struct Chart<'a> {
+    pub(super) span: Span<'a>,
     pub(super) scale: Scale,
     shapes: Html,
     words: Html,
@@ -36,8 +36,8 @@ pub(super) enum Height {
 #[derive(Default)]
 pub(super) struct Stairs(String);
 
-impl Chart {
-    pub(super) fn new(span: Span, scale: Scale) -> Self {
+impl<'a> Chart<'a> {
+    pub(super) fn new(span: Span<'a>, scale: Scale) -> Self {
         Self { span, scale, shapes: Html::default(), words: Html::default() }
     }
 
@@ -75,8 +75,8 @@ impl Chart {
         self.shapes.raw("<path class=\"").raw(class).raw("\" d=\"").text(&stairs.0).raw("\"/>\n");
     }
 
-    /// A word above each quantity, at the left, lowest first: a little higher where it would stand on the one before.
-    pub(super) fn name_levels<'a>(&mut self, levels: impl IntoIterator<Item = (f64, &'a str)>) {
+    /// A word beside each quantity, lowest first: a little higher where it would stand on the one before.
+    pub(super) fn name_levels<'b>(&mut self, levels: impl IntoIterator<Item = (f64, &'b str)>) {
         let mut free = 0.0_f64;
         for (quantity, word) in levels {
             let bottom = free.max(self.scale.place(quantity) * 100.0);

@@ -24,6 +24,7 @@ mod verdicts;
 mod tests;
 
 use super::report::{PolicyReport, Report};
+use super::zone::Zone;
 use html::Html;
 use steps::Steps;
 use time::Span;
@@ -32,8 +33,9 @@ use time::Span;
 pub fn page(report: &Report) -> String {
     let mut out = Html::default();
     out.raw(HEAD).raw(include_str!("style.css")).raw("</style>\n</head>\n<body>\n<main>\n");
-    opening::write(&mut out, report);
-    let span = Span::of(report);
+    let zone = Zone::of(report);
+    let span = Span::of(report, &zone);
+    opening::write(&mut out, report, span, &zone);
     let names = classes::Names::of(report);
     section(&mut out, "How the allowance goes", report, |out, policy| {
         policy.quotas.iter().for_each(|quota| quota::write(out, quota, report, span));
@@ -47,12 +49,12 @@ pub fn page(report: &Report) -> String {
     });
     section(&mut out, "The dearest bots", report, |out, policy| bots::write(out, &policy.bots));
     section(&mut out, "Pages refused to verified bots", report, |out, policy| {
-        refused_pages::write(out, &policy.refused_pages);
+        refused_pages::write(out, &policy.refused_pages, span);
     });
     if let (Some(comparison), [first, second]) = (&report.comparison, &report.policies[..]) {
-        side_by_side::write(&mut out, comparison, &report.log.files, [first, second]);
+        side_by_side::write(&mut out, comparison, &report.log.files, [first, second], span);
     }
-    reading::write(&mut out, report);
+    reading::write(&mut out, report, &zone);
     out.raw("</main>\n</body>\n</html>\n");
     out.finish()
 }

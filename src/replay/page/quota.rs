@@ -4,26 +4,27 @@ use super::chart::{Chart, Described, Height, Stairs};
 use super::html::Html;
 use super::scale::Scale;
 use super::table;
-use super::time::{Span, moment, seconds};
+use super::time::Span;
 use crate::replay::report::{PointReport, QuotaReport, Report, WindowReport};
 use crate::replay::summary::{amount, percent};
+use crate::replay::zone::seconds;
 use crate::terminal::Align;
 use std::collections::BTreeMap;
 
 /// The chart of a quota, and its windows in a table.
-pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: Span) {
-    let windows: Vec<&WindowReport> =
-        quota.windows.iter().filter(|window| span.holds(seconds(&window.start))).collect();
+pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: Span<'_>) {
+    let is_seen = |window: &&WindowReport| span.touches(seconds(&window.start), seconds(&window.end));
+    let windows: Vec<&WindowReport> = quota.windows.iter().filter(is_seen).collect();
     let mut chart = Chart::new(span, Scale::up_to(most(quota, report), 4.0));
     let limit = quota.limit;
     let pace = pace(&mut chart, quota, &windows);
-    let mut levels = levels(quota);
-    for (above, _) in &levels {
+    let tiers = levels(quota);
+    for (above, _) in &tiers {
         chart.line("tier", (span.from, *above), (span.to, *above));
     }
     chart.line("limit", (span.from, limit), (span.to, limit));
-    levels.push((limit, format!("limit {}", amount(limit))));
-    chart.name_levels(levels.iter().map(|(level, word)| (*level, word.as_str())));
+    let limit_named = (limit, format!("limit {}", amount(limit)));
+    chart.name_levels(tiers.iter().chain([&limit_named]).map(|(level, word)| (*level, word.as_str())));
     let stairs = match windows.len() > MOST_TEETH {
         true => peaks(&chart, &windows),
         false => teeth(&chart, (&quota.used, quota.step_s), &windows, |window| window.used),
@@ -35,8 +36,13 @@ pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: 
     chart.write(out, Height::Tall, &Described { title: &title, says }, |_, label| label);
     out.raw("<p class=\"key\"><span class=\"swatch used\"></span> units used <span class=\"swatch even\"></span> ");
     out.text(pace).raw(" ");
-    out.raw("<span class=\"swatch tier\"></span> tiers: from there on, that share of the class is refused</p>\n");
-    windows_table(out, &windows);
+    out.raw("<span class=\"swatch tier\"></span> tiers: from there on, that share of the class is refused");
+    let named: Vec<String> = tiers.iter().map(|(above, word)| format!("{word} from {}", amount(*above))).collect();
+    if !named.is_empty() {
+        out.raw("<span class=\"below\">: ").text(named.join("; ")).raw("</span>");
+    }
+    out.raw("</p>\n");
+    windows_table(out, &windows, span);
     out.raw("</figure>\n");
 }
 
@@ -50,24 +56,19 @@ fn most(quota: &QuotaReport, report: &Report) -> f64 {
 }
 
 /// Draws what is to be used by when: by the plan, or where there is none, at an even pace. Returns which of them.
-fn pace(chart: &mut Chart, quota: &QuotaReport, windows: &[&WindowReport]) -> &'static str {
+fn pace(chart: &mut Chart<'_>, quota: &QuotaReport, windows: &[&WindowReport]) -> &'static str {
     if windows.len() <= MOST_PACES && !quota.planned.is_empty() {
         let planned = teeth(chart, (&quota.planned, quota.step_s), windows, |_| quota.limit);
         chart.stairs("even", &planned);
         return "the plan";
     }
     for window in windows.iter().filter(|_| windows.len() <= MOST_PACES) {
-        let end = seconds(&window.end).min(chart.span.to);
-        let height = even_end(window, quota.limit, chart.span);
-        chart.line("even", (seconds(&window.start), 0.0), (end, height));
+        let (start, end) = (seconds(&window.start), seconds(&window.end));
+        let at_an_even_pace = |at: i64| (at, quota.limit * (at - start) as f64 / (end - start).max(1) as f64);
+        let Span { from, to, .. } = chart.span;
+        chart.line("even", at_an_even_pace(start.max(from)), at_an_even_pace(end.min(to)));
     }
     "an even pace"
-}
-
-/// Where an even pace has come at the end of the window, or of the chart.
-fn even_end(window: &WindowReport, limit: f64, span: Span) -> f64 {
-    let (start, end) = (seconds(&window.start), seconds(&window.end));
-    limit * (end.min(span.to) - start) as f64 / (end - start).max(1) as f64
 }
 
 /// Each height at which a tier begins, and what it does; those that would stand on one another, in one line.
@@ -92,7 +93,7 @@ fn levels(quota: &QuotaReport) -> Vec<(f64, String)> {
 
 /// The line of all windows through the points of a series: up from nothing to `ends_at`, down again.
 fn teeth(
-    chart: &Chart,
+    chart: &Chart<'_>,
     (points, step_s): (&[PointReport], u64),
     windows: &[&WindowReport],
     ends_at: impl Fn(&WindowReport) -> f64,
@@ -124,7 +125,7 @@ fn teeth(
 }
 
 /// What was used in each window, where there are too many to draw them.
-fn peaks(chart: &Chart, windows: &[&WindowReport]) -> Stairs {
+fn peaks(chart: &Chart<'_>, windows: &[&WindowReport]) -> Stairs {
     let mut stairs = Stairs::default();
     for window in windows {
         chart.step(&mut stairs, seconds(&window.start), window.used);
@@ -152,7 +153,7 @@ fn says(quota: &QuotaReport, windows: &[&WindowReport]) -> String {
     }
 }
 
-fn windows_table(out: &mut Html, windows: &[&WindowReport]) {
+fn windows_table(out: &mut Html, windows: &[&WindowReport], span: Span<'_>) {
     const HEAD: [(&str, Align); 6] = [
         ("Window from", Align::Left),
         ("used", Align::Right),
@@ -161,10 +162,10 @@ fn windows_table(out: &mut Html, windows: &[&WindowReport]) {
         ("nothing left", Align::Left),
         ("by class", Align::Left),
     ];
-    let when = |time: &Option<String>| Html::of(time.as_deref().map_or("never".into(), |time| moment(seconds(time))));
+    let when = |time: &Option<String>| Html::of(time.as_deref().map_or("never".into(), |time| span.time(time)));
     let rows = windows.iter().map(|window| {
         vec![
-            Html::of(moment(seconds(&window.start))),
+            Html::of(span.time(&window.start)),
             Html::of(amount(window.used)),
             Html::of(amount(window.left)),
             when(&window.first_refused),

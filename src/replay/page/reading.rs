@@ -2,17 +2,17 @@
 
 use super::html::Html;
 use super::table;
-use crate::replay::report::{AgreementReport, AssumptionsReport, LogReport, Report};
-use crate::replay::summary::amount;
+use crate::replay::report::{AgreementReport, LogReport, Report};
+use crate::replay::zone::Zone;
 use crate::terminal::{Align, span, thousands};
 
 /// All of it.
-pub(super) fn write(out: &mut Html, report: &Report) {
+pub(super) fn write(out: &mut Html, report: &Report, zone: &Zone) {
     out.raw("<section>\n<h2>How the log was read</h2>\n");
     counts(out, &report.log);
     lacking(out, &report.log);
     out.raw("<h3>What was taken for true</h3>\n<ul>\n");
-    assumed(&report.assumptions).into_iter().for_each(|told| item(out, &told));
+    report.assumptions.said().into_iter().for_each(|told| item(out, &told));
     out.raw("</ul>\n");
     for policy in &report.policies {
         if let Some(agreement) = &policy.agreement {
@@ -24,7 +24,8 @@ pub(super) fn write(out: &mut Html, report: &Report) {
             out.raw("</ul>\n");
         }
     }
-    out.raw("<p>Times are UTC. The same log and the same files give the same page.</p>\n</section>\n");
+    out.raw("<p>Times are those of ").text(zone.name()).raw(". ");
+    out.raw("The same log and the same files give the same page.</p>\n</section>\n");
 }
 
 fn item(out: &mut Html, text: &str) {
@@ -39,7 +40,8 @@ fn counts(out: &mut Html, log: &LogReport) {
         }
     };
     tell(log.empty, "empty".into());
-    tell(log.not_requests, "no requests that a gate would take for one".into());
+    let first = log.first_not_request.as_deref().unwrap_or("-");
+    tell(log.not_requests, format!("no requests that a gate would take for one; the first is {first}"));
     tell(log.out_of_order, format!("out of order, by less than {}, and put in order", span(log.window_s)));
     tell(log.late, "later than that, and taken at the time of the line before".into());
     for broken in log.broken.values() {
@@ -57,32 +59,9 @@ fn lacking(out: &mut Html, log: &LogReport) {
     out.raw("<h3>What it does not say</h3>\n");
     let rows = log.lacking.iter().map(|lack| {
         let lines = if lack.lines == log.requests { "all".into() } else { thousands(lack.lines) };
-        vec![Html::of(lack.fact.replace('_', " ")), Html::of(lines), Html::of(lack.instead)]
+        vec![Html::of(lack.fact.replace('_', " ")), Html::of(lines), Html::of(&lack.instead)]
     });
     table::write(out, &[("Fact", Align::Left), ("lines", Align::Right), ("so", Align::Left)], rows);
-}
-
-fn assumed(assumptions: &AssumptionsReport) -> Vec<String> {
-    let AssumptionsReport { cache_ttl_s, latency_ms, clients, costs } = assumptions;
-    let mut told = vec![match cache_ttl_s {
-        Some(seconds) => {
-            format!("The site keeps a page for {}; while it does, the page costs nothing.", span(*seconds))
-        }
-        None => "The site keeps no page: each request costs what its route says.".to_owned(),
-    }];
-    told.push(format!(
-        "A request holds what was set aside for it for {} ms, where the log does not say.",
-        amount(*latency_ms)
-    ));
-    told.push(match *clients {
-        "obey" => "Bots that are refused stay away until Retry-After has passed, then ask again.".into(),
-        "as-known" => {
-            "Verified bots that are refused come back after Retry-After; all others ask as the log has it.".into()
-        }
-        _ => "Whoever is refused asks on as the log has it.".into(),
-    });
-    told.extend(costs.iter().map(|(route, units)| format!("A request of {route} really costs {}.", amount(*units))));
-    told
 }
 
 fn agreed(out: &mut Html, name: &str, agreement: &AgreementReport) {

@@ -2,32 +2,28 @@
 
 use super::html::Html;
 use super::table;
-use super::time::{moment, seconds};
+use super::time::Span;
 use crate::replay::report::RefusedPageReport;
 use crate::terminal::{Align, thousands};
 
 /// The first of them, and the others behind a word to click on.
-pub(super) fn write(out: &mut Html, pages: &[RefusedPageReport]) {
+pub(super) fn write(out: &mut Html, pages: &[RefusedPageReport], span: Span<'_>) {
     if pages.is_empty() {
         out.raw("<p>No verified bot was refused a page.</p>\n");
         return;
     }
     let (first, rest) = pages.split_at(pages.len().min(SHOWN));
+    let row = |page| row(page, span);
     table::write(out, &HEAD, first.iter().map(row));
     if !rest.is_empty() {
         table::folded(out, "More of them", &HEAD, rest.iter().map(row));
     }
 }
 
-fn row(page: &RefusedPageReport) -> Vec<Html> {
+fn row(page: &RefusedPageReport, span: Span<'_>) -> Vec<Html> {
     let mut path = Html::default();
     path.raw("<code>").text(&page.page).raw("</code> <small>").text(&page.operator).raw("</small>");
-    vec![
-        path,
-        Html::of(thousands(page.refused)),
-        Html::of(moment(seconds(&page.first))),
-        Html::of(moment(seconds(&page.last))),
-    ]
+    vec![path, Html::of(thousands(page.refused)), Html::of(span.time(&page.first)), Html::of(span.time(&page.last))]
 }
 
 const HEAD: [(&str, Align); 4] =

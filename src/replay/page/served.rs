@@ -4,24 +4,24 @@ use super::chart::{Chart, Described, Height};
 use super::classes::Names;
 use super::html::Html;
 use super::scale::Scale;
-use super::steps::{Step, Steps};
-use super::time::{Span, moment};
+use super::steps::Steps;
+use super::time::Span;
 use crate::replay::report::{ClassReport, PolicyReport};
 use crate::replay::summary::percent;
 use crate::terminal::thousands;
 
 /// A chart for each class that asked for something that costs.
-pub(super) fn write(out: &mut Html, policy: &PolicyReport, names: &Names<'_>, steps: &Steps, span: Span) {
+pub(super) fn write(out: &mut Html, policy: &PolicyReport, names: &Names<'_>, steps: &Steps, span: Span<'_>) {
     for class in policy.classes.iter().filter(|class| class.costly > 0) {
         let mut chart = Chart::new(span, Scale::shares());
         for (start, step) in steps.of_class(&class.name) {
             let Some(share) = step.served() else { continue };
-            let says = format!("{}: {} of {}", moment(start), percent(share), thousands(step.costly));
-            let stretch = [start.max(span.from), (start + steps.length).min(span.to)];
+            let says = format!("{}: {} of {}", span.moment(start), percent(share), thousands(step.costly));
+            let stretch = steps.stretch(start, span);
             // A step in which nothing was served has a mark at the bottom; one without requests has none.
             chart.bar("served", stretch, [0.0, share.max(LEAST)], &says);
         }
-        let says = says(class, steps);
+        let says = says(class, policy, span);
         out.raw("<figure class=\"").raw(names.colour(&class.name)).raw("\">\n<figcaption><strong>").text(&class.name);
         out.raw("</strong>: ").text(&says).raw("</figcaption>\n");
         let title = format!("Share of {} that is served", class.name);
@@ -30,13 +30,17 @@ pub(super) fn write(out: &mut Html, policy: &PolicyReport, names: &Names<'_>, st
     }
 }
 
-fn says(class: &ClassReport, steps: &Steps) -> String {
+/// In its worst hour, as in the figures at the top; bars may stand for more than an hour.
+fn says(class: &ClassReport, policy: &PolicyReport, span: Span<'_>) -> String {
     let all = percent(class.costly_admitted as f64 / class.costly as f64);
-    let telling = steps.of_class(&class.name).filter(|(_, step)| step.costly >= TELLING);
-    let share = |(start, step): (i64, Step)| step.served().map(|share| (share, start));
-    match telling.filter_map(share).min_by(|one, other| one.0.total_cmp(&other.0)) {
+    let hours = policy.hours.iter().filter_map(|hour| {
+        let of_class = hour.classes.iter().find(|of_class| of_class.name == class.name)?;
+        Some((of_class.served.filter(|_| of_class.costly >= TELLING)?, &hour.start))
+    });
+    match hours.min_by(|one, other| one.0.total_cmp(&other.0)) {
         Some((worst, start)) if worst < 1.0 => {
-            format!("{all} of {} served; at worst {} from {}.", thousands(class.costly), percent(worst), moment(start))
+            let (costly, worst, from) = (thousands(class.costly), percent(worst), span.time(start));
+            format!("{all} of {costly} served; {worst} in the worst hour, from {from}.")
         }
         _ => format!("{all} of {} served.", thousands(class.costly)),
     }
@@ -45,5 +49,5 @@ fn says(class: &ClassReport, steps: &Steps) -> String {
 /// What can still be seen.
 const LEAST: f64 = 0.015;
 
-/// So many requests say something of how a step went.
+/// So many requests say something of how an hour went.
 const TELLING: u64 = 10;

@@ -2,12 +2,18 @@
 
 use super::html::Html;
 use super::table;
-use super::time::{moment, seconds};
+use super::time::Span;
 use crate::replay::report::{ComparisonReport, ExampleReport, PolicyReport};
 use crate::terminal::{Align, thousands};
 
 /// The differences, by class, and examples.
-pub(super) fn write(out: &mut Html, comparison: &ComparisonReport, files: &[String], policies: [&PolicyReport; 2]) {
+pub(super) fn write(
+    out: &mut Html,
+    comparison: &ComparisonReport,
+    files: &[String],
+    policies: [&PolicyReport; 2],
+    span: Span<'_>,
+) {
     let [first, second] = policies.map(|policy| policy.name.as_str());
     out.raw("<section>\n<h2>Where they differ</h2>\n<p>")
         .text(thousands(comparison.same))
@@ -15,12 +21,19 @@ pub(super) fn write(out: &mut Html, comparison: &ComparisonReport, files: &[Stri
     out.text(thousands(comparison.only_first_admits)).raw(" are let through only under ").text(first).raw(", ");
     out.text(thousands(comparison.only_second_admits)).raw(" only under ").text(second).raw("; ");
     out.text(thousands(comparison.other_reason)).raw(" are refused by both for other reasons.</p>\n");
+    if comparison.other_class > 0 {
+        out.raw("<p>").text(thousands(comparison.other_class)).raw(" are of another class under ").text(second);
+        out.raw(": how a client is answered is part of what it is taken for.</p>\n");
+    }
     let rows = comparison.by_class.iter().map(|(class, difference)| {
         let counts = [difference.only_first_admits, difference.only_second_admits];
         [Html::of(class)].into_iter().chain(counts.map(|count| Html::of(thousands(count)))).collect()
     });
-    let head =
-        [("Class", Align::Left), ("only under the first", Align::Right), ("only under the second", Align::Right)];
+    let head = [
+        ("Refused as", Align::Left),
+        ("only the first admits", Align::Right),
+        ("only the second admits", Align::Right),
+    ];
     table::write(out, &head, rows);
     let examples = [
         ("Line", Align::Left),
@@ -29,17 +42,20 @@ pub(super) fn write(out: &mut Html, comparison: &ComparisonReport, files: &[Stri
         (first, Align::Left),
         (second, Align::Left),
     ];
-    let rows = comparison.examples.iter().map(|example| row(example, files));
+    let rows = comparison.examples.iter().map(|example| row(example, files, span));
     table::folded(out, "The first lines on which they differ", &examples, rows);
     out.raw("</section>\n");
 }
 
-fn row(example: &ExampleReport, files: &[String]) -> Vec<Html> {
+fn row(example: &ExampleReport, files: &[String], span: Span<'_>) -> Vec<Html> {
     let file = files.get(example.place.file.saturating_sub(1)).map_or("-", String::as_str);
     vec![
         Html::of(format!("{file}:{}", example.place.line)),
-        Html::of(moment(seconds(&example.time))),
-        Html::of(&example.class),
+        Html::of(span.time(&example.time)),
+        Html::of(match example.class == example.second_class {
+            true => example.class.clone(),
+            false => format!("{}, {}", example.class, example.second_class),
+        }),
         Html::of(example.first),
         Html::of(example.second),
     ]

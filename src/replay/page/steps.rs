@@ -1,7 +1,8 @@
 //! The hours of a policy, put together to as many steps as a chart has room for.
 
-use super::time::{Span, seconds};
+use super::time::Span;
 use crate::replay::report::PolicyReport;
+use crate::replay::zone::seconds;
 use std::collections::BTreeMap;
 
 /// What became of every class, step by step.
@@ -24,11 +25,11 @@ pub(super) struct Step {
 }
 
 impl Steps {
-    pub(super) fn of(policy: &PolicyReport, span: Span) -> Self {
+    pub(super) fn of(policy: &PolicyReport, span: Span<'_>) -> Self {
         let length = span.step(MOST);
         let mut of_classes: BTreeMap<String, BTreeMap<i64, Step>> = BTreeMap::new();
         for hour in &policy.hours {
-            let start = seconds(&hour.start).div_euclid(length) * length;
+            let [start, _] = span.step_of(seconds(&hour.start), length);
             for class in &hour.classes {
                 let step = of_classes.entry(class.name.clone()).or_default().entry(start).or_default();
                 step.admitted += class.admitted;
@@ -38,6 +39,12 @@ impl Steps {
             }
         }
         Self { length, of_classes }
+    }
+
+    /// From when to when the bar of a step goes: not beyond the log.
+    pub(super) fn stretch(&self, start: i64, span: Span<'_>) -> [i64; 2] {
+        let [_, end] = span.step_of(start, self.length);
+        [start.max(span.from), end.min(span.to)]
     }
 
     /// The steps of a class in which it asked for something.

@@ -31,6 +31,7 @@ fn report(days: u32) -> Report {
     let quota = QuotaReport {
         name: "api".into(),
         limit: 100.0,
+        zone: Some("UTC".into()),
         tiers: vec![LadderReport { class: "bot".into(), tiers: vec![TierReport { above: 50.0, shed: 0.6 }] }],
         windows_in_all: u64::from(days),
         windows: (0..days).map(window).collect(),
@@ -71,6 +72,7 @@ fn report(days: u32) -> Report {
             empty: 0,
             broken: BTreeMap::new(),
             not_requests: 0,
+            first_not_request: None,
             out_of_order: 0,
             late: 0,
             window_s: 60,
@@ -99,12 +101,28 @@ fn the_page_asks_for_nothing_and_says_what_it_shows() {
         "<title>Use of api</title>",
         "bot 60 %",
         "limit 100",
-        "40.0 % of 240 served; at worst 40.0 % from 1 Jan 00:00.",
+        "40.0 % of 240 served; 40.0 % in the worst hour, from 1 Jan 00:00.",
     ] {
         assert!(page.contains(told), "{told}");
     }
     for asks in ["http:", "https:", "<script", "<link", "url(", "@import", "src="] {
         assert!(!page.contains(asks), "{asks}");
+    }
+}
+
+#[test]
+fn times_are_those_of_the_quotas_zone_and_windows_that_began_before_the_log_are_drawn() {
+    let mut report = report(2);
+    report.policies[0].quotas[0].zone = Some("Etc/GMT-9".into());
+    report.log.first = Some("1970-01-01T06:30:00Z".into());
+    let page = page(&report);
+    for told in [
+        "from 1 Jan 15:30 to 3 Jan 08:00 (+09:00)",
+        "<title>1 Jan 15:00: 4 let through, 6 refused</title>",
+        "96.0 % of 100 units used in 2 windows",
+        "Times are those of +09:00.",
+    ] {
+        assert!(page.contains(told), "{told}");
     }
 }
 

@@ -1,12 +1,14 @@
-//! The axis of time, in UTC.
+//! The axis of time, by the clocks that the report is told in.
 
 use crate::replay::report::Report;
+use crate::replay::zone::{Zone, seconds};
 
 /// From when to when a chart goes, in seconds since 1970.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
+#[derive(Clone, Copy)]
+pub(super) struct Span<'a> {
     pub(super) from: i64,
     pub(super) to: i64,
+    zone: &'a Zone,
 }
 
 /// A mark on the axis.
@@ -16,16 +18,6 @@ pub(super) struct Mark {
     pub(super) label: String,
     /// Whether there is room for it on a phone, too.
     pub(super) is_coarse: bool,
-}
-
-/// Seconds since 1970 of a time of the report.
-pub(super) fn seconds(time: &str) -> i64 {
-    time.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_second)
-}
-
-/// `4 Sep 06:00`
-pub(super) fn moment(seconds: i64) -> String {
-    format(seconds, "%-d %b %H:%M")
 }
 
 /// How long a step of a chart is.
@@ -38,11 +30,11 @@ pub(super) fn length(seconds: i64) -> String {
     }
 }
 
-impl Span {
-    /// The hours of a report, whole.
-    pub(super) fn of(report: &Report) -> Self {
+impl<'a> Span<'a> {
+    /// From the first moment of a log to the end of its last hour.
+    pub(super) fn of(report: &Report, zone: &'a Zone) -> Self {
         let [first, last] = [&report.log.first, &report.log.last].map(|time| time.as_deref().map_or(0, seconds));
-        Self { from: first.div_euclid(HOUR) * HOUR, to: (last.div_euclid(HOUR) + 1) * HOUR }
+        Self { from: first, to: (last.div_euclid(HOUR) + 1) * HOUR, zone }
     }
 
     pub(super) const fn seconds(self) -> i64 {
@@ -51,11 +43,22 @@ impl Span {
 
     /// Where a moment lies, from 0 to 1.
     pub(super) fn place(self, at: i64) -> f64 {
-        (at - self.from) as f64 / self.seconds().max(1) as f64
+        (at.clamp(self.from, self.to) - self.from) as f64 / self.seconds().max(1) as f64
     }
 
-    pub(super) fn holds(self, at: i64) -> bool {
-        (self.from..=self.to).contains(&at)
+    /// True when something of a stretch of time lies within.
+    pub(super) fn touches(self, start: i64, end: i64) -> bool {
+        start <= self.to && end >= self.from
+    }
+
+    /// `4 Sep 06:00`
+    pub(super) fn moment(self, at: i64) -> String {
+        self.zone.shown(at, "%-d %b %H:%M")
+    }
+
+    /// The same of a time of the report.
+    pub(super) fn time(self, time: &str) -> String {
+        self.moment(seconds(time))
     }
 
     /// How long a bar may stand for, so that there are no more than `most`.
@@ -64,25 +67,33 @@ impl Span {
         STEPS.iter().find(fits).unwrap_or(&STEPS[STEPS.len() - 1]) * HOUR
     }
 
+    /// The beginning and the end of the step that an hour lies in. A single hour is as it was counted: there are zones whose
+    /// hours begin at another minute.
+    pub(super) fn step_of(self, at: i64, length: i64) -> [i64; 2] {
+        if length <= HOUR {
+            return [at, at + length];
+        }
+        let local = self.zone.local(at).div_euclid(length) * length;
+        [local, local + length].map(|local| self.zone.moment_of(local))
+    }
+
     /// The marks of its axis.
     pub(super) fn marks(self) -> Vec<Mark> {
         let fine = self.step(MOST_MARKS);
         // Of several fine ones; below a day only what divides it.
         let is_coarse = |step: &i64| self.seconds() / step < MOST_ON_PHONE && (DAY % step == 0 || step % DAY == 0);
         let coarse = (1..=MOST_MARKS).map(|several| several * fine).find(is_coarse).unwrap_or(fine * MOST_MARKS);
-        let first = self.from.div_euclid(fine) + i64::from(self.from.rem_euclid(fine) > 0);
-        let mark = |at: i64| {
-            let is_day = at.rem_euclid(DAY) == 0;
-            let label = format(at, if is_day { "%-d %b" } else { "%H:%M" });
-            Mark { at, label, is_coarse: at.rem_euclid(coarse) == 0 }
+        let first = self.zone.local(self.from).div_euclid(fine);
+        let mark = |local: i64| {
+            let is_day = local.rem_euclid(DAY) == 0;
+            let at = self.zone.moment_of(local);
+            let label = self.zone.shown(at, if is_day { "%-d %b" } else { "%H:%M" });
+            Mark { at, label, is_coarse: local.rem_euclid(coarse) == 0 }
         };
-        (first..).map(|step| step * fine).take_while(|&at| at <= self.to).map(mark).collect()
+        let marks =
+            (first..).map(|step| mark(step * fine)).skip_while(|mark| mark.at < self.from - self.seconds() / SLIGHTLY);
+        marks.take_while(|mark| mark.at <= self.to).collect()
     }
-}
-
-fn format(seconds: i64, form: &str) -> String {
-    let moment = jiff::Timestamp::from_second(seconds).unwrap_or_default();
-    moment.to_zoned(jiff::tz::TimeZone::UTC).strftime(form).to_string()
 }
 
 const HOUR: i64 = 3600;
@@ -90,6 +101,9 @@ const DAY: i64 = 24 * HOUR;
 
 /// Steps that people think in, in hours: up to a day, weeks, and half years of weeks.
 const STEPS: [i64; 15] = [1, 2, 3, 6, 12, 24, 48, 96, 168, 336, 672, 1344, 2688, 4368, 8736];
+
+/// A mark that is outside by less than this part of the whole is seen at the edge: logs begin a few seconds after midnight.
+const SLIGHTLY: i64 = 300;
 
 /// Marks on a wide screen ...
 const MOST_MARKS: i64 = 12;
@@ -104,23 +118,40 @@ mod tests {
 
     #[test]
     fn a_day_has_a_mark_every_two_hours_and_every_six_on_a_phone() {
-        let day = Span { from: 1_717_718_400, to: 1_717_718_400 + DAY };
-        let marks = day.marks();
+        let span = Span { from: 1_717_718_400, to: 1_717_718_400 + DAY, zone: &Zone::default() };
+        let marks = span.marks();
         let labels: Vec<&str> = marks.iter().map(|mark| mark.label.as_str()).collect();
         assert_eq!(labels[..3], ["7 Jun", "02:00", "04:00"]);
         let coarse: Vec<&str> = marks.iter().filter(|mark| mark.is_coarse).map(|mark| mark.label.as_str()).collect();
         assert_eq!(coarse, ["7 Jun", "06:00", "12:00", "18:00", "8 Jun"]);
     }
 
+    #[test]
+    fn days_begin_when_the_clocks_of_the_zone_say_so() {
+        let zone = Zone::named("America/Los_Angeles");
+        // The day on which clocks go forward, and the one after it.
+        let span = Span { from: 1_710_057_600, to: 1_710_057_600 + 2 * DAY, zone: &zone };
+        let days: Vec<(i64, String)> = span
+            .marks()
+            .into_iter()
+            .filter(|mark| mark.label.contains(' '))
+            .map(|mark| (mark.at, mark.label))
+            .collect();
+        assert_eq!(days[..2], [(1_710_057_600, "10 Mar".into()), (1_710_057_600 + 23 * HOUR, "11 Mar".into())]);
+        assert_eq!(span.step_of(1_710_057_600 + HOUR, 12 * HOUR), [1_710_057_600, 1_710_057_600 + 11 * HOUR]);
+    }
+
     proptest! {
         #[test]
         fn marks_are_few_however_long_it_is(from in 0..500_000_i64, hours in 1..17_568_i64) {
-            let span = Span { from: from * HOUR, to: (from + hours) * HOUR };
+            let zone = Zone::named("Asia/Kolkata");
+            let span = Span { from: from * HOUR, to: (from + hours) * HOUR, zone: &zone };
             let marks = span.marks();
             prop_assert!(marks.len() <= 14, "{}", marks.len());
             let on_phone = marks.iter().filter(|mark| mark.is_coarse).count();
             prop_assert!(on_phone <= 6 && (on_phone > 0 || hours < 24), "{on_phone} of {}", marks.len());
-            prop_assert!(marks.iter().all(|mark| span.holds(mark.at)));
+            let from = span.from - span.seconds() / SLIGHTLY;
+            prop_assert!(marks.iter().all(|mark| (from..=span.to).contains(&mark.at)));
         }
     }
 }

@@ -6,7 +6,7 @@ use super::html::Html;
 use super::scale::Scale;
 use super::steps::Steps;
 use super::table;
-use super::time::{Span, length, moment};
+use super::time::{Span, length};
 use crate::replay::report::{ClassReport, PolicyReport};
 use crate::terminal::{Align, thousands};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ pub(super) fn write(
     policy: &PolicyReport,
     names: &Names<'_>,
     steps: &[Steps],
-    span: Span,
+    span: Span<'_>,
     place: usize,
 ) {
     let ours = &steps[place];
@@ -31,8 +31,8 @@ pub(super) fn write(
         for (start, step) in ours.of_class(&class.name) {
             let (admitted, all) = (step.admitted as f64, (step.admitted + step.refused) as f64);
             let (let_through, refused) = (thousands(step.admitted), thousands(step.refused));
-            let says = format!("{}: {let_through} let through, {refused} refused", moment(start));
-            let stretch = [start.max(span.from), (start + ours.length).min(span.to)];
+            let says = format!("{}: {let_through} let through, {refused} refused", span.moment(start));
+            let stretch = ours.stretch(start, span);
             if step.admitted > 0 {
                 chart.bar("admitted", stretch, [0.0, admitted], &says);
             }
@@ -47,7 +47,7 @@ pub(super) fn write(
         chart.write(out, Height::Low, &Described { title: &title, says }, |_, label| label);
         out.raw("</figure>\n");
     }
-    as_table(out, policy, ours);
+    as_table(out, policy, ours, span);
 }
 
 fn says(class: &ClassReport) -> String {
@@ -75,7 +75,7 @@ fn reasons(refused: &BTreeMap<&'static str, u64>) -> String {
     told.join(", ")
 }
 
-fn as_table(out: &mut Html, policy: &PolicyReport, steps: &Steps) {
+fn as_table(out: &mut Html, policy: &PolicyReport, steps: &Steps, span: Span<'_>) {
     const HEAD: [(&str, Align); 5] = [
         ("From", Align::Left),
         ("class", Align::Left),
@@ -86,7 +86,7 @@ fn as_table(out: &mut Html, policy: &PolicyReport, steps: &Steps) {
     let rows = policy.classes.iter().flat_map(|class| {
         steps.of_class(&class.name).map(|(start, step)| {
             vec![
-                Html::of(moment(start)),
+                Html::of(span.moment(start)),
                 Html::of(&class.name),
                 Html::of(thousands(step.admitted)),
                 Html::of(thousands(step.refused)),

@@ -32,7 +32,7 @@ impl Bots {
             (None, Some(bot)) => Known::Bot(bot),
             (None, None) => Known::Nobody,
         };
-        let cost = decided.standings.iter().fold(Units::ZERO, |sum, standing| sum.plus(standing.cost));
+        let cost = decided.costs.iter().fold(Units::ZERO, |sum, (_, cost)| sum.plus(*cost));
         let counts = self.0.entry((decided.classified.kind, known)).or_default();
         counts.requests += 1;
         counts.units_asked = counts.units_asked.plus(cost);

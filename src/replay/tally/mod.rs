@@ -42,7 +42,7 @@ impl Tally {
         Self {
             classes: Classes::new(classes, quotas),
             hours: Hours::new(classes, quotas),
-            windows: rules.quotas.iter().map(|quota| Windows::of(&quota.window, classes)).collect(),
+            windows: rules.quotas.iter().map(|quota| Windows::of(quota, classes)).collect(),
             used: rules.quotas.iter().map(|_| Series::default()).collect(),
             planned: rules.quotas.iter().map(|_| Series::default()).collect(),
             bots: Bots::default(),
@@ -58,7 +58,8 @@ impl Tally {
         for (place, standing) in decided.standings.iter().enumerate() {
             let quota = usize::from(standing.quota.0);
             let said_no = decided.refused_by & 1 << place.min(7) != 0;
-            self.windows[quota].add(standing, decided.refused.filter(|_| said_no), decided.at);
+            let refused = decided.refused.filter(|_| said_no).map(|reason| (reason, decided.classified.class));
+            self.windows[quota].add(standing, refused, decided.at);
             self.used[quota].add(decided.at, standing.used);
         }
         if decided.classified.kind != Kind::Human {
@@ -148,6 +149,7 @@ fn report_of(quota: &Quota, windows: &Windows, (used, planned): (&Series, &Serie
     QuotaReport {
         name: quota.name.clone(),
         limit: quota.limit.as_f64(),
+        zone: quota.window.zone().map(str::to_owned),
         tiers: rules.classes.iter().zip(&quota.ladders).filter_map(ladder).collect(),
         windows_in_all: windows.count(),
         windows: windows.report(quota.limit, rules),

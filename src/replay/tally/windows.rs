@@ -1,7 +1,8 @@
 //! What became of each window of a quota.
 
 use crate::engine::Standing;
-use crate::policy::window::Window;
+use crate::policy::quota::Quota;
+use crate::policy::tier::Ladder;
 use crate::policy::{ClassId, Reason, Rules, Timestamp, Units};
 use crate::replay::report::WindowReport;
 use crate::telemetry::rfc3339;
@@ -9,7 +10,8 @@ use std::collections::VecDeque;
 
 /// The windows of one quota, in the order in which they were met.
 pub(super) struct Windows {
-    classes: usize,
+    /// By class: nothing of it is ever let through.
+    shut_out: Box<[bool]>,
     /// It has no windows, but slides.
     slides: bool,
     opened_by_use: Option<std::time::Duration>,
@@ -31,14 +33,16 @@ struct OneWindow {
 }
 
 impl Windows {
-    pub(super) fn of(window: &Window, classes: usize) -> Self {
-        let (slides, opened_by_use) = (window.back() > 0, window.opened_by_use());
-        Self { classes, slides, opened_by_use, windows: VecDeque::new(), count: 0, before: Units::ZERO }
+    pub(super) fn of(quota: &Quota, classes: usize) -> Self {
+        let (slides, opened_by_use) = (quota.window.back() > 0, quota.window.opened_by_use());
+        let is_shut_out = |class| quota.ladder(ClassId(class as u16)).and_then(Ladder::shuts_at) == Some(Units::ZERO);
+        let shut_out = (0..classes).map(is_shut_out).collect();
+        Self { shut_out, slides, opened_by_use, windows: VecDeque::new(), count: 0, before: Units::ZERO }
     }
 
-    /// A request has been decided on; `refused`: this quota has said no.
-    pub(super) fn add(&mut self, standing: &Standing, refused: Option<Reason>, now: Timestamp) {
-        let (id, classes) = (if self.slides { 0 } else { standing.window }, self.classes);
+    /// A request has been decided on; `refused`: this quota has said no to one of that class.
+    pub(super) fn add(&mut self, standing: &Standing, refused: Option<(Reason, ClassId)>, now: Timestamp) {
+        let (id, classes) = (if self.slides { 0 } else { standing.window }, self.shut_out.len());
         if !self.windows.iter().rev().any(|window| window.id == id) {
             let start = match self.opened_by_use {
                 Some(length) => standing.resets_at - length,
@@ -63,10 +67,10 @@ impl Windows {
         }
         let Some(window) = self.windows.iter_mut().rev().find(|window| window.id == id) else { return };
         window.end = if self.slides { now } else { standing.resets_at };
-        if refused.is_some() {
+        if refused.is_some_and(|(_, class)| !self.shut_out[usize::from(class.0)]) {
             window.first_refused.get_or_insert(now);
         }
-        if refused == Some(Reason::Quota) {
+        if refused.is_some_and(|(reason, _)| reason == Reason::Quota) {
             window.spent.get_or_insert(now);
         }
     }
