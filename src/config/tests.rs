@@ -785,8 +785,8 @@ fn each_contradiction_is_found() {
             "2:26: routes[1]: never reached: routes[0] (/**) fits all that it fits; move it above that one",
         ),
         (
-            "routes: [{ match: /a/**/b }]".into(),
-            "2:19: routes[0].match: \"/a/**/b\": ** stands for any rest and comes last, alone; write it like /shop/**, or * within a segment",
+            "routes: [{ match: /a/**/b/c }]".into(),
+            "2:19: routes[0].match: \"/a/**/b/c\": ** stands alone, at the end or before the last segment; write it like /shop/** or /**/*.css, or * within a segment",
         ),
         (
             "routes: [{ match: /a?b }]".into(),

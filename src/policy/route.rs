@@ -30,11 +30,20 @@ pub struct Route {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScopeId(pub u16);
 
-/// A path pattern: `*` is anything within one segment, `**` at the end any rest.
+/// A path pattern: `*` is anything within one segment, `**` at the end any rest, and before the last segment any folders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     segments: Vec<Segment>,
-    any_rest: bool,
+    rest: Rest,
+}
+
+/// What may follow the segments of a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Rest {
+    Nothing,
+    Anything,
+    /// Any folders, or none, and this in the last of them.
+    Last(Segment),
 }
 
 /// One segment of a pattern: the texts before, between and behind its stars. One text alone is the segment itself.
@@ -46,8 +55,8 @@ struct Segment(Vec<String>);
 pub enum BadPattern {
     /// It does not begin with a slash.
     NoSlash,
-    /// `**` stands somewhere else than alone at the end.
-    RestNotLast,
+    /// `**` stands somewhere else than alone at the end or before the last segment.
+    RestWithin,
 }
 
 /// A path that no rule may be asked about: it contains an encoded NUL or broken percent-encoding of one.
@@ -55,18 +64,24 @@ pub enum BadPattern {
 pub struct BadPath;
 
 impl Pattern {
-    /// Reads a pattern such as `/item/*` or `/shop/**`.
+    /// Reads a pattern such as `/item/*`, `/shop/**` or `/**/*.css`.
     pub fn parse(text: &str) -> Result<Self, BadPattern> {
         let path = text.strip_prefix('/').ok_or(BadPattern::NoSlash)?;
         let mut segments: Vec<&str> = path.split('/').collect();
-        let any_rest = segments.last().is_some_and(|last| *last == "**");
-        if any_rest {
-            segments.pop();
-        }
+        let rest = match segments[..] {
+            [.., "**"] => Rest::Anything,
+            [.., "**", last] if !last.contains("**") => Rest::Last(Segment::parse(last)),
+            _ => Rest::Nothing,
+        };
+        segments.truncate(match rest {
+            Rest::Nothing => segments.len(),
+            Rest::Anything => segments.len() - 1,
+            Rest::Last(_) => segments.len() - 2,
+        });
         if segments.iter().any(|segment| segment.contains("**")) {
-            return Err(BadPattern::RestNotLast);
+            return Err(BadPattern::RestWithin);
         }
-        Ok(Self { segments: segments.into_iter().map(Segment::parse).collect(), any_rest })
+        Ok(Self { segments: segments.into_iter().map(Segment::parse).collect(), rest })
     }
 
     /// True when the normalised `path` fits.
@@ -79,7 +94,11 @@ impl Pattern {
             }
             rest = behind;
         }
-        self.any_rest || rest.is_none()
+        match &self.rest {
+            Rest::Nothing => rest.is_none(),
+            Rest::Anything => true,
+            Rest::Last(last) => rest.is_some_and(|rest| last.fits(rest.rsplit('/').next().unwrap_or(rest))),
+        }
     }
 }
 
@@ -226,7 +245,20 @@ mod tests {
         assert!(matches("/search", "/search"));
         assert!(!matches("/search", "/search/"));
         assert_eq!(Pattern::parse("item"), Err(BadPattern::NoSlash));
-        assert_eq!(Pattern::parse("/**/x"), Err(BadPattern::RestNotLast));
+        assert_eq!(Pattern::parse("/**/x/y"), Err(BadPattern::RestWithin));
+        assert_eq!(Pattern::parse("/**/x**"), Err(BadPattern::RestWithin));
+    }
+
+    #[test]
+    fn the_last_segment_may_lie_however_deep() {
+        for path in ["/a.css", "/shop/a.css", "/shop/b/c/.css"] {
+            assert!(matches("/**/*.css", path), "{path}");
+        }
+        for path in ["/a.css/", "/a.css/b", "/a.CSS", "/css", "/"] {
+            assert!(!matches("/**/*.css", path), "{path}");
+        }
+        assert!(matches("/shop/**/new", "/shop/new") && matches("/shop/**/new", "/shop/a/b/new"));
+        assert!(!matches("/shop/**/new", "/shop") && !matches("/shop/**/new", "/new"));
     }
 
     #[test]

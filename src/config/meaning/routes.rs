@@ -123,8 +123,9 @@ fn pattern(raw: &raw::Route, path: &str, report: &mut Report) -> Pattern {
         (Ok(pattern), None) => return pattern,
         (Ok(_), Some(_)) => "a path has no spaces, \"?\" or \"#\"; use query for parameters",
         (Err(BadPattern::NoSlash), _) => "does not begin with a slash; write it like /item/*",
-        (Err(BadPattern::RestNotLast), _) => {
-            "** stands for any rest and comes last, alone; write it like /shop/**, or * within a segment"
+        (Err(BadPattern::RestWithin), _) => {
+            "** stands alone, at the end or before the last segment; write it like /shop/** or /**/*.css, or * within a \
+             segment"
         }
     };
     let (wrong, remedy) = wrong.split_once("; ").unwrap_or((wrong, ""));

@@ -9,7 +9,8 @@ use serde::Deserialize;
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Route {
-    /// The path: `*` is anything within one segment, `**` at the end any rest. Must be given.
+    /// The path: `*` is anything within one segment, `**` at the end any rest, and before the last segment any folders, as in
+    /// /**/*.css. Must be given.
     #[serde(rename = "match")]
     pub path: Option<String>,
     /// The host, without port: one, or a list; `*.example.com` is every host below it. Default any.
