@@ -21,7 +21,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("telemetry", &["policy", "engine"]),
     ("config", &["policy", "calendar"]),
     ("replay", &["policy", "engine", "agents", "verify", "config", "calendar", "telemetry", "terminal"]),
-    ("init", &["policy", "agents", "verify", "replay", "terminal"]),
+    ("init", &["policy", "agents", "verify", "config", "replay", "terminal"]),
     ("tune", &["policy", "config", "replay", "chance", "telemetry", "terminal"]),
     ("http1", &[]),
     ("terminal", &[]),

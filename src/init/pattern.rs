@@ -12,8 +12,6 @@ pub(super) struct Pattern(Vec<Part>);
 pub(super) enum Part {
     /// This one.
     Name(Box<str>),
-    /// Any with this ending, such as `.css`.
-    Ending(Box<str>),
     /// Any.
     Any,
     /// Any, and whatever follows.
@@ -35,6 +33,11 @@ impl Pattern {
         Self(self.0.iter().cloned().chain([part]).collect())
     }
 
+    /// True where it may fit names that are not in it.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.0.last(), Some(Part::Any | Part::Rest))
+    }
+
     /// The order of routes: of two that fit the same path, the more particular first.
     pub(super) fn before(&self, other: &Self) -> Ordering {
         let particular = |pattern: &Self| pattern.0.iter().map(Part::rank).collect::<Vec<_>>();
@@ -46,9 +49,8 @@ impl Part {
     const fn rank(&self) -> u8 {
         match self {
             Self::Name(_) => 0,
-            Self::Ending(_) => 1,
-            Self::Any => 2,
-            Self::Rest => 3,
+            Self::Any => 1,
+            Self::Rest => 2,
         }
     }
 }
@@ -57,7 +59,6 @@ impl fmt::Display for Pattern {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|part| match part {
             Part::Name(name) => write!(out, "/{name}"),
-            Part::Ending(ending) => write!(out, "/*.{ending}"),
             Part::Any => out.write_str("/*"),
             Part::Rest => out.write_str("/**"),
         })
@@ -93,10 +94,9 @@ mod tests {
             pattern(&[Part::Rest]),
             pattern(&[Part::Any]),
             pattern(&[named("item"), Part::Any]),
-            pattern(&[named("item"), Part::Ending("css".into())]),
             pattern(&[named("item"), named("new")]),
         ];
         patterns.sort_by(Pattern::before);
-        assert_eq!(patterns.map(|pattern| pattern.to_string()), ["/item/new", "/item/*.css", "/item/*", "/*", "/**"]);
+        assert_eq!(patterns.map(|pattern| pattern.to_string()), ["/item/new", "/item/*", "/*", "/**"]);
     }
 }

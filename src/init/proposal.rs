@@ -1,40 +1,61 @@
 //! The YAML that follows from a log, with a comment for every value.
 
 use super::bots::{Bots, Crawler, SEARCH_ENGINES};
-use super::findings::Findings;
-use super::routes::{self, Route};
+use super::findings::{Findings, Nothing};
+use super::logs::Logs;
+use super::own_calls::{CRON, WORDPRESS};
+use super::rehearsal::Demand;
+use super::routes::{Route, Routes};
 use super::tally::Tally;
+use crate::agents::Agents;
 use crate::terminal::thousands;
+use crate::verify::Operators;
 use std::fmt::Write as _;
+use std::mem::take;
+use std::sync::Arc;
 
-/// What follows from it.
+/// The whole file.
+pub fn proposed(logs: &Logs, agents: &Arc<Agents>, operators: &Arc<Operators>) -> Result<String, Nothing> {
+    let mut findings = Findings::of(logs, agents, operators)?;
+    let tree = take(&mut findings.tree);
+    let routes = Routes::of(tree, findings.requests.pages, findings.endings());
+    let draft = findings.yaml(logs, &routes, &Demand::unknown());
+    let demand = Demand::under(&draft, logs, &findings)?;
+    Ok(findings.yaml(logs, &routes, &demand))
+}
+
+/// What follows from what a day needs.
 struct Figures {
     limit: u64,
     /// From these shares of the limit on, in percent, search engines are refused half, three quarters and all.
     marks: [u64; 3],
 }
 
-impl Findings<'_> {
-    /// The whole file. `names` are what the logs are called.
-    pub fn yaml(self, names: &[String]) -> String {
-        let mut out = String::new();
-        let figures = self.figures();
-        self.opening(&mut out, names);
-        out.push_str(GATE);
-        let has_libraries = self.classes(&mut out);
-        self.quota(&mut out, &figures, has_libraries);
-        let pages = self.requests.pages;
-        let assets = self.requests.assets;
-        write_routes(&mut out, &routes::of(self.tree, pages), pages, assets);
-        out
-    }
-
-    fn figures(&self) -> Figures {
-        let demand = self.days.demand();
+impl Figures {
+    fn of(demand: &Demand) -> Self {
         let limit = rounded_up(demand.busiest);
         // What people take is put aside, and no less than the last tenth.
         let last = 100_u64.saturating_sub((demand.people * 100).div_ceil(limit)).clamp(LEAST_FOR_BOTS, MOST_FOR_BOTS);
-        Figures { limit, marks: [last * 6 / 10, last * 8 / 10, last] }
+        Self { limit, marks: [last * 6 / 10, last * 8 / 10, last] }
+    }
+}
+
+impl Findings<'_> {
+    fn yaml(&self, logs: &Logs, routes: &Routes, demand: &Demand) -> String {
+        let mut out = String::new();
+        self.opening(&mut out, &logs.names());
+        out.push_str(GATE);
+        let has_libraries = self.classes(&mut out);
+        self.quota(&mut out, demand, has_libraries);
+        write_routes(&mut out, routes, self.requests.pages, self.requests.assets);
+        out
+    }
+
+    /// How the names of assets end, most frequent first.
+    fn endings(&self) -> Vec<String> {
+        let mut endings: Vec<(&String, &u64)> = self.endings.iter().collect();
+        endings.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        endings.into_iter().map(|(ending, _)| ending.clone()).collect()
     }
 
     fn opening(&self, out: &mut String, names: &[String]) {
@@ -76,6 +97,7 @@ impl Findings<'_> {
     fn classes(&self, out: &mut String) -> bool {
         let bots = &self.bots;
         out.push_str("\nclasses:                         # the first that fits\n");
+        self.site(out);
         self.crawlers(out, "search", true);
         self.crawlers(out, "crawler", false);
         let impostors = told(&bots.impostors(self.operators));
@@ -96,8 +118,8 @@ impl Findings<'_> {
             writeln!(out, "  - name: library\n    when: {when}\n    priority: 0").unwrap_or(());
         }
         self.other_bots(out);
-        note(out, 2, &format!("{} requests of the log name no bot.", thousands(bots.people.requests)));
-        out.push_str("  - { name: person, when: { kind: human }, priority: 3 }\n");
+        note(out, 2, &format!("{} requests of the log name no bot; those that hide are found by what they do.", thousands(bots.people.requests)));
+        writeln!(out, "  - {{ name: {PEOPLE}, when: {{ kind: human }}, priority: 3 }}").unwrap_or(());
         !libraries.is_empty()
     }
 
@@ -138,7 +160,7 @@ impl Findings<'_> {
             out,
             2,
             &match named.is_empty() {
-                true => "No other bot in the log; those that hide are found by what they do.".to_owned(),
+                true => "No other bot in the log.".to_owned(),
                 false => format!("By their own word alone: {}.", told(&named)),
             },
         );
@@ -155,51 +177,53 @@ impl Findings<'_> {
         }
     }
 
-    fn quota(&self, out: &mut String, figures: &Figures, has_libraries: bool) {
-        let (demand, zone) = (self.days.demand(), self.days.zone());
-        let Figures { limit, marks: [half, most, all] } = figures;
-        out.push_str("\nquotas:\n  pages:                         # one unit is one page\n");
+    /// A class of what the site asks of itself, if it does.
+    fn site(&self, out: &mut String) {
+        let Some((address, calls)) = self.own_calls.most() else { return };
+        let calls = thousands(calls);
+        let told = format!(
+            "CHANGE: is this the site's own server? {calls} requests for {CRON} came from it in the name of {WORDPRESS}: what \
+             is due is run by them."
+        );
+        note(out, 2, &told);
+        let when = format!("{{ address: \"{address}\", user_agent: \"{WORDPRESS}\" }}");
+        writeln!(out, "  - {{ name: site, when: {when}, priority: 3 }}").unwrap_or(());
+    }
+
+    fn quota(&self, out: &mut String, demand: &Demand, has_libraries: bool) {
+        let Figures { limit, marks: [half, most, all] } = Figures::of(demand);
+        let zone = self.days.zone();
+        writeln!(out, "\nquotas:\n  {QUOTA}:                         # one unit is one page").unwrap_or(());
         note(
             out,
             4,
-            "CHANGE: what you have bought for a day. Until then enough for the busiest day of the log, rounded up:",
+            "CHANGE: what you have bought for a day. Until then what these routes would have charged, rounded up:",
         );
         note(out, 4, &format!("{}.", demand.reckoned));
         writeln!(out, "    limit: {limit}").unwrap_or(());
+        out.push_str("    enforce: false               # CHANGE: remove this line once the rest is right; until then refusals are only counted\n");
         note(out, 4, &format!("CHANGE: when your allowance is renewed; {}.", zone.remark));
         writeln!(out, "    window: {{ calendar: day, zone: {}, at: \"00:00\" }}", zone.name).unwrap_or(());
-        out.push_str("    # enforce: false             # to try it: what would be refused is counted and logged, and nobody is refused\n");
         out.push_str("    # pacing: learned            # spreads what bots get over the day; the tiers below stay as guard rails\n");
         note(
             out,
             4,
-            "From so much used on, refuse such a share. People have no tiers: they are refused only when nothing is left.",
-        );
-        let people = thousands(demand.people);
-        note(
-            out,
-            4,
             &format!(
-                "Bots stop at {all}%, which leaves {}% for people; they asked for {people} pages on their busiest day.",
-                100 - all
+                "From so much used on, refuse such a share. People have no tiers: they are refused only when nothing is left. \
+                 On the busiest day of the log, people, as far as they can be told from bots, asked for {} pages.",
+                thousands(demand.people)
             ),
         );
         out.push_str("    tiers:\n");
         let ladder = format!(
             "[{{ above: {half}%, shed: 50% }}, {{ above: {most}%, shed: 75% }}, {{ above: {all}%, shed: 100% }}]"
         );
+        let lower = format!("[{{ above: {}%, shed: 50% }}, {{ above: {half}%, shed: 100% }}]", half / 2);
         writeln!(out, "      search: {ladder}").unwrap_or(());
         if !self.bots.crawlers(self.operators, false).is_empty() {
-            writeln!(out, "      crawler: [{{ above: {}%, shed: 50% }}, {{ above: {half}%, shed: 100% }}]", half / 2)
-                .unwrap_or(());
+            writeln!(out, "      crawler: {lower}").unwrap_or(());
         }
-        let before = "# gone before a search engine is refused anything";
-        writeln!(
-            out,
-            "      bot: [{{ above: {}%, shed: 50% }}, {{ above: {half}%, shed: 100% }}]   {before}",
-            half / 2
-        )
-        .unwrap_or(());
+        writeln!(out, "      bot: {lower}").unwrap_or(());
         if has_libraries {
             out.push_str("      library: [{ above: 0%, shed: 100% }]    # what costs nothing they still get\n");
         }
@@ -207,22 +231,21 @@ impl Findings<'_> {
     }
 }
 
-fn write_routes(out: &mut String, routes: &[Route], pages: u64, assets: u64) {
+fn write_routes(out: &mut String, routes: &Routes, pages: u64, assets: u64) {
     out.push_str("\nroutes:                          # the first that fits\n");
     note(out, 2, "CHANGE: what each really costs; nothing for those that spend none of the allowance.");
+    for ending in &routes.assets {
+        writeln!(out, "  - {{ match: \"/**/*.{ending}\" }}").unwrap_or(());
+    }
     let mut covered = 0;
-    for Route { pattern, parameter, visits, .. } in routes {
+    for Route { pattern, parameter, visits } in &routes.pages {
         let query = parameter.map_or_else(String::new, |parameter| format!(", query: [{parameter}]"));
-        let Some(visits) = visits else {
-            writeln!(out, "  - {{ match: \"{pattern}\" }}   # assets in the same folder").unwrap_or(());
-            continue;
-        };
         covered += visits.all;
         let share = visits.all as f64 * 100.0 / pages as f64;
         let people = visits.people * 100 / visits.all.max(1);
         let all = thousands(visits.all);
-        let told = format!("{share:.1}% of the pages asked for ({all}); {people}% of these by people");
-        writeln!(out, "  - {{ match: \"{pattern}\"{query}, cost: {{ pages: 1 }} }}   # {told}").unwrap_or(());
+        let told = format!("{share:.1}% of the pages asked for ({all}); {people}% of these name no bot");
+        writeln!(out, "  - {{ match: \"{pattern}\"{query}, cost: {{ {QUOTA}: 1 }} }}   # {told}").unwrap_or(());
     }
     let rest = pages.saturating_sub(covered);
     let told = format!("{} for seldom pages, {} for assets", thousands(rest), thousands(assets));
@@ -279,6 +302,12 @@ fn rounded_up(pages: u64) -> u64 {
     let step = 10_u64.pow(pages.max(1).ilog10().saturating_sub(1)).max(10);
     pages.max(1).div_ceil(step) * step
 }
+
+/// What is counted.
+pub(super) const QUOTA: &str = "pages";
+
+/// The class of people.
+pub(super) const PEOPLE: &str = "person";
 
 const GATE: &str = "
 listen: 127.0.0.1:8080

@@ -3,40 +3,54 @@
 use super::pattern::Pattern;
 use super::tree::{Pages, SEARCHES, Tree, Visits};
 
+/// The routes of a site, the first that fits before the others; what fits none of them is free.
+#[derive(Debug)]
+pub(super) struct Routes {
+    /// How the names of assets end that one of the pages' patterns might fit, most frequent first: they are free before all.
+    pub(super) assets: Vec<String>,
+    pub(super) pages: Vec<Route>,
+}
+
 /// One of them.
 #[derive(Debug)]
 pub(super) struct Route {
     pub(super) pattern: Pattern,
     /// The parameter that must be there.
     pub(super) parameter: Option<&'static str>,
-    /// Its requests; none for assets, which a pattern of pages would take for pages.
-    pub(super) visits: Option<Visits>,
+    pub(super) visits: Visits,
 }
 
-/// The routes of a site with so many requests for pages.
-pub(super) fn of(tree: Tree, pages: u64) -> Vec<Route> {
+impl Routes {
+    /// Those of a site with so many requests for pages, whose assets have these `endings`.
+    pub(super) fn of(tree: Tree, pages: u64, endings: Vec<String>) -> Self {
+        let pages = of_pages(tree, pages);
+        let is_needed = pages.iter().any(|route| route.pattern.is_open());
+        Self { assets: if is_needed { endings } else { Vec::new() }, pages }
+    }
+}
+
+fn of_pages(tree: Tree, pages: u64) -> Vec<Route> {
     let seldom = (pages / SELDOM).max(1);
     let mut routes: Vec<Route> = Vec::new();
     let busy = tree.patterns((pages / HEAVY).max(2)).into_iter().filter(|pages| pages.visits.all >= seldom).take(MOST);
-    for Pages { pattern, visits, assets } in busy {
+    for Pages { pattern, visits } in busy {
         let (parameter, searches) = (0..SEARCHES.len())
             .map(|place| (SEARCHES[place], visits.searches[place]))
             .max_by_key(|(_, searches)| *searches)
             .unwrap_or_default();
-        routes.extend(assets.into_iter().map(|pattern| Route { pattern, parameter: None, visits: None }));
         // A page that is nothing but a search needs no parameter to be known by.
         let is_both = searches >= seldom && searches * 10 < visits.all * 9;
         let rest = match is_both {
             true => {
                 let searched =
                     Visits { all: searches, people: searches * visits.people / visits.all, ..Visits::default() };
-                routes.push(Route { pattern: pattern.clone(), parameter: Some(parameter), visits: Some(searched) });
+                routes.push(Route { pattern: pattern.clone(), parameter: Some(parameter), visits: searched });
                 let people = visits.people - searches * visits.people / visits.all;
                 Visits { all: visits.all - searches, people, ..visits }
             }
             false => visits,
         };
-        routes.push(Route { pattern, parameter: None, visits: Some(rest) });
+        routes.push(Route { pattern, parameter: None, visits: rest });
     }
     // Stable: among equally particular ones the busiest stays first, and one with a parameter before one without.
     routes.sort_by(|one, other| one.pattern.before(&other.pattern));

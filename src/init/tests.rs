@@ -1,24 +1,48 @@
 use super::*;
 use crate::agents::Agents;
 use crate::config;
-use crate::replay::log::{Files, Source};
+use crate::policy::behaviour::Aim;
+use crate::replay::log::{Line, Merged};
+use crate::replay::report::PolicyReport;
+use crate::replay::{Assumptions, Policy, Request, Trial};
 use crate::verify::Operators;
 use proptest::prelude::*;
-use std::io::Cursor;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-static OPERATORS: LazyLock<Operators> = LazyLock::new(Operators::builtin);
-static AGENTS: LazyLock<Agents> = LazyLock::new(|| Agents::builtin(OPERATORS.tokens()));
+static OPERATORS: LazyLock<Arc<Operators>> = LazyLock::new(|| Arc::new(Operators::builtin()));
+static AGENTS: LazyLock<Arc<Agents>> = LazyLock::new(|| Arc::new(Agents::builtin(OPERATORS.tokens())));
 
 fn proposed(log: &str) -> String {
     try_proposed(log.as_bytes().to_vec()).expect("there are requests in it")
 }
 
 fn try_proposed(log: Vec<u8>) -> Result<String, Nothing> {
-    let source = Source::new("a log".into(), Box::new(Cursor::new(log)));
-    let files = Files { sources: vec![source], bytes: None, read: Arc::default() };
-    Findings::of(files, &AGENTS, &OPERATORS).map(|findings| findings.yaml(&["a log".into()]))
+    super::proposed(&Logs::kept("a log".into(), log), &AGENTS, &OPERATORS)
+}
+
+/// What the proposal for a log does with it, and the assets that it charges for.
+fn replayed(yaml: &str, log: &str) -> (PolicyReport, Vec<String>) {
+    let logs = Logs::kept("a log".into(), log.as_bytes().to_vec());
+    let mut lines = Merged::new(logs.open().expect("it is in memory"), findings::OUT_OF_ORDER);
+    let (operators, agents) = (Arc::clone(&OPERATORS), Arc::clone(&AGENTS));
+    let settings = is_accepted(yaml);
+    let mut policy = Some(Policy { name: "x".into(), settings, operators, agents, lists: Arc::default() });
+    let (mut trial, mut charged) = (None, Vec::new());
+    while let Some(next) = lines.next_line().expect("it is in memory") {
+        let Ok(Some(line)) = Line::read(next.text) else { continue };
+        let Some(request) = Request::of(&line) else { continue };
+        let trial = trial.get_or_insert_with(|| {
+            Trial::new(policy.take().expect("there is one trial"), &Assumptions::default(), next.at)
+        });
+        trial.take(next, &line, &request, &mut |_, decided| {
+            let aim = Aim::of(&http::Method::GET, &request.path, None, None);
+            if aim == Aim::Asset && decided.is_costly() {
+                charged.push(request.path.to_string());
+            }
+        });
+    }
+    (trial.expect("there are requests in it").end(), charged)
 }
 
 /// Panics with all that is wrong with it.
@@ -57,7 +81,6 @@ fn things_are_put_together_and_sections_told_apart() {
     for (route, share) in [("\"/item/*\"", "33.3%"), ("\"/search\"", "33.3%")] {
         assert!(yaml.contains(&format!("{{ match: {route}, cost: {{ pages: 1 }} }}   # {share}")), "{yaml}");
     }
-    assert!(!yaml.contains("assets/"), "assets cost nothing by the last route\n{yaml}");
     assert!(yaml.contains("0 for seldom pages, 250 for assets"), "{yaml}");
 }
 
@@ -71,14 +94,70 @@ fn many_seldom_names_are_things() {
 }
 
 #[test]
-fn assets_beside_pages_are_free_before_them() {
+fn assets_are_free_before_pages_however_they_are_spelled() {
     let yaml = proposed(&of_a_day(|number| match number % 2 {
         0 => format!("/item/{number}"),
-        _ => format!("/item/{number}.JPG"),
+        _ => format!("/item/{number}.{}", if number % 20 == 1 { "png" } else { "JPG" }),
     }));
     let settings = is_accepted(&yaml);
     let routes: Vec<&str> = settings.rules.routes.iter().map(|route| route.name.as_str()).collect();
-    assert_eq!(routes, ["/item/*.jpg", "/item/*", "/**"]);
+    assert_eq!(routes, ["/**/*.JPG", "/**/*.png", "/item/*", "/**"]);
+    let yaml = proposed(&of_a_day(|number| if number % 2 == 0 { "/".into() } else { "/logo.png".into() }));
+    assert!(!yaml.contains(".png"), "no route of a page fits them\n{yaml}");
+}
+
+#[test]
+fn nobody_is_refused_before_somebody_says_so() {
+    let log = of_a_day(|number| format!("/item/{number}"));
+    let log = log.replace(BROWSER, GOOGLEBOT);
+    let yaml = proposed(&log);
+    let (report, _) = replayed(&yaml, &log);
+    assert_eq!((report.admitted, report.refused), (1000, 0));
+    let enforced: String = yaml.lines().filter(|line| !line.contains("enforce: false")).map(|line| format!("{line}\n")).collect();
+    assert!(replayed(&enforced, &log).0.refused > 0, "{enforced}");
+}
+
+#[test]
+fn people_are_reckoned_without_bots_that_hide() {
+    let person = |number: u64| {
+        let client = format!("198.51.100.{}", number % 50);
+        ["/item/{}", "/style.css", "/logo.png"].map(|path| {
+            line(&client, number * 800, "+0000", &path.replace("{}", &(number % 9).to_string()), BROWSER)
+        })
+    };
+    let scraper = |number: u64| line("192.0.2.1", number * 20, "+0000", &format!("/item/{number}"), BROWSER);
+    let mut lines: Vec<String> = (0..100).flat_map(person).chain((0..4000).map(scraper)).collect();
+    lines.sort_by_key(|line| line.split_once('[').map(|(_, time)| time.to_owned()));
+    let yaml = proposed(&lines.concat());
+    let told = yaml.split("be told from bots, asked for ").nth(1).expect("a figure");
+    let pages: String = told.chars().take_while(|sign| !sign.is_whitespace()).filter(char::is_ascii_digit).collect();
+    let pages: u64 = pages.parse().expect("a number");
+    assert!((100..500).contains(&pages), "{pages} of 4,100\n{yaml}");
+}
+
+#[test]
+fn what_the_site_asks_of_itself_gets_a_class() {
+    let own = (0..50).map(|number| {
+        line("203.0.113.7", number * 60, "+0000", "/wp-cron.php?doing_wp_cron=1", "WordPress/5.9; https://shop.example")
+    });
+    let others = line("192.0.2.9", 9, "+0000", "/feed/", "WordPress/6.0; https://other.example");
+    let yaml = proposed(&(others + &own.collect::<String>()));
+    let settings = is_accepted(&yaml);
+    assert_eq!(settings.rules.classes[0].name, "site");
+    assert!(yaml.contains("when: { address: \"203.0.113.7\", user_agent: \"WordPress\" }"), "{yaml}");
+}
+
+#[test]
+fn a_usual_day_is_told_of_from_three_whole_days_on() {
+    let days = |count: u32| -> String {
+        let day = |day: u32| (0..100 + u64::from(day)).map(move |number| {
+            line("192.0.2.1", number * 800, "+0000", "/item/1", BROWSER).replace("07/Jun", &format!("{day:02}/Jun"))
+        });
+        (1..=count).flat_map(day).collect()
+    };
+    let [two, three] = [2, 3].map(|count| proposed(&days(count)));
+    assert!(two.contains("# 102 on the busiest of 2 days.\n"), "{two}");
+    assert!(three.contains("# 103 on the busiest of 3 days, 102 on a usual one.\n"), "{three}");
 }
 
 #[test]
@@ -95,7 +174,7 @@ fn the_limit_is_of_the_busiest_day_and_the_window_of_the_logs_clock() {
     let quota = &settings.rules.quotas[0];
     assert_eq!(quota.limit.to_string(), "1000");
     let yaml = proposed(&of_a_day(|number| format!("/item/{number}")));
-    assert!(yaml.contains("zone: Etc/GMT-9, "), "{yaml}");
+    assert!(yaml.contains("zone: Etc/GMT-9, ") && yaml.contains("the log's clock shows +0900, and Etc/GMT-9"), "{yaml}");
     let yaml = proposed(&line("192.0.2.1", 0, "+0530", "/item/1", BROWSER));
     assert!(yaml.contains("zone: Asia/Kolkata, "), "{yaml}");
 }
@@ -104,7 +183,7 @@ fn the_limit_is_of_the_busiest_day_and_the_window_of_the_logs_clock() {
 fn an_hour_of_a_log_is_reckoned_up_to_a_day() {
     let log: String = (0..60).map(|minute| line("192.0.2.1", minute * 60, "+0000", "/item/1", BROWSER)).collect();
     let yaml = proposed(&log);
-    assert!(yaml.contains("60 requests for pages in about 1 h; as many all day long would be 1,440."), "{yaml}");
+    assert!(yaml.contains("# 60 in about 1 h, and as many all day long would be 1,440.\n"), "{yaml}");
     assert_eq!(is_accepted(&yaml).rules.quotas[0].limit.to_string(), "1500");
 }
 
@@ -153,8 +232,10 @@ fn a_fast_crawler_is_asked_to_slow_down() {
 
 #[test]
 fn where_there_is_no_request_nothing_is_proposed() {
-    for (log, told) in [("", "no request in 0 lines; give an access log"), ("hello\nworld\n", "no request in 2 lines")]
-    {
+    for (log, told) in [
+        ("", "no request in 0 lines; give an access log"),
+        ("\nhello\nworld\n", "no request in 3 lines; the first that is not empty, a log:2, is in no known format; give an"),
+    ] {
         let nothing = try_proposed(log.into()).expect_err("there is nothing to go by").to_string();
         assert!(nothing.starts_with(told), "{nothing}");
     }
@@ -181,7 +262,11 @@ proptest! {
     #[test]
     fn whatever_a_log_says_the_proposal_is_accepted_and_the_same_each_time(
         visits in prop::collection::vec((
-            prop_oneof!["/[a-z0-9*.$%{}~\u{e9}-]{0,12}(/[ -~]{0,12}){0,3}", "/(item|a)/[0-9]{1,3}(\\.css|)(\\?q=x|)"],
+            prop_oneof![
+                "/[a-z0-9*.$%{}~\u{e9}-]{0,12}(/[ -~]{0,12}){0,3}",
+                "/(item|a|favicon)/[0-9]{1,3}(\\.(css|JPG|ico|x)|)(\\?q=x|)",
+                "/[ab.%]{0,3}(/[ab]{1,2}){0,3}\\.(css|js|Png|php)",
+            ],
             prop_oneof![Just(BROWSER), Just(GOOGLEBOT), Just("curl/8"), Just("\\\"\\x0a# ${HOME}"), Just("-")],
             0..86_400_u64,
             prop_oneof![Just("+0000"), Just("-0330"), Just("+1400"), Just("+9959")],
@@ -189,7 +274,11 @@ proptest! {
     ) {
         let log: String = visits.iter().map(|(path, agent, second, zone)| line("192.0.2.1", *second, zone, path, agent)).collect();
         if let Ok(yaml) = try_proposed(log.clone().into_bytes()) {
-            is_accepted(&yaml);
+            let (report, charged_assets) = replayed(&yaml, &log);
+            prop_assert!(charged_assets.is_empty(), "{:?}\n{}", charged_assets, yaml);
+            prop_assert_eq!(report.refused, 0);
+            let quota = &report.quotas[0];
+            prop_assert!(quota.windows.iter().all(|window| window.used <= quota.limit), "{}", yaml);
             prop_assert_eq!(Ok(yaml), try_proposed(log.into_bytes()).map_err(|nothing| nothing.to_string()));
         }
     }

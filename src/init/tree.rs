@@ -4,7 +4,7 @@
 //! is, and whoever makes up paths only adds to a `*`.
 
 use super::pattern::{Part, Pattern, name};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// All paths of a log.
 #[derive(Default)]
@@ -26,8 +26,6 @@ struct Folder {
     deeper: Visits,
     names: BTreeMap<Box<str>, Folder>,
     any: Option<Box<Folder>>,
-    /// The endings of the assets in it.
-    assets: BTreeSet<Box<str>>,
 }
 
 /// The requests for one page, or for pages of one pattern.
@@ -56,8 +54,6 @@ pub(super) struct Visit<'a> {
 pub(super) struct Pages {
     pub(super) pattern: Pattern,
     pub(super) visits: Visits,
-    /// What looks like them and is none: assets in the same folder.
-    pub(super) assets: Vec<Pattern>,
 }
 
 /// Parameters that sites give what somebody searches for.
@@ -83,25 +79,12 @@ impl Tree {
         }
     }
 
-    /// Remembers an asset.
-    pub(super) fn see_asset(&mut self, path: &str) {
-        let (folder, last) = self.root.walk(path, &mut self.folders);
-        if let Last::Name(name) = last
-            && let Some((_, ending)) = name.rsplit_once('.')
-        {
-            folder.assets.insert(ending.to_ascii_lowercase().into());
-        }
-        if self.folders > MOST_FOLDERS {
-            self.fold();
-        }
-    }
-
     /// The patterns of all pages, busiest first. Where a folder has many names, those that have less than `heavy`
     /// requests stand together as `*`.
     pub(super) fn patterns(mut self, heavy: u64) -> Vec<Pages> {
         self.root.gather(heavy, 0);
         let mut pages = Vec::new();
-        self.root.list(&Pattern::default(), &[], &mut pages);
+        self.root.list(&Pattern::default(), &mut pages);
         pages.sort_by_key(|pages| std::cmp::Reverse(pages.visits.all));
         pages
     }
@@ -187,7 +170,6 @@ impl Folder {
         self.page.add(&other.page);
         self.index.add(&other.index);
         self.deeper.add(&other.deeper);
-        self.assets.extend(other.assets);
         if let Some(any) = other.any {
             self.any.get_or_insert_default().take(*any);
         }
@@ -200,21 +182,20 @@ impl Folder {
         self.folders().map(|folder| 1 + folder.count()).sum()
     }
 
-    fn list(self, here: &Pattern, assets_beside: &[Pattern], pages: &mut Vec<Pages>) {
-        let mut list = |pattern: Pattern, visits: Visits, assets: &[Pattern]| {
+    fn list(self, here: &Pattern, pages: &mut Vec<Pages>) {
+        let mut list = |pattern: Pattern, visits: Visits| {
             if visits.all > 0 {
-                pages.push(Pages { pattern, visits, assets: assets.to_vec() });
+                pages.push(Pages { pattern, visits });
             }
         };
-        list(here.clone(), self.page, assets_beside);
-        list(here.and(Part::Name("".into())), self.index, &[]);
-        list(here.and(Part::Rest), self.deeper, &[]);
+        list(here.clone(), self.page);
+        list(here.and(Part::Name("".into())), self.index);
+        list(here.and(Part::Rest), self.deeper);
         for (name, child) in self.names {
-            child.list(&here.and(Part::Name(name)), &[], pages);
+            child.list(&here.and(Part::Name(name)), pages);
         }
         if let Some(any) = self.any {
-            let assets: Vec<Pattern> = self.assets.into_iter().map(|ending| here.and(Part::Ending(ending))).collect();
-            any.list(&here.and(Part::Any), &assets, pages);
+            any.list(&here.and(Part::Any), pages);
         }
     }
 }

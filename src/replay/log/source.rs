@@ -84,6 +84,14 @@ impl Source {
         Self { name, stream, block: vec![0; BLOCK], ready: 0..0, ended: false, number: 0 }
     }
 
+    /// All of it at once, where no line has been read yet; nothing where that is more than `most` bytes.
+    pub fn into_text(self, most: u64) -> Result<Option<Vec<u8>>, Unreadable> {
+        let mut text = Vec::new();
+        let read = self.stream.take(most + 1).read_to_end(&mut text);
+        let length = read.map_err(|source| Unreadable { name: self.name, source })?;
+        Ok(Some(text).filter(|_| length as u64 <= most))
+    }
+
     /// The next line; nothing at the end.
     pub fn next_line(&mut self) -> Result<Option<Numbered<'_>>, Unreadable> {
         let Some(found) = self.find()? else { return Ok(None) };
