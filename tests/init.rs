@@ -44,7 +44,8 @@ fn its_own_limit_is_enough_and_assets_are_free(yaml: &str, log: &str) {
     let (policy, quota) = (&report["policies"][0], &report["policies"][0]["quotas"][0]);
     assert_eq!(policy["refused"], 0, "nobody is refused anything before somebody says so");
     let limit = quota["limit"].as_f64().expect("a number");
-    let used = quota["windows"].as_array().expect("a list").iter().map(|window| window["used"].as_f64().expect("a number"));
+    let used =
+        quota["windows"].as_array().expect("a list").iter().map(|window| window["used"].as_f64().expect("a number"));
     let busiest = used.fold(0.0, f64::max);
     assert!(busiest <= limit && limit <= busiest * 1.1, "{busiest} of {limit}\n{yaml}");
     let by_route = costs_of_endings(&verdicts, Path::new(log));
@@ -84,7 +85,10 @@ fn read(path: &str) -> String {
 fn a_log_without_requests_leads_nowhere() {
     let Ended { code, output, errors } = run(&["init", "-"], b"hello\n");
     assert_eq!((code, output.as_str()), (2, ""));
-    assert!(errors.starts_with("-: no request in 1 lines; the first that is not empty, -:1, is in no known format;"), "{errors}");
+    assert!(
+        errors.starts_with("-: no request in 1 lines; the first that is not empty, -:1, is in no known format;"),
+        "{errors}"
+    );
     assert_eq!(run(&["init", "nowhere.log"], b"").code, 1);
     assert_eq!(run(&["init"], b"").code, 2);
 }

@@ -18,7 +18,7 @@ fn the_one_share_that_serves_both_is_found_and_nothing_but_tiers_is_changed() {
     let changed: Vec<&str> = patch.lines().filter(|line| line.starts_with(['-', '+'])).skip(2).collect();
     let [old, new] = changed[..] else { panic!("{patch}") };
     assert_eq!(old, "-      search: [{ above: 90%, shed: 100% }]   # as last year");
-    assert!(new.starts_with("+      search: [{ above: ") && new.ends_with("% }]   # as last year"), "{patch}");
+    assert!(new.starts_with("+      search: [{ above: ") && new.ends_with("% }]   # by tidegate tune"), "{patch}");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn nothing_that_is_read_is_written_over() {
 }
 
 #[test]
-fn a_goal_that_cannot_be_met_is_told_with_what_comes_nearest_and_the_first_term_counts_most() {
+fn a_goal_that_nothing_meets_is_told_with_what_comes_nearest_and_the_first_term_counts_most() {
     let desk = Desk::with(&a_tier_at("90%"));
     for (goal, found) in [
         ("person refused <= 0, search served >= 80 %", [0.0, 60.0]),
@@ -71,7 +71,48 @@ fn a_goal_that_cannot_be_met_is_told_with_what_comes_nearest_and_the_first_term_
         assert_eq!(figures(&report, "short_by"), [0.0, 20.0]);
     }
     let told = desk.tune(&["--goal", "person refused <= 0, search served >= 80 %"]).output;
-    assert!(told.contains("misses it by 20.0 %") && told.contains("It cannot be met. Nearest to it"), "{told}");
+    let verdict = "policies tried meets it; --effort NUMBER tries more. Nearest to it come these values";
+    assert!(told.contains("misses it by 20.0 %") && one_line(&told).contains(verdict), "{told}");
+}
+
+#[test]
+fn a_goal_is_said_to_be_impossible_only_where_the_best_policy_for_a_term_misses_it() {
+    let desk = Desk::with(&a_tier_at("90%").replace("limit: 100", "limit: 30"));
+    let ended = desk.tune(&["--effort", "12", "--goal", "person refused <= 0, search served >= 5 %"]);
+    assert_eq!(ended.code, 1);
+    let verdict = "It cannot be met: even with search shut out, person refused is 10. Nearest to it";
+    assert!(one_line(&ended.output).contains(verdict), "{}", ended.output);
+}
+
+#[test]
+fn what_only_shutting_everybody_else_out_meets_is_found_with_little_effort() {
+    let desk = Desk::with(&a_tier_at("90%").replace("limit: 100", "limit: 40"));
+    let ended = desk.tune(&["--effort", "3", "--json", "--goal", "person refused <= 0"]);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    let report: Value = serde_json::from_str(&ended.output).expect("JSON");
+    assert_eq!(report["tiers"][0]["found"], list(&["0%:100%"]));
+}
+
+#[test]
+fn another_point_of_what_can_be_had_may_be_picked() {
+    let desk = Desk::with(&a_tier_at("90%"));
+    let goal = ["--goal", "person refused <= 0, search served >= 60 %", "--json"];
+    let points = desk.met("person refused <= 0, search served >= 60 %")["trade_off"]["points"].clone();
+    let last = points.as_array().expect("a list").last().expect("a point").clone();
+    let number = last["number"].to_string();
+    let ended = desk.tune(&[&goal[..], &["--pick", &number, "--write", &desk.path("new.yaml")]].concat());
+    assert_eq!((ended.code, &*ended.errors), (0, ""));
+    let report: Value = serde_json::from_str(&ended.output).expect("JSON");
+    assert_eq!((&report["picked"], &report["tiers"][0]["found"]), (&last["number"], &last["tiers"]["search"]));
+    assert_eq!(
+        figures(&report, "found"),
+        [last["x"].as_f64().expect("a number"), last["y"].as_f64().expect("a number")]
+    );
+    let checked = run(&["check", &desk.path("new.yaml")], b"");
+    assert_eq!((checked.code, &*checked.errors), (0, ""));
+    let ended = desk.tune(&[&goal[..], &["--pick", "1000"]].concat());
+    assert_eq!(ended.code, 2);
+    assert!(ended.errors.contains("--pick: there is no point 1000; they are numbered from 1 to "), "{}", ended.errors);
 }
 
 #[test]
@@ -156,7 +197,12 @@ fn wrong_goals_and_files_are_told_with_what_would_do() {
         "flat.yaml",
         &a_tier_at("90%").replace("    tiers:\n      search: [{ above: 90%, shed: 100% }]   # as last year\n", ""),
     );
+    desk.write("shadow.yaml", &a_tier_at("90%").replace("limit: 100", "limit: 100\n    enforce: false"));
     for (arguments, told) in [
+        (
+            vec!["--goal", "unused <= 1 %", "--config", &desk.path("shadow.yaml")],
+            "api refuses nobody (`enforce: false`)",
+        ),
         (vec!["--goal", "serch served >= 1 %"], "--goal:1: \"serch served >= 1 %\": there is no class \"serch\""),
         (vec!["--goal", "unused <= 1 %", "--quota", "apis"], "--quota: there is no quota \"apis\"; the quotas are api"),
         (vec!["--goal", "unused <= 1 %", "--config", &desk.path("none.yaml")], "none.yaml:1:1: cannot be read"),
@@ -198,7 +244,8 @@ impl Desk {
     fn tune(&self, arguments: &[&str]) -> Ended {
         let (config, log) = (self.path("tidegate.yaml"), self.path("access.log"));
         let config = if arguments.contains(&"--config") { vec![] } else { vec!["--config", &*config] };
-        run(&[&["tune", "--effort", "100"], &config[..], arguments, &[&*log]].concat(), b"")
+        let effort = if arguments.contains(&"--effort") { vec![] } else { vec!["--effort", "100"] };
+        run(&[&["tune"], &effort[..], &config[..], arguments, &[&*log]].concat(), b"")
     }
 
     /// The report of a goal that is met.
@@ -207,6 +254,10 @@ impl Desk {
         assert_eq!((ended.code, &*ended.errors), (0, ""), "{goal}: {}", ended.output);
         serde_json::from_str(&ended.output).expect("JSON")
     }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn figures(report: &Value, which: &str) -> Vec<f64> {

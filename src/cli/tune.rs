@@ -37,6 +37,9 @@ pub struct TuneArgs {
     /// Tries at most so many policies.
     #[arg(long, value_name = "NUMBER", default_value = "240", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     effort: u16,
+    /// Takes the point of this number of what can be had for what, instead of what comes nearest to the goal.
+    #[arg(long, value_name = "NUMBER")]
+    pick: Option<usize>,
     /// Writes the file with the values that were found there; - is standard output, instead of the report.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
@@ -45,12 +48,12 @@ pub struct TuneArgs {
     json: bool,
 }
 
-/// Tunes. Exit code 0 where the goal is met, 1 where it cannot be (what comes nearest is told and written all the same) or
-/// the log cannot be read to its end, 2 where the goal or a file is wrong.
+/// Tunes. Exit code 0 where the goal is met or a point was picked, 1 where nothing that was tried meets it (what comes
+/// nearest is told and written all the same) or the log cannot be read to its end, 2 where the goal or a file is wrong.
 pub fn run(args: &TuneArgs) -> ExitCode {
     let tuned = written(args).and_then(|(tuned, is_told)| {
         let shown = if is_told { shown(args, &tuned.report)? } else { String::new() };
-        Ok((shown, tuned.report.met))
+        Ok((shown, tuned.report.met || args.pick.is_some()))
     });
     match tuned {
         Ok((shown, met)) => match print(&shown) {
@@ -111,7 +114,7 @@ fn tuned(args: &TuneArgs) -> Result<Tuned, Trouble> {
     };
     let effort = usize::from(args.effort);
     let search = Search { effort, chance: Chance::of(SEED, "tune") };
-    let tuned = tuning.run(search, &mut |tried| {
+    let tuned = tuning.run(search, args.pick, &mut |tried| {
         progress.show(|elapsed| {
             let done = tried as f64 / effort as f64;
             let tried = format!("{} of {} policies", thousands(tried as u64), thousands(effort as u64));
@@ -162,7 +165,9 @@ impl From<Failed> for Trouble {
     fn from(failed: Failed) -> Self {
         match failed {
             Failed::Replay(failed) => failed.into(),
-            Failed::TooLong { .. } | Failed::Unwritable(_) | Failed::Wrong(_) => Self::Wrong(failed.to_string()),
+            Failed::TooLong { .. } | Failed::Unwritable(_) | Failed::Wrong(_) | Failed::NoSuchPoint { .. } => {
+                Self::Wrong(failed.to_string())
+            }
         }
     }
 }

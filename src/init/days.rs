@@ -55,9 +55,7 @@ impl Days {
     pub(super) fn cover(&self, window: &WindowReport) -> bool {
         let second = |text: &str| text.parse().map_or(0, jiff::Timestamp::as_second).unsigned_abs();
         let (start, end) = (second(&window.start), second(&window.end));
-        self.span.is_some_and(|(first, last)| {
-            first.seconds() <= start + ROUGHLY && end <= last.seconds() + ROUGHLY
-        })
+        self.span.is_some_and(|(first, last)| first.seconds() <= start + ROUGHLY && end <= last.seconds() + ROUGHLY)
     }
 
     fn covered(&self) -> u64 {

@@ -118,7 +118,14 @@ impl Findings<'_> {
             writeln!(out, "  - name: library\n    when: {when}\n    priority: 0").unwrap_or(());
         }
         self.other_bots(out);
-        note(out, 2, &format!("{} requests of the log name no bot; those that hide are found by what they do.", thousands(bots.people.requests)));
+        note(
+            out,
+            2,
+            &format!(
+                "{} requests of the log name no bot; those that hide are found by what they do.",
+                thousands(bots.people.requests)
+            ),
+        );
         writeln!(out, "  - {{ name: {PEOPLE}, when: {{ kind: human }}, priority: 3 }}").unwrap_or(());
         !libraries.is_empty()
     }

@@ -113,7 +113,8 @@ fn nobody_is_refused_before_somebody_says_so() {
     let yaml = proposed(&log);
     let (report, _) = replayed(&yaml, &log);
     assert_eq!((report.admitted, report.refused), (1000, 0));
-    let enforced: String = yaml.lines().filter(|line| !line.contains("enforce: false")).map(|line| format!("{line}\n")).collect();
+    let enforced: String =
+        yaml.lines().filter(|line| !line.contains("enforce: false")).map(|line| format!("{line}\n")).collect();
     assert!(replayed(&enforced, &log).0.refused > 0, "{enforced}");
 }
 
@@ -121,9 +122,8 @@ fn nobody_is_refused_before_somebody_says_so() {
 fn people_are_reckoned_without_bots_that_hide() {
     let person = |number: u64| {
         let client = format!("198.51.100.{}", number % 50);
-        ["/item/{}", "/style.css", "/logo.png"].map(|path| {
-            line(&client, number * 800, "+0000", &path.replace("{}", &(number % 9).to_string()), BROWSER)
-        })
+        ["/item/{}", "/style.css", "/logo.png"]
+            .map(|path| line(&client, number * 800, "+0000", &path.replace("{}", &(number % 9).to_string()), BROWSER))
     };
     let scraper = |number: u64| line("192.0.2.1", number * 20, "+0000", &format!("/item/{number}"), BROWSER);
     let mut lines: Vec<String> = (0..100).flat_map(person).chain((0..4000).map(scraper)).collect();
@@ -150,9 +150,11 @@ fn what_the_site_asks_of_itself_gets_a_class() {
 #[test]
 fn a_usual_day_is_told_of_from_three_whole_days_on() {
     let days = |count: u32| -> String {
-        let day = |day: u32| (0..100 + u64::from(day)).map(move |number| {
-            line("192.0.2.1", number * 800, "+0000", "/item/1", BROWSER).replace("07/Jun", &format!("{day:02}/Jun"))
-        });
+        let day = |day: u32| {
+            (0..100 + u64::from(day)).map(move |number| {
+                line("192.0.2.1", number * 800, "+0000", "/item/1", BROWSER).replace("07/Jun", &format!("{day:02}/Jun"))
+            })
+        };
         (1..=count).flat_map(day).collect()
     };
     let [two, three] = [2, 3].map(|count| proposed(&days(count)));
@@ -174,7 +176,10 @@ fn the_limit_is_of_the_busiest_day_and_the_window_of_the_logs_clock() {
     let quota = &settings.rules.quotas[0];
     assert_eq!(quota.limit.to_string(), "1000");
     let yaml = proposed(&of_a_day(|number| format!("/item/{number}")));
-    assert!(yaml.contains("zone: Etc/GMT-9, ") && yaml.contains("the log's clock shows +0900, and Etc/GMT-9"), "{yaml}");
+    assert!(
+        yaml.contains("zone: Etc/GMT-9, ") && yaml.contains("the log's clock shows +0900, and Etc/GMT-9"),
+        "{yaml}"
+    );
     let yaml = proposed(&line("192.0.2.1", 0, "+0530", "/item/1", BROWSER));
     assert!(yaml.contains("zone: Asia/Kolkata, "), "{yaml}");
 }
@@ -234,7 +239,10 @@ fn a_fast_crawler_is_asked_to_slow_down() {
 fn where_there_is_no_request_nothing_is_proposed() {
     for (log, told) in [
         ("", "no request in 0 lines; give an access log"),
-        ("\nhello\nworld\n", "no request in 3 lines; the first that is not empty, a log:2, is in no known format; give an"),
+        (
+            "\nhello\nworld\n",
+            "no request in 3 lines; the first that is not empty, a log:2, is in no known format; give an",
+        ),
     ] {
         let nothing = try_proposed(log.into()).expect_err("there is nothing to go by").to_string();
         assert!(nothing.starts_with(told), "{nothing}");

@@ -4,6 +4,7 @@ use super::goal::Bound;
 use super::measure::Measure;
 use super::rank::Rank;
 use super::search::Tried;
+use std::collections::BTreeSet;
 
 /// Something to be traded for something else: a measure, and which way is better.
 #[derive(Clone, Debug)]
@@ -29,6 +30,22 @@ impl Front {
         let front = |pair: [usize; 2]| Self { stakes: pair, points: unbeaten(stakes, pair, tried, chosen) };
         let with = |least: usize| pairs().map(front).find(|front| front.points.len() >= least);
         with(A_CURVE).or_else(|| with(2))
+    }
+}
+
+impl Front {
+    /// Its points and those that are `marked`, along the curve: the better the one, the worse the other.
+    pub(super) fn along(&self, stakes: &[Stake], tried: &[Tried], marked: [usize; 2]) -> Vec<usize> {
+        let badness = |place: usize, stake: usize| {
+            let figure = tried[place].figures[stake]?;
+            Some(if stakes[stake].better == Bound::AtMost { figure } else { -figure })
+        };
+        let [x, y] = self.stakes;
+        let places: BTreeSet<usize> = self.points.iter().copied().chain(marked).collect();
+        let point = |place: usize| Some((badness(place, x)?, badness(place, y)?, place));
+        let mut points: Vec<(f64, f64, usize)> = places.into_iter().filter_map(point).collect();
+        points.sort_by(|one, other| one.0.total_cmp(&other.0).then(other.1.total_cmp(&one.1)));
+        points.into_iter().map(|(_, _, place)| place).collect()
     }
 }
 

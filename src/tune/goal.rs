@@ -89,17 +89,18 @@ impl Term {
             Some(">=") => Bound::AtLeast,
             other => return Err(format!("{:?} is neither <= nor >=; write one of them", other.unwrap_or_default())),
         };
-        let (amount, is_share) = match amount.trim().strip_suffix('%') {
-            Some(percent) => (percent.trim_end(), true),
-            None => (amount.trim(), false),
-        };
-        let read = amount.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
-        let number = read.ok_or_else(|| format!("{amount:?} is no amount; write a number such as 0, or 90 %"))?;
-        if is_share && number > 100.0 {
-            return Err(format!("{amount} % is more than all there is; write 0 % to 100 %"));
+        let Amount { number, unit } = Amount::read(amount.trim())?;
+        let measure = measure(what, unit == "%", known)?;
+        let counted = measure.what.counted_in();
+        match unit {
+            "%" if number > 100.0 => Err(format!("{number} % is more than all there is; write 0 % to 100 %")),
+            "" if number > 0.0 && number <= 100.0 => Err(format!(
+                "{number} could be a share or a count; did you mean {number} %? write {number} % or {number} {counted}"
+            )),
+            "%" | "" => Ok(Self { measure, bound, amount: number }),
+            _ if unit == counted => Ok(Self { measure, bound, amount: number }),
+            _ => Err(format!("{unit:?} is no unit of it; write a number such as 0, 90 % or 500 {counted}")),
         }
-        let measure = measure(what, is_share, known)?;
-        Ok(Self { measure, bound, amount: number })
     }
 
     /// By how much a measured value misses it; nothing where it is met, or there is nothing to measure.
@@ -109,6 +110,25 @@ impl Term {
             Bound::AtMost => (value - self.amount).max(0.0),
             Bound::AtLeast => (self.amount - value).max(0.0),
         }
+    }
+}
+
+/// What stands behind a sign.
+struct Amount<'a> {
+    number: f64,
+    unit: &'a str,
+}
+
+impl<'a> Amount<'a> {
+    fn read(text: &'a str) -> Result<Self, String> {
+        let is_digit = |sign: char| sign.is_ascii_digit() || matches!(sign, '.' | '-');
+        let (digits, unit) = text.split_at(text.find(|sign| !is_digit(sign)).unwrap_or(text.len()));
+        if unit.contains(['<', '>']) {
+            return Err(format!("one term ends after {digits:?} and another begins; write a comma between them"));
+        }
+        let read = digits.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
+        let number = read.ok_or_else(|| format!("{text:?} is no amount; write a number such as 0, or 90 %"))?;
+        Ok(Self { number, unit: unit.trim() })
     }
 }
 
@@ -170,8 +190,12 @@ impl fmt::Display for Goal {
 impl fmt::Display for Term {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { measure, bound, amount } = self;
-        let percent = if measure.is_share { " %" } else { "" };
-        write!(out, "{measure} {} {amount}{percent}", bound.sign())
+        write!(out, "{measure} {} {amount}", bound.sign())?;
+        match measure.is_share {
+            true => out.write_str(" %"),
+            false if *amount == 0.0 => Ok(()),
+            false => write!(out, " {}", measure.what.counted_in()),
+        }
     }
 }
 
@@ -244,6 +268,9 @@ mod tests {
     fn spaces_do_not_matter_and_the_tuned_quota_needs_no_name() {
         let goal = Goal::read("  person   refused<=0,search served>= 90%,unused <= 2.5 %", &known()).expect("a goal");
         assert_eq!(goal.to_string(), "person refused <= 0, search served >= 90 %, api unused <= 2.5 %");
+        let goal = Goal::read("person refused <= 20 requests, search served >= 500, used>=40units", &known());
+        let counts = "person refused <= 20 requests, search served >= 500 requests, api used >= 40 units";
+        assert_eq!(goal.expect("a goal").to_string(), counts);
     }
 
     #[test]
@@ -267,6 +294,10 @@ mod tests {
             ("unused", "neither <= nor >= is in it"),
             ("served >= 90 %", "whose \"served\"? write a class before it"),
             ("search evenness >= 80", "evenness is a share"),
+            ("search served >= 90", "did you mean 90 %? write 90 % or 90 requests"),
+            ("unused <= 2", "write 2 % or 2 units"),
+            ("unused <= 2 requests", "\"requests\" is no unit of it"),
+            ("person refused <= 0; search served >= 60 %", "another begins; write a comma between them"),
             ("search served >= 101 %", "more than all there is"),
             ("search served >= many", "\"many\" is no amount"),
             ("search served >= -1", "\"-1\" is no amount"),

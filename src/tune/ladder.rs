@@ -21,6 +21,16 @@ pub(super) fn drawn(draws: [f64; DRAWS], limit: Units) -> Vec<Tier> {
     (0..steps).map(|step| tier(part(first, last, step), part(least, most, step), limit)).collect()
 }
 
+/// Nothing is let through.
+pub(super) fn shut() -> Vec<Tier> {
+    vec![Tier { above: Units::ZERO, shed: Share::ALL }]
+}
+
+/// As little is refused as can be written.
+pub(super) fn open(limit: Units) -> Vec<Tier> {
+    vec![tier(99, 1, limit)]
+}
+
 /// Ladders that differ a little: a tier begins or sheds `reach` percent more or less, or all begin so; a tier goes, or one
 /// comes between two others.
 pub(super) fn neighbours(tiers: &[Tier], reach: u32, limit: Units) -> Vec<Vec<Tier>> {
@@ -65,10 +75,11 @@ pub(super) fn changes(tiers: &[Tier], present: &[Tier], limit: Units) -> Changes
         let of_limit = u128::from(units) * u128::from(Share::ALL.millionths()) / u128::from(limit.milli().max(1));
         let above = u64::try_from(of_limit).unwrap_or(u64::MAX);
         let shed = u64::from(tier.shed.millionths().abs_diff(was.shed.millionths()));
-        Changes { values: u32::from(above > 0) + u32::from(shed > 0), distance: above + shed }
+        Changes { disorder: 0, values: u32::from(above > 0) + u32::from(shed > 0), distance: above + shed }
     };
     let more = tiers.len().abs_diff(present.len()) as u32;
-    let whole = Changes { values: 2 * more, distance: u64::from(more) * 2 * u64::from(Share::ALL.millionths()) };
+    let distance = u64::from(more) * 2 * u64::from(Share::ALL.millionths());
+    let whole = Changes { disorder: 0, values: 2 * more, distance };
     tiers.iter().zip(present).map(moved).fold(whole, Changes::and)
 }
 

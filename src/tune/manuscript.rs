@@ -3,6 +3,7 @@
 use super::draft::Draft;
 use super::pace::Pace;
 use super::space::{Space, path_of_quota};
+use super::unified;
 use crate::config::{Place, Settings};
 use crate::policy::Units;
 use crate::policy::tier::{Share, Tier};
@@ -54,6 +55,11 @@ impl<'a> Manuscript<'a> {
         let mut text = self.text.to_owned();
         edits.iter().rev().for_each(|edit| text.replace_range(edit.old.clone(), &edit.new));
         Ok(text)
+    }
+
+    /// The same for people: each line that is another says who wrote it, in the place of a comment that may be true no more.
+    pub(super) fn signed(&self, space: &Space, draft: &Draft) -> Result<String, Unwritable> {
+        Ok(unified::rewritten(self.text, &self.with(space, draft)?, signed))
     }
 
     /// That a draft was not understood as it was meant.
@@ -195,6 +201,32 @@ impl<'a> Manuscript<'a> {
     }
 }
 
+/// A line with our comment, and with no other.
+fn signed(line: &str) -> String {
+    let (text, end) = line.split_at(line.trim_end_matches(['\n', '\r']).len());
+    match comment(text) {
+        Some(begins) => format!("{}   {SIGNATURE}{end}", text[..begins].trim_end()),
+        None => line.to_owned(),
+    }
+}
+
+/// Where the comment of a line begins, or would; nothing where its end lies within quotes.
+fn comment(line: &str) -> Option<usize> {
+    let (mut quote, mut before) = (None, ' ');
+    for (at, sign) in line.char_indices() {
+        match (quote, sign) {
+            (Some(open), _) if open == sign && before != '\\' => quote = None,
+            (None, '"' | '\'') if before.is_whitespace() || matches!(before, '[' | '{' | ',' | ':') => {
+                quote = Some(sign)
+            }
+            (None, '#') if before.is_whitespace() => return Some(at),
+            _ => {}
+        }
+        before = sign;
+    }
+    quote.is_none().then_some(line.len())
+}
+
 /// A tier that is added after the last one.
 fn one_more(tier: &Tier, limit: Units, is_block: bool, indent: usize) -> String {
     let tier = format!("{{ above: {}, shed: {} }}", above(tier.above, limit), percent(tier.shed));
@@ -215,6 +247,9 @@ pub(super) fn above(units: Units, limit: Units) -> String {
 pub(super) fn percent(share: Share) -> String {
     format!("{}%", Units::from_milli(u64::from(share.millionths()) / 10))
 }
+
+/// What is said of a line that was rewritten.
+const SIGNATURE: &str = "# by tidegate tune";
 
 #[cfg(test)]
 mod tests;

@@ -90,6 +90,11 @@ impl What {
         }
     }
 
+    /// What it is counted in where it is no share.
+    pub const fn counted_in(self) -> &'static str {
+        if self.is_of_a_class() { "requests" } else { "units" }
+    }
+
     /// True where a class is measured, false where a quota is.
     pub const fn is_of_a_class(self) -> bool {
         matches!(self, Self::Refused | Self::Served | Self::Evenness)

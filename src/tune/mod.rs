@@ -4,6 +4,7 @@
 //! a text: the file with other values in it (a [`Manuscript`]), read as `check` reads it. So what is shown is what the
 //! file that is written does, to the last request. Same log, same file, same goal: same bytes.
 
+mod bound;
 mod chart;
 mod draft;
 mod front;

@@ -33,8 +33,8 @@ impl Pace {
         Self { forecast: pacing.map(|pacing| pacing.forecast), weights: classes.iter().map(weight).collect() }
     }
 
-    /// One out of numbers from 0 to 1: the mode, then the weights.
-    pub(super) fn drawn(&self, draws: &[f64], freedom: Freedom) -> Self {
+    /// One out of numbers from 0 to 1: the mode, then the weights, which are given to classes in the order of `priorities`.
+    pub(super) fn drawn(&self, draws: &[f64], freedom: Freedom, priorities: &[u8]) -> Self {
         let mut pace = self.clone();
         if freedom.mode {
             pace.forecast = MODES[(draws[0] * MODES.len() as f64) as usize];
@@ -42,8 +42,26 @@ impl Pace {
         if freedom.weights {
             let weight = |draw: &f64| 1 << (draw * f64::from(DOUBLINGS)) as u32;
             pace.weights = draws[DRAWS..].iter().map(weight).collect();
+            pace = pace.in_order(priorities);
         }
         pace
+    }
+
+    /// The same, the larger weights for classes of higher `priorities`.
+    fn in_order(mut self, priorities: &[u8]) -> Self {
+        let mut places: Vec<usize> = (0..priorities.len()).collect();
+        places.sort_by_key(|place| priorities[*place]);
+        let mut weights = self.weights.clone();
+        weights.sort_unstable();
+        places.into_iter().zip(weights).for_each(|(place, weight)| self.weights[place] = weight);
+        self
+    }
+
+    /// In every mode that may be, with weights that say nothing where they may be changed.
+    pub(super) fn plain(&self, freedom: Freedom) -> Vec<Self> {
+        let weights = if freedom.weights { vec![1; self.weights.len()] } else { self.weights.clone() };
+        let modes = MODES.into_iter().filter(|mode| freedom.mode || *mode == self.forecast);
+        modes.map(|forecast| Self { forecast, weights: weights.clone() }).collect()
     }
 
     /// The same in each of the other modes.
@@ -83,7 +101,7 @@ impl Pace {
         let weights = self.weights.iter().zip(&present.weights);
         let by: Vec<u32> = weights.map(|(weight, was)| weight.abs_diff(*was)).filter(|by| *by > 0).collect();
         let distance = u64::from(mode) * WHOLE + by.iter().map(|by| u64::from(*by) * WHOLE / 100).sum::<u64>();
-        Changes { values: mode + by.len() as u32, distance }
+        Changes { disorder: 0, values: mode + by.len() as u32, distance }
     }
 
     /// Its mode as it is written in the file.

@@ -32,9 +32,19 @@ impl Rank {
         self.shortfalls.iter().all(|shortfall| shortfall.0 == 0)
     }
 
+    /// True where the term at this place is missed.
+    pub(super) fn misses(&self, term: usize) -> bool {
+        self.shortfalls[term].0 > 0
+    }
+
     /// True where no policy can be nearer: the goal is met, and nothing is changed.
     pub(super) fn is_perfect(&self) -> bool {
         self.meets_the_goal() && self.changes == Changes::default()
+    }
+
+    /// True where the goal is met and no more than one value is another: nothing that is paced otherwise changes fewer.
+    pub(super) fn is_met_by_one_change(&self) -> bool {
+        self.meets_the_goal() && self.changes.disorder == 0 && self.changes.values <= 1
     }
 
     /// True where each term but those in `aside` is missed by no more than under `other`.

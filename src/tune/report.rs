@@ -7,7 +7,7 @@ use super::front::{Front, Stake};
 use super::goal::Bound;
 use super::manuscript::{above, percent};
 use super::measure::told_windows;
-use super::search::{self, Tried};
+use super::search::Tried;
 use super::space::Space;
 use super::tuning::Tuning;
 use super::unified::unified;
@@ -15,7 +15,7 @@ use crate::policy::Rules;
 use crate::replay::report::PolicyReport;
 use crate::telemetry::rfc3339;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The whole of it.
 #[derive(Clone, Debug, Serialize)]
@@ -26,8 +26,12 @@ pub struct TuningReport {
     pub quota: String,
     /// How many policies were tried.
     pub tried: usize,
+    /// The number of the point of the trade-off that was picked instead of what comes nearest; null where none was.
+    pub picked: Option<usize>,
     /// True where what was found meets the goal.
     pub met: bool,
+    /// Why the goal cannot be met by any policy, where that is known: what the best of all for one of its terms would give.
+    pub impossible: Vec<String>,
     /// Each term of the goal.
     pub terms: Vec<TermReport>,
     /// The tiers of each class that may be changed: now, and as found.
@@ -119,13 +123,15 @@ pub struct AxisReport {
 /// One policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct PointReport {
+    /// Its number, from 1: `--pick` takes it.
+    pub number: usize,
     /// Its figure in the first measure ...
     pub x: f64,
     /// ... and in the second.
     pub y: f64,
     /// It is the file as it is.
     pub present: bool,
-    /// It is what was found.
+    /// It is what was found, or picked.
     pub found: bool,
     /// How it paces.
     pub pacing: String,
@@ -133,17 +139,25 @@ pub struct PointReport {
     pub tiers: BTreeMap<String, Vec<String>>,
 }
 
-/// What is to be told of those that were `tried`; `present` is the replay of the file as it is, `text` the file as found.
-pub(super) fn report(
-    tuning: &Tuning<'_>,
-    stakes: &[Stake],
-    tried: &[Tried],
-    present: &PolicyReport,
-    text: &str,
-) -> TuningReport {
+/// What a search has come to.
+pub(super) struct Outcome<'a> {
+    pub(super) stakes: &'a [Stake],
+    pub(super) tried: &'a [Tried],
+    /// What can be had for what, by place among those that were tried.
+    pub(super) curve: Option<(Front, Vec<usize>)>,
+    /// The number of the point on it that was picked.
+    pub(super) picked: Option<usize>,
+    /// The place of what is proposed.
+    pub(super) chosen: usize,
+    pub(super) impossible: Vec<String>,
+}
+
+/// What is to be told; `present` is the replay of the file as it is, `text` the file as found.
+pub(super) fn report(tuning: &Tuning<'_>, outcome: Outcome<'_>, present: &PolicyReport, text: &str) -> TuningReport {
+    let Outcome { stakes, tried, chosen, .. } = outcome;
     let Tuning { recording, goal, space, policy, manuscript, .. } = tuning;
     let rules = &policy.settings.rules;
-    let found = &tried[search::best(tried)];
+    let found = &tried[chosen];
     let (span, quota) = (recording.span(), &present.quotas[space.quota()]);
     let windows = told_windows(quota, &span);
     let figures = goal.terms.iter().zip(tried[0].figures.iter().zip(&found.figures));
@@ -170,47 +184,52 @@ pub(super) fn report(
         },
         quota: quota.name.clone(),
         tried: tried.len(),
+        picked: outcome.picked,
         met: found.rank.meets_the_goal(),
+        impossible: outcome.impossible,
         terms: terms.collect(),
         tiers: tiers.collect(),
         pacing: PacingReport {
             present: pacing(&tried[0].draft, space, rules),
             found: pacing(&found.draft, space, rules),
         },
-        trade_off: Front::of(stakes, tried, &found.rank).map(|front| trade_off(&front, stakes, tried, space, rules)),
+        trade_off: outcome.curve.map(|(front, points)| trade_off(tuning, stakes, tried, &front, (points, chosen))),
         patch: unified(&present.name, manuscript.text(), text),
     }
 }
 
-fn trade_off(front: &Front, stakes: &[Stake], tried: &[Tried], space: &Space, rules: &Rules) -> TradeOffReport {
+fn trade_off(
+    tuning: &Tuning<'_>,
+    stakes: &[Stake],
+    tried: &[Tried],
+    front: &Front,
+    (points, chosen): (Vec<usize>, usize),
+) -> TradeOffReport {
+    let (space, rules) = (tuning.space, &tuning.policy.settings.rules);
     let [x, y] = front.stakes;
     let axis = |stake: &Stake| AxisReport {
         measure: stake.measure.to_string(),
         percent: stake.measure.is_share,
         more_is_better: stake.better == Bound::AtLeast,
     };
-    let found = search::best(tried);
-    let point = |place: usize| {
+    let point = |(number, place): (usize, usize)| {
         let policy = &tried[place];
         let names = space.classes().iter().map(|class| rules.classes[*class].name.clone());
-        Some(PointReport {
-            x: policy.figures[x]?,
-            y: policy.figures[y]?,
+        PointReport {
+            number: number + 1,
+            x: policy.figures[x].unwrap_or_default(),
+            y: policy.figures[y].unwrap_or_default(),
             present: place == 0,
-            found: place == found,
+            found: place == chosen,
             pacing: pacing(&policy.draft, space, rules),
             tiers: names.zip(told(&policy.draft, space)).collect(),
-        })
+        }
     };
-    let places: BTreeSet<usize> = front.points.iter().copied().chain([0, found]).collect();
-    let mut points: Vec<PointReport> = places.into_iter().filter_map(point).collect();
-    // Along the curve: the better the one, the worse the other.
-    let badness = |figure: f64, stake: &Stake| if stake.better == Bound::AtMost { figure } else { -figure };
-    points.sort_by(|one, other| {
-        let by_x = badness(one.x, &stakes[x]).total_cmp(&badness(other.x, &stakes[x]));
-        by_x.then(badness(other.y, &stakes[y]).total_cmp(&badness(one.y, &stakes[y])))
-    });
-    TradeOffReport { x: axis(&stakes[x]), y: axis(&stakes[y]), points }
+    TradeOffReport {
+        x: axis(&stakes[x]),
+        y: axis(&stakes[y]),
+        points: points.into_iter().enumerate().map(point).collect(),
+    }
 }
 
 fn pacing(draft: &Draft, space: &Space, rules: &Rules) -> String {

@@ -1,6 +1,6 @@
 //! Which policies to try.
 //!
-//! First what the file says, then drafts spread over all that is possible, then pattern searches (Hooke and Jeeves 1961): from
+//! First what the file says, the ends of what is possible and drafts spread between them, then pattern searches (Hooke and Jeeves 1961): from
 //! the file as it is, for the best is often near; from the best of all; from the file paced otherwise. In each, neighbours
 //! are tried, and the first batch with a better one moves the search to it; where none is better, the next are nearer.
 
@@ -36,6 +36,9 @@ impl Search {
         try_all: &mut dyn FnMut(Vec<Draft>) -> Result<Vec<Tried>, E>,
     ) -> Result<Vec<Tried>, E> {
         let mut looked = Looked { tried: try_all(vec![space.present().clone()])?, space, effort: self.effort, try_all };
+        for corners in space.corners().chunks(BATCH) {
+            looked.look_at(corners)?;
+        }
         for samples in space.samples(self.effort / SPREAD, &mut self.chance).chunks(BATCH) {
             looked.look_at(samples)?;
         }
@@ -45,6 +48,9 @@ impl Search {
         looked.descend(PRESENT)?;
         looked.descend(best(&looked.tried))?;
         for start in space.paced_otherwise() {
+            if looked.tried[best(&looked.tried)].rank.is_met_by_one_change() {
+                break;
+            }
             looked.look_at(std::slice::from_ref(&start))?;
             if let Some(start) = looked.place_of(&start) {
                 looked.descend(start)?;

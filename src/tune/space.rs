@@ -16,6 +16,8 @@ pub struct Space {
     quota: usize,
     /// The classes whose tiers may be changed, by their places.
     classes: Vec<usize>,
+    /// Their priorities.
+    priorities: Vec<u8>,
     limit: Units,
     freedom: Freedom,
     present: Draft,
@@ -37,7 +39,12 @@ impl Space {
             let ladder = ladder.as_ref().filter(|ladder| ladder.enforce)?;
             (is_open(ladder) || wanted(&classes[place].name)).then_some(place)
         };
-        let Quota { name, limit, ladders, .. } = &quotas[quota];
+        let Quota { name, limit, ladders, enforce, .. } = &quotas[quota];
+        if !enforce {
+            return Err(format!(
+                "{name} refuses nobody (`enforce: false`), so there is nothing to tune; remove that line first"
+            ));
+        }
         let tuned: Vec<usize> = ladders.iter().enumerate().filter_map(may_change).collect();
         if tuned.is_empty() {
             return Err(format!(
@@ -46,7 +53,8 @@ impl Space {
             ));
         }
         let (freedom, present) = (freedom(settings, &quotas[quota], &tuned), draft(settings, quota, &tuned));
-        Ok(Self { quota, classes: tuned, limit: *limit, freedom, present })
+        let priorities = tuned.iter().map(|class| classes[*class].priority).collect();
+        Ok(Self { quota, classes: tuned, priorities, limit: *limit, freedom, present })
     }
 
     /// The draft that these settings are.
@@ -76,7 +84,7 @@ impl Space {
 
     /// How much a draft differs from what the file says now.
     pub(super) fn changes(&self, draft: &Draft) -> Changes {
-        draft.changes(&self.present, self.limit)
+        draft.changes(&self.present, &self.priorities, self.limit)
     }
 
     /// `count` drafts spread over all that is possible: a Latin hypercube (McKay, Beckman and Conover 1979), in which each
@@ -89,9 +97,28 @@ impl Space {
             let numbers: Vec<f64> = columns.iter().map(|column| column[row]).collect();
             let (ladders, pace) = numbers.split_at(of_ladders);
             let ladders = ladders.as_chunks().0.iter().map(|draws| ladder::drawn(*draws, self.limit));
-            Draft::new(ladders.collect(), self.present.pace.drawn(pace, self.freedom))
+            Draft::new(ladders.collect(), self.present.pace.drawn(pace, self.freedom, &self.priorities))
         };
         (0..count).map(draft).collect()
+    }
+
+    /// The ends of what is possible, which no sample would hit: everybody shut out; the least important classes shut out and
+    /// the others as they are; tiers as they are and tiers that refuse next to nothing, paced in every way without weights.
+    pub(super) fn corners(&self) -> Vec<Draft> {
+        let mut by_priority: Vec<usize> = (0..self.classes.len()).collect();
+        by_priority.sort_by_key(|place| self.priorities[*place]);
+        // Who is shut out entirely is not paced, so all of them can be only where pacing may be changed.
+        let may_shut_all = self.freedom.mode || self.present.pace.forecast.is_none();
+        let most = if may_shut_all { by_priority.len() } else { by_priority.len() - 1 };
+        let shut = |count: &usize| {
+            let out = &by_priority[..*count];
+            out.iter().fold(self.present.clone(), |draft, place| draft.with_ladder(*place, ladder::shut()))
+        };
+        let open = Draft::new(vec![ladder::open(self.limit); self.classes.len()], self.present.pace.clone());
+        let paces = self.present.pace.plain(self.freedom);
+        let paced = |draft: Draft| paces.iter().map(move |pace| draft.with_pace(pace.clone()));
+        let counts: Vec<usize> = (1..=most).rev().collect();
+        counts.iter().map(shut).chain(paced(self.present.clone())).chain(paced(open)).collect()
     }
 
     /// What the file says, paced in each of the other ways.

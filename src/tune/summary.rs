@@ -2,7 +2,7 @@
 
 use super::chart::Chart;
 use super::report::{AxisReport, PacingReport, PointReport, TermReport, TradeOffReport, TunedLogReport, TuningReport};
-use crate::terminal::{Align, Ink, columns, cut, span, thousands, wrapped};
+use crate::terminal::{Align, Ink, columns, seen, span, thousands, wrapped};
 use std::fmt::Write;
 use std::slice::from_ref;
 
@@ -12,12 +12,7 @@ pub fn summary(report: &TuningReport, ink: Ink) -> String {
     out += &format!("\n{}", ink.bold("Goal"));
     out += &format!(" (the first term counts most), {} policies tried\n", thousands(report.tried as u64));
     out += &terms(&report.terms, ink);
-    let verdict = match (report.met, report.patch.is_empty()) {
-        (true, true) => "The file meets it as it is.".to_owned(),
-        (true, false) => "It is met with the fewest changes by these values of ".to_owned() + &report.quota + ":",
-        (false, true) => "It cannot be met: nothing that was tried comes nearer than the file as it is.".to_owned(),
-        (false, false) => "It cannot be met. Nearest to it come these values of ".to_owned() + &report.quota + ":",
-    };
+    let verdict = wrapped(&verdict(report), 0, 0, WIDTH);
     let _ = writeln!(out, "\n{}", if report.met { ink.bold(&verdict) } else { ink.alarm(&verdict) });
     if !report.patch.is_empty() {
         out += &tiers(report);
@@ -52,6 +47,26 @@ fn log(log: &TunedLogReport, quota: &str, ink: Ink) -> String {
     out
 }
 
+/// What came of it: no more than is known.
+fn verdict(report: &TuningReport) -> String {
+    let TuningReport { quota, tried, impossible, .. } = report;
+    if let Some(picked) = report.picked {
+        return format!("Point {picked} of what can be had has these values of {quota}:");
+    }
+    let missed = match impossible.is_empty() {
+        true => {
+            format!("None of the {} policies tried meets it; --effort NUMBER tries more.", thousands(*tried as u64))
+        }
+        false => format!("It cannot be met: {}.", impossible.join("; ")),
+    };
+    match (report.met, report.patch.is_empty()) {
+        (true, true) => "The file meets it as it is.".to_owned(),
+        (true, false) => format!("It is met with the fewest changes by these values of {quota}:"),
+        (false, true) => format!("{missed} Nothing that was tried comes nearer than the file as it is."),
+        (false, false) => format!("{missed} Nearest to it come these values of {quota}:"),
+    }
+}
+
 fn terms(terms: &[TermReport], ink: Ink) -> String {
     let head = ["", "now", "found", ""].map(|cell| ink.faint(cell)).to_vec();
     let row = |term: &TermReport| {
@@ -83,18 +98,25 @@ fn trade_off(trade_off: &TradeOffReport, ink: Ink) -> String {
     let TradeOffReport { x, y, points } = trade_off;
     let heading = format!("What can be had for what: {} against {}", x.measure, y.measure);
     let mut out = format!("\n{}\n", ink.bold(&heading));
-    let head = vec![String::new(), x.measure.clone(), y.measure.clone(), "pacing; tiers (from:refuse)".to_owned()];
+    let head = vec![String::new(), "point".to_owned(), x.measure.clone(), y.measure.clone()];
     let row = |point: &&PointReport| {
-        vec![mark(point).to_owned(), figure(Some(point.x), x.percent), figure(Some(point.y), y.percent), values(point)]
+        let figures = [figure(Some(point.x), x.percent), figure(Some(point.y), y.percent)];
+        [mark(point).to_owned(), point.number.to_string()].into_iter().chain(figures).collect()
     };
-    let alignment = [Align::Left, Align::Right, Align::Right, Align::Left];
-    let table = columns(2, &alignment, std::iter::once(head).chain(thinned(points).iter().map(row)));
-    for line in table.lines() {
-        let _ = writeln!(out, "{}", cut(line, WIDTH));
+    let shown = thinned(points);
+    let alignment = [Align::Left, Align::Right, Align::Right, Align::Right];
+    let table = columns(2, &alignment, std::iter::once(head).chain(shown.iter().map(row)));
+    let indent = table.lines().map(seen).max().unwrap_or_default() + 2;
+    let values =
+        std::iter::once("pacing; tiers (from:refuse)".to_owned()).chain(shown.iter().map(|point| values(point)));
+    for (line, values) in table.lines().zip(values) {
+        let gap = " ".repeat(indent - seen(line));
+        let _ = writeln!(out, "{line}{gap}{}", wrapped(&values, indent, indent, WIDTH));
     }
     out.push('\n');
     out += &chart(x, y, points);
     let _ = writeln!(out, "  {}", ink.faint("o now   x found   · others that nothing tried beats in both"));
+    let _ = writeln!(out, "  {}", ink.faint("--pick NUMBER takes another point than the one found"));
     out
 }
 
@@ -141,7 +163,8 @@ fn values(point: &PointReport) -> String {
     format!("{}; {}", point.pacing, point.tiers.iter().map(of_class).collect::<Vec<_>>().join(", "))
 }
 
-fn figure(figure: Option<f64>, is_percent: bool) -> String {
+/// Of a measure, as it is shown.
+pub(super) fn figure(figure: Option<f64>, is_percent: bool) -> String {
     match figure {
         None => "-".to_owned(),
         Some(figure) if is_percent => format!("{figure:.1} %"),

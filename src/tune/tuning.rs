@@ -1,13 +1,14 @@
 //! The tuning itself: a search over drafts, each tried on the whole log.
 
+use super::bound;
 use super::draft::Draft;
-use super::front::Stake;
+use super::front::{Front, Stake};
 use super::goal::{Bound, Goal};
 use super::manuscript::{Manuscript, Unwritable};
 use super::measure::{Measure, What};
 use super::rank::Rank;
 use super::recording::Recording;
-use super::report::{self, TuningReport};
+use super::report::{self, Outcome, TuningReport};
 use super::search::{self, Search, Tried};
 use super::space::Space;
 use crate::config::Settings;
@@ -70,11 +71,20 @@ pub enum Failed {
     /// The file is wrong.
     #[error("{0}")]
     Wrong(String),
+    /// There is no such point.
+    #[error("--pick: there is no point {picked}; {}", match points { 0 => "nothing has to be given up for anything".to_owned(), points => format!("they are numbered from 1 to {points}") })]
+    NoSuchPoint {
+        /// The one that was picked.
+        picked: usize,
+        /// How many there are.
+        points: usize,
+    },
 }
 
 impl Tuning<'_> {
-    /// Runs it. `watch` sees how many policies have been tried.
-    pub fn run(&self, search: Search, watch: &mut dyn FnMut(usize)) -> Result<Tuned, Failed> {
+    /// Runs it. Proposes what comes nearest to the goal, or the point of the trade-off of the number that is `picked`. `watch`
+    /// sees how many policies have been tried.
+    pub fn run(&self, search: Search, picked: Option<usize>, watch: &mut dyn FnMut(usize)) -> Result<Tuned, Failed> {
         let stakes = self.stakes();
         let mut count = 0;
         let tried = search.run(self.space, &mut |drafts| {
@@ -83,10 +93,17 @@ impl Tuning<'_> {
             watch(count);
             Ok::<_, Failed>(tried)
         })?;
-        let text = self.manuscript.with(self.space, &tried[search::best(&tried)].draft)?;
+        let best = search::best(&tried);
+        let curve = Front::of(&stakes, &tried, &tried[best].rank).map(|front| {
+            let points = front.along(&stakes, &tried, [PRESENT, best]);
+            (front, points)
+        });
+        let chosen = picked.map_or(Ok(best), |picked| point(curve.as_ref(), picked))?;
+        let text = self.manuscript.signed(self.space, &tried[chosen].draft)?;
         let present = self.replay(self.space.present())?;
-        let report = report::report(self, &stakes, &tried, &present, &text);
-        Ok(Tuned { report, text })
+        let impossible = bound::impossible(self, &tried[best].rank);
+        let outcome = Outcome { stakes: &stakes, tried: &tried, curve, picked, chosen, impossible };
+        Ok(Tuned { report: report::report(self, outcome, &present, &text), text })
     }
 
     /// What is measured: first the terms of the goal, then what else could be traded for them.
@@ -141,3 +158,13 @@ impl Tuning<'_> {
         Ok(self.recording.replay(self.policy.with(settings), self.assumptions))
     }
 }
+
+/// The place of the point with this number among those that were tried.
+fn point(curve: Option<&(Front, Vec<usize>)>, picked: usize) -> Result<usize, Failed> {
+    let points = curve.map_or(&[][..], |(_, points)| points);
+    let place = picked.checked_sub(1).and_then(|place| points.get(place));
+    place.copied().ok_or(Failed::NoSuchPoint { picked, points: points.len() })
+}
+
+/// The file as it is, among those that were tried.
+const PRESENT: usize = 0;

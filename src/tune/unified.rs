@@ -28,6 +28,16 @@ pub(super) fn unified(name: &str, old: &str, new: &str) -> String {
     text
 }
 
+/// `new`, with each line that `old` has not put another way.
+pub(super) fn rewritten(old: &str, new: &str, line: impl Fn(&str) -> String) -> String {
+    let put = |aligned: Line<'_>| match aligned {
+        Line::Both(both) => both.to_owned(),
+        Line::New(new) => line(new),
+        Line::Old(_) => String::new(),
+    };
+    aligned(&lines(old), &lines(new)).into_iter().map(put).collect()
+}
+
 fn hunk(lines: &[Line<'_>], start: usize, end: usize) -> String {
     let old = |lines: &[Line<'_>]| lines.iter().filter(|line| !matches!(line, Line::New(_))).count();
     let new = |lines: &[Line<'_>]| lines.iter().filter(|line| !matches!(line, Line::Old(_))).count();

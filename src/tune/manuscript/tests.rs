@@ -104,6 +104,26 @@ fn what_is_not_changed_stays_as_it_is_with_its_comments() {
 }
 
 #[test]
+fn a_line_that_is_another_keeps_no_comment_that_may_be_true_no_more() {
+    let text = file(LAYOUTS[0]);
+    let settings = settings(&text);
+    let space = Space::of(&settings, 0, &goal()).expect("there are tiers");
+    let mut draft = space.present().clone();
+    draft.ladders[0][0].shed = Share::from_millionths(400_000);
+    let signed = Manuscript::new(&text, &settings).signed(&space, &draft).expect("all of it stands in the file");
+    assert_eq!(signed, text.replace("shed: 50% }   # half", "shed: 40% }   # by tidegate tune"));
+    assert_eq!(space.draft(&self::settings(&signed)), draft);
+    for (line, expected) in [
+        ("a: 1\r\n", "a: 1   # by tidegate tune\r\n"),
+        ("a: \"x # y\"  # z", "a: \"x # y\"   # by tidegate tune"),
+        ("a: don't # know", "a: don't   # by tidegate tune"),
+        ("a: 'begins here", "a: 'begins here"),
+    ] {
+        assert_eq!(super::signed(line), expected);
+    }
+}
+
+#[test]
 fn what_stands_somewhere_else_is_refused_with_its_place() {
     let text =
         file(LAYOUTS[1]).replace("search: [{ above: 60%, shed: 50% }, ", "search: &known [{ above: 60%, shed: 50% }, ");
