@@ -217,7 +217,7 @@ fn comment(line: &str) -> Option<usize> {
         match (quote, sign) {
             (Some(open), _) if open == sign && before != '\\' => quote = None,
             (None, '"' | '\'') if before.is_whitespace() || matches!(before, '[' | '{' | ',' | ':') => {
-                quote = Some(sign)
+                quote = Some(sign);
             }
             (None, '#') if before.is_whitespace() => return Some(at),
             _ => {}

@@ -119,7 +119,7 @@ pub(super) fn best(tried: &[Tried]) -> usize {
 }
 
 /// The file as it is, among those that were tried.
-const PRESENT: usize = 0;
+pub(super) const PRESENT: usize = 0;
 
 /// One in so many is spread; the rest goes into looking more closely.
 const SPREAD: usize = 4;

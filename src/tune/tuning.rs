@@ -95,7 +95,7 @@ impl Tuning<'_> {
         })?;
         let best = search::best(&tried);
         let curve = Front::of(&stakes, &tried, &tried[best].rank).map(|front| {
-            let points = front.along(&stakes, &tried, [PRESENT, best]);
+            let points = front.along(&stakes, &tried, [search::PRESENT, best]);
             (front, points)
         });
         let chosen = picked.map_or(Ok(best), |picked| point(curve.as_ref(), picked))?;
@@ -165,6 +165,3 @@ fn point(curve: Option<&(Front, Vec<usize>)>, picked: usize) -> Result<usize, Fa
     let place = picked.checked_sub(1).and_then(|place| points.get(place));
     place.copied().ok_or(Failed::NoSuchPoint { picked, points: points.len() })
 }
-
-/// The file as it is, among those that were tried.
-const PRESENT: usize = 0;
