@@ -13,7 +13,7 @@ use crate::policy::pacing::pacer::{Books, Pacer};
 use crate::policy::pacing::week::WeekTime;
 use crate::policy::pacing::{Pacing, Planned};
 use crate::policy::quota::Quota;
-use crate::policy::tier::Shedding;
+use crate::policy::tier::{Share, Shedding};
 use crate::policy::window::{Forgotten, Span, Window};
 use crate::policy::{OperatorId, Reason, Refusal, Timestamp, Units, Verdict};
 use parking_lot::{Mutex, MutexGuard};
@@ -455,14 +455,14 @@ impl Book {
     /// What the plan has for a request of `class`, made anew where it is time for that. `slots` are those of the classes
     /// that `pacing` knows by their places.
     pub(super) fn planned(&mut self, pacing: &Pacing, slots: &[Slot], class: Slot) -> Planned {
-        let (limit, now, taken) = (self.limit, self.latest, self.taken());
+        let now = self.latest;
         let mut pacer = self.pacer.take().unwrap_or_default();
         if pacer.is_due(now) {
             let slot = |place: usize| slots.get(place).map_or(place, |slot| usize::from(*slot));
             pacer.plan(pacing, slot, &self.books(), now);
         }
-        let is_ahead = pacer.is_ahead(pacing, taken, limit);
-        let planned = Planned { is_ahead, allotment: pacer.class(usize::from(class)).allotment };
+        let is_ahead = pacer.is_ahead(self.taken());
+        let planned = Planned { is_ahead, aside: pacer.aside(), allotment: pacer.class(usize::from(class)).allotment };
         self.pacer = Some(pacer);
         planned
     }
@@ -514,11 +514,7 @@ impl Book {
 
     /// What the tiers of `quota` count of what is taken.
     pub(super) fn counted_by_tiers(&self, quota: &Quota) -> Units {
-        let ahead = quota
-            .pacing
-            .as_ref()
-            .zip(self.pacer())
-            .map(|(pacing, pacer)| pacer.is_ahead(pacing, self.taken(), self.limit));
+        let ahead = quota.pacing.as_ref().and(self.pacer()).map(|pacer| pacer.is_ahead(self.taken()));
         quota.counted_by_tiers(self.taken(), ahead)
     }
 
@@ -538,7 +534,8 @@ impl Book {
         if latest.since(lately.0) >= length {
             *lately = (latest, Units::ZERO);
         }
-        Guarded { guard, last_admitted, is_overdue, spent: lately.1 }
+        let passed = Share::from_ratio(latest.since(lately.0).as_secs_f64() / length.as_secs_f64());
+        Guarded { guard, last_admitted, is_overdue, spent: lately.1, passed }
     }
 
     /// A guarded crawler's request is let through; `by_guard` units of it although its tier refused it.

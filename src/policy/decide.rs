@@ -217,7 +217,7 @@ pub fn tier(class: ClassId, position: &mut Position<'_>, now: Timestamp) -> Resu
     let share = ladder.share(tier);
     let (shed, shedding) = Shedding { tier, ..position.shedding }.next(share);
     position.shedding = shedding;
-    match shed && !position.is_let_through(now) {
+    match shed && !position.is_let_through(Guarded::lets_through, now) {
         true => Err((Reason::Tier, partly_shed_wait(share).min(position.resets_at.since(now)))),
         false => Ok(()),
     }
@@ -225,11 +225,13 @@ pub fn tier(class: ClassId, position: &mut Position<'_>, now: Timestamp) -> Resu
 
 /// Counts the request against what the plan has for its class, and says no where that is used up.
 pub fn plan(position: &mut Position<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
-    let Some(Planned { allotment: Some(allotment), .. }) = &mut position.planned else { return Ok(()) };
-    let (purse, said) = allotment.purse.asks(&allotment.offer, position.cost, now);
+    let Some(Planned { allotment: Some(allotment), aside, .. }) = &mut position.planned else { return Ok(()) };
+    let is_spare = position.taken.plus(*aside) < position.limit;
+    let before = position.guarded.map_or(0, |guarded| guarded.goes_before(now));
+    let (purse, said) = allotment.purse.asks(&allotment.offer, position.cost, before, now);
     allotment.purse = purse;
     match said {
-        Err(NotBefore(wait)) if !position.is_let_through(now) => {
+        Err(NotBefore(wait)) if !(is_spare && position.is_let_through(Guarded::lets_through_beyond_plan, now)) => {
             Err((Reason::Pacing, wait.min(position.resets_at.since(now))))
         }
         _ => Ok(()),
@@ -262,10 +264,9 @@ impl Refusal {
 }
 
 impl Position<'_> {
-    /// Whether the guard lets through what was just refused.
-    fn is_let_through(&mut self, now: Timestamp) -> bool {
-        let lets_through = |guarded: Guarded| guarded.lets_through(self.cost, self.quota.limit, now);
-        self.is_let_through = self.guarded.is_some_and(lets_through);
+    /// Whether the guard lets through what was just refused, by its rule for what refused it.
+    fn is_let_through(&mut self, rule: fn(&Guarded, Units, Units, Timestamp) -> bool, now: Timestamp) -> bool {
+        self.is_let_through = self.guarded.is_some_and(|guarded| rule(&guarded, self.cost, self.quota.limit, now));
         self.is_let_through
     }
 }

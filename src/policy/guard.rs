@@ -29,15 +29,39 @@ pub struct Guarded {
     pub last_admitted: Timestamp,
     /// Its page has been refused to it for too long.
     pub is_overdue: bool,
-    /// Units that the guard has let through of late, for all operators of the class.
+    /// Units that the guard has let through of late, for all operators of the class ...
     pub spent: Units,
+    /// ... in so much of the length of a window.
+    pub passed: Share,
 }
 
 impl Guarded {
     /// Returns whether a request of `cost` is let through although its tier refuses it, of a quota of `limit`.
     pub fn lets_through(&self, cost: Units, limit: Units, now: Timestamp) -> bool {
-        let is_due = self.is_overdue || now.since(self.last_admitted) >= self.guard.trickle;
-        is_due && self.spent.plus(cost) <= self.guard.up_to.of(limit)
+        (self.is_overdue || self.trickles(now)) && self.has_left(cost, self.guard.up_to.of(limit))
+    }
+
+    /// Before how many requests of its class it goes that a plan would serve: they are refused in its place.
+    pub fn goes_before(&self, now: Timestamp) -> u32 {
+        match self.trickles(now) {
+            true => 2,
+            false => u32::from(self.is_overdue),
+        }
+    }
+
+    /// Returns whether a request of `cost` is let through although a plan refuses it and its class has no turns left
+    /// that it could take: as much in the beginning of a window as later, and none for a page alone, of which a site has
+    /// more than the guard could spare.
+    pub fn lets_through_beyond_plan(&self, cost: Units, limit: Units, now: Timestamp) -> bool {
+        self.trickles(now) && self.has_left(cost, self.passed.of(self.guard.up_to.of(limit)))
+    }
+
+    fn trickles(&self, now: Timestamp) -> bool {
+        now.since(self.last_admitted) >= self.guard.trickle
+    }
+
+    fn has_left(&self, cost: Units, most: Units) -> bool {
+        self.spent.plus(cost) <= most
     }
 }
 
@@ -55,6 +79,7 @@ mod tests {
             last_admitted: Timestamp::from_seconds(1000),
             is_overdue: false,
             spent: Units::ZERO,
+            passed: Share::ALL,
         }
     }
 
@@ -80,5 +105,28 @@ mod tests {
             assert!(lets_through(nearly_spent, 1, 2000), "a fiftieth of a thousand is twenty");
             assert!(!lets_through(nearly_spent, 2, 2000));
         }
+    }
+
+    #[test]
+    fn where_a_plan_holds_who_has_waited_longest_goes_first() {
+        let at = Timestamp::from_seconds;
+        assert_eq!(guarded().goes_before(at(1299)), 0);
+        assert_eq!(Guarded { is_overdue: true, ..guarded() }.goes_before(at(1299)), 1);
+        assert_eq!(Guarded { is_overdue: true, ..guarded() }.goes_before(at(1300)), 2);
+    }
+
+    #[test]
+    fn beyond_a_plan_there_is_as_much_in_the_morning_as_in_the_evening_and_none_for_a_page_alone() {
+        let lets_through = |guarded: Guarded, seconds| {
+            guarded.lets_through_beyond_plan(Units::whole(1), Units::whole(1000), Timestamp::from_seconds(seconds))
+        };
+        let spent = |units, millionths| Guarded {
+            spent: Units::whole(units),
+            passed: Share::from_millionths(millionths),
+            ..guarded()
+        };
+        assert!(lets_through(spent(4, 250_000), 1300), "five of twenty by a quarter of the window");
+        assert!(!lets_through(spent(5, 250_000), 1300));
+        assert!(!lets_through(Guarded { is_overdue: true, ..spent(0, 1_000_000) }, 1299));
     }
 }

@@ -113,8 +113,14 @@ impl Ladder {
 impl Shedding {
     /// Counts one request against `share`: whether it is the one to be refused, and where that leaves the count.
     pub fn next(self, share: Share) -> (bool, Self) {
+        self.next_before(share, 0)
+    }
+
+    /// The same, for a request that may go before its turn, as long as no more than `owed` refusals are put off by that:
+    /// later ones are refused in its place, and the share stays what it is.
+    pub fn next_before(self, share: Share, owed: u32) -> (bool, Self) {
         let carry = self.carry + share.millionths();
-        let refuse = carry >= Share::ALL.millionths();
+        let refuse = carry >= Share::ALL.millionths() * (1 + owed);
         (refuse, Self { carry: if refuse { carry - Share::ALL.millionths() } else { carry }, ..self })
     }
 }

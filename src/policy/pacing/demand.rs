@@ -5,6 +5,7 @@
 //! little about tomorrow, and one that stays is believed in the second hour.
 
 use super::week::{DAY, HOURS, Hour, Week, WeekTime};
+use crate::policy::tier::Share;
 use crate::policy::units::Units;
 use std::f64::consts::FRAC_PI_2;
 use std::time::Duration;
@@ -13,13 +14,18 @@ use std::time::Duration;
 const HOUR: f64 = 3600.0;
 /// What these days have been fades by this with each hour: after ten of them it is half.
 const FADES: f64 = 0.93;
-/// Days differ from each other by about a tenth: by its square the variance of their level. What differs by more shows
-/// itself soon enough.
+/// By how much they are busier than usual, faster: after four.
+const LEVEL_FADES: f64 = 0.85;
+/// Days differ from each other by at least a twentieth: by its square the variance of their level.
 const LEVEL_VARIANCE: f64 = 0.0025;
+/// What differs by this many variances of chance is no chance: the days are different by as much as they seem to be.
+const BEYOND_CHANCE: f64 = 4.0;
+/// Nothing is so many times as much as nothing.
+const LEAST_USUAL: f64 = 1.0;
 /// What today is unlike other days holds for the hours to come, less by this with each.
-const LEVEL_LASTS: f64 = 0.97;
+const LEVEL_LASTS: f64 = 0.99;
 /// So much of what an hour brought out of turn the next brings, too.
-const LASTS: f64 = 0.4;
+const LASTS: f64 = 0.3;
 /// Beyond so many times of what is expected, it is something else than usual.
 const UNUSUAL: f64 = 2.0;
 /// Before more is known: units come a few at a time, as people do who read some pages.
@@ -47,14 +53,21 @@ pub struct Demand {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Recent {
     asked: f64,
-    /// What they usually bring.
-    usual: f64,
     /// How many they are.
     hours: f64,
     /// What the busiest of them came to ...
     busiest: f64,
     /// ... and the last.
     last: f64,
+    /// How they compare with what is usual.
+    level: Level,
+}
+
+/// What the hours of late brought, and what they usually bring; these fade faster.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Level {
+    asked: f64,
+    usual: f64,
 }
 
 /// How good expectations have been, of late.
@@ -96,6 +109,11 @@ impl Expected {
     /// Both together.
     pub fn and(self, other: Self) -> Self {
         Self { units: self.units + other.units, variance: self.variance + other.variance }
+    }
+
+    /// Of its requests this share.
+    pub fn of(self, share: Share) -> Self {
+        Self { units: self.units * share.ratio(), variance: self.variance * share.ratio() }
     }
 }
 
@@ -176,6 +194,12 @@ impl Demand {
         (0..DAY).map(|hour| until(hour + 1) - until(hour)).collect()
     }
 
+    /// What the `span` from `from` on usually brings.
+    pub fn usually(&self, from: WeekTime, span: Duration) -> Expected {
+        let units = self.week.usually(from, span);
+        Expected { units, variance: units * self.errors.dispersion() }
+    }
+
     /// How much of a window's usual demand is yet to come, `passed` after its start and `left` before its end.
     pub fn to_come(&self, now: WeekTime, passed: Duration, left: Duration) -> f64 {
         let (before, after) = match self.week.knows_a_day() {
@@ -191,10 +215,14 @@ impl Demand {
         ((self.paid.actual + UNKNOWN_COST) / (self.paid.expected + UNKNOWN_COST)).max(0.01)
     }
 
-    /// By how much these days are busier than usual; below 1 where they are quieter.
+    /// By how much these days are busier than usual; below 1 where they are quieter. Empirical Bayes: the variance of
+    /// levels is taken from how far off this one is, less what chance alone makes of it.
     fn level(&self) -> f64 {
-        let trusted = self.errors.dispersion() / LEVEL_VARIANCE;
-        (self.recent.asked + trusted) / (self.recent.usual + trusted)
+        let (asked, usual) = (self.recent.level.asked, self.recent.level.usual.max(LEAST_USUAL));
+        let dispersion = self.errors.dispersion();
+        let variance = (asked / usual - 1.0).powi(2) - BEYOND_CHANCE * dispersion / usual;
+        let trusted = dispersion / variance.max(LEVEL_VARIANCE);
+        (asked + trusted) / (usual + trusted)
     }
 
     /// What the last sixty minutes brought beyond what was expected of them; below zero where it was less.
@@ -228,10 +256,13 @@ impl Recent {
     fn note(&mut self, usual: f64, counted: f64, came: f64, watched: f64) {
         *self = Self {
             asked: self.asked * FADES + counted * watched,
-            usual: self.usual * FADES + usual * watched,
             hours: self.hours * FADES + watched,
             busiest: counted.max(self.busiest * FADES),
             last: came,
+            level: Level {
+                asked: self.level.asked * LEVEL_FADES + counted * watched,
+                usual: self.level.usual * LEVEL_FADES + usual * watched,
+            },
         };
     }
 }

@@ -17,6 +17,7 @@ mod tests;
 
 use super::class::ClassId;
 use super::tier::Share;
+use super::units::Units;
 use purse::Allotment;
 use std::num::NonZeroU32;
 
@@ -71,6 +72,8 @@ pub enum Role {
 pub struct Planned {
     /// More is taken than was planned until now, and than the burst allows.
     pub is_ahead: bool,
+    /// What is put aside for those served first.
+    pub aside: Units,
     /// What its class may take now, if it is paced.
     pub allotment: Option<Allotment>,
 }

@@ -21,6 +21,8 @@ pub struct Pacer {
     /// This gate's part of what all expect to be asked for: of what remains it plans with as much.
     part: Option<f64>,
     line: Units,
+    /// By how much more may be taken before tiers hold.
+    slack: Units,
     aside: Units,
 }
 
@@ -58,6 +60,8 @@ struct WatchedHour {
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
+/// A day is ahead of its plan when it is so by more than this many deviations of what comes by chance, beyond the burst.
+const CHANCE_DEVIATIONS: f64 = 3.0;
 /// A plan is made anew at least this often, and of a short window a thousand times.
 const LONGEST_PLAN: Duration = Duration::from_secs(10);
 const SHORTEST_PLAN: Duration = Duration::from_millis(100);
@@ -109,7 +113,9 @@ impl Pacer {
             }
         }
         let plan = outlook.plan();
-        self.line = self.planned_by(&roles, forecast, books, now);
+        let line = self.planned_by(&roles, forecast, books, now);
+        self.line = units(line.units);
+        self.slack = pacing.burst.of(books.limit).plus(units(CHANCE_DEVIATIONS * line.variance.sqrt()));
         let behind = self.line.minus(books.taken);
 
         let paced = roles.iter().filter(|(_, role)| matches!(role, Role::Paced(_)));
@@ -144,9 +150,9 @@ impl Pacer {
         &self.classes
     }
 
-    /// True when more is `taken` than was planned until now, and than the burst allows.
-    pub fn is_ahead(&self, pacing: &Pacing, taken: Units, limit: Units) -> bool {
-        taken > self.line.plus(pacing.burst.of(limit))
+    /// True when more is `taken` than was planned until now, and than the burst and chance allow.
+    pub fn is_ahead(&self, taken: Units) -> bool {
+        taken > self.line.plus(self.slack)
     }
 
     /// What would be taken by now, had the plan been followed from the beginning.
@@ -197,32 +203,32 @@ impl Pacer {
     }
 
     /// Where the plan would be by now: as much of the limit as usually falls into the part of the window that has passed.
-    fn planned_by(&self, roles: &[(usize, Role)], forecast: Forecast, books: &Books, now: Timestamp) -> Units {
+    fn planned_by(&self, roles: &[(usize, Role)], forecast: Forecast, books: &Books, now: Timestamp) -> Expected {
         let (passed, left) = (now.since(books.span.start), books.span.end.since(now));
-        let from = books.week.before(passed);
-        let planned = |from: WeekTime, span: Duration| -> f64 {
+        let planned = |from: WeekTime, span: Duration| {
             let of_class = |&(number, role): &(usize, Role)| {
                 let class = self.classes.get(number)?;
                 let served = match role {
-                    Role::First => 1.0,
-                    Role::Paced(_) => class.share().ratio(),
-                    Role::ShutOut => 0.0,
+                    Role::First => Share::ALL,
+                    Role::Paced(_) => class.share(),
+                    Role::ShutOut => Share::NONE,
                 };
-                Some(class.demand.week().usually(from, span) * served)
+                Some(class.demand.usually(from, span).of(served))
             };
-            roles.iter().filter_map(of_class).sum()
+            roles.iter().filter_map(of_class).fold(Expected::default(), Expected::and)
         };
         let is_learned = forecast == Forecast::Learned
             && roles
                 .iter()
                 .all(|(number, _)| self.classes.get(*number).is_some_and(|class| class.demand.week().knows_a_day()));
+        let by_time = |span: Duration| Expected { units: span.as_secs_f64(), variance: 0.0 };
         let (before, after) = match is_learned {
-            true => (planned(from, passed), planned(books.week, left)),
-            false => (passed.as_secs_f64(), left.as_secs_f64()),
+            true => (planned(books.week.before(passed), passed), planned(books.week, left)),
+            false => (by_time(passed), by_time(left)),
         };
-        match before + after > 0.0 {
-            true => Share::from_ratio(before / (before + after)).of(books.limit),
-            false => books.limit,
+        match before.units + after.units {
+            0.0 => Expected { units: books.limit.as_f64(), ..before },
+            all => Expected { units: books.limit.as_f64() * before.units / all, ..before },
         }
     }
 }
@@ -251,11 +257,9 @@ impl Paced {
         let (all, of_soon) = (self.expects(forecast, week, left).units, self.expects(forecast, week, soon).units);
         let falls_to_soon = if all > 0.0 { of_soon / all } else { hours(soon) / hours(left) };
         let per_hour = part.units * falls_to_soon / hours(soon) / self.demand.paid_part();
-        Offer {
-            share: if self.goes_by_hours(forecast) { part.share } else { Share::ALL },
-            per_hour: units(per_hour),
-            burst,
-        }
+        let share = if self.goes_by_hours(forecast) { part.share } else { Share::ALL };
+        let chance = if all > 0.0 { Share::from_ratio(part.units / all).min(share) } else { share };
+        Offer { share, chance, per_hour: units(per_hour), burst }
     }
 }
 

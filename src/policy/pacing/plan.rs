@@ -51,23 +51,34 @@ pub struct Part {
     pub units: f64,
 }
 
-/// People may come by this many deviations more than expected, and find something ...
+/// People may come by this many deviations more than expected. What the paced classes could give up serves for that, up to
+/// [`GIVEN_UP`]; only what goes beyond is kept back ...
 const MARGIN_DEVIATIONS: f64 = 1.5;
-/// ... yet no more than this part of the limit is kept back for that: until late in the window what is planned for others
-/// is there for them as well, and at its end it would be left over.
-const LEAST_LEFT: f64 = 0.006;
-/// A share stays as it was when the window began as long as that leaves no more than this part of the limit unused: chance
-/// alone should not make one hour different from the next.
-const MOST_LEFT: f64 = 0.0085;
+/// ... this part of what is left for them ...
+const GIVEN_UP: f64 = 0.5;
+/// ... and never more than this part of the limit: at the window's end it would be left over.
+const MOST_KEPT_BACK: f64 = 0.006;
+/// So much of the limit is planned to be left over, ...
+const LEFT_OVER: f64 = 0.0045;
+/// ... give or take this in the end. As long as that is so, shares stay as they were when the window began: chance alone
+/// should not make one hour different from the next.
+const GIVE_OR_TAKE: f64 = 0.0042;
+/// How that opens, from nothing, with the part of the limit that is gone. Early, a share that is a little different makes up
+/// for what came unlooked-for; late, it would have to be very different.
+const OPENS: i32 = 2;
 
 impl Outlook {
     /// The plan.
     pub fn plan(&self) -> Plan {
         let limit = self.limit.as_f64();
-        let margin = (MARGIN_DEVIATIONS * self.first.variance.max(0.0).sqrt()).min(LEAST_LEFT * limit);
+        let for_paced = (self.left.as_f64() - self.first.units).max(0.0);
+        let gone = 1.0 - (self.left.as_f64() / limit.max(f64::MIN_POSITIVE)).min(1.0);
+        let give_or_take = GIVE_OR_TAKE * gone.powi(OPENS);
+        let unlooked_for = MARGIN_DEVIATIONS * self.first.variance.max(0.0).sqrt() - GIVEN_UP * for_paced;
+        let margin = unlooked_for.clamp((LEFT_OVER - give_or_take) * limit, MOST_KEPT_BACK * limit);
         let aside = self.first.units + margin;
         let most = (self.left.as_f64() - aside).max(0.0);
-        let least = (self.left.as_f64() - self.first.units - MOST_LEFT * limit).clamp(0.0, most);
+        let least = (for_paced - (LEFT_OVER + give_or_take) * limit).clamp(0.0, most);
         let (by_weight, kept) = (self.divide(most), self.keep(least, most));
         let asked: f64 = self.paced.iter().map(|class| class.units).sum();
         let weights: f64 = self.paced.iter().map(|class| class.weight).sum();

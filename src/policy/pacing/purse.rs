@@ -13,6 +13,8 @@ use std::time::Duration;
 pub struct Offer {
     /// The share of its requests that is served.
     pub share: Share,
+    /// The share that will have been served in the end: of a purse that is empty many want the next unit.
+    pub chance: Share,
     /// Units that its purse gains in an hour.
     pub per_hour: Units,
     /// The most that its purse holds.
@@ -61,16 +63,25 @@ impl Purse {
         Units::from_milli(u64::try_from(self.milli).unwrap_or(0))
     }
 
-    /// Counts one request of `cost` against the offer: the purse after it, and whether the request is refused. A request
-    /// that is let through for other reasons pays as well ([`Purse::pay`]).
-    pub fn asks(mut self, offer: &Offer, cost: Units, now: Timestamp) -> (Self, Result<(), NotBefore>) {
+    /// Counts one request of `cost` against the offer: the purse after it, and whether the request is refused. It may go
+    /// before so many others of its class, which are refused in its place. A request that is let through for other reasons
+    /// pays as well ([`Purse::pay`]).
+    pub fn asks(mut self, offer: &Offer, cost: Units, before: u32, now: Timestamp) -> (Self, Result<(), NotBefore>) {
         self.fill(offer, now);
-        let (is_refused, shedding) = self.shedding.next(offer.share.rest());
+        let (is_refused, shedding) = match offer.share {
+            // Nobody is refused in another's place any more.
+            Share::ALL => (false, Shedding::default()),
+            share => self.shedding.next_before(share.rest(), before),
+        };
         self.shedding = shedding;
         let needed = milli(cost.min(offer.burst));
+        let has = self.milli.saturating_add(needed.saturating_mul(i64::from(before)));
         let said = match is_refused {
-            true => Err(NotBefore(wait_for_share(offer.share))),
-            false if self.milli < needed => Err(NotBefore(wait_for(needed - self.milli, offer.per_hour))),
+            true => Err(NotBefore(wait_for_turn(offer.chance))),
+            false if has < needed => {
+                let filled = wait_for(needed - self.milli, offer.per_hour);
+                Err(NotBefore(filled.max(wait_for_turn(offer.chance))))
+            }
             false => Ok(()),
         };
         (self, said)
@@ -110,8 +121,11 @@ fn wait_for(missing: i64, per_hour: Units) -> Duration {
     Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX)).min(LONGEST_WAIT)
 }
 
-fn wait_for_share(share: Share) -> Duration {
-    let wait = Duration::try_from_secs_f64(PARTLY_SERVED_FOR.as_secs_f64() / share.ratio());
+fn wait_for_turn(chance: Share) -> Duration {
+    if chance == Share::ALL {
+        return Duration::ZERO;
+    }
+    let wait = Duration::try_from_secs_f64(PARTLY_SERVED_FOR.as_secs_f64() / chance.ratio());
     wait.unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT)
 }
 
