@@ -12,7 +12,7 @@ use redis::RedisServer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use support::pacing::{Asked, DAY, Policy, Week, Who, decide, rules};
+use support::pacing::{Asked, Bots, DAY, Policy, Week, Who, decide, rules};
 use tidegate::clock::Clock;
 use tidegate::engine::{Admission, Engine, Ruling, Supply};
 use tidegate::ledger::redis::{Identity, Server};
@@ -70,13 +70,13 @@ impl Lived {
         let start = Clock::system().now().seconds() / (7 * DAY) * 7 * DAY;
         let asked: Vec<Asked> = Week::of(1, &[]).into_iter().step_by(ONE_OF).collect();
         let (limit, first) = (asked.len() as u64 / 2, asked[0].at);
-        let gate =
-            |number| Gate::new(&redis, number, rules(policy, "fixed: 7d", limit), Timestamp::from_seconds(start));
+        let rules = rules((policy, Bots::Paced), "fixed: 7d", limit);
+        let gate = |number| Gate::new(&redis, number, Arc::clone(&rules), Timestamp::from_seconds(start));
         let mut gates: Vec<Gate> = (1..=GATES as u64).map(gate).collect();
         let mut lived = Self { limit, served: 0, people_refused: 0, by_hour: Vec::new(), search: Default::default() };
         let mut round = 0;
-        for (number, &Asked { at, who }) in asked.iter().enumerate() {
-            let passed = at - first;
+        for (number, asked) in asked.iter().enumerate() {
+            let passed = asked.at - first;
             while round <= passed {
                 let now = Timestamp::from_seconds(start + round);
                 for gate in &mut gates {
@@ -91,9 +91,9 @@ impl Lived {
                 round += if round < 7 * DAY - HOUR { ROUND } else { LAST_ROUND };
             }
             let place = [0, 0, 0, 1, 0, 1, 0, 2, 0, 1][number % 10].min(gates.len() - 1);
-            let is_served = u64::from(gates[place].serves(who, Timestamp::from_seconds(start + passed)));
+            let is_served = u64::from(gates[place].serves(asked, Timestamp::from_seconds(start + passed)));
             lived.served += is_served;
-            match who {
+            match asked.who {
                 Who::Person => lived.people_refused += 1 - is_served,
                 Who::Search => lived.search[place][(passed / DAY) as usize].count(is_served),
                 Who::Bot => {}
@@ -172,13 +172,13 @@ impl Gate {
         leases[0].held
     }
 
-    fn serves(&mut self, who: Who, now: Timestamp) -> bool {
+    fn serves(&mut self, asked: &Asked, now: Timestamp) -> bool {
         // Who finds the lease spent is told to come back in a second.
         for _ in 0..2 {
             if self.runs_low.swap(false, Ordering::Relaxed) {
                 self.round(now);
             }
-            match decide(&self.admission, who, now).ruling {
+            match decide(&self.admission, asked, now).ruling {
                 Ruling::Admitted(permit) => {
                     permit.settle(|_, expected| expected);
                     return true;

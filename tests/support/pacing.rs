@@ -1,13 +1,19 @@
 //! Weeks of requests, and what becomes of them under a policy.
 
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 use tidegate::config;
-use tidegate::engine::{Admission, Decision, Engine, Ruling, Supply};
+use tidegate::engine::{Admission, Decision, Engine, Page, Ruling, Supply};
 use tidegate::policy::identity::ClientKey;
-use tidegate::policy::{ClassId, Rules, Timestamp};
+use tidegate::policy::lists::Lists;
+use tidegate::policy::{ClassId, OperatorId, Rules, Timestamp};
+use tidegate::replay::log::{Files, Merged};
+use tidegate::replay::{self, Assumptions, Replay};
+use tidegate::verify::Operators;
 
 /// One request of a page that costs a unit.
 #[derive(Clone, Copy)]
@@ -15,6 +21,8 @@ pub struct Asked {
     /// Seconds since 1970.
     pub at: u64,
     pub who: Who,
+    /// Which page, as a number.
+    pub page: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,17 +40,39 @@ pub enum Policy {
     Learned,
 }
 
+/// What bots other than search engines get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bots {
+    /// A part of what people leave.
+    Paced,
+    /// Nothing that costs something.
+    ShutOut,
+}
+
 /// What came of a week.
 pub struct Measured {
+    /// People who were refused ...
     pub people_refused: u64,
+    /// ... and those of them in windows in which people alone asked for more than the limit.
+    pub unavoidably: u64,
     pub overspent: u64,
-    /// The largest part of a window's limit that was left, of whole windows from the second day on.
-    pub unused: f64,
+    /// The largest part of a window's limit that was left, of whole windows from the second day on in which at least as
+    /// much was asked for by those who are not shut out.
+    pub unused: Option<f64>,
     /// The served share of search engines in the worst hour of the day to that in the best, all days together, from the
     /// second day on.
-    pub hours: f64,
+    pub hours: Option<f64>,
     /// The same of the hours of one day, of the day in the middle.
-    pub hours_of_a_day: f64,
+    pub hours_of_a_day: Option<f64>,
+}
+
+/// One window.
+#[derive(Clone, Copy, Default)]
+struct Spent {
+    used: u64,
+    by_people: u64,
+    wanted: u64,
+    people_refused: u64,
 }
 
 /// How many asked, and how many of them were served.
@@ -73,6 +103,27 @@ const HOUR: u64 = 3600;
 /// A Friday, 00:00 in Los Angeles.
 const START: u64 = 1_717_743_600;
 const DAYS: u64 = 7;
+/// What a made-up site has.
+const PAGES: u64 = 5000;
+
+/// Every page of a log costs a unit, and there is enough for all.
+const PAGES_OF_A_LOG: &str = "
+origin: { url: 'http://127.0.0.1:1' }
+classes:
+  - { name: search, when: { operator: [googlebot, bingbot, yandexbot, applebot, duckduckbot] } }
+  - { name: bot, when: { kind: [verified_bot, declared_bot, suspected_bot, impostor] } }
+  - { name: person, when: { kind: human } }
+quotas: { api: { limit: 1000000000, window: { calendar: day, zone: UTC } } }
+routes:
+  - { match: '/robots.txt' }
+  - { match: '/favicon.ico' }
+  - { match: '/**/*.css' }
+  - { match: '/**/*.js' }
+  - { match: '/**/*.png' }
+  - { match: '/**/*.jpg' }
+  - { match: '/**/*.gif' }
+  - { match: '/**', cost: { api: 1 } }
+";
 
 const PEOPLE: [u32; 24] = [4, 2, 2, 1, 1, 2, 4, 7, 9, 9, 10, 11, 12, 11, 10, 10, 11, 12, 13, 14, 14, 12, 9, 6];
 const BURSTS: [u32; 24] = [1, 5, 8, 1, 1, 2, 9, 4, 1, 1, 1, 7, 7, 2, 1, 3, 9, 2, 1, 1, 6, 8, 1, 2];
@@ -104,7 +155,7 @@ impl Week {
                 [(9000, BURSTS, Who::Search), (2400 * surge, EVENLY, Who::Search), (9000, EVENLY, Who::Bot)]
             {
                 for _ in 0..count {
-                    asked.push(Asked { at: chance.moment(day, &shape), who });
+                    asked.push(Asked { at: chance.moment(day, &shape), who, page: chance.below(PAGES) });
                 }
             }
         }
@@ -122,7 +173,7 @@ fn people(asked: &mut Vec<Asked>, day: u64, kind: Day, chance: &mut Chance) {
     let mut visit = |start: u64, pages: u64, chance: &mut Chance| {
         let mut at = start;
         for _ in 0..pages {
-            asked.push(Asked { at: at.min(START + DAYS * DAY - 1), who: Who::Person });
+            asked.push(Asked { at: at.min(START + DAYS * DAY - 1), who: Who::Person, page: 0 });
             at += 10 + chance.below(60);
         }
     };
@@ -160,25 +211,57 @@ pub fn seen_by_label(generator: &Path, seed: u64, scenarios: &str) -> Vec<Asked>
         };
         let time = line.split(['[', ']']).nth(1).expect("a time");
         let time = jiff::fmt::strtime::parse("%d/%b/%Y:%H:%M:%S %z", time).ok()?.to_timestamp().ok()?;
-        (fields[3] == "1").then_some(Asked { at: time.as_second().unsigned_abs(), who })
+        let page = numbered(line.split(' ').nth(6).unwrap_or_default());
+        (fields[3] == "1").then_some(Asked { at: time.as_second().unsigned_abs(), who, page })
     };
     read(&log).lines().zip(read(&labels).lines()).filter_map(asked).collect()
 }
 
+/// The requests of the log at this path for pages, by what the gate itself makes of them.
+pub fn seen_by_the_gate(log: &Path) -> Vec<Asked> {
+    let operators = Operators::builtin();
+    let names: Vec<&str> = operators.names().collect();
+    let settings = config::load(Path::new("gate.yaml"), PAGES_OF_A_LOG, &[], &[], &names);
+    let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let policy = replay::Policy::new("gate.yaml".into(), settings, operators, Lists::default());
+    let files = Files::open(&[log.to_owned()]).expect("a log");
+    let window = Duration::from_secs(60);
+    let replay = Replay {
+        files: vec![log.display().to_string()],
+        lines: Merged::new(files.sources, window),
+        window,
+        assumptions: Assumptions::default(),
+    };
+    let mut verdicts = Vec::new();
+    replay.run(policy, None, Some(&mut verdicts), &mut |_| ()).expect("it has requests");
+    let asked = |line: &str| {
+        let verdict: Value = serde_json::from_str(line).expect("JSON");
+        let who = match verdict["class"].as_str()? {
+            "person" => Who::Person,
+            "search" => Who::Search,
+            _ => Who::Bot,
+        };
+        let time: jiff::Timestamp = verdict["time"].as_str()?.parse().ok()?;
+        let page = verdict["line"].as_u64()?;
+        (verdict["cost"]["api"].as_f64()? > 0.0).then_some(Asked { at: time.as_second().unsigned_abs(), who, page })
+    };
+    std::str::from_utf8(&verdicts).expect("text").lines().filter_map(asked).collect()
+}
+
 /// Lets everybody ask under `policy`, for an allowance of each day of `zone` that is asked for `demand` times.
-pub fn measure(asked: &[Asked], zone: &str, policy: Policy, demand: f64) -> Measured {
-    let days = (asked[asked.len() - 1].at - asked[0].at).div_ceil(DAY);
-    let limit = (asked.len() as f64 / days as f64 / demand) as u64;
+pub fn measure(asked: &[Asked], zone: &str, (policy, bots): (Policy, Bots), demand: f64) -> Measured {
+    let last = asked[asked.len() - 1].at;
+    let days = ((last - asked[0].at) as f64 / DAY as f64).max(1.0);
+    let limit = (asked.len() as f64 / days / demand) as u64;
     let admission = {
-        let rules = rules(policy, &format!("calendar: day, zone: {zone}"), limit);
+        let rules = rules((policy, bots), &format!("calendar: day, zone: {zone}"), limit);
         Engine::new(Supply::Whole, 1000).admission(rules, Timestamp::from_seconds(asked[0].at))
     };
     let second_day = asked[0].at + DAY;
-    let mut people_refused = 0;
     let (mut hours, mut days) = (BTreeMap::<u64, Served>::new(), BTreeMap::<u64, BTreeMap<u64, Served>>::new());
-    let mut windows = BTreeMap::<(u64, u64), u64>::new();
+    let mut windows = BTreeMap::<u64, Spent>::new();
     for request in asked {
-        let decision = decide(&admission, request.who, Timestamp::from_seconds(request.at));
+        let decision = decide(&admission, request, Timestamp::from_seconds(request.at));
         let is_admitted = match decision.ruling {
             Ruling::Admitted(permit) => {
                 permit.settle(|_, expected| expected);
@@ -187,39 +270,54 @@ pub fn measure(asked: &[Asked], zone: &str, policy: Policy, demand: f64) -> Meas
             Ruling::Refused(_) => false,
         };
         let end = decision.standings[0].resets_at.seconds();
-        *windows.entry((end - DAY, end)).or_default() += u64::from(is_admitted);
-        people_refused += u64::from(request.who == Who::Person && !is_admitted);
+        windows.entry(end).or_default().count(request.who, bots, is_admitted);
         if request.who == Who::Search && request.at >= second_day {
             hours.entry(request.at / HOUR % 24).or_default().count(is_admitted);
             days.entry(end).or_default().entry(request.at / HOUR).or_default().count(is_admitted);
         }
     }
-    let last = asked[asked.len() - 1].at;
-    let whole = windows.iter().filter(|((start, end), _)| *start >= second_day && *end <= last + HOUR);
-    let unused = whole.map(|(_, used)| 1.0 - *used as f64 / limit as f64).fold(0.0, f64::max);
-    let mut of_days: Vec<f64> = days.values().map(worst_to_best).collect();
+    let whole = windows.iter().filter(|(end, of)| **end - DAY >= second_day && **end <= last + HOUR && of.wanted >= limit);
+    let mut of_days: Vec<f64> = days.values().filter_map(worst_to_best).collect();
     of_days.sort_by(f64::total_cmp);
-    let overspent = windows.values().map(|used| used.saturating_sub(limit)).max().unwrap_or_default();
+    let refused = |of: &Spent| of.people_refused;
     Measured {
-        people_refused,
-        overspent,
-        unused,
+        people_refused: windows.values().map(refused).sum(),
+        unavoidably: windows.values().filter(|of| of.by_people > limit).map(refused).sum(),
+        overspent: windows.values().map(|of| of.used.saturating_sub(limit)).max().unwrap_or_default(),
+        unused: whole.map(|(_, of)| 1.0 - of.used as f64 / limit as f64).max_by(f64::total_cmp),
         hours: worst_to_best(&hours),
-        hours_of_a_day: of_days[of_days.len() / 2],
+        hours_of_a_day: of_days.get(of_days.len() / 2).copied(),
     }
 }
 
-/// What is said to one of them who asks now.
-pub fn decide(admission: &Admission, who: Who, now: Timestamp) -> Decision {
-    let class = ClassId(who as u16);
-    admission.admit(ClientKey::from_number(u64::from(class.0)), class, 0, "/item", now)
+/// What is said to one who asks now.
+pub fn decide(admission: &Admission, asked: &Asked, now: Timestamp) -> Decision {
+    let class = ClassId(asked.who as u16);
+    let path = asked.page.to_string();
+    let page = Page { operator: OperatorId(0), host: "", path: &path, query: None };
+    let page = (asked.who == Who::Search).then_some(page);
+    admission.admit_crawler(ClientKey::from_number(u64::from(class.0)), class, 0, "/item", page, now)
+}
+
+fn numbered(path: &str) -> u64 {
+    path.bytes().fold(0, |number, byte| number.wrapping_mul(31).wrapping_add(byte.into()))
 }
 
 /// The least share that was served in one of `hours` to the greatest; hours in which hardly anybody asked do not count.
-fn worst_to_best(hours: &BTreeMap<u64, Served>) -> f64 {
+fn worst_to_best(hours: &BTreeMap<u64, Served>) -> Option<f64> {
     let shares = hours.values().filter(|hour| hour.asked >= 20).map(|hour| hour.served as f64 / hour.asked as f64);
     let (worst, best) = shares.fold((1.0, 0.0), |(worst, best): (f64, f64), share| (worst.min(share), best.max(share)));
-    worst / best
+    (best > 0.0).then_some(worst / best)
+}
+
+impl Spent {
+    fn count(&mut self, who: Who, bots: Bots, is_admitted: bool) {
+        let is_shut_out = (who, bots) == (Who::Bot, Bots::ShutOut);
+        self.used += u64::from(is_admitted);
+        self.by_people += u64::from(who == Who::Person);
+        self.wanted += u64::from(!is_shut_out);
+        self.people_refused += u64::from(who == Who::Person && !is_admitted);
+    }
 }
 
 impl Served {
@@ -230,13 +328,17 @@ impl Served {
 }
 
 /// A quota of so many units in each `window`, under `policy`, for the three of them.
-pub fn rules(policy: Policy, window: &str, limit: u64) -> Arc<Rules> {
+pub fn rules((policy, bots): (Policy, Bots), window: &str, limit: u64) -> Arc<Rules> {
     let ladder = "[{ above: 50%, shed: 50% }, { above: 75%, shed: 75% }, { above: 95%, shed: 100% }]";
+    let of_bots = match bots {
+        Bots::Paced => ladder,
+        Bots::ShutOut => "[{ above: 0%, shed: 100% }]",
+    };
     let yaml = format!(
         "origin: {{ url: 'http://127.0.0.1:1' }}\n\
          classes: [{{ name: person, when: {{ kind: human }} }}, {{ name: search, when: {{ operator: googlebot }} }}, {{ name: bot }}]\n\
          quotas:\n  api:\n    limit: {limit}\n    window: {{ {window} }}\n    \
-         pacing: {}\n    tiers: {{ search: {ladder}, bot: {ladder} }}\n\
+         pacing: {}\n    tiers: {{ search: {ladder}, bot: {of_bots} }}\n\
          routes: [{{ match: '/**', cost: {{ api: 1 }} }}]",
         policy.mode()
     );
