@@ -107,7 +107,11 @@ impl<'a> Case<'a> {
                 resets_at: view.window_end,
                 shedding: Shedding::default(),
                 // Without a gate, the best guess is that its plan is followed.
-                planned: quota.pacing.as_ref().map(|_| Planned { is_ahead: false, aside: Units::ZERO, allotment: None }),
+                planned: quota.pacing.as_ref().map(|_| Planned {
+                    is_ahead: false,
+                    aside: Units::ZERO,
+                    allotment: None,
+                }),
                 guarded: None,
                 is_let_through: false,
             }
@@ -198,7 +202,13 @@ impl<'a> Case<'a> {
             Past::Kind => (0, Timestamp::default()),
             Past::Unkind => (Share::ALL.millionths() - 1, self.now),
         };
-        let guarded = guard.map(|guard| Guarded { guard, last_admitted, is_overdue: false, spent: Units::ZERO, passed: Share::ALL });
+        let guarded = guard.map(|guard| Guarded {
+            guard,
+            last_admitted,
+            is_overdue: false,
+            spent: Units::ZERO,
+            passed: Share::ALL,
+        });
         let placed = |position: &Position<'a>| {
             let shedding = Shedding { carry, ..position.shedding };
             Position { shedding, guarded, ..*position }

@@ -276,7 +276,8 @@ pub fn measure(asked: &[Asked], zone: &str, (policy, bots): (Policy, Bots), dema
             days.entry(end).or_default().entry(request.at / HOUR).or_default().count(is_admitted);
         }
     }
-    let whole = windows.iter().filter(|(end, of)| **end - DAY >= second_day && **end <= last + HOUR && of.wanted >= limit);
+    let whole =
+        windows.iter().filter(|(end, of)| **end - DAY >= second_day && **end <= last + HOUR && of.wanted >= limit);
     let mut of_days: Vec<f64> = days.values().filter_map(worst_to_best).collect();
     of_days.sort_by(f64::total_cmp);
     let refused = |of: &Spent| of.people_refused;

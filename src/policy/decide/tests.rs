@@ -167,7 +167,13 @@ fn a_guarded_crawler_is_let_through_where_a_tier_refuses_it_but_not_where_nothin
         max_refused_for: Duration::from_secs(86_400),
         up_to: Share::from_millionths(20_000),
     };
-    let never = Guarded { guard, last_admitted: Timestamp::default(), is_overdue: false, spent: Units::ZERO, passed: Share::ALL };
+    let never = Guarded {
+        guard,
+        last_admitted: Timestamp::default(),
+        is_overdue: false,
+        spent: Units::ZERO,
+        passed: Share::ALL,
+    };
     let mut door = Door { taken: 600, guarded: Some(never), ..Door::new().shedding_from(500, 100, true) };
     assert_eq!(door.reason(), None);
     door.guarded = Some(Guarded { last_admitted: NOON, ..never });

@@ -55,7 +55,11 @@ fn a_share_stays_as_long_as_little_is_left_over() {
     };
     let (early, late) = (outlook(9000, 3000.0, &[(1.0, 12_000.0)]), outlook(600, 200.0, &[(1.0, 800.0)]));
     assert_eq!([40, 45, 49].map(|share| planned(late.clone(), share)), [0.4, 0.45, 0.49]);
-    assert_eq!([30, 55].map(|share| planned(late.clone(), share)), [0.4, 0.49], "too much would be left, or too little");
+    assert_eq!(
+        [30, 55].map(|share| planned(late.clone(), share)),
+        [0.4, 0.49],
+        "too much would be left, or too little"
+    );
     assert_eq!([45, 49, 55].map(|share| planned(early.clone(), share)), [0.5; 3], "a little more all day long");
 }
 
@@ -79,7 +83,8 @@ fn the_share_of_a_lower_priority_changes_first() {
 
 #[test]
 fn a_purse_fills_to_the_thousandth_however_often_it_is_looked_into() {
-    let offer = Offer { share: Share::ALL, chance: Share::ALL, per_hour: Units::from_milli(1234), burst: Units::whole(5) };
+    let offer =
+        Offer { share: Share::ALL, chance: Share::ALL, per_hour: Units::from_milli(1234), burst: Units::whole(5) };
     let start = Timestamp::from_seconds(1000);
     let mut often = Purse::full(&offer, start);
     often.pay(Units::whole(10));
@@ -284,7 +289,11 @@ fn of_several_gates_each_plans_with_its_own_part_of_what_all_are_asked_for() {
         site.pacer.class(SEARCH).demand.asks(Units::whole(100));
         site.pacer.classes()[SEARCH].allotment.expect("it was planned").offer.per_hour.floor()
     };
-    assert_eq!(rate(None), 4968, "60,000 units, and a little less, in twelve hours: nobody has said that there are others");
+    assert_eq!(
+        rate(None),
+        4968,
+        "60,000 units, and a little less, in twelve hours: nobody has said that there are others"
+    );
     // In a quarter of an hour, which is the least that anything follows from, it was asked for 100: 4,800 until midnight.
     assert!((1241..=1244).contains(&rate(Some(3 * 4800))), "a quarter of it");
     let part = rate(None);
