@@ -46,9 +46,16 @@ enum Rest {
     Last(Segment),
 }
 
-/// One segment of a pattern: the texts before, between and behind its stars. One text alone is the segment itself.
+/// One segment of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Segment(Vec<String>);
+enum Segment {
+    /// This text.
+    Text(String),
+    /// A bare `*` stands for a name, not for none: `/item/` is not an item.
+    Name,
+    /// The texts before, between and behind its stars.
+    Starred { first: String, between: Vec<String>, last: String },
+}
 
 /// Why a pattern cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,25 +111,33 @@ impl Pattern {
 
 impl Segment {
     fn parse(text: &str) -> Self {
-        Self(text.split('*').map(str::to_owned).collect())
+        let texts: Vec<&str> = text.split('*').collect();
+        match &texts[..] {
+            ["", ""] => Self::Name,
+            [first, between @ .., last] => Self::Starred {
+                first: (*first).to_owned(),
+                between: between.iter().map(|text| (*text).to_owned()).collect(),
+                last: (*last).to_owned(),
+            },
+            _ => Self::Text(text.to_owned()),
+        }
     }
 
     fn fits(&self, segment: &str) -> bool {
-        let Some((last, before)) = self.0.split_last() else { return false };
-        let Some((first, between)) = before.split_first() else { return segment == last };
-        let Some(mut rest) = segment.strip_prefix(first.as_str()) else { return false };
-        for text in between {
-            match rest.find(text) {
-                Some(at) => rest = &rest[at + text.len()..],
-                None => return false,
+        match self {
+            Self::Text(text) => segment == text,
+            Self::Name => !segment.is_empty(),
+            Self::Starred { first, between, last } => {
+                let Some(mut rest) = segment.strip_prefix(first.as_str()) else { return false };
+                for text in between {
+                    match rest.find(text) {
+                        Some(at) => rest = &rest[at + text.len()..],
+                        None => return false,
+                    }
+                }
+                rest.ends_with(last.as_str())
             }
         }
-        // A bare `*` stands for a name, not for none: `/item/` is not an item.
-        rest.ends_with(last.as_str()) && (!self.is_bare_star() || !segment.is_empty())
-    }
-
-    fn is_bare_star(&self) -> bool {
-        matches!(&self.0[..], [before, behind] if before.is_empty() && behind.is_empty())
     }
 }
 
