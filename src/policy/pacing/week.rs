@@ -32,6 +32,7 @@ pub struct Week {
     hours: [Hour; HOURS],
     /// What each hour usually brings: by this hour of the week, and by this hour of all days.
     usual: Option<[f64; HOURS]>,
+    knows_a_day: bool,
 }
 
 impl WeekTime {
@@ -74,15 +75,15 @@ impl WeekTime {
 
 impl Default for Week {
     fn default() -> Self {
-        Self { hours: [Hour::default(); HOURS], usual: None }
+        Self { hours: [Hour::default(); HOURS], usual: None, knows_a_day: false }
     }
 }
 
 impl Week {
     /// A week that was learned in an earlier life, from Monday 00:00 on.
     pub fn of(hours: [Hour; HOURS]) -> Self {
-        let mut week = Self { hours, usual: None };
-        week.tell_usual();
+        let mut week = Self { hours, ..Self::default() };
+        week.conclude();
         week
     }
 
@@ -96,7 +97,7 @@ impl Week {
         let hour = &mut self.hours[place];
         hour.weeks = (hour.weeks + 1.0).min(WEEKS);
         hour.units += (units - hour.units) / hour.weeks;
-        self.tell_usual();
+        self.conclude();
     }
 
     /// What each hour usually brings; `None` while nobody knows any.
@@ -111,7 +112,7 @@ impl Week {
 
     /// True once a day's hours are known, so that the next ones can be told from them.
     pub fn knows_a_day(&self) -> bool {
-        (0..DAY).filter(|hour| self.knows(*hour)).count() >= KNOWN_DAY
+        self.knows_a_day
     }
 
     /// True where the hour at `place`, or the same hour of another day, has been watched.
@@ -128,11 +129,17 @@ impl Week {
         self.hours.chunks(DAY).map(|day| day.iter().map(known).sum())
     }
 
-    fn tell_usual(&mut self) {
+    /// What follows from the hours: it is asked far more often than they change.
+    fn conclude(&mut self) {
+        self.knows_a_day = (0..DAY).filter(|hour| self.knows(*hour)).count() >= KNOWN_DAY;
+        self.usual = self.tell_usual();
+    }
+
+    fn tell_usual(&self) -> Option<[f64; HOURS]> {
         let watched = self.hours.iter().filter_map(known);
         let (count, sum) = watched.fold((0.0, 0.0), |(count, sum), units| (count + 1.0, sum + units));
         if count == 0.0 {
-            return;
+            return None;
         }
         let on_any_day: [f64; DAY] =
             std::array::from_fn(|hour| middle(self.on_days(hour).map(known)).unwrap_or(sum / count));
@@ -143,7 +150,7 @@ impl Week {
             let Hour { units, weeks } = self.hours[place];
             *usual = (units * weeks + on_any_day[place % DAY] * lumps.clamp(0.5, 2.0)) / (weeks + 1.0);
         }
-        self.usual = Some(usual);
+        Some(usual)
     }
 }
 
