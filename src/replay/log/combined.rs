@@ -72,10 +72,9 @@ impl<'a> Behind<'a> {
 /// (`X-Forwarded-For`) the first counts.
 fn head(text: &[u8]) -> Option<(Option<&str>, Asker<'_>)> {
     let text = std::str::from_utf8(text).ok()?;
-    let mut words = text.split(' ').filter(|word| !word.is_empty());
-    let first = words.next()?;
-    let (host, client) = match words.next() {
-        Some(second)
+    let (first, rest) = next_word(text)?;
+    let (host, client) = match next_word(rest) {
+        Some((second, _))
             if !first.ends_with(',') && second != "-" && second.trim_end_matches(',').parse::<IpAddr>().is_ok() =>
         {
             (Some(first), second)
@@ -105,9 +104,10 @@ struct Target<'a> {
 }
 
 fn split<'a, 'b>(line: &'b str, keep: impl Fn(&'b str) -> Cow<'a, str>) -> (Option<Asked<'a>>, Option<Cow<'a, str>>) {
-    let Some((method, rest)) = line.split_once(' ') else { return (None, None) };
+    let Some((method, rest)) = at_blank(line, line.bytes().position(is_blank)) else { return (None, None) };
     let Ok(method) = Method::from_bytes(method.as_bytes()) else { return (None, None) };
-    let (target, version) = match rest.rsplit_once(' ').map(|(target, last)| (target, version(last))) {
+    let last = at_blank(rest, rest.bytes().rposition(is_blank));
+    let (target, version) = match last.map(|(target, last)| (target, version(last))) {
         Some((target, Some(version))) => (target, version),
         _ => (rest, Version::HTTP_09),
     };
@@ -126,8 +126,8 @@ impl<'a> Target<'a> {
             }
             _ => (None, target),
         };
-        match target.split_once('?') {
-            Some((path, query)) => Self { host, path, query: Some(query) },
+        match memchr::memchr(b'?', target.as_bytes()) {
+            Some(at) => Self { host, path: &target[..at], query: Some(&target[at + 1..]) },
             None => Self { host, path: target, query: None },
         }
     }
@@ -147,8 +147,24 @@ fn version(word: &str) -> Option<Version> {
 /// The next word, and what follows it.
 fn word(text: &[u8]) -> (&[u8], &[u8]) {
     let text = text.trim_ascii_start();
-    let end = memchr::memchr(b' ', text).unwrap_or(text.len());
+    let end = text.iter().copied().position(is_blank).unwrap_or(text.len());
     text.split_at(end)
+}
+
+/// The next word of a text, if there is one, and what follows it.
+fn next_word(text: &str) -> Option<(&str, &str)> {
+    let start = text.bytes().position(|byte| !is_blank(byte))?;
+    let text = &text[start..];
+    Some(at_blank(text, text.bytes().position(is_blank)).unwrap_or((text, "")))
+}
+
+/// What stands before and behind a blank, if there is one. Those who look for it do so byte by byte, as words are short.
+fn at_blank(text: &str, at: Option<usize>) -> Option<(&str, &str)> {
+    at.map(|at| (&text[..at], &text[at + 1..]))
+}
+
+fn is_blank(byte: u8) -> bool {
+    byte == b' '
 }
 
 fn status_of(word: &[u8]) -> Option<u16> {

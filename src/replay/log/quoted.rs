@@ -6,15 +6,17 @@ use std::borrow::Cow;
 /// end closes it: some servers write quotes as they come.
 pub(super) fn field(text: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
     let inside = text.strip_prefix(b"\"")?;
-    let mut from = 0;
-    let end = loop {
-        let at = from + memchr::memchr(b'"', &inside[from..])?;
-        if matches!(inside.get(at + 1), None | Some(b' ')) && !is_escaped(&inside[..at]) {
-            break at;
+    let (mut end, mut has_escapes) = (0, false);
+    loop {
+        end += memchr::memchr2(b'"', b'\\', inside.get(end..)?)?;
+        match (inside[end], inside.get(end + 1)) {
+            (b'"', None | Some(b' ')) => break,
+            (b'"', _) => end += 1,
+            _ => (end, has_escapes) = (end + 2, true),
         }
-        from = at + 1;
-    };
-    Some((unescaped(&inside[..end]), &inside[end + 1..]))
+    }
+    let (field, rest) = (&inside[..end], &inside[end + 1..]);
+    Some((if has_escapes { Cow::Owned(unescaped(field)) } else { Cow::Borrowed(field) }, rest))
 }
 
 /// What a field is where a dash stands for nothing.
@@ -34,14 +36,7 @@ pub(super) fn text(field: Cow<'_, [u8]>) -> Cow<'_, str> {
     }
 }
 
-fn is_escaped(before: &[u8]) -> bool {
-    before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
-}
-
-fn unescaped(field: &[u8]) -> Cow<'_, [u8]> {
-    if memchr::memchr(b'\\', field).is_none() {
-        return Cow::Borrowed(field);
-    }
+fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some(at) = memchr::memchr(b'\\', rest) {
@@ -51,7 +46,7 @@ fn unescaped(field: &[u8]) -> Cow<'_, [u8]> {
         rest = &rest[at + length..];
     }
     out.extend_from_slice(rest);
-    Cow::Owned(out)
+    out
 }
 
 /// The byte that an escape at the start of `text` stands for, and how long it is. A backslash before anything else is one.
