@@ -187,7 +187,7 @@ impl Trial {
     fn settle(&mut self, ending: Ending) {
         let Ending { due, bill, lesson } = ending;
         if let Some(bill) = bill {
-            self.pay(bill, due);
+            self.pay(*bill, due);
         }
         if let Some((observation, status)) = lesson {
             observation.is_over(status, &self.admission);
@@ -342,7 +342,7 @@ impl Trial {
         {
             self.pay(other, at);
         }
-        self.ends(Ending { due, bill, lesson });
+        self.ends(Ending { due, bill: bill.map(Box::new), lesson });
         decided
     }
 

@@ -29,8 +29,8 @@ pub(super) type Turns = SmallVec<[(Account, u64); 2]>;
 pub(super) struct Ending {
     /// When.
     pub(super) due: Timestamp,
-    /// What is settled then.
-    pub(super) bill: Option<Bill>,
+    /// What is settled then. In a box: most requests have none, and all ends are moved about.
+    pub(super) bill: Option<Box<Bill>>,
     /// What is learned then, and with what status it was answered, if it was.
     pub(super) lesson: Option<(Observation, Option<u16>)>,
 }

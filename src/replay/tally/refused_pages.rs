@@ -8,6 +8,7 @@ use crate::telemetry::rfc3339;
 use foldhash::fast::FixedState;
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::BuildHasher;
 
 /// Pages by a hash of operator, host, path and query. Those that come when there is no room are not told of.
@@ -26,16 +27,17 @@ impl RefusedPages {
     pub(super) fn add(&mut self, decided: &Decided, request: &Request<'_>) {
         let Some(operator) = decided.classified.operator else { return };
         let number = FixedState::default().hash_one((operator, request.host, &*request.path, request.query));
-        if self.0.len() >= MOST && !self.0.contains_key(&number) {
-            return;
-        }
-        let page = self.0.entry(number).or_insert_with(|| RefusedPage {
-            operator,
-            page: page(request),
-            refused: 0,
-            first: decided.at,
-            last: decided.at,
-        });
+        let is_full = self.0.len() >= MOST;
+        let page = match self.0.entry(number) {
+            Entry::Vacant(_) if is_full => return,
+            entry => entry.or_insert_with(|| RefusedPage {
+                operator,
+                page: page(request),
+                refused: 0,
+                first: decided.at,
+                last: decided.at,
+            }),
+        };
         page.refused += 1;
         page.last = decided.at;
     }
