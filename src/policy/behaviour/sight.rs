@@ -150,8 +150,8 @@ impl Aim {
         {
             return Self::Trap;
         }
-        let name = path.rsplit('/').next().unwrap_or_default();
-        let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+        let name = behind_last(b'/', path).unwrap_or(path);
+        let extension = behind_last(b'.', name).unwrap_or_default();
         if method != http::Method::GET || ICONS.iter().any(|icon| name.starts_with(icon)) {
             return Self::Other;
         }
@@ -187,6 +187,12 @@ impl Outcome {
             _ => Self::Moved,
         }
     }
+}
+
+/// What stands behind the last `sign`, an ASCII one, where there is one. Byte by byte, as names are short.
+fn behind_last(sign: u8, text: &str) -> Option<&str> {
+    let at = text.bytes().rposition(|byte| byte == sign)?;
+    Some(&text[at + 1..])
 }
 
 /// The last two labels: enough to know a sibling by, and where it is not (`co.uk`), it errs for the client.
