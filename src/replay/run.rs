@@ -139,8 +139,14 @@ impl<'a> Pass<'a> {
     }
 
     fn take(&mut self, next: Next<'_>) -> Result<(), Broken> {
-        let Some(line) = Line::read(next.text)? else { return Ok(()) };
-        let Some(request) = Request::of(&line) else {
+        // Looked at where it was read: a line is large to move.
+        let read = Line::read(next.text);
+        let line = match &read {
+            Ok(Some(line)) => line,
+            Ok(None) => return Ok(()),
+            Err(broken) => return Err(*broken),
+        };
+        let Some(request) = Request::of(line) else {
             self.seen.not_requests += 1;
             self.seen.first_not_request.get_or_insert(next.place);
             return Ok(());
@@ -154,7 +160,7 @@ impl<'a> Pass<'a> {
         let Self { files, trials, differences, verdicts, written, .. } = self;
         let mut said: [Option<Decided>; 2] = [None, None];
         for (number, trial) in trials.iter_mut().enumerate() {
-            trial.take(next, &line, &request, &mut |trial, decided| {
+            trial.take(next, line, &request, &mut |trial, decided| {
                 if written.is_ok()
                     && let Some(out) = verdicts
                 {
