@@ -88,12 +88,13 @@ impl Desk {
         self.0.path().join(name)
     }
 
-    /// What `tidegate init` proposes, with another limit.
+    /// What `tidegate init` proposes, with another limit, and carried out.
     fn policy(&self, name: &str, limit: u32) -> String {
         let proposed = run(&["init", &text(&self.path("access.log"))], b"").output;
-        let lines = proposed.lines().map(|line| match line.trim_start().starts_with("limit: ") {
-            true => format!("    limit: {limit}\n"),
-            false => format!("{line}\n"),
+        let lines = proposed.lines().map(|line| match line.trim_start().split_once(": ") {
+            Some(("limit", _)) => format!("    limit: {limit}\n"),
+            Some(("enforce", _)) => String::new(),
+            _ => format!("{line}\n"),
         });
         fs::write(self.path(name), lines.collect::<String>()).expect("it can be written");
         text(&self.path(name))
