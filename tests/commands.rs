@@ -195,8 +195,11 @@ fn a_gate_that_is_not_there_is_a_failure_that_says_what_would_do() {
     let no_listener = no_listener.display().to_string();
     for (arguments, told) in [
         (&["status", "--config", &no_listener][..], "there is no admin listener; add `admin: "),
-        (&["status", "--config", "no/such.yaml"], "no/such.yaml:1:1: cannot be read: "),
-        (&["status"], "config/tidegate.yaml:1:1: cannot be read: "),
+        (&["status", "--config", "no/such.yaml"], "no/such.yaml: cannot be read: "),
+        (
+            &["status"],
+            "there is neither tidegate.yaml nor config/tidegate.yaml; name one with --config FILE, or say where",
+        ),
         (&["status", "--admin", "somewhere"], "--admin: found no port in \"somewhere\"; write it like 127.0.0.1:9090"),
     ] {
         let ended = run(arguments, b"");
@@ -206,6 +209,106 @@ fn a_gate_that_is_not_there_is_a_failure_that_says_what_would_do() {
     // As `serve` does without a file, where the environment says enough.
     let ended = run_with(&["quota", "show"], b"", &[("TIDEGATE__ADMIN__LISTEN", &site.admin.to_string())]);
     assert_eq!((ended.code, ended.errors.as_str()), (0, ""));
+}
+
+/// What was named and is wrong is told as `WHERE: what is wrong; what would do` and ends with 2, whatever the command; what
+/// could not be done as `tidegate: why`, and ends with 1.
+#[test]
+fn every_command_tells_what_is_wrong_in_one_manner() {
+    let folder = tempfile::tempdir().expect("a folder of its own");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (yaml, log, cut, nowhere) = (at("gate.yaml"), at("access.log"), at("cut.log.gz"), at("no/such"));
+    let tiers = "tiers: { bot: [ { above: 0%, shed: 50% } ] }";
+    let site =
+        format!("quotas: {{ api: {{ limit: 10, window: {{ fixed: 1h }}, {tiers} }} }}\nclasses: [ {{ name: bot }} ]");
+    write(&yaml, &format!("origin: {{ url: http://127.0.0.1:1 }}\n{site}\n"));
+    write(&log, "192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] \"GET /a HTTP/1.1\" 200 5\n");
+    write(&at("wrong.yaml"), "quotas: 1\norigin: { url: http://127.0.0.1:1 }\n");
+    // The first bytes of what gzip makes, and nothing behind them.
+    std::fs::write(&cut, [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 75]).expect("it can be written");
+    let line = |file: &str| format!("{file}:1");
+    let goal = ["--goal", "unused <= 1 %"];
+
+    let mut wrong: Vec<(Vec<&str>, String)> = Vec::new();
+    let (no_line, cut_line, one, wrong_yaml) = (line(&nowhere), line(&cut), line(&log), at("wrong.yaml"));
+    for (place, told) in [(&nowhere, "cannot be read: No such file"), (&wrong_yaml, "quotas: found 1, needs names")] {
+        for command in [
+            &["serve", "--config", place][..],
+            &["check", place],
+            &["replay", "--config", place, &log],
+            &["replay", "--config", &yaml, "--compare", place, &log],
+            &["tune", goal[0], goal[1], "--config", place, &log],
+            &["explain", "--config", place, "--ip", "192.0.2.1", "/a"],
+            &["explain", "--config", place, "--log", &one],
+            &["classify", "--config", place],
+        ] {
+            wrong.push((command.to_vec(), format!("{place}{}: {told}", if *place == nowhere { "" } else { ":1:9" })));
+        }
+    }
+    for (log, place, told) in [(&nowhere, &no_line, "No such file"), (&cut, &cut_line, "incomplete deflate stream")] {
+        for command in [
+            &["replay", "--config", &yaml, log][..],
+            &["tune", goal[0], goal[1], "--config", &yaml, log],
+            &["init", log],
+            &["explain", "--config", &yaml, "--log", place],
+        ] {
+            wrong.push((command.to_vec(), format!("{log}: cannot be read: {told}")));
+        }
+    }
+    for command in [&["status"][..], &["quota", "show"], &["explain", "0123456789abcdef"]] {
+        wrong.push(([command, &["--config", &nowhere]].concat(), format!("{nowhere}: cannot be read: No such file")));
+    }
+    let into_nowhere = at("no/such/file");
+    for command in [&["demo", "--log"][..], &["replay", "--config", &yaml, &log, "--json"]] {
+        wrong.push(([command, &[&into_nowhere]].concat(), format!("{into_nowhere}: cannot be written: No such file")));
+    }
+    for (arguments, told) in wrong {
+        let ended = run(&arguments, b"");
+        assert_eq!((ended.code, ended.output.as_str()), (2, ""), "{arguments:?}: {}", ended.errors);
+        assert!(ended.errors.starts_with(&told) && ended.errors.contains("; "), "{arguments:?}: {}", ended.errors);
+    }
+
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("it is bound").to_string();
+    for command in [&["status"][..], &["quota", "show"], &["explain", "0123456789abcdef"]] {
+        let ended = run(&[command, &["--admin", &nobody]].concat(), b"");
+        assert_eq!((ended.code, ended.output.as_str()), (1, ""), "{command:?}");
+        assert!(ended.errors.starts_with("tidegate: no gate answers at "), "{}", ended.errors);
+    }
+}
+
+/// Without a name, each command takes `tidegate.yaml`, or else `config/tidegate.yaml`.
+#[test]
+fn every_command_looks_for_its_file_in_the_same_places() {
+    let folder = tempfile::tempdir().expect("a folder of its own");
+    let within = |arguments: &[&str]| {
+        let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        let ended = program.args(arguments).current_dir(folder.path()).output().expect("it was built");
+        (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned())
+    };
+    write(folder.path().join("access.log"), "nothing\n");
+    let commands = [
+        &["serve"][..],
+        &["check"],
+        &["replay", "access.log"],
+        &["tune", "--goal", "unused <= 1 %", "access.log"],
+        &["explain", "--ip", "192.0.2.1", "/a"],
+        &["explain", "--log", "access.log:1"],
+        &["explain", "0123456789abcdef"],
+        &["status"],
+        &["quota", "show"],
+    ];
+    let all_tell = |told: &str| {
+        for command in commands {
+            let (code, errors) = within(command);
+            assert!(code == Some(2) && errors.starts_with(told), "{command:?}: {errors}");
+        }
+    };
+    all_tell("no YAML file is named, and there is neither tidegate.yaml nor config/tidegate.yaml; name one");
+    std::fs::create_dir(folder.path().join("config")).expect("it is not there");
+    write(folder.path().join("config/tidegate.yaml"), "admin: 1\norigin: { url: http://127.0.0.1:1 }\n");
+    all_tell("config/tidegate.yaml:1:8: admin: ");
+    write(folder.path().join("tidegate.yaml"), "\nadmin: 1\norigin: { url: http://127.0.0.1:1 }\n");
+    all_tell("tidegate.yaml:2:8: admin: ");
 }
 
 /// A gate of its own process, with an origin behind it and a file that says where it is.

@@ -89,7 +89,7 @@ fn a_log_without_requests_leads_nowhere() {
         errors.starts_with("-: no request in 1 lines; the first that is not empty, -:1, is in no known format;"),
         "{errors}"
     );
-    assert_eq!(run(&["init", "nowhere.log"], b"").code, 1);
+    assert_eq!(run(&["init", "nowhere.log"], b"").code, 2);
     assert_eq!(run(&["init"], b"").code, 2);
 }
 

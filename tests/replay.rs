@@ -208,7 +208,7 @@ fn wrong_files_and_logs_without_requests_are_refused_with_a_reason() {
     let whole = fs::read(desk.packed("whole.log.gz", &crowd(2000))).expect("it was written");
     fs::write(&cut, &whole[..whole.len() / 2]).expect("it can be written");
     let ended = desk.run(&[&cut], b"");
-    assert_eq!(ended.code, 1, "{}", ended.errors);
+    assert_eq!(ended.code, 2, "{}", ended.errors);
     assert!(ended.errors.contains("cut.log.gz: cannot be read"), "{}", ended.errors);
 }
 

@@ -205,7 +205,7 @@ fn wrong_goals_and_files_are_told_with_what_would_do() {
         ),
         (vec!["--goal", "serch served >= 1 %"], "--goal:1: \"serch served >= 1 %\": there is no class \"serch\""),
         (vec!["--goal", "unused <= 1 %", "--quota", "apis"], "--quota: there is no quota \"apis\"; the quotas are api"),
-        (vec!["--goal", "unused <= 1 %", "--config", &desk.path("none.yaml")], "none.yaml:1:1: cannot be read"),
+        (vec!["--goal", "unused <= 1 %", "--config", &desk.path("none.yaml")], "none.yaml: cannot be read"),
         (vec!["--goal", "unused <= 1 %", "--config", &desk.path("flat.yaml")], "no class has tiers in api"),
         (vec!["--goal", "unused <= 1 %", "--cost", "/other=1"], "--cost: there is no route \"/other\""),
         (vec![], "--goal <GOAL>"),

@@ -1,14 +1,14 @@
 //! `tidegate demo`: a newcomer's first minute. Everything is real but for the day, which runs faster.
 
-use super::failed;
+use super::output::Places;
 use super::serve::unguessable;
+use super::{Trouble, failed};
 use crate::config;
 use crate::demo::{self, Afterwards, Options, Outcome, Screen};
 use crate::service::{Service, Source};
 use crate::terminal::Ink;
 use clap::Args;
-use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -37,10 +37,7 @@ pub struct DemoArgs {
 pub fn run(args: &DemoArgs) -> ExitCode {
     let afterwards = if args.exit { Afterwards::Leave } else { Afterwards::Stay };
     if let Some(file) = &args.log {
-        return match write_log(file, args) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => failed(&format!("{}: {error}", file.display())),
-            _ => ExitCode::SUCCESS,
-        };
+        return write_log(file, args).map_or_else(|trouble| trouble.tell(), |()| ExitCode::SUCCESS);
     }
     let options = Options { seconds: args.seconds, seed: args.seed, afterwards, ..Options::default() };
     match show(options) {
@@ -50,12 +47,11 @@ pub fn run(args: &DemoArgs) -> ExitCode {
     }
 }
 
-fn write_log(file: &Path, args: &DemoArgs) -> io::Result<()> {
-    let mut out: Box<dyn Write> = match file == Path::new("-") {
-        true => Box::new(BufWriter::new(io::stdout().lock())),
-        false => Box::new(BufWriter::new(File::create(file)?)),
-    };
-    demo::log::write(args.days, args.seed, Options::default().scale, &mut out)
+fn write_log(file: &Path, args: &DemoArgs) -> Result<(), Trouble> {
+    let mut out = Places::reading(&[], []).writes("--log", file)?.open()?;
+    let written = demo::log::write(args.days, args.seed, Options::default().scale, &mut out);
+    written.map_err(|error| out.failed(&error))?;
+    out.finish()
 }
 
 fn show(options: Options) -> anyhow::Result<Outcome> {

@@ -7,9 +7,9 @@ mod page;
 
 pub use page::page;
 
-use super::gate::{GateArgs, NoResult};
+use super::gate::GateArgs;
 use super::status::View;
-use super::{policy, print};
+use super::{Trouble, policy, print};
 use crate::clock::Clock;
 use crate::explain::{Explanation, Known, explain, logged};
 use crate::replay::Policy;
@@ -66,20 +66,20 @@ pub fn run(args: &ExplainArgs) -> ExitCode {
     }
 }
 
-fn explanation(args: &ExplainArgs) -> Result<Explanation, NoResult> {
-    match Asked::of(args).map_err(NoResult::Wrong)? {
+fn explanation(args: &ExplainArgs) -> Result<Explanation, Trouble> {
+    match Asked::of(args).map_err(Trouble::Wrong)? {
         Asked::Decision(id) => {
             let said = args.gate.ask(Method::GET, &format!("/api/v1/decisions/{id}/explanation"), "")?;
             let unread = |error| format!("the gate's answer cannot be read: {error}; is it of this version?");
-            serde_json::from_str(&said).map_err(|error| NoResult::Failed(unread(error)))
+            serde_json::from_str(&said).map_err(|error| Trouble::Failed(unread(error)))
         }
-        Asked::Line(line) => with_known(&args.gate.file(), |known| {
+        Asked::Line(line) => with_known(&args.gate.file.path()?, |known| {
             let used = asked::all_used(args, known)?;
             let used = |quota: &str| used.iter().rev().find(|(name, _)| name == quota).map(|(_, used)| *used);
             let case = |line: &Line<'_>| logged(line, known, used).map_err(|none| none.to_string());
             line.read(|line| case(line).map(|case| explain(&case)))
         }),
-        Asked::MadeUp(url) => with_known(&args.gate.file(), |known| {
+        Asked::MadeUp(url) => with_known(&args.gate.file.path()?, |known| {
             let made_up = asked::made_up(args, url, known, Clock::system().now(), &TimeZone::system())?;
             made_up.case(known).map(|case| explain(&case)).map_err(|mistake| mistake.to_string())
         }),
@@ -90,17 +90,17 @@ fn explanation(args: &ExplainArgs) -> Result<Explanation, NoResult> {
 fn with_known(
     file: &Path,
     look: impl FnOnce(Known<'_>) -> Result<Explanation, String>,
-) -> Result<Explanation, NoResult> {
+) -> Result<Explanation, Trouble> {
     let Policy { settings, operators, agents, lists, .. } =
-        policy::read(file, crawlers::operators).map_err(NoResult::Wrong)?;
-    look(Known { settings: &settings, agents: &agents, operators: &operators, lists: &lists }).map_err(NoResult::Wrong)
+        policy::read(file, crawlers::operators).map_err(Trouble::Wrong)?;
+    look(Known { settings: &settings, agents: &agents, operators: &operators, lists: &lists }).map_err(Trouble::Wrong)
 }
 
-fn shown(explanation: &Explanation, json: bool) -> Result<String, NoResult> {
+fn shown(explanation: &Explanation, json: bool) -> Result<String, Trouble> {
     match json {
         true => serde_json::to_string_pretty(explanation)
             .map(|text| text + "\n")
-            .map_err(|error| NoResult::Failed(error.to_string())),
+            .map_err(|error| Trouble::Failed(error.to_string())),
         false => Ok(page(explanation, &View::of_output())),
     }
 }

@@ -1,6 +1,6 @@
 //! How a command reaches a running gate, and what its answer means for the exit code.
 
-use super::{DEFAULT_FILE, environment, failed, wrong};
+use super::{FileArg, Trouble, environment};
 use crate::admin::{Answer, AskError, Client};
 use crate::config;
 use crate::policy::secret::Secret;
@@ -9,29 +9,18 @@ use http::{Method, StatusCode};
 use serde::Deserialize;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 /// Which gate, and the token that it wants.
 #[derive(Clone, Debug, Default, Args)]
 pub struct GateArgs {
-    /// The YAML file of the gate, for admin.listen and admin.token; config/tidegate.yaml where none is named.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) file: FileArg,
     /// Its admin listener, such as 127.0.0.1:9090, without a look into any file.
     #[arg(long, value_name = "ADDR", conflicts_with = "config")]
     admin: Option<String>,
     /// A file with the admin token; without it, the variable TIDEGATE_ADMIN_TOKEN counts.
     #[arg(long, value_name = "FILE", requires = "admin", conflicts_with = "config")]
     token_file: Option<PathBuf>,
-}
-
-/// Why a command has no result.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoResult {
-    /// What was asked for is wrong: every mistake, a line each.
-    Wrong(String),
-    /// It went wrong.
-    Failed(String),
 }
 
 /// The listener and how to be let in, and what to say to those who are not.
@@ -42,43 +31,44 @@ struct Way {
 
 impl GateArgs {
     /// Asks the gate; what it says, in JSON.
-    pub fn ask(&self, method: Method, path: &str, body: &str) -> Result<String, NoResult> {
+    pub fn ask(&self, method: Method, path: &str, body: &str) -> Result<String, Trouble> {
         let Way { client, remedy } = self.way(&environment())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| NoResult::Failed(error.to_string()))?;
+        let runtime = runtime.map_err(|error| Trouble::Failed(error.to_string()))?;
         match runtime.block_on(client.ask(method, path, body)) {
             Ok(answer) => understood(answer, client.address(), &remedy),
-            Err(error) => Err(NoResult::Failed(format!("{error}; {}", advice(&error)))),
+            Err(error) => Err(Trouble::Failed(format!("{error}; {}", advice(&error)))),
         }
     }
 
-    /// The YAML file that is meant.
-    pub(super) fn file(&self) -> PathBuf {
-        self.config.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE))
-    }
-
-    fn way(&self, environment: &[(String, String)]) -> Result<Way, NoResult> {
+    fn way(&self, environment: &[(String, String)]) -> Result<Way, Trouble> {
         match &self.admin {
             Some(written) => {
-                let address = address(written).map_err(NoResult::Wrong)?;
-                let token = self.token(environment).map_err(NoResult::Wrong)?;
+                let address = address(written).map_err(Trouble::Wrong)?;
+                let token = self.token(environment).map_err(Trouble::Wrong)?;
                 let remedy = "give the gate's own with --token-file FILE or in TIDEGATE_ADMIN_TOKEN".into();
                 Ok(Way { client: Client::at(address).authorized(token), remedy })
             }
-            None => self.way_of_file(environment).map_err(NoResult::Wrong),
+            None => self.way_of_file(environment).map_err(Trouble::Wrong),
         }
     }
 
     /// What the gate's own file says, environment included, as `serve` would read it.
     fn way_of_file(&self, environment: &[(String, String)]) -> Result<Way, String> {
-        let file = self.file();
         let otherwise = "or say where it is with --admin ADDR";
-        let from_environment = || config::admin(&file, "", environment).ok().flatten();
-        let read = match config::read_admin(&file, environment) {
-            Err(_) if self.config.is_none() && !file.exists() && from_environment().is_some() => Ok(from_environment()),
-            read => read,
+        let (file, admin) = match self.file.path() {
+            Ok(file) => {
+                let read = config::read_admin(&file, environment);
+                let admin = read.map_err(|mistakes| format!("{mistakes}, {otherwise}"))?;
+                (file, admin)
+            }
+            Err(none) => {
+                let nowhere = PathBuf::from("(no file)");
+                let admin = config::admin(&nowhere, "", environment).ok().flatten();
+                (nowhere, Some(admin.ok_or_else(|| format!("{none} with --config FILE, {otherwise}"))?))
+            }
         };
-        let admin = read.map_err(|mistakes| format!("{mistakes}, {otherwise}"))?.ok_or_else(|| {
+        let admin = admin.ok_or_else(|| {
             let example = "add `admin: { listen: 127.0.0.1:9090 }` and start the gate anew";
             format!("{}: admin: there is no admin listener; {example}, {otherwise}", file.display())
         })?;
@@ -110,18 +100,8 @@ impl GateArgs {
     }
 }
 
-impl NoResult {
-    /// Says it on standard error.
-    pub fn tell(&self) -> ExitCode {
-        match self {
-            Self::Wrong(mistakes) => wrong(mistakes),
-            Self::Failed(why) => failed(why),
-        }
-    }
-}
-
 /// The JSON of an answer that says yes; what to do where it says no.
-fn understood(answer: Answer, address: &str, remedy: &str) -> Result<String, NoResult> {
+fn understood(answer: Answer, address: &str, remedy: &str) -> Result<String, Trouble> {
     #[derive(Deserialize)]
     struct Problem {
         detail: String,
@@ -135,11 +115,11 @@ fn understood(answer: Answer, address: &str, remedy: &str) -> Result<String, NoR
     // Problems that clients are told have a type, those of the admin listener have none.
     match serde_json::from_str::<Problem>(&body).ok().filter(|problem| problem.r#type.is_none()) {
         Some(_) if status == StatusCode::UNAUTHORIZED => {
-            Err(NoResult::Wrong(format!("{address}: the admin token is missing or wrong; {remedy}")))
+            Err(Trouble::Wrong(format!("{address}: the admin token is missing or wrong; {remedy}")))
         }
-        Some(Problem { detail, .. }) if status.is_client_error() => Err(NoResult::Wrong(detail)),
-        Some(Problem { detail, .. }) => Err(NoResult::Failed(format!("{address} answers {status}: {detail}"))),
-        None => Err(NoResult::Failed(format!(
+        Some(Problem { detail, .. }) if status.is_client_error() => Err(Trouble::Wrong(detail)),
+        Some(Problem { detail, .. }) => Err(Trouble::Failed(format!("{address} answers {status}: {detail}"))),
+        None => Err(Trouble::Failed(format!(
             "{address} answers {status}, and not as a gate does to its operators; is it the address of admin.listen?"
         ))),
     }

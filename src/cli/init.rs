@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Prints what the logs lead to. Exit code 2 where there is no request in them.
+/// Prints what the logs lead to. Exit code 2 where they cannot be read, or there is no request in them.
 pub fn run(logs: &[PathBuf]) -> ExitCode {
     let operators = Arc::new(Operators::builtin());
     let agents = Arc::new(Agents::builtin(operators.tokens()));
@@ -17,6 +17,7 @@ pub fn run(logs: &[PathBuf]) -> ExitCode {
     match yaml {
         Ok(yaml) => print(&yaml),
         Err(nothing @ Nothing::NoRequest { .. }) => wrong(&format!("{}: {nothing}", names.join(", "))),
-        Err(nothing) => failed(&nothing),
+        Err(Nothing::Untried(untried)) => failed(&untried),
+        Err(nothing) => wrong(&nothing),
     }
 }

@@ -1,9 +1,10 @@
-//! The commands, one file each. Exit codes: 0 done, 1 failed while running, 2 wrong usage or a wrong file.
+//! The commands, one file each.
 
 pub mod check;
 pub mod classify;
 pub mod demo;
 pub mod explain;
+mod file;
 pub mod gate;
 pub mod init;
 pub mod log;
@@ -15,24 +16,26 @@ pub mod replay;
 pub mod schema;
 pub mod serve;
 pub mod status;
+mod trouble;
 pub mod tune;
 pub mod user;
 
+pub use file::FileArg;
+pub use trouble::Trouble;
+
 use crate::agents::Agents;
-use crate::replay::Failed;
 use crate::service::crawlers;
 use crate::verify::Operators;
 use clap::{Args, Parser, Subcommand};
+use file::named_or_usual;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// The file that is read where none is named.
-const DEFAULT_FILE: &str = "config/tidegate.yaml";
+use trouble::{failed, wrong};
 
 /// A reverse proxy for sites whose origin lives on a quota: people first, crawlers told honestly when to come back.
 #[derive(Debug, Parser)]
-#[command(name = "tidegate", version, args_conflicts_with_subcommands = true)]
+#[command(name = "tidegate", version, args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
 struct Cli {
     #[command(flatten)]
     serve: ServeArgs,
@@ -46,9 +49,8 @@ enum Command {
     Serve(ServeArgs),
     /// Says what a file means, or every mistake in it (exit code 2).
     Check {
-        /// The file.
-        #[arg(default_value = DEFAULT_FILE)]
-        file: PathBuf,
+        /// The file; where none is named, ./tidegate.yaml, or else config/tidegate.yaml.
+        file: Option<PathBuf>,
     },
     /// Says what a policy would have done with the requests of access logs.
     Replay(replay::ReplayArgs),
@@ -58,7 +60,7 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Says what kind of client each user agent on standard input is: KIND, tab, name of the bot or -.
     Classify {
-        /// Whose `agents:` rules go before the built-in list.
+        /// Whose `agents:` rules go before the built-in list; where none is named, that list alone.
         #[arg(long)]
         config: Option<PathBuf>,
         /// One JSON object a line.
@@ -88,12 +90,15 @@ enum Command {
     Schema,
 }
 
+/// How commands end, and how they tell why.
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 it could not be done, told as `tidegate: WHY`; 2 what was asked for is wrong, or a file \
+that was named, told a line for each mistake as `WHERE: what is wrong; what would do`.";
+
 /// What `serve` is told on the command line.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ServeArgs {
-    /// The YAML file; config/tidegate.yaml where none is named.
-    #[arg(long)]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    file: FileArg,
     /// Listens here instead.
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
@@ -108,7 +113,7 @@ pub fn run() -> ExitCode {
     match cli.command {
         None => serve::run(&cli.serve),
         Some(Command::Serve(args)) => serve::run(&args),
-        Some(Command::Check { file }) => check_file(&file),
+        Some(Command::Check { file }) => check_file(file.as_ref()),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Classify { config, json }) => classify_lines(config.as_deref(), json),
         Some(Command::Replay(args)) => replay::run(&args),
@@ -121,10 +126,14 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn check_file(file: &Path) -> ExitCode {
+fn check_file(named: Option<&PathBuf>) -> ExitCode {
+    let file = match named_or_usual(named) {
+        Ok(file) => file,
+        Err(none) => return wrong(&none),
+    };
     let operators = Operators::builtin();
     let names: Vec<&str> = operators.names().collect();
-    match check::check(file, &environment(), &names) {
+    match check::check(&file, &environment(), &names) {
         Ok(summary) => print(&summary),
         Err(mistakes) => wrong(&mistakes),
     }
@@ -150,37 +159,6 @@ fn environment() -> Vec<(String, String)> {
     std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
 }
 
-/// Why there is no result.
-enum Trouble {
-    /// Whoever asked has to ask otherwise.
-    Wrong(String),
-    /// It could not be done.
-    Failed(String),
-    /// Whoever read the result has left, which is no failure of ours.
-    Unread,
-}
-
-impl Trouble {
-    /// Tells it.
-    fn tell(&self) -> ExitCode {
-        match self {
-            Self::Wrong(mistakes) => wrong(mistakes),
-            Self::Failed(why) => failed(why),
-            Self::Unread => ExitCode::SUCCESS,
-        }
-    }
-}
-
-impl From<Failed> for Trouble {
-    fn from(failed: Failed) -> Self {
-        match failed {
-            Failed::Nothing { .. } => Self::Wrong(failed.to_string()),
-            Failed::Verdicts(error) if error.kind() == io::ErrorKind::BrokenPipe => Self::Unread,
-            _ => Self::Failed(failed.to_string()),
-        }
-    }
-}
-
 /// Prints a result.
 fn print(text: &str) -> ExitCode {
     ended(io::stdout().lock().write_all(text.as_bytes()))
@@ -192,14 +170,4 @@ fn ended(printed: io::Result<()>) -> ExitCode {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => failed(&error),
         _ => ExitCode::SUCCESS,
     }
-}
-
-fn failed(error: &dyn std::fmt::Display) -> ExitCode {
-    eprintln!("tidegate: {error}");
-    ExitCode::from(1)
-}
-
-fn wrong(mistakes: &dyn std::fmt::Display) -> ExitCode {
-    eprintln!("{mistakes}");
-    ExitCode::from(2)
 }

@@ -214,7 +214,7 @@ fn end_of_links(path: &Path) -> io::Result<PathBuf> {
 }
 
 fn unwritable(name: &str, error: &io::Error) -> Trouble {
-    Trouble::Wrong(format!("{name}: cannot be written: {error}"))
+    Trouble::Wrong(format!("{name}: cannot be written: {error}; name a file that can be"))
 }
 
 const DASH: &str = "-";

@@ -3,7 +3,7 @@
 use super::log::LogArgs;
 use super::output::{Output, Places, Target};
 use super::progress::{Progress, Reading};
-use super::{DEFAULT_FILE, Trouble, policy, print};
+use super::{FileArg, Trouble, policy, print};
 use crate::replay::log::{Counts, Merged};
 use crate::replay::report::Report;
 use crate::replay::{Replay, page, summary};
@@ -11,7 +11,7 @@ use crate::service::crawlers;
 use crate::terminal::Ink;
 use clap::Args;
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What a replay is told on the command line.
@@ -19,9 +19,8 @@ use std::process::ExitCode;
 pub struct ReplayArgs {
     #[command(flatten)]
     log: LogArgs,
-    /// The policy that is tried.
-    #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE)]
-    config: PathBuf,
+    #[command(flatten)]
+    file: FileArg,
     /// Another policy, set beside it: both decide about the same lines.
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
@@ -36,7 +35,7 @@ pub struct ReplayArgs {
     verdicts: Option<PathBuf>,
 }
 
-/// Replays. Exit code 2 where a file is wrong, 1 where it cannot be read to its end.
+/// Replays. Exit code 2 where a file is wrong, or cannot be read to its end.
 pub fn run(args: &ReplayArgs) -> ExitCode {
     match replayed(args) {
         Ok(Some(report)) => print(&summary::summary(&report, Ink::of_output(io::stdout().is_terminal()))),
@@ -47,10 +46,11 @@ pub fn run(args: &ReplayArgs) -> ExitCode {
 
 /// Writes what is asked for. Returns what is to be said of it, unless a document has standard output for itself.
 fn replayed(args: &ReplayArgs) -> Result<Option<Report>, Trouble> {
-    let targets = Targets::of(args)?;
+    let file = args.file.path()?;
+    let targets = Targets::of(args, &file)?;
     let is_told = targets.leave_standard_output();
     let policy = |file| policy::read(file, crawlers::without_dns).map_err(Trouble::Wrong);
-    let (policy, other) = (policy(&args.config)?, args.compare.as_deref().map(policy).transpose()?);
+    let (policy, other) = (policy(&file)?, args.compare.as_deref().map(policy).transpose()?);
     let both: Vec<_> = std::iter::once(&policy).chain(&other).collect();
     let assumptions = args.log.assumptions(&both)?;
     let files = args.log.open()?;
@@ -83,8 +83,8 @@ fn replayed(args: &ReplayArgs) -> Result<Option<Report>, Trouble> {
 struct Targets([Option<Target>; 3]);
 
 impl Targets {
-    fn of(args: &ReplayArgs) -> Result<Self, Trouble> {
-        let read = [("--config", Some(args.config.as_path())), ("--compare", args.compare.as_deref())];
+    fn of(args: &ReplayArgs, file: &Path) -> Result<Self, Trouble> {
+        let read = [("--config", Some(file)), ("--compare", args.compare.as_deref())];
         let mut places = Places::reading(&args.log.logs, read);
         let mut target =
             |option, path: &Option<PathBuf>| path.as_deref().map(|path| places.writes(option, path)).transpose();

@@ -1,13 +1,13 @@
 //! `tidegate serve`: runs the gate until it is told to stop.
 
-use super::{DEFAULT_FILE, ServeArgs, environment, failed, wrong};
+use super::{ServeArgs, Trouble, environment, failed, wrong};
 use crate::clock::Clock;
 use crate::config::settings::{AccessLog, Ledger, LogLevel};
 use crate::config::{self, Mistakes, Settings};
 use crate::service::{BUILD, Service, ServiceError, Source};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -18,8 +18,14 @@ use tracing_subscriber::EnvFilter;
 pub fn run(args: &ServeArgs) -> ExitCode {
     let operators = crate::verify::Operators::builtin();
     let names: Vec<&str> = operators.names().collect();
+    // Found once: a reload reads what the gate was started with.
+    let file = match args.file.path() {
+        Ok(file) => Some(file),
+        Err(_) if args.origin.is_some() => None,
+        Err(none) => return Trouble::from(none).tell(),
+    };
     // Read once ahead of the start, because where logs go is part of it.
-    let settings = match read(args, &names) {
+    let settings = match read(file.as_deref(), args, &names) {
         Ok(settings) => settings,
         Err(mistakes) => return wrong(&mistakes),
     };
@@ -28,7 +34,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
 
     let source: Source = {
         let args = args.clone();
-        Box::new(move |names| read(&args, names))
+        Box::new(move |names| read(file.as_deref(), &args, names))
     };
     // Signals are ours before anybody can know that we run: one that came earlier would end the process.
     let (runtime, signals) = match listen_for_signals() {
@@ -54,15 +60,13 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn read(args: &ServeArgs, operators: &[&str]) -> Result<Settings, Mistakes> {
+fn read(file: Option<&Path>, args: &ServeArgs, operators: &[&str]) -> Result<Settings, Mistakes> {
     let options = [("listen", &args.listen), ("origin.url", &args.origin)];
     let overrides: Vec<(&str, String)> =
         options.into_iter().filter_map(|(key, value)| Some((key, value.clone()?))).collect();
-    let file = args.config.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
-    let no_file_needed = args.config.is_none() && args.origin.is_some() && !file.exists();
-    match no_file_needed {
-        true => config::load(Path::new("(no file)"), "", &environment(), &overrides, operators),
-        false => config::read(&file, &environment(), &overrides, operators),
+    match file {
+        None => config::load(Path::new("(no file)"), "", &environment(), &overrides, operators),
+        Some(file) => config::read(file, &environment(), &overrides, operators),
     }
 }
 

@@ -8,8 +8,8 @@ mod view;
 pub use state::Amount;
 pub use view::View;
 
-use super::gate::{GateArgs, NoResult};
-use super::print;
+use super::gate::GateArgs;
+use super::{Trouble, print};
 use http::Method;
 use state::{Quota, State};
 use std::process::ExitCode;
@@ -27,10 +27,10 @@ pub fn run(gate: &GateArgs, json: bool) -> ExitCode {
 }
 
 /// The state, as the admin API tells it in JSON, for people to read.
-pub fn text(said: &str, view: &View) -> Result<String, NoResult> {
+pub fn text(said: &str, view: &View) -> Result<String, Trouble> {
     let read = serde_json::from_str::<State>(said);
     read.map(|state| page::page(&state, view))
-        .map_err(|error| NoResult::Failed(format!("the gate's answer cannot be read: {error}; is it of this version?")))
+        .map_err(|error| Trouble::Failed(format!("the gate's answer cannot be read: {error}; is it of this version?")))
 }
 
 /// Quotas alone, for people to read.

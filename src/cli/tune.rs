@@ -3,10 +3,10 @@
 use super::log::LogArgs;
 use super::output::{Places, Target};
 use super::progress::{Progress, Reading, done_bar, time_left};
-use super::{DEFAULT_FILE, Trouble, policy, print};
+use super::{FileArg, Trouble, policy, print};
 use crate::chance::Chance;
 use crate::config::{self, Settings};
-use crate::policy::quota::Quota;
+use crate::replay::Policy;
 use crate::replay::log::Merged;
 use crate::service::crawlers;
 use crate::terminal::{Ink, thousands};
@@ -24,9 +24,8 @@ use std::process::ExitCode;
 pub struct TuneArgs {
     #[command(flatten)]
     log: LogArgs,
-    /// The file that is tuned.
-    #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE)]
-    config: PathBuf,
+    #[command(flatten)]
+    file: FileArg,
     /// What is wanted, the most important first: WHAT MEASURE <= or >= NUMBER [%], separated by commas. Of a class: refused,
     /// served, evenness. Of a quota: unused, used. Such as "person refused <= 0, search served >= 90 %, unused <= 2 %"
     #[arg(long, value_name = "GOAL")]
@@ -49,7 +48,7 @@ pub struct TuneArgs {
 }
 
 /// Tunes. Exit code 0 where the goal is met or a point was picked, 1 where nothing that was tried meets it (what comes
-/// nearest is told and written all the same) or the log cannot be read to its end, 2 where the goal or a file is wrong.
+/// nearest is told and written all the same) or a result cannot be written, 2 where the goal or a file is wrong.
 pub fn run(args: &TuneArgs) -> ExitCode {
     let tuned = written(args).and_then(|(tuned, is_told)| {
         let shown = if is_told { shown(args, &tuned.report)? } else { String::new() };
@@ -66,13 +65,14 @@ pub fn run(args: &TuneArgs) -> ExitCode {
 
 /// Tunes, and writes the file. Also whether the report is told: not where the file has standard output for itself.
 fn written(args: &TuneArgs) -> Result<(Tuned, bool), Trouble> {
-    let mut places = Places::reading(&args.log.logs, [("--config", Some(args.config.as_path()))]);
+    let file = args.file.path()?;
+    let mut places = Places::reading(&args.log.logs, [("--config", Some(file.as_path()))]);
     if args.json {
         places.writes("--json", Path::new("-"))?;
     }
     let target = args.write.as_deref().map(|path| places.writes("--write", path)).transpose()?;
     let is_told = !target.as_ref().is_some_and(Target::is_standard_output);
-    let tuned = tuned(args)?;
+    let tuned = tuned(args, &file)?;
     if let Some(target) = target {
         let mut out = target.open()?;
         out.write_all(tuned.text.as_bytes()).map_err(|error| out.failed(&error))?;
@@ -90,13 +90,13 @@ fn shown(args: &TuneArgs, report: &TuningReport) -> Result<String, Trouble> {
     }
 }
 
-fn tuned(args: &TuneArgs) -> Result<Tuned, Trouble> {
-    let file = config::text_of(&args.config).map_err(|mistakes| Trouble::Wrong(mistakes.to_string()))?;
-    let present = policy::of(&args.config, &file, crawlers::without_dns).map_err(Trouble::Wrong)?;
+fn tuned(args: &TuneArgs, path: &Path) -> Result<Tuned, Trouble> {
+    let file = config::text_of(path).map_err(|mistakes| Trouble::Wrong(mistakes.to_string()))?;
+    let present = policy::of(path, &file, crawlers::without_dns).map_err(Trouble::Wrong)?;
     let builtin = Operators::builtin();
     let operators: Vec<&str> = builtin.names().collect();
     let settings = &present.settings;
-    let quota = quota(args, &settings.rules.quotas)?;
+    let quota = quota(args, &present)?;
     let goal = goal(args, settings, quota)?;
     let space = Space::of(settings, quota, &goal).map_err(Trouble::Wrong)?;
     let assumptions = args.log.assumptions(&[&present])?;
@@ -109,7 +109,7 @@ fn tuned(args: &TuneArgs) -> Result<Tuned, Trouble> {
         space: &space,
         manuscript: &Manuscript::new(&file, settings),
         policy: &present,
-        settings: &|text| policy::settings(&args.config, text, &operators),
+        settings: &|text| policy::settings(path, text, &operators),
         threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
     };
     let effort = usize::from(args.effort);
@@ -135,10 +135,11 @@ fn recording(args: &TuneArgs, progress: &Progress) -> Result<Recording, Trouble>
 }
 
 /// The place of the quota that is tuned.
-fn quota(args: &TuneArgs, quotas: &[Quota]) -> Result<usize, Trouble> {
+fn quota(args: &TuneArgs, policy: &Policy) -> Result<usize, Trouble> {
+    let quotas = policy.settings.rules.quotas.as_slice();
     let names = || quotas.iter().map(|quota| quota.name.as_str()).collect::<Vec<_>>().join(", ");
     match (&args.quota, quotas) {
-        (_, []) => Err(Trouble::Wrong(format!("{}: there is no quota to tune", args.config.display()))),
+        (_, []) => Err(Trouble::Wrong(format!("{}: there is no quota to tune", policy.name))),
         (None, [_]) => Ok(0),
         (None, _) => Err(Trouble::Wrong(format!("--quota: which one is to be tuned? the quotas are {}", names()))),
         (Some(name), _) => quotas

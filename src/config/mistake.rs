@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 /// Where a value was written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
+    /// The file as a whole: it cannot be read.
+    Whole,
     /// In the file; both count from 1.
     File {
         /// The line.
@@ -48,6 +50,7 @@ impl Place {
     /// How messages name it: `FILE:LINE:COL`, or the name of the variable or option.
     pub fn within(&self, file: &Path) -> String {
         match self {
+            Self::Whole => file.display().to_string(),
             Self::File { line, column } => format!("{}:{line}:{column}", file.display()),
             Self::Variable(name) | Self::Option(name) => name.clone(),
         }

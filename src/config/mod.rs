@@ -100,8 +100,8 @@ pub fn read_admin(file: &Path, environment: &[(String, String)]) -> Result<Optio
 pub fn text_of(file: &Path) -> Result<String, Mistakes> {
     std::fs::read_to_string(file).map_err(|error| {
         let wrong = format!("cannot be read: {error}");
-        let remedy = "give a UTF-8 file with --config, such as config/tidegate.yaml of the distribution".into();
-        let mistake = Mistake { place: Place::START, path: String::new(), wrong, remedy };
+        let remedy = "name a YAML file in UTF-8, such as config/tidegate.yaml of the distribution".into();
+        let mistake = Mistake { place: Place::Whole, path: String::new(), wrong, remedy };
         Mistakes { file: file.to_owned(), list: vec![mistake] }
     })
 }

@@ -80,6 +80,7 @@ fn drop_doubles(node: &mut Node, mistakes: &mut Vec<Mistake>) {
             Some(earlier) => {
                 let first = match &earlier.key_place {
                     Place::File { line, .. } => format!("also in line {line}"),
+                    Place::Whole => "also elsewhere in the file".to_owned(),
                     Place::Variable(name) | Place::Option(name) => format!("also in {name}"),
                 };
                 mistakes.push(Mistake {

@@ -62,7 +62,7 @@ fn the_file_says_where_the_gate_is_even_when_the_rest_of_it_is_wrong() {
     let file = folder.path().join("gate.yaml");
     let asked = |yaml: &str, environment: &[(&str, &str)]| {
         std::fs::write(&file, yaml).expect("it can be written");
-        let args = GateArgs { config: Some(file.clone()), ..GateArgs::default() };
+        let args = GateArgs { file: FileArg { config: Some(file.clone()) }, ..GateArgs::default() };
         args.way(&variables(environment)).map(|way| way.client.address().to_owned())
     };
     let half_written = "origin: { url: '${ELSEWHERE}' }\nquotas: { api: { limit: -1 } }\nadmin: {}";
@@ -76,7 +76,7 @@ fn the_file_says_where_the_gate_is_even_when_the_rest_of_it_is_wrong() {
         ("admin: { listen: somewhere }", "admin.listen: "),
     ] {
         match asked(yaml, &[]) {
-            Err(NoResult::Wrong(said)) => assert!(said.contains(told) && said.contains("--admin ADDR"), "{said}"),
+            Err(Trouble::Wrong(said)) => assert!(said.contains(told) && said.contains("--admin ADDR"), "{said}"),
             other => panic!("{yaml}: {other:?}"),
         }
     }
@@ -91,13 +91,13 @@ fn what_is_answered_decides_how_the_command_ends() {
     assert_eq!(answer(200, "{\"a\": 1}"), Ok("{\"a\": 1}".into()));
     assert_eq!(
         answer(401, "{\"detail\": \"no\"}"),
-        Err(NoResult::Wrong("a:1: the admin token is missing or wrong; bring it".into()))
+        Err(Trouble::Wrong("a:1: the admin token is missing or wrong; bring it".into()))
     );
-    assert_eq!(answer(404, "{\"detail\": \"one\\ntwo\"}"), Err(NoResult::Wrong("one\ntwo".into())));
+    assert_eq!(answer(404, "{\"detail\": \"one\\ntwo\"}"), Err(Trouble::Wrong("one\ntwo".into())));
     assert!(
-        matches!(answer(503, "{\"detail\": \"late\"}"), Err(NoResult::Failed(why)) if why.ends_with("503 Service Unavailable: late"))
+        matches!(answer(503, "{\"detail\": \"late\"}"), Err(Trouble::Failed(why)) if why.ends_with("503 Service Unavailable: late"))
     );
     for (status, page) in [(200, "<html>"), (404, "<html>"), (500, ""), (429, "{\"type\": \"a\", \"detail\": \"b\"}")] {
-        assert!(matches!(answer(status, page), Err(NoResult::Failed(why)) if why.contains("not as a gate does")));
+        assert!(matches!(answer(status, page), Err(Trouble::Failed(why)) if why.contains("not as a gate does")));
     }
 }

@@ -122,7 +122,7 @@ fn a_quiet_gate_has_a_short_page_and_one_of_another_version_is_shown_as_far_as_i
         listens on   127.0.0.1:8080\n  origin       127.0.0.1:3000\n  connections  0\n  settings     in force since 14:04\n";
     assert_eq!(shown, expected);
     assert!(text("{}", &view(80)).is_ok());
-    assert!(matches!(text("[1", &view(80)), Err(NoResult::Failed(_))));
+    assert!(matches!(text("[1", &view(80)), Err(Trouble::Failed(_))));
 }
 
 #[test]

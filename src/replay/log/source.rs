@@ -33,7 +33,7 @@ pub struct Source {
 
 /// A file cannot be opened, or not be read to its end.
 #[derive(Debug, thiserror::Error)]
-#[error("{name}: cannot be read: {source}")]
+#[error("{name}: cannot be read: {source}; name an access log, plain or compressed with gzip")]
 pub struct Unreadable {
     name: String,
     source: io::Error,

@@ -1,0 +1,39 @@
+//! Which YAML file a command reads.
+
+use clap::Args;
+use std::fmt;
+use std::path::PathBuf;
+
+/// Looked for in this order, where none is named.
+const USUAL: [&str; 2] = ["tidegate.yaml", "config/tidegate.yaml"];
+
+/// The file that is named, if one is.
+#[derive(Clone, Debug, Default, Args)]
+pub struct FileArg {
+    /// The YAML file; where none is named, ./tidegate.yaml, or else config/tidegate.yaml.
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+}
+
+/// No file is named, and none is where it is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NoFile;
+
+impl FileArg {
+    /// The file that is meant; one that is named need not be there.
+    pub(super) fn path(&self) -> Result<PathBuf, NoFile> {
+        named_or_usual(self.config.as_ref())
+    }
+}
+
+/// The same of a file that is named in another way.
+pub(super) fn named_or_usual(named: Option<&PathBuf>) -> Result<PathBuf, NoFile> {
+    let usual = || USUAL.iter().map(PathBuf::from).find(|path| path.exists());
+    named.cloned().or_else(usual).ok_or(NoFile)
+}
+
+impl fmt::Display for NoFile {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "no YAML file is named, and there is neither {}; name one", USUAL.join(" nor "))
+    }
+}
