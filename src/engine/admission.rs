@@ -7,6 +7,7 @@ use super::throttle::{Comer, Entrance, ScopeState, Way};
 use super::{Engine, Page, Permit, Slot};
 use crate::policy::bucket::{Bucket, Level};
 use crate::policy::calibration::OriginCount;
+use crate::policy::class::Class;
 use crate::policy::cost::Cost;
 use crate::policy::decide::{self, Asked, Position};
 use crate::policy::guard::Guard;
@@ -61,9 +62,16 @@ pub enum Ruling {
     Refused(Refusal),
 }
 
+/// Who asks, as an account knows it.
+#[derive(Clone, Copy)]
+pub(super) struct Asker {
+    pub(super) slot: Slot,
+    pub(super) crawler: Option<Crawler>,
+}
+
 /// A verified crawler that its class guards.
 #[derive(Clone, Copy)]
-struct Crawler {
+pub(super) struct Crawler {
     guard: Guard,
     operator: OperatorId,
     is_overdue: bool,
@@ -155,16 +163,13 @@ impl Admission {
         let class_rules = &self.rules.classes[usize::from(class.0)];
         let never_refused = self.rules.never_refuses(path);
         let asked = Asked { class, class_rules, route: &self.rules.routes[route], never_refused };
-        let charges = if asked.is_free() { &[][..] } else { &self.charges[route] };
+        let charges = self.charges(&asked, route);
         if class_rules.bucket.is_none() && charges.is_empty() {
             return self.decide(&asked, None, &mut Level::default(), charges, now);
         }
         let pages = &self.engine.refused_pages;
-        let guarded = class_rules.guard.zip(page).filter(|_| !charges.is_empty());
-        let crawler = guarded.map(|(guard, page)| {
-            let is_overdue = pages.refused_for(&page, now).is_some_and(|span| span >= guard.max_refused_for);
-            Crawler { guard, operator: page.operator, is_overdue }
-        });
+        let page = page.filter(|_| !charges.is_empty());
+        let crawler = self.crawler(class_rules, page.as_ref(), now);
         let decision = self.engine.clients.with(key, self.slot(class), |client| {
             let mut level = client.level();
             let mut decision = self.decide(&asked, crawler, &mut level, charges, now);
@@ -181,7 +186,7 @@ impl Admission {
             });
             decision
         });
-        if let Some((_, page)) = guarded {
+        if let Some((_, page)) = crawler.zip(page) {
             match &decision.ruling {
                 Ruling::Admitted(_) => pages.clear(&page),
                 Ruling::Refused(Refusal { reason: Reason::Ledger, .. }) => {}
@@ -266,27 +271,15 @@ impl Admission {
         now: Timestamp,
     ) -> Decision {
         let slot = self.slot(asked.class);
+        let asker = Asker { slot, crawler };
         // Filled where they stand: a list that is collected is copied once more.
         let (mut accounts, mut books): (Few<&Arc<Account>>, Few<MutexGuard<'_, Book>>) = Default::default();
         accounts.extend(charges.iter().map(|(quota, _)| self.account(*quota)));
         books.extend(accounts.iter().map(|account| account.at(now)));
         let mut positions: Few<Position<'_>> = SmallVec::new();
-        for (book, &(id, ref expectation)) in books.iter_mut().zip(charges) {
+        for (book, charge) in books.iter_mut().zip(charges) {
             book.turn += 1;
-            let quota = &self.rules.quotas[usize::from(id.0)];
-            positions.push(Position {
-                id,
-                quota,
-                cost: expectation.units(book.limit()),
-                taken: book.taken(),
-                limit: book.open_limit(),
-                grant: book.granted(),
-                resets_at: book.resets_at(),
-                shedding: book.class(slot).shedding,
-                planned: quota.pacing.as_ref().map(|pacing| book.planned(pacing, &self.slots, slot)),
-                guarded: crawler.map(|it| book.fares(slot, it.guard, it.operator, it.is_overdue)),
-                is_let_through: false,
-            });
+            positions.push(self.position(book, charge, asker));
         }
 
         let verdict = decide::decide(asked, *level, &mut positions, now);
@@ -333,7 +326,43 @@ impl Admission {
         Decision { ruling, shadow, standings, bucket: None }
     }
 
-    fn slot(&self, class: ClassId) -> Slot {
+    /// What a request is charged, in the order in which accounts are locked.
+    pub(super) fn charges(&self, asked: &Asked<'_>, route: usize) -> &[(QuotaId, Expectation)] {
+        if asked.is_free() { &[] } else { &self.charges[route] }
+    }
+
+    /// The crawler that asks for `page`, where its class guards it.
+    pub(super) fn crawler(&self, class: &Class, page: Option<&Page<'_>>, now: Timestamp) -> Option<Crawler> {
+        let (guard, page) = class.guard.zip(page)?;
+        let refused_for = self.engine.refused_pages.refused_for(page, now);
+        let is_overdue = refused_for.is_some_and(|span| span >= guard.max_refused_for);
+        Some(Crawler { guard, operator: page.operator, is_overdue })
+    }
+
+    /// One of its quotas as a request finds it.
+    pub(super) fn position(
+        &self,
+        book: &mut Book,
+        &(id, ref expectation): &(QuotaId, Expectation),
+        Asker { slot, crawler }: Asker,
+    ) -> Position<'_> {
+        let quota = &self.rules.quotas[usize::from(id.0)];
+        Position {
+            id,
+            quota,
+            cost: expectation.units(book.limit()),
+            taken: book.taken(),
+            limit: book.open_limit(),
+            grant: book.granted(),
+            resets_at: book.resets_at(),
+            shedding: book.class(slot).shedding,
+            planned: quota.pacing.as_ref().map(|pacing| book.planned(pacing, &self.slots, slot)),
+            guarded: crawler.map(|it| book.fares(slot, it.guard, it.operator, it.is_overdue)),
+            is_let_through: false,
+        }
+    }
+
+    pub(super) fn slot(&self, class: ClassId) -> Slot {
         self.slots[usize::from(class.0)]
     }
 

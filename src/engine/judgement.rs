@@ -23,12 +23,7 @@ impl Admission {
         let classified = self.rules.classify(facts);
         let route = self.rules.route(facts);
         let key = self.rules.key(&classified, facts.client, secret);
-        let page = classified.operator.map(|operator| Page {
-            operator,
-            host: facts.host,
-            path: facts.path,
-            query: facts.query,
-        });
+        let page = Page::of(&classified, facts);
         let decision = self.admit_crawler(key, classified.class, route, facts.path, page, now);
         Judgement { classified, route, key, decision }
     }

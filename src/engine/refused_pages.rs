@@ -3,7 +3,7 @@
 //! A page is kept as a hash, 16 bytes in a table that is at worst a little less than half full: at most 36 bytes a page.
 //! When there is no room, newcomers are not remembered: those that were refused first are the first in danger.
 
-use crate::policy::{OperatorId, Timestamp};
+use crate::policy::{Classified, Facts, OperatorId, Timestamp};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
@@ -27,6 +27,14 @@ pub struct Page<'a> {
     pub path: &'a str,
     /// The query.
     pub query: Option<&'a str>,
+}
+
+impl<'a> Page<'a> {
+    /// The page that a request asks for, where it is a verified crawler's.
+    pub(super) fn of(classified: &Classified, facts: &Facts<'a>) -> Option<Self> {
+        let Facts { host, path, query, .. } = *facts;
+        classified.operator.map(|operator| Self { operator, host, path, query })
+    }
 }
 
 /// The pages that are being refused.

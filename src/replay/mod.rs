@@ -7,6 +7,7 @@
 mod assumptions;
 mod decided;
 mod differences;
+mod listener;
 pub mod log;
 pub mod page;
 mod page_cache;
@@ -15,6 +16,7 @@ pub mod report;
 mod request;
 mod returns;
 mod run;
+mod sought;
 pub mod summary;
 mod tally;
 mod testimony;
@@ -26,6 +28,7 @@ mod zone;
 
 pub use assumptions::{Assumptions, Clients};
 pub use decided::Decided;
+pub use listener::Asking;
 pub use policy::Policy;
 pub use request::Request;
 pub use run::{Failed, Replay, Watcher};

@@ -231,4 +231,4 @@ impl Failed {
 }
 
 /// So many lines are a hundredth of a second, or less.
-const WATCH_EVERY: u64 = 8192;
+pub(super) const WATCH_EVERY: u64 = 8192;

@@ -4,6 +4,7 @@ mod following;
 
 use super::assumptions::{Assumptions, Clients};
 use super::decided::Decided;
+use super::listener::{Asking, Listener, Told};
 use super::log::{Line, Next, Own};
 use super::page_cache::{PageCache, PageNumber};
 use super::policy::Policy;
@@ -81,15 +82,26 @@ impl Trial {
         request: &Request<'_>,
         tell: &mut impl FnMut(&Self, &Decided),
     ) {
-        self.let_return(next.at, tell);
+        self.take_heard(next, line, request, &mut Told(tell));
+    }
+
+    /// The same, heard by whoever wants to know what is about to be decided, too.
+    pub(super) fn take_heard(
+        &mut self,
+        next: Next<'_>,
+        line: &Line<'_>,
+        request: &Request<'_>,
+        listener: &mut impl Listener,
+    ) {
+        self.let_return(next.at, listener);
         if self.returns.is_behind(|| Client::of(request)) {
             return self.returns.put_off(Client::of(request), Later::new(next));
         }
-        let decided = self.ask(next, line, request);
+        let decided = self.ask(next, line, request, listener);
         if let Some(wait) = self.told_to_wait(&decided) {
             self.returns.is_refused(Client::of(request), Later::new(next), next.at, wait);
         }
-        tell(self, &decided);
+        listener.decided(self, &decided);
     }
 
     /// Ends: what is under way is settled, and who would come back later does not.
@@ -120,27 +132,28 @@ impl Trial {
     }
 
     /// Those come back who were told to by `now`.
-    fn let_return(&mut self, now: Timestamp, tell: &mut impl FnMut(&Self, &Decided)) {
+    fn let_return(&mut self, now: Timestamp, listener: &mut impl Listener) {
         while let Some((client, at, later)) = self.returns.due_by(now) {
             let decided = match Line::read(&later.text) {
-                Ok(Some(line)) => Request::of(&line)
-                    .map(|request| self.ask(Next { at, place: later.place, text: &later.text }, &line, &request)),
+                Ok(Some(line)) => Request::of(&line).map(|request| {
+                    self.ask(Next { at, place: later.place, text: &later.text }, &line, &request, listener)
+                }),
                 _ => None,
             };
             match decided.as_ref().and_then(|decided| self.told_to_wait(decided)) {
                 Some(wait) => self.returns.is_refused(client, later, at, wait),
                 None => self.returns.goes_on(client),
             }
-            decided.iter().for_each(|decided| tell(self, decided));
+            decided.iter().for_each(|decided| listener.decided(self, decided));
         }
     }
 
-    fn ask(&mut self, next: Next<'_>, line: &Line<'_>, request: &Request<'_>) -> Decided {
+    fn ask(&mut self, next: Next<'_>, line: &Line<'_>, request: &Request<'_>, listener: &mut impl Listener) -> Decided {
         self.pass_time(next.at);
         if let Some(own) = &line.own {
             self.follow(own, next);
         }
-        let decided = self.decide(next, line, request);
+        let decided = self.decide(next, line, request, listener);
         self.tally.decided(&decided, request);
         for Standing { quota, .. } in &decided.standings {
             if let Some(plan) = self.admission.plan(*quota, next.at) {
@@ -204,7 +217,13 @@ impl Trial {
         }
     }
 
-    fn decide(&mut self, next: Next<'_>, line: &Line<'_>, request: &Request<'_>) -> Decided {
+    fn decide(
+        &mut self,
+        next: Next<'_>,
+        line: &Line<'_>,
+        request: &Request<'_>,
+        listener: &mut impl Listener,
+    ) -> Decided {
         let (at, own) = (next.at, line.own.as_deref());
         let (claim, browser) = self.claims.claim(&self.policy.agents, request.user_agent);
         let said = own.map(|own| Testimony::of(own, &self.rules, |name| self.policy.operators.id(name)));
@@ -246,11 +265,21 @@ impl Trial {
                 None => observation.and_then(|observation| observation.suspicion(&self.admission)),
             },
         };
+        let secret = said.as_ref().and_then(|said| said.secret);
+        listener.asked(&Asking {
+            place: next.place,
+            at,
+            line,
+            facts: &facts,
+            spread: self.spread(own),
+            secret,
+            admission: &self.admission,
+        });
         if own.is_some_and(|own| own.reason == Some(Reason::Ledger.name())) {
             // Nothing was in its way but that, and it changed nothing.
             return self.as_logged(next, line, &facts);
         }
-        let judgement = self.admission.judge(&facts, |_| said.as_ref().and_then(|said| said.secret), at);
+        let judgement = self.admission.judge(&facts, |_| secret, at);
         let bot = match claim {
             Claim::Bot { bot, .. } => bot,
             _ => None,
@@ -307,11 +336,9 @@ impl Trial {
         let mut bill = None;
         match decision.ruling {
             Ruling::Refused(refusal) => {
-                let spread =
-                    own.map_or(0.0, |own| self.policy.settings.headers.retry_after_spread.ratio() * chance(own.id));
                 decided.refused = Some(refusal.reason);
                 decided.refused_by = refusal.quotas;
-                decided.retry_after_s = Some(refusal.retry_after(spread));
+                decided.retry_after_s = Some(refusal.retry_after(self.spread(own)));
             }
             Ruling::Admitted(permit) => match own.and_then(|own| Some((refused_by_the_origin(own)?, own))) {
                 Some((reason, own)) => {
@@ -344,6 +371,11 @@ impl Trial {
         }
         self.ends(Ending { due, bill: bill.map(Box::new), lesson });
         decided
+    }
+
+    /// What the gate has added to the `Retry-After` of a decision, as part of it.
+    fn spread(&self, own: Option<&Own<'_>>) -> f64 {
+        own.map_or(0.0, |own| self.policy.settings.headers.retry_after_spread.ratio() * chance(own.id))
     }
 
     fn ends(&mut self, ending: Ending) {
