@@ -566,7 +566,7 @@ impl Operations for Running {
         let (lists, quotas) = (self.handle.lists(), self.handle.quotas());
         self.handle.with_settings(|settings| {
             let known = Known { settings, agents: &self.agents, operators: &self.operators, lists: &lists };
-            logged(&line, known, |_| None).ok().map(|case| explain(&case.with_quotas(&quotas)))
+            logged(&line, known).ok().map(|case| explain(&case.with_quotas(&quotas)))
         })
     }
 

@@ -223,7 +223,7 @@ fn every_command_tells_what_is_wrong_in_one_manner() {
         format!("quotas: {{ api: {{ limit: 10, window: {{ fixed: 1h }}, {tiers} }} }}\nclasses: [ {{ name: bot }} ]");
     write(&yaml, &format!("origin: {{ url: http://127.0.0.1:1 }}\n{site}\n"));
     write(&log, "192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] \"GET /a HTTP/1.1\" 200 5\n");
-    write(&at("wrong.yaml"), "quotas: 1\norigin: { url: http://127.0.0.1:1 }\n");
+    write(at("wrong.yaml"), "quotas: 1\norigin: { url: http://127.0.0.1:1 }\n");
     // The first bytes of what gzip makes, and nothing behind them.
     std::fs::write(&cut, [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 75]).expect("it can be written");
     let line = |file: &str| format!("{file}:1");

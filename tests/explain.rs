@@ -299,6 +299,6 @@ Refused with 429, reason tier
 
 Any of these would have let it through
   - 16 units of api fewer used: 24 at most
-  - coming back once the quota is renewed, at 16 Jan 00:00
+  - coming back once the quota is renewed, at 16 Jan 00:00 UTC
   - being of the class search, bad or other, not bot
 "#;

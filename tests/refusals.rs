@@ -133,7 +133,7 @@ fn what_a_plan_would_say_to_a_request_that_nobody_sent_is_not_made_up() {
     assert_eq!(ended.code, 0, "{}", ended.errors);
     let why = Why(serde_json::from_str(&ended.output).expect("it is JSON"));
     let step = why.step("pacing");
-    assert_eq!((&step["finding"], &step["rule"]["path"]), (&"unknown".into(), &"quotas.api.pacing".into()));
+    assert_eq!((&step["finding"], &step["rule"]["path"]), (&"depends".into(), &"quotas.api.pacing".into()));
     assert!(step["says"].as_str().is_some_and(|says| says.contains("only a running gate knows")), "{step}");
 }
 
@@ -224,12 +224,13 @@ fn what_was_admitted_is_explained_too() {
     gate.connect().get("/page", CURL);
     let state = gate.state();
     assert_eq!(state["quotas"][0]["used"], 1);
-    let line = gate.into_log().remove(0);
+    let own = gate.into_log_text();
+    let line: Value = serde_json::from_str(&own).expect("one line");
     let folder = tempfile::tempdir().expect("a folder");
     let (yaml, log) = (folder.path().join("tidegate.yaml"), folder.path().join("access.log"));
     std::fs::write(&yaml, format!("origin: {{ url: \"http://127.0.0.1:3000\" }}\n{RULES}")).expect("it can be written");
     let combined = "192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] \"GET /page HTTP/1.1\" 200 5 \"-\" \"curl/8.0\"";
-    std::fs::write(&log, format!("{line}\n{combined}\n")).expect("it can be written");
+    std::fs::write(&log, format!("{own}{combined}\n")).expect("it can be written");
 
     let own = explain_line(&yaml, &log, 1, &[]);
     assert_eq!((&own.answer()["verdict"], own.answer()["status"].as_u64()), (&"admitted".into(), Some(200)));

@@ -87,7 +87,12 @@ fn plan(view: &PlanView) -> Value {
 
 fn class_plan(view: &ClassPlan) -> Value {
     let next_hours: Vec<f64> = view.next_hours.iter().map(|units| (units * 1000.0).round() / 1000.0).collect();
-    json!({ "share": view.share.map(Share::ratio), "purse": view.purse.map(amount), "next_hours": next_hours })
+    json!({
+        "share": view.share.map(Share::ratio),
+        "purse": view.purse.map(amount),
+        "per_hour": view.per_hour.map(amount),
+        "next_hours": next_hours,
+    })
 }
 
 /// Units as a JSON number: `12`, not `12.0`, and `12.25`.

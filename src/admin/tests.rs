@@ -371,6 +371,7 @@ impl Operations for Desk {
             plan: Some(ClassPlan {
                 share: Some(Share::from_millionths(250_000)),
                 purse: Some(Units::whole(3)),
+                per_hour: Some(Units::whole(2)),
                 next_hours: vec![1.5, 2.0],
             }),
         };

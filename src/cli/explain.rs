@@ -1,19 +1,21 @@
 //! `tidegate explain`: why a request is treated as it is, and what would have let it through.
 
 mod asked;
+mod larger;
 mod line;
+mod logged;
 mod moment;
 mod page;
 
 pub use page::page;
 
 use super::gate::GateArgs;
+use super::log::TakenArgs;
 use super::status::View;
 use super::{Trouble, policy, print};
 use crate::clock::Clock;
-use crate::explain::{Explanation, Known, explain, logged};
+use crate::explain::{Explanation, Known, explain};
 use crate::replay::Policy;
-use crate::replay::log::Line;
 use crate::service::crawlers;
 use asked::Asked;
 use clap::Args;
@@ -29,9 +31,10 @@ pub struct ExplainArgs {
     /// What is asked for: a URL, a path, or the id of a decision that a running gate has made (X-Tidegate-Decision).
     #[arg(value_name = "URL or ID")]
     what: Option<String>,
-    /// A line of an access log, in place of a request that is made up: the gate's own log, or a common or combined one.
+    /// A line of an access log, in place of a request that is made up: the lines before it are replayed. Where these are in
+    /// several files, give each, and the number of the line with its own.
     #[arg(long, value_name = "FILE:LINE", conflicts_with_all = ["what", "ip", "user_agent", "header", "method", "at"])]
-    log: Option<String>,
+    log: Vec<String>,
     /// Who connects: the client, or a trusted proxy that says in a header for whom it asks.
     #[arg(long, value_name = "IP")]
     ip: Option<IpAddr>,
@@ -44,8 +47,8 @@ pub struct ExplainArgs {
     /// Its method.
     #[arg(long, value_name = "METHOD")]
     method: Option<String>,
-    /// How much of a quota has been used when it comes, in units or percent; of the others, nothing. A line of the gate's
-    /// own log says so itself.
+    /// How much of a quota has been used when it comes, in units or percent; of the others, nothing. Of a line of a log it
+    /// replaces what the replay finds.
     #[arg(long, value_name = "QUOTA=N or N%")]
     used: Vec<String>,
     /// When it comes, such as 2026-11-21T14:00, or 14:00 for today; now, where nothing is said.
@@ -54,6 +57,8 @@ pub struct ExplainArgs {
     /// As one JSON document.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    taken: Option<TakenArgs>,
     #[command(flatten)]
     gate: GateArgs,
 }
@@ -73,12 +78,7 @@ fn explanation(args: &ExplainArgs) -> Result<Explanation, Trouble> {
             let unread = |error| format!("the gate's answer cannot be read: {error}; is it of this version?");
             serde_json::from_str(&said).map_err(|error| Trouble::Failed(unread(error)))
         }
-        Asked::Line(line) => with_known(&args.gate.file.path()?, |known| {
-            let used = asked::all_used(args, known)?;
-            let used = |quota: &str| used.iter().rev().find(|(name, _)| name == quota).map(|(_, used)| *used);
-            let case = |line: &Line<'_>| logged(line, known, used).map_err(|none| none.to_string());
-            line.read(|line| case(line).map(|case| explain(&case)))
-        }),
+        Asked::Line(line) => logged::explanation(args, &line),
         Asked::MadeUp(url) => with_known(&args.gate.file.path()?, |known| {
             let made_up = asked::made_up(args, url, known, Clock::system().now(), &TimeZone::system())?;
             made_up.case(known).map(|case| explain(&case)).map_err(|mistake| mistake.to_string())

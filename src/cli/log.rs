@@ -15,6 +15,13 @@ pub struct LogArgs {
     /// Access logs: combined, common, or the gate's own; plain or .gz; - is standard input.
     #[arg(required = true, value_name = "LOG")]
     pub(super) logs: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) taken: TakenArgs,
+}
+
+/// What is taken for true where logs are silent.
+#[derive(Clone, Debug, Args)]
+pub struct TakenArgs {
     /// What a request of a route really costs, of each of its quotas, where the log does not say: /item/*=0.8
     #[arg(long = "cost", value_name = "ROUTE=UNITS", value_parser = cost)]
     costs: Vec<(String, Units)>,
@@ -48,7 +55,17 @@ impl LogArgs {
     pub(super) fn open(&self) -> Result<Files, Trouble> {
         Files::open(&self.logs).map_err(|error| Trouble::Wrong(error.to_string()))
     }
+}
 
+impl Default for TakenArgs {
+    /// As where nothing is said.
+    fn default() -> Self {
+        let Assumptions { cache_ttl, latency, costs, .. } = Assumptions::default();
+        Self { costs, cache_ttl, latency, clients: Reaction::Deaf, window: Duration::from_secs(60) }
+    }
+}
+
+impl TakenArgs {
     /// What is taken for true. Each route whose cost is told is one of some policy.
     pub(super) fn assumptions(&self, policies: &[&Policy]) -> Result<Assumptions, Trouble> {
         for (route, _) in &self.costs {

@@ -52,14 +52,14 @@ fn replayed(args: &ReplayArgs) -> Result<Option<Report>, Trouble> {
     let policy = |file| policy::read(file, crawlers::without_dns).map_err(Trouble::Wrong);
     let (policy, other) = (policy(&file)?, args.compare.as_deref().map(policy).transpose()?);
     let both: Vec<_> = std::iter::once(&policy).chain(&other).collect();
-    let assumptions = args.log.assumptions(&both)?;
+    let assumptions = args.log.taken.assumptions(&both)?;
     let files = args.log.open()?;
     let [mut verdicts, json, html] = targets.open()?;
     let (progress, reading) = (Progress::begin(), Reading::of(&files));
     let replay = Replay {
         files: files.sources.iter().map(|source| source.name.clone()).collect(),
-        lines: Merged::new(files.sources, args.log.window),
-        window: args.log.window,
+        lines: Merged::new(files.sources, args.log.taken.window),
+        window: args.log.taken.window,
         assumptions,
     };
     let watch = &mut |counts: &Counts| progress.show(|elapsed| reading.drawn(counts.lines, elapsed));

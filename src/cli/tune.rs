@@ -99,7 +99,7 @@ fn tuned(args: &TuneArgs, path: &Path) -> Result<Tuned, Trouble> {
     let quota = quota(args, &present)?;
     let goal = goal(args, settings, quota)?;
     let space = Space::of(settings, quota, &goal).map_err(Trouble::Wrong)?;
-    let assumptions = args.log.assumptions(&[&present])?;
+    let assumptions = args.log.taken.assumptions(&[&present])?;
     let progress = Progress::begin();
     let recording = recording(args, &progress)?;
     let tuning = Tuning {
@@ -128,7 +128,7 @@ fn tuned(args: &TuneArgs, path: &Path) -> Result<Tuned, Trouble> {
 fn recording(args: &TuneArgs, progress: &Progress) -> Result<Recording, Trouble> {
     let files = args.log.open()?;
     let reading = Reading::of(&files);
-    let lines = Merged::new(files.sources, args.log.window);
+    let lines = Merged::new(files.sources, args.log.taken.window);
     let recording = Recording::read(lines, &mut |lines| progress.show(|elapsed| reading.drawn(lines, elapsed)));
     progress.clear();
     Ok(recording?)

@@ -58,6 +58,8 @@ pub struct ClassPlan {
     pub share: Option<Share>,
     /// What it may take at once; `None` for a class that is served first.
     pub purse: Option<Units>,
+    /// What that gains in an hour; `None` for a class that is served first.
+    pub per_hour: Option<Units>,
     /// Units that it is expected to ask for in each of the next 24 hours, from now on.
     pub next_hours: Vec<f64>,
 }
@@ -224,13 +226,17 @@ fn plan(book: &Book, quota: &Quota) -> Option<PlanView> {
 fn class_plan(book: &Book, quota: &Quota, class: ClassId, slot: Slot) -> Option<ClassPlan> {
     let (pacing, pacer) = quota.pacing.as_ref().zip(book.pacer())?;
     let paced = pacer.classes().get(usize::from(slot));
-    let (share, purse) = match pacing.role(class) {
+    let (share, allotment) = match pacing.role(class) {
         Role::First => (None, None),
-        Role::Paced(_) => (
-            Some(paced.map_or(Share::ALL, |class| class.share())),
-            paced.and_then(|class| class.allotment).map(|allotment| allotment.purse.holds()),
-        ),
+        Role::Paced(_) => {
+            (Some(paced.map_or(Share::ALL, |class| class.share())), paced.and_then(|class| class.allotment))
+        }
         Role::ShutOut => return None,
     };
-    Some(ClassPlan { share, purse, next_hours: book.expected_by_hour(slot) })
+    Some(ClassPlan {
+        share,
+        purse: allotment.map(|allotment| allotment.purse.holds()),
+        per_hour: allotment.map(|allotment| allotment.offer.per_hour),
+        next_hours: book.expected_by_hour(slot),
+    })
 }

@@ -23,11 +23,11 @@ pub(super) fn steps(case: &Case<'_>, outcome: &Outcome<'_>) -> Vec<Step> {
     for (place, position) in case.positions.iter().enumerate() {
         let quota = &position.quota.name;
         // As it may stand, by the requests before.
-        let may_be = outcome.pasts.iter().map(|past| case.positions_as(asked.class, *past)[place]);
+        let may_be = || outcome.pasts.iter().map(|past| case.positions_as(asked.class, *past)[place]).collect();
         match quotas_are_asked {
             true => {
-                steps.push(tier(case, &asked, may_be.collect()));
-                steps.extend(plan::step(case, &asked, position, outcome));
+                steps.push(tier(case, &asked, may_be()));
+                steps.extend(plan::step(case, &asked, may_be(), outcome));
                 steps.push(left(case, position));
             }
             false => steps.extend([Stage::Tier, Stage::Quota].map(|stage| not_asked(stage).of_quota(quota))),
@@ -41,7 +41,7 @@ pub(super) fn not_asked(stage: Stage) -> Step {
 }
 
 /// What it means that a rule said no.
-fn no(enforced: bool) -> Finding {
+pub(super) fn no(enforced: bool) -> Finding {
     if enforced { Finding::Refused } else { Finding::Shadow }
 }
 
@@ -62,7 +62,9 @@ fn bucket(case: &Case<'_>, asked: &Asked<'_>) -> Step {
     let left = bucket.remaining(case.level, case.now);
     let holds = format!("holds {} at most, {} more every {:?}", bucket.capacity, bucket.fill, bucket.interval);
     let (finding, says) = match decide::bucket(class, case.level, case.now) {
-        Ok(_) if case.happened.is_some() => (Finding::Passed, format!("{holds}: there was one for it")),
+        Ok(_) if case.happened.is_some() && case.found.is_none() => {
+            (Finding::Passed, format!("{holds}: there was one for it"))
+        }
         Ok(_) if left == bucket.capacity => (Finding::Passed, format!("{holds}: full, for a client that comes anew")),
         Ok(_) => (Finding::Passed, format!("{holds}: {left} left")),
         Err(_) => (no(class.enforce), format!("{holds}: empty")),

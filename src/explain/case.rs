@@ -12,7 +12,8 @@ use crate::policy::facts::claimed_operator;
 use crate::policy::guard::Guarded;
 use crate::policy::identity::Origin;
 use crate::policy::lists::Listed;
-use crate::policy::pacing::Planned;
+use crate::policy::pacing::purse::Allotment;
+use crate::policy::pacing::{Pacing, Planned};
 use crate::policy::route::Route;
 use crate::policy::tier::{Share, Shedding};
 use crate::policy::{
@@ -34,10 +35,23 @@ pub struct Case<'a> {
     pub(super) level: Level,
     /// Where each quota of its route stands.
     pub(super) positions: Vec<Position<'a>>,
-    /// The quotas of a running gate, where there is one: with its plans.
+    /// What a replay found before it, where there was one; elsewhere much depends on the requests before.
+    pub(super) found: Option<Found<'a>>,
+    /// The quotas of a running gate or of a replay, where there is one: with its plans.
     pub(super) quotas: &'a [QuotaView],
+    /// This part of its `Retry-After` is added to it.
+    pub(super) spread: f64,
     /// What became of it, where a log tells.
     pub(super) happened: Option<Happened>,
+}
+
+/// Where the quotas of its route stand for each class.
+#[derive(Clone)]
+pub(super) struct Found<'a> {
+    /// The class of [`Case::positions`].
+    pub(super) class: ClassId,
+    /// By [`ClassId`].
+    pub(super) by_class: Vec<Vec<Position<'a>>>,
 }
 
 /// What is asked for.
@@ -66,8 +80,8 @@ pub(super) struct Who {
     pub(super) suspicion: Option<Suspicion>,
 }
 
-/// How the requests before this one have gone, where that decides: whose turn it was to be refused, and whether the crawler
-/// guard has let one through of late.
+/// How the requests before this one have gone, where that decides and is not known: whose turn it was to be refused, whether
+/// the crawler guard has let one through of late, and what they have left of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Past {
     /// As is best for this one.
@@ -78,7 +92,8 @@ pub(super) enum Past {
 
 impl<'a> Case<'a> {
     pub(super) fn new(known: Known<'a>, asked: Asking, who: Who, now: Timestamp) -> Self {
-        Self { known, asked, who, now, level: Level::default(), positions: Vec::new(), quotas: &[], happened: None }
+        let (level, positions) = Default::default();
+        Self { known, asked, who, now, level, positions, found: None, quotas: &[], spread: 0.0, happened: None }
     }
 
     /// The same where `used` says how much of each quota has been taken; of the others, nothing.
@@ -106,7 +121,7 @@ impl<'a> Case<'a> {
                 grant: view.limit,
                 resets_at: view.window_end,
                 shedding: Shedding::default(),
-                // Without a gate, the best guess is that its plan is followed.
+                // The best guess is that the plan is followed, whatever it has for this class.
                 planned: quota.pacing.as_ref().map(|_| Planned {
                     is_ahead: false,
                     aside: Units::ZERO,
@@ -119,7 +134,7 @@ impl<'a> Case<'a> {
         // In the order in which a gate asks them.
         let mut positions: Vec<Position<'a>> = self.route().costs.iter().map(position).collect();
         positions.sort_by_key(|position| position.id);
-        Self { positions, ..self }
+        Self { positions, found: None, ..self }
     }
 
     /// The same once the ledger has handed out all there is.
@@ -140,10 +155,37 @@ impl<'a> Case<'a> {
         Some((view.plan.as_ref()?, of_class))
     }
 
-    /// Whether a plan has a say about those of `class`.
-    pub(super) fn is_paced(&self, class: ClassId) -> bool {
-        let enforced = self.positions.iter().filter_map(|position| position.quota.enforced_pacing());
-        enforced.into_iter().any(|pacing| pacing.paces(class))
+    /// How the requests before it may have gone, the kindest first.
+    pub(super) fn pasts(&self) -> Vec<Past> {
+        if self.found.is_some() { vec![Past::Kind] } else { vec![Past::Kind, Past::Unkind] }
+    }
+
+    /// The same position with so much of its quota taken.
+    pub(super) fn with_taken(&self, position: Position<'a>, taken: Units) -> Position<'a> {
+        let is_ahead = |pacing: &Pacing| {
+            let plan = self.quotas.iter().find(|view| view.name == position.quota.name)?.plan?;
+            Some(taken > plan.line.plus(pacing.burst.of(position.quota.limit)))
+        };
+        let is_ahead = position.quota.pacing.as_ref().and_then(is_ahead);
+        let planned =
+            position.planned.map(|planned| Planned { is_ahead: is_ahead.unwrap_or(planned.is_ahead), ..planned });
+        Position { taken, planned, ..position }
+    }
+
+    /// The same where `used` says otherwise of how much of some quotas has been taken.
+    pub fn but_used(mut self, used: impl Fn(&str) -> Option<Units>) -> Self {
+        let retaken = |position: &Position<'a>| match used(&position.quota.name) {
+            Some(taken) => self.with_taken(*position, taken),
+            None => *position,
+        };
+        let all = |positions: &Vec<Position<'a>>| positions.iter().map(retaken).collect::<Vec<_>>();
+        let positions = all(&self.positions);
+        let found = self.found.as_ref().map(|found| found.by_class.iter().map(all).collect());
+        self.positions = positions;
+        if let (Some(found), Some(by_class)) = (&mut self.found, found) {
+            found.by_class = by_class;
+        }
+        self
     }
 
     /// What a gate decided, where its log tells.
@@ -193,10 +235,19 @@ impl<'a> Case<'a> {
         Asked { class, class_rules: &rules.classes[usize::from(class.0)], route: self.route(), never_refused }
     }
 
-    /// Where its quotas stand, were its client of `class` and the requests before it as `past` says; none, where it costs
-    /// nothing.
+    /// Where its quotas stand, were its client of `class`; none, where it costs nothing. Where nobody has found out how the
+    /// requests before it have gone, that is as `past` says.
     pub(super) fn positions_as(&self, class: ClassId, past: Past) -> Vec<Position<'a>> {
         let asked = self.asked_as(class);
+        match &self.found {
+            _ if asked.is_free() => Vec::new(),
+            Some(found) if found.class != class => found.by_class[usize::from(class.0)].clone(),
+            Some(_) => self.positions.clone(),
+            None => self.positions_after(&asked, past),
+        }
+    }
+
+    fn positions_after(&self, asked: &Asked<'a>, past: Past) -> Vec<Position<'a>> {
         let guard = asked.class_rules.guard.filter(|_| self.classified().operator.is_some());
         let (carry, last_admitted) = match past {
             Past::Kind => (0, Timestamp::default()),
@@ -211,9 +262,13 @@ impl<'a> Case<'a> {
         });
         let placed = |position: &Position<'a>| {
             let shedding = Shedding { carry, ..position.shedding };
-            Position { shedding, guarded, ..*position }
+            let is_paced = position.quota.pacing.as_ref().is_some_and(|pacing| pacing.paces(asked.class));
+            // At worst nothing is left of it.
+            let allotment = (is_paced && past == Past::Unkind).then(Allotment::default);
+            let planned = position.planned.map(|planned| Planned { allotment, ..planned });
+            Position { shedding, guarded, planned, ..*position }
         };
-        if asked.is_free() { Vec::new() } else { self.positions.iter().map(placed).collect() }
+        self.positions.iter().map(placed).collect()
     }
 
     /// What the rules say to it, were its client of `class`, and where that leaves its quotas.

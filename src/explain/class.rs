@@ -36,7 +36,7 @@ const fn article(kind: Kind) -> &'static str {
 
 /// What a person does is remembered by a running gate only.
 fn behaviour(case: &Case<'_>, kind: Kind) -> Option<String> {
-    let looks = case.known.rules().behaviour.is_some() && kind == Kind::Human;
+    let looks = case.known.rules().behaviour.is_some() && kind == Kind::Human && case.found.is_none();
     looks.then(|| "how it behaves, only a running gate knows".into())
 }
 

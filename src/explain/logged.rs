@@ -1,4 +1,4 @@
-//! A request that a log tells of: any log, or a gate's own, which says what the gate saw.
+//! A request that a gate has decided about, by its own log, which says what the gate saw.
 
 use super::case::{Asking, Case, Who};
 use super::happened::{Decided, Happened};
@@ -6,22 +6,18 @@ use super::known::Known;
 use crate::policy::bucket::Level;
 use crate::policy::facts::claimed_operator;
 use crate::policy::identity::Origin;
-use crate::policy::{Proof, Reason, Timestamp, Units};
+use crate::policy::{Proof, Reason, Timestamp};
 use crate::replay::log::{Line, Own};
 use crate::replay::{Request, Testimony};
 use http::HeaderMap;
 
-/// A line that tells of no request which a gate passes on.
+/// A line that tells of no decision of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the line tells of no request that a gate passes on")]
+#[error("the line tells of no decision of a gate")]
 pub struct NoRequest;
 
-/// The request of a line. `used` says how much of a quota had been used by then, where the line does not.
-pub fn logged<'a>(
-    line: &Line<'_>,
-    known: Known<'a>,
-    used: impl Fn(&str) -> Option<Units>,
-) -> Result<Case<'a>, NoRequest> {
+/// The request of a line of the gate's own log.
+pub fn logged<'a>(line: &Line<'_>, known: Known<'a>) -> Result<Case<'a>, NoRequest> {
     let request = Request::of(line).ok_or(NoRequest)?;
     let who = who(line, &request, known);
     let asked = Asking {
@@ -35,7 +31,7 @@ pub fn logged<'a>(
     let happened = Happened::of(line);
     let case = match (&line.own, &happened.decided) {
         (Some(own), Some(decided)) => as_decided(Case::new(known, asked, who, line.at), own, decided),
-        _ => Case::new(known, asked, who, line.at).where_used(used),
+        _ => return Err(NoRequest),
     };
     Ok(Case { happened: Some(happened), ..case })
 }

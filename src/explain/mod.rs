@@ -22,6 +22,7 @@ mod outcome;
 mod plan;
 mod remedies;
 mod remedy;
+mod replayed;
 mod route;
 mod step;
 mod turn;
@@ -32,6 +33,7 @@ pub use known::Known;
 pub use logged::{NoRequest, logged};
 pub use made_up::{MadeUp, NoPath};
 pub use remedy::{Change, Remedy};
+pub use replayed::replayed;
 pub use step::{Finding, Rule, Stage, Step};
 
 use outcome::Outcome;

@@ -4,6 +4,7 @@ use super::admission::{amount, percent};
 use super::case::{Case, Past, Who};
 use super::class::any_of;
 use super::outcome::Outcome;
+use super::plan;
 use super::remedy::{Change, Remedy};
 use crate::policy::bucket::Level;
 use crate::policy::decide::Position;
@@ -18,15 +19,16 @@ use std::{fmt, iter};
 /// All that would have been enough, each by itself; nothing, where it is let through whatever came before.
 pub(super) fn remedies(case: &Case<'_>, outcome: &Outcome<'_>) -> Vec<Remedy> {
     let Some(refusal) = outcome.refusal() else { return Vec::new() };
-    if matches!(refusal.reason, Reason::Throttle | Reason::Backoff | Reason::Pacing) {
+    let is_paced = refusal.reason == Reason::Pacing;
+    if matches!(refusal.reason, Reason::Throttle | Reason::Backoff) || (is_paced && outcome.is_as_logged) {
         let says = "coming back when it was told to, at the earliest";
         let later = Remedy::new(Change::Time, says).with("at", moment(case.now + refusal.wait));
-        let unpaced = other_class(case).filter(|_| refusal.reason == Reason::Pacing);
+        let unpaced = other_class(case).filter(|_| is_paced);
         return iter::once(later).chain(unpaced).collect();
     }
     // A lease that has run out is made up for by another, whatever is used.
     let less_used = less_used(case).filter(|_| refusal.reason != Reason::Ledger);
-    let found = [proof(case), less_used, turn(case, outcome), later(case, refusal), cheaper(case)];
+    let found = [proof(case), less_used, turn(case, outcome), later(case, outcome, refusal), cheaper(case)];
     found.into_iter().flatten().chain(other_class(case)).collect()
 }
 
@@ -57,19 +59,19 @@ fn less_used(case: &Case<'_>) -> Option<Remedy> {
     let (mut says, mut used) = (Vec::new(), Map::new());
     for position in lowered.positions.iter_mut().filter(|position| !admits(case, class, **position)) {
         let (taken, quota) = (position.taken, &position.quota.name);
-        let most = most_taken(taken, |taken| admits(case, class, Position { taken, ..*position }))?;
+        let most = most_taken(taken, |taken| admits(case, class, case.with_taken(*position, taken)))?;
         says.push(format!("{} units of {quota} fewer used: {} at most", amount(taken.minus(most)), amount(most)));
         used.insert(quota.clone(), most.as_f64().into());
-        position.taken = most;
+        *position = case.with_taken(*position, most);
     }
     let is_enough = !used.is_empty() && Through::of(&lowered, class) == Some(Through::Always);
     is_enough.then(|| Remedy::new(Change::Used, says.join(", and ")).with("used_at_most", used))
 }
 
-/// Whether one quota alone lets the request pass, had its turn to be refused come.
+/// Whether one quota alone lets the request pass, however the requests before it have gone.
 fn admits<'a>(case: &Case<'a>, class: ClassId, position: Position<'a>) -> bool {
     let alone = Case { positions: vec![position], level: Level::default(), ..case.clone() };
-    matches!(alone.decide(class, Past::Unkind).0, Verdict::Admit { .. })
+    Through::of(&alone, class) == Some(Through::Always)
 }
 
 /// The most below `taken` that is good, if anything is: with less taken, no rule gets stricter.
@@ -93,17 +95,21 @@ fn most_taken(taken: Units, is_good: impl Fn(Units) -> bool) -> Option<Units> {
 fn turn(case: &Case<'_>, outcome: &Outcome<'_>) -> Option<Remedy> {
     let class = case.classified().class;
     let shares = outcome.refused_positions().iter().filter_map(|position| {
-        let share = position.quota.ladder(class)?.share(position.shedding.tier);
+        let by_tier = position.quota.ladder(class).map_or(Share::NONE, |ladder| ladder.share(position.shedding.tier));
+        let by_plan = position.planned.and_then(|planned| planned.allotment).filter(|_| case.found.is_some());
+        let by_plan = by_plan.map_or(Share::NONE, |allotment| allotment.offer.share.rest());
+        let share = by_tier.max(by_plan);
         (share > Share::NONE && share < Share::ALL).then_some(share)
     });
-    let shed = shares.max()?;
-    let through = Share::from_millionths(Share::ALL.millionths() - shed.millionths());
+    let through = shares.max()?.rest();
+    let in_turn = Case { positions: case.positions.iter().copied().map(plan::in_turn).collect(), ..case.clone() };
+    Through::of(&in_turn, class)?;
     let says = format!("its turn: {}% of the requests of its class are let through now", percent(through));
     Some(Remedy::new(Change::Turn, says).with("let_through", through.ratio()))
 }
 
 /// Coming back at a time.
-fn later(case: &Case<'_>, refusal: &Refusal) -> Option<Remedy> {
+fn later<'a>(case: &Case<'a>, outcome: &Outcome<'a>, refusal: &Refusal) -> Option<Remedy> {
     let class = case.classified().class;
     let back = case.now + refusal.wait;
     let (at, says, later) = match refusal.reason {
@@ -113,9 +119,28 @@ fn later(case: &Case<'_>, refusal: &Refusal) -> Option<Remedy> {
             (at, "coming back once the quota is renewed", Case { now: at, ..case.clone() }.where_used(|_| None))
         }
         Reason::Ledger => (back, "coming back once the ledger has handed out more", case.clone().with_ledger_open()),
-        Reason::Blocked | Reason::Throttle | Reason::Backoff | Reason::Pacing => return None,
+        Reason::Pacing => {
+            // By then its purse holds more, and the share may have come to it.
+            let positions = outcome.refused_positions().to_vec();
+            let later = Case { now: back, positions, ..case.clone() };
+            (back, "coming back when the plan has more for its class, if nobody of it takes that before", later)
+        }
+        Reason::Blocked | Reason::Throttle | Reason::Backoff => return None,
     };
-    (Through::of(&later, class)? == Through::Always).then(|| Remedy::new(Change::Time, says).with("at", moment(at)))
+    let by_calendar = matches!(refusal.reason, Reason::Tier | Reason::Quota);
+    let remedy = || Remedy::new(Change::Time, says).with("at", moment(at));
+    let is_enough = Through::of(&later, class)? == Through::Always;
+    is_enough.then(|| match zone_of(case).filter(|_| by_calendar) {
+        Some(zone) => remedy().with("zone", zone),
+        None => remedy(),
+    })
+}
+
+/// The zone by whose days and hours the quotas that say no are renewed, if there is one.
+fn zone_of(case: &Case<'_>) -> Option<String> {
+    let class = case.classified().class;
+    let refusing = case.positions.iter().find(|position| !admits(case, class, **position))?;
+    refusing.quota.window.zone().map(str::to_owned)
 }
 
 /// When all quotas that say no begin anew; some never do at once.
@@ -153,7 +178,6 @@ fn other_class(case: &Case<'_>) -> Option<Remedy> {
     let anew = Case { level: Level::default(), ..case.clone() };
     let classes: Vec<&str> = all
         .filter(|&class| class != own && Through::of(&anew, class) == Some(Through::Always))
-        .filter(|&class| !case.is_paced(class))
         .map(|class| case.known.class_name(class))
         .collect();
     let own = case.known.class_name(own);
@@ -171,8 +195,9 @@ enum Through {
 impl Through {
     /// `None` where none is, were its client of `class`.
     fn of(case: &Case<'_>, class: ClassId) -> Option<Self> {
-        let admits = |past| matches!(case.decide(class, past).0, Verdict::Admit { .. });
-        match (admits(Past::Unkind), admits(Past::Kind)) {
+        let admits = |past: &Past| matches!(case.decide(class, *past).0, Verdict::Admit { .. });
+        let pasts = case.pasts();
+        match (pasts.iter().all(admits), pasts.iter().any(admits)) {
             (true, _) => Some(Self::Always),
             (false, true) => Some(Self::Sometimes),
             (false, false) => None,

@@ -30,14 +30,18 @@ pub enum Change {
     Cost,
     /// The client's class.
     Class,
+    /// The limit of a quota.
+    Limit,
+    /// The weight of the client's class in a plan.
+    Weight,
 }
 
 impl Remedy {
-    pub(super) fn new(change: Change, says: impl Into<String>) -> Self {
+    pub(crate) fn new(change: Change, says: impl Into<String>) -> Self {
         Self { change, says: says.into(), numbers: Map::new() }
     }
 
-    pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.numbers.insert(name.to_owned(), value.into());
         self
     }

@@ -12,16 +12,16 @@ use http::{HeaderMap, StatusCode};
 pub struct Preview {
     /// The status; none where it is the origin's to give.
     pub status: Option<StatusCode>,
-    /// How long the client is told to stay away, before that is spread.
+    /// How long the client is told to stay away, with what is added to spread returns.
     pub retry_after_s: Option<u64>,
     /// What is said of its allowance.
     pub fields: HeaderMap,
 }
 
-/// The answer that says what is `told`.
-pub fn preview(settings: &Settings, told: Told<'_>, now: Timestamp) -> Preview {
+/// The answer that says what is `told`, to a client whose return is put off by `spread`, a share of its wait.
+pub fn preview(settings: &Settings, told: Told<'_>, spread: f64, now: Timestamp) -> Preview {
     let rules = &settings.rules;
-    let problem = Problem::refused(rules, told, 0.0);
+    let problem = Problem::refused(rules, told, spread);
     let status = problem.as_ref().map(Problem::status);
     let mut fields = Fields::new();
     let announcements = Announcements::new(&settings.headers, rules);

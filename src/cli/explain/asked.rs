@@ -21,20 +21,42 @@ pub(super) enum Asked {
 
 impl Asked {
     pub(super) fn of(args: &ExplainArgs) -> Result<Self, String> {
-        if let Some(line) = &args.log {
-            return line.parse().map(Self::Line).map_err(|wrong| format!("--log: {wrong}"));
+        if !args.log.is_empty() {
+            return LineOf::named(&args.log).map(Self::Line).map_err(|wrong| format!("--log: {wrong}"));
         }
         let example = "write https://example.com/item/42, /item/42, or the 16 digits of X-Tidegate-Decision";
         let Some(what) = &args.what else { return Err(format!("nothing to explain; {example}")) };
         if what.len() == 16 && what.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return Ok(Self::Decision(what.clone()));
+            return nothing_beside(args).map(|()| Self::Decision(what.clone()));
         }
         let is_url = |url: &Uri| what.starts_with('/') || matches!(url.scheme_str(), Some("http" | "https"));
         match what.parse::<Uri>().ok().filter(is_url) {
+            Some(_) if args.taken.is_some() => Err(
+                "--cost, --cache-ttl, --latency, --clients and --window are for a line of a log; name one with --log"
+                    .into(),
+            ),
             Some(url) => Ok(Self::MadeUp(url)),
             None => Err(format!("{what:?} is neither a URL, a path nor a decision id; {example}")),
         }
     }
+}
+
+/// A decision that was made was made on what there was; each option that says otherwise is a mistake.
+fn nothing_beside(args: &ExplainArgs) -> Result<(), String> {
+    let given = [
+        ("--ip", args.ip.is_some()),
+        ("--user-agent", args.user_agent.is_some()),
+        ("-H", !args.header.is_empty()),
+        ("--method", args.method.is_some()),
+        ("--used", !args.used.is_empty()),
+        ("--at", args.at.is_some()),
+        ("--cost, --cache-ttl, --latency, --clients, --window", args.taken.is_some()),
+    ];
+    let given = given.into_iter().filter(|(_, is_given)| *is_given);
+    let mistakes: Vec<String> = given
+        .map(|(option, _)| format!("{option}: a decision that was made cannot be changed; leave it out"))
+        .collect();
+    if mistakes.is_empty() { Ok(()) } else { Err(mistakes.join("\n")) }
 }
 
 /// The request for `url`, or every mistake in what is said of it, a line each.

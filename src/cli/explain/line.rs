@@ -1,50 +1,77 @@
-//! A line of a log, as `FILE:LINE` names it.
+//! A line of a log, as `FILE:LINE` names it, perhaps with other files of the same log.
 
-use crate::replay::log::{Files, Line};
-use std::path::PathBuf;
-use std::str::FromStr;
+use crate::replay::Request;
+use crate::replay::log::{Files, Line, Place};
+use std::path::{Path, PathBuf};
 
-/// A line of a file, by its number from 1.
+/// A line of some files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LineOf {
-    file: PathBuf,
-    number: u64,
-}
-
-impl FromStr for LineOf {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} names no line; write the file and the line's number, such as access.log:42");
-        let (file, number) = text.rsplit_once(':').filter(|(file, _)| !file.is_empty()).ok_or_else(wrong)?;
-        let number = number.parse().ok().filter(|number| *number > 0).ok_or_else(wrong)?;
-        Ok(Self { file: file.into(), number })
-    }
+    pub(super) files: Vec<PathBuf>,
+    pub(super) place: Place,
 }
 
 impl LineOf {
-    /// Reads the line and lets `look` see it.
-    pub(super) fn read<T>(&self, look: impl FnOnce(&Line<'_>) -> Result<T, String>) -> Result<T, String> {
-        let Self { file, number } = self;
-        let mut files = Files::open(std::slice::from_ref(file)).map_err(|error| error.to_string())?;
+    /// One of what is named has the number of a line.
+    pub(super) fn named(written: &[String]) -> Result<Self, String> {
+        let (mut files, mut place) = (Vec::new(), None);
+        for text in written {
+            let numbered = text.rsplit_once(':').filter(|(file, _)| !file.is_empty());
+            let numbered = numbered.and_then(|(file, number)| Some((file, number.parse().ok().filter(|at| *at > 0)?)));
+            match numbered {
+                Some((file, number)) if place.is_none() => {
+                    place = Some(Place { file: files.len(), number });
+                    files.push(file.into());
+                }
+                Some(_) => {
+                    return Err(format!("{text:?} names a second line; of the other files give the names alone"));
+                }
+                None => files.push(text.into()),
+            }
+        }
+        match place {
+            _ if files.iter().any(|file: &PathBuf| file == Path::new("-")) => {
+                Err("standard input cannot be read twice; name a file".to_owned())
+            }
+            Some(place) => Ok(Self { files, place }),
+            None => {
+                let named = written.join(", ");
+                Err(format!("{named:?} names no line; write the file and the line's number, such as access.log:42"))
+            }
+        }
+    }
+
+    /// What the line is called.
+    pub(super) fn name(&self) -> String {
+        format!("{}:{}", self.file().display(), self.place.number)
+    }
+
+    fn file(&self) -> &PathBuf {
+        &self.files[self.place.file]
+    }
+
+    /// Finds out whether there is a request in it, before anything is replayed for its sake.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let mut files = Files::open(std::slice::from_ref(self.file())).map_err(|error| error.to_string())?;
         let mut last = 0;
         while let Some(source) = files.sources.first_mut()
             && let Some(line) = source.next_line().map_err(|error| error.to_string())?
         {
             last = line.number;
-            if last < *number {
+            if last < self.place.number {
                 continue;
             }
-            let place = format!("{}:{number}", file.display());
-            let broken = |why: &str| format!("{place}: cannot be read: {why}; name a line of an access log");
-            let text = line.text.map_err(|why| broken(why.said()))?;
-            return match Line::read(text) {
-                Ok(Some(line)) => look(&line).map_err(|why| format!("{place}: {why}")),
-                Ok(None) => Err(broken("it is empty")),
-                Err(why) => Err(broken(why.said())),
+            let no_request = "it tells of no request that a gate passes on";
+            let why = match line.text.map(Line::read) {
+                Ok(Ok(Some(line))) if Request::of(&line).is_some() => return Ok(()),
+                Ok(Ok(Some(_))) => no_request,
+                Ok(Ok(None)) => "it is empty",
+                Ok(Err(broken)) | Err(broken) => broken.said(),
             };
+            return Err(format!("{}: cannot be explained: {why}; name a line of an access log", self.name()));
         }
-        Err(format!("{}: there is no line {number}; the last is {last}", file.display()))
+        let file = self.file().display();
+        Err(format!("{file}: there is no line {}; the last is {last}", self.place.number))
     }
 }
 
@@ -52,14 +79,22 @@ impl LineOf {
 mod tests {
     use super::*;
 
+    fn named(written: &[&str]) -> Result<LineOf, String> {
+        LineOf::named(&written.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+    }
+
     #[test]
-    fn a_line_is_named_by_its_file_and_its_number() {
-        let of = |file: &str, number| Ok(LineOf { file: file.into(), number });
-        assert_eq!("access.log:42".parse(), of("access.log", 42));
-        assert_eq!("a:b:1".parse(), of("a:b", 1));
-        for wrong in ["", "access.log", "access.log:", "access.log:0", "access.log:-1", ":3"] {
-            assert!(wrong.parse::<LineOf>().is_err(), "{wrong}");
+    fn a_line_is_named_by_its_file_and_its_number_among_other_files() {
+        let of = |files: &[&str], file, number| {
+            Ok(LineOf { files: files.iter().map(PathBuf::from).collect(), place: Place { file, number } })
+        };
+        assert_eq!(named(&["access.log:42"]), of(&["access.log"], 0, 42));
+        assert_eq!(named(&["a:b:1"]), of(&["a:b"], 0, 1));
+        assert_eq!(named(&["access.log.1.gz", "access.log:7"]), of(&["access.log.1.gz", "access.log"], 1, 7));
+        for wrong in ["", "access.log", "access.log:", "access.log:0", "access.log:-1", ":3", "-:3"] {
+            assert!(named(&[wrong]).is_err(), "{wrong}");
         }
+        assert!(named(&["a:1", "b:2"]).is_err_and(|told| told.contains("\"b:2\" names a second line")));
     }
 
     #[test]
@@ -67,12 +102,17 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("access.log");
         let good = "192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] \"GET /a HTTP/1.1\" 200 5";
-        std::fs::write(&path, format!("{good}\nnonsense\n\n")).expect("it can be written");
-        let read = |number: u64| LineOf { file: path.clone(), number }.read(|line| Ok(line.status));
-        assert_eq!(read(1), Ok(200));
-        for (number, told) in [(2, "in no known format"), (3, "it is empty"), (4, "there is no line 4; the last is 3")]
-        {
-            assert!(read(number).expect_err("no line").contains(told), "{:?}", read(number));
+        let text = format!("{good}\nnonsense\n\n{}\n", good.replace("GET", "CONNECT"));
+        std::fs::write(&path, text).expect("it can be written");
+        let check = |number: u64| LineOf { files: vec![path.clone()], place: Place { file: 0, number } }.check();
+        assert_eq!(check(1), Ok(()));
+        for (number, told) in [
+            (2, "in no known format"),
+            (3, "it is empty"),
+            (4, "it tells of no request"),
+            (5, "there is no line 5; the last is 4"),
+        ] {
+            assert!(check(number).expect_err("no line").contains(told), "{:?}", check(number));
         }
     }
 }

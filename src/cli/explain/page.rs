@@ -3,6 +3,7 @@
 use crate::cli::status::View;
 use crate::explain::{Answer, Explanation, Finding, Remedy, Request, Step, Verdict};
 use crate::terminal::wrapped;
+use jiff::tz::TimeZoneDatabase;
 
 /// The page, in text.
 pub fn page(explanation: &Explanation, view: &View) -> String {
@@ -105,8 +106,20 @@ impl Page<'_> {
 
     fn remedy(&self, remedy: &Remedy) -> String {
         match remedy.numbers.get("at").and_then(|at| at.as_str()) {
-            Some(at) => format!("{}, at {}", remedy.says, self.view.local_exactly(at, Some(self.now))),
+            Some(at) => format!("{}, at {}", remedy.says, self.moment(at, remedy)),
             None => remedy.says.clone(),
+        }
+    }
+
+    /// By the clocks of the zone that the remedy names, or else by those of whoever asks; the zone is always told.
+    fn moment(&self, at: &str, remedy: &Remedy) -> String {
+        let named = remedy.numbers.get("zone").and_then(|zone| zone.as_str());
+        match named.and_then(|name| Some((name, TimeZoneDatabase::bundled().get(name).ok()?))) {
+            Some((name, zone)) => {
+                let view = View { zone, ..self.view.clone() };
+                format!("{} {name}", view.local_exactly(at, Some(self.now)))
+            }
+            None => format!("{} {}", self.view.local_exactly(at, Some(self.now)), self.view.zone_name(at)),
         }
     }
 

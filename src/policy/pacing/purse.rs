@@ -22,7 +22,7 @@ pub struct Offer {
 }
 
 /// What a class may take, and what it has of that at this moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allotment {
     /// By the plan.
     pub offer: Offer,
@@ -85,6 +85,19 @@ impl Purse {
             false => Ok(()),
         };
         (self, said)
+    }
+
+    /// As it is at `now`.
+    #[must_use]
+    pub fn filled(mut self, offer: &Offer, now: Timestamp) -> Self {
+        self.fill(offer, now);
+        self
+    }
+
+    /// The same, where the share has just refused one: the next is served.
+    #[must_use]
+    pub fn with_its_turn(self) -> Self {
+        Self { shedding: Shedding::default(), ..self }
     }
 
     /// Takes `cost` out.
