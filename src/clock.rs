@@ -59,16 +59,17 @@ impl Clock {
         }
     }
 
-    /// The time of day. It may go back when somebody sets the system's clock; whoever keeps state counts that as no
-    /// time passed.
+    /// The time of day, to the microsecond: what is decided by it can be decided again by what the access log says. It may
+    /// go back when somebody sets the system's clock; whoever keeps state counts that as no time passed.
     pub fn now(&self) -> Timestamp {
-        match &self.of_day {
+        let now = match &self.of_day {
             OfDay::System => {
                 let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 Timestamp(u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX))
             }
             OfDay::ByHand(nanoseconds) => Timestamp(nanoseconds.load(Ordering::Acquire)),
-        }
+        };
+        now.to_the_microsecond()
     }
 
     /// How long this clock has been running, on a scale that nobody can set.

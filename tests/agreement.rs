@@ -4,7 +4,7 @@ mod support;
 
 use std::io::Cursor;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use support::crowd::{self, Visit};
 use support::day;
@@ -60,6 +60,58 @@ fn a_plan_is_made_again_as_it_was() {
     crowd::send(gate.address(), &visits, || gate.clock.advance(Duration::from_millis(137)));
     let report = replayed(gate, asked);
     assert!(report.classes.iter().any(|class| class.refused.contains_key("pacing")), "{:?}", report.classes);
+}
+
+#[test]
+fn short_windows_with_plans_and_costs_of_all_sizes_are_decided_again_as_they_were() {
+    for (pacing, window) in [("learned", "fixed: 4s"), ("even", "fixed: 4s"), ("learned", "first_use: 3s")] {
+        let visits = day::generated(12, 0.05);
+        let asked = visits.len() as u64;
+        let gate = Gate::before(costs_of_all_sizes().address(), &paced(asked / 40, pacing, window));
+        crowd::send(gate.address(), &visits, || {
+            gate.clock.advance(BETWEEN_BURSTS);
+            // To look at the books changes nothing.
+            gate.state();
+        });
+        let report = replayed(gate, asked);
+        assert!(report.quotas[0].windows_in_all > 2, "{:?}", report.quotas[0].windows);
+        for reason in ["pacing", "quota"] {
+            let is_met = report.classes.iter().any(|class| class.refused.contains_key(reason));
+            assert!(is_met, "nothing was refused by {reason} under {pacing} and {window}: {:?}", report.classes);
+        }
+    }
+}
+
+#[test]
+fn a_reload_of_the_same_file_leaves_every_plan_as_it_is() {
+    let visits = day::generated(13, 0.05);
+    let asked = visits.len() as u64;
+    let (origin, bursts) = (costs_of_all_sizes(), AtomicU64::new(0));
+    let rules = paced(asked / 20, "learned", "fixed: 1h");
+    let gate = Gate::before(origin.address(), &rules);
+    crowd::send(gate.address(), &visits, || {
+        gate.clock.advance(BETWEEN_BURSTS);
+        if bursts.fetch_add(1, Ordering::Relaxed).is_multiple_of(20) {
+            gate.reload(origin.address(), &rules).expect("they are the same");
+        }
+    });
+    let report = replayed(gate, asked);
+    assert!(report.classes.iter().any(|class| class.refused.contains_key("pacing")), "{:?}", report.classes);
+}
+
+#[test]
+fn what_the_origin_charged_beyond_the_limit_is_told_apart_as_the_gate_does() {
+    let visits = day::generated(14, 0.02);
+    let asked = visits.len() as u64;
+    let rules = format!("ledger: file\n{}", rules(asked / 10));
+    let gate = Gate::before(costs_of_all_sizes().address(), &rules);
+    crowd::send(gate.address(), &visits, || gate.clock.advance(BETWEEN_BURSTS));
+    let quota = &gate.state()["quotas"][0];
+    let (used, overrun) = (quota["used"].as_f64(), quota["overrun"].as_f64());
+    let report = replayed(gate, asked);
+    let window = &report.quotas[0].windows[0];
+    assert_eq!((Some(window.used), Some(window.overrun)), (used, overrun));
+    assert!(window.overrun > 0.0 && window.used <= (asked / 10) as f64, "{window:?} {:?}", report.classes);
 }
 
 #[test]
@@ -230,6 +282,24 @@ fn pays_for_most() -> Origin {
     })
 }
 
+/// An origin that asks more for some pages, and less for others.
+fn costs_of_all_sizes() -> Origin {
+    Origin::scripted(|request, wire| {
+        let kind = request.target.bytes().map(u32::from).sum::<u32>() % 5;
+        let said = ["X-API-Cost: 0\r\n", "X-API-Cost: 0.75\r\n", "X-API-Cost: 3.2\r\n", "", ""][kind as usize];
+        match request.method.as_str() {
+            "HEAD" => drop(wire.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n{said}\r\n"))),
+            _ => wire.reply("200 OK", said, b"page"),
+        }
+    })
+}
+
+/// The rules on a plan, with a ledger that hands out as it likes.
+fn paced(limit: u64, pacing: &str, window: &str) -> String {
+    let paced = format!("window: {{ {window} }}\n    pacing: {pacing}");
+    format!("ledger: file\n{}", rules(limit).replace("window: { fixed: 24h }", &paced))
+}
+
 fn rules(limit: u64) -> String {
     format!(
         r#"
@@ -257,3 +327,6 @@ routes:
 "#
     )
 }
+
+/// No whole number of microseconds, as the log has them.
+const BETWEEN_BURSTS: Duration = Duration::from_nanos(53_000_217);

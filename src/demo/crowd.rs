@@ -210,6 +210,6 @@ mod tests {
         let served = origin.stop();
         assert_eq!(served.requests, day.len() as u64);
         assert_eq!(served.units, day.iter().map(|visit| visit.cost).sum::<u64>());
-        assert_eq!(clock.now(), begins + day[day.len() - 1].at);
+        assert_eq!(clock.now(), (begins + day[day.len() - 1].at).to_the_microsecond());
     }
 }

@@ -3,6 +3,7 @@
 //! It holds the present window and remembers others: those that still weigh on the present one, those in which a
 //! reservation is open, and the last few, so that a clock set back finds them as they were.
 
+use super::expectation::Learned;
 use super::tally::Tally;
 use super::{Slot, Supply};
 use crate::policy::calibration::{self, OriginCount, OurCount};
@@ -56,7 +57,7 @@ pub(super) struct Book {
     pub(super) pace: Pace,
     /// What requests would have taken that ran short since the ledger was last asked.
     pub(super) short: Units,
-    /// Decisions made on this account, in order.
+    /// Decisions and settlements made on this account, in order.
     pub(super) turn: u64,
     /// What the origin said was spent beyond what could be booked.
     pub(super) overrun: Units,
@@ -73,6 +74,10 @@ pub(super) struct Book {
     by_class: Vec<ClassBook>,
     /// The plan, where there is one, or was: what it has learned outlives a change of the rules.
     pacer: Option<Box<Pacer>>,
+    /// What is planned for, and the slots of the classes that it knows by their places.
+    planned_for: Option<(Pacing, Vec<Slot>)>,
+    /// The plan that was made for the decision under way. It stands once that does.
+    next_pacer: Option<Box<Pacer>>,
     /// When a request of a guarded crawler was last let through, by class and operator: few, as operators are.
     crawlers: Vec<((Slot, OperatorId), Timestamp)>,
 }
@@ -113,7 +118,14 @@ pub(super) struct Pace {
 }
 
 impl Account {
-    pub(super) fn open(number: usize, quota: &Quota, dearest: Units, supply: Supply, now: Timestamp) -> Self {
+    pub(super) fn open(
+        number: usize,
+        quota: &Quota,
+        slots: &[Slot],
+        dearest: Units,
+        supply: Supply,
+        now: Timestamp,
+    ) -> Self {
         let leased = matches!(supply, Supply::Leased(_));
         let mut book = Book {
             window: quota.window.clone(),
@@ -138,6 +150,8 @@ impl Account {
             corrected: false,
             by_class: Vec::new(),
             pacer: None,
+            planned_for: planned_for(quota, slots),
+            next_pacer: None,
             crawlers: Vec::new(),
         };
         book.weigh();
@@ -145,16 +159,20 @@ impl Account {
     }
 
     /// Goes on under changed rules. What is spent stays spent: a window that begins at another moment now is weighed on
-    /// by the one before.
-    pub(super) fn follow(&self, quota: &Quota, dearest: Units, now: Timestamp) {
+    /// by the one before. What is planned stays planned where nothing that it goes by is changed.
+    pub(super) fn follow(&self, quota: &Quota, slots: &[Slot], dearest: Units, now: Timestamp) {
         let mut book = self.at(now);
-        let (before, taken) = (book.definition(), book.taken());
+        let (before, taken, limit) = (book.definition(), book.taken(), book.limit);
+        let planned_for = planned_for(quota, slots);
         book.window = quota.window.clone();
         book.limit = quota.limit;
         book.enforce = quota.enforce;
         book.dearest_usually = dearest;
         book.go_on();
-        book.plan_anew();
+        if (before, limit, &book.planned_for) != (book.definition(), quota.limit, &planned_for) {
+            book.planned_for = planned_for;
+            book.plan_anew();
+        }
         // Whatever becomes of the window: what weighed on the one before weighs on this one.
         if before != book.definition() {
             if !book.leased {
@@ -184,6 +202,12 @@ impl Account {
     /// The account's book as of `now`: in the window that this moment falls into.
     pub(super) fn at(&self, now: Timestamp) -> MutexGuard<'_, Book> {
         let mut book = self.book.lock();
+        self.turn_to(&mut book, now);
+        book
+    }
+
+    /// Brings the book to `now`, unless it has been brought to a later moment already.
+    pub(super) fn turn_to(&self, book: &mut Book, now: Timestamp) {
         if now >= book.latest || book.latest.since(now) >= STEP_BACK {
             book.latest = now;
         }
@@ -194,7 +218,6 @@ impl Account {
             book.go_on();
             self.supply.wake();
         }
-        book
     }
 
     /// The account's book as it was last left.
@@ -230,10 +253,22 @@ impl Account {
     /// Replaces a reservation of `expected`, made in the window `id`, by `actual`.
     ///
     /// The charge is that window's own, also when it has ended since. What the origin says it spent beyond the limit
-    /// cannot be undone; it is kept apart as overrun, so that the books stay within it. Returns the number of the last
-    /// decision that was made before.
-    pub(super) fn settle(&self, id: u64, class: Slot, expected: Units, actual: Units) -> u64 {
+    /// cannot be undone; it is kept apart as overrun, so that the books stay within it. What later requests are expected to cost
+    /// follows it where that is `learned`. Returns its number, for settlements are counted with the decisions, and the
+    /// overrun.
+    pub(super) fn settle(
+        &self,
+        id: u64,
+        class: Slot,
+        expected: Units,
+        actual: Units,
+        learned: Option<&Learned>,
+    ) -> (u64, Units) {
         let mut book = self.book.lock();
+        book.turn += 1;
+        if let Some(learned) = learned {
+            learned.learn(actual);
+        }
         book.class(class).charged = book.class(class).charged.plus(actual);
         if let Some(pacer) = &mut book.pacer {
             pacer.class(usize::from(class)).demand.paid(expected, actual);
@@ -243,22 +278,22 @@ impl Account {
             book.open_by_use();
         }
         let turn = book.turn;
-        let Some(tally) = book.tally(id) else { return turn };
+        let Some(tally) = book.tally(id) else { return (turn, Units::ZERO) };
         tally.reserved = tally.reserved.minus(expected);
         let room = if enforce { tally.held.min(limit).minus(tally.taken()).minus(tally.owed) } else { Units::MAX };
         tally.settled = tally.settled.plus(actual.min(room));
         let beyond = actual.minus(room);
+        // The limit may have room where the lease has not: the ledger will say.
+        let left = if leased { limit.minus(tally.taken_by_all()).minus(tally.owed) } else { Units::ZERO };
+        tally.owed = tally.owed.plus(beyond.min(left));
+        let overrun = beyond.minus(left);
+        book.overrun = book.overrun.plus(overrun);
         if !beyond.is_zero() {
-            match leased {
-                // The limit may have room where the lease has not: the ledger will say.
-                true => tally.owed = tally.owed.plus(beyond),
-                false => book.overrun = book.overrun.plus(beyond),
-            }
             self.lacks(&mut book, beyond);
         }
         book.changed(id);
         self.see_to_supply(&mut book);
-        turn
+        (turn, overrun)
     }
 
     /// The origin has told where its own count of the window `id` stands. Returns what is worth telling of it.
@@ -374,20 +409,22 @@ impl Book {
         self.current.settled.plus(self.current.taken_elsewhere)
     }
 
-    /// Settled and reserved by all gates, as far as is known.
+    /// Settled, owed and reserved by all gates, as far as is known.
     pub(super) fn taken(&self) -> Units {
-        self.current.taken_by_all()
+        self.current.taken_by_all().plus(self.current.owed)
     }
 
     /// What may be taken by all before this gate has to ask for more.
     pub(super) fn granted(&self) -> Units {
-        let Tally { held, owed, taken_elsewhere, .. } = self.current;
-        held.minus(owed).plus(taken_elsewhere).min(self.limit)
+        self.current.held.plus(self.current.taken_elsewhere).min(self.limit)
     }
 
     /// Keeps what a decision has moved on: the class's place on its ladder, and in the plan what it asked for and paid.
     pub(super) fn counts(&mut self, class: Slot, position: &Position<'_>, verdict: &Verdict) {
         self.class(class).shedding = position.shedding;
+        if let Some(next) = self.next_pacer.take() {
+            self.pacer = Some(next);
+        }
         let (Some(planned), Some(pacer)) = (&position.planned, &mut self.pacer) else { return };
         let paced = pacer.class(usize::from(class));
         // What its tier or bucket refuses is nothing that a plan could serve.
@@ -454,17 +491,23 @@ impl Book {
 
     /// What the plan has for a request of `class`, made anew where it is time for that. `slots` are those of the classes
     /// that `pacing` knows by their places.
+    ///
+    /// A plan that is made for a request which then waits for the ledger is dropped: of that there is no line in the log.
     pub(super) fn planned(&mut self, pacing: &Pacing, slots: &[Slot], class: Slot) -> Planned {
         let now = self.latest;
-        let mut pacer = self.pacer.take().unwrap_or_default();
-        if pacer.is_due(now) {
+        self.next_pacer = None;
+        if self.pacer().is_none_or(|pacer| pacer.is_due(now)) {
             let slot = |place: usize| slots.get(place).map_or(place, |slot| usize::from(*slot));
-            pacer.plan(pacing, slot, &self.books(), now);
+            let mut next = self.pacer.clone().unwrap_or_default();
+            next.plan(pacing, slot, &self.books(), now);
+            self.next_pacer = Some(next);
         }
-        let is_ahead = pacer.is_ahead(self.taken());
-        let planned = Planned { is_ahead, aside: pacer.aside(), allotment: pacer.class(usize::from(class)).allotment };
-        self.pacer = Some(pacer);
-        planned
+        let pacer = self.next_pacer.as_deref().or(self.pacer());
+        Planned {
+            is_ahead: pacer.is_some_and(|pacer| pacer.is_ahead(self.taken())),
+            aside: pacer.map_or(Units::ZERO, Pacer::aside),
+            allotment: pacer.and_then(|pacer| pacer.classes().get(usize::from(class))?.allotment),
+        }
     }
 
     /// The account as a plan finds it.
@@ -740,6 +783,10 @@ impl Pace {
         let faded = Units::from_milli((self.per_second.milli() as f64 * kept) as u64);
         *self = Self { looked: now, taken, per_second: rate.max(faded) };
     }
+}
+
+fn planned_for(quota: &Quota, slots: &[Slot]) -> Option<(Pacing, Vec<Slot>)> {
+    quota.pacing.clone().map(|pacing| (pacing, slots.to_vec()))
 }
 
 fn first(window: &Window, now: Timestamp) -> Tally {

@@ -46,6 +46,8 @@ pub struct Admission {
 pub struct Decision {
     /// What becomes of the request.
     pub ruling: Ruling,
+    /// When it was made: at the time that was handed in, or the later one to which its quotas had been brought before.
+    pub at: Timestamp,
     /// The first rule in shadow mode that said no to an admitted request.
     pub shadow: Option<Reason>,
     /// Where each of the request's quotas stood, in the order of [`Refusal::quotas`].
@@ -174,7 +176,7 @@ impl Admission {
             let mut level = client.level();
             let mut decision = self.decide(&asked, crawler, &mut level, charges, now);
             if class_rules.bucket.is_none() {
-                level.since = level.since.max(now);
+                level.since = level.since.max(decision.at);
             }
             client.set_level(level);
             if matches!(&decision.ruling, Ruling::Refused(refusal) if refusal.reason != Reason::Ledger) {
@@ -182,7 +184,7 @@ impl Admission {
             }
             decision.bucket = class_rules.bucket.as_ref().map(|bucket| {
                 let turn = self.engine.clients.next_turn(key);
-                BucketStanding { turn, ..BucketStanding::new(bucket, level, now) }
+                BucketStanding { turn, ..BucketStanding::new(bucket, level, decision.at) }
             });
             decision
         });
@@ -190,7 +192,7 @@ impl Admission {
             match &decision.ruling {
                 Ruling::Admitted(_) => pages.clear(&page),
                 Ruling::Refused(Refusal { reason: Reason::Ledger, .. }) => {}
-                Ruling::Refused(_) => pages.note(&page, now),
+                Ruling::Refused(_) => pages.note(&page, decision.at),
             }
         }
         decision
@@ -276,6 +278,9 @@ impl Admission {
         let (mut accounts, mut books): (Few<&Arc<Account>>, Few<MutexGuard<'_, Book>>) = Default::default();
         accounts.extend(charges.iter().map(|(quota, _)| self.account(*quota)));
         books.extend(accounts.iter().map(|account| account.at(now)));
+        // One time for all: who looked at the clock first may come second.
+        let now = books.iter().map(|book| book.latest).max().unwrap_or(now);
+        accounts.iter().zip(&mut books).for_each(|(account, book)| account.turn_to(book, now));
         let mut positions: Few<Position<'_>> = SmallVec::new();
         for (book, charge) in books.iter_mut().zip(charges) {
             book.turn += 1;
@@ -323,7 +328,7 @@ impl Admission {
                 (Ruling::Admitted(Permit::new(slot, reservations)), shadow)
             }
         };
-        Decision { ruling, shadow, standings, bucket: None }
+        Decision { ruling, at: now, shadow, standings, bucket: None }
     }
 
     /// What a request is charged, in the order in which accounts are locked.

@@ -90,20 +90,24 @@ impl Engine {
 
     /// Puts `rules` in force: what follows is decided by them, on the accounts as they stand.
     pub fn admission(self: &Arc<Self>, rules: Arc<Rules>, now: Timestamp) -> Admission {
-        let slots: Vec<Slot> = rules.classes.iter().map(|class| self.slot(&class.name)).collect();
-        let accounts = self.open(&rules, now);
+        let slots = self.slots(&rules);
+        let accounts = self.open(&rules, &slots, now);
         self.throttle.follow(&rules.scopes);
         Admission::new(Arc::clone(self), rules, accounts, slots)
     }
 
     /// Opens the accounts of `rules`, or goes on with them, so that they can be supplied before anybody asks.
     pub fn prepare(&self, rules: &Rules, now: Timestamp) {
-        self.open(rules, now);
+        self.open(rules, &self.slots(rules), now);
     }
 
-    fn open(&self, rules: &Rules, now: Timestamp) -> Vec<Arc<Account>> {
-        let open = |(place, quota)| self.account(quota, dearest(rules, place), now);
+    fn open(&self, rules: &Rules, slots: &[Slot], now: Timestamp) -> Vec<Arc<Account>> {
+        let open = |(place, quota)| self.account(quota, slots, dearest(rules, place), now);
         rules.quotas.iter().enumerate().map(open).collect()
+    }
+
+    fn slots(&self, rules: &Rules) -> Vec<Slot> {
+        rules.classes.iter().map(|class| self.slot(&class.name)).collect()
     }
 
     fn slot(&self, class: &str) -> Slot {
@@ -115,13 +119,13 @@ impl Engine {
         place as Slot
     }
 
-    fn account(&self, quota: &Quota, dearest: Units, now: Timestamp) -> Arc<Account> {
+    fn account(&self, quota: &Quota, slots: &[Slot], dearest: Units, now: Timestamp) -> Arc<Account> {
         let mut accounts = self.accounts.lock();
         if let Some(account) = accounts.iter().find(|account| account.name() == quota.name) {
-            account.follow(quota, dearest, now);
+            account.follow(quota, slots, dearest, now);
             return Arc::clone(account);
         }
-        let account = Arc::new(Account::open(accounts.len(), quota, dearest, self.supply.clone(), now));
+        let account = Arc::new(Account::open(accounts.len(), quota, slots, dearest, self.supply.clone(), now));
         accounts.push(Arc::clone(&account));
         self.supply.wake();
         account

@@ -44,9 +44,11 @@ pub struct Charged {
     pub expected: Units,
     /// What was charged, for all tries together.
     pub settled: Units,
+    /// What of that is beyond the limit, and in no window's books.
+    pub overrun: Units,
     /// The window that paid.
     pub window: u64,
-    /// The last decision on the quota that was made before it was settled.
+    /// The settlement's number on the quota, among its decisions and settlements.
     pub turn: u64,
 }
 
@@ -92,36 +94,32 @@ impl Permit {
 
     /// Replaces the expected cost by what `actual` says, quota by quota; what others are expected to cost follows it.
     pub fn settle(self, mut actual: impl FnMut(QuotaId, Units) -> Units) -> Receipt {
-        self.end(|reservation| {
-            let settled = actual(reservation.quota, reservation.expected);
-            if let Some(learned) = &reservation.learned {
-                learned.learn(settled);
-            }
-            settled
-        })
+        self.end(|reservation| Some(actual(reservation.quota, reservation.expected)))
     }
 
     /// Ends it where nothing is known of the cost: nothing if nothing was sent, else what was expected.
     pub fn close(self) -> Receipt {
-        let sent = self.sent;
-        self.end(|reservation| if sent { reservation.expected } else { Units::ZERO })
+        self.end(|_| None)
     }
 
-    fn end(mut self, mut cost: impl FnMut(&Reservation) -> Units) -> Receipt {
-        let class = self.class;
+    /// One for each quota, in the order of the decision's standings: a log knows when each of them settled it.
+    pub fn by_quota(mut self) -> impl Iterator<Item = Self> {
+        let (class, sent) = (self.class, self.sent);
+        let reservations = std::mem::take(&mut self.reservations);
+        reservations.into_iter().map(move |one| Self { class, reservations: std::iter::once(one).collect(), sent })
+    }
+
+    fn end(mut self, mut known: impl FnMut(&Reservation) -> Option<Units>) -> Receipt {
+        let (class, sent) = (self.class, self.sent);
         self.reservations
             .drain(..)
             .map(|reservation| {
-                let settled = cost(&reservation);
-                let turn = reservation.account.settle(reservation.window, class, reservation.expected, settled);
-                let settled = settled.plus(reservation.charged);
-                Charged {
-                    quota: reservation.quota,
-                    expected: reservation.expected,
-                    settled,
-                    window: reservation.window,
-                    turn,
-                }
+                let Reservation { quota, expected, window, .. } = reservation;
+                let known = known(&reservation);
+                let actual = known.unwrap_or(if sent { expected } else { Units::ZERO });
+                let learned = reservation.learned.as_ref().filter(|_| known.is_some());
+                let (turn, overrun) = reservation.account.settle(window, class, expected, actual, learned);
+                Charged { quota, expected, settled: actual.plus(reservation.charged), overrun, window, turn }
             })
             .collect()
     }
@@ -131,7 +129,8 @@ impl Drop for Permit {
     fn drop(&mut self) {
         for reservation in self.reservations.drain(..) {
             if self.sent {
-                reservation.account.settle(reservation.window, self.class, reservation.expected, reservation.expected);
+                let Reservation { window, expected, .. } = reservation;
+                reservation.account.settle(window, self.class, expected, expected, None);
             } else {
                 reservation.account.release(reservation.window, reservation.expected);
             }

@@ -245,9 +245,30 @@ fn the_actual_cost_replaces_the_expected_one() {
 }
 
 #[test]
+fn who_looked_at_the_clock_first_and_comes_second_is_decided_at_the_later_time() {
+    let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 1)])]);
+    let (earlier, later) = (NOON, NOON + Duration::from_micros(3));
+    let decided_at = |now| admission.admit(ANN, PERSON, 0, "/item/1", now).at;
+    assert_eq!([later, earlier].map(decided_at), [later, later]);
+}
+
+#[test]
+fn what_a_page_cost_beyond_the_lease_counts_at_once() {
+    let engine = Engine::new(Supply::Leased(Arc::new(|| ())), 1000);
+    let admission = engine.admission(rules(vec![quota("api", 100, &[])], vec![route(&[(0, 1)])]), NOON);
+    hand_out(&engine, NOON);
+    let receipt = ask(&admission, PERSON, 0, NOON).expect("plenty").settle(|_, _| Units::whole(120));
+    assert_eq!(receipt[0].overrun, Units::whole(20), "that much is beyond the limit, whatever is leased");
+    let decision = admission.admit(ANN, PERSON, 0, "/item/1", NOON);
+    assert_eq!(decision.standings[0].used, Units::whole(100));
+    assert!(matches!(decision.ruling, Ruling::Refused(refusal) if refusal.reason == Reason::Quota));
+}
+
+#[test]
 fn what_the_origin_spends_beyond_the_limit_is_kept_apart() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
-    ask(&admission, PERSON, 0, NOON).expect("plenty").settle(|_, _| Units::whole(15));
+    let receipt = ask(&admission, PERSON, 0, NOON).expect("plenty").settle(|_, _| Units::whole(15));
+    assert_eq!((receipt[0].settled, receipt[0].overrun), (Units::whole(15), Units::whole(5)));
     let view = &admission.quotas(NOON)[0];
     assert_eq!((view.used, view.overrun), (Units::whole(10), Units::whole(5)));
 }

@@ -13,7 +13,7 @@ use super::visit::{Visit, Visitor};
 use super::watch::Watch;
 use super::worker::{Current, TICK, Worker};
 use super::{cost, headers};
-use crate::engine::{Closed, Decision, Entrance, Judgement, Observation, Pass, Permit, Ruling, Turn, Waiting};
+use crate::engine::{Closed, Decision, Entrance, Judgement, Observation, Pass, Ruling, Turn, Waiting};
 use crate::http1::{Fields, Name, Request, RequestHead, Response};
 use crate::policy::facts::claimed_operator;
 use crate::policy::identity::{Carrier, ClientKey, Origin, Trust, cookie};
@@ -60,15 +60,15 @@ impl Exchange {
     /// Answers one request, whatever happens.
     pub(super) async fn handle(self, request: Request<ClientBody>) -> Response<ResponseBody> {
         let Caller { worker, watch, .. } = &*self.0;
-        let (mut now, mut current) = (worker.now(), worker.current());
+        let mut current = worker.current();
         let Request { head, body } = request;
         watch.request_begins(head.version);
         let arrival = Arrival { head: &head, has_body: !body.is_end_stream(), signature: OnceCell::new() };
-        let mut judged = self.judge(&arrival, &current, now);
+        let mut judged = self.judge(&arrival, &current, worker.now());
         if judged.as_ref().is_ok_and(Judged::ran_short)
             && let Some(answers) = &worker.shared().ledger_answers
         {
-            (now, current, judged) = Box::pin(self.judge_again(&arrival, answers)).await;
+            (current, judged) = Box::pin(self.judge_again(&arrival, answers)).await;
         }
         let judged = match judged {
             Ok(judged) => judged,
@@ -85,7 +85,7 @@ impl Exchange {
         }
         let visitor = Visitor { head, origin, key, signed, classified, observation, route };
         let id = worker.next_decision();
-        let visit = Visit::new(Rc::clone(worker), Rc::clone(watch), current, visitor, &decision, id, now);
+        let mut visit = Visit::new(Rc::clone(worker), Rc::clone(watch), current, visitor, &decision, id);
         match decision.ruling {
             Ruling::Refused(refusal) => {
                 self.leave_unread(&visit.visitor().head, body);
@@ -95,15 +95,20 @@ impl Exchange {
                 drop(permit);
                 self.tell_crawl_policy(body, visit)
             }
-            // Apart, so that the others carry nothing around for it.
-            Ruling::Admitted(permit) if asks_robots => Box::pin(self.bring_robots(body, visit, permit)).await,
-            Ruling::Admitted(permit) => self.bring_to_origin(body, visit, permit).await,
+            Ruling::Admitted(permit) => {
+                visit.holds(permit);
+                match asks_robots {
+                    // Apart, so that the others carry nothing around for it.
+                    true => Box::pin(self.bring_robots(body, visit)).await,
+                    false => self.bring_to_origin(body, visit).await,
+                }
+            }
         }
     }
 
     /// Forwards once it is the request's turn in all of its scopes. The permit is held meanwhile; where the turn does not
     /// come, its units go back.
-    async fn bring_to_origin(&self, body: ClientBody, mut visit: Box<Visit>, permit: Permit) -> Response<ResponseBody> {
+    async fn bring_to_origin(&self, body: ClientBody, mut visit: Box<Visit>) -> Response<ResponseBody> {
         let turn = match self.enter_scopes(&visit) {
             Entrance::Open(pass) => Ok(pass),
             Entrance::Closed(closed) => Err(closed),
@@ -115,9 +120,9 @@ impl Exchange {
             }
         };
         match turn {
-            Ok(pass) => self.forward(body, visit, permit, pass).await,
+            Ok(pass) => self.forward(body, visit, pass).await,
             Err(Closed { scope, reason, wait }) => {
-                visit.gives_back(permit);
+                visit.close();
                 self.leave_unread(&visit.visitor().head, body);
                 let problem = Problem::not_now(reason, wait, visit.spread());
                 visit.refused_by_scope(scope, reason, problem.retry_after());
@@ -240,21 +245,17 @@ impl Exchange {
     }
 
     /// The verdict once the ledger has handed out more, or as it is when patience has run out.
-    async fn judge_again(
-        &self,
-        arrival: &Arrival<'_>,
-        answers: &Notify,
-    ) -> (Timestamp, Rc<Current>, Result<Judged, Malformed>) {
+    async fn judge_again(&self, arrival: &Arrival<'_>, answers: &Notify) -> (Rc<Current>, Result<Judged, Malformed>) {
         let worker = &self.0.worker;
         let mut patience = pin!(sleep(LEDGER_PATIENCE));
         loop {
             let mut answer = pin!(answers.notified());
             // Heard from here on: what was answered a moment ago is asked for first.
             answer.as_mut().enable();
-            let (now, current) = (worker.now(), worker.current());
-            let judged = self.judge(arrival, &current, now);
+            let current = worker.current();
+            let judged = self.judge(arrival, &current, worker.now());
             if !judged.as_ref().is_ok_and(Judged::ran_short) || patience.is_elapsed() {
-                return (now, current, judged);
+                return (current, judged);
             }
             tokio::select! { () = answer => {} () = &mut patience => {} }
         }
@@ -309,19 +310,13 @@ impl Exchange {
     }
 
     /// What goes to the origin, and what comes back.
-    async fn forward(
-        &self,
-        body: ClientBody,
-        mut visit: Box<Visit>,
-        permit: Permit,
-        pass: Option<Pass>,
-    ) -> Response<ResponseBody> {
+    async fn forward(&self, body: ClientBody, mut visit: Box<Visit>, pass: Option<Pass>) -> Response<ResponseBody> {
         let current = visit.current();
         let Caller { worker, watch, .. } = &*self.0;
         self.make_outbound(&mut visit);
         let limit = current.settings.limits.max_body_size;
         let body = RequestBody::streaming(body, limit, Rc::clone(watch), || worker.drain());
-        let (answer, rest) = self.ask_origin(body, &mut visit, permit, pass).await;
+        let (answer, rest) = self.ask_origin(body, &mut visit, pass).await;
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) => return self.origin_failed(visit, &error, rest),
@@ -341,12 +336,11 @@ impl Exchange {
         self.pass_on(visit, answer, Bytes::new())
     }
 
-    /// Sends what `permit` allows; the origin's answer, and how long its scopes rest where that was a complaint.
+    /// Sends what the permit of `visit` allows; the origin's answer, and how long its scopes rest where that was a complaint.
     async fn ask_origin(
         &self,
         body: RequestBody,
         visit: &mut Visit,
-        permit: Permit,
         pass: Option<Pass>,
     ) -> (Result<Answer, ForwardError>, Option<Closed>) {
         let current = visit.current();
@@ -357,7 +351,7 @@ impl Exchange {
         let uptime = worker.uptime().get();
         let clock = &worker.shared().clock;
         let route = Route { origin, addresses: &addresses, uptime, clock, most_connections };
-        visit.goes_to_origin(permit, pass);
+        visit.goes_to_origin(pass);
         let (permit, head) = visit.departs();
         let answer = worker.upstream().send(permit, head, body, &route).await;
         visit.origin_answered(worker.now(), answer.as_ref().map(|answer| answer.response.status).ok());

@@ -87,7 +87,6 @@ impl Visit {
         visitor: Visitor,
         decision: &Decision,
         id: u64,
-        began: Timestamp,
     ) -> Box<Self> {
         // Boxed, because it goes through many hands.
         Box::new(Self {
@@ -96,7 +95,7 @@ impl Visit {
             current,
             visitor,
             id,
-            began,
+            began: decision.at,
             standings: decision.standings.clone(),
             bucket: decision.bucket,
             shadow: decision.shadow,
@@ -185,9 +184,9 @@ impl Visit {
         self.refused(reason, retry_after);
     }
 
-    /// It does not go to the origin: what was set aside for it goes back.
-    pub(super) fn gives_back(&mut self, permit: Permit) {
-        self.receipt = permit.close();
+    /// It may go to the origin. What is set aside for it goes back if it leaves before that.
+    pub(super) fn holds(&mut self, permit: Permit) {
+        self.permit = Some(permit);
     }
 
     /// It was admitted, but told to come back later.
@@ -200,9 +199,8 @@ impl Visit {
         self.scope_wait = self.worker.now().since(self.began);
     }
 
-    /// It is on its way to the origin, as far as `permit` and `pass` allow.
-    pub(super) fn goes_to_origin(&mut self, permit: Permit, pass: Option<Pass>) {
-        self.permit = Some(permit);
+    /// It is on its way to the origin, as far as its permit and `pass` allow.
+    pub(super) fn goes_to_origin(&mut self, pass: Option<Pass>) {
         self.pass = pass;
         self.at_origin = true;
         self.worker.telemetry().origin_began(&self.route().scopes, &self.worker.names(&self.current));
@@ -314,7 +312,7 @@ impl Visit {
         });
     }
 
-    /// Nothing will be known of its cost.
+    /// Nothing will be known of its cost: what was set aside for it goes back, unless it may have been sent.
     pub(super) fn close(&mut self) {
         if let Some(permit) = self.permit.take() {
             self.receipt = permit.close();

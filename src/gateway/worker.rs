@@ -249,10 +249,9 @@ impl Worker {
         Rc::clone(&current)
     }
 
-    /// The time, asked of the clock, to the microsecond: what is decided by it can be decided again by what the access
-    /// log says.
+    /// The time of day, asked of the clock.
     pub(super) fn now(&self) -> Timestamp {
-        self.shared.clock.now().to_the_microsecond()
+        self.shared.clock.now()
     }
 
     /// The time on a scale that nobody can set, asked of the clock.

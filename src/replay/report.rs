@@ -190,10 +190,12 @@ pub struct WindowReport {
     pub start: String,
     /// When it ended.
     pub end: String,
-    /// What was charged in it; in the first also what was used before the log began, where the log says so.
+    /// What was charged in it, up to the limit; in the first also what was used before the log began, where the log says so.
     pub used: f64,
     /// What was left of the limit.
     pub left: f64,
+    /// What was charged beyond the limit.
+    pub overrun: f64,
     /// When a request was first refused for it, but of a class that is shut out from the first unit on; null where none was.
     pub first_refused: Option<String>,
     /// When a request first found nothing left; null where none did.

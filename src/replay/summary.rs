@@ -148,7 +148,12 @@ fn quota(quota: &QuotaReport, clock: &Clock, ink: Ink) -> String {
         let before = quota.windows_in_all - SHOWN_WINDOWS as u64;
         let _ = writeln!(out, "    {}", ink.faint(&format!("{} windows before", thousands(before))));
     }
-    out + &columns(4, &alignment, [heading].into_iter().chain(quota.windows.iter().skip(skipped).map(row)))
+    out += &columns(4, &alignment, [heading].into_iter().chain(quota.windows.iter().skip(skipped).map(row)));
+    let overrun: f64 = quota.windows.iter().map(|window| window.overrun).sum();
+    if overrun > 0.0 {
+        let _ = writeln!(out, "    {} overrun: spent beyond the limit, by the origin's own word", amount(overrun));
+    }
+    out
 }
 
 fn bots(policy: &PolicyReport) -> String {

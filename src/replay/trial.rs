@@ -209,8 +209,12 @@ impl Trial {
 
     fn pay(&mut self, bill: Bill, now: Timestamp) {
         let Bill { permit, class, costs, page } = bill;
-        let cost = |quota| costs.iter().find(|(known, _)| *known == quota).map(|(_, cost)| *cost);
-        let receipt = permit.settle(|quota, expected| cost(quota).unwrap_or(expected));
+        let receipt = match costs {
+            Some(costs) => permit.settle(|quota, expected| {
+                costs.iter().find(|(known, _)| *known == quota).map_or(expected, |(_, cost)| *cost)
+            }),
+            None => permit.close(),
+        };
         self.tally.settled(class, &receipt, now);
         if let Some((cache, page)) = self.cache.as_mut().zip(page) {
             cache.keep(page, now);
@@ -345,12 +349,11 @@ impl Trial {
                     decided.refused = Some(reason);
                     decided.retry_after_s = own.retry_after_s;
                     // It waited for its turn, and then gave its units back.
-                    let costs = decided.standings.iter().map(|standing| (standing.quota, Units::ZERO)).collect();
-                    bill = Some(Bill { permit, class: classified.class, costs, page: None });
+                    bill = Some(Bill { permit, class: classified.class, costs: None, page: None });
                 }
                 None if decided.is_costly() => {
                     let fetched = page.filter(|(_, is_kept)| !is_kept).map(|(page, _)| page);
-                    let costs = decided.costs.clone();
+                    let costs = Some(decided.costs.clone());
                     bill = Some(Bill { permit, class: classified.class, costs, page: fetched });
                 }
                 None => {}
@@ -365,9 +368,8 @@ impl Trial {
         };
         if let Some(turns) = own.and_then(|own| self.turns(own, &decided.standings, next.place.file))
             && let Some(bill) = bill.take()
-            && let Some(other) = self.under_way.add_bill(turns, bill)
         {
-            self.pay(other, at);
+            self.settles_in_turn(&turns, bill, at);
         }
         self.ends(Ending { due, bill: bill.map(Box::new), lesson });
         decided

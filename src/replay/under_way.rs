@@ -5,25 +5,20 @@
 use super::page_cache::PageNumber;
 use crate::engine::{Observation, Permit};
 use crate::policy::{ClassId, QuotaId, Timestamp, Units};
-use slab::Slab;
 use smallvec::SmallVec;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Requests under way, by when they end.
 #[derive(Default)]
 pub(super) struct UnderWay {
     by_time: VecDeque<Ending>,
-    /// Bills that are settled between two decisions ...
-    by_turn: BTreeSet<(Account, u64, usize)>,
-    /// ... by their place.
-    bills: Slab<(Turns, Bill)>,
+    /// Bills of one quota each, by their number on it and in the order in which they came.
+    by_turn: BTreeMap<(Account, u64, u64), Bill>,
+    count: u64,
 }
 
 /// A quota as one gate counts it: a file that it logged to, and the quota.
 pub(super) type Account = (usize, QuotaId);
-
-/// On each of its accounts, the last decision before a request was settled.
-pub(super) type Turns = SmallVec<[(Account, u64); 2]>;
 
 /// The end of a request.
 pub(super) struct Ending {
@@ -39,8 +34,8 @@ pub(super) struct Ending {
 pub(super) struct Bill {
     pub(super) permit: Permit,
     pub(super) class: ClassId,
-    /// What it really costs, quota by quota.
-    pub(super) costs: SmallVec<[(QuotaId, Units); 2]>,
+    /// What it really costs, quota by quota; none where it was never sent.
+    pub(super) costs: Option<SmallVec<[(QuotaId, Units); 2]>>,
     /// The page that has been fetched then.
     pub(super) page: Option<PageNumber>,
 }
@@ -62,34 +57,23 @@ impl UnderWay {
         if self.by_time.front()?.due > now { None } else { self.by_time.pop_front() }
     }
 
-    /// Adds a bill that is settled after the decisions `turns`. Where there is no room, another has to be settled now.
-    pub(super) fn add_bill(&mut self, turns: Turns, bill: Bill) -> Option<Bill> {
-        let first = if self.bills.len() >= MOST { self.last_bill() } else { None };
-        let place = self.bills.insert((turns, bill));
-        for &(account, turn) in &self.bills[place].0 {
-            self.by_turn.insert((account, turn, place));
-        }
+    /// Adds a bill of one quota that is the settlement `turn` there. Where there is no room, another has to be settled now.
+    pub(super) fn add_bill(&mut self, account: Account, turn: u64, bill: Bill) -> Option<Bill> {
+        let first = if self.by_turn.len() >= MOST { self.last_bill() } else { None };
+        self.count += 1;
+        self.by_turn.insert((account, turn, self.count), bill);
         first
     }
 
     /// The next bill that was settled before the decision `turn` on an account.
     pub(super) fn settled_before(&mut self, account: Account, turn: u64) -> Option<Bill> {
-        let &(.., place) = self.by_turn.range((account, 0, 0)..(account, turn, 0)).next()?;
-        Some(self.take(place))
+        let (&next, _) = self.by_turn.range((account, 0, 0)..(account, turn, 0)).next()?;
+        self.by_turn.remove(&next)
     }
 
     /// A bill that is still open, whatever its turn.
     pub(super) fn last_bill(&mut self) -> Option<Bill> {
-        let &(.., place) = self.by_turn.first()?;
-        Some(self.take(place))
-    }
-
-    fn take(&mut self, place: usize) -> Bill {
-        let (turns, bill) = self.bills.remove(place);
-        for (account, turn) in turns {
-            self.by_turn.remove(&(account, turn, place));
-        }
-        bill
+        self.by_turn.pop_first().map(|(_, bill)| bill)
     }
 }
 

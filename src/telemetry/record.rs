@@ -98,7 +98,7 @@ pub struct Charge<'a> {
     pub settled: Units,
     /// The decision's number on this quota: sorts lines into the order of admission.
     pub turn: u64,
-    /// The last decision on this quota that was made before this one was settled: tells what was reserved when.
+    /// The number of its settlement on this quota, among decisions and settlements: tells what was reserved when.
     pub settled_turn: u64,
     /// Settled and reserved once the request had been decided on, with its own share if it was admitted.
     pub used: Units,

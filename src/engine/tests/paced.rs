@@ -81,6 +81,31 @@ fn what_was_learned_outlives_a_reload_and_the_process() {
     assert_eq!(next.learned_demand(), learned);
 }
 
+#[test]
+fn a_reload_that_changes_nothing_leaves_the_plan_as_it_is() {
+    let engine = Engine::new(Supply::Whole, 1000);
+    let at = |second| MORNING + Duration::from_secs(second);
+    let line = |limit: u64, second| {
+        let quota = paced(limit, true);
+        let admission = engine.admission(rules(vec![quota], vec![route(&[(0, 1)])]), at(second));
+        let _ = ask(&admission, BOT, 0, at(second));
+        admission.plan(QuotaId(0), at(second)).expect("it is paced").line
+    };
+    let first = line(2400, 0);
+    assert_eq!(line(2400, 5), first, "it is made for ten seconds");
+    assert!(line(4800, 6) > first, "another limit is planned for at once");
+}
+
+#[test]
+fn a_request_that_waits_for_the_ledger_leaves_the_plan_to_the_next() {
+    let engine = Engine::new(Supply::Leased(Arc::new(|| ())), 1000);
+    let admission = engine.admission(rules(vec![paced(2400, true)], vec![route(&[(0, 1)])]), MORNING);
+    let is_planned = || admission.plan(QuotaId(0), MORNING).is_some();
+    assert_eq!((ask(&admission, PERSON, 0, MORNING).err(), is_planned()), (Some(Reason::Ledger), false));
+    hand_out(&engine, MORNING);
+    assert_eq!((ask(&admission, PERSON, 0, MORNING).err(), is_planned()), (None, true));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

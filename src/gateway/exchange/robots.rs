@@ -2,7 +2,6 @@
 //! does not answer.
 
 use super::{Exchange, make_inbound};
-use crate::engine::Permit;
 use crate::gateway::body::{ClientBody, RequestBody, ResponseBody};
 use crate::gateway::reply;
 use crate::gateway::upstream::{Answer, ForwardError};
@@ -47,12 +46,7 @@ pub(super) fn are_asked_for(method: &Method, path: &str) -> bool {
 }
 
 impl Exchange {
-    pub(super) async fn bring_robots(
-        &self,
-        body: ClientBody,
-        mut visit: Box<Visit>,
-        permit: Permit,
-    ) -> Response<ResponseBody> {
+    pub(super) async fn bring_robots(&self, body: ClientBody, mut visit: Box<Visit>) -> Response<ResponseBody> {
         self.leave_unread(&visit.visitor().head, body);
         let worker = &self.0.worker;
         let shelf = &worker.shared().robots;
@@ -61,10 +55,7 @@ impl Exchange {
         let asker = asker(&visit);
         let (found, _errand) = self.find_robots(&site, asker, visit.current().settings.origin.response_timeout).await;
         let old = match found {
-            Found::Ready(handout) => {
-                drop(permit);
-                return self.hand_out(visit, &wanted, &handout);
-            }
+            Found::Ready(handout) => return self.hand_out(visit, &wanted, &handout),
             Found::Due(handout) => Some(handout),
             Found::Nothing => None,
         };
@@ -73,7 +64,7 @@ impl Exchange {
         let method = std::mem::replace(&mut head.method, Method::GET);
         let target = std::mem::replace(&mut head.target, Uri::from_static(ROBOTS_TXT));
         ask_for_everybody(&mut head.fields);
-        let (answer, _) = self.ask_origin(RequestBody::none(), &mut visit, permit, None).await;
+        let (answer, _) = self.ask_origin(RequestBody::none(), &mut visit, None).await;
         // As it was asked, for the log.
         let head = &mut visit.visitor_mut().head;
         (head.method, head.target) = (method, target);

@@ -63,7 +63,8 @@ pub struct Account<'a> {
     pub used: Units,
     /// The decision's number on this quota.
     pub turn: u64,
-    /// The last decision on this quota that was made before it was settled.
+    /// The number of its settlement, among the decisions and settlements on this quota; in logs of earlier versions that
+    /// of the last decision before.
     pub settled_turn: Option<u64>,
 }
 

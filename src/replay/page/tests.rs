@@ -19,6 +19,7 @@ fn report(days: u32) -> Report {
         }],
     });
     let window = |day: u32| WindowReport {
+        overrun: 0.0,
         start: time(day * 24),
         end: time(day * 24 + 24),
         used: 96.0,

@@ -77,10 +77,11 @@ impl Tally {
 
     /// A request of `class` has been charged.
     pub(super) fn settled(&mut self, class: ClassId, receipt: &Receipt, now: Timestamp) {
-        for &Charged { quota, settled, window, .. } in receipt {
+        for charged in receipt {
+            let &Charged { quota, settled, .. } = charged;
             self.classes.charge(class, quota, settled);
             self.hours.charge(class, quota, settled, now);
-            self.windows[usize::from(quota.0)].charge(window, class, settled);
+            self.windows[usize::from(quota.0)].charge(class, charged);
         }
     }
 

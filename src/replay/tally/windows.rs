@@ -1,6 +1,6 @@
 //! What became of each window of a quota.
 
-use crate::engine::Standing;
+use crate::engine::{Charged, Standing};
 use crate::policy::quota::Quota;
 use crate::policy::tier::Ladder;
 use crate::policy::{ClassId, Reason, Rules, Timestamp, Units};
@@ -28,6 +28,7 @@ struct OneWindow {
     /// What was used of it before the log began.
     before: Units,
     by_class: Box<[Units]>,
+    overrun: Units,
     first_refused: Option<Timestamp>,
     spent: Option<Timestamp>,
 }
@@ -61,6 +62,7 @@ impl Windows {
                 end: now,
                 before,
                 by_class,
+                overrun: Units::ZERO,
                 first_refused: None,
                 spent: None,
             });
@@ -80,12 +82,13 @@ impl Windows {
         self.before = used;
     }
 
-    /// A request has been charged to the window `id`.
-    pub(super) fn charge(&mut self, id: u64, class: ClassId, units: Units) {
-        let id = if self.slides { 0 } else { id };
+    /// A request of `class` has been charged.
+    pub(super) fn charge(&mut self, class: ClassId, &Charged { window, settled, overrun, .. }: &Charged) {
+        let id = if self.slides { 0 } else { window };
         if let Some(window) = self.windows.iter_mut().rev().find(|window| window.id == id) {
             let charged = &mut window.by_class[usize::from(class.0)];
-            *charged = charged.plus(units);
+            *charged = charged.plus(settled);
+            window.overrun = window.overrun.plus(overrun);
         }
     }
 
@@ -96,13 +99,15 @@ impl Windows {
 
     pub(super) fn report(&self, limit: Units, rules: &Rules) -> Vec<WindowReport> {
         let report = |window: &OneWindow| {
-            let used = window.by_class.iter().fold(window.before, |sum, units| sum.plus(*units));
+            let charged = window.by_class.iter().fold(window.before, |sum, units| sum.plus(*units));
+            let used = charged.minus(window.overrun);
             let by_class = rules.classes.iter().zip(&window.by_class).filter(|(_, units)| !units.is_zero());
             WindowReport {
                 start: rfc3339(window.start),
                 end: rfc3339(window.end),
                 used: used.as_f64(),
                 left: limit.minus(used).as_f64(),
+                overrun: window.overrun.as_f64(),
                 first_refused: window.first_refused.map(rfc3339),
                 spent: window.spent.map(rfc3339),
                 by_class: by_class.map(|(class, units)| (class.name.clone(), units.as_f64())).collect(),

@@ -5,7 +5,8 @@ use crate::engine::{Engine, Standing};
 use crate::policy::{QuotaId, Timestamp, Units};
 use crate::replay::Clients;
 use crate::replay::log::{Next, Own};
-use crate::replay::under_way::Turns;
+use crate::replay::under_way::{Account, Bill};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 impl Trial {
@@ -57,7 +58,7 @@ impl Trial {
         Some(QuotaId(place as u16))
     }
 
-    /// Between which decisions a request was settled, where the gate's own log says so of all its quotas.
+    /// As which of its settlements each quota counted a request, where the gate's own log says so of all of them.
     pub(super) fn turns(&self, own: &Own<'_>, standings: &[Standing], file: usize) -> Option<Turns> {
         let turn = |standing: &Standing| {
             let name = &self.rules.quotas[usize::from(standing.quota.0)].name;
@@ -66,4 +67,18 @@ impl Trial {
         };
         standings.iter().map(turn).collect()
     }
+
+    /// Each quota settles its part of a bill in its own turn.
+    pub(super) fn settles_in_turn(&mut self, turns: &Turns, bill: Bill, now: Timestamp) {
+        let Bill { permit, class, costs, mut page } = bill;
+        for ((account, turn), permit) in turns.iter().zip(permit.by_quota()) {
+            let part = Bill { permit, class, costs: costs.clone(), page: page.take() };
+            if let Some(other) = self.under_way.add_bill(*account, *turn, part) {
+                self.pay(other, now);
+            }
+        }
+    }
 }
+
+/// On each account of a request, the number of its settlement.
+pub(super) type Turns = SmallVec<[(Account, u64); 2]>;
