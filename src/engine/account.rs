@@ -57,7 +57,7 @@ pub(super) struct Book {
     pub(super) pace: Pace,
     /// What requests would have taken that ran short since the ledger was last asked.
     pub(super) short: Units,
-    /// Decisions and settlements made on this account, in order.
+    /// Decisions, second charges and settlements made on this account, in order.
     pub(super) turn: u64,
     /// What the origin said was spent beyond what could be booked.
     pub(super) overrun: Units,
@@ -253,9 +253,9 @@ impl Account {
     /// Replaces a reservation of `expected`, made in the window `id`, by `actual`.
     ///
     /// The charge is that window's own, also when it has ended since. What the origin says it spent beyond the limit
-    /// cannot be undone; it is kept apart as overrun, so that the books stay within it. What later requests are expected to cost
-    /// follows it where that is `learned`. Returns its number, for settlements are counted with the decisions, and the
-    /// overrun.
+    /// cannot be undone; it is kept apart as overrun, so that the books stay within it. What others are expected to cost
+    /// follows it where that is `learned`. Returns the overrun, and before it the settlement's number: they are counted
+    /// with the decisions.
     pub(super) fn settle(
         &self,
         id: u64,

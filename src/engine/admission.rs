@@ -322,6 +322,7 @@ impl Admission {
                     learned: expectation.learned(),
                     window: book.current.id,
                     charged: Units::ZERO,
+                    again: None,
                 };
                 let mut reservations = Few::new();
                 reservations.extend(accounts.iter().zip(&books).zip(&positions).zip(charges).map(reserve));

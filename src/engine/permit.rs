@@ -28,8 +28,10 @@ pub(super) struct Reservation {
     pub(super) learned: Option<Learned>,
     /// The window that pays.
     pub(super) window: u64,
-    /// What earlier tries of the same request were charged.
+    /// What earlier tries of the same request were charged ...
     pub(super) charged: Units,
+    /// ... and the number of the last second charge.
+    pub(super) again: Option<u64>,
 }
 
 /// What a request cost in the end.
@@ -48,8 +50,10 @@ pub struct Charged {
     pub overrun: Units,
     /// The window that paid.
     pub window: u64,
-    /// The settlement's number on the quota, among its decisions and settlements.
+    /// The settlement's number on the quota, among its decisions and settlements ...
     pub turn: u64,
+    /// ... and that of the second charge, where a second try was charged.
+    pub again_turn: Option<u64>,
 }
 
 impl Permit {
@@ -86,6 +90,8 @@ impl Permit {
             class.charged = class.charged.plus(one.expected);
             one.charged = one.charged.plus(one.expected);
             book.reserve(one.expected);
+            book.turn += 1;
+            one.again = Some(book.turn);
             one.window = book.current.id;
             account.see_to_supply(book);
         }
@@ -95,6 +101,11 @@ impl Permit {
     /// Replaces the expected cost by what `actual` says, quota by quota; what others are expected to cost follows it.
     pub fn settle(self, mut actual: impl FnMut(QuotaId, Units) -> Units) -> Receipt {
         self.end(|reservation| Some(actual(reservation.quota, reservation.expected)))
+    }
+
+    /// The same where `actual` says what all tries cost together.
+    pub fn settle_in_all(self, mut actual: impl FnMut(QuotaId, Units) -> Units) -> Receipt {
+        self.end(|reservation| Some(actual(reservation.quota, reservation.expected).minus(reservation.charged)))
     }
 
     /// Ends it where nothing is known of the cost: nothing if nothing was sent, else what was expected.
@@ -114,12 +125,13 @@ impl Permit {
         self.reservations
             .drain(..)
             .map(|reservation| {
-                let Reservation { quota, expected, window, .. } = reservation;
+                let Reservation { quota, expected, window, again, .. } = reservation;
                 let known = known(&reservation);
                 let actual = known.unwrap_or(if sent { expected } else { Units::ZERO });
                 let learned = reservation.learned.as_ref().filter(|_| known.is_some());
                 let (turn, overrun) = reservation.account.settle(window, class, expected, actual, learned);
-                Charged { quota, expected, settled: actual.plus(reservation.charged), overrun, window, turn }
+                let settled = actual.plus(reservation.charged);
+                Charged { quota, expected, settled, overrun, window, turn, again_turn: again }
             })
             .collect()
     }

@@ -371,6 +371,7 @@ impl Visit {
                 used: standing.used,
                 turn: standing.turn,
                 settled_turn: self.charged(standing).map_or(standing.turn, |charged| charged.turn),
+                again_turn: self.charged(standing).and_then(|charged| charged.again_turn),
             })
             .collect();
         let settled = self.worker.now();

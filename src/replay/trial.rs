@@ -173,7 +173,7 @@ impl Trial {
             Clients::Obey => decided.classified.kind != Kind::Human,
             Clients::AsKnown => decided.classified.kind == Kind::VerifiedBot,
         };
-        decided.retry_after_s.filter(|_| obeys).map(Duration::from_secs)
+        decided.retry_after_s.filter(|_| obeys && decided.refused.is_some()).map(Duration::from_secs)
     }
 
     /// What is over by `now` is settled and learned from.
@@ -208,9 +208,9 @@ impl Trial {
     }
 
     fn pay(&mut self, bill: Bill, now: Timestamp) {
-        let Bill { permit, class, costs, page } = bill;
+        let Bill { permit, class, costs, page, .. } = bill;
         let receipt = match costs {
-            Some(costs) => permit.settle(|quota, expected| {
+            Some(costs) => permit.settle_in_all(|quota, expected| {
                 costs.iter().find(|(known, _)| *known == quota).map_or(expected, |(_, cost)| *cost)
             }),
             None => permit.close(),
@@ -327,7 +327,8 @@ impl Trial {
             refused: None,
             shadow: decision.shadow,
             refused_by: 0,
-            retry_after_s: None,
+            // Who was let through may have been told so by the origin.
+            retry_after_s: own.filter(|own| own.reason.is_none()).and_then(|own| own.retry_after_s),
             standings: decision.standings,
             costs: SmallVec::new(),
         };
@@ -349,12 +350,12 @@ impl Trial {
                     decided.refused = Some(reason);
                     decided.retry_after_s = own.retry_after_s;
                     // It waited for its turn, and then gave its units back.
-                    bill = Some(Bill { permit, class: classified.class, costs: None, page: None });
+                    bill = Some(Bill { permit, class: classified.class, costs: None, then_settled: None, page: None });
                 }
                 None if decided.is_costly() => {
                     let fetched = page.filter(|(_, is_kept)| !is_kept).map(|(page, _)| page);
                     let costs = Some(decided.costs.clone());
-                    bill = Some(Bill { permit, class: classified.class, costs, page: fetched });
+                    bill = Some(Bill { permit, class: classified.class, costs, then_settled: None, page: fetched });
                 }
                 None => {}
             },

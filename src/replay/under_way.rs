@@ -36,6 +36,8 @@ pub(super) struct Bill {
     pub(super) class: ClassId,
     /// What it really costs, quota by quota; none where it was never sent.
     pub(super) costs: Option<SmallVec<[(QuotaId, Units); 2]>>,
+    /// It is charged a second time first, and then settled as this number on its quota.
+    pub(super) then_settled: Option<u64>,
     /// The page that has been fetched then.
     pub(super) page: Option<PageNumber>,
 }

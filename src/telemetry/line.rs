@@ -99,6 +99,10 @@ fn numbers(out: &mut Vec<u8>, record: &Record<'_>, passage: &Passage) {
     of_each_quota(out, record, passage, |out, charge| digits::number(out, charge.turn));
     out.extend_from_slice(b"},\"settled_turn\":{");
     of_each_quota(out, record, passage, |out, charge| digits::number(out, charge.settled_turn));
+    if record.charges.iter().any(|charge| charge.again_turn.is_some()) {
+        out.extend_from_slice(b"},\"again_turn\":{");
+        of_each_quota(out, record, passage, |out, charge| json::number_or_null(out, charge.again_turn));
+    }
     out.extend_from_slice(b"},\"bucket_turn\":");
     json::number_or_null(out, record.bucket_turn);
     match record.scope {

@@ -100,6 +100,8 @@ pub struct Charge<'a> {
     pub turn: u64,
     /// The number of its settlement on this quota, among decisions and settlements: tells what was reserved when.
     pub settled_turn: u64,
+    /// The number of the second charge, where a second try was charged.
+    pub again_turn: Option<u64>,
     /// Settled and reserved once the request had been decided on, with its own share if it was admitted.
     pub used: Units,
 }

@@ -65,6 +65,7 @@ const CHARGES: [Charge<'static>; 1] = [Charge {
     used: Units::from_milli(6_012_250),
     turn: 6_044,
     settled_turn: 6_051,
+    again_turn: None,
 }];
 
 /// Names everything by what it is, in the settings of this number.

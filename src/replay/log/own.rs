@@ -66,6 +66,8 @@ pub struct Account<'a> {
     /// The number of its settlement, among the decisions and settlements on this quota; in logs of earlier versions that
     /// of the last decision before.
     pub settled_turn: Option<u64>,
+    /// The number of the second charge, where a second try was charged.
+    pub again_turn: Option<u64>,
 }
 
 impl Own<'_> {
@@ -201,6 +203,7 @@ struct Written<'a> {
     used: Pairs<'a, f64>,
     turn: Pairs<'a, u64>,
     settled_turn: Option<Pairs<'a, u64>>,
+    again_turn: Option<Pairs<'a, Option<u64>>>,
     reason: Option<&'a str>,
     retry_after_s: Option<u64>,
     tier: Option<u8>,
@@ -227,6 +230,7 @@ impl<'a> Written<'a> {
             used: units(self.used.of(quota).unwrap_or_default()),
             turn: self.turn.of(quota).unwrap_or_default(),
             settled_turn: self.settled_turn.as_ref().and_then(|turns| turns.of(quota)),
+            again_turn: self.again_turn.as_ref().and_then(|turns| turns.of(quota)?),
         };
         self.cost.0.iter().map(account).collect()
     }

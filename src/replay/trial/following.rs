@@ -14,7 +14,7 @@ impl Trial {
     /// and what was used before the log began is used.
     ///
     /// As long as all has been decided as the gate did, what else was used follows the log, too: somebody corrected it by
-    /// hand, the origin or another gate spent it, a second try was charged, or a crash lost it.
+    /// hand, the origin or another gate spent it, or a crash lost it.
     pub(super) fn follow(&mut self, own: &Own<'_>, next: Next<'_>) {
         if self.run.is_some_and(|latest| latest < own.run) {
             self.start_anew(next.at);
@@ -23,7 +23,7 @@ impl Trial {
         for account in &own.accounts {
             let Some(quota) = self.quota(&account.quota) else { continue };
             while let Some(bill) = self.under_way.settled_before((next.place.file, quota), account.turn) {
-                self.pay(bill, next.at);
+                self.goes_on_with(bill, (next.place.file, quota), next.at);
             }
             let own_share = if own.reason.is_none() { account.cost } else { Units::ZERO };
             let used = account.used.minus(own_share);
@@ -63,22 +63,46 @@ impl Trial {
         let turn = |standing: &Standing| {
             let name = &self.rules.quotas[usize::from(standing.quota.0)].name;
             let account = own.accounts.iter().find(|account| account.quota == **name)?;
-            Some(((file, standing.quota), account.settled_turn?))
+            let turn = Turn { settled: account.settled_turn?, again: account.again_turn };
+            Some(((file, standing.quota), turn))
         };
         standings.iter().map(turn).collect()
     }
 
     /// Each quota settles its part of a bill in its own turn.
     pub(super) fn settles_in_turn(&mut self, turns: &Turns, bill: Bill, now: Timestamp) {
-        let Bill { permit, class, costs, mut page } = bill;
-        for ((account, turn), permit) in turns.iter().zip(permit.by_quota()) {
-            let part = Bill { permit, class, costs: costs.clone(), page: page.take() };
-            if let Some(other) = self.under_way.add_bill(*account, *turn, part) {
-                self.pay(other, now);
+        let Bill { permit, class, costs, mut page, .. } = bill;
+        for (&(account, Turn { settled, again }), permit) in turns.iter().zip(permit.by_quota()) {
+            let then_settled = again.map(|_| settled);
+            let part = Bill { permit, class, costs: costs.clone(), then_settled, page: page.take() };
+            self.adds_bill(account, again.unwrap_or(settled), part, now);
+        }
+    }
+
+    /// The turn of a bill has come: it is settled, or charged a second time and settled later.
+    fn goes_on_with(&mut self, mut bill: Bill, account: Account, now: Timestamp) {
+        match bill.then_settled.take() {
+            None => self.pay(bill, now),
+            Some(turn) => {
+                bill.permit.charge_again(now);
+                self.adds_bill(account, turn, bill, now);
             }
+        }
+    }
+
+    fn adds_bill(&mut self, account: Account, turn: u64, bill: Bill, now: Timestamp) {
+        if let Some(other) = self.under_way.add_bill(account, turn, bill) {
+            self.pay(other, now);
         }
     }
 }
 
-/// On each account of a request, the number of its settlement.
-pub(super) type Turns = SmallVec<[(Account, u64); 2]>;
+/// On each account of a request, when it was settled there.
+pub(super) type Turns = SmallVec<[(Account, Turn); 2]>;
+
+/// The numbers of a request's settlement on a quota, and of its second charge.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    settled: u64,
+    again: Option<u64>,
+}

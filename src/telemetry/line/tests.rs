@@ -145,6 +145,7 @@ proptest! {
                 settled: Units::whole(settled),
                 turn: 1,
                 settled_turn: 2,
+                again_turn: None,
                 used: Units::ZERO,
             };
             let charges: Vec<_> = drawn.charges.iter().map(charge).collect();
