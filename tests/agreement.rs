@@ -100,6 +100,23 @@ fn a_reload_of_the_same_file_leaves_every_plan_as_it_is() {
 }
 
 #[test]
+fn what_had_to_wait_for_the_origin_gave_back_what_it_had_set_aside() {
+    let visits = day::generated(15, 0.05);
+    let asked = visits.len() as u64;
+    let rules = format!(
+        "scopes: {{ default: {{ concurrency: 2, queue: {{ max_wait: 0s }} }} }}\n{}",
+        paced(asked / 10, "even", "fixed: 1h")
+    );
+    let gate = Gate::before(costs_of_all_sizes().address(), &rules);
+    crowd::send(gate.address(), &visits, || gate.clock.advance(BETWEEN_BURSTS));
+    let report = replayed_by_itself(gate, asked);
+    for reason in ["throttle", "pacing"] {
+        let is_met = report.classes.iter().any(|class| class.refused.contains_key(reason));
+        assert!(is_met, "nothing was refused by {reason}: {:?}", report.classes);
+    }
+}
+
+#[test]
 fn what_the_origin_charged_beyond_the_limit_is_told_apart_as_the_gate_does() {
     let visits = day::generated(14, 0.02);
     let asked = visits.len() as u64;

@@ -1,6 +1,6 @@
 //! Where the log is the gate's own: the books are kept as it kept them.
 
-use super::Trial;
+use super::{Trial, refused_by_the_origin};
 use crate::engine::{Engine, Standing};
 use crate::policy::{QuotaId, Timestamp, Units};
 use crate::replay::Clients;
@@ -25,7 +25,9 @@ impl Trial {
             while let Some(bill) = self.under_way.settled_before((next.place.file, quota), account.turn) {
                 self.goes_on_with(bill, (next.place.file, quota), next.at);
             }
-            let own_share = if own.reason.is_none() { account.cost } else { Units::ZERO };
+            // What the origin's condition refused had been let through first.
+            let was_let_through = own.reason.is_none() || refused_by_the_origin(own).is_some();
+            let own_share = if was_let_through { account.cost } else { Units::ZERO };
             let used = account.used.minus(own_share);
             let has_begun = std::mem::replace(&mut self.begun[usize::from(quota.0)], true);
             if !has_begun && !used.is_zero() {
