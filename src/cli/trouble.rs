@@ -2,7 +2,7 @@
 
 use super::file::NoFile;
 use crate::replay::Failed;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Why there is no result.
@@ -44,11 +44,16 @@ impl From<Failed> for Trouble {
 }
 
 pub(super) fn failed(error: &dyn std::fmt::Display) -> ExitCode {
-    eprintln!("tidegate: {error}");
+    say(&format_args!("tidegate: {error}"));
     ExitCode::from(1)
 }
 
 pub(super) fn wrong(mistakes: &dyn std::fmt::Display) -> ExitCode {
-    eprintln!("{mistakes}");
+    say(mistakes);
     ExitCode::from(2)
+}
+
+/// On standard error, to whoever still reads it.
+fn say(words: &dyn std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{words}");
 }

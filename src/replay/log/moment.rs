@@ -49,8 +49,8 @@ fn moment(year: u64, month: u64, day: u64, time: &[u8]) -> Option<Moment> {
     let date = Date::new(year as i16, month as i8, day as i8).ok()?;
     let days = days_since_1970(date);
     let seconds = days * 86_400 + (hour * 3600 + minute * 60 + second) as i64 - offset(zone)?;
-    let at = Timestamp::from_seconds(u64::try_from(seconds).ok()?);
-    Some((Timestamp(at.0.checked_add(nanoseconds.unwrap_or(0))?), nanoseconds.is_some()))
+    let since_1970 = u64::try_from(seconds).ok()?.checked_mul(1_000_000_000)?;
+    Some((Timestamp(since_1970.checked_add(nanoseconds.unwrap_or(0))?), nanoseconds.is_some()))
 }
 
 /// How many days after the first of 1970 a day is. Years begin in March here, so that the leap day is their last.

@@ -49,6 +49,9 @@ impl Files {
             let name = path.display().to_string();
             let unreadable = |source| Unreadable { name: name.clone(), source };
             let stream: Box<dyn Read> = match path.as_path() == Path::new("-") {
+                true if sources.iter().any(|source: &Source| source.name == name) => {
+                    return Err(unreadable(io::Error::other("standard input is named twice, and can be read once")));
+                }
                 true => {
                     bytes = None;
                     Box::new(io::stdin().lock())
@@ -69,6 +72,9 @@ impl Files {
         Ok(Self { sources, bytes, read })
     }
 }
+
+/// What some editors put before the first line.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The next line of a source.
 pub struct Numbered<'a> {
@@ -99,6 +105,7 @@ impl Source {
         let text = match found {
             Found::Line(place) => {
                 let text = &self.block[place];
+                let text = if self.number == 1 { text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text) } else { text };
                 Ok(text.strip_suffix(b"\r").unwrap_or(text))
             }
             Found::TooLong => Err(Broken::TooLong),

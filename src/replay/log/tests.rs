@@ -78,6 +78,30 @@ fn what_is_no_request_of_a_log_is_told_by_its_kind() {
 }
 
 #[test]
+fn what_an_editor_puts_before_the_first_line_is_no_part_of_it() {
+    let text = "\u{feff}one\r\ntwo\n";
+    let mut source = Source::new("log".into(), Box::new(Cursor::new(text.as_bytes().to_vec())));
+    for line in ["one", "two"] {
+        let numbered = source.next_line().expect("it is in memory").expect("a line");
+        assert_eq!(numbered.text.ok(), Some(line.as_bytes()));
+    }
+}
+
+#[test]
+fn a_year_that_no_clock_of_ours_reaches_is_no_time() {
+    for year in ["2600", "9999"] {
+        let text = format!("192.0.2.1 - - [01/Jun/{year}:00:00:00 +0000] \"GET / HTTP/1.1\" 200 1");
+        assert!(Line::read(text.as_bytes()).is_err(), "{year}");
+    }
+}
+
+#[test]
+fn standard_input_is_read_once() {
+    let twice = Files::open(&["-".into(), "-".into()]).err().expect("it cannot be read twice");
+    assert!(twice.to_string().contains("named twice"), "{twice}");
+}
+
+#[test]
 fn lines_are_given_out_in_the_order_of_time_within_the_window() {
     let log = [at(1), at(5), at(3), at(4), at(20), at(2), at(21)].concat();
     let (order, merged) = given(merged(&[&log], 10));
