@@ -41,7 +41,7 @@ async fn the_state_shows_quotas_classes_scopes_and_who_is_refused_most() {
     assert_eq!(state["quotas"][0]["window_end"], "1970-01-02T00:00:00Z");
     assert_eq!(
         state["quotas"][0]["classes"][0],
-        json!({"class": "bot", "charged": 12, "shed": 0.5, "tier": 1, "guarded": 1, "plan": {"share": 0.25, "purse": 3, "next_hours": [1.5, 2.0]}})
+        json!({"class": "bot", "charged": 12, "shed": 0.5, "tier": 1, "guarded": 1, "plan": {"share": 0.25, "purse": 3, "per_hour": 2, "next_hours": [1.5, 2.0]}})
     );
     assert_eq!(state["quotas"][0]["pacing"], json!({"mode": "learned", "line": 40, "aside": 9}));
     let limited = json!({"key": "203.0.113.7", "class": "bot", "refused": 9, "tokens": 0, "limited_by": "bucket", "lifts_in_s": 8});
