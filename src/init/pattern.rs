@@ -24,7 +24,15 @@ pub(super) fn name(segment: &str) -> Option<&str> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let digits = segment.bytes().filter(u8::is_ascii_digit).count();
     let is_number = digits == segment.len() || digits >= MOST_DIGITS;
-    (segment.len() <= LONGEST && segment.bytes().all(plain) && !is_number).then_some(segment)
+    let is_secret = segment.split(|letter: char| !letter.is_ascii_alphanumeric()).any(is_key);
+    (segment.len() <= LONGEST && segment.bytes().all(plain) && !is_number && !is_secret).then_some(segment)
+}
+
+/// A long word with digits among its letters is somebody's key, whatever stands before and behind it.
+fn is_key(word: &str) -> bool {
+    word.len() >= LEAST_KEY
+        && word.bytes().any(|byte| byte.is_ascii_digit())
+        && word.bytes().any(|byte| byte.is_ascii_alphabetic())
 }
 
 impl Pattern {
@@ -68,6 +76,9 @@ impl fmt::Display for Pattern {
 /// A name has a version or a small number in it (`v2`, `top10`); a year or more is a thing.
 const MOST_DIGITS: usize = 4;
 
+/// Shorter ones could be guessed, and are no secret.
+const LEAST_KEY: usize = 16;
+
 /// Names of folders are short; titles are not.
 const LONGEST: usize = 40;
 
@@ -84,6 +95,9 @@ mod tests {
             assert_eq!(name(thing), None, "{thing:?}");
         }
         assert_eq!(name(&"a".repeat(41)), None);
+        for key in ["sk_live_51H8abcdefghijklmnop", "eyJhbGciOiJIUzI1NiJ9.abc.def"] {
+            assert_eq!(name(key), None, "{key:?}");
+        }
     }
 
     #[test]

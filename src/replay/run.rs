@@ -57,6 +57,8 @@ impl Replay {
         verdicts: Option<&mut dyn Write>,
         watch: &mut Watcher<'_>,
     ) -> Result<Report, Failed> {
+        // A pass borrows everything for as long as the files, which are gone sooner.
+        let verdicts = verdicts.map(|out| out as &mut dyn Write);
         let mut pass = Pass::new(&self.files, &self.assumptions, (policy, other), verdicts);
         loop {
             if self.lines.counts.lines.is_multiple_of(WATCH_EVERY) {

@@ -53,7 +53,9 @@ impl<'a> Manuscript<'a> {
         }
         edits.sort_by_key(|edit| edit.old.start);
         let mut text = self.text.to_owned();
-        edits.iter().rev().for_each(|edit| text.replace_range(edit.old.clone(), &edit.new));
+        for Edit { old, new } in edits.into_iter().rev() {
+            text.replace_range(old, &self.with_its_line_ends(new));
+        }
         Ok(text)
     }
 
@@ -173,11 +175,18 @@ impl<'a> Manuscript<'a> {
         let (line, column) = (*line as usize - 1, *column as usize - 1);
         let begin: usize = self.text.split_inclusive('\n').take(line).map(str::len).sum();
         let within = self.text[begin..].char_indices().nth(column);
+        // An alias stands for what is written elsewhere, and for all of it.
+        let within = within.filter(|(_, sign)| *sign != '*');
         within.map(|(within, _)| begin + within).ok_or_else(|| self.unwritable_at(path))
     }
 
     fn end_of_line(&self, from: usize) -> usize {
-        self.text[from..].find('\n').map_or(self.text.len(), |end| from + end)
+        let line = self.text[from..].split('\n').next().unwrap_or_default();
+        from + line.trim_end_matches('\r').len()
+    }
+
+    fn with_its_line_ends(&self, new: String) -> String {
+        if self.text.contains("\r\n") { new.replace('\n', "\r\n") } else { new }
     }
 
     fn is_written(&self, path: &str) -> bool {

@@ -58,8 +58,9 @@ proptest! {
         seed in any::<u64>(),
         reach in 1..=16_u32,
         steps in proptest::collection::vec(any::<u16>(), 0..6),
+        line_end in prop_oneof![Just("\n"), Just("\r\n")],
     ) {
-        let text = file(LAYOUTS[layout]);
+        let text = file(LAYOUTS[layout]).replace('\n', line_end);
         let settings = settings(&text);
         let goal = goal();
         let space = Space::of(&settings, 0, &goal).expect("there are tiers");
@@ -77,6 +78,7 @@ proptest! {
         }
         let written = manuscript.with(&space, &draft).expect("all of it stands in the file");
         prop_assert_eq!(space.draft(&self::settings(&written)), draft, "{}", written);
+        prop_assert_eq!(written.matches('\n').count(), written.matches(line_end).count(), "{:?}", written);
     }
 }
 
@@ -101,6 +103,24 @@ fn what_is_not_changed_stays_as_it_is_with_its_comments() {
     assert_eq!(paced, text.replace("pacing: off ", "pacing: learned "));
     let (text, added) = written(LAYOUTS[0], |draft| draft.pace.forecast = Some(Forecast::Even));
     assert_eq!(added, text.replace("limit: 1000", "limit: 1000\n    pacing: even"));
+}
+
+#[test]
+fn two_classes_that_share_what_is_written_by_an_alias_are_told_and_not_changed() {
+    let text = file(
+        "
+    limit: 1000
+    tiers:
+      search: &usual
+        - { above: 60%, shed: 50% }
+      bot: *usual",
+    );
+    let settings = settings(&text);
+    let space = Space::of(&settings, 0, &goal()).expect("there are tiers");
+    let mut draft = space.present().clone();
+    draft.ladders.iter_mut().for_each(|tiers| tiers[0].above = Units::whole(250));
+    let told = Manuscript::new(&text, &settings).with(&space, &draft).expect_err("there is one place for two values");
+    assert!(told.to_string().contains("without an anchor"), "{told}");
 }
 
 #[test]
