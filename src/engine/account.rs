@@ -422,9 +422,7 @@ impl Book {
     /// Keeps what a decision has moved on: the class's place on its ladder, and in the plan what it asked for and paid.
     pub(super) fn counts(&mut self, class: Slot, position: &Position<'_>, verdict: &Verdict) {
         self.class(class).shedding = position.shedding;
-        if let Some(next) = self.next_pacer.take() {
-            self.pacer = Some(next);
-        }
+        self.adopt_plan();
         let (Some(planned), Some(pacer)) = (&position.planned, &mut self.pacer) else { return };
         let paced = pacer.class(usize::from(class));
         // What its tier or bucket refuses is nothing that a plan could serve.
@@ -542,6 +540,13 @@ impl Book {
     fn plan_anew(&mut self) {
         if let Some(pacer) = &mut self.pacer {
             pacer.plan_anew();
+        }
+    }
+
+    /// The plan that was made last stands.
+    pub(super) fn adopt_plan(&mut self) {
+        if let Some(next) = self.next_pacer.take() {
+            self.pacer = Some(next);
         }
     }
 

@@ -37,8 +37,12 @@ impl Admission {
             let asked = Asked { class, class_rules, route: &self.rules.routes[route], never_refused };
             let charges = self.charges(&asked, route);
             let asker = Asker { slot: self.slot(class), crawler: self.crawler(class_rules, page.as_ref(), now) };
-            let position =
-                |charge: &(QuotaId, Expectation)| self.position(&mut self.account(charge.0).at(now), charge, asker);
+            let position = |charge: &(QuotaId, Expectation)| {
+                let mut book = self.account(charge.0).at(now);
+                let position = self.position(&mut book, charge, asker);
+                book.adopt_plan();
+                position
+            };
             charges.iter().map(position).collect()
         };
         Prospect { level, by_class: self.rules.classes.iter().enumerate().map(positions).collect() }
