@@ -218,9 +218,9 @@ impl Demand {
     /// By how much these days are busier than usual; below 1 where they are quieter. Empirical Bayes: the variance of
     /// levels is taken from how far off this one is, less what chance alone makes of it.
     fn level(&self) -> f64 {
-        let (asked, usual) = (self.recent.level.asked, self.recent.level.usual.max(LEAST_USUAL));
-        let dispersion = self.errors.dispersion();
-        let variance = (asked / usual - 1.0).powi(2) - BEYOND_CHANCE * dispersion / usual;
+        let Level { asked, usual } = self.recent.level;
+        let (dispersion, least) = (self.errors.dispersion(), usual.max(LEAST_USUAL));
+        let variance = ((asked - usual) / least).powi(2) - BEYOND_CHANCE * dispersion / least;
         let trusted = dispersion / variance.max(LEVEL_VARIANCE);
         (asked + trusted) / (usual + trusted)
     }

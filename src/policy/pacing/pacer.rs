@@ -91,6 +91,7 @@ impl Pacer {
             left: part_of(books.limit.minus(books.taken), part),
             limit,
             first: Expected::default(),
+            by_share: false,
             burst: pacing.burst.of(limit),
             paced: Vec::new(),
         };
@@ -103,12 +104,15 @@ impl Pacer {
                     let first = if class.goes_by_hours(forecast) { expected } else { class.demand.at_most(week, left) };
                     outlook.first = outlook.first.and(first);
                 }
-                Role::Paced(weight) => outlook.paced.push(Appetite {
-                    weight: f64::from(weight.get()) * class.demand.to_come(week, now.since(span.start), left),
-                    units: expected.units,
-                    priority: pacing.priorities.get(place).copied().unwrap_or_default(),
-                    share: class.usual,
-                }),
+                Role::Paced(weight) => {
+                    outlook.by_share |= class.goes_by_hours(forecast);
+                    outlook.paced.push(Appetite {
+                        weight: f64::from(weight.get()) * class.demand.to_come(week, now.since(span.start), left),
+                        units: expected.units,
+                        priority: pacing.priorities.get(place).copied().unwrap_or_default(),
+                        share: class.usual,
+                    });
+                }
                 Role::ShutOut => {}
             }
         }

@@ -14,6 +14,8 @@ pub struct Outlook {
     pub limit: Units,
     /// What those served first will ask for.
     pub first: Expected,
+    /// Shares are planned, not rates alone: then a little is left over, so that they can stay.
+    pub by_share: bool,
     /// So far what a class gets may be off its part by weight, for the sake of a share that stays.
     pub burst: Units,
     /// The paced classes.
@@ -73,12 +75,15 @@ impl Outlook {
         let limit = self.limit.as_f64();
         let for_paced = (self.left.as_f64() - self.first.units).max(0.0);
         let gone = 1.0 - (self.left.as_f64() / limit.max(f64::MIN_POSITIVE)).min(1.0);
-        let give_or_take = GIVE_OR_TAKE * gone.powi(OPENS);
+        let (left_over, give_or_take) = match self.by_share {
+            true => (LEFT_OVER, GIVE_OR_TAKE * gone.powi(OPENS)),
+            false => (0.0, 0.0),
+        };
         let unlooked_for = MARGIN_DEVIATIONS * self.first.variance.max(0.0).sqrt() - GIVEN_UP * for_paced;
-        let margin = unlooked_for.clamp((LEFT_OVER - give_or_take) * limit, MOST_KEPT_BACK * limit);
+        let margin = unlooked_for.clamp((left_over - give_or_take) * limit, MOST_KEPT_BACK * limit);
         let aside = self.first.units + margin;
         let most = (self.left.as_f64() - aside).max(0.0);
-        let least = (for_paced - (LEFT_OVER + give_or_take) * limit).clamp(0.0, most);
+        let least = (for_paced - (left_over + give_or_take) * limit).clamp(0.0, most);
         let (by_weight, kept) = (self.divide(most), self.keep(least, most));
         let asked: f64 = self.paced.iter().map(|class| class.units).sum();
         let weights: f64 = self.paced.iter().map(|class| class.weight).sum();
