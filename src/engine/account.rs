@@ -3,18 +3,19 @@
 //! It holds the present window and remembers others: those that still weigh on the present one, those in which a
 //! reservation is open, and the last few, so that a clock set back finds them as they were.
 
+mod guarding;
+mod planning;
+mod windows;
+
 use super::expectation::Learned;
 use super::tally::Tally;
 use super::{Slot, Supply};
 use crate::policy::calibration::{self, OriginCount, OurCount};
 use crate::policy::decide::Position;
-use crate::policy::guard::{Guard, Guarded};
-use crate::policy::lease::WindowKey;
-use crate::policy::pacing::pacer::{Books, Pacer};
-use crate::policy::pacing::week::WeekTime;
-use crate::policy::pacing::{Pacing, Planned};
+use crate::policy::pacing::Pacing;
+use crate::policy::pacing::pacer::Pacer;
 use crate::policy::quota::Quota;
-use crate::policy::tier::{Share, Shedding};
+use crate::policy::tier::Shedding;
 use crate::policy::window::{Forgotten, Span, Window};
 use crate::policy::{OperatorId, Reason, Refusal, Timestamp, Units, Verdict};
 use parking_lot::{Mutex, MutexGuard};
@@ -487,122 +488,6 @@ impl Book {
         &mut self.by_class[place]
     }
 
-    /// What the plan has for a request of `class`, made anew where it is time for that. `slots` are those of the classes
-    /// that `pacing` knows by their places.
-    ///
-    /// A plan that is made for a request which then waits for the ledger is dropped: of that there is no line in the log.
-    pub(super) fn planned(&mut self, pacing: &Pacing, slots: &[Slot], class: Slot) -> Planned {
-        let now = self.latest;
-        self.next_pacer = None;
-        if self.pacer().is_none_or(|pacer| pacer.is_due(now)) {
-            let slot = |place: usize| slots.get(place).map_or(place, |slot| usize::from(*slot));
-            let mut next = self.pacer.clone().unwrap_or_default();
-            next.plan(pacing, slot, &self.books(), now);
-            self.next_pacer = Some(next);
-        }
-        let pacer = self.next_pacer.as_deref().or(self.pacer());
-        Planned {
-            is_ahead: pacer.is_some_and(|pacer| pacer.is_ahead(self.taken())),
-            aside: pacer.map_or(Units::ZERO, Pacer::aside),
-            allotment: pacer.and_then(|pacer| pacer.classes().get(usize::from(class))?.allotment),
-        }
-    }
-
-    /// The account as a plan finds it.
-    fn books(&self) -> Books {
-        Books {
-            limit: self.limit,
-            taken: if self.is_closed() { self.limit } else { self.taken().plus(self.current.withheld) },
-            expected_elsewhere: self.current.expected_elsewhere,
-            span: self.span_of(&self.current),
-            week: self.week_at(self.latest),
-        }
-    }
-
-    /// What clients are expected to ask for in what is left of a window, by what the plan has learned of them.
-    pub(super) fn expects(&self, tally: &Tally) -> Units {
-        let span = self.span_of(tally);
-        let from = self.latest.max(span.start);
-        let left = span.end.since(from);
-        self.pacer().map_or(Units::ZERO, |pacer| pacer.expects(self.week_at(from), left))
-    }
-
-    /// The time of a window; of one that nobody has opened, were it opened now.
-    fn span_of(&self, tally: &Tally) -> Span {
-        if tally.opened { tally.span } else { self.window.span(self.latest) }
-    }
-
-    fn week_at(&self, moment: Timestamp) -> WeekTime {
-        WeekTime(f64::from(self.window.second_of_week(moment)))
-    }
-
-    /// What is taken, or may be, was changed from outside.
-    fn plan_anew(&mut self) {
-        if let Some(pacer) = &mut self.pacer {
-            pacer.plan_anew();
-        }
-    }
-
-    /// The plan that was made last stands.
-    pub(super) fn adopt_plan(&mut self) {
-        if let Some(next) = self.next_pacer.take() {
-            self.pacer = Some(next);
-        }
-    }
-
-    /// The plan, if there is one.
-    pub(super) fn pacer(&self) -> Option<&Pacer> {
-        self.pacer.as_deref()
-    }
-
-    /// The plan; one that knows nothing yet, where there was none.
-    pub(super) fn pacer_or_new(&mut self) -> &mut Pacer {
-        self.pacer.get_or_insert_default()
-    }
-
-    /// What the tiers of `quota` count of what is taken.
-    pub(super) fn counted_by_tiers(&self, quota: &Quota) -> Units {
-        let ahead = quota.pacing.as_ref().and(self.pacer()).map(|pacer| pacer.is_ahead(self.taken()));
-        quota.counted_by_tiers(self.taken(), ahead)
-    }
-
-    /// What each class of a plan will ask for, hour by hour from now on.
-    pub(super) fn expected_by_hour(&self, class: Slot) -> Vec<f64> {
-        let demand = self.pacer().and_then(|pacer| pacer.classes().get(usize::from(class))).map(|class| &class.demand);
-        let week = self.books().week;
-        demand.map_or_else(Vec::new, |demand| demand.next_hours(week))
-    }
-
-    /// How a guarded crawler has fared, and whether the page it asks for has waited for too long.
-    pub(super) fn fares(&mut self, class: Slot, guard: Guard, operator: OperatorId, is_overdue: bool) -> Guarded {
-        let last_admitted = *self.last_admitted(class, operator);
-        let length = self.window.usual_length().saturating_mul(self.window.back() + 1);
-        let latest = self.latest;
-        let lately = &mut self.class(class).guarded_lately;
-        if latest.since(lately.0) >= length {
-            *lately = (latest, Units::ZERO);
-        }
-        let passed = Share::from_ratio(latest.since(lately.0).as_secs_f64() / length.as_secs_f64());
-        Guarded { guard, last_admitted, is_overdue, spent: lately.1, passed }
-    }
-
-    /// A guarded crawler's request is let through; `by_guard` units of it although its tier refused it.
-    pub(super) fn lets_through(&mut self, class: Slot, operator: OperatorId, by_guard: Units) {
-        *self.last_admitted(class, operator) = self.latest;
-        let of_class = self.class(class);
-        of_class.guarded = of_class.guarded.plus(by_guard);
-        of_class.guarded_lately.1 = of_class.guarded_lately.1.plus(by_guard);
-    }
-
-    fn last_admitted(&mut self, class: Slot, operator: OperatorId) -> &mut Timestamp {
-        let known = self.crawlers.iter().position(|(whose, _)| *whose == (class, operator));
-        let place = known.unwrap_or_else(|| {
-            self.crawlers.push(((class, operator), Timestamp::default()));
-            self.crawlers.len() - 1
-        });
-        &mut self.crawlers[place].1
-    }
-
     /// What is kept for each class, by slot.
     pub(super) fn classes(&self) -> &[ClassBook] {
         &self.by_class
@@ -612,136 +497,6 @@ impl Book {
     pub(super) fn changed(&mut self, id: u64) {
         if self.current.id != id {
             self.weigh();
-        }
-    }
-
-    /// Goes on to the window that the present moment falls into.
-    fn go_on(&mut self) {
-        let before = self.current;
-        self.others.push(before);
-        self.current = match self.window.opened_by_use() {
-            Some(length) => self.opened_by_use(length),
-            None => self.at_span(self.window.span(self.latest)),
-        };
-        if before.id != self.current.id {
-            self.carry_over(&before);
-            self.corrected = false;
-            for class in &mut self.by_class {
-                class.shedding.tier = 0;
-            }
-            self.pace.taken = self.current.taken();
-        }
-        self.forget();
-        self.weigh();
-    }
-
-    /// What weighed on the part of a sliding window that is over goes on to weigh, but for what this gate knows to be
-    /// over, too. The ledger will say exactly; until then nobody is told that there is more than there is.
-    fn carry_over(&mut self, before: &Tally) {
-        let back = self.window.back();
-        let (was, is) = (before.key(back), self.current.key(back));
-        if !self.leased || !is.is_weighed_on_by(before.id, before.known_span()) {
-            return;
-        }
-        let is_over = |tally: &&Tally| {
-            let span = tally.known_span();
-            was.is_weighed_on_by(tally.id, span) && !is.is_weighed_on_by(tally.id, span)
-        };
-        let over = self.others.iter().filter(is_over).fold(Units::ZERO, |sum, tally| sum.plus(tally.taken()));
-        let weight = before.taken_by_all().minus(over);
-        self.current.estimated = weight > self.current.taken_elsewhere;
-        self.current.elsewhere = self.current.elsewhere.max(weight);
-        self.current.taken_elsewhere = self.current.taken_elsewhere.max(weight);
-    }
-
-    /// The tally of the window at `span`: as it was left, or a new one, unless it may be one that has been forgotten.
-    pub(super) fn at_span(&mut self, span: Span) -> Tally {
-        let id = span.start.0;
-        let tally = match self.take_other(|tally| tally.id == id && !tally.by_use) {
-            Some(tally) => Tally { span, ..tally },
-            None if self.forgotten.covers(span) => Tally::fresh(id, span).spent(self.limit),
-            None => Tally::fresh(id, span),
-        };
-        match self.forgotten.weighs_on(span, self.window.back()) {
-            true => tally.spent(self.limit),
-            false => tally,
-        }
-    }
-
-    /// The tally of the window that is open now, or of the next to be opened.
-    ///
-    /// A clock set back into a window finds it as it was. Set back to before the newest, that one goes on from there: it
-    /// lasts longer, and nobody has more of it.
-    fn opened_by_use(&mut self, length: Duration) -> Tally {
-        let now = self.latest;
-        if let Some(open) = self.take_other(|tally| tally.by_use && tally.opened && tally.span.contains(now)) {
-            return open;
-        }
-        let newest = self.others.iter().filter(|tally| tally.by_use).map(|tally| tally.id).max();
-        match newest.and_then(|id| self.take_other(|tally| tally.by_use && tally.id == id)) {
-            Some(tally) if !tally.opened => tally,
-            Some(tally) if now < tally.span.start => Tally { span: Span { start: now, end: now + length }, ..tally },
-            Some(tally) => {
-                self.others.push(tally);
-                unopened(tally.id + 1)
-            }
-            None => unopened(0),
-        }
-    }
-
-    pub(super) fn take_other(&mut self, is: impl Fn(&Tally) -> bool) -> Option<Tally> {
-        let place = self.others.iter().position(is)?;
-        Some(self.others.swap_remove(place))
-    }
-
-    /// Forgets the oldest windows beyond a few, unless they weigh on the present one or a reservation is open.
-    fn forget(&mut self) {
-        let key = self.current.key(self.window.back());
-        while self.others.len() > REMEMBERED {
-            let idle = |tally: &&Tally| {
-                tally.reserved.is_zero() && tally.owed.is_zero() && !key.is_weighed_on_by(tally.id, tally.known_span())
-            };
-            let oldest = self.others.iter().filter(idle).min_by_key(|tally| tally.span.start).map(|tally| tally.id);
-            let Some(oldest) = oldest else { return };
-            if let Some(tally) = self.take_other(|tally| tally.id == oldest)
-                && tally.opened
-            {
-                self.forgotten.forget(tally.span);
-            }
-        }
-    }
-
-    /// Adds up what other windows weigh on the present one. A ledger does that itself, for all gates.
-    pub(super) fn weigh(&mut self) {
-        let back = self.window.back();
-        let span = self.span_of(&self.current);
-        let key = WindowKey { id: self.current.id, span: Some(span), back };
-        if !self.leased && !self.current.spent {
-            let weighs = |tally: &&Tally| key.is_weighed_on_by(tally.id, tally.known_span());
-            let weight = self.others.iter().filter(weighs).fold(Units::ZERO, |sum, tally| sum.plus(tally.taken()));
-            self.current.elsewhere = weight;
-            self.current.taken_elsewhere = weight;
-            self.current.held = self.limit.minus(weight);
-            self.current.low = Units::MAX;
-        }
-        self.resets_at = match back {
-            0 => self.current.span.end,
-            _ => self.first_relief(back),
-        };
-    }
-
-    /// When the earliest of what weighs on the present window begins to weigh no more.
-    fn first_relief(&self, back: u32) -> Timestamp {
-        let span = self.current.span;
-        let relief = |start: Timestamp| start + span.length().saturating_mul(back + 1);
-        let key = self.current.key(back);
-        let weighs = |tally: &&Tally| !tally.taken().is_zero() && key.is_weighed_on_by(tally.id, tally.known_span());
-        let oldest = self.others.iter().filter(weighs).map(|tally| tally.span.start).min();
-        match oldest {
-            Some(start) => relief(start).max(span.end),
-            None if self.current.taken_elsewhere.is_zero() => relief(span.start),
-            // Somebody else's: it may be the next moment.
-            None => span.end,
         }
     }
 
