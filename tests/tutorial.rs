@@ -104,7 +104,7 @@ impl Desk {
         let [_, gate, admin] = &self.addresses;
         let path = format!("{}/bin:{}", self.folder.path().display(), std::env::var("PATH").unwrap_or_default());
         let told = Command::new("timeout")
-            .args(["300", "bash", "-c", &script])
+            .args(["120", "bash", "-c", &script])
             .current_dir(self.folder.path())
             .env("PATH", path)
             .env("TIDEGATE__LISTEN", format!("127.0.0.1:{}", gate.1))

@@ -21,8 +21,8 @@ pub struct Asked {
     /// Seconds since 1970.
     pub at: u64,
     pub who: Who,
-    /// Which page, as a number.
-    pub page: u64,
+    /// Which page, as a number, where that matters: search engines are guarded from being refused one for too long.
+    pub page: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -155,7 +155,7 @@ impl Week {
                 [(9000, BURSTS, Who::Search), (2400 * surge, EVENLY, Who::Search), (9000, EVENLY, Who::Bot)]
             {
                 for _ in 0..count {
-                    asked.push(Asked { at: chance.moment(day, &shape), who, page: chance.below(PAGES) });
+                    asked.push(Asked { at: chance.moment(day, &shape), who, page: Some(chance.below(PAGES)) });
                 }
             }
         }
@@ -173,7 +173,7 @@ fn people(asked: &mut Vec<Asked>, day: u64, kind: Day, chance: &mut Chance) {
     let mut visit = |start: u64, pages: u64, chance: &mut Chance| {
         let mut at = start;
         for _ in 0..pages {
-            asked.push(Asked { at: at.min(START + DAYS * DAY - 1), who: Who::Person, page: 0 });
+            asked.push(Asked { at: at.min(START + DAYS * DAY - 1), who: Who::Person, page: None });
             at += 10 + chance.below(60);
         }
     };
@@ -211,7 +211,7 @@ pub fn seen_by_label(generator: &Path, seed: u64, scenarios: &str) -> Vec<Asked>
         };
         let time = line.split(['[', ']']).nth(1).expect("a time");
         let time = jiff::fmt::strtime::parse("%d/%b/%Y:%H:%M:%S %z", time).ok()?.to_timestamp().ok()?;
-        let page = numbered(line.split(' ').nth(6).unwrap_or_default());
+        let page = Some(numbered(line.split(' ').nth(6).unwrap_or_default()));
         (fields[3] == "1").then_some(Asked { at: time.as_second().unsigned_abs(), who, page })
     };
     read(&log).lines().zip(read(&labels).lines()).filter_map(asked).collect()
@@ -242,7 +242,7 @@ pub fn seen_by_the_gate(log: &Path) -> Vec<Asked> {
             _ => Who::Bot,
         };
         let time: jiff::Timestamp = verdict["time"].as_str()?.parse().ok()?;
-        let page = verdict["line"].as_u64()?;
+        let page = verdict["line"].as_u64();
         (verdict["cost"]["api"].as_f64()? > 0.0).then_some(Asked { at: time.as_second().unsigned_abs(), who, page })
     };
     std::str::from_utf8(&verdicts).expect("text").lines().filter_map(asked).collect()
@@ -294,9 +294,8 @@ pub fn measure(asked: &[Asked], zone: &str, (policy, bots): (Policy, Bots), dema
 /// What is said to one who asks now.
 pub fn decide(admission: &Admission, asked: &Asked, now: Timestamp) -> Decision {
     let class = ClassId(asked.who as u16);
-    let path = asked.page.to_string();
-    let page = Page { operator: OperatorId(0), host: "", path: &path, query: None };
-    let page = (asked.who == Who::Search).then_some(page);
+    let path = asked.page.filter(|_| asked.who == Who::Search).map(|page| page.to_string());
+    let page = path.as_deref().map(|path| Page { operator: OperatorId(0), host: "", path, query: None });
     admission.admit_crawler(ClientKey::from_number(u64::from(class.0)), class, 0, "/item", page, now)
 }
 

@@ -25,7 +25,7 @@ const LEAST_USUAL: f64 = 1.0;
 /// What today is unlike other days holds for the hours to come, less by this with each.
 const LEVEL_LASTS: f64 = 0.99;
 /// So much of what an hour brought out of turn the next brings, too.
-const LASTS: f64 = 0.3;
+const LASTS: f64 = 0.4;
 /// Beyond so many times of what is expected, it is something else than usual.
 const UNUSUAL: f64 = 2.0;
 /// Before more is known: units come a few at a time, as people do who read some pages.
