@@ -1,7 +1,7 @@
 //! What a signed request costs beyond one that is not, and what those cost us that are signed wrongly.
 
 #[allow(unreachable_pub, reason = "tests see it from elsewhere")]
-#[path = "../tests/support/signer.rs"]
+#[path = "../tests/integration/support/signer.rs"]
 mod signer;
 
 use criterion::{Criterion, criterion_group, criterion_main};

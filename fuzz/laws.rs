@@ -1,5 +1,5 @@
 //! What holds whatever comes from outside. Each law takes bytes that anybody may have sent and panics where it is broken;
-//! the fuzz targets and `tests/fuzz_corpus.rs` share them.
+//! the fuzz targets and `tests/integration/fuzz_corpus.rs` share them.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;

@@ -8,7 +8,7 @@ mod dns;
 mod line;
 mod memory;
 #[cfg(test)]
-#[path = "../../tests/support/name_server.rs"]
+#[path = "../../tests/integration/support/name_server.rs"]
 mod name_server;
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use tokio::runtime::Runtime;
 
-#[path = "../../../tests/support/redis.rs"]
+#[path = "../../../tests/integration/support/redis.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the tests that restart it")]
 mod real;
 

@@ -1,0 +1,805 @@
+//! What a client gets, line by line of the contract: who is refused, how, what it is told, and when it may come back.
+
+use crate::support::client::{Answer, Client};
+use crate::support::fields::{Item, list};
+use crate::support::gate::Gate;
+use crate::support::origin::{Origin, signal};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tidegate::clock::Clock;
+use tidegate::policy::Timestamp;
+
+#[test]
+fn an_admitted_answer_tells_what_is_left() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), QUOTA_OF_THREE);
+    let answer = gate.connect().get("/page", "");
+    assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
+    assert_eq!(policies(&answer), [item("api", &[("q", 3), ("w", 3600)])]);
+    assert_eq!(limits(&answer), [item("api", &[("r", 2), ("t", 3600)])]);
+    for absent in ["x-tidegate-decision", "cache-control", "retry-after", "x-tidegate-class"] {
+        assert_eq!(answer.field(absent), "", "{absent}");
+    }
+}
+
+#[test]
+fn a_free_route_of_a_client_without_a_bucket_says_nothing() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), QUOTA_OF_THREE);
+    let answer = gate.connect().get("/free", "");
+    assert_eq!((answer.field("ratelimit"), answer.field("ratelimit-policy")), ("", ""));
+}
+
+#[test]
+fn a_spent_quota_says_when_it_is_renewed_and_keeps_its_word() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), QUOTA_OF_THREE);
+    let mut client = gate.connect();
+    let left: Vec<u64> = (0..3).map(|_| limits(&client.get("/page", ""))[0].parameter("r")).collect();
+    assert_eq!(left, [2, 1, 0]);
+    let refused = client.get("/page", "");
+    assert_eq!(refused.status, 429);
+    assert_eq!(limits(&refused), [item("api", &[("r", 0), ("t", 3600)])]);
+    assert_eq!(policies(&refused), [item("api", &[("q", 3), ("w", 3600)])]);
+    let wait = retry_after(&refused);
+    assert!((3600..=4320).contains(&wait), "{wait}: not before the hour is over, at most a fifth later");
+    assert_eq!(origin.seen().len(), 3);
+
+    gate.clock.advance(Duration::from_secs(3599));
+    let refused = client.get("/page", "");
+    assert_eq!((refused.status, limits(&refused)), (429, vec![item("api", &[("r", 0), ("t", 1)])]));
+    assert!((1..=2).contains(&retry_after(&refused)));
+    gate.clock.advance(Duration::from_secs(1));
+    let answer = client.get("/page", "");
+    assert_eq!((answer.status, limits(&answer)), (200, vec![item("api", &[("r", 2), ("t", 3600)])]));
+}
+
+#[test]
+fn every_reason_has_its_own_problem() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), REASONS);
+    gate.set_used("api", 50);
+    let cases = [
+        ("/page", "tier", "shed", "quota-exceeded", "api"),
+        ("/page", "bucket", "limited", "quota-exceeded", "limited"),
+        ("/page", "blocked", "blocked", "abnormal-usage-detected", "blocked"),
+        ("/dear", "quota", "person", "quota-exceeded", "api"),
+    ];
+    for (path, reason, class, kind, violated) in cases {
+        let fields = format!("User-Agent: {class}\r\n");
+        if reason == "bucket" {
+            assert_eq!(gate.connect().get(path, &fields).status, 200, "the bucket holds one");
+        }
+        let answer = gate.connect().get(path, &fields);
+        assert_eq!(answer.status, 429, "{reason}");
+        assert_eq!(answer.field("content-type"), "application/problem+json");
+        assert_eq!(answer.field("cache-control"), "no-store");
+        assert!(retry_after(&answer) >= 1);
+        let id = decision(&answer);
+        let problem = answer.json();
+        let title = match kind {
+            "quota-exceeded" => "Request cannot be satisfied as assigned quota has been exceeded",
+            _ => "Request not satisfied due to detection of abnormal request pattern",
+        };
+        let expected = json!({
+            "type": format!("https://iana.org/assignments/http-problem-types#{kind}"),
+            "title": title,
+            "status": 429,
+            "detail": problem["detail"],
+            "instance": format!("urn:tidegate:decision:{id}"),
+            "reason": reason,
+            "violated-policies": [violated],
+        });
+        assert_eq!(problem, expected, "{reason}");
+        assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()));
+        explained(&gate, &id, reason);
+    }
+}
+
+#[test]
+fn nobody_is_told_to_come_back_earlier_than_its_own_limit_says() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), REASONS);
+    gate.set_used("api", 50);
+    for class in ["shed", "limited", "blocked", "person"] {
+        for _ in 0..20 {
+            let answer = gate.connect().get("/dear", &format!("User-Agent: {class}\r\n"));
+            if answer.status != 429 {
+                continue;
+            }
+            let violated = answer.json()["violated-policies"].clone();
+            for limit in limits(&answer) {
+                let said_no = violated.as_array().is_some_and(|names| names.contains(&json!(limit.name)));
+                if said_no {
+                    let (remaining, reset) = (limit.parameter("r"), limit.parameter("t"));
+                    assert_eq!(remaining, 0, "{class}");
+                    assert!(retry_after(&answer) >= reset, "{class}: {} before {reset}", retry_after(&answer));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn returns_are_spread_but_never_beyond_what_the_settings_say() {
+    let origin = Origin::plain();
+    let gate = spent(&origin, "headers: { retry_after_spread: 50% }");
+    let mut client = gate.connect();
+    let waits: Vec<u64> = (0..60).map(|_| retry_after(&client.get("/page", ""))).collect();
+    // The day has twelve hours left; the spread is half of at most an hour.
+    let (least, most) = (waits.iter().min().copied(), waits.iter().max().copied());
+    assert!(least >= Some(43_200) && most <= Some(43_200 + 1800), "{waits:?}");
+    assert!(most > least.map(|least| least + 600), "they are spread: {waits:?}");
+    let level = spent(&origin, "headers: { retry_after_spread: 0% }");
+    let mut client = level.connect();
+    assert!((0..10).all(|_| retry_after(&client.get("/page", "")) == 43_200));
+}
+
+#[test]
+fn a_browser_gets_a_page_and_a_program_a_document() {
+    let origin = Origin::plain();
+    let gate = spent(&origin, "");
+    let browser = gate.connect().get("/page", "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n");
+    assert_eq!((browser.status, browser.field("content-type")), (429, "text/html; charset=utf-8"));
+    assert!(browser.text().contains("Please come back in 1") && browser.text().contains(&decision(&browser)));
+    assert_eq!(browser.field("cache-control"), "no-store");
+    for accept in
+        ["", "Accept: */*\r\n", "Accept: application/json\r\n", "Accept: text/html;q=0.1, application/json\r\n"]
+    {
+        assert_eq!(gate.connect().get("/page", accept).field("content-type"), "application/problem+json", "{accept:?}");
+    }
+}
+
+#[test]
+fn a_refused_head_has_the_fields_but_no_body() {
+    let origin = Origin::plain();
+    let gate = spent(&origin, "");
+    let mut client = gate.connect();
+    client.send("HEAD /page HTTP/1.1\r\nHost: a\r\n\r\n");
+    let answer = client.answer_to("HEAD");
+    assert_eq!((answer.status, answer.field("content-type")), (429, "application/problem+json"));
+    assert!(retry_after(&answer) >= 1);
+    assert_eq!(client.get("/free", "").text(), "hello", "no byte of a body stands before the next answer");
+    let statuses = crate::support::http2(gate.address(), |request| {
+        vec![request.method("HEAD").uri("http://a/page").body(()).expect("a request")]
+    });
+    assert_eq!(statuses, [429]);
+}
+
+#[test]
+fn robots_txt_is_never_refused_and_never_overdraws_a_quota() {
+    let origin = Origin::plain();
+    let rules = "
+quotas: { api: { limit: 2, window: { fixed: 1h }, tiers: { shed: [ { above: 0%, shed: 100% } ] } } }
+classes:
+  - { name: blocked, when: { user_agent: blocked }, block: true }
+  - { name: shed, when: { user_agent: shed } }
+  - { name: limited, when: { user_agent: limited }, bucket: { capacity: 1, fill: 1, interval: 1h } }
+routes: [ { match: /**, cost: { api: 1 } } ]";
+    let gate = Gate::before(origin.address(), rules);
+    for class in ["blocked", "shed", "limited", "person", "limited", "limited"] {
+        gate.connect().get("/page", &format!("User-Agent: {class}\r\n"));
+    }
+    assert_eq!(gate.books(), (2.0, 0.0), "the quota is spent");
+    for class in ["blocked", "shed", "limited", "person"] {
+        let fields = format!("User-Agent: {class}\r\n");
+        assert_eq!(gate.connect().get("/page", &fields).status, 429, "{class}");
+        assert_eq!(gate.connect().get("/robots.txt", &fields).status, 200, "{class}");
+        assert_eq!(gate.connect().get("/./a/../robots.txt", &fields).status, 200, "{class}, by another way");
+    }
+    assert_eq!(gate.books(), (2.0, 0.0));
+}
+
+#[test]
+fn robots_txt_takes_nothing_of_a_quota_whatever_its_route_costs() {
+    let (tell, asked) = signal();
+    let (go_on, wait) = signal();
+    let origin = Origin::scripted(move |_, wire| {
+        tell.tell();
+        wait.wait();
+        wire.reply("200 OK", "", b"");
+    });
+    let rules = "
+quotas: { api: { limit: 10, window: { fixed: 24h } } }
+routes: [ { match: /**, cost: { api: 2 } } ]";
+    let gate = Gate::before(origin.address(), rules);
+    gate.set_used("api", 9);
+    let mut client = gate.connect();
+    client.send("GET /robots.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    asked.wait();
+    assert_eq!(gate.books(), (9.0, 0.0), "not even while it is fetched");
+    go_on.tell();
+    assert_eq!(client.answer().status, 200);
+    assert_eq!(gate.books(), (9.0, 0.0));
+    assert_eq!(gate.metric("tidegate_quota_overrun_total{quota=\"api\"}"), 0.0, "the origin did not say so");
+}
+
+#[test]
+fn a_free_route_is_never_refused_for_quota() {
+    let origin = Origin::plain();
+    let gate = spent(&origin, "");
+    assert_eq!(gate.connect().get("/page", "").status, 429);
+    assert_eq!(gate.connect().get("/free", "").status, 200);
+}
+
+#[test]
+fn a_bucket_empties_and_fills_and_says_so() {
+    let origin = Origin::plain();
+    let rules = "classes: [ { name: all, bucket: { capacity: 3, fill: 1, interval: 10s } } ]";
+    let gate = Gate::before(origin.address(), rules);
+    let mut client = gate.connect();
+    for left in [2, 1, 0] {
+        let answer = client.get("/", "");
+        assert_eq!(policies(&answer), [item("all", &[("q", 3), ("w", 30)])]);
+        assert_eq!(limits(&answer)[0].parameter("r"), left);
+    }
+    let refused = client.get("/", "");
+    assert_eq!((refused.status, refused.json()["reason"].as_str()), (429, Some("bucket")));
+    let wait = retry_after(&refused);
+    assert!((10..=12).contains(&wait), "{wait}");
+    gate.clock.advance(Duration::from_secs(wait));
+    assert_eq!(client.get("/", "").status, 200, "who waits as told is admitted");
+    assert_eq!(client.get("/", "").status, 429, "once");
+    assert_eq!(client.get("/", "X-Forwarded-For: 192.0.2.7\r\n").status, 200, "everybody has a bucket");
+    assert_eq!(client.get("/", "X-Forwarded-For: 2001:db8::1\r\n").status, 200);
+    let sibling = client.get("/", "X-Forwarded-For: 2001:db8::2\r\n");
+    assert_eq!(limits(&sibling)[0].parameter("r"), 1, "one prefix, one bucket");
+}
+
+#[test]
+fn the_state_says_who_is_limited_and_what_would_lift_it() {
+    let origin = Origin::plain();
+    let rules = "
+classes:
+  - { name: unwanted, when: { address: 192.0.2.2 }, block: true, bucket: { rate: 1/s } }
+  - { name: all, bucket: { capacity: 1, fill: 1, interval: 10s } }";
+    let gate = Gate::before(origin.address(), rules);
+    for (client, requests) in [(1, 4), (2, 2), (3, 2), (4, 1)] {
+        for _ in 0..requests {
+            gate.connect().get("/", &format!("X-Forwarded-For: 192.0.2.{client}\r\n"));
+        }
+    }
+    let limited = || {
+        let state = gate.state();
+        let row = |of: &Value| format!("{} {} {} {}", of["key"], of["refused"], of["limited_by"], of["lifts_in_s"]);
+        state["top_clients"].as_array().expect("a list").iter().map(row).collect::<Vec<_>>().join(", ").replace('"', "")
+    };
+    assert_eq!(limited(), "192.0.2.1 3 bucket 10, 192.0.2.2 2 blocked null, 192.0.2.3 1 bucket 10");
+    gate.clock.advance(Duration::from_secs(4));
+    assert_eq!(limited(), "192.0.2.1 3 bucket 6, 192.0.2.2 2 blocked null, 192.0.2.3 1 bucket 6");
+    gate.clock.advance(Duration::from_secs(6));
+    assert_eq!(limited(), "192.0.2.1 3 null null, 192.0.2.2 2 blocked null, 192.0.2.3 1 null null");
+}
+
+#[test]
+fn the_older_family_says_the_same_in_its_own_words() {
+    let origin = Origin::plain();
+    let rules = "
+classes: [ { name: all, bucket: { capacity: 2, fill: 1, interval: 10s } } ]
+headers: { ratelimit: off, legacy: [atlassian] }";
+    let gate = Gate::before(origin.address(), rules);
+    let mut client = gate.connect();
+    let first = client.get("/", "");
+    assert_eq!(atlassian(&first), ["2", "1", "10", "1"]);
+    assert_eq!(first.field("retry-after"), "0", "there are tokens left");
+    let second = client.get("/", "");
+    assert_eq!((atlassian(&second), second.field("retry-after")), (["2", "0", "10", "1"], "10"));
+    let refused = client.get("/", "");
+    assert_eq!((refused.status, atlassian(&refused)), (429, ["2", "0", "10", "1"]));
+    assert!(retry_after(&refused) >= 10);
+    for answer in [first, second, refused] {
+        assert_eq!((answer.field("ratelimit"), answer.field("ratelimit-policy")), ("", ""), "they are off");
+    }
+}
+
+#[test]
+fn githubs_family_and_the_third_drafts_tell_of_what_binds_most() {
+    let origin = Origin::plain();
+    let rules = "
+quotas: { api: { limit: 10, window: { fixed: 1h } } }
+classes: [ { name: all, bucket: { capacity: 3, fill: 1, interval: 10s } } ]
+routes: [ { match: /dear, cost: { api: 5 } } ]
+headers: { legacy: [github, draft-03] }";
+    let gate = Gate::before(origin.address(), rules);
+    let mut client = gate.connect();
+    let mut told = |path: &str| {
+        let answer = client.get(path, "");
+        let github = ["limit", "remaining", "used", "reset", "resource"].map(|name| {
+            let text = answer.field(&format!("x-ratelimit-{name}"));
+            text.parse().map_or_else(
+                |_| text.to_owned(),
+                |moment: u64| match name {
+                    "reset" => format!("+{}", moment - gate.clock.now().seconds()),
+                    _ => text.to_owned(),
+                },
+            )
+        });
+        let draft = ["limit", "remaining", "reset"].map(|name| answer.field(&format!("ratelimit-{name}")).to_owned());
+        (answer.status, github.join(" "), draft.join(" "))
+    };
+    let says = |status, github: &str, draft: &str| (status, github.to_owned(), draft.to_owned());
+    assert_eq!(told("/dear"), says(200, "10 5 5 +3600 api", "10 5 3600"), "one such request is left");
+    assert_eq!(told("/free"), says(200, "3 1 2 +20 all", "3 1 20"));
+    assert_eq!(told("/free"), says(200, "3 0 3 +10 all", "3 0 10"), "the next token, not all of them");
+    assert_eq!(told("/free"), says(429, "3 0 3 +10 all", "3 0 10"));
+    gate.clock.advance(Duration::from_secs(30));
+    assert_eq!(told("/dear"), says(200, "10 0 10 +3570 api", "10 0 3570"));
+    assert_eq!(told("/dear"), says(429, "10 0 10 +3570 api", "10 0 3570"), "the quota said no, the bucket has two");
+    assert_eq!(told("/free"), says(200, "3 1 2 +20 all", "3 1 20"));
+    assert_eq!(told("/robots.txt"), says(200, "3 1 2 +20 all", "3 1 20"), "told, though it takes nothing");
+}
+
+#[test]
+fn the_older_family_does_not_talk_over_an_origin_that_asks_for_patience() {
+    let origin = Origin::scripted(|request, wire| match request.target.as_str() {
+        "/busy" => wire.reply("503 Service Unavailable", "Retry-After: 120\r\n", b""),
+        "/limited" => wire.reply("429 Too Many Requests", "", b""),
+        _ => wire.reply("200 OK", "", b""),
+    });
+    let rules = "
+classes: [ { name: all, bucket: { capacity: 9, fill: 1, interval: 10s } } ]
+headers: { legacy: [atlassian] }";
+    let gate = Gate::before(origin.address(), rules);
+    let retry_after = |path| gate.connect().get(path, "").field("retry-after").to_owned();
+    assert_eq!(retry_after("/busy"), "120");
+    assert_eq!(retry_after("/limited"), "", "not `at once`, where the origin has just said no");
+    assert_eq!(retry_after("/"), "0");
+}
+
+#[test]
+fn the_gates_limits_replace_the_origins() {
+    let origin = Origin::scripted(|_, wire| {
+        let fields = "RateLimit-Policy: \"inner\";q=9\r\nRateLimit: \"inner\";r=8;t=7\r\nRateLimit: \"more\";r=1\r\n";
+        wire.reply("200 OK", fields, b"");
+    });
+    let gate = Gate::before(origin.address(), QUOTA_OF_THREE);
+    let answer = gate.connect().get("/page", "");
+    assert_eq!(policies(&answer), [item("api", &[("q", 3), ("w", 3600)])]);
+    assert_eq!(limits(&answer), [item("api", &[("r", 2), ("t", 3600)])]);
+    assert_eq!(
+        gate.connect().get("/free", "").field("ratelimit"),
+        "\"inner\";r=8;t=7, \"more\";r=1",
+        "not ours to say"
+    );
+}
+
+#[test]
+fn what_the_gate_says_for_a_failing_origin_tells_the_limits_too() {
+    let gate = Gate::before(Origin::nowhere(), &format!("{QUOTA_OF_THREE}\nheaders: {{ legacy: [atlassian] }}"));
+    let answer = gate.connect().get("/page", "");
+    assert_eq!((answer.status, answer.field("cache-control")), (502, "no-store"));
+    assert_eq!(policies(&answer), [item("api", &[("q", 3), ("w", 3600)])]);
+    assert_eq!(limits(&answer)[0].name, "api");
+    assert!(retry_after(&answer) >= 1, "no `Retry-After: 0` from the older family");
+    let id = decision(&answer);
+    let (status, line) = gate.admin(&format!("/api/v1/decisions/{id}"));
+    assert_eq!((status, json_of(&line)["status"].as_u64()), (200, Some(502)));
+}
+
+#[test]
+fn several_quotas_are_charged_together_or_not_at_all() {
+    let origin = Origin::plain();
+    let rules = "
+quotas:
+  plenty: { limit: 100, window: { fixed: 1h } }
+  scarce: { limit: 2, window: { fixed: 24h } }
+routes: [ { match: /both, cost: { plenty: 10, scarce: 1 } }, { match: /one, cost: { plenty: 1 } } ]";
+    let gate = Gate::before(origin.address(), rules);
+    let mut client = gate.connect();
+    client.get("/both", "");
+    let answer = client.get("/both", "");
+    assert_eq!(
+        policies(&answer),
+        [item("plenty", &[("q", 100), ("w", 3600)]), item("scarce", &[("q", 2), ("w", 86_400)])]
+    );
+    assert_eq!(
+        limits(&answer),
+        [item("plenty", &[("r", 80), ("t", 3600)]), item("scarce", &[("r", 0), ("t", 43_200)])]
+    );
+    let refused = client.get("/both", "");
+    assert_eq!(refused.json()["violated-policies"], json!(["scarce"]));
+    assert_eq!(used(&gate), [20.0, 2.0], "the refused one took nothing of the other");
+    assert_eq!(client.get("/one", "").status, 200);
+    assert_eq!(used(&gate), [21.0, 2.0]);
+}
+
+#[test]
+fn no_more_than_the_limit_reaches_the_origin_however_many_ask() {
+    let origin = Origin::plain();
+    let rules = "workers: 4
+quotas: { api: { limit: 50, window: { fixed: 24h } } }
+routes: [ { match: /**, cost: { api: 1 } } ]";
+    let gate = Gate::before(origin.address(), rules);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let mut client = gate.connect();
+                (0..50).for_each(|_| drop(client.get("/", "")));
+            });
+        }
+    });
+    assert_eq!(origin.seen().len(), 50);
+    assert_eq!(gate.books(), (50.0, 0.0));
+}
+
+#[test]
+fn what_is_only_tried_is_counted_and_logged_and_refuses_nobody() {
+    let cases = [
+        ("quota", "quotas: { api: { limit: 1, window: { fixed: 1h }, enforce: false } }", "quota"),
+        (
+            "tier list",
+            "quotas: { api: { limit: 9, window: { fixed: 1h }, tiers: { other: { enforce: false, ladder: [ { above: 0%, shed: 100% } ] } } } }",
+            "tier",
+        ),
+        (
+            "class",
+            "quotas: { api: { limit: 9, window: { fixed: 1h } } }\nclasses: [ { name: other, block: true, enforce: false } ]",
+            "blocked",
+        ),
+        (
+            "bucket",
+            "quotas: { api: { limit: 9, window: { fixed: 1h } } }\nclasses: [ { name: other, bucket: { capacity: 1, fill: 1, interval: 1h }, enforce: false } ]",
+            "bucket",
+        ),
+    ];
+    for (what, rules, reason) in cases {
+        let origin = Origin::plain();
+        let gate =
+            Gate::before(origin.address(), &format!("{rules}\nroutes: [ {{ match: /page, cost: {{ api: 1 }} }} ]"));
+        for _ in 0..3 {
+            assert_eq!(gate.connect().get("/page", "").status, 200, "{what}");
+        }
+        let shadow = gate.metric(&format!("tidegate_shadow_refusals_total{{class=\"other\",reason=\"{reason}\"}}"));
+        assert!(shadow >= 2.0, "{what}: {shadow}");
+        assert_eq!(used(&gate), [3.0], "{what}");
+        let tried = |line: &&Value| line["verdict"] == "admitted" && line["shadow"] == reason;
+        assert_eq!(gate.into_log().iter().filter(tried).count() as f64, shadow, "{what}");
+    }
+}
+
+#[test]
+fn the_origin_says_what_a_page_really_cost() {
+    let origin = Origin::scripted(|request, wire| {
+        let fields = match request.target.as_str() {
+            "/dear" => "X-Cost: 2.25\r\n",
+            "/nothing" => "X-Cost: 0\r\n",
+            "/hit" => "Cache-Status: inner; hit\r\n",
+            "/miss" => "Cache-Status: inner; fwd=uri-miss\r\n",
+            "/old" => "Age: 30\r\n",
+            "/junk" => "X-Cost: much\r\n",
+            _ => "",
+        };
+        wire.reply("200 OK", fields, b"");
+    });
+    let rules = "
+quotas: { api: { limit: 100, window: { fixed: 1h }, cost_header: X-Cost, free_when_cached: true } }
+routes: [ { match: /**, cost: { api: 1 } } ]";
+    let gate = Gate::before(origin.address(), rules);
+    let mut client = gate.connect();
+    let mut before = 0.0;
+    for (path, cost) in
+        [("/dear", 2.25), ("/nothing", 0.0), ("/hit", 0.0), ("/miss", 1.0), ("/old", 0.0), ("/junk", 1.0), ("/", 1.0)]
+    {
+        assert_eq!(client.get(path, "").status, 200);
+        let (used, reserved) = gate.books();
+        assert_eq!((used - before, reserved), (cost, 0.0), "{path}");
+        before = used;
+    }
+    let costs: Vec<_> = gate.into_log().iter().map(|line| line["charged"]["api"].as_f64()).collect();
+    assert_eq!(costs, [2.25, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0].map(Some));
+}
+
+#[test]
+fn a_page_that_cost_more_than_is_left_does_not_overdraw_the_books() {
+    let origin = Origin::scripted(|_, wire| wire.reply("200 OK", "X-Cost: 50\r\n", b""));
+    let rules = "
+quotas: { api: { limit: 10, window: { fixed: 1h }, cost_header: X-Cost } }
+routes: [ { match: /**, cost: { api: 1 } } ]";
+    let gate = Gate::before(origin.address(), rules);
+    assert_eq!(gate.connect().get("/", "").status, 200);
+    assert_eq!(gate.books(), (10.0, 0.0));
+    assert_eq!(gate.metric("tidegate_quota_overrun_total{quota=\"api\"}"), 40.0);
+    assert_eq!(gate.connect().get("/", "").status, 429);
+}
+
+#[test]
+fn a_day_begins_at_its_hour_in_its_zone() {
+    let origin = Origin::plain();
+    let rules = "
+quotas: { api: { limit: 1, window: { calendar: day, zone: America/Los_Angeles, at: \"03:00\" } } }
+routes: [ { match: /**, cost: { api: 1 } } ]";
+    let gate = Gate::before(origin.address(), rules);
+    // The night in which clocks go forward: 2027-03-14, 02:00 PST is 03:00 PDT, 10:00 UTC.
+    let three = 1_805_018_400;
+    let set = |seconds| gate.clock.set(Timestamp::from_seconds(seconds));
+    set(three - 1);
+    let mut client = gate.connect();
+    assert_eq!(limits(&client.get("/", "")), [item("api", &[("r", 0), ("t", 1)])]);
+    assert_eq!(client.get("/", "").status, 429);
+    set(three);
+    let answer = client.get("/", "");
+    assert_eq!((answer.status, policies(&answer)), (200, vec![item("api", &[("q", 1), ("w", 86_400)])]));
+    assert_eq!(limits(&answer), [item("api", &[("r", 0), ("t", 86_400)])]);
+    set(three - 60);
+    assert_eq!(client.get("/", "").status, 429, "a clock that is set back opens no window again");
+}
+
+#[test]
+fn tiers_are_entered_at_their_mark_and_left_only_well_below_it() {
+    let origin = Origin::plain();
+    let rules = "
+quotas: { api: { limit: 100, window: { fixed: 24h }, tiers: { bot: [ { above: 50%, shed: 50% }, { above: 80%, shed: 100% } ] } } }
+classes: [ { name: bot, when: { user_agent: robot } }, { name: person } ]
+routes: [ { match: /page, cost: { api: 1 } } ]";
+    let gate = Gate::before(origin.address(), rules);
+    let mut client = gate.connect();
+    let mut refused =
+        |count: usize| (0..count).filter(|_| client.get("/page", "User-Agent: robot\r\n").status == 429).count();
+    let standing = || {
+        let state = gate.state();
+        let bot =
+            state["quotas"][0]["classes"].as_array().expect("a list").iter().find(|of| of["class"] == "bot").cloned();
+        bot.map(|bot| (bot["tier"].as_u64(), bot["shed"].as_f64()))
+    };
+    assert_eq!(refused(4), 0);
+    gate.set_used("api", 50);
+    assert_eq!(refused(8), 4, "half of them");
+    assert_eq!(standing(), Some((Some(1), Some(0.5))));
+    gate.set_used("api", 48);
+    assert_eq!(refused(2), 1, "just below its mark it holds");
+    gate.set_used("api", 40);
+    assert_eq!(refused(4), 0, "a twentieth of the limit below it does not");
+    gate.set_used("api", 80);
+    assert_eq!(refused(5), 5);
+    assert_eq!(standing(), Some((Some(2), Some(1.0))));
+    assert_eq!(gate.metric("tidegate_tier_shed_ratio{quota=\"api\",class=\"bot\"}"), 1.0);
+    assert_eq!(gate.connect().get("/page", "").status, 200, "people have no tiers");
+    gate.clock.advance(Duration::from_secs(86_400));
+    assert_eq!(refused(4), 0, "a new window, a new beginning");
+}
+
+#[test]
+fn a_crawler_is_who_it_says_only_with_proof() {
+    let origin = Origin::plain();
+    let rules = "
+classes:
+  - { name: search, when: { operator: googlebot } }
+  - { name: liar, when: { kind: impostor }, block: true }
+  - { name: bot, when: { kind: [declared_bot, verified_bot] } }
+  - { name: person, when: { kind: human } }";
+    let gate = Gate::before(origin.address(), rules);
+    let ask = |address: &str, agent: &str| {
+        let fields = format!("X-Forwarded-For: {address}\r\nUser-Agent: {agent}\r\n");
+        gate.connect().get("/", &fields)
+    };
+    assert_eq!(ask("66.249.66.1", GOOGLEBOT).status, 200);
+    let seen = origin.last().fields;
+    assert_eq!((seen["x-tidegate-class"].as_str(), seen["x-tidegate-operator"].as_str()), ("search", "googlebot"));
+
+    let refused = ask("203.0.113.64", GOOGLEBOT);
+    assert_eq!((refused.status, refused.json()["reason"].as_str()), (429, Some("blocked")));
+    let line = json_of(&gate.admin(&format!("/api/v1/decisions/{}", decision(&refused))).1);
+    assert_eq!((&line["kind"], &line["class"], &line["operator"]), (&json!("impostor"), &json!("liar"), &Value::Null));
+    assert_eq!(line["client"], "203.0.113.64");
+
+    for (agent, class) in
+        [("GPTBot/1.0 (like nobody listed: FancyBot/1.0)", "liar"), ("curl/8.0", "bot"), (FIREFOX, "person")]
+    {
+        ask("203.0.113.64", agent);
+        if class != "liar" {
+            let seen = origin.last().fields;
+            assert_eq!(seen["x-tidegate-class"], class, "{agent}");
+            assert!(!seen.contains_key("x-tidegate-operator"));
+        }
+    }
+}
+
+#[test]
+fn a_verified_crawler_never_meets_only_refusals() {
+    let origin = Origin::plain();
+    let rules = "
+quotas: { api: { limit: 1000, window: { fixed: 24h }, tiers: { search: [ { above: 0%, shed: 100% } ], bot: [ { above: 0%, shed: 100% } ] } } }
+classes:
+  - { name: search, when: { operator: googlebot }, guard: { trickle: 10m, max_refused_for: 1h } }
+  - { name: bot, when: { kind: [declared_bot, verified_bot] } }
+routes: [ { match: \"/**\", cost: { api: 1 } } ]";
+    let gate = Gate::before(origin.address(), rules);
+    let google = |path: &str| {
+        gate.connect().get(path, &format!("X-Forwarded-For: 66.249.66.1\r\nUser-Agent: {GOOGLEBOT}\r\n")).status
+    };
+    assert_eq!([google("/1"), google("/2"), google("/3")], [200, 429, 429], "one gets through");
+    assert_eq!(gate.connect().get("/", "User-Agent: curl/8.0\r\n").status, 429, "others have no such right");
+    gate.clock.advance(Duration::from_secs(600));
+    assert_eq!([google("/4"), google("/3")], [200, 429], "and another, ten minutes later");
+    assert_eq!(gate.metric("tidegate_longest_refusal_seconds{operator=\"googlebot\"}"), 600.0);
+    gate.clock.advance(Duration::from_secs(3000));
+    assert_eq!([google("/5"), google("/2"), google("/3"), google("/6")], [200, 200, 200, 429], "an hour is too long");
+    assert_eq!(gate.metric("tidegate_quota_guarded_total{quota=\"api\",class=\"search\"}"), 5.0);
+    assert_eq!(gate.metric("tidegate_longest_refusal_seconds{operator=\"googlebot\"}"), 0.0);
+    let log = gate.into_log();
+    // A line is written when the visit is over, which may be after the next has begun.
+    let mut guarded: Vec<&str> =
+        log.iter().filter(|line| line["guarded"] == true).filter_map(|line| line["path"].as_str()).collect();
+    guarded.sort_unstable();
+    assert_eq!(guarded, ["/1", "/2", "/3", "/4", "/5"]);
+}
+
+#[test]
+fn decisions_are_found_by_their_id_only() {
+    let origin = Origin::plain();
+    let gate = spent(&origin, "");
+    let mut client = gate.connect();
+    let ids: Vec<String> = (0..5).map(|_| decision(&client.get("/page", ""))).collect();
+    assert!(ids.iter().enumerate().all(|(place, id)| !ids[..place].contains(id)), "{ids:?}");
+    for id in &ids {
+        explained(&gate, id, "quota");
+        assert_eq!(gate.admin(&format!("/api/v1/decisions/{}", id.to_uppercase())).0, 200);
+    }
+    assert_eq!(gate.admin("/api/v1/decisions/0000000000000000").0, 404);
+    assert_eq!(gate.admin("/api/v1/decisions/1").0, 400);
+}
+
+/// A gate whose pages cost of a day's quota, of which nothing is left.
+fn spent(origin: &Origin, more: &str) -> Gate {
+    let rules = "
+quotas: { api: { limit: 10, window: { fixed: 24h } } }
+routes: [ { match: /page, cost: { api: 1 } } ]";
+    let gate = Gate::before(origin.address(), &format!("{rules}\n{more}"));
+    gate.set_used("api", 10);
+    gate
+}
+
+fn policies(answer: &Answer) -> Vec<Item> {
+    let policies = list(answer.field("ratelimit-policy"));
+    policies.iter().for_each(|policy| assert!(policy.parameter("w") >= 1 && policy.has_only(&["q", "w"])));
+    policies
+}
+
+fn limits(answer: &Answer) -> Vec<Item> {
+    let limits = list(answer.field("ratelimit"));
+    limits.iter().for_each(|limit| assert!(limit.has_only(&["r", "t"])));
+    limits
+}
+
+fn item(name: &str, parameters: &[(&str, u64)]) -> Item {
+    let parameters = parameters.iter().map(|&(key, number)| (key.to_owned(), number)).collect();
+    Item { name: name.to_owned(), parameters }
+}
+
+/// Whole seconds, as every client can read them.
+fn retry_after(answer: &Answer) -> u64 {
+    let field = answer.field("retry-after");
+    assert!(!field.is_empty() && field.bytes().all(|digit| digit.is_ascii_digit()), "{field:?}");
+    field.parse().expect("digits")
+}
+
+fn decision(answer: &Answer) -> String {
+    let id = answer.field("x-tidegate-decision");
+    assert!(id.len() == 16 && id.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')), "{id:?}");
+    id.to_owned()
+}
+
+fn explained(gate: &Gate, id: &str, reason: &str) {
+    let (status, line) = gate.admin(&format!("/api/v1/decisions/{id}"));
+    let line = json_of(&line);
+    assert_eq!((status, line["id"].as_str(), line["reason"].as_str()), (200, Some(id), Some(reason)));
+}
+
+fn atlassian(answer: &Answer) -> [&str; 4] {
+    ["limit", "remaining", "interval-seconds", "fillrate"].map(|name| {
+        answer.field(match name {
+            "limit" => "x-ratelimit-limit",
+            "remaining" => "x-ratelimit-remaining",
+            "interval-seconds" => "x-ratelimit-interval-seconds",
+            _ => "x-ratelimit-fillrate",
+        })
+    })
+}
+
+fn used(gate: &Gate) -> Vec<f64> {
+    let state = gate.state();
+    state["quotas"].as_array().expect("a list").iter().filter_map(|quota| quota["used"].as_f64()).collect()
+}
+
+fn json_of(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+const GOOGLEBOT: &str = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
+const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0";
+
+const QUOTA_OF_THREE: &str = "
+quotas: { api: { limit: 3, window: { fixed: 1h } } }
+routes: [ { match: /page, cost: { api: 1 } } ]";
+
+/// One class for each reason to be refused. Of the quota of 100, /dear takes all.
+const REASONS: &str = "
+quotas: { api: { limit: 100, window: { fixed: 1h }, tiers: { shed: [ { above: 0%, shed: 100% } ] } } }
+classes:
+  - { name: shed, when: { user_agent: shed } }
+  - { name: limited, when: { user_agent: limited }, bucket: { capacity: 1, fill: 1, interval: 1m } }
+  - { name: blocked, when: { user_agent: blocked }, block: true }
+  - { name: person }
+routes: [ { match: /page, cost: { api: 1 } }, { match: /dear, cost: { api: 100 } } ]";
+
+#[test]
+fn a_burst_beyond_the_lease_refuses_nobody() {
+    let origin = Origin::plain();
+    let rules = "
+ledger: file
+quotas: { api: { limit: 10000, window: { fixed: 24h } } }
+routes: [{ match: /**, cost: { api: 10 } }]
+";
+    let gate = Gate::with_clock(origin.address(), rules, Clock::system());
+    let mut clients: Vec<_> = (0..80).map(|_| gate.connect()).collect();
+    for client in &mut clients {
+        client.send("GET /page HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    let statuses: Vec<u16> = clients.iter_mut().map(|client| client.answer().status).collect();
+    assert_eq!(statuses, [200; 80], "eight hundred units at once, of ten thousand");
+    assert_eq!(gate.metric("tidegate_requests_total{class=\"other\",verdict=\"refused\",reason=\"ledger\"}"), 0.0);
+}
+
+#[test]
+fn a_sliding_window_is_told_as_it_is_whatever_keeps_the_count() {
+    for ledger in ["memory", "file"] {
+        let origin = Origin::plain();
+        let rules = format!(
+            "ledger: {ledger}\nquotas: {{ api: {{ limit: 20, window: {{ sliding: 20s }} }} }}\n\
+             routes: [{{ match: /**, cost: {{ api: 1 }} }}]"
+        );
+        let gate = Gate::before(origin.address(), &rules);
+        let mut client = gate.connect();
+        let mut served: Vec<u32> = Vec::new();
+        // Half a second apart: twice as many as there may be.
+        for step in 0..120 {
+            let answer = client.get("/page", "");
+            let (of_last_20_s, of_a_part_more) = {
+                let since = |steps: u32| served.iter().filter(|at| step - **at < steps).count() as u64;
+                (since(40), since(41))
+            };
+            match answer.status {
+                200 => served.push(step),
+                429 => assert_eq!(of_a_part_more, 20, "{ledger}, step {step}: refused with units left"),
+                other => panic!("{ledger}, step {step}: {other}: {}", answer.text()),
+            }
+            let told: u64 = limits(&answer)[0].parameter("r");
+            let left = 20 - of_last_20_s - u64::from(answer.status == 200);
+            assert!(told <= left && told + 1 >= left.min(1), "{ledger}, step {step}: {told} told, {left} left");
+            gate.clock.advance(Duration::from_millis(500));
+        }
+        assert!(served.len() >= 58, "{ledger}: {} served in a minute", served.len());
+    }
+}
+
+#[test]
+fn what_was_spent_stays_spent_when_a_window_is_redefined() {
+    let rules = |ledger: &str, window: &str| {
+        format!(
+            "ledger: {ledger}\nquotas: {{ api: {{ limit: 10, window: {{ {window} }} }} }}\n\
+             routes: [{{ match: /**, cost: {{ api: 1 }} }}]"
+        )
+    };
+    for ledger in ["memory", "file"] {
+        let origin = Origin::plain();
+        let gate = Gate::before(origin.address(), &rules(ledger, "sliding: 20s"));
+        let mut client = gate.connect();
+        for _ in 0..6 {
+            assert_eq!(page_in_the_end(&mut client), 200, "{ledger}");
+            gate.clock.advance(Duration::from_secs(1));
+        }
+        for window in ["first_use: 20s", "fixed: 24h", "sliding: 24h", "calendar: day"] {
+            gate.reload(origin.address(), &rules(ledger, window)).expect("good rules");
+            assert_eq!(gate.books(), (6.0, 0.0), "{ledger}, {window}");
+        }
+        let served = (0..10).filter(|_| page_in_the_end(&mut client) == 200).count();
+        assert_eq!(served, 4, "{ledger}");
+    }
+}
+
+/// The status once the ledger has said how much is left: a disk that is busy may take longer than a request waits.
+fn page_in_the_end(client: &mut Client) -> u16 {
+    let mut answers = (0..100).map(|_| client.get("/page", ""));
+    let told = answers.find(|answer| !answer.text().contains("\"reason\":\"ledger\""));
+    told.expect("the disk answers within 25 s").status
+}

@@ -1,0 +1,370 @@
+//! Whether those who hide are found by what they do, and people are left alone.
+
+use crate::support::client::Client;
+use crate::support::combined_log::{self, Line};
+use crate::support::crowd::Visit;
+use crate::support::day;
+use crate::support::gate::{Gate, NOON};
+use crate::support::lookout::Lookout;
+use crate::support::origin::Origin;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use tidegate::policy::class::Evidence;
+use tidegate::policy::{Kind, Timestamp};
+
+#[test]
+fn scrapers_of_the_made_up_day_are_found_and_people_are_not_suspected() {
+    for seed in 1..=4 {
+        let mut lookout = Lookout::with(SHOP);
+        let mut cases = Cases::default();
+        for (at, visit, label, actor) in day::labelled(seed, 1.0) {
+            let line = Line { at: NOON + at, status: 200, http10: false, visit };
+            let kind = lookout.see_at(&line, "shop.example").kind;
+            cases.add(&line, label.name(), actor, kind);
+        }
+        cases.show(&format!("the made-up day, seed {seed}"));
+        cases.are_told_apart();
+    }
+}
+
+#[test]
+fn scrapers_of_the_labelled_days_are_found_and_people_are_not_suspected() {
+    let Some(shared) = crate::support::shared() else { return };
+    let pool = r#"{"humans": {"nat_share": 0.5, "nat_ips": 2, "power_users": 20, "noua": 8}, "bots": {"scraper-pool": {"n": 0}},
+        "add": [{"name": "rented", "cls": "suspected_bot", "ips": "198.19.100.0/24 198.19.101.0/24 198.19.102.0/24",
+        "uas": ["Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/125.0.0.0 Safari/537.36"],
+        "nip": 30, "n": 900, "robots": 0, "shape": "BURSTY", "paths": "mixed"}]}"#;
+    let folder = tempfile::tempdir().expect("a folder");
+    let profile = folder.path().join("profile.json");
+    std::fs::write(&profile, pool).expect("it can be written");
+    let profile = profile.to_string_lossy().into_owned();
+    for options in [
+        &["--seed", "1"][..],
+        &["--seed", "7", "--scale", "0.3"],
+        &["--seed", "23", "--scenario", "crowd"],
+        &["--seed", "5", "--days", "2", "--scenario", "surge,crawl-delay"],
+        &["--seed", "9", "--profile", &profile],
+    ] {
+        let Some((log, labels)) = synthetic_day(&shared, folder.path(), options) else { return };
+        let mut lookout = Lookout::with(SHOP);
+        let mut cases = Cases::default();
+        let lines = log.lines().zip(labels.lines());
+        for (line, label) in lines.filter_map(|(line, label)| Some((combined_log::line(line)?, label))) {
+            let fields: Vec<&str> = label.split('\t').collect();
+            let kind = lookout.see(&line).kind;
+            cases.add(&line, fields[1], fields[2], kind);
+        }
+        cases.show(&options.join(" "));
+        cases.are_told_apart();
+    }
+}
+
+#[test]
+fn scrapers_that_count_up_are_found_as_soon_as_those_that_do_not() {
+    for pause in [200, 300, 1200].map(Duration::from_millis) {
+        for (name, target) in [
+            ("items", (|number| format!("/item/{}", 1001 + number)) as fn(u32) -> String),
+            ("queries", |number| format!("/item?page={number}")),
+            ("scattered items", |number| format!("/item/{}", number.wrapping_mul(2_654_435_761))),
+        ] {
+            let mut site = Site::with_people();
+            let at =
+                (0..50).find(|&number| site.sees(SCRAPER, &target(number), None, 200, pause) == Kind::SuspectedBot);
+            assert!(at.is_some(), "{name} every {pause:?}");
+        }
+    }
+    let mut site = Site::with_people();
+    let mut probes =
+        (0..50).map(|number| site.sees(SCRAPER, &format!("/missing/{number}"), None, 404, Duration::from_millis(300)));
+    assert!(probes.any(|kind| kind == Kind::SuspectedBot));
+}
+
+#[test]
+fn a_class_that_opens_a_page_at_once_behind_one_address_is_not_suspected() {
+    for pupils in [30, 50] {
+        let mut site = Site::with_people();
+        let mut see = |target: &str, from, pause| {
+            let kind = site.sees(SCHOOL, target, from, 200, Duration::from_millis(pause));
+            assert_eq!(kind, Kind::Human, "{target} of {pupils}");
+        };
+        (0..pupils).for_each(|pupil| see(&format!("/item/lesson?pupil={pupil}"), None, 20));
+        (0..pupils).for_each(|_| ["/s.css", "/a.js"].iter().for_each(|asset| see(asset, Some("/item/lesson"), 40)));
+        (0..pupils).for_each(|pupil| see(&format!("/item/{pupil}"), Some("/item/lesson"), 100));
+    }
+}
+
+/// Shows who is suspected in real logs; who they are, nobody knows for certain, but they are few.
+#[test]
+fn in_real_logs_few_browsers_are_suspected() {
+    let Some(shared) = crate::support::shared() else { return };
+    for name in ["semicomplete-2015", "wordpress-2022"] {
+        let log = unzipped(&shared.join(format!("data/logs/{name}.combined.log.gz")));
+        let mut lookout = Lookout::with(EVERYTHING_COSTS);
+        let mut browsers: BTreeMap<(IpAddr, String), (u32, Vec<&str>)> = BTreeMap::new();
+        for line in log.lines().filter_map(combined_log::line) {
+            let found = lookout.see(&line);
+            if !matches!(found.kind, Kind::Human | Kind::SuspectedBot) {
+                continue;
+            }
+            let (requests, why) = browsers.entry((line.visit.client, line.visit.user_agent)).or_default();
+            *requests += 1;
+            let signals = found.evidence.iter().flatten().filter_map(|evidence| match evidence {
+                Evidence::Behaves(signal) => Some(signal.name()),
+                _ => None,
+            });
+            why.extend(signals.filter(|_| found.kind == Kind::SuspectedBot && why.is_empty()).collect::<Vec<_>>());
+        }
+        let suspected: Vec<_> = browsers.iter().filter(|(_, (_, why))| !why.is_empty()).collect();
+        println!("{name}: {} of {} browsers suspected", suspected.len(), browsers.len());
+        suspected
+            .iter()
+            .for_each(|((client, agent), (requests, why))| println!("  {client} {requests} {why:?} {agent}"));
+        assert!(suspected.len() * 20 <= browsers.len());
+        let people =
+            weak_labels(&shared, name).into_iter().filter(|(_, label)| label == "human").map(|(client, _)| client);
+        let wrong: Vec<String> =
+            people.filter(|person| suspected.iter().any(|((client, _), _)| client.to_string() == *person)).collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_scraper_is_refused_as_a_suspected_bot_and_the_log_says_why() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), WATCHED);
+    let mut client = gate.connect();
+    let statuses = ["/item/1", "/item/2", "/never", "/item/3"].map(|path| ask(&mut client, path, SCRIPT));
+    assert_eq!(statuses, [200, 200, 200, 429]);
+    // A person comes from the same address with the same browser's name and all that belongs to it.
+    let browser = format!(
+        "{SCRIPT}\r\nAccept: text/html\r\nAccept-Encoding: br\r\nAccept-Language: ja\r\nSec-Fetch-Mode: navigate\r\nSec-CH-UA: \"Chromium\""
+    );
+    let person = browser.replace("Chrome/125", "Chrome/126");
+    assert!((0..8).all(|page| ask(&mut client, &format!("/item/{page}"), &person) == 200));
+    let suspected: f64 = gate
+        .metrics()
+        .iter()
+        .filter(|(name, _)| name.starts_with("tidegate_suspected_requests_total"))
+        .map(|(_, count)| count)
+        .sum();
+    assert!(suspected > 0.0);
+    assert_eq!(gate.metric("tidegate_behaviour_clients"), 2.0);
+    drop(client);
+    let log = gate.into_log();
+    let last = log.iter().rfind(|line| line["status"] == 429).expect("somebody was refused");
+    assert_eq!(
+        (&last["kind"], &last["class"], &last["secure"]),
+        (&"suspected_bot".into(), &"bot".into(), &true.into())
+    );
+    let evidence: Vec<&str> =
+        last["evidence"].as_array().expect("a list").iter().filter_map(|found| found.as_str()).collect();
+    assert_eq!(evidence[0], "names_no_bot");
+    assert!(evidence.contains(&"behaves:no_fetch_metadata"), "{evidence:?}");
+    assert_eq!(evidence.last(), Some(&"behaves:trapped"));
+    let person = log.last().expect("the person's");
+    assert_eq!(person["kind"], "human");
+    assert_eq!(person["headers_seen"].as_array().map(Vec::len), Some(6), "{person}");
+}
+
+#[test]
+fn a_scraper_that_sends_the_fields_of_a_signature_is_judged_all_the_same() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), WATCHED);
+    let mut client = gate.connect();
+    let garbage = format!("{SCRIPT}\r\nSignature-Agent: garbage\r\nSignature-Input: garbage\r\nSignature: garbage");
+    let statuses = ["/item/1", "/item/2", "/never", "/item/3"].map(|path| ask(&mut client, path, &garbage));
+    assert_eq!(statuses, [200, 200, 200, 429]);
+    drop(client);
+    let line = gate.into_log().pop().expect("a line");
+    assert_eq!(
+        (&line["kind"], &line["evidence"][1]),
+        (&"suspected_bot".into(), &"signature_unreadable".into()),
+        "{line}"
+    );
+}
+
+#[test]
+fn nobody_is_watched_where_behaviour_is_off() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), &format!("{WATCHED}\nbehaviour: {{ enabled: false }}"));
+    let mut client = gate.connect();
+    assert!((0..20).all(|page| ask(&mut client, &format!("/item/{page}"), SCRIPT) == 200));
+    assert_eq!(gate.metric("tidegate_behaviour_clients"), 0.0);
+    drop(client);
+    assert!(gate.into_log().iter().all(|line| line["kind"] == "human" && line["secure"].is_null()));
+}
+
+const SHOP: &str = "
+quotas: { api: { limit: 1000000000, window: { fixed: 24h } } }
+routes:
+  - { match: /, cost: { api: 1 } }
+  - { match: '/item/**', cost: { api: 1 } }
+  - { match: '/category/**', cost: { api: 1 } }
+  - { match: /search, cost: { api: 1 } }";
+
+const EVERYTHING_COSTS: &str = "
+quotas: { api: { limit: 1000000000, window: { fixed: 24h } } }
+routes: [ { match: '/**', cost: { api: 1 } } ]";
+
+const WATCHED: &str = "
+workers: 1
+quotas: { api: { limit: 1000, window: { fixed: 24h }, tiers: { bot: [ { above: 0%, shed: 100% } ] } } }
+classes: [ { name: bot, when: { kind: suspected_bot } }, { name: person } ]
+routes: [ { match: '/item/**', cost: { api: 1 } } ]
+robots: { trap: /never }";
+
+const SCRAPER: &str = "198.51.100.7";
+const SCHOOL: &str = "192.0.2.7";
+
+/// A site whose people load what belongs to the pages and come from one to the next.
+struct Site {
+    lookout: Lookout,
+    now: Timestamp,
+}
+
+impl Site {
+    fn with_people() -> Self {
+        let mut site = Self { lookout: Lookout::with(EVERYTHING_COSTS), now: NOON };
+        for person in 1..=20 {
+            let person = format!("203.0.{person}.1");
+            for (target, from) in [("/a", None), ("/s.css", Some("/a")), ("/a.js", Some("/a")), ("/b", Some("/a"))] {
+                site.sees(&person, target, from, 200, Duration::from_secs(3));
+            }
+        }
+        site
+    }
+
+    /// What it takes a Chrome at `client` for, after a pause.
+    fn sees(&mut self, client: &str, target: &str, from: Option<&str>, status: u16, pause: Duration) -> Kind {
+        self.now += pause;
+        let visit = Visit {
+            client: client.parse().expect("an address"),
+            method: "GET".into(),
+            target: target.into(),
+            user_agent: SCRIPT.into(),
+            referer: from.map(|page| format!("https://shop.example{page}")),
+            kind: None,
+        };
+        let line = Line { at: self.now, status, http10: false, visit };
+        self.lookout.see_at(&line, "shop.example").kind
+    }
+}
+
+/// What a program sends that has borrowed a user agent and nothing else.
+const SCRIPT: &str =
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/125.0.0.0 Safari/537.36";
+
+fn ask(client: &mut Client, path: &str, user_agent_and_more: &str) -> u16 {
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nHost: shop.example\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\n\
+         User-Agent: {user_agent_and_more}\r\n\r\n"
+    );
+    client.send(head).answer().status
+}
+
+/// Clients of a log, and what somebody has taken each for.
+fn weak_labels(shared: &Path, name: &str) -> Vec<(String, String)> {
+    let labels = unzipped(&shared.join(format!("data/logs/{name}.combined.weak-labels.tsv.gz")));
+    let label = |line: &str| {
+        let mut fields = line.split('\t').map(str::to_owned);
+        Some((fields.next()?, fields.next()?))
+    };
+    labels.lines().filter_map(label).collect()
+}
+
+fn unzipped(file: &Path) -> String {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(file).expect("a log");
+    flate2::read::MultiGzDecoder::new(file).read_to_end(&mut bytes).expect("it is whole");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The log and the labels of a day; nothing where there is no Python to make it.
+fn synthetic_day(shared: &Path, folder: &Path, options: &[&str]) -> Option<(String, String)> {
+    let (log, labels) = (folder.join("day.log"), folder.join("day.tsv"));
+    let tool = shared.join("tools/synth_day.py");
+    let made =
+        Command::new("python3").arg(tool).args(options).arg("--out").arg(&log).arg("--labels").arg(&labels).output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        println!("skipped: no python3");
+        return None;
+    }
+    let read = |path| std::fs::read_to_string(path).expect("it was just written");
+    Some((read(log), read(labels)))
+}
+
+/// Clients of a day, as an address and a user agent, by actor.
+#[derive(Default)]
+struct Cases(BTreeMap<(String, String), BTreeMap<(IpAddr, String), Case>>);
+
+#[derive(Default)]
+struct Case {
+    requests: u32,
+    found_at: Option<u32>,
+    kinds: Vec<Kind>,
+}
+
+impl Cases {
+    fn add(&mut self, line: &Line, label: &str, actor: &str, kind: Kind) {
+        let of_actor = self.0.entry((label.to_owned(), actor.to_owned())).or_default();
+        let case = of_actor.entry((line.visit.client, line.visit.user_agent.clone())).or_default();
+        case.requests += 1;
+        if kind == Kind::SuspectedBot {
+            case.found_at.get_or_insert(case.requests);
+        }
+        if !case.kinds.contains(&kind) {
+            case.kinds.push(kind);
+        }
+    }
+
+    fn of(&self, label: &str) -> impl Iterator<Item = (&str, &Case)> {
+        let actors = self.0.iter().filter(move |((labelled, _), _)| labelled == label);
+        actors.flat_map(|((_, actor), cases)| cases.values().map(move |case| (actor.as_str(), case)))
+    }
+
+    /// Scrapers that say they are browsers and ask often enough to have habits: one that asks three times is found at its
+    /// third request at the earliest.
+    fn scrapers(&self) -> impl Iterator<Item = &Case> {
+        self.of("suspected_bot")
+            .filter(|(_, case)| case.requests > FEWEST && !case.kinds.contains(&Kind::DeclaredBot))
+            .map(|(_, case)| case)
+    }
+
+    fn are_told_apart(&self) {
+        let suspected: Vec<&str> =
+            self.of("human").filter(|(_, case)| case.found_at.is_some()).map(|(actor, _)| actor).collect();
+        assert!(suspected.is_empty(), "people suspected: {suspected:?}");
+        let (all, found) = (self.scrapers().count(), self.scrapers().filter(|case| case.is_found()).count());
+        assert!(found * 10 >= all * 9, "{found} of {all} scrapers found");
+        assert!(self.of("impostor").all(|(_, case)| case.kinds == [Kind::Impostor]));
+    }
+
+    fn show(&self, day: &str) {
+        let people = self.of("human").count();
+        let suspected = self.of("human").filter(|(_, case)| case.found_at.is_some()).count();
+        let (all, found) = (self.scrapers().count(), self.scrapers().filter(|case| case.is_found()).count());
+        println!("{day}: {suspected} of {people} people suspected, {found} of {all} scrapers found");
+        for ((_, actor), cases) in self.0.iter().filter(|((label, _), _)| label == "suspected_bot") {
+            let mut at: Vec<u32> = cases.values().filter_map(|case| case.found_at).collect();
+            at.sort_unstable();
+            let (found, median, last) = (at.len(), at.get(at.len() / 2), at.last());
+            println!(
+                "  {actor}: {found} of all {} found, half by request {median:?}, the last by {last:?}",
+                cases.len()
+            );
+        }
+    }
+}
+
+impl Case {
+    fn is_found(&self) -> bool {
+        self.found_at.is_some_and(|request| request <= 50)
+    }
+}
+
+/// Who asks less often than this has no habits.
+const FEWEST: u32 = 2;

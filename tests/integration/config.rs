@@ -1,0 +1,30 @@
+//! The files that are promised to load, as they stand.
+
+use std::path::Path;
+use tidegate::config;
+use tidegate::verify::Operators;
+
+fn settings(file: &Path) -> config::Settings {
+    let operators = Operators::builtin();
+    let names: Vec<&str> = operators.names().collect();
+    config::read(file, &[], &[], &names).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+}
+
+#[test]
+fn the_contract_loads_and_means_what_our_example_means() {
+    let Some(shared) = crate::support::shared() else { return };
+    let contract = shared.join("contract/tidegate.yaml");
+    let ours = settings(&Path::new(env!("CARGO_MANIFEST_DIR")).join("config/tidegate.yaml"));
+    assert_eq!(format!("{:#?}", settings(&contract)), format!("{ours:#?}"));
+}
+
+#[test]
+fn a_faulty_file_is_told_line_by_line() {
+    let text = "origin:\n  url: http://a\n  port: 80\nlisten: here\n";
+    let told = config::load(Path::new("dir/gate.yaml"), text, &[], &[], &[])
+        .map(|_| ())
+        .map_err(|mistakes| mistakes.to_string());
+    let expected = "dir/gate.yaml:3:3: origin.port: unknown key \"port\"; known here: url, connect_timeout, response_timeout, idle_timeout, max_connections\n\
+                    dir/gate.yaml:4:9: listen: found \"here\", needs an address and port; write it like 127.0.0.1:8080 or \"[::1]:8080\"";
+    assert_eq!(told, Err(expected.to_owned()));
+}

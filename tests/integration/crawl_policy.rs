@@ -1,0 +1,219 @@
+//! What strangers are told at /.well-known/crawl-policy, where that is wished.
+
+use crate::support::client::Answer;
+use crate::support::gate::Gate;
+use crate::support::origin::Origin;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const PATH: &str = "/.well-known/crawl-policy";
+const SCRAPER: &str = "User-Agent: SomeBot/1.0 (+https://bot.example)\r\n";
+const BROWSER: &str = "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n";
+
+const RULES: &str = "
+classes:
+  - { name: partner-acme, when: { key: { header: X-Api-Key, value: sesame } } }
+  - { name: neighbours, when: { address: 203.0.113.0/24 } }
+  - { name: search, when: { operator: [googlebot, bingbot] }, crawl_delay: { bingbot: 30s } }
+  - { name: crawler, when: { kind: verified_bot }, crawl_delay: 10s, bucket: { capacity: 60, fill: 10, interval: 10s } }
+  - { name: bot, when: { kind: declared_bot }, crawl_delay: 20s, block: true }
+  - { name: person, when: { kind: human } }
+quotas:
+  api:
+    limit: 2000
+    window: { fixed: 24h }
+    tiers: { search: [{ above: 50%, shed: 50% }, { above: 90%, shed: 100% }] }
+  tried: { limit: 5, window: { fixed: 24h }, enforce: false }
+routes:
+  - { match: /**, cost: { api: 1 } }
+";
+const ON: &str = "crawl_policy: { contact: \"mailto:bots@example.com\" }\n";
+
+#[test]
+fn it_is_the_origins_path_unless_it_is_switched_on() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), RULES);
+    gate.connect().get(PATH, "");
+    assert_eq!(origin.last().target, PATH);
+    gate.reload(origin.address(), &format!("{RULES}crawl_policy: on\n")).expect("the rules are right");
+    assert_eq!(policy(&gate)["contact"], Value::Null);
+    assert_eq!(origin.seen().len(), 1);
+}
+
+#[test]
+fn it_says_who_is_verified_how_and_what_their_class_may_do() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), &told());
+    gate.set_used("api", 1200);
+    let policy = policy(&gate);
+    assert_eq!(policy["contact"], "mailto:bots@example.com");
+    // No test asks DNS.
+    let bing = named(&policy["operators"], "bingbot");
+    let told = json!({ "name": "bingbot", "crawlers": bing["crawlers"], "verified_by": ["addresses"], "class": "search",
+        "crawl_delay_s": 30 });
+    assert_eq!(*bing, told);
+    assert!(bing["crawlers"].as_array().expect("a list").contains(&json!("bingbot")), "{bing}");
+    assert_eq!(named(&policy["operators"], "gptbot")["crawl_delay_s"], 10);
+    assert_eq!(named(&policy["operators"], "pingdom")["verified_by"], json!([]));
+    assert_eq!(policy["other_bots"], json!({ "class": "bot", "crawl_delay_s": 20 }));
+    assert_eq!(named(&policy["verification"], "names")["name"], "names");
+
+    let search = named(&policy["classes"], "search");
+    assert_eq!(search["operators"], json!(["googlebot", "bingbot"]));
+    assert_eq!(search["crawl_delay_s"], Value::Null, "one of the two is asked nothing");
+    let tiers = json!([{ "above": 0.5, "refused": 0.5 }, { "above": 0.9, "refused": 1.0 }]);
+    assert_eq!(
+        search["quotas"],
+        json!([{ "name": "api", "left": 0.3, "refused": 0.5, "tiers": tiers, "window_ends": "2027-01-16T00:00:00Z" }])
+    );
+    let crawler = named(&policy["classes"], "crawler");
+    assert_eq!(crawler["bucket"], json!({ "shared_by": "client", "capacity": 60, "fill": 10, "interval_s": 10.0 }));
+    assert_eq!((&crawler["crawl_delay_s"], &crawler["blocked"]), (&json!(10), &json!(false)));
+    assert_eq!(crawler["quotas"][0]["left"], 0.4);
+    let bot = named(&policy["classes"], "bot");
+    assert_eq!((&bot["blocked"], &bot["quotas"]), (&json!(true), &json!([])), "what is left is nothing to it");
+}
+
+#[test]
+fn operators_of_ones_own_and_classes_that_take_nobody_are_not_told() {
+    let origin = Origin::plain();
+    let rules = "crawl_policy: on\noperators: { acme: { tokens: AcmeBot }, signy: { signature_agents: https://signy.example },\n  \
+                 googlebot: { tokens: [] } }\nclasses:\n  - { name: partner, when: { operator: [acme, signy] } }\n  \
+                 - { name: search, when: { operator: [acme, googlebot] }, bucket: { rate: 1/s, burst: 5, key: operator } }\n  \
+                 - { name: bot, when: { kind: [verified_bot, declared_bot, suspected_bot, impostor] } }\n  \
+                 - { name: rest }";
+    let gate = Gate::before(origin.address(), rules);
+    let (told, page) = (policy(&gate), ask(&gate, BROWSER).text());
+    let names: Vec<&Value> = told["classes"].as_array().expect("a list").iter().map(|class| &class["name"]).collect();
+    assert_eq!(names, ["search", "bot"]);
+    let search = named(&told["classes"], "search");
+    assert_eq!((&search["operators"], &search["bucket"]["shared_by"]), (&json!(["googlebot"]), &json!("operator")));
+    assert!(page.contains("<li>Each operator's crawlers together: 5 requests"), "{page}");
+    assert!(page.contains("<li><b>googlebot</b>: by") && !page.contains("()"), "{page}");
+    for text in [told.to_string(), page] {
+        assert!(!text.contains("acme") && !text.contains("signy"), "{text}");
+    }
+}
+
+#[test]
+fn what_is_arranged_with_others_is_not_told_and_units_only_if_wished() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), &told());
+    let page = gate.connect().get(PATH, BROWSER).text();
+    for text in [ask(&gate, "").text(), page] {
+        for secret in ["acme", "sesame", "neighbours", "203.0.113", "person", "tried", "2000", "units"] {
+            assert!(!text.contains(secret), "{secret} is in\n{text}");
+        }
+    }
+    let with_units = format!("{RULES}crawl_policy: {{ units: true }}\n");
+    gate.reload(origin.address(), &with_units).expect("the rules are right");
+    let quotas = named(&policy(&gate)["classes"], "search")["quotas"].clone();
+    assert_eq!(quotas[0]["units"], json!({ "limit": 2000.0, "left": 1800.0 }));
+    assert!(ask(&gate, BROWSER).text().contains("1800 of 2000 units left"));
+}
+
+#[test]
+fn it_is_told_to_everybody_at_any_time_and_takes_nothing() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), &told());
+    gate.set_used("api", 2000);
+    assert_eq!(gate.connect().get("/page", SCRAPER).status, 429);
+    for _ in 0..100 {
+        assert_eq!(ask(&gate, SCRAPER).status, 200);
+    }
+    assert_eq!(ask(&gate, "").json()["classes"][0]["quotas"][0]["refused"], 1.0);
+    assert_eq!(gate.connect().get("/.well-known//./crawl-policy?x=1", SCRAPER).status, 200);
+    assert_eq!(gate.books(), (2000.0, 0.0));
+    assert!(origin.seen().is_empty());
+}
+
+#[test]
+fn it_is_one_line_of_the_log_and_one_count_of_the_metrics() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), &told());
+    let answer = ask(&gate, SCRAPER);
+    gate.wait_for_metric("tidegate_requests_total{class=\"bot\",verdict=\"admitted\",reason=\"\"}", 1.0);
+    assert_eq!(gate.metric("tidegate_responses_total{class=\"bot\",code=\"2xx\"}"), 1.0);
+    let log = gate.into_log();
+    let [line] = &log[..] else { panic!("{log:?}") };
+    assert_eq!(line["id"], answer.field("x-tidegate-decision"));
+    assert_eq!((&line["path"], &line["status"], &line["verdict"]), (&json!(PATH), &json!(200), &json!("admitted")));
+    assert_eq!((&line["charged"], &line["bytes"]), (&json!({}), &json!(answer.body.len())));
+    assert_eq!(line["origin_ms"], Value::Null);
+}
+
+#[test]
+fn a_person_gets_a_page_in_which_everything_is_escaped() {
+    let origin = Origin::plain();
+    let contact = "crawl_policy: { contact: \"https://example.com/?a=1&b=<'>\" }\n";
+    let rules = RULES.replace("when: { operator: [googlebot, bingbot] }", "when: { user_agent: \"<b>&\" }");
+    let gate = Gate::before(origin.address(), &format!("{rules}{contact}"));
+    let answer = ask(&gate, BROWSER);
+    assert_eq!(answer.field("content-type"), "text/html; charset=utf-8");
+    let page = answer.text();
+    let link =
+        "<a href=\"https://example.com/?a=1&amp;b=&lt;&#39;&gt;\">https://example.com/?a=1&amp;b=&lt;&#39;&gt;</a>";
+    assert!(page.contains(link), "{page}");
+    assert!(page.contains("<li>User agents: &lt;b&gt;&amp;</li>"), "{page}");
+    assert!(page.contains("<li>Each client: 60 requests at once, then 10 every 10\u{a0}s</li>"), "{page}");
+    assert!(page.contains("<h2>Class other</h2>\n<ul>\n<li>Everybody else</li>\n"), "{page}");
+    assert!(!page.contains("<ul>\n</ul>"), "{page}");
+    assert!(page.contains("Blocked: robots.txt and this page"), "{page}");
+}
+
+#[test]
+fn it_can_be_kept_for_five_minutes_and_is_told_apart() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), &told());
+    let (document, page) = (ask(&gate, ""), ask(&gate, BROWSER));
+    assert_eq!(document.field("content-type"), "application/json");
+    assert_eq!((document.field("cache-control"), document.field("vary")), ("max-age=300", "accept"));
+    assert_ne!(document.field("etag"), page.field("etag"));
+    let known = ask(&gate, &format!("If-None-Match: {}\r\n", document.field("etag")));
+    assert_eq!((known.status, known.body.len()), (304, 0));
+
+    gate.set_used("api", 500);
+    let again = ask(&gate, "");
+    assert_eq!(again.field("etag"), document.field("etag"), "it is not written for each who asks");
+    gate.clock.advance(Duration::from_secs(10));
+    let anew = ask(&gate, "");
+    assert_eq!((anew.field("age"), &anew.json()["classes"][0]["quotas"][0]["left"]), ("0", &json!(0.65)));
+}
+
+#[test]
+fn it_can_only_be_read() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), &told());
+    let mut client = gate.connect();
+    client.send(format!("HEAD {PATH} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    let head = client.head();
+    let whole = client.get(PATH, "");
+    assert_eq!((head.status, head.field("content-length")), (200, &*whole.body.len().to_string()));
+    client.send(format!("PUT {PATH} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{{}}"));
+    let refused = client.answer();
+    assert_eq!((refused.status, refused.field("allow")), (405, "GET, HEAD"));
+    let uri = format!("http://a{PATH}");
+    let statuses = crate::support::http2(gate.address(), |_| {
+        let ask = |method| http::Request::builder().method(method).uri(&uri).body(()).expect("a request");
+        vec![ask("HEAD"), ask("GET")]
+    });
+    assert_eq!(statuses, [200, 200]);
+    assert!(origin.seen().is_empty());
+}
+
+fn told() -> String {
+    format!("{RULES}{ON}")
+}
+
+fn ask(gate: &Gate, fields: &str) -> Answer {
+    gate.connect().get(PATH, fields)
+}
+
+fn policy(gate: &Gate) -> Value {
+    ask(gate, "").json()
+}
+
+fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
+    let found = list.as_array().and_then(|list| list.iter().find(|one| one["name"] == name));
+    found.unwrap_or_else(|| panic!("no {name} in {list}"))
+}

@@ -1,0 +1,302 @@
+//! Why a request is treated as it is: what the explanation says is what a gate does, and what it says would let a request
+//! through does let it through.
+
+use crate::support::gate::{Gate, NOON};
+use crate::support::origin::Origin;
+use jiff::tz::TimeZone;
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use serde_json::{Value, json};
+use std::net::IpAddr;
+use std::path::Path;
+use tidegate::agents::Agents;
+use tidegate::cli::explain::page;
+use tidegate::cli::status::View;
+use tidegate::config::{self, Settings};
+use tidegate::explain::{Change, Explanation, Finding, Known, MadeUp, Stage, Verdict, explain};
+use tidegate::policy::Units;
+use tidegate::policy::lists::Lists;
+use tidegate::terminal::Ink;
+use tidegate::verify::Operators;
+
+/// In every position of every quota, a made-up request is explained to end as the same request ends at a gate.
+#[test]
+fn the_explanation_ends_as_the_gate_decides() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), RULES);
+    let site = Site::new(RULES);
+    let strategy = (0..AGENTS.len(), 0..PATHS.len(), 0u32..=100, 0u32..=50, 0u8..200);
+    let mut runner = TestRunner::new(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) });
+    let ran = runner.run(&strategy, |(agent, path, api, search, host)| {
+        let (agent, path) = (AGENTS[agent], PATHS[path]);
+        let client = agent.address.map_or_else(|| format!("192.0.2.{host}"), str::to_owned);
+        let visit = || {
+            let fields = format!("X-Forwarded-For: {client}\r\nUser-Agent: {}\r\n", agent.name);
+            gate.connect().get(path, &fields)
+        };
+        // Tiers are left slowly: all begin at the foot of their ladders.
+        let use_up = |used: &[(&str, u32)]| used.iter().for_each(|&(quota, used)| gate.set_used(quota, used));
+        use_up(&[("api", 0), ("search", 0)]);
+        visit();
+        let used = [("api", api), ("search", search), ("counted", 1)];
+        use_up(&used);
+        let explained = site.explain(agent.name, &client, path, &used);
+        let answer = visit();
+        let told: Vec<(Value, Value)> =
+            explained.answers.iter().map(|one| (json!(one.verdict), json!(one.reason))).collect();
+        let happened = match answer.status {
+            200 => (json!("admitted"), Value::Null),
+            _ => (json!("refused"), answer.json()["reason"].clone()),
+        };
+        prop_assert!(told.contains(&happened), "{happened:?} is none of {told:?}: {explained:#?}");
+        if let [only] = explained.answers.as_slice() {
+            prop_assert_eq!(of_quotas(only.fields.get("ratelimit")), of_quotas(answer.fields.get("ratelimit")));
+            let retry_after = only.retry_after_s.map(|wait| wait.to_string());
+            prop_assert_eq!(retry_after.as_ref(), answer.fields.get("retry-after"));
+        }
+        // Doing what it says lets it through.
+        if let Some(less) = explained.would_let_it_through.iter().find(|remedy| remedy.change == Change::Used) {
+            let at_most = |name: &str| less.numbers["used_at_most"][name].as_f64().map(|most| most as u32);
+            let less = used.map(|(name, used)| (name, at_most(name).unwrap_or(used)));
+            let explained = site.explain(agent.name, &client, path, &less);
+            prop_assert!(explained.answers.iter().all(|answer| answer.verdict == Verdict::Admitted), "{explained:#?}");
+        }
+        let refused = explained.steps.iter().any(|step| step.finding == Finding::Refused);
+        let either = explained.steps.iter().any(|step| step.finding == Finding::Depends);
+        prop_assert_eq!(told.iter().any(|(verdict, _)| verdict == "refused"), refused || either);
+        Ok(())
+    });
+    ran.unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn a_step_names_the_line_that_decided_and_what_would_do() {
+    let site = Site::new(RULES);
+    let explained = site.explain(GOOGLE.name, "66.249.66.1", "/item/1", &[("api", 97)]);
+    let tier = step(&explained, Stage::Tier);
+    assert_eq!(tier.finding, Finding::Depends, "its guard lets one through now and then");
+    let rule = tier.rule.as_ref().expect("a tier decided");
+    assert_eq!(rule.path, "quotas.api.tiers.search[1]");
+    assert_eq!(rule.at.as_deref().map(|at| at.rsplit_once(':').expect("a column").0), Some(&*line_of("above: 90%")));
+    assert_eq!(remedy(&explained, Change::Used)["used_at_most"]["api"], 59.0);
+
+    let impostor = site.explain(GOOGLE.name, "192.0.2.1", "/item/1", &[]);
+    let class = step(&impostor, Stage::Class);
+    assert!(class.evidence.iter().any(|told| told.contains("192.0.2.1 is in none of the ranges")), "{class:?}");
+    assert_eq!(class.rule.as_ref().map(|rule| rule.path.as_str()), Some("classes[1]"));
+    assert_eq!(step(&impostor, Stage::Block).finding, Finding::Refused);
+    assert_eq!(step(&impostor, Stage::Bucket).finding, Finding::NotAsked);
+    assert_eq!((impostor.answers[0].status, impostor.answers[0].retry_after_s), (Some(429), Some(3600)));
+    assert_eq!(remedy(&impostor, Change::Proof)["operator"], "googlebot");
+    let noted = site.explain("BadBot/1.0", "192.0.2.1", "/item/1", &[]);
+    assert_eq!(step(&noted, Stage::Block).finding, Finding::Shadow);
+    assert_eq!(noted.answers[0].shadow.as_deref(), Some("blocked"));
+
+    let spent = site.explain(PERSON.name, "192.0.2.1", "/both", &[("search", 48)]);
+    assert!(step(&spent, Stage::Identity).rule.as_ref().expect("a setting").at.is_some());
+    let refused: Vec<&str> = spent
+        .steps
+        .iter()
+        .filter(|step| step.finding == Finding::Refused)
+        .map(|step| step.quota.as_deref().expect("a quota"))
+        .collect();
+    assert_eq!(refused, ["search"]);
+    assert_eq!(remedy(&spent, Change::Used)["used_at_most"], json!({"search": 46.0}));
+    assert_eq!(remedy(&spent, Change::Time)["at"], "2027-01-16T00:00:00Z");
+}
+
+#[test]
+fn what_stands_in_no_file_is_said_to_be_a_default() {
+    let site = Site::new("routes: [ { match: /item/* } ]");
+    let explained = site.explain(PERSON.name, "192.0.2.1", "/item/1", &[]);
+    let rule = |stage| step(&explained, stage).rule.as_ref().expect("a setting").to_string();
+    assert!(rule(Stage::Route).ends_with(": routes[0]") && rule(Stage::Route).starts_with("tidegate.yaml:"));
+    assert_eq!(rule(Stage::Class), "by default: classes[0]");
+    assert_eq!(rule(Stage::Identity), "by default: clients.address_from");
+    assert!(explained.would_let_it_through.is_empty());
+}
+
+/// What `RateLimit` says, but for the bucket: earlier visits have taken tokens.
+fn of_quotas(told: Option<&String>) -> Vec<&str> {
+    let policies = told.map_or("", String::as_str).split(", ");
+    policies.filter(|policy| !policy.starts_with("\"bot\"")).collect()
+}
+
+#[test]
+fn the_page_fits_the_terminal_whatever_the_names() {
+    let long = "a".repeat(64);
+    let rules = RULES.replace("api", &long).replace("bot:", &format!("{}:", "b".repeat(64)));
+    let rules = rules.replace("name: bot", &format!("name: {}", "b".repeat(64)));
+    let site = Site::new(&rules);
+    let wide = format!("{} curl/8.0 \u{1b}[31m", "x".repeat(500));
+    for (agent, path, used) in [
+        (wide.replace('\u{1b}', "?").as_str(), "/both?q=a", 100),
+        (GOOGLE.name, "/item/1", 70),
+        (PERSON.name, &format!("/{}", "y/".repeat(300)), 0),
+    ] {
+        let explained = site.explain(agent, "66.249.66.1", path, &[(&long, used)]);
+        for width in [60, 80, 120] {
+            let view = View { width, ink: Ink::Plain, zone: TimeZone::UTC };
+            let shown = page(&explained, &view);
+            let wide: Vec<&str> = shown.lines().filter(|line| line.chars().count() > width).collect();
+            assert!(wide.is_empty(), "{wide:#?}");
+        }
+        let coloured = page(&explained, &View { width: 80, ink: Ink::Coloured, zone: TimeZone::UTC });
+        assert!(coloured.contains("\u{1b}["));
+    }
+}
+
+#[test]
+fn a_page_tells_all_of_a_refusal() {
+    let explained = Site::new(RULES).explain("curl/8.0", "192.0.2.1", "/item/1", &[("api", 40)]);
+    let shown = page(&explained, &View { width: 80, ink: Ink::Plain, zone: TimeZone::UTC });
+    assert_eq!(shown, REFUSED, "\n{shown}");
+}
+
+fn step(explained: &Explanation, stage: Stage) -> &tidegate::explain::Step {
+    explained.steps.iter().find(|step| step.step == stage).expect("every explanation has it")
+}
+
+fn remedy(explained: &Explanation, change: Change) -> &serde_json::Map<String, Value> {
+    let found = explained.would_let_it_through.iter().find(|remedy| remedy.change == change);
+    &found.unwrap_or_else(|| panic!("no {change:?} in {explained:#?}")).numbers
+}
+
+/// `tidegate.yaml:LINE` of the rules that hold `text`.
+fn line_of(text: &str) -> String {
+    let place = RULES.lines().position(|line| line.contains(text)).expect("it is in the rules");
+    format!("tidegate.yaml:{}", place + 2)
+}
+
+/// The settings of a gate, and what it knows.
+struct Site {
+    settings: Settings,
+    operators: Operators,
+    agents: Agents,
+    lists: Lists,
+}
+
+impl Site {
+    fn new(rules: &str) -> Self {
+        let operators = Operators::builtin();
+        let names: Vec<&str> = operators.names().collect();
+        let text = format!("origin: {{ url: \"http://127.0.0.1:3000\" }}\n{rules}");
+        let settings = config::load(Path::new("tidegate.yaml"), &text, &[], &[], &names);
+        let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let agents = Agents::builtin(operators.tokens());
+        Self { settings, operators, agents, lists: Lists::default() }
+    }
+
+    fn explain(&self, agent: &str, client: &str, path: &str, used: &[(&str, u32)]) -> Explanation {
+        let known =
+            Known { settings: &self.settings, operators: &self.operators, agents: &self.agents, lists: &self.lists };
+        let mut sent = http::HeaderMap::new();
+        sent.insert(http::header::USER_AGENT, agent.parse().expect("a header"));
+        let made_up = MadeUp {
+            peer: client.parse::<IpAddr>().expect("an address"),
+            method: http::Method::GET,
+            url: format!("http://example.com{path}").parse().expect("a URL"),
+            sent,
+            at: NOON,
+            used: used.iter().map(|&(name, used)| (name.to_owned(), Units::whole(used.into()))).collect(),
+        };
+        explain(&made_up.case(known).expect("a path that is one"))
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Copy)]
+struct Agent {
+    name: &'static str,
+    /// Where it has to come from.
+    address: Option<&'static str>,
+}
+
+const GOOGLE: Agent = Agent {
+    name: "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+    address: Some("66.249.66.1"),
+};
+const PERSON: Agent = Agent {
+    name: "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0.0.0 Safari/537.36",
+    address: None,
+};
+const AGENTS: [Agent; 5] = [
+    GOOGLE,
+    Agent { address: None, ..GOOGLE },
+    PERSON,
+    Agent { name: "curl/8.0", address: None },
+    Agent { name: "BadBot/1.0", address: None },
+];
+
+const PATHS: [&str; 6] = ["/item/1", "/search?q=a", "/both", "/shadow", "/free", "/robots.txt"];
+
+const RULES: &str = r#"
+clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }
+headers: { retry_after_spread: 0% }
+behaviour: { enabled: false }
+agents: [ { match: BadBot, kind: declared_bot } ]
+quotas:
+  api:
+    limit: 100
+    window: { calendar: day, zone: UTC }
+    tiers:
+      search:
+        - { above: 60%, shed: 50% }
+        - { above: 90%, shed: 100% }
+      bot: [ { above: 25%, shed: 100% } ]
+  search:
+    limit: 50
+    window: { calendar: day, zone: UTC }
+    tiers:
+      bot: { enforce: false, ladder: [ { above: 10, shed: 100% } ] }
+  counted: { limit: 1, window: { fixed: 24h }, enforce: false }
+classes:
+  - { name: search, when: { operator: googlebot } }
+  - { name: impostor, when: { kind: impostor }, block: true }
+  - { name: bad, when: { user_agent: BadBot }, block: true, enforce: false }
+  - { name: bot, when: { kind: [verified_bot, declared_bot, suspected_bot] }, bucket: { capacity: 600, fill: 10, interval: 10s } }
+routes:
+  - { match: "/item/*", cost: { api: 1 } }
+  - { match: "/search", cost: { search: 4 } }
+  - { match: "/both", cost: { api: 1.5, search: 3.25 } }
+  - { match: "/shadow", cost: { counted: 1 } }
+"#;
+
+const REFUSED: &str = r#"GET example.com/item/1
+  from 192.0.2.1, 15 Jan 12:00 UTC
+  curl/8.0
+
+identity          192.0.2.1 connected itself; it is no trusted proxy, so
+                  x-forwarded-for is not read
+                  it pays as 192.0.2.1
+                  tidegate.yaml:3:26: clients.address_from
+class             class bot: a declared bot
+                  its user agent names the bot curl
+                  not search, which wants proof that it is googlebot
+                  not impostor, which wants an impostor
+                  not bad, which wants a user agent with BadBot
+                  tidegate.yaml:26:5: classes[3]
+route             /item/* costs 1 of api
+                  tidegate.yaml:28:5: routes[0]
+block     yes     the class bot is not blocked
+                  by default: classes[3].block
+bucket    yes     holds 600 at most, 10 more every 10s: full, for a client that
+                  comes anew
+                  tidegate.yaml:26:79: classes[3].bucket
+tier      no      api: 40 of 100 used: tier 1, in which everything is refused,
+                  begins at 25
+                  tidegate.yaml:15:14: quotas.api.tiers.bot[0]
+quota     yes     api: 60 left, 1 asked for
+                  tidegate.yaml:9:12: quotas.api.limit
+turn      -       not asked any more
+
+Refused with 429, reason tier
+  ratelimit: "bot";r=600;t=0, "api";r=0;t=43200
+  ratelimit-policy: "bot";q=600;w=600, "api";q=100;w=86400
+  retry-after: 43200
+
+Any of these would have let it through
+  - 16 units of api fewer used: 24 at most
+  - coming back once the quota is renewed, at 16 Jan 00:00 UTC
+  - being of the class search, bad or other, not bot
+"#;

@@ -1,0 +1,285 @@
+//! A line of a log is explained as a replay of that log decides about it, whatever refuses it.
+
+use crate::support::gate::Gate;
+use crate::support::origin::Origin;
+use crate::support::program::{Ended, run};
+use flate2::{Compression, write::GzEncoder};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Write;
+use std::time::Duration;
+use tempfile::TempDir;
+use tidegate::demo::{day, log};
+
+#[test]
+fn a_line_is_explained_as_a_replay_decides_about_it() {
+    for (policy, days, reasons) in
+        [(TIERS, 1, &["tier", "bucket", "quota"][..]), (EVEN, 1, &["pacing"]), (LEARNED, 3, &["pacing"])]
+    {
+        let desk = Desk::with(policy, days);
+        let verdicts = desk.verdicts(&[]);
+        let mut by_reason: BTreeMap<&str, usize> = BTreeMap::new();
+        let sampled = verdicts.iter().enumerate().filter(|(place, verdict)| {
+            let seen = by_reason.entry(verdict["reason"].as_str().unwrap_or_default()).or_default();
+            *seen += 1;
+            // The first few of each reason, then fewer and fewer.
+            *seen < 3 || place % 797 == 0
+        });
+        let sampled: Vec<&Value> = sampled.map(|(_, verdict)| verdict).collect();
+        let found: BTreeSet<&str> = sampled.iter().filter_map(|verdict| verdict["reason"].as_str()).collect();
+        assert!(reasons.iter().all(|reason| found.contains(reason)), "{reasons:?} are not all in {found:?}");
+        for verdict in sampled {
+            let line = verdict["line"].as_u64().expect("a number");
+            let explained = desk.explained(&format!("{}:{line}", desk.log), &[]);
+            assert_eq!(of_explanation(&explained), of_verdict(verdict), "line {line}: {explained:#}");
+            let class = explained["steps"].as_array().and_then(|steps| steps[1]["numbers"]["class"].as_str());
+            assert_eq!(class, verdict["class"].as_str(), "line {line}");
+        }
+    }
+}
+
+#[test]
+fn a_line_of_the_gates_own_log_is_explained_as_it_was_decided() {
+    let beside = "headers: { retry_after_spread: 50% }\nclients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }";
+    let policy = format!("{beside}{EVEN}");
+    let gate = Gate::before(Origin::plain().address(), &policy.replace(ORIGIN, ""));
+    let mut client = gate.connect();
+    for number in 0..60 {
+        let agent = if number % 7 == 0 { "" } else { "User-Agent: curl/8.0\r\n" };
+        client.get("/item/1", &format!("{agent}X-Forwarded-For: 192.0.2.{}\r\n", number % 5));
+        gate.clock.advance(Duration::from_secs(number * 3));
+    }
+    let own = gate.into_log_text();
+    let desk = Desk::with(&policy, 1);
+    let log = desk.file("own.log", &own);
+    let mut reasons = BTreeSet::new();
+    for (place, line) in own.lines().enumerate() {
+        let decided: Value = serde_json::from_str(line).expect("JSON");
+        let explained = desk.explained(&format!("{log}:{}", place + 1), &[]);
+        assert_eq!(of_explanation(&explained), of_verdict(&decided), "{decided}: {explained:#}");
+        assert_eq!(explained["answers"][0]["status"], decided["status"]);
+        reasons.insert(decided["reason"].to_string());
+    }
+    assert_eq!(reasons.into_iter().collect::<Vec<_>>(), ["\"pacing\"", "null"]);
+}
+
+#[test]
+fn a_renewal_is_told_by_the_clocks_of_the_quotas_zone() {
+    let desk = Desk::with(TIERS, 1);
+    let verdicts = desk.verdicts(&[]);
+    let refused = verdicts.iter().find(|verdict| verdict["reason"] == "tier").expect("some are");
+    let page = desk.page(&format!("{}:{}", desk.log, refused["line"]));
+    assert!(page.contains("coming back once the quota is renewed, at 4 Sep 00:00 America/Los_Angeles"), "{page}");
+}
+
+#[test]
+fn what_a_log_cannot_know_is_taken_as_a_replay_takes_it() {
+    let desk = Desk::with(TIERS, 1);
+    for taken in [&["--clients", "obey"][..], &["--cost", "/search=1.5", "--cache-ttl", "1h"]] {
+        // Who obeys asks again for what was refused: its first answer is explained.
+        let mut told = BTreeSet::new();
+        let verdicts = desk.verdicts(taken);
+        let first: Vec<&Value> = verdicts.iter().filter(|verdict| told.insert(verdict["line"].as_u64())).collect();
+        for verdict in first.iter().step_by(first.len() / 5) {
+            let place = format!("{}:{}", desk.log, verdict["line"]);
+            assert_eq!(of_explanation(&desk.explained(&place, taken)), of_verdict(verdict), "{taken:?}: {verdict}");
+        }
+    }
+}
+
+#[test]
+fn a_refusal_by_a_plan_says_what_the_plan_had_and_what_would_have_helped() {
+    let desk = Desk::with(EVEN, 1);
+    let verdicts = desk.verdicts(&[]);
+    let refused = verdicts.iter().filter(|verdict| verdict["reason"] == "pacing" && verdict["cost"]["api"] == 1.0);
+    let explained = |verdict: &Value| {
+        let place = format!("{}:{}", desk.log, verdict["line"]);
+        Some((desk.explained(&place, &[]), place))
+            .filter(|(explained, _)| explained.to_string().contains("\"change\":\"limit\""))
+    };
+    // More would not always have helped: others of the class would have had it.
+    let (explained, place) = refused.step_by(10).find_map(explained).expect("a larger limit helps somebody");
+    let pacing = step(&explained, "pacing");
+    let numbers = &pacing["numbers"];
+    assert_eq!((&pacing["finding"], &numbers["share"]), (&json!("refused"), &json!(1.0)));
+    assert!(numbers["purse"].as_f64().is_some_and(|purse| purse < 1.0), "{pacing}");
+    assert!(numbers["per_hour"].as_f64().is_some_and(|gains| gains > 0.0), "{pacing}");
+    let page = desk.page(&place);
+    for told in
+        ["is ahead of its plan: ", "the class is served as far as its purse goes: its purse holds", "are put aside"]
+    {
+        assert!(page.contains(told), "no {told:?} in\n{page}");
+    }
+    assert!(!page.contains("only a running gate knows, or"), "{page}");
+
+    // What is said to help does help.
+    let remedies = explained["would_let_it_through"].as_array().expect("a list");
+    let remedy =
+        |change: &str| remedies.iter().find(|remedy| remedy["change"] == change).map(|found| &found["numbers"]);
+    assert!(remedy("class").is_some_and(|class| class["classes"].to_string().contains("person")), "{explained:#}");
+    assert!(remedy("time").is_some(), "{explained:#}");
+    let limit = remedy("limit").expect("a larger limit helps")["limit"].to_string();
+    let larger = desk.file("larger.yaml", &EVEN.replace("limit: 300", &format!("limit: {limit}")));
+    assert_eq!(desk.explained(&place, &["--config", &larger])["answers"][0]["verdict"], "admitted");
+}
+
+#[test]
+fn a_line_is_found_in_a_compressed_file_behind_earlier_ones() {
+    let desk = Desk::with(EVEN, 1);
+    let text = fs::read_to_string(&desk.log).expect("it was written");
+    let half = text.lines().count() / 2;
+    let part = |lines: &mut dyn Iterator<Item = &str>| lines.map(|line| format!("{line}\n")).collect::<String>();
+    let earlier = desk.file("earlier.log", &part(&mut text.lines().take(half)));
+    let later = desk.folder.path().join("later.log.gz");
+    let mut packed = GzEncoder::new(fs::File::create(&later).expect("it is not there"), Compression::fast());
+    packed.write_all(part(&mut text.lines().skip(half)).as_bytes()).expect("it can be written");
+    packed.finish().expect("it can be written");
+    let verdicts = desk.verdicts(&[]);
+    for place in [half, half + half / 2] {
+        let line = format!("{}:{}", later.display(), place - half + 1);
+        let explained = desk.explained(&line, &["--log", &earlier]);
+        let alone = desk.explained(&format!("{}:{}", desk.log, place + 1), &[]);
+        assert_eq!(explained["steps"], alone["steps"]);
+        assert_eq!(of_explanation(&explained), of_verdict(&verdicts[place]));
+    }
+}
+
+#[test]
+fn what_a_plan_has_for_a_request_that_is_made_up_nobody_knows() {
+    let desk = Desk::with(EVEN, 1);
+    let asked = ["--ip", "192.0.2.1", "--user-agent", "curl/8.0", "http://shop.example/item/1"];
+    let ended = desk.run(&asked);
+    assert_eq!(ended.code, 0, "{}", ended.errors);
+    let told = ended.output;
+    assert!(told.contains("It depends on\n  - what the plan of api has for bot when it comes"), "{told}");
+    assert!(told.contains("\nAdmitted") && told.contains("\nRefused with 429, reason pacing"), "{told}");
+    assert!(told.contains("or a replay of a log (--log)") && told.contains("being of the class person"), "{told}");
+    assert!(!told.contains("retry-after:"), "nobody knows: {told}");
+}
+
+#[test]
+fn what_cannot_change_a_decision_that_was_made_is_a_mistake() {
+    let desk = Desk::with(EVEN, 1);
+    let ended = desk.run(&["0123456789abcdef", "--used", "api=3", "--at", "12:00", "--latency", "1s"]);
+    assert_eq!((ended.code, ended.output.as_str()), (2, ""));
+    let told: Vec<&str> = ended.errors.lines().filter_map(|line| line.split(": ").next()).collect();
+    assert_eq!(told, ["--used", "--at", "--cost, --cache-ttl, --latency, --clients, --window"]);
+    let ended = desk.run(&["/item/1", "--ip", "192.0.2.1", "--clients", "obey"]);
+    assert!(ended.code == 2 && ended.errors.contains("name one with --log"), "{}", ended.errors);
+}
+
+fn step<'a>(explained: &'a Value, name: &str) -> &'a Value {
+    let steps = explained["steps"].as_array().expect("a list");
+    steps.iter().find(|step| step["step"] == name).expect("every explanation has it")
+}
+
+/// Verdict, reason and `Retry-After`; there is one answer, for nothing is left open.
+fn of_explanation(explained: &Value) -> [Value; 3] {
+    assert_eq!(explained["answers"].as_array().map(Vec::len), Some(1), "{explained:#}");
+    of_verdict(&explained["answers"][0])
+}
+
+fn of_verdict(verdict: &Value) -> [Value; 3] {
+    ["verdict", "reason", "retry_after_s"].map(|member| verdict[member].clone())
+}
+
+/// A policy, and the log of some made-up days.
+struct Desk {
+    folder: TempDir,
+    yaml: String,
+    log: String,
+}
+
+impl Desk {
+    fn with(policy: &str, days: u64) -> Self {
+        let folder = tempfile::tempdir().expect("a folder of its own");
+        let desk = Self { folder, yaml: String::new(), log: String::new() };
+        let lines = |number| log::lines(number, &day::generate(1 + number, 0.02)).collect::<String>();
+        let (yaml, log) =
+            (desk.file("tidegate.yaml", policy), desk.file("access.log", &(0..days).map(lines).collect::<String>()));
+        Self { yaml, log, ..desk }
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.folder.path().join(name);
+        fs::write(&path, text).expect("it can be written");
+        path.display().to_string()
+    }
+
+    fn verdicts(&self, taken: &[&str]) -> Vec<Value> {
+        let file = self.folder.path().join("verdicts.jsonl").display().to_string();
+        let ended = run(&[&["replay", "--config", &self.yaml, "--verdicts", &file, &self.log], taken].concat(), b"");
+        assert_eq!(ended.code, 0, "{}", ended.errors);
+        let text = fs::read_to_string(file).expect("it was written");
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ended {
+        let named = if arguments.contains(&"--config") { &[][..] } else { &["--config", &self.yaml] };
+        run(&[&["explain"], named, arguments].concat(), b"")
+    }
+
+    fn explained(&self, line: &str, more: &[&str]) -> Value {
+        let before = more.iter().position(|option| *option == "--log").map_or(&[][..], |_| more);
+        let after = if before.is_empty() { more } else { &[][..] };
+        let ended = self.run(&[before, &["--json", "--log", line], after].concat());
+        assert_eq!(ended.code, 0, "{}", ended.errors);
+        serde_json::from_str(&ended.output).expect("JSON")
+    }
+
+    fn page(&self, line: &str) -> String {
+        let ended = self.run(&["--log", line]);
+        assert_eq!(ended.code, 0, "{}", ended.errors);
+        ended.output.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
+const ORIGIN: &str = "origin: { url: \"http://127.0.0.1:3000\" }\n";
+
+const TIERS: &str = r#"
+origin: { url: "http://127.0.0.1:3000" }
+quotas:
+  api:
+    limit: 300
+    window: { calendar: day, zone: America/Los_Angeles }
+    tiers: { bot: [ { above: 20%, shed: 40% }, { above: 60%, shed: 75% }, { above: 90%, shed: 100% } ] }
+classes:
+  - { name: bot, when: { kind: [verified_bot, declared_bot, suspected_bot] }, bucket: { capacity: 2, fill: 1, interval: 10m } }
+  - { name: impostor, when: { kind: impostor } }
+routes:
+  - { match: "/search", cost: { api: 4 } }
+  - { match: "/item/*", cost: { api: 1 } }
+"#;
+
+const EVEN: &str = r#"
+origin: { url: "http://127.0.0.1:3000" }
+quotas:
+  api:
+    limit: 300
+    window: { calendar: day, zone: UTC }
+    pacing: { mode: even, weights: { bot: 1 } }
+classes:
+  - { name: person, when: { kind: human } }
+  - { name: bot }
+routes:
+  - { match: "/search", cost: { api: 4 } }
+  - { match: "/item/*", cost: { api: 1 } }
+"#;
+
+const LEARNED: &str = r#"
+origin: { url: "http://127.0.0.1:3000" }
+quotas:
+  api:
+    limit: 400
+    window: { calendar: day, zone: UTC }
+    pacing: { mode: learned, burst: 2%, weights: { search: 3, bot: 1 } }
+    tiers: { bot: [ { above: 80%, shed: 100% } ] }
+classes:
+  - { name: person, when: { kind: human } }
+  - { name: search, when: { kind: verified_bot } }
+  - { name: bot }
+routes:
+  - { match: "/search", cost: { api: 4 } }
+  - { match: "/item/*", cost: { api: 1 } }
+"#;

@@ -1,0 +1,177 @@
+//! The dashboard and the alert rules ask only for what the gate exports.
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use tidegate::policy::behaviour::Signal;
+use tidegate::policy::{Kind, Reason};
+use tidegate::telemetry::metrics::{Form, METRICS, Metric};
+
+const DASHBOARD: &str = include_str!("../../grafana/tidegate.json");
+const ALERTS: &str = include_str!("../../grafana/alerts.yaml");
+
+/// Labels that Prometheus adds to everything that it scrapes.
+const OF_THE_SCRAPE: [&str; 2] = ["instance", "job"];
+
+#[test]
+fn the_dashboard_asks_only_for_metrics_and_labels_that_exist() {
+    let dashboard = dashboard();
+    let queries = strings_at(&dashboard, "expr");
+    assert!(queries.len() > 30, "{} queries", queries.len());
+    queries.iter().for_each(|query| check(query));
+    let asked: BTreeSet<&str> =
+        queries.iter().flat_map(|query| names(query)).map(|(name, _)| metric(name).0.name).collect();
+    let forgotten: Vec<&str> = METRICS.iter().map(|metric| metric.name).filter(|name| !asked.contains(name)).collect();
+    assert_eq!(forgotten, ["tidegate_quota_window_start_timestamp_seconds"], "the rest is shown somewhere");
+}
+
+#[test]
+fn legends_name_labels_that_the_query_leaves() {
+    for target in objects_with(&dashboard(), "legendFormat") {
+        let (query, legend) = (text(&target["expr"]), text(&target["legendFormat"]));
+        let aggregated =
+            query.starts_with("sum") || query.starts_with("min") || query.starts_with("histogram_quantile");
+        let kept = groupings(query);
+        for label in legend.split("{{").skip(1).filter_map(|rest| rest.split_once("}}")).map(|(label, _)| label) {
+            let known =
+                names(query).iter().any(|(name, _)| metric(name).0.labels.contains(&label)) || label == "instance";
+            assert!(known && (!aggregated || kept.contains(label)), "{legend} of {query}");
+        }
+    }
+}
+
+#[test]
+fn every_panel_has_a_title_a_unit_and_a_place_of_its_own() {
+    let dashboard = dashboard();
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let mut cells = BTreeSet::new();
+    for panel in panels {
+        assert!(!text(&panel["title"]).is_empty());
+        let place = ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_u64().expect("a number"));
+        let [x, y, width, height] = place;
+        assert!(x + width <= 24, "{}", panel["title"]);
+        for cell in (x..x + width).flat_map(|x| (y..y + height).map(move |y| (x, y))) {
+            assert!(cells.insert(cell), "{} lies on another", panel["title"]);
+        }
+        if panel["type"] != "row" {
+            assert!(!text(&panel["fieldConfig"]["defaults"]["unit"]).is_empty(), "{}", panel["title"]);
+            assert_eq!(panel["datasource"]["uid"], "${datasource}", "{}", panel["title"]);
+        }
+    }
+}
+
+#[test]
+fn every_alert_asks_for_what_exists_and_says_what_to_do() {
+    let alerts: Value = serde_saphyr::from_str(ALERTS).expect("the rules are YAML");
+    let rules = alerts["groups"][0]["rules"].as_array().expect("rules");
+    assert_eq!(rules.len(), 11);
+    for rule in rules {
+        check(text(&rule["expr"]));
+        for told in [&rule["alert"], &rule["labels"]["severity"], &rule["annotations"]["summary"]] {
+            assert!(!text(told).is_empty(), "{rule}");
+        }
+        assert!(text(&rule["annotations"]["description"]).len() > 50, "{} says what to do", rule["alert"]);
+    }
+}
+
+#[test]
+fn a_name_or_a_label_that_does_not_exist_is_noticed() {
+    for wrong in [
+        "tidegate_nothing_total",
+        "tidegate_requests_total_bucket",
+        "tidegate_request_duration_seconds",
+        r#"tidegate_requests_total{tier="1"}"#,
+        r#"tidegate_requests_total{verdict="rejected"}"#,
+        r#"tidegate_requests_by_kind_total{kind="person"}"#,
+        "sum by (tier) (tidegate_requests_total)",
+    ] {
+        assert!(std::panic::catch_unwind(|| check(wrong)).is_err(), "{wrong}");
+    }
+}
+
+/// Checks names, labels, values of closed labels, and groupings of a query.
+fn check(query: &str) {
+    let found = names(query);
+    assert!(!found.is_empty(), "{query} asks for nothing of ours");
+    let mut labels: BTreeSet<&str> = OF_THE_SCRAPE.into();
+    for (name, selector) in found {
+        let (metric, suffix) = metric(name);
+        let own = metric.labels.iter().copied().chain((suffix == "_bucket").then_some("le"));
+        labels.extend(own.clone());
+        for (label, value) in matchers(selector) {
+            assert!(own.clone().any(|known| known == label) || OF_THE_SCRAPE.contains(&label), "{label} of {name}");
+            assert!(may_be(label, value), "{label}={value} of {name}");
+        }
+    }
+    for grouping in groupings(query) {
+        assert!(labels.contains(grouping), "{grouping} in {query}");
+    }
+}
+
+/// The metric behind a name, and what a histogram's name ends in.
+fn metric(name: &str) -> (&'static Metric, &str) {
+    let fits = |metric: &&Metric| match (metric.form, name.strip_prefix(metric.name)) {
+        (Form::Histogram, Some(suffix)) => ["_bucket", "_sum", "_count"].contains(&suffix),
+        (_, rest) => rest == Some(""),
+    };
+    let metric = METRICS.iter().find(fits).unwrap_or_else(|| panic!("{name} is not exported"));
+    (metric, &name[metric.name.len()..])
+}
+
+fn may_be(label: &str, value: &str) -> bool {
+    let known: Vec<&str> = match label {
+        "verdict" => vec!["admitted", "refused"],
+        "kind" => Kind::ALL.map(Kind::name).to_vec(),
+        "signal" => Signal::ALL.map(Signal::name).to_vec(),
+        "reason" => Reason::ALL.map(Reason::name).to_vec(),
+        "code" => vec!["1xx", "2xx", "3xx", "4xx", "429", "5xx", "503", "error"],
+        _ => return true,
+    };
+    value.split('|').all(|value| known.contains(&value))
+}
+
+/// Every name of ours in a query, with what stands in the braces behind it.
+fn names(query: &str) -> Vec<(&str, &str)> {
+    let starts = query.match_indices("tidegate_").map(|(start, _)| &query[start..]);
+    starts
+        .map(|rest| {
+            let end = rest.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').unwrap_or(rest.len());
+            let selector =
+                rest[end..].strip_prefix('{').and_then(|inner| inner.split_once('}')).map_or("", |(inner, _)| inner);
+            (&rest[..end], selector)
+        })
+        .collect()
+}
+
+fn matchers(selector: &str) -> impl Iterator<Item = (&str, &str)> {
+    selector.split(',').filter_map(|matcher| {
+        let (label, value) = matcher.split_once('=')?;
+        Some((label.trim_end_matches('!'), value.trim_start_matches('~').trim_matches('"')))
+    })
+}
+
+fn groupings(query: &str) -> BTreeSet<&str> {
+    let groups = ["by (", "on ("].into_iter().flat_map(|word| query.split(word).skip(1));
+    groups.filter_map(|rest| rest.split_once(')')).flat_map(|(inner, _)| inner.split(", ")).collect()
+}
+
+fn dashboard() -> Value {
+    serde_json::from_str(DASHBOARD).expect("the dashboard is JSON")
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+}
+
+fn strings_at(value: &Value, key: &str) -> Vec<String> {
+    objects_with(value, key).iter().map(|object| text(&object[key]).to_owned()).collect()
+}
+
+fn objects_with(value: &Value, key: &str) -> Vec<Value> {
+    let inner = match value {
+        Value::Array(items) => items.iter().collect(),
+        Value::Object(members) => members.values().collect(),
+        _ => Vec::new(),
+    };
+    let own = value.get(key).map(|_| value.clone());
+    own.into_iter().chain(inner.into_iter().flat_map(|value| objects_with(value, key))).collect()
+}

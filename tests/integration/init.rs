@@ -1,0 +1,106 @@
+//! A first YAML from a log, with the real program: what it proposes is a file that it accepts.
+
+use crate::support::program::{Ended, run};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use tidegate::demo::day;
+
+#[test]
+fn what_is_proposed_is_accepted() {
+    let Ended { code, output: yaml, errors } = run(&["init", "-"], made_up_day().as_bytes());
+    assert_eq!((code, errors.as_str()), (0, ""));
+    let summary = checked(&yaml);
+    for told in ["/item/*: 1 of pages", "/category/*: 1 of pages", "/search: 1 of pages", "bingbot or googlebot"] {
+        assert!(summary.contains(told), "{told}\n{yaml}\n{summary}");
+    }
+}
+
+#[test]
+fn logs_of_real_sites_lead_to_files_that_are_accepted() {
+    let Some(shared) = crate::support::shared() else { return };
+    for name in ["semicomplete-2015", "wordpress-2022"] {
+        let log = shared.join(format!("data/logs/{name}.combined.log.gz"));
+        let log = log.to_str().expect("a path as text");
+        let [once, twice] = [(); 2].map(|()| run(&["init", log], b""));
+        assert_eq!((once.code, once.errors.as_str()), (0, ""), "{name}");
+        assert_eq!(once.output, twice.output, "{name}");
+        checked(&once.output);
+        its_own_limit_is_enough_and_assets_are_free(&once.output, log);
+    }
+}
+
+/// Replays a proposal on the log that it was made of.
+fn its_own_limit_is_enough_and_assets_are_free(yaml: &str, log: &str) {
+    let folder = tempfile::tempdir().expect("a folder of its own");
+    let path = |name: &str| folder.path().join(name).to_str().expect("a path as text").to_owned();
+    std::fs::write(path("proposed.yaml"), yaml).expect("it can be written");
+    let (config, report, verdicts) = (path("proposed.yaml"), path("report.json"), path("verdicts.jsonl"));
+    let replayed = run(&["replay", "--config", &config, "--json", &report, "--verdicts", &verdicts, log], b"");
+    assert_eq!((replayed.code, replayed.errors.as_str()), (0, ""));
+    let report: Value = serde_json::from_str(&read(&report)).expect("JSON");
+    let (policy, quota) = (&report["policies"][0], &report["policies"][0]["quotas"][0]);
+    assert_eq!(policy["refused"], 0, "nobody is refused anything before somebody says so");
+    let limit = quota["limit"].as_f64().expect("a number");
+    let used =
+        quota["windows"].as_array().expect("a list").iter().map(|window| window["used"].as_f64().expect("a number"));
+    let busiest = used.fold(0.0, f64::max);
+    assert!(busiest <= limit && limit <= busiest * 1.1, "{busiest} of {limit}\n{yaml}");
+    let by_route = costs_of_endings(&verdicts, Path::new(log));
+    for ending in ["css", "png", "jpg", "gif", "js", "ico", "woff2"] {
+        assert_eq!(by_route.get(ending).copied().unwrap_or(0.0), 0.0, ".{ending}\n{yaml}");
+    }
+}
+
+/// What the requests were charged whose paths end so.
+fn costs_of_endings(verdicts: &str, log: &Path) -> BTreeMap<String, f64> {
+    let lines = unpacked(log);
+    let mut costs = BTreeMap::new();
+    for verdict in read(verdicts).lines() {
+        let verdict: Value = serde_json::from_str(verdict).expect("JSON");
+        let line = lines[verdict["line"].as_u64().expect("a number") as usize - 1].as_str();
+        let target = line.split('"').nth(1).and_then(|request| request.split(' ').nth(1)).unwrap_or_default();
+        let path = target.split('?').next().unwrap_or_default();
+        let ending = path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map_or("", |(_, ending)| ending);
+        let cost = verdict["cost"].as_object().map_or(0.0, |cost| cost.values().filter_map(Value::as_f64).sum());
+        *costs.entry(ending.to_ascii_lowercase()).or_default() += cost;
+    }
+    costs
+}
+
+fn unpacked(log: &Path) -> Vec<String> {
+    let mut text = Vec::new();
+    let packed = std::fs::File::open(log).expect("it is there");
+    std::io::Read::read_to_end(&mut flate2::read::MultiGzDecoder::new(packed), &mut text).expect("it is gzip");
+    text.split(|byte| *byte == b'\n').map(|line| String::from_utf8_lossy(line).into_owned()).collect()
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).expect("it was written")
+}
+
+#[test]
+fn a_log_without_requests_leads_nowhere() {
+    let Ended { code, output, errors } = run(&["init", "-"], b"hello\n");
+    assert_eq!((code, output.as_str()), (2, ""));
+    assert!(
+        errors.starts_with("-: no request in 1 lines; the first that is not empty, -:1, is in no known format;"),
+        "{errors}"
+    );
+    assert_eq!(run(&["init", "nowhere.log"], b"").code, 2);
+    assert_eq!(run(&["init"], b"").code, 2);
+}
+
+/// What `tidegate check` says of it.
+fn checked(yaml: &str) -> String {
+    let folder = tempfile::tempdir().expect("a folder of its own");
+    let file = folder.path().join("proposed.yaml");
+    std::fs::write(&file, yaml).expect("it can be written");
+    let Ended { code, output, errors } = run(&["check", file.to_str().expect("a path as text")], b"");
+    assert_eq!((code, errors.as_str()), (0, ""), "{yaml}");
+    output
+}
+
+fn made_up_day() -> String {
+    tidegate::demo::log::lines(1, &day::generate(1, 0.1)).collect()
+}

@@ -1,0 +1,601 @@
+//! The ledger: never one unit too many, whatever happens (docs/GUARANTEES.md).
+
+use crate::support::crash;
+use crate::support::stores::{self, NOON, at_once, put_through};
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+use tidegate::engine::{Admission, Engine, Permit, Ruling, Supply};
+use tidegate::ledger::{File, Memory, OpenError, Store, Table};
+use tidegate::policy::class::{Class, When};
+use tidegate::policy::cost::Cost;
+use tidegate::policy::identity::{ClientKey, Trust};
+use tidegate::policy::lease::Spending;
+use tidegate::policy::quota::Quota;
+use tidegate::policy::route::{Pattern, Route};
+use tidegate::policy::throttle::Scope;
+use tidegate::policy::window::Window;
+use tidegate::policy::{ClassId, QuotaId, Rules, Timestamp, Units};
+
+// --- one suite for every store -------------------------------------------------------------------------------------
+
+/// Gates on one table in memory; one that dies never comes back, and what it held stays held.
+#[derive(Default)]
+struct InMemory {
+    table: Arc<Mutex<Table>>,
+    gates: u64,
+}
+
+impl stores::Ledger for InMemory {
+    type Store = Memory;
+
+    fn gate(&mut self) -> Memory {
+        self.gates += 1;
+        Memory::new(Arc::clone(&self.table), self.gates)
+    }
+
+    fn takes_several(&self) -> bool {
+        true
+    }
+}
+
+/// One gate at a time on a directory.
+struct InFile(TempDir);
+
+impl InFile {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a directory"))
+    }
+}
+
+/// An uptime on which a second passes between any two looks: syncs are never too many, and none is put off.
+fn uptime() -> tidegate::ledger::Uptime {
+    let ticks = AtomicU64::new(0);
+    Box::new(move || Timestamp(ticks.fetch_add(1_000_000_000, Ordering::Relaxed)))
+}
+
+/// The ledger of a gate that comes back. Its lock may outlive the gate before by a moment: a program that another test
+/// starts just then shares it until it runs.
+fn back_in(folder: &Path, boot: &str, now: Timestamp) -> File {
+    for _ in 0..100_000 {
+        match File::open(folder, boot, uptime(), now) {
+            Err(OpenError::Locked(_)) => std::thread::yield_now(),
+            opened => return opened.unwrap_or_else(|error| panic!("{error}")),
+        }
+    }
+    panic!("somebody keeps {} locked", folder.display());
+}
+
+impl stores::Ledger for InFile {
+    type Store = File;
+
+    fn gate(&mut self) -> File {
+        back_in(self.0.path(), "this boot", NOON)
+    }
+
+    fn takes_several(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn the_ledger_in_memory_keeps_its_promises() {
+    put_through(InMemory::default);
+}
+
+#[test]
+fn the_ledger_in_a_file_keeps_its_promises() {
+    put_through(InFile::new);
+}
+
+// --- a whole gate against a simple reference -----------------------------------------------------------------------
+
+const LIMIT: u64 = 400;
+const DEAREST: u64 = 3;
+
+fn rules(window: Window) -> Arc<Rules> {
+    let quota = Quota {
+        name: "api".into(),
+        limit: Units::whole(LIMIT),
+        window,
+        enforce: true,
+        cost_header: None,
+        free_when_cached: true,
+        sync_from: None,
+        pacing: None,
+        ladders: vec![None],
+    };
+    let class = Class {
+        name: "all".into(),
+        when: When::default(),
+        blocked: false,
+        bucket: None,
+        key: Default::default(),
+        enforce: true,
+        priority: 0,
+        guard: None,
+    };
+    let route = |cost: u64| Route {
+        name: cost.to_string(),
+        path: Pattern::parse("/**").expect("any path"),
+        hosts: vec![],
+        methods: vec![],
+        query: vec![],
+        costs: vec![(QuotaId(0), Cost::Known(Units::whole(cost)))],
+        scopes: vec![],
+        measured: true,
+    };
+    Arc::new(Rules {
+        trust: Trust::default(),
+        behaviour: None,
+        lists: Vec::new(),
+        agent_rules: vec![],
+        classes: vec![class],
+        quotas: vec![quota],
+        routes: (1..=DEAREST).map(route).collect(),
+        scopes: vec![Scope::open("default")],
+        tells_crawl_policy: false,
+    })
+}
+
+/// What can be done to a gate.
+#[derive(Clone, Debug)]
+enum Step {
+    /// So many requests of this cost.
+    Ask {
+        cost: u64,
+        times: u64,
+    },
+    /// The oldest open request ends: at what it was expected to cost, or at less, or unsent.
+    End {
+        cost: Option<u64>,
+    },
+    /// The keeper's round, and how long after the last.
+    Round {
+        after_ms: u64,
+    },
+    /// The gate dies, and comes back.
+    Crash {
+        power: bool,
+    },
+    /// It stops in good order, and comes back.
+    Stop,
+    /// Time passes, or the clock is set.
+    Pass {
+        seconds: u64,
+    },
+    SetBack {
+        seconds: u64,
+    },
+    /// A reload brings another window.
+    Redefine {
+        window: Window,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (1..=DEAREST, 1u64..12).prop_map(|(cost, times)| Step::Ask { cost, times }),
+        4 => proptest::option::of(0..=DEAREST).prop_map(|cost| Step::End { cost }),
+        6 => (0u64..2000).prop_map(|after_ms| Step::Round { after_ms }),
+        1 => any::<bool>().prop_map(|power| Step::Crash { power }),
+        1 => Just(Step::Stop),
+        2 => (1u64..90).prop_map(|seconds| Step::Pass { seconds }),
+        1 => (2u64..300).prop_map(|seconds| Step::SetBack { seconds }),
+        1 => windows().prop_map(|window| Step::Redefine { window }),
+    ]
+}
+
+/// A gate with its ledger, and what the origin would have counted.
+struct World<L: Recovers> {
+    ledger: L,
+    window: Window,
+    now: Timestamp,
+    latest: Timestamp,
+    store: Option<L::Store>,
+    engine: Arc<Engine>,
+    admission: Admission,
+    open: Vec<(Permit, Timestamp, u64)>,
+    /// By the beginning of the window: what was served, or may have been.
+    served: BTreeMap<Timestamp, u64>,
+    crashes: u64,
+}
+
+/// A ledger that a gate comes back to.
+trait Recovers {
+    type Store: Store;
+    fn comes_back(&mut self, power_cut: bool, now: Timestamp) -> Self::Store;
+}
+
+impl Recovers for InMemory {
+    type Store = Memory;
+
+    fn comes_back(&mut self, _: bool, _: Timestamp) -> Memory {
+        stores::Ledger::gate(self)
+    }
+}
+
+/// A directory and how often the machine has been started.
+struct OnDisk(TempDir, u64);
+
+impl Recovers for OnDisk {
+    type Store = File;
+
+    fn comes_back(&mut self, power_cut: bool, now: Timestamp) -> File {
+        self.1 += u64::from(power_cut);
+        back_in(self.0.path(), &format!("boot {}", self.1), now)
+    }
+}
+
+fn engine() -> Arc<Engine> {
+    Engine::new(Supply::Leased(Arc::new(|| {})), 10)
+}
+
+impl<L: Recovers> World<L> {
+    fn new(mut ledger: L, window: Window) -> Self {
+        let store = Some(ledger.comes_back(false, NOON));
+        let engine = engine();
+        let admission = engine.admission(rules(window.clone()), NOON);
+        let (open, served) = (Vec::new(), BTreeMap::new());
+        Self { ledger, window, now: NOON, latest: NOON, store, engine, admission, open, served, crashes: 0 }
+    }
+
+    /// A gate that remembers nothing but what the ledger tells it.
+    fn begin(&mut self) {
+        self.engine = engine();
+        self.admission = self.engine.admission(rules(self.window.clone()), self.now);
+    }
+
+    fn take(&mut self, step: &Step) {
+        self.latest = self.latest.max(self.now);
+        match *step {
+            Step::Ask { cost, times } => (0..times).for_each(|_| self.ask(cost)),
+            Step::End { cost } if !self.open.is_empty() => {
+                let (mut permit, window, expected) = self.open.remove(0);
+                let counted = self.served.get_mut(&window).expect("it was counted");
+                *counted -= expected - cost.unwrap_or(expected).min(expected);
+                permit.sent();
+                permit.settle(|_, expected| cost.map_or(expected, Units::whole).min(expected));
+            }
+            Step::End { .. } => {}
+            Step::Round { after_ms } => {
+                self.now += Duration::from_millis(after_ms);
+                self.round();
+            }
+            Step::Crash { power } => {
+                self.open.clear();
+                self.store = None;
+                self.store = Some(self.ledger.comes_back(power, self.now));
+                self.begin();
+                self.crashes += 1;
+            }
+            Step::Stop => {
+                while !self.open.is_empty() {
+                    self.take(&Step::End { cost: None });
+                }
+                let asks = self.admission.engine().asks(self.now);
+                let store = self.store.as_mut().expect("it is open");
+                at_once(store.close(&asks, self.now)).expect("it is written");
+                self.store = None;
+                self.store = Some(self.ledger.comes_back(true, self.now));
+                self.begin();
+            }
+            Step::Pass { seconds } => self.now += Duration::from_secs(seconds),
+            Step::SetBack { seconds } => self.now = self.now - Duration::from_secs(seconds),
+            Step::Redefine { ref window } => self.redefine(window),
+        }
+    }
+
+    /// What weighs at this moment goes on to weigh. Which moment it is, nobody doubts, and nobody is under way.
+    fn redefine(&mut self, window: &Window) {
+        while !self.open.is_empty() {
+            self.take(&Step::End { cost: None });
+        }
+        self.now = self.now.max(self.latest);
+        self.round();
+        let start = self.window.span(self.now).start;
+        let weighs = self.served.range(start - self.reach()..=start).map(|(_, units)| units).sum();
+        self.window = window.clone();
+        self.admission = self.engine.admission(rules(window.clone()), self.now);
+        self.served = BTreeMap::from([(window.span(self.now).start, weighs)]);
+        self.round();
+    }
+
+    fn reach(&self) -> Duration {
+        match self.window {
+            Window::Sliding { length, .. } => length,
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn ask(&mut self, cost: u64) {
+        let place = usize::try_from(cost - 1).expect("a small number");
+        let decision = self.admission.admit(ClientKey::from_number(1), ClassId(0), place, "/", self.now);
+        if let Ruling::Admitted(permit) = decision.ruling {
+            let window = self.window.span(self.now).start;
+            *self.served.entry(window).or_default() += cost;
+            self.open.push((permit, window, cost));
+        }
+    }
+
+    fn round(&mut self) {
+        let engine = self.admission.engine();
+        let store = self.store.as_mut().expect("it is open");
+        for (ask, used) in engine.corrections(self.now) {
+            at_once(store.correct(&ask, used, self.now)).expect("it is written");
+        }
+        let asks = engine.asks(self.now);
+        let leases = at_once(store.lease(&asks, self.now)).expect("an answer");
+        engine.supply(&asks, &leases, self.now);
+    }
+
+    /// What any window has been charged, with what weighs on it.
+    fn most_served(&self) -> u64 {
+        let reach = self.reach();
+        let within = |&start: &Timestamp| self.served.range(start..=start + reach).map(|(_, units)| units).sum();
+        self.served.keys().map(within).max().unwrap_or(0)
+    }
+}
+
+fn windows() -> impl Strategy<Value = Window> {
+    let length = Duration::from_secs(60);
+    prop_oneof![
+        Just(Window::Fixed { length }),
+        Just(Window::Fixed { length: Duration::from_secs(86_400) }),
+        Just(Window::Sliding { length, parts: 6 }),
+    ]
+}
+
+/// The most that one death can waste, as it is published: two leases.
+fn bound() -> u64 {
+    let limit = Units::whole(LIMIT);
+    let (length, dearest) = (Duration::from_secs(86_400), Units::whole(DEAREST));
+    Spending { limit, left: limit, length, per_second: limit, dearest, short: Units::ZERO }.largest().floor() * 2
+}
+
+fn never_too_many<L: Recovers>(ledger: L, window: Window, steps: &[Step]) {
+    let mut world = World::new(ledger, window);
+    for step in steps {
+        world.take(step);
+        let most = world.most_served();
+        assert!(most <= LIMIT, "{most} of {LIMIT} after {step:?}: {:?}", world.served);
+    }
+}
+
+/// One day, in which nothing is forgotten: what is counted beyond what was served was held by those who died.
+fn waste_is_bounded<L: Recovers>(ledger: L, steps: &[Step]) {
+    let mut world = World::new(ledger, Window::Fixed { length: Duration::from_secs(86_400) });
+    for step in
+        steps.iter().filter(|step| !matches!(step, Step::Pass { .. } | Step::SetBack { .. } | Step::Redefine { .. }))
+    {
+        world.take(step);
+        world.round();
+        let view = &world.admission.quotas(world.now)[0];
+        let (counted, served) = (view.used.plus(view.reserved).floor(), world.served.values().sum::<u64>());
+        assert!(counted >= served, "{counted} counted, {served} served after {step:?}");
+        let wasted = counted - served;
+        let bound = bound() * world.crashes;
+        assert!(wasted <= bound, "{wasted} wasted by {} crashes after {step:?}, {bound} at most", world.crashes);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(96) })]
+
+    #[test]
+    fn whatever_happens_no_window_is_charged_more_than_its_limit_in_memory(
+        window in windows(), steps in proptest::collection::vec(step(), 1..120),
+    ) {
+        never_too_many(InMemory::default(), window, &steps);
+    }
+
+    #[test]
+    fn whatever_happens_no_window_is_charged_more_than_its_limit_in_a_file(
+        window in windows(), steps in proptest::collection::vec(step(), 1..120),
+    ) {
+        never_too_many(OnDisk(tempfile::tempdir().expect("a directory"), 0), window, &steps);
+    }
+
+    #[test]
+    fn a_crash_wastes_no_more_than_a_lease_in_memory(steps in proptest::collection::vec(step(), 1..120)) {
+        waste_is_bounded(InMemory::default(), &steps);
+    }
+
+    #[test]
+    fn a_crash_wastes_no_more_than_a_lease_in_a_file(steps in proptest::collection::vec(step(), 1..120)) {
+        waste_is_bounded(OnDisk(tempfile::tempdir().expect("a directory"), 0), &steps);
+    }
+}
+
+// --- files that are not as they should be --------------------------------------------------------------------------
+
+fn open(folder: &Path) -> Result<File, OpenError> {
+    File::open(folder, "this boot", uptime(), NOON)
+}
+
+fn complaint(folder: &Path) -> String {
+    for _ in 0..100_000 {
+        match open(folder) {
+            Err(OpenError::Locked(_)) => std::thread::yield_now(),
+            Err(error) => return error.to_string(),
+            Ok(_) => panic!("it can be opened"),
+        }
+    }
+    panic!("somebody keeps {} locked", folder.display());
+}
+
+/// A directory with a ledger in which 30 units are counted.
+fn with_a_ledger() -> TempDir {
+    let mut ledger = InFile::new();
+    let store = stores::Ledger::gate(&mut ledger);
+    let mut gate = stores::Gate::new(&ledger, store);
+    gate.asks(100);
+    gate.takes(30);
+    gate.closes();
+    ledger.0
+}
+
+#[test]
+fn what_is_not_a_ledger_is_named_and_left_alone() {
+    type Spoil = fn(&mut Vec<u8>);
+    let table: [(&str, Spoil, &str); 6] = [
+        ("foreign", |bytes| *bytes = b"#!/bin/sh\nexit 0\n".to_vec(), "is not a ledger of Tidegate; move it away"),
+        ("empty", Vec::clear, "is damaged: it is empty; move it away"),
+        ("newer", |bytes| bytes[16] = 2, "has format 2, and this version knows up to 1; run the version that wrote it"),
+        ("truncated", |bytes| bytes.truncate(9000), "is damaged: it is shorter than it was made"),
+        ("header", |bytes| bytes[20] ^= 1, "is damaged: its header does not match its checksum"),
+        ("records", |bytes| bytes[4096..].fill(7), "is damaged: neither of its records is whole"),
+    ];
+    for (name, spoil, told) in table {
+        let folder = with_a_ledger();
+        let file = folder.path().join("ledger");
+        let mut bytes = std::fs::read(&file).expect("there is one");
+        spoil(&mut bytes);
+        std::fs::write(&file, &bytes).expect("it can be written");
+        let complaint = complaint(folder.path());
+        assert!(complaint.starts_with(&file.display().to_string()) && complaint.contains(told), "{name}: {complaint}");
+        assert_eq!(std::fs::read(&file).expect("it is there"), bytes, "{name}: nothing is overwritten");
+    }
+}
+
+#[test]
+fn one_damaged_record_leaves_the_other() {
+    let folder = with_a_ledger();
+    let file = folder.path().join("ledger");
+    let mut bytes = std::fs::read(&file).expect("there is one");
+    let slot = (bytes.len() - 4096) / 2;
+    bytes[4096 + slot..].fill(7);
+    std::fs::write(&file, &bytes).expect("it can be written");
+    back_in(folder.path(), "this boot", NOON);
+}
+
+#[test]
+fn a_damaged_journal_proves_nothing_and_stops_nobody() {
+    let folder = with_a_ledger();
+    std::fs::write(folder.path().join("journal"), b"junk").expect("it can be written");
+    back_in(folder.path(), "this boot", NOON);
+}
+
+#[test]
+fn a_second_gate_is_told_of_the_first() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let _first = open(folder.path()).expect("nobody else has it");
+    let told = format!("another gate is running on the state directory {}; stop it", folder.path().display());
+    let found = open(folder.path()).err().expect("it is locked").to_string();
+    assert!(found.starts_with(&told), "{found}");
+}
+
+#[test]
+fn a_directory_that_cannot_be_had_is_named() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").expect("it can be written");
+    let told = complaint(&file.join("state"));
+    assert!(told.starts_with("cannot use the state directory") && told.contains("state_dir"), "{told}");
+}
+
+#[test]
+fn a_read_only_directory_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a directory");
+    let closed = std::fs::Permissions::from_mode(0o500);
+    std::fs::set_permissions(folder.path(), closed).expect("it is ours");
+    if std::fs::write(folder.path().join("probe"), "").is_ok() {
+        return println!("skipped: rights do not bind this user");
+    }
+    let told = complaint(folder.path());
+    assert!(told.contains("make it writable"), "{told}");
+}
+
+#[test]
+fn the_state_directory_is_for_this_user_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a directory");
+    let state = folder.path().join("deep/state");
+    let _ledger = open(&state).expect("it is made");
+    for (name, mode) in [("", 0o700), ("ledger", 0o600), ("journal", 0o600), ("lock", 0o600)] {
+        let found = std::fs::metadata(state.join(name)).expect("it is there").permissions().mode() & 0o777;
+        assert_eq!(found, mode, "{name}: {found:o}");
+    }
+}
+
+/// A file system of 64 KiB, where that can be had.
+struct Small(TempDir);
+
+impl Small {
+    fn mount(size: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a directory");
+        let options = ["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"];
+        let mounted = std::process::Command::new("mount").args(options).arg(folder.path()).output();
+        mounted.is_ok_and(|told| told.status.success()).then(|| Self(folder))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_noticed_at_the_start() {
+    let Some(small) = Small::mount("64k") else { return println!("skipped: no file system can be mounted here") };
+    let told = complaint(small.0.path());
+    let path = small.0.path().join("ledger");
+    assert!(told.starts_with(&format!("cannot write {}", path.display())) && told.contains("make room"), "{told}");
+    assert!(!path.exists(), "nothing half made is left");
+}
+
+#[test]
+fn a_ledger_of_many_quotas_opens_quickly() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let mut ledger = open(folder.path()).expect("it is made");
+    let asks: Vec<_> = (0..1000)
+        .flat_map(|quota| (0..8).map(move |day| (quota, day)))
+        .map(|(quota, day)| tidegate::ledger::Ask {
+            quota: format!("quota_{quota}"),
+            limit: Units::whole(1000),
+            window: stores::window(day * 86_400, 86_400, 0),
+            taken: Units::whole(1),
+            held: Units::ZERO,
+            wanted: Units::whole(20),
+            soon: Units::whole(2),
+            expects: Units::ZERO,
+        })
+        .collect();
+    at_once(ledger.lease(&asks, NOON)).expect("an answer");
+    drop(ledger);
+    let clock = tidegate::clock::Clock::system();
+    back_in(folder.path(), "this boot", NOON);
+    // 200 ms are promised of the program as it is shipped; this one is not optimised.
+    assert!(clock.uptime() < Timestamp::from_seconds(2), "{:?}", clock.uptime());
+}
+
+// --- the program itself, killed under load -------------------------------------------------------------------------
+
+#[test]
+fn a_program_that_is_killed_at_any_moment_never_overspends() {
+    let rounds = std::env::var("TIDEGATE_CRASH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(20);
+    crash::killed_again_and_again(rounds);
+}
+
+#[test]
+fn a_program_that_is_killed_on_a_full_disk_never_overspends() {
+    let Some(small) = Small::mount("512k") else { return println!("skipped: no file system can be mounted here") };
+    crash::killed_on_a_full_disk(small.0.path(), 5);
+}
+
+#[test]
+fn a_program_that_is_stopped_across_the_end_of_a_window_never_overspends() {
+    crash::stopped_across_the_end_of_a_window();
+}
+
+#[test]
+fn a_clean_stop_and_a_correction_by_hand_survive_a_restart() {
+    crash::restarted_in_good_order();
+}

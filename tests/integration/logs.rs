@@ -1,0 +1,90 @@
+//! Logs that others wrote: every format that is known to be out there, and two whole logs of real sites.
+
+use serde::Deserialize;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+use tidegate::replay::log::{Asked, Asker, Files, Line, Merged, Next};
+
+#[test]
+fn every_variant_of_a_line_is_read_as_it_was_meant() {
+    let Some(folder) = logs() else { return };
+    let variants = fs::read_to_string(folder.join("format-variants.jsonl")).expect("the variants are text");
+    let mut wrong = Vec::new();
+    for variant in variants.lines() {
+        let Variant { line, note, expect } = serde_json::from_str(variant).expect("a variant");
+        let read = Line::read(line.as_bytes()).ok().flatten().map(|line| Expected::of(&line));
+        if read != expect {
+            wrong.push(format!("{note}: {read:?} instead of {expect:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn real_logs_are_read_to_their_last_line() {
+    let Some(folder) = logs() else { return };
+    for (name, lines, broken) in
+        [("semicomplete-2015.combined.log.gz", 10_000, 1), ("wordpress-2022.combined.log.gz", 691, 0)]
+    {
+        let files = Files::open(&[folder.join(name)]).expect("it can be opened");
+        let mut merged = Merged::new(files.sources, Duration::from_secs(60));
+        let mut given = 0;
+        while let Some(Next { place, text, .. }) = merged.next_line().expect("it can be read") {
+            given += 1;
+            if let Err(kind) = Line::read(text).map(drop) {
+                merged.is_broken(kind, place);
+            }
+        }
+        let found: u64 = merged.counts.broken.values().map(|(count, _)| count).sum();
+        assert_eq!((merged.counts.lines, found), (lines, broken), "{name}: {:?}", merged.counts);
+        assert!(given <= lines);
+    }
+}
+
+#[derive(Deserialize)]
+struct Variant {
+    line: String,
+    note: String,
+    expect: Option<Expected>,
+}
+
+#[derive(Debug, Deserialize, PartialEq)]
+struct Expected {
+    ip: String,
+    epoch: u64,
+    method: Option<String>,
+    path: Option<String>,
+    status: u16,
+    bytes: u64,
+    referer: Option<String>,
+    ua: Option<String>,
+}
+
+impl Expected {
+    fn of(line: &Line<'_>) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let target = |asked: &Asked<'_>| match &asked.query {
+            Some(query) => format!("{}?{query}", asked.path),
+            None => asked.path.clone().into_owned(),
+        };
+        Self {
+            ip: match &line.client {
+                Asker::Address(address) => address.to_string(),
+                Asker::Named(name) => (*name).to_owned(),
+            },
+            epoch: line.at.seconds(),
+            method: line.asked.as_ref().map(|asked| asked.method.to_string()),
+            path: line.asked.as_ref().map(target),
+            status: line.status,
+            bytes: line.bytes,
+            referer: line.referer.as_deref().map(text),
+            ua: line.user_agent.as_deref().map(text),
+        }
+    }
+}
+
+/// The logs, where they are at hand.
+fn logs() -> Option<PathBuf> {
+    Some(crate::support::shared()?.join("data/logs"))
+}

@@ -1,0 +1,79 @@
+//! A real nginx as the origin: it closes connections when it likes, answers ranges and revalidations, and logs for
+//! itself what it was asked. `./test` installs it.
+
+use crate::support::gate::Gate;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+/// nginx on a port of its own, gone at the end of the test.
+struct Nginx {
+    process: Child,
+    address: SocketAddr,
+    folder: TempDir,
+}
+
+impl Nginx {
+    /// Serves a page of 1 MiB and closes each connection after three requests.
+    fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a folder of its own");
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
+        let root = folder.path().display();
+        std::fs::write(folder.path().join("page"), vec![b'x'; 1 << 20]).expect("a page");
+        let config = format!(
+            "daemon off; master_process off; pid {root}/pid; error_log {root}/error.log; \nevents {{}}\nhttp {{\n\
+             access_log {root}/access.log; keepalive_requests 3;\n\
+             client_body_temp_path {root}/b; proxy_temp_path {root}/p; fastcgi_temp_path {root}/f;\n\
+             uwsgi_temp_path {root}/u; scgi_temp_path {root}/s;\n\
+             server {{ listen {free}; root {root}; }} }}\n"
+        );
+        std::fs::write(folder.path().join("nginx.conf"), config).expect("a file of its own");
+        let program = ["/usr/sbin/nginx", "/usr/bin/nginx"].into_iter().find(|path| Path::new(path).exists());
+        let process = Command::new(program.expect("nginx is installed; ./test does it"))
+            .arg("-c")
+            .arg(folder.path().join("nginx.conf"))
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("nginx starts");
+        let listens = (0..100_000).any(|_| TcpStream::connect(free).is_ok());
+        assert!(listens, "nginx does not listen on {free}");
+        Self { process, address: free, folder }
+    }
+
+    /// Requests for the page that nginx has logged.
+    fn asked(&self) -> usize {
+        let log = std::fs::read_to_string(self.folder.path().join("access.log")).unwrap_or_default();
+        log.lines().filter(|line| line.contains("/page")).count()
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn an_origin_that_closes_every_third_time_is_never_noticed() {
+    let nginx = Nginx::start();
+    let gate = Gate::before(
+        nginx.address,
+        "quotas: { api: { limit: 1000, window: { fixed: 24h } } }\nroutes: [ { match: /page, cost: { api: 1 } } ]",
+    );
+    let mut client = gate.connect();
+    for _ in 0..30 {
+        let answer = client.get("/page", "");
+        assert_eq!((answer.status, answer.body.len()), (200, 1 << 20));
+    }
+    let tag = client.get("/page", "").field("etag").to_owned();
+    assert_eq!(client.get("/page", &format!("If-None-Match: {tag}\r\n")).status, 304);
+    let part = client.get("/page", "Range: bytes=10-19\r\n");
+    assert_eq!((part.status, part.body.len(), part.field("content-range")), (206, 10, "bytes 10-19/1048576"));
+    client.send("HEAD /page HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.answer_to("HEAD").field("content-length"), "1048576");
+    assert_eq!(client.get("/missing", "").status, 404);
+    assert_eq!(gate.books(), (34.0, 0.0));
+    assert_eq!(nginx.asked(), 34, "nginx counted the same");
+}

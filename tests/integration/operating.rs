@@ -1,0 +1,470 @@
+//! What an operator does with a gate: reload it, ask it, stop it, read its books; some of it with the real program.
+
+use crate::support::client::Client;
+use crate::support::gate::Gate;
+use crate::support::origin::{Origin, signal};
+use crate::support::program::{Program, run};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::Duration;
+
+#[test]
+fn a_reload_changes_the_rules_and_forgets_nobody() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), FIRST_RULES);
+    let mut client = gate.connect();
+    for _ in 0..3 {
+        assert_eq!(client.get("/page", "").status, 200);
+    }
+    assert_eq!(client.get("/free", "").status, 200);
+    let other = Origin::plain();
+    let told = gate.reload(other.address(), &FIRST_RULES.replace("limit: 10", "limit: 4")).expect("good rules");
+    assert!(told.contains("api: 4 units"), "{told}");
+    assert_eq!(gate.books(), (3.0, 0.0), "what was spent stays spent");
+    assert_eq!(client.get("/page", "").status, 200, "on the same connection, and the bucket holds one more");
+    assert_eq!(other.seen().len(), 1, "the new origin is asked");
+    assert_eq!(client.get("/free", "").json()["reason"], "bucket", "five are gone: four before and one after");
+    let neighbour = client.get("/page", "X-Forwarded-For: 192.0.2.1\r\n");
+    assert_eq!(neighbour.json()["reason"], "quota", "four of four");
+}
+
+#[test]
+fn a_quota_that_is_renamed_is_another() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), FIRST_RULES);
+    gate.connect().get("/page", "");
+    gate.reload(origin.address(), &FIRST_RULES.replace("api", "ipa")).expect("good rules");
+    assert_eq!(gate.books(), (0.0, 0.0));
+    gate.reload(origin.address(), FIRST_RULES).expect("good rules");
+    assert_eq!(gate.books(), (1.0, 0.0), "and the old one is not forgotten meanwhile");
+}
+
+#[test]
+fn what_is_under_way_ends_by_the_rules_it_began_with() {
+    let (tell, asked) = signal();
+    let (go_on, wait) = signal();
+    let origin = Origin::scripted(move |_, wire| {
+        tell.tell();
+        wait.wait();
+        wire.reply("200 OK", "X-Cost: 3\r\n", b"");
+    });
+    let rules = FIRST_RULES.replace("limit: 10,", "limit: 10, cost_header: X-Cost,");
+    let gate = Gate::before(origin.address(), &rules);
+    let mut client = gate.connect();
+    client.send("GET /page HTTP/1.1\r\nHost: a\r\n\r\n");
+    asked.wait();
+    gate.reload(origin.address(), FIRST_RULES).expect("good rules");
+    assert_eq!(gate.books(), (0.0, 1.0), "its reservation is kept");
+    go_on.tell();
+    assert_eq!(client.answer().status, 200);
+    assert_eq!(gate.books(), (3.0, 0.0));
+}
+
+#[test]
+fn a_reload_under_load_loses_nothing() {
+    let origin = Origin::plain();
+    let rules = |limit: usize| {
+        let quota = format!("quotas: {{ api: {{ limit: {limit}, window: {{ fixed: 24h }} }} }}");
+        format!("{quota}\nroutes: [ {{ match: /**, cost: {{ api: 1 }} }} ]")
+    };
+    let gate = Gate::before(origin.address(), &rules(1000));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut client = gate.connect();
+                (0..100).for_each(|_| assert_eq!(client.get("/", "").status, 200));
+            });
+        }
+        for more in 0..20 {
+            gate.reload(origin.address(), &rules(1000 + more)).expect("good rules");
+        }
+    });
+    assert_eq!(gate.books(), (400.0, 0.0));
+    assert_eq!(origin.seen().len(), 400);
+    assert_eq!(gate.into_log().len(), 400);
+}
+
+#[test]
+fn a_file_with_mistakes_changes_nothing_and_is_told_off() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), FIRST_RULES);
+    let (status, told) = gate.ask_admin("POST", "/api/v1/reload", "");
+    assert_eq!((status, json_of(&told)["reloaded"].as_bool()), (200, Some(true)), "{told}");
+    assert_eq!(gate.metric("tidegate_config_last_reload_successful"), 1.0);
+    let before = gate.metric("tidegate_config_last_reload_success_timestamp_seconds");
+
+    gate.clock.advance(Duration::from_secs(60));
+    gate.write(origin.address(), "quotas: { api: { limit: -1 } }\nroutes: [ { math: /page } ]");
+    let (status, told) = gate.ask_admin("POST", "/api/v1/reload", "");
+    assert_eq!(status, 422);
+    let detail = json_of(&told)["detail"].as_str().unwrap_or_default().to_owned();
+    assert!(detail.contains("quotas.api.limit") && detail.contains("math"), "every mistake: {detail}");
+    assert_eq!(gate.metric("tidegate_config_last_reload_successful"), 0.0);
+    assert_eq!(gate.metric("tidegate_config_last_reload_success_timestamp_seconds"), before);
+    assert!(gate.connect().get("/page", "").field("ratelimit").contains("\"api\";r=9"), "the old rules stay");
+    assert_eq!(gate.admin("/readyz").0, 200);
+
+    gate.reload(origin.address(), FIRST_RULES).expect("good rules again");
+    assert_eq!(gate.metric("tidegate_config_last_reload_successful"), 1.0);
+    assert_eq!(gate.metric("tidegate_config_last_reload_success_timestamp_seconds"), before + 60.0);
+}
+
+#[test]
+fn what_needs_a_restart_is_said() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), "workers: 1");
+    let told = gate.reload(origin.address(), "workers: 2\nlimits: { max_clients: 5 }").expect("good rules");
+    for key in ["workers", "limits.max_clients"] {
+        assert!(told.contains(&format!("{key}: takes effect at the next start")), "{told}");
+    }
+    let waiting =
+        |gate: &Gate| gate.state()["notes"].to_string().contains("workers: changed in the file, takes effect");
+    assert!(waiting(&gate));
+    let told = gate.reload(origin.address(), "workers: 2").expect("good rules");
+    assert!(told.contains("workers: takes effect at the next start") && waiting(&gate), "still not in force: {told}");
+    gate.reload(origin.address(), "workers: 1").expect("good rules");
+    assert!(!waiting(&gate), "it is as it was at the start");
+}
+
+#[test]
+fn a_class_of_an_operator_that_waits_for_a_restart_takes_nobody_and_breaks_nothing() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), "crawl_policy: on");
+    let rules = "crawl_policy: on\noperators: { acme: { tokens: AcmeBot, ranges: 192.0.2.0/24 } }\n\
+                 classes: [ { name: ours, when: { operator: [acme, googlebot] }, crawl_delay: 5s, block: true } ]";
+    gate.reload(origin.address(), rules).expect("good rules");
+    let acme = "User-Agent: AcmeBot/1.0\r\nX-Forwarded-For: 192.0.2.1\r\n";
+    assert_eq!(gate.connect().get("/", acme).status, 200);
+    assert_eq!(gate.connect().get("/.well-known/crawl-policy", "").status, 200);
+    assert_eq!((gate.connect().get("/robots.txt", "").status, gate.admin("/metrics").0), (200, 200));
+}
+
+/// Every request leaves one count and one line, however it ends, and each that was let in went to the origin.
+#[test]
+fn the_metrics_the_log_and_the_origin_tell_the_same_story() {
+    let (tell, asked) = signal();
+    let origin = Origin::scripted(move |request, wire| match request.target.as_str() {
+        "/hang" => {
+            tell.tell();
+            wire.sees_the_end();
+        }
+        "/page?broken" => {
+            wire.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf");
+            wire.close();
+        }
+        "/page?nothing" => wire.close(),
+        "/page?error" => wire.reply("500 Internal Server Error", "", b"oh"),
+        _ => wire.reply("200 OK", "", b"fine"),
+    });
+    let rules = "
+quotas: { api: { limit: 12, window: { fixed: 24h }, tiers: { shed: [ { above: 0%, shed: 50% } ] } } }
+classes:
+  - { name: shed, when: { user_agent: shed } }
+  - { name: blocked, when: { user_agent: blocked }, block: true }
+  - { name: person }
+routes: [ { match: /page, cost: { api: 1 } }, { match: /hang, cost: { api: 1 } } ]";
+    let gate = Gate::before(origin.address(), rules);
+    for round in 0..5 {
+        for agent in ["shed", "blocked", "person"] {
+            let mut client = gate.connect();
+            client.get("/page", &format!("User-Agent: {agent}\r\n"));
+            client.get("/free", &format!("User-Agent: {agent}\r\n"));
+        }
+        for query in ["broken", "nothing", "error"] {
+            gate.connect().try_send(format!("GET /page?{query} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+            let mut client = gate.connect();
+            client.send(format!("GET /page?{query} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+            client.rest();
+        }
+        if round == 0 {
+            let mut client = gate.connect();
+            client.send("GET /hang HTTP/1.1\r\nHost: a\r\n\r\n");
+            asked.wait();
+            client.reset();
+        }
+        assert_eq!(gate.connect().send("GET / HTTP/1.1\r\n\r\n").answer().status, 400, "not a request that counts");
+    }
+    gate.wait_for_metric("tidegate_connections", 0.0);
+    gate.wait_for_metric("tidegate_origin_inflight{scope=\"default\"}", 0.0);
+    let metrics = gate.metrics();
+    let sum = |start: &str, holds: &str| -> f64 {
+        metrics.iter().filter(|(name, _)| name.starts_with(start) && name.contains(holds)).map(|(_, value)| value).sum()
+    };
+    let requests = sum("tidegate_requests_total", "");
+    let admitted = sum("tidegate_requests_total", "verdict=\"admitted\"");
+    assert_eq!(sum("tidegate_requests_by_kind_total", ""), requests);
+    assert_eq!(sum("tidegate_request_duration_seconds_count", ""), requests);
+    assert_eq!(sum("tidegate_origin_requests_total", ""), admitted);
+    assert_eq!(sum("tidegate_responses_total", ""), requests + 5.0, "and five that were no requests");
+    let (books, seen) = (gate.books(), origin.seen());
+    assert_eq!(books, (12.0, 0.0), "all of the quota is spent, and nothing is promised any more");
+    assert_eq!(sum("tidegate_quota_charged_total", ""), 12.0);
+
+    let log = gate.into_log();
+    let lines = |key: &str, value: Value| log.iter().filter(|line| line[key] == value).count();
+    assert_eq!(log.len() as f64, requests);
+    assert_eq!(lines("verdict", json!("admitted")) as f64, admitted);
+    for reason in ["tier", "quota", "blocked"] {
+        let counted = sum("tidegate_requests_total", &format!("reason=\"{reason}\""));
+        assert!(counted > 0.0, "{reason}");
+        assert_eq!(lines("reason", json!(reason)) as f64, counted, "{reason}");
+    }
+    let charged: f64 = log.iter().filter_map(|line| line["charged"]["api"].as_f64()).sum();
+    assert_eq!(charged, 12.0);
+    // A client that leaves at once may do so before its request has gone on; it is the only one that may be missing.
+    assert!(seen.len() as f64 <= admitted && seen.len() as f64 >= admitted - 15.0, "{} of {admitted}", seen.len());
+    let ids: BTreeMap<_, _> = log.iter().map(|line| (line["id"].to_string(), ())).collect();
+    assert_eq!(ids.len(), log.len(), "no id twice");
+}
+
+#[test]
+fn check_sums_up_a_good_file_and_finds_every_mistake_in_a_bad_one() {
+    let folder = tempfile::tempdir().expect("a folder of its own");
+    let file = folder.path().join("gate.yaml");
+    let name = file.display().to_string();
+    write(&file, "origin: { url: http://127.0.0.1:3000 }\n");
+    let good = run(&["check", &name], b"");
+    assert_eq!((good.code, good.errors.as_str()), (0, ""));
+    assert!(good.output.starts_with("listens on 127.0.0.1:8080, forwards to 127.0.0.1:3000\n"), "{}", good.output);
+
+    write(&file, "origin: { url: http://127.0.0.1:3000 }\nlimits:\n  max_header: 5\n  head_timeout: soon\n");
+    let bad = run(&["check", &name], b"");
+    assert_eq!((bad.code, bad.output.as_str()), (2, ""));
+    let places: Vec<_> = bad.errors.lines().filter_map(|line| line.strip_prefix(&name)).collect();
+    assert_eq!(places.len(), 2, "{}", bad.errors);
+    assert!(places[0].starts_with(":3:3: limits.max_header: ") && places[0].contains("; "), "{}", bad.errors);
+    assert!(places[1].starts_with(":4:17: limits.head_timeout: ") && places[1].contains("; "), "{}", bad.errors);
+
+    for text in ["", "\u{0}", "a: [", "- 1", "origin: &a { url: *a }", "\u{feff}origin: 5"] {
+        write(&file, text);
+        let bad = run(&["check", &name], b"");
+        assert_eq!(bad.code, 2, "{text:?}");
+        assert!(bad.errors.starts_with(&format!("{name}:")), "{text:?}: {}", bad.errors);
+    }
+    assert_eq!(run(&["check", "no/such/file.yaml"], b"").code, 2);
+}
+
+#[test]
+fn classify_answers_line_by_line_whatever_the_lines_are() {
+    let long = "x".repeat(1 << 20);
+    let lines: [&[u8]; 7] = [
+        b"Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+        b"Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0",
+        b"",
+        b"\xff\xfe\x00 bytes that are no text",
+        long.as_bytes(),
+        b"curl/8.0\r",
+        b"the last one has no line end",
+    ];
+    let told = run(&["classify"], &lines.join(&b'\n'));
+    let answers: Vec<&str> = told.output.lines().collect();
+    assert_eq!((told.code, answers.len()), (0, lines.len()), "{}", told.errors);
+    assert!(answers[0].starts_with("declared_bot\tGooglebot"), "{}", answers[0]);
+    assert_eq!((answers[1], answers[2]), ("human\t-", "human\t-"));
+    assert!(answers[5].starts_with("declared_bot\t"), "{}", answers[5]);
+    assert!(answers.iter().all(|answer| answer.split('\t').count() == 2), "{answers:?}");
+    let told = run(&["classify", "--json"], &lines.join(&b'\n'));
+    let objects: Vec<Value> = told.output.lines().map(json_of).collect();
+    assert_eq!((objects.len(), &objects[0]["kind"]), (lines.len(), &json!("declared_bot")));
+    assert_eq!(run(&["classify"], b"").output, "", "nothing for nothing");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let mut program = Program::start(&["classify"]);
+    program.close_output();
+    program.write(&b"curl/8.0\n".repeat(20_000));
+    let ended = program.end();
+    assert_eq!((ended.code, ended.errors.as_str()), (0, ""));
+}
+
+#[test]
+fn the_schema_is_json_and_knows_every_section() {
+    let told = run(&["schema"], b"");
+    let schema = json_of(&told.output);
+    assert_eq!(told.code, 0);
+    for section in ["listen", "origin", "limits", "quotas", "classes", "routes", "headers", "log"] {
+        assert!(schema["properties"][section].is_object(), "{section}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_two_and_says_what_would_do() {
+    for arguments in
+        [&["serve", "--no-such-option"][..], &["nonsense"], &["check", "a", "b"], &["serve", "--listen"], &["--origin"]]
+    {
+        let told = run(arguments, b"");
+        assert_eq!((told.code, told.output.as_str()), (2, ""), "{arguments:?}");
+        assert!(!told.errors.is_empty());
+    }
+    for arguments in [
+        &["serve", "--config", "no/such.yaml"][..],
+        &["serve", "--origin", "https://a.example"],
+        &["serve", "--origin", "http://127.0.0.1:1", "--listen", "everywhere"],
+    ] {
+        let told = run(arguments, b"");
+        assert_eq!((told.code, told.output.as_str()), (2, ""), "{arguments:?}: {}", told.errors);
+        assert!(told.errors.contains("; "), "what would do: {}", told.errors);
+    }
+    assert_eq!(run(&["--help"], b"").code, 0);
+    assert!(run(&["--version"], b"").output.starts_with("tidegate "));
+}
+
+#[test]
+fn a_gate_serves_without_a_file_and_says_one_line_when_it_is_ready() {
+    let origin = Origin::plain();
+    let mut gate = Program::start(&["--listen", "127.0.0.1:0", "--origin", &format!("http://{}", origin.address())]);
+    let ready = gate.line();
+    let address = address_in(&ready);
+    assert!(ready.starts_with("tidegate ") && ready.contains(&format!("-> http://{}", origin.address())), "{ready}");
+    assert!(ready.trim_end().ends_with(", state in ./state"), "{ready}");
+    assert_eq!(serve(address), 200);
+    gate.signal("TERM");
+    let ended = gate.end();
+    assert_eq!((ended.code, ended.output.as_str()), (0, ""), "one line was all: {}", ended.errors);
+}
+
+#[test]
+fn a_gate_told_to_stop_finishes_and_leaves_a_whole_log() {
+    let (origin, asked, go_on) = Origin::holding("/slow");
+    let folder = tempfile::tempdir().expect("a folder of its own");
+    let mut gate = serve_file(folder.path(), &origin, "");
+    let address = address_in(&gate.line());
+    for _ in 0..200 {
+        assert_eq!(serve(address), 200);
+    }
+    let mut busy = Client::connect(address);
+    busy.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    asked.wait();
+    gate.signal("TERM");
+    assert!((0..10_000).any(|_| std::net::TcpStream::connect(address).is_err()), "nobody new is let in");
+    go_on.tell();
+    assert_eq!(busy.answer().text(), "hello");
+    assert_eq!(gate.end().code, 0);
+    assert_eq!(log_lines(&folder.path().join("access.log")).len(), 201);
+}
+
+#[test]
+fn a_log_that_is_moved_away_is_opened_again_when_told() {
+    let origin = Origin::plain();
+    let folder = tempfile::tempdir().expect("a folder of its own");
+    let log = folder.path().join("access.log");
+    let mut gate = serve_file(folder.path(), &origin, "");
+    let address = address_in(&gate.line());
+    for signal in ["USR1", "HUP"] {
+        assert_eq!(serve(address), 200);
+        std::fs::rename(&log, log.with_extension(signal)).expect("it is there");
+        gate.signal(signal);
+        gate.error_line("Access log reopened");
+        assert_eq!(serve(address), 200);
+    }
+    gate.signal("TERM");
+    assert_eq!(gate.end().code, 0);
+    // A line may be written a moment after its request, and so to the new file; none is lost, none is torn.
+    let lines = [log.with_extension("USR1"), log.with_extension("HUP"), log.clone()].map(|file| log_lines(&file).len());
+    assert_eq!(lines.iter().sum::<usize>(), 4, "{lines:?}");
+    assert!(lines[2] >= 1, "the last one is in the new file: {lines:?}");
+}
+
+#[test]
+fn autothrottle_tells_of_each_answer_where_it_is_asked_to() {
+    let origin = Origin::plain();
+    let folder = tempfile::tempdir().expect("a folder of its own");
+    let rules = "scopes: { default: { autothrottle: { start_delay: 50ms, debug: true } } }";
+    let mut gate = serve_file(folder.path(), &origin, rules);
+    let address = address_in(&gate.line());
+    assert_eq!(serve(address), 200);
+    gate.error_line("INFO autothrottle: Delay of default: 50ms -> ");
+}
+
+#[test]
+fn a_hangup_reloads_the_file_or_says_what_is_wrong_with_it() {
+    let origin = Origin::plain();
+    let folder = tempfile::tempdir().expect("a folder of its own");
+    let mut gate = serve_file(folder.path(), &origin, "");
+    let address = address_in(&gate.line());
+    assert_eq!(serve(address), 200);
+    write_gate(folder.path(), &origin, "classes: [ { name: all, block: true } ]");
+    gate.signal("HUP");
+    gate.error_line("New settings are in force");
+    assert_eq!(serve(address), 429);
+    let rules = "operators: { acme: { tokens: AcmeBot } }\nclasses: [ { name: all, block: true } ]";
+    write_gate(folder.path(), &origin, rules);
+    gate.signal("HUP");
+    gate.error_line("WARN tidegate::service: New settings are in force, but operators only from the next start on");
+    write_gate(folder.path(), &origin, "classes: [ { name: all, blok: true } ]");
+    gate.signal("HUP");
+    gate.error_line("blok");
+    assert_eq!(serve(address), 429, "the old rules stay");
+    gate.signal("INT");
+    assert_eq!(gate.end().code, 0);
+}
+
+#[test]
+fn a_port_that_is_taken_is_a_failure_that_names_it() {
+    let origin = Origin::plain();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("it is bound").to_string();
+    let url = format!("http://{}", origin.address());
+    let told = run(&["--listen", &address, "--origin", &url], b"");
+    assert_eq!((told.code, told.output.as_str()), (1, ""));
+    assert!(told.errors.contains(&format!("cannot listen on {address}")), "{}", told.errors);
+
+    // A second gate would share the port, and spend the quota a second time.
+    let mut first = Program::start(&["--listen", "127.0.0.1:0", "--origin", &url]);
+    let address = address_in(&first.line()).to_string();
+    let told = run(&["--listen", &address, "--origin", &url], b"");
+    assert_eq!((told.code, told.output.as_str()), (1, ""));
+    assert!(told.errors.contains(&format!("cannot listen on {address}")), "{}", told.errors);
+    first.signal("TERM");
+    assert_eq!(first.end().code, 0);
+}
+
+/// Serves the file of `folder` as a program of its own.
+fn serve_file(folder: &Path, origin: &Origin, rules: &str) -> Program {
+    let file = write_gate(folder, origin, rules);
+    Program::start(&["serve", "--config", &file])
+}
+
+fn write_gate(folder: &Path, origin: &Origin, rules: &str) -> String {
+    let file = folder.join("gate.yaml");
+    let log = folder.join("access.log");
+    let yaml = format!(
+        "listen: 127.0.0.1:0\nstate_dir: {}\norigin: {{ url: \"http://{}\" }}\nlog: {{ access: {{ path: {} }} }}\n{rules}\n",
+        folder.display(),
+        origin.address(),
+        log.display(),
+    );
+    write(&file, &yaml);
+    file.display().to_string()
+}
+
+fn serve(address: std::net::SocketAddr) -> u16 {
+    Client::connect(address).get("/", "").status
+}
+
+/// The first address of the line that a gate says when it is ready.
+fn address_in(ready: &str) -> std::net::SocketAddr {
+    let address = ready.split("http://").nth(1).and_then(|rest| rest.split([' ', ',']).next()?.parse().ok());
+    address.unwrap_or_else(|| panic!("no address in {ready:?}"))
+}
+
+fn log_lines(file: &Path) -> Vec<Value> {
+    std::fs::read_to_string(file).expect("a log was written").lines().map(json_of).collect()
+}
+
+fn write(file: &Path, text: &str) {
+    std::fs::write(file, text).expect("it can be written");
+}
+
+fn json_of(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Pages cost; everybody has a bucket of five.
+const FIRST_RULES: &str = "
+quotas: { api: { limit: 10, window: { fixed: 24h } } }
+classes: [ { name: all, bucket: { capacity: 5, fill: 1, interval: 1h } } ]
+routes: [ { match: /page, cost: { api: 1 } } ]";

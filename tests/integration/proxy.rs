@@ -1,0 +1,551 @@
+//! How bytes pass: every rule of RFC 9110 section 7 and RFC 9112 that a proxy must keep, over real connections.
+
+use crate::support::frames::Frames;
+use crate::support::gate::Gate;
+use crate::support::origin::{Origin, signal};
+
+/// Everything is free.
+const FREE: &str = "";
+
+#[test]
+fn a_request_passes_unchanged_but_for_what_the_gate_must_say() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), FREE);
+    let answer = gate.connect().get("/a%20b?q=1&r=%2F", "Accept: text/plain\r\nX-Mine: 1\r\n");
+    assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
+    let seen = origin.last();
+    assert_eq!((seen.method.as_str(), seen.target.as_str()), ("GET", "/a%20b?q=1&r=%2F"));
+    assert_eq!(seen.fields["host"], "example.com");
+    assert_eq!(seen.fields["x-mine"], "1");
+    assert_eq!(seen.fields["x-forwarded-for"], "127.0.0.1");
+    assert_eq!(seen.fields["x-forwarded-proto"], "http");
+    assert_eq!(seen.fields["x-forwarded-host"], "example.com");
+    assert!(seen.fields["via"].starts_with("1.1 tidegate-"), "{}", seen.fields["via"]);
+    assert_eq!(seen.fields["x-tidegate-class"], "other");
+    assert!(!seen.fields.contains_key("content-length") && !seen.fields.contains_key("transfer-encoding"));
+}
+
+#[test]
+fn both_sides_keep_their_connections() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), "workers: 1");
+    let mut client = gate.connect();
+    for _ in 0..20 {
+        assert_eq!(client.get("/", "").status, 200);
+    }
+    assert_eq!(origin.connections(), 1);
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let origin = Origin::scripted(|request, wire| wire.reply("200 OK", "", request.target.as_bytes()));
+    let gate = Gate::before(origin.address(), FREE);
+    let mut client = gate.connect();
+    client
+        .send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\nGET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
+    for target in ["/1", "/2", "/3"] {
+        assert_eq!(client.answer().text(), target);
+    }
+}
+
+#[test]
+fn what_concerns_one_connection_goes_no_further_either_way() {
+    let hop = "Connection: x-hop, x-forwarded-for\r\nKeep-Alive: timeout=5\r\nProxy-Connection: keep-alive\r\n\
+               Upgrade: h2c\r\nTE: gzip\r\nX-Hop: secret\r\nProxy-Authorization: Basic eDp5\r\n";
+    let origin = Origin::scripted(move |_, wire| {
+        let fields =
+            "Connection: keep-alive, x-inner\r\nX-Inner: secret\r\nKeep-Alive: timeout=7\r\nX-Outer: shown\r\n";
+        wire.reply("200 OK", fields, b"ok");
+    });
+    let gate = Gate::before(origin.address(), FREE);
+    let answer = gate.connect().get("/", hop);
+    let seen = origin.last().fields;
+    for name in ["connection", "keep-alive", "proxy-connection", "upgrade", "te", "x-hop", "proxy-authorization"] {
+        assert!(!seen.contains_key(name), "{name} reached the origin");
+    }
+    assert_eq!(seen["x-forwarded-for"], "127.0.0.1", "Connection cannot take away what we say");
+    for name in ["connection", "x-inner", "keep-alive"] {
+        assert!(!answer.fields.contains_key(name), "{name} reached the client");
+    }
+    assert_eq!(answer.field("x-outer"), "shown");
+}
+
+#[test]
+fn a_client_cannot_speak_in_our_name() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), FREE);
+    let forged = "X-Tidegate-Class: vip\r\nX-Tidegate-Operator: googlebot\r\nX-Tidegate-Decision: 1\r\n";
+    gate.connect().get("/", forged);
+    let seen = origin.last().fields;
+    assert_eq!(seen["x-tidegate-class"], "other");
+    assert!(!seen.contains_key("x-tidegate-operator") && !seen.contains_key("x-tidegate-decision"));
+}
+
+#[test]
+fn addresses_are_believed_from_trusted_proxies_only() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), FREE);
+    gate.connect().get("/", "X-Forwarded-For: 6.6.6.6, 198.51.100.1\r\nX-Forwarded-For: 127.0.0.9\r\n");
+    assert_eq!(origin.last().fields["x-forwarded-for"], "198.51.100.1, 127.0.0.9, 127.0.0.1");
+    let stranger =
+        Gate::before(origin.address(), "clients: { address_from: x-forwarded-for, trusted_proxies: [10.0.0.0/8] }");
+    stranger.connect().get(
+        "/",
+        "X-Forwarded-For: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\nX-Forwarded-Proto: https\r\n",
+    );
+    let seen = origin.last();
+    assert!(!seen.head.contains("6.6.6.6") && !seen.head.contains("https"), "{}", seen.head);
+}
+
+#[test]
+fn a_host_that_is_not_exactly_one_host_is_refused() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), FREE);
+    for head in [
+        "GET / HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: user@a\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: \r\n\r\n",
+        "GET http://user@a/ HTTP/1.1\r\nHost: a\r\n\r\n",
+    ] {
+        assert_eq!(gate.connect().send(head).answer().status, 400, "{head:?}");
+    }
+    assert_eq!(gate.connect().send("GET http://other.example/x HTTP/1.1\r\nHost: a\r\n\r\n").answer().status, 200);
+    let seen = origin.last();
+    assert_eq!(
+        (seen.target.as_str(), seen.fields["host"].as_str()),
+        ("/x", "other.example"),
+        "the target's host counts"
+    );
+    assert_eq!(origin.seen().len(), 1, "nothing else reached the origin");
+}
+
+#[test]
+fn framing_that_could_be_read_in_two_ways_is_refused() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), FREE);
+    for fields in [
+        "Content-Length: 1\r\nContent-Length: 2\r\n",
+        "Content-Length: +1\r\n",
+        "Content-Length: 0x1\r\n",
+        "Content-Length: 1, 1\r\n",
+        "Transfer-Encoding: gzip\r\n",
+        "Transfer-Encoding: chunked, gzip\r\n",
+        "X-Bad : 1\r\n",
+        "X-Folded: 1\r\n 2\r\n",
+    ] {
+        let mut client = gate.connect();
+        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n0\r\n\r\n"));
+        assert_eq!(client.answer().status, 400, "{fields:?}");
+    }
+    assert!(origin.seen().is_empty());
+}
+
+#[test]
+fn a_length_beside_chunks_never_smuggles_a_second_request() {
+    let origin = Origin::scripted(|request, wire| {
+        wire.body(request);
+        wire.reply("200 OK", "", b"one");
+    });
+    let gate = Gate::before(origin.address(), FREE);
+    let mut client = gate.connect();
+    client.send(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n\
+         0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n",
+    );
+    client.rest();
+    assert!(origin.seen().iter().all(|request| request.target != "/smuggled"));
+    assert!(origin.seen().iter().all(|request| !request.fields.contains_key("content-length")));
+}
+
+#[test]
+fn connect_and_trace_are_not_served_here() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), FREE);
+    assert_eq!(gate.connect().send("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n").answer().status, 405);
+    assert_eq!(gate.connect().send("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n").answer().status, 405);
+    assert_eq!(gate.connect().send("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n").answer().status, 200);
+    assert_eq!(origin.last().target, "*");
+}
+
+#[test]
+fn a_request_that_comes_round_again_is_a_loop() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), FREE);
+    gate.connect().get("/", "Via: 1.1 other, 1.1 tidegate-00000000\r\n");
+    let via = origin.last().fields["via"].clone();
+    assert_eq!(gate.connect().get("/", &format!("Via: {via}\r\n")).status, 508);
+    assert_eq!(origin.seen().len(), 1);
+}
+
+#[test]
+fn bodies_pass_in_both_framings() {
+    let origin = Origin::scripted(|request, wire| {
+        let body = wire.body(request);
+        wire.reply("200 OK", "", &body);
+    });
+    let gate = Gate::before(origin.address(), FREE);
+    let mut client = gate.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
+    assert_eq!(client.answer().text(), "hello");
+    assert_eq!(origin.last().fields["content-length"], "5");
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n");
+    assert_eq!(client.answer().text(), "hello");
+    assert_eq!(origin.last().fields["transfer-encoding"], "chunked");
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(client.answer().text(), "");
+}
+
+#[test]
+fn each_piece_of_an_answer_goes_on_as_it_comes() {
+    let (tell, wait) = signal();
+    let origin = Origin::scripted(move |_, wire| {
+        wire.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n");
+        wait.wait();
+        wire.send("6\r\nsecond\r\n0\r\n\r\n");
+    });
+    let gate = Gate::before(origin.address(), FREE);
+    let mut client = gate.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.head();
+    assert_eq!(client.take(10).expect("the first piece, before there is a second"), b"5\r\nfirst\r\n");
+    tell.tell();
+    assert_eq!(client.take(16).expect("the rest"), b"6\r\nsecond\r\n0\r\n\r\n"[..16]);
+}
+
+#[test]
+fn each_piece_of_a_request_goes_on_as_it_comes() {
+    let (tell, wait) = signal();
+    let origin = Origin::scripted(move |_, wire| {
+        assert_eq!(wire.take(5), b"first");
+        tell.tell();
+        assert_eq!(wire.take(6), b"second");
+        wire.reply("200 OK", "", b"got it");
+    });
+    let gate = Gate::before(origin.address(), FREE);
+    let mut client = gate.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\nfirst");
+    wait.wait();
+    client.send("second");
+    assert_eq!(client.answer().text(), "got it");
+}
+
+#[test]
+fn a_reader_that_stops_stops_the_origin() {
+    let (tell, wait) = signal();
+    let origin = Origin::scripted(move |_, wire| {
+        wire.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 256 << 20));
+        let block = vec![b'x'; 1 << 20];
+        let mut sent = 0;
+        // What fits into all buffers on the way is a few megabytes; the rest has nowhere to go.
+        while sent < 256 && wire.send(&block) {
+            sent += 1;
+            if sent == 1 {
+                tell.tell();
+            }
+        }
+        wire.close();
+    });
+    let gate = Gate::before(origin.address(), FREE);
+    let mut client = gate.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.head();
+    wait.wait();
+    let resident = || {
+        let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+        let line = status.lines().find(|line| line.starts_with("VmRSS")).expect("it tells this").to_owned();
+        line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).expect("a number")
+    };
+    for _ in 0..50 {
+        client.take(64 * 1024).expect("it flows as it is read");
+    }
+    assert!(resident() < 200 * 1024, "256 MiB were not collected: {} KiB resident", resident());
+}
+
+#[test]
+fn trailers_pass_when_both_sides_want_them() {
+    let origin = Origin::scripted(|_, wire| {
+        wire.send(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 42\r\n\r\n",
+        );
+    });
+    let gate = Gate::before(origin.address(), FREE);
+    let answer = gate.connect().get("/", "TE: trailers\r\nConnection: TE\r\n");
+    assert_eq!((answer.text().as_str(), answer.trailers["x-sum"].as_str()), ("ok", "42"));
+    assert_eq!(origin.last().fields["te"], "trailers");
+    let answer = gate.connect().get("/", "");
+    assert_eq!(answer.text(), "ok");
+    assert!(answer.trailers.is_empty(), "a client that did not ask gets none");
+}
+
+#[test]
+fn the_body_is_asked_for_only_once_the_request_is_let_in() {
+    let origin = Origin::scripted(|request, wire| {
+        let body = wire.body(request);
+        wire.reply("200 OK", "", &body);
+    });
+    let gate = Gate::before(origin.address(), FREE);
+    let mut client = gate.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
+    assert_eq!(client.head().status, 100);
+    client.send("hello");
+    assert_eq!(client.answer().text(), "hello");
+    assert!(!origin.last().fields.contains_key("expect"));
+    assert_eq!(gate.connect().get("/", "Expect: a-miracle\r\n").status, 417);
+}
+
+#[test]
+fn a_refused_upload_that_waits_for_leave_gets_its_answer_at_once() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), SPENT);
+    let mut client = gate.connect();
+    client.send("POST /page HTTP/1.1\r\nHost: a\r\nContent-Length: 5000000\r\nExpect: 100-continue\r\n\r\n");
+    assert_eq!(client.head().status, 429, "no 100 before it");
+}
+
+#[test]
+fn a_refused_upload_gets_to_see_why() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), SPENT);
+    let mut client = gate.connect();
+    let body = vec![b'x'; 200 * 1024];
+    client.send(format!("POST /page HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len()));
+    assert!(client.try_send(&body), "what is on its way is read");
+    assert_eq!(client.answer().status, 429);
+    assert_eq!(client.get("/free", "").status, 200, "and the connection goes on");
+    let mut client = gate.connect();
+    client.send("POST /page HTTP/1.1\r\nHost: a\r\nContent-Length: 50000000\r\n\r\n");
+    client.send(&body);
+    assert_eq!(client.answer().status, 429, "too much to read, but the answer comes first");
+}
+
+#[test]
+fn a_body_beyond_the_limit_is_refused_before_or_while_it_comes() {
+    let origin = Origin::scripted(|request, wire| {
+        wire.body(request);
+        wire.reply("200 OK", "", b"");
+    });
+    let gate = Gate::before(origin.address(), "limits: { max_body_size: 1KiB }");
+    let mut client = gate.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1025\r\n\r\n");
+    assert_eq!(client.answer().status, 413);
+    assert!(origin.seen().is_empty(), "its length alone was too much");
+    let mut client = gate.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.send(format!("800\r\n{}\r\n", "x".repeat(0x800)));
+    assert_eq!(client.answer().status, 413);
+}
+
+#[test]
+fn head_and_not_modified_have_a_length_and_no_body() {
+    let origin = Origin::scripted(|request, wire| match request.method.as_str() {
+        "HEAD" => drop(wire.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")),
+        _ => drop(wire.send("HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\n\r\n")),
+    });
+    let gate = Gate::before(origin.address(), "workers: 1");
+    let mut client = gate.connect();
+    client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let answer = client.answer_to("HEAD");
+    assert_eq!((answer.status, answer.field("content-length")), (200, "1000"));
+    assert_eq!(client.get("/", "If-None-Match: \"x\"\r\n").status, 304);
+    assert_eq!(origin.connections(), 1, "both connections go on");
+}
+
+#[test]
+fn an_old_client_is_answered_as_it_understands() {
+    let origin = Origin::scripted(|_, wire| {
+        wire.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
+    });
+    let gate = Gate::before(origin.address(), FREE);
+    let mut client = gate.connect();
+    client.send("GET / HTTP/1.0\r\nHost: a\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!(answer.text(), "hello");
+    assert!(!answer.fields.contains_key("transfer-encoding"));
+}
+
+#[test]
+fn a_client_that_leaves_frees_the_origin() {
+    let (tell, wait) = signal();
+    let (told, closed) = signal();
+    let origin = Origin::scripted(move |_, wire| {
+        tell.tell();
+        wire.sees_the_end();
+        told.tell();
+    });
+    let gate = Gate::before(origin.address(), COSTLY);
+    let mut client = gate.connect();
+    client.send("GET /page HTTP/1.1\r\nHost: a\r\n\r\n");
+    wait.wait();
+    client.reset();
+    closed.wait();
+    let log = gate.into_log();
+    assert_eq!((&log[0]["status"], &log[0]["charged"]["api"]), (&499.into(), &1.into()), "the origin has worked");
+}
+
+#[test]
+fn an_origin_that_dies_in_the_middle_is_not_covered_up() {
+    let origin = Origin::scripted(|request, wire| {
+        match request.target.as_str() {
+            "/length" => wire.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"),
+            _ => wire.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"),
+        };
+        wire.close();
+    });
+    let gate = Gate::before(origin.address(), FREE);
+    let mut client = gate.connect();
+    client.send("GET /length HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.head().status, 200);
+    assert_eq!(client.rest(), b"half");
+    let mut client = gate.connect();
+    client.send("GET /chunks HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.head();
+    let rest = String::from_utf8(client.rest()).expect("text");
+    assert!(!rest.contains("0\r\n\r\n"), "no end that was never there: {rest:?}");
+}
+
+#[test]
+fn an_origin_that_gives_no_answer_is_a_bad_gateway() {
+    let origin = Origin::scripted(|request, wire| {
+        match request.target.as_str() {
+            "/nothing" => {}
+            "/junk" => drop(wire.send("this is not HTTP\r\n\r\n")),
+            _ => drop(wire.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab")),
+        }
+        wire.close();
+    });
+    let gate = Gate::before(origin.address(), FREE);
+    for path in ["/nothing", "/junk", "/two-lengths"] {
+        let answer = gate.connect().get(path, "");
+        assert_eq!((answer.status, answer.field("content-type")), (502, "application/problem+json"), "{path}");
+    }
+    let nowhere = Gate::before(Origin::nowhere(), FREE);
+    assert_eq!(nowhere.connect().get("/", "").status, 502);
+}
+
+#[test]
+fn what_never_left_costs_nothing() {
+    let gate = Gate::before(Origin::nowhere(), COSTLY);
+    assert_eq!(gate.connect().get("/page", "").status, 502);
+    assert_eq!(gate.books(), (0.0, 0.0));
+    assert_eq!(gate.into_log()[0]["charged"]["api"], 0);
+}
+
+#[test]
+fn an_early_answer_reaches_a_client_that_is_still_sending() {
+    let origin = Origin::scripted(|_, wire| {
+        wire.reply("413 Content Too Large", "Connection: close\r\n", b"too much");
+        wire.close();
+    });
+    let gate = Gate::before(origin.address(), FREE);
+    let mut client = gate.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nabc");
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.text().as_str()), (413, "too much"));
+}
+
+#[test]
+fn informational_answers_are_not_the_answer() {
+    let origin = Origin::scripted(|_, wire| {
+        wire.send("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    });
+    let gate = Gate::before(origin.address(), FREE);
+    assert_eq!(gate.connect().get("/", "").text(), "ok");
+}
+
+#[test]
+fn a_connection_the_origin_has_closed_is_not_used_again() {
+    let origin = Origin::scripted(|_, wire| {
+        wire.reply("200 OK", "", b"once");
+        wire.close();
+    });
+    let gate = Gate::before(origin.address(), "workers: 1");
+    let mut client = gate.connect();
+    for _ in 0..20 {
+        assert_eq!(client.get("/", "").status, 200);
+    }
+    let mut client = gate.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+    assert_eq!(client.answer().status, 200, "not even for a request that cannot be repeated");
+}
+
+#[test]
+fn cookies_of_http2_become_one_and_hosts_must_agree() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), FREE);
+    let address = gate.address();
+    let statuses = crate::support::http2(address, |request| {
+        let request = request.uri("http://shop.example/x").header("cookie", "a=1").header("cookie", "b=2");
+        vec![request.body(()).expect("a request")]
+    });
+    assert_eq!(statuses, [200]);
+    let seen = origin.last();
+    assert_eq!(seen.fields["cookie"], "a=1; b=2");
+    assert_eq!(seen.fields["host"], "shop.example");
+    assert!(seen.fields["via"].starts_with("2.0 tidegate-"));
+    assert!(seen.head.starts_with("GET /x HTTP/1.1\r\n"));
+    let statuses = crate::support::http2(address, |request| {
+        vec![request.uri("http://a.example/").header("host", "b.example").body(()).expect("a request")]
+    });
+    assert_eq!(statuses, [400]);
+}
+
+/// Pages cost one unit of a plentiful quota.
+const COSTLY: &str = "
+quotas: { api: { limit: 1000, window: { fixed: 24h } } }
+routes: [ { match: /page, cost: { api: 1 } } ]";
+
+const EVERYTHING_COSTS: &str = "
+quotas: { api: { limit: 1000, window: { fixed: 24h } } }
+routes: [ { match: /**, cost: { api: 1 } } ]";
+
+/// Pages are refused to everybody; the rest is free.
+const SPENT: &str = "
+quotas: { api: { limit: 1000, window: { fixed: 24h }, tiers: { other: [ { above: 0%, shed: 100% } ] } } }
+routes: [ { match: /page, cost: { api: 1 } } ]";
+
+#[test]
+fn nothing_stays_in_flight_whichever_way_a_request_ends() {
+    let origin = Origin::scripted(|request, wire| match request.target.as_str() {
+        "/reset" => wire.reset(),
+        "/close" => wire.close(),
+        "/half" => {
+            wire.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf");
+            wire.close();
+        }
+        "/junk" => {
+            wire.send("HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\n");
+            wire.close();
+        }
+        "/early" => wire.reply("413 Payload Too Large", "Connection: close\r\n", b"no"),
+        "/silent" => drop(wire.sees_the_end()),
+        "/endless" => while wire.send([b'x'; 8192]) {},
+        _ => wire.reply("200 OK", "", b"hello"),
+    });
+    let gate = Gate::before(origin.address(), EVERYTHING_COSTS);
+    let leaves = |text: String| {
+        let mut client = gate.connect();
+        client.send(text);
+        client.reset();
+    };
+    for round in 0..3 {
+        for path in ["/page", "/reset", "/close", "/half", "/junk"] {
+            gate.connect().send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")).rest();
+        }
+        for path in ["/silent", "/endless", "/early", "/page"] {
+            leaves(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            leaves(format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nhalf"));
+            leaves(format!("POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"));
+        }
+        let mut http2 = Frames::connect(gate.address());
+        for stream in [1, 3, 5] {
+            http2.get(stream);
+            http2.reset(stream);
+        }
+        drop(http2);
+        gate.wait_for_metric("tidegate_origin_inflight{scope=\"default\"}", 0.0);
+        gate.wait_for_metric("tidegate_quota_reserved{quota=\"api\"}", 0.0);
+        assert!(gate.books().0 > 0.0, "round {round}: what the origin may have worked for is charged");
+    }
+}

@@ -1,0 +1,306 @@
+//! Several gates and a real Redis: nothing is overspent, whatever becomes of the server, and nearly all can be used.
+
+use crate::support::redis::{self, RedisServer};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tidegate::clock::Clock;
+use tidegate::ledger::redis::{Identity, Server};
+use tidegate::ledger::{Ask, Lease, RedisStore, Store, StoreError, WindowKey};
+use tidegate::policy::window::Span;
+use tidegate::policy::{Timestamp, Units};
+
+const LIMIT: u64 = 1_000_000;
+/// A keeper asks about once a second; these ask more often, so that a test is over sooner.
+const ROUND: Duration = Duration::from_millis(50);
+
+#[test]
+fn three_gates_spend_one_allowance_to_the_end() {
+    three_gates(&[], true, |_| {});
+}
+
+#[test]
+fn a_server_that_comes_back_empty_does_not_open_the_allowance_again() {
+    three_gates(&[], true, RedisServer::restart);
+}
+
+#[test]
+fn a_server_that_comes_back_with_an_older_state_does_not_open_the_allowance_again() {
+    three_gates(&[], false, |redis| {
+        redis.cli(&["SAVE"]);
+        std::thread::sleep(Duration::from_millis(700));
+        redis.restart();
+    });
+}
+
+#[test]
+fn a_server_whose_data_are_deleted_does_not_open_the_allowance_again() {
+    three_gates(&[], false, |redis| drop(redis.cli(&["FLUSHALL"])));
+}
+
+/// Frozen for longer than gates wait before they live by their shares; ten seconds are no different from three.
+#[test]
+fn a_server_that_is_frozen_is_as_good_as_lost_until_it_is_back() {
+    three_gates(&[], true, |redis| {
+        redis.freeze(true);
+        std::thread::sleep(Duration::from_secs(3));
+        redis.freeze(false);
+    });
+}
+
+#[test]
+fn a_server_that_pauses_its_clients_is_as_good_as_lost_until_it_goes_on() {
+    three_gates(&[], true, |redis| drop(redis.cli(&["CLIENT", "PAUSE", "2500", "ALL"])));
+}
+
+#[test]
+fn wrong_places_are_told_in_words_and_at_once() {
+    let nobody = lease_error(place(redis::free_port()));
+    assert!(nobody.contains("cannot reach redis at 127.0.0.1:") && nobody.contains("refused"), "{nobody}");
+
+    let web = answering(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    let told = lease_error(place(web));
+    assert!(told.contains("it does not speak the Redis protocol"), "{told}");
+
+    let parrot = answering(b"-ERR unknown command 'AUTH', with args beginning with: 'hunter2'\r\n");
+    let told = lease_error(Server { password: Some("hunter2".into()), ..place(parrot) });
+    assert!(told.contains("does not accept the user or password") && !told.contains("hunter2"), "{told}");
+
+    let silent = answering(b"");
+    let told = lease_error(place(silent));
+    assert!(told.contains("no connection within 250ms"), "{told}");
+
+    let told = lease_error(Server { host: "no-such-host.invalid".into(), ..place(1) });
+    assert!(told.contains("redis at no-such-host.invalid:1"), "{told}");
+}
+
+#[test]
+fn a_password_opens_and_a_wrong_one_is_told() {
+    let Some(redis) = RedisServer::start(&["--requirepass", "hunter2"]) else { return };
+    let told = lease_error(place(redis.port));
+    assert!(told.contains("wants another user or password"), "{told}");
+    let told = lease_error(Server { password: Some("hunter3".into()), ..place(redis.port) });
+    assert!(told.contains("does not accept the user or password") && !told.contains("hunter3"), "{told}");
+    let right = Server { password: Some("hunter2".into()), ..place(redis.port) };
+    assert!(!format!("{right} {right:?}").contains("hunter2"));
+    assert_eq!(lease(&mut store(right, 1), &ask("api", 10)).map(|_| ()).map_err(|error| error.to_string()), Ok(()));
+}
+
+/// The rights that `docs/SEVERAL_GATES.md` gives are enough, and are needed.
+#[test]
+fn a_user_with_few_rights_will_do() {
+    let Some(redis) = RedisServer::start(&[]) else { return };
+    let docs = include_str!("../../docs/SEVERAL_GATES.md");
+    let written = docs.lines().find(|line| line.starts_with("ACL SETUSER")).expect("an example");
+    let words: Vec<&str> = written.split(' ').map(|word| if word == ">PASSWORD" { ">pass" } else { word }).collect();
+    assert_eq!(redis.cli(&words), "OK");
+    let user = Server { user: Some("gate".into()), password: Some("pass".into()), ..place(redis.port) };
+    let mut store = store(user, 1);
+    lease(&mut store, &ask("api", 10)).expect("a lease");
+    redis.cli(&["ACL", "SETUSER", "gate", "-evalsha"]);
+    let told = lease(&mut store, &ask("api", 10)).expect_err("it may not").to_string();
+    assert!(told.contains("its access list keeps us out"), "{told}");
+}
+
+#[test]
+fn a_server_without_memory_leases_nothing_until_it_has_some() {
+    let Some(redis) = RedisServer::start(&["--maxmemory", "100kb", "--maxmemory-policy", "noeviction"]) else { return };
+    let mut store = store(place(redis.port), 1);
+    let told = lease(&mut store, &ask("api", 10)).expect_err("it has no memory").to_string();
+    assert!(told.contains("it has no memory left"), "{told}");
+    redis.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+    lease(&mut store, &ask("api", 10)).expect("it has");
+}
+
+#[test]
+fn a_read_only_replica_is_not_leased_from() {
+    let Some(primary) = RedisServer::start(&[]) else { return };
+    let Some(replica) = RedisServer::start(&["--replicaof", "127.0.0.1", &primary.port.to_string()]) else { return };
+    let told = lease_error(place(replica.port));
+    assert!(told.contains("it is a read-only replica"), "{told}");
+}
+
+#[test]
+fn a_gate_that_stops_gives_back_what_it_has_not_spent() {
+    let Some(redis) = RedisServer::start(&[]) else { return };
+    let (mut one, mut two) = (store(place(redis.port), 1), store(place(redis.port), 2));
+    let asked = Ask { soon: Units::from_milli(LIMIT), ..ask("api", LIMIT) };
+    let held = |store: &mut RedisStore| lease(store, &asked).expect("a lease").held.milli();
+    assert!((0..100).any(|_| {
+        std::thread::sleep(ROUND);
+        held(&mut one) == LIMIT
+    }));
+    assert_eq!(held(&mut two), 0);
+    let last = Ask { taken: Units::from_milli(10), held: Units::from_milli(LIMIT), ..asked.clone() };
+    wait(one.close(&[last], Clock::system().now())).expect("it is told");
+    assert_eq!(held(&mut two), LIMIT - 10);
+}
+
+#[test]
+fn a_server_that_forgets_its_scripts_is_taught_again() {
+    let Some(redis) = RedisServer::start(&[]) else { return };
+    let mut store = store(place(redis.port), 1);
+    lease(&mut store, &ask("api", 10)).expect("a lease");
+    redis.cli(&["SCRIPT", "FLUSH"]);
+    lease(&mut store, &ask("api", 10)).expect("a lease");
+}
+
+#[test]
+fn a_quota_is_one_key_that_lasts_longer_than_its_window() {
+    let Some(redis) = RedisServer::start(&[]) else { return };
+    let asked = ask("api", 10);
+    lease(&mut store(place(redis.port), 1), &asked).expect("a lease");
+    assert_eq!(redis.cli(&["KEYS", "*"]), "{tidegate:api}:leases");
+    let forgotten: u64 = redis.cli(&["PEXPIRETIME", "{tidegate:api}:leases"]).parse().expect("a number");
+    assert!(forgotten > asked.window.span.expect("it has one").end.0 / 1_000_000);
+}
+
+#[test]
+fn a_cluster_says_where_each_quota_lies() {
+    let cluster = ["--cluster-enabled", "yes"];
+    let (Some(one), Some(two)) = (RedisServer::start(&cluster), RedisServer::start(&cluster)) else { return };
+    one.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "8191"]);
+    two.cli(&["CLUSTER", "ADDSLOTSRANGE", "8192", "16383"]);
+    one.cli(&["CLUSTER", "MEET", "127.0.0.1", &two.port.to_string()]);
+    let agreed = |node: &RedisServer| node.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok");
+    for _ in 0..200 {
+        if agreed(&one) && agreed(&two) && one.cli(&["CLUSTER", "SLOTS"]).contains(&two.port.to_string()) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let asks: Vec<Ask> = names.iter().map(|name| ask(name, 10)).collect();
+    let mut store = store(place(one.port), 1);
+    let leases = wait(store.lease(&asks, Clock::system().now())).expect("leases of all");
+    assert_eq!(leases.len(), names.len());
+    let keys = |node: &RedisServer| node.cli(&["KEYS", "*"]).lines().count();
+    assert!(keys(&one) > 0 && keys(&two) > 0, "{} and {}", keys(&one), keys(&two));
+    for name in names {
+        let tag = format!("tidegate:{name}");
+        let slot = |key: &str| one.cli(&["CLUSTER", "KEYSLOT", key]);
+        assert_eq!(slot(&format!("{{{tag}}}:leases")), slot(&tag));
+    }
+}
+
+/// Three gates spend at random until nothing is left; in the middle, `disturb` happens to the server.
+fn three_gates(options: &[&str], shares: bool, disturb: impl FnOnce(&mut RedisServer)) {
+    let Some(mut redis) = RedisServer::start(options) else { return };
+    let (spent, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let asked = ask("api", 0);
+    let threads: Vec<_> = (1..=3)
+        .map(|number| {
+            let store = RedisStore::new(place(redis.port), "tidegate", shares, Identity::fresh(number));
+            let (asked, spent, over) = (asked.clone(), Arc::clone(&spent), Arc::clone(&over));
+            std::thread::spawn(move || spend(store, number, &asked, &spent, &over))
+        })
+        .collect();
+    let until = |least: u64, patience: u32| {
+        (0..patience).any(|_| {
+            std::thread::sleep(ROUND);
+            spent.load(Ordering::SeqCst) >= least
+        })
+    };
+    assert!(until(LIMIT / 3, 400), "only {spent:?} of {LIMIT} was spent");
+    disturb(&mut redis);
+    let used = until(LIMIT * 99 / 100, 600);
+    // Whoever could take too much would do so now.
+    std::thread::sleep(4 * ROUND);
+    over.store(true, Ordering::SeqCst);
+    threads.into_iter().for_each(|thread| thread.join().expect("a gate that ends well"));
+    let spent = spent.load(Ordering::SeqCst);
+    assert!(spent <= LIMIT, "{spent} of {LIMIT}");
+    assert!(used, "only {spent} of {LIMIT} could be used");
+}
+
+/// One gate: asks for about what it will spend before it asks again, and for less as the limit nears.
+fn spend(mut store: RedisStore, number: u64, asked: &Ask, spent: &AtomicU64, over: &AtomicBool) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let clock = Clock::system();
+    let (mut taken, mut held, mut chance) = (0, 0, number);
+    let mut left = LIMIT;
+    while !over.load(Ordering::SeqCst) {
+        let wanted = taken + (left / 20).clamp(100, 20_000);
+        let ask = Ask {
+            taken: Units::from_milli(taken),
+            held: Units::from_milli(held),
+            wanted: Units::from_milli(wanted),
+            soon: Units::from_milli(100),
+            ..asked.clone()
+        };
+        held = held.min(wanted);
+        if let Ok(leases) = runtime.block_on(store.lease(&[ask], clock.now())) {
+            held = leases[0].held.milli();
+            left = LIMIT.saturating_sub(leases[0].elsewhere.milli() + held);
+        }
+        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let amount = (chance >> 33) % (held - taken + 1);
+        taken += amount;
+        spent.fetch_add(amount, Ordering::SeqCst);
+        std::thread::sleep(ROUND);
+    }
+}
+
+/// Something that listens on a port and says `answer` to everybody, whatever they want.
+fn answering(answer: &'static [u8]) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for stream in listener.incoming().take(3) {
+            let mut stream = stream.expect("a connection");
+            let _ = stream.read(&mut [0; 100]);
+            let _ = stream.write_all(answer);
+            kept.push(stream);
+        }
+    });
+    port
+}
+
+fn place(port: u16) -> Server {
+    Server { host: "127.0.0.1".into(), port, user: None, password: None, database: 0 }
+}
+
+fn store(server: Server, number: u64) -> RedisStore {
+    RedisStore::new(server, "tidegate", false, Identity::fresh(number))
+}
+
+fn ask(quota: &str, wanted: u64) -> Ask {
+    let start = Timestamp(Clock::system().now().0 / 1000 * 1000);
+    let span = Span { start, end: start + Duration::from_secs(3600) };
+    Ask {
+        quota: quota.into(),
+        limit: Units::from_milli(LIMIT),
+        window: WindowKey { id: start.0, span: Some(span), back: 0 },
+        taken: Units::ZERO,
+        held: Units::ZERO,
+        wanted: Units::from_milli(wanted),
+        soon: Units::from_milli(wanted),
+        expects: Units::ZERO,
+    }
+}
+
+fn lease(store: &mut RedisStore, ask: &Ask) -> Result<Lease, StoreError> {
+    wait(store.lease(std::slice::from_ref(ask), Clock::system().now())).map(|leases| leases[0])
+}
+
+/// What is said of a server that cannot be leased from; at most a second is lost over it, twice.
+fn lease_error(server: Server) -> String {
+    let mut store = store(server, 1);
+    let clock = Clock::system();
+    let first = lease(&mut store, &ask("api", 10)).expect_err("no lease can be had there");
+    lease(&mut store, &ask("api", 10)).expect_err("nor a moment later");
+    assert!(clock.uptime().since(Timestamp::default()) < Duration::from_secs(2), "{first}");
+    first.to_string()
+}
+
+/// A connection belongs to the runtime that it was opened on, as it does to the keeper's.
+fn wait<T>(work: impl Future<Output = T>) -> T {
+    thread_local! {
+        static RUNTIME: tokio::runtime::Runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    }
+    RUNTIME.with(|runtime| runtime.block_on(work))
+}

@@ -1,0 +1,481 @@
+//! `tidegate replay`: what a policy would have done with the requests of a log.
+
+use crate::support::program::{Ended, run};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+#[test]
+fn a_log_shows_who_would_have_been_refused_and_when_the_allowance_would_have_ended() {
+    let desk = Desk::with(TEN_A_DAY);
+    let log = desk.log("access.log", &day(0, 30));
+    let report = desk.report(&[&log]);
+    let policy = &report["policies"][0];
+    assert_eq!((&policy["admitted"], &policy["refused"]), (&10.into(), &20.into()), "{policy}");
+    let window = &policy["quotas"][0]["windows"][0];
+    assert_eq!(window["used"], 10.0);
+    assert_eq!(window["first_refused"], "2024-06-07T00:10:00Z");
+    assert_eq!(window["spent"], "2024-06-07T00:10:00Z");
+    assert_eq!(policy["classes"][1]["refused"]["quota"], 20);
+    let verdicts = desk.verdicts(&[&log]);
+    assert_eq!(verdicts.len(), 30);
+    assert_eq!(verdicts[10]["reason"], "quota");
+    assert_eq!(verdicts[10]["line"], 11);
+    assert_eq!(verdicts[10]["retry_after_s"], 23 * 3600 + 50 * 60);
+    assert_eq!(verdicts[9]["verdict"], "admitted");
+    // What `explain` would have to be asked with.
+    let last = &verdicts[9];
+    assert_eq!((&last["used"]["api"], &last["expected"]["api"], &last["tier"]), (&9.0.into(), &1.0.into(), &0.into()));
+    assert_eq!(
+        (&verdicts[10]["used"]["api"], &last["window_end"]["api"]),
+        (&10.0.into(), &"2024-06-08T00:00:00Z".into())
+    );
+    let bot = desk.log("bot.log", &line(0, "/", "Mozilla/5.0 (compatible; Bytespider; spider-feedback@bytedance.com)"));
+    let bot = &desk.verdicts(&[&bot])[0];
+    assert_eq!((&bot["operator"], &bot["bot"]), (&Value::Null, &"Bytespider".into()));
+}
+
+#[test]
+fn every_figure_of_units_is_what_was_charged_in_the_end() {
+    let desk = Desk::with(TEN_A_DAY);
+    let log = desk.log("access.log", &crowd(3000));
+    let all = ["--cost", "/**=0.25", "--cache-ttl", "10m", "--latency", "2s", "--clients", "obey"];
+    for options in [&[][..], &all[..2], &all[2..4], &all] {
+        let arguments = [&[&*log], options].concat();
+        let report = desk.report(&arguments)["policies"][0].clone();
+        let verdicts = desk.verdicts(&arguments);
+        let of_verdicts = |is_meant: &dyn Fn(&Value) -> bool| {
+            sum(verdicts.iter().filter(|verdict| verdict["verdict"] == "admitted" && is_meant(verdict)), |verdict| {
+                &verdict["cost"]["api"]
+            })
+        };
+        let list = |name: &str| report[name].as_array().expect("a list").clone();
+        let everything = of_verdicts(&|_| true);
+        assert!(everything > 5.0 && report["refused"].as_u64() > Some(100), "{options:?}: {report}");
+        let windows = report["quotas"][0]["windows"].as_array().expect("a list");
+        assert_eq!(sum(windows, |window| &window["used"]), everything, "{options:?}");
+        for class in list("classes") {
+            let charged = of_verdicts(&|verdict| verdict["class"] == class["name"]);
+            assert_eq!(class["units"]["api"].as_f64().unwrap_or(0.0), charged, "{options:?}: {class}");
+            let hours = list("hours");
+            let of_hours = hours.iter().flat_map(|hour| hour["classes"].as_array().expect("a list"));
+            let of_hours = sum(of_hours.filter(|hour| hour["name"] == class["name"]), |hour| &hour["units"]["api"]);
+            assert_eq!(of_hours, charged, "{options:?}: {class}");
+        }
+        let of_bots = of_verdicts(&|verdict| verdict["kind"] != "human");
+        assert_eq!(sum(&list("bots"), |bot| &bot["units"]), of_bots, "{options:?}");
+        let asked =
+            sum(verdicts.iter().filter(|verdict| verdict["kind"] != "human"), |verdict| &verdict["cost"]["api"]);
+        assert_eq!(sum(&list("bots"), |bot| &bot["units_asked"]), asked, "{options:?}");
+    }
+}
+
+#[test]
+fn times_are_told_by_the_clocks_of_the_quota() {
+    let desk = Desk::with(&TEN_A_DAY.replace("zone: UTC", "zone: Etc/GMT-9"));
+    let log = desk.log("access.log", &day(0, 30));
+    let told = desk.run(&[&log], b"").output;
+    assert!(told.contains("30 lines, 2024-06-07 09:00 to 2024-06-07 09:29 (+09:00)"), "{told}");
+    assert!(told.contains("    2024-06-07 00:00    10     0  7 Jun 09:10:00  7 Jun 09:10:00"), "{told}");
+    let window = &desk.report(&[&log])["policies"][0]["quotas"][0];
+    assert_eq!(
+        (&window["zone"], &window["windows"][0]["start"]),
+        (&"Etc/GMT-9".into(), &"2024-06-06T15:00:00Z".into())
+    );
+}
+
+#[test]
+fn what_was_taken_for_true_is_told_within_eighty_columns() {
+    let desk = Desk::with(TEN_A_DAY);
+    let log = desk.log("access.log", &crowd(3000));
+    let plain = desk.run(&[&log], b"").output;
+    assert!(!plain.contains("taken for true") && plain.contains("no latency: every request takes 200 ms"), "{plain}");
+    let options = ["--clients", "obey", "--cost", "/**=0.25", "--cache-ttl", "10m", "--latency", "2s"];
+    let told = desk.run(&[&[&*log], &options[..]].concat(), b"").output;
+    let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in [
+        "no actual cost: every request costs what is assumed below",
+        "no latency: every request takes 2 s",
+        "taken for true: The site keeps a page for 10 min;",
+        "taken for true: Bots that are refused stay away until Retry-After has passed",
+        "taken for true: A request of /** really costs 0.25.",
+        "decisions on 3,000 requests: who is refused comes back, or stays away",
+    ] {
+        assert!(words.contains(said), "{said}: {told}");
+    }
+    assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+}
+
+#[test]
+fn who_is_shut_out_from_the_first_unit_is_not_the_first_refused() {
+    let tiers = "tiers: { bot: [{ above: 0%, shed: 100% }] } } }\n";
+    let desk = Desk::with(&TEN_A_DAY.replace("at: \"00:00\" } } }\n", &format!("at: \"00:00\" }}, {tiers}")));
+    let log = desk.log("access.log", &(line(0, "/", "curl/8.0") + &day(1, 30)));
+    let report = desk.report(&[&log]);
+    assert_eq!(report["policies"][0]["classes"][0]["refused"]["tier"], 1, "{report}");
+    assert_eq!(report["policies"][0]["quotas"][0]["windows"][0]["first_refused"], "2024-06-07T00:11:00Z");
+}
+
+#[test]
+fn every_field_that_is_written_is_described() {
+    let described = include_str!("../../docs/REPLAY.md");
+    let desk = Desk::with(TEN_A_DAY);
+    let log = desk.log("access.log", &(crowd(3000) + "nonsense\n"));
+    let other = desk.log("other.yaml", &TEN_A_DAY.replace("limit: 10", "limit: 20"));
+    let compared = [&*log, "--compare", &other];
+    let mut fields = BTreeSet::new();
+    fields_of(&desk.report(&compared), &mut fields);
+    desk.verdicts(&compared).iter().for_each(|verdict| fields_of(verdict, &mut fields));
+    let missing: Vec<_> = fields.iter().filter(|field| !described.contains(&format!("`{field}`"))).collect();
+    assert!(fields.len() > 60 && missing.is_empty(), "docs/REPLAY.md says nothing of {missing:?}");
+}
+
+#[test]
+fn the_same_log_and_the_same_file_give_the_same_bytes() {
+    let desk = Desk::with(TEN_A_DAY);
+    let log = desk.log("access.log", &crowd(3000));
+    let once = [desk.bytes(&[&log, "--clients", "obey"]), desk.bytes(&[&log, "--clients", "obey"])];
+    assert!(once[0].iter().all(|bytes| !bytes.is_empty()));
+    assert_eq!(once[0], once[1]);
+}
+
+#[test]
+fn plain_files_compressed_ones_and_standard_input_are_read_alike() {
+    let desk = Desk::with(TEN_A_DAY);
+    let text = day(0, 30);
+    let plain = desk.log("access.log", &text);
+    let packed = desk.packed("access.log.gz", &text);
+    let [plain, packed] = [plain, packed].map(|log| desk.report(&[&log])["policies"][0].clone());
+    assert_eq!(plain, packed);
+    let ended = desk.run(&["-", "--json", &desk.path("report.json")], text.as_bytes());
+    assert_eq!(ended.code, 0, "{}", ended.errors);
+    assert_eq!(desk.read("report.json")["policies"][0], plain);
+}
+
+#[test]
+fn several_files_are_one_log() {
+    let desk = Desk::with(TEN_A_DAY);
+    let text = day(0, 30);
+    let every_second = |from: usize| text.lines().skip(from).step_by(2).collect::<Vec<_>>().join("\n");
+    let whole = desk.log("whole.log", &text);
+    let halves = [desk.log("odd.log", &every_second(1)), desk.log("even.log", &every_second(0))];
+    let whole = desk.report(&[&whole])["policies"][0].clone();
+    assert_eq!(desk.report(&[&halves[0], &halves[1]])["policies"][0], whole);
+}
+
+#[test]
+fn what_cannot_be_read_is_told_and_passed_over() {
+    let desk = Desk::with(TEN_A_DAY);
+    let text = format!("{}nonsense\n\n192.0.2.1 - - [07/Jun/2024:00:09:00 +0000] \"-\" 408 0 \"-\" \"-\"\n", day(0, 9));
+    let log = desk.log("access.log", &text);
+    let report = desk.report(&[&log]);
+    assert_eq!(report["log"]["requests"], 9);
+    assert_eq!(report["log"]["empty"], 1);
+    assert_eq!(report["log"]["not_requests"], 1);
+    assert_eq!(report["log"]["first_not_request"], format!("{log}:12"));
+    assert_eq!(report["log"]["broken"]["unknown"]["first"], format!("{log}:10"));
+    let lacking: Vec<&Value> =
+        report["log"]["lacking"].as_array().expect("a list").iter().map(|lack| &lack["fact"]).collect();
+    assert_eq!(lacking, ["fraction", "host", "headers", "cost", "latency"]);
+}
+
+#[test]
+fn wrong_files_and_logs_without_requests_are_refused_with_a_reason() {
+    let desk = Desk::with(TEN_A_DAY);
+    let (log, empty) = (desk.log("access.log", &day(0, 1)), desk.log("empty.log", ""));
+    let wrong = desk.log("wrong.yaml", "quota: 1\n");
+    for (arguments, code, told) in [
+        (vec!["/does/not/exist.log"], 2, "/does/not/exist.log: cannot be read: No such file"),
+        (vec![&*empty], 2, "no request in 0 lines"),
+        (vec![&*wrong], 2, "no request in 1 lines, 1 of them in no known format"),
+        (vec![&*log, "--compare", &wrong], 2, "quota: unknown"),
+        (vec![&*log, "--cost", "/other=1"], 2, "--cost: there is no route \"/other\""),
+        (vec![&*log, "--latency", "1"], 2, "write a span such as 200ms, 60s or 14d"),
+        (vec![], 2, "<LOG>"),
+    ] {
+        let ended = desk.run(&arguments, b"");
+        assert_eq!(ended.code, code, "{arguments:?}: {}", ended.errors);
+        assert!(ended.errors.contains(told), "{arguments:?}: {}", ended.errors);
+    }
+    let cut = desk.log("cut.log.gz", "");
+    let whole = fs::read(desk.packed("whole.log.gz", &crowd(2000))).expect("it was written");
+    fs::write(&cut, &whole[..whole.len() / 2]).expect("it can be written");
+    let ended = desk.run(&[&cut], b"");
+    assert_eq!(ended.code, 2, "{}", ended.errors);
+    assert!(ended.errors.contains("cut.log.gz: cannot be read"), "{}", ended.errors);
+}
+
+#[test]
+fn two_policies_are_set_side_by_side() {
+    let desk = Desk::with(TEN_A_DAY);
+    let twenty = desk.log("twenty.yaml", &TEN_A_DAY.replace("limit: 10", "limit: 20"));
+    let log = desk.log("access.log", &day(0, 30));
+    let report = desk.report(&[&log, "--compare", &twenty]);
+    let comparison = &report["comparison"];
+    assert_eq!((&comparison["same"], &comparison["only_second_admits"]), (&20.into(), &10.into()));
+    assert_eq!(comparison["by_class"]["other"]["only_second_admits"], 10);
+    assert_eq!(comparison["examples"][0]["place"]["line"], 11);
+    assert_eq!(report["policies"][1]["admitted"], 20);
+    let told = desk.run(&[&log, "--compare", &twenty], b"").output;
+    assert!(told.contains("Side by side") && told.contains("only the second 10"), "{told}");
+    let verdicts = desk.verdicts(&[&log, "--compare", &twenty]);
+    let of = |policy: &str| verdicts.iter().filter(|verdict| verdict["policy"] == policy).count();
+    assert_eq!((of(&desk.path("tidegate.yaml")), of(&twenty)), (30, 30));
+    assert!(desk.verdicts(&[&log])[0].get("policy").is_none(), "there is only one");
+}
+
+#[test]
+fn what_one_policy_refuses_is_counted_by_who_it_was_to_that_policy() {
+    let desk = Desk::with(TEN_A_DAY);
+    let rules = TEN_A_DAY.replace("limit: 10", "limit: 5").replace("name: other", "name: visitor");
+    let stricter = desk.log("stricter.yaml", &rules);
+    let log = desk.log("access.log", &day(0, 30));
+    let comparison = desk.report(&[&log, "--compare", &stricter])["comparison"].clone();
+    let refused = serde_json::json!({ "visitor": { "only_first_admits": 5, "only_second_admits": 0 } });
+    assert_eq!((&comparison["by_class"], &comparison["other_class"]), (&refused, &30.into()));
+    assert_eq!([&comparison["examples"][0]["class"], &comparison["examples"][0]["second_class"]], ["other", "visitor"]);
+    let told = desk.run(&[&log, "--compare", &stricter], b"").output;
+    assert!(told.contains("30 lines are of another class under the second"), "{told}");
+}
+
+#[test]
+fn a_site_that_keeps_its_pages_pays_once_for_each() {
+    let desk = Desk::with(TEN_A_DAY);
+    let log = desk.log("access.log", &(0..30).map(|minute| line(minute, "/page", HUMAN)).collect::<String>());
+    let used = |arguments: &[&str]| desk.report(arguments)["policies"][0]["quotas"][0]["windows"][0]["used"].clone();
+    assert_eq!(used(&[&log]), 10.0);
+    assert_eq!(used(&[&log, "--cache-ttl", "1d"]), 1.0);
+    assert_eq!(used(&[&log, "--cache-ttl", "10m"]), 3.0);
+    assert_eq!(used(&[&log, "--cost", "/**=0.25"]), 7.5);
+}
+
+#[test]
+fn requests_that_take_long_hold_what_they_may_cost() {
+    let desk = Desk::with(TEN_A_DAY);
+    let log =
+        desk.log("access.log", &(0..30).map(|minute| line(minute, &format!("/{minute}"), HUMAN)).collect::<String>());
+    let admitted = |arguments: &[&str]| desk.report(arguments)["policies"][0]["admitted"].clone();
+    assert_eq!(admitted(&[&log, "--cost", "/**=0", "--latency", "1s"]), 30);
+    assert_eq!(admitted(&[&log, "--cost", "/**=0", "--latency", "1h"]), 10);
+}
+
+#[test]
+fn clients_that_obey_come_back_when_they_are_told_to() {
+    let rules = r#"
+quotas: { api: { limit: 1000, window: { fixed: 1d } } }
+classes:
+  - { name: bot, when: { kind: [declared_bot, verified_bot] }, bucket: { capacity: 1, fill: 1, interval: 10m } }
+  - { name: person, when: { kind: human } }
+routes: [ { match: "/**", cost: { api: 1 } } ]
+"#;
+    let desk = Desk::with(rules);
+    let log = desk
+        .log("access.log", &(0..60).map(|minute| line(minute, &format!("/{minute}"), "curl/8.0")).collect::<String>());
+    let bots = |reaction: &str| desk.report(&[&log, "--clients", reaction])["policies"][0]["classes"][0].clone();
+    let (deaf, obey, as_known) = (bots("deaf"), bots("obey"), bots("as-known"));
+    assert_eq!((&deaf["requests"], &deaf["admitted"]), (&60.into(), &6.into()));
+    assert_eq!(deaf, as_known, "nobody has proven who it is");
+    let refused = |class: &Value| class["refused"]["bucket"].as_u64().expect("a number");
+    assert!(refused(&obey) < refused(&deaf) / 3, "{obey}");
+    assert!(obey["admitted"].as_u64() >= deaf["admitted"].as_u64(), "{obey}");
+}
+
+#[test]
+fn nothing_is_written_over_what_is_read_or_written_beside_it() {
+    let desk = Desk::with(TEN_A_DAY);
+    let (log, config) = (desk.log("access.log", &day(0, 3)), desk.path("tidegate.yaml"));
+    let other = desk.log("other.yaml", TEN_A_DAY);
+    let [hard, soft, new, to_new] = ["hard", "soft", "new", "to_new"].map(|name| desk.path(name));
+    fs::hard_link(&log, &hard).expect("one file system");
+    std::os::unix::fs::symlink(&config, &soft).expect("it is new");
+    std::os::unix::fs::symlink("new", &to_new).expect("it is new");
+    let beside = format!(
+        "{}/../{}/new",
+        desk.path("."),
+        desk.folder.path().file_name().and_then(|name| name.to_str()).expect("text")
+    );
+    for (arguments, told) in [
+        (vec!["--json", &log, &log], format!("--json: {log} is read as a log; name another file")),
+        (vec!["--verdicts", &hard, &log], format!("--verdicts: {hard} is read as a log")),
+        (vec!["--html", &config, &log], format!("--html: {config} is read as --config")),
+        (vec!["--html", &soft, &log], format!("--html: {soft} is read as --config")),
+        (vec!["--json", &other, "--compare", &other, &log], format!("--json: {other} is read as --compare")),
+        (vec!["--json", &new, "--html", &new, &log], format!("--html: {new} is what --json writes")),
+        (vec!["--json", &to_new, "--html", &beside, &log], format!("--html: {beside} is what --json writes")),
+        (vec!["--json", "-", "--verdicts", "/dev/stdout", &log], "--json: - is what --verdicts writes".to_owned()),
+    ] {
+        let before = [&log, &config, &other].map(|file| fs::read(file).expect("it is there"));
+        let ended = desk.run(&arguments, b"");
+        assert_eq!(ended.code, 2, "{arguments:?}: {}", ended.errors);
+        assert!(ended.errors.contains(&told), "{arguments:?}: {}", ended.errors);
+        assert_eq!([&log, &config, &other].map(|file| fs::read(file).expect("it is there")), before, "{arguments:?}");
+        assert!(!Path::new(&new).exists(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_result_takes_its_place_only_when_it_is_whole() {
+    let desk = Desk::with(TEN_A_DAY);
+    let (log, empty) = (desk.log("access.log", &day(0, 3)), desk.log("empty.log", ""));
+    let (report, link) = (desk.log("report.html", "the one before"), desk.path("link.html"));
+    fs::set_permissions(&report, fs::Permissions::from_mode(0o640)).expect("it is ours");
+    std::os::unix::fs::symlink(&report, &link).expect("it is new");
+    assert_eq!(desk.run(&[&empty, "--html", &report], b"").code, 2);
+    assert_eq!(fs::read_to_string(&report).expect("it is there"), "the one before");
+    assert_eq!(desk.run(&[&log, "--html", &link], b"").code, 0);
+    assert!(fs::read_to_string(&report).expect("it is there").ends_with("</html>\n"));
+    assert!(fs::symlink_metadata(&link).expect("it is there").is_symlink());
+    assert_eq!(fs::metadata(&report).expect("it is there").permissions().mode() & 0o777, 0o640);
+    let left = fs::read_dir(desk.folder.path()).expect("it is there").count();
+    assert_eq!(left, 5, "the policy, two logs, the report, the link");
+    let full = desk.run(&[&log, "--verdicts", "/dev/full"], b"");
+    assert_eq!(full.code, 1);
+    assert!(full.errors.contains("No space left on device"), "{}", full.errors);
+    assert_eq!(desk.run(&[&log, "--json", "/dev/null", "--html", "/dev/null"], b"").code, 0);
+}
+
+#[test]
+fn a_dash_is_standard_output_which_then_has_nothing_else() {
+    let desk = Desk::with(TEN_A_DAY);
+    let log = desk.log("access.log", &day(0, 30));
+    let report = desk.run(&[&log, "--json", "-"], b"");
+    assert_eq!((report.code, &*report.errors), (0, ""));
+    let report: Value = serde_json::from_str(&report.output).expect("one document");
+    assert_eq!(report["policies"][0]["admitted"], 10);
+    assert!(desk.run(&[&log, "--html", "/dev/stdout"], b"").output.starts_with("<!DOCTYPE html>"));
+    let verdicts = desk.run(&[&log, "--verdicts", "-"], b"").output;
+    assert_eq!(verdicts.lines().count(), 30);
+    assert!(verdicts.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
+}
+
+/// A folder with a policy in it.
+struct Desk {
+    folder: TempDir,
+}
+
+impl Desk {
+    fn with(rules: &str) -> Self {
+        let desk = Self { folder: tempfile::tempdir().expect("a folder of its own") };
+        desk.log("tidegate.yaml", rules);
+        desk
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    /// Writes a file of that name; its path.
+    fn log(&self, name: &str, text: &str) -> String {
+        let text = match name.ends_with(".yaml") && !text.starts_with("quota: ") {
+            true => format!("origin: {{ url: \"http://127.0.0.1:1\" }}\n{text}"),
+            false => text.to_owned(),
+        };
+        fs::write(self.path(name), text).expect("it can be written");
+        self.path(name)
+    }
+
+    fn packed(&self, name: &str, text: &str) -> String {
+        let file = fs::File::create(self.path(name)).expect("it can be made");
+        let mut packer = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+        packer.write_all(text.as_bytes()).and_then(|()| packer.finish().map(drop)).expect("it can be written");
+        self.path(name)
+    }
+
+    fn run(&self, arguments: &[&str], input: &[u8]) -> Ended {
+        let config = self.path("tidegate.yaml");
+        run(&[&["replay", "--config", &config], arguments].concat(), input)
+    }
+
+    fn read(&self, name: &str) -> Value {
+        serde_json::from_slice(&fs::read(self.path(name)).expect("it was written")).expect("JSON")
+    }
+
+    fn report(&self, arguments: &[&str]) -> Value {
+        let ended = self.run(&[arguments, &["--json", &self.path("report.json")]].concat(), b"");
+        assert_eq!((ended.code, &*ended.errors), (0, ""), "{arguments:?}");
+        self.read("report.json")
+    }
+
+    fn verdicts(&self, arguments: &[&str]) -> Vec<Value> {
+        let ended = self.run(&[arguments, &["--verdicts", &self.path("verdicts")]].concat(), b"");
+        assert_eq!((ended.code, &*ended.errors), (0, ""), "{arguments:?}");
+        let text = fs::read_to_string(self.path("verdicts")).expect("it was written");
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
+    /// All that it says and writes.
+    fn bytes(&self, arguments: &[&str]) -> [Vec<u8>; 3] {
+        let (report, verdicts) = (self.path("report.json"), self.path("verdicts"));
+        let ended = self.run(&[arguments, &["--json", &report, "--verdicts", &verdicts]].concat(), b"");
+        let file = |path: &Path| fs::read(path).expect("it was written");
+        [ended.output.into_bytes(), file(&PathBuf::from(report)), file(&PathBuf::from(verdicts))]
+    }
+}
+
+fn sum<'a>(values: impl IntoIterator<Item = &'a Value>, number: impl Fn(&'a Value) -> &'a Value) -> f64 {
+    values.into_iter().map(|value| number(value).as_f64().unwrap_or(0.0)).sum()
+}
+
+/// The names of all fields in a document, but for those that are names of something in the log or the policy.
+fn fields_of(value: &Value, fields: &mut BTreeSet<String>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| fields_of(item, fields)),
+        Value::Object(members) => {
+            for (name, value) in members {
+                fields.insert(name.clone());
+                match (&**name, value) {
+                    ("by_class" | "broken", Value::Object(named)) => {
+                        named.values().for_each(|value| fields_of(value, fields));
+                    }
+                    (
+                        "units" | "cost" | "costs" | "expected" | "used" | "window_end" | "refused" | "shadow",
+                        Value::Object(_),
+                    ) => {}
+                    _ => fields_of(value, fields),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// One request a minute, from the given minute on.
+fn day(from: u32, count: u32) -> String {
+    (from..from + count).map(|minute| line(minute, &format!("/{minute}"), HUMAN)).collect()
+}
+
+/// Many clients of all kinds, some of them late.
+fn crowd(count: u32) -> String {
+    let agents =
+        [HUMAN, "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", "curl/8.0", "GPTBot/1.2"];
+    (0..count).fold(String::new(), |mut log, number| {
+        let (minute, agent) = (number * 7 % 40 + number / 4, agents[number as usize * 5 % 4]);
+        let (client, page) = (number % 97, number % 31);
+        let (hour, minute) = (minute / 60 % 24, minute % 60);
+        let _ = writeln!(log, "198.51.100.{client} - - [07/Jun/2024:{hour:02}:{minute:02}:00 +0000] \"GET /{page} HTTP/1.1\" 200 5 \"-\" \"{agent}\"");
+        log
+    })
+}
+
+fn line(minute: u32, path: &str, agent: &str) -> String {
+    let (hour, minute) = (minute / 60, minute % 60);
+    format!(
+        "192.0.2.1 - - [07/Jun/2024:{hour:02}:{minute:02}:00 +0000] \"GET {path} HTTP/1.1\" 200 512 \"-\" \"{agent}\"\n"
+    )
+}
+
+const HUMAN: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
+
+const TEN_A_DAY: &str = r#"
+behaviour: { enabled: false }
+quotas: { api: { limit: 10, window: { calendar: day, zone: UTC, at: "00:00" } } }
+classes:
+  - { name: bot, when: { kind: [verified_bot, declared_bot, impostor] } }
+  - { name: other, when: {} }
+routes: [ { match: "/**", cost: { api: 1 } } ]
+"#;

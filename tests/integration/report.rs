@@ -1,0 +1,129 @@
+//! The page of `tidegate replay --html`, in a real browser: on a phone and on a desk, by day and by night, and on paper.
+//!
+//! `TIDEGATE_PICTURES=FOLDER cargo test --test integration report::` leaves pictures of it there, to be looked at.
+
+use crate::support::browser::{Browser, Screen};
+use crate::support::program::run;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use tidegate::demo;
+
+#[test]
+fn the_page_is_readable_on_every_screen() {
+    let Some(mut browser) = Browser::installed() else { return };
+    let desk = Desk::new();
+    for page in [desk.page(&[]), desk.page(&["--compare", &desk.policy("half.yaml", 1000)])] {
+        for (width, scheme) in [(360, "light"), (360, "dark"), (1280, "light"), (1280, "dark")] {
+            let opened = browser.open(&page, Screen { width, scheme });
+            let screen = format!("{} at {width}, {scheme}", page.display());
+            assert_eq!(opened.complaints, [""; 0], "{screen}");
+            assert_eq!(opened.requests.len(), 1, "{screen}: {:?}", opened.requests);
+            let wide = browser.ask("document.documentElement.scrollWidth");
+            assert!(wide.as_u64() <= Some(u64::from(width)), "{screen}: it is {wide} wide");
+            let charts = browser.ask(
+                "[...document.querySelectorAll('.plot svg')].map(chart => chart.getBoundingClientRect()) \
+                 .map(box => Math.min(box.width, box.height))",
+            );
+            let charts = charts.as_array().expect("a list");
+            assert!(charts.len() > 5, "{screen}");
+            assert!(charts.iter().all(|size| size.as_f64() > Some(50.0)), "{screen}: {charts:?}");
+            assert_eq!(browser.ask(OVERLAPPING), 0, "{screen}: words on an axis stand on one another");
+            keep(&format!("{}-{width}-{scheme}.png", stem(&page)), &browser.picture());
+        }
+        let printed = browser.printed();
+        assert!(STANDARD.decode(&printed).is_ok_and(|bytes| bytes.starts_with(b"%PDF")), "it is printed");
+        keep(&format!("{}.pdf", stem(&page)), &printed);
+    }
+}
+
+#[test]
+fn what_a_log_says_never_becomes_markup() {
+    let Some(mut browser) = Browser::installed() else { return };
+    let desk = Desk::new();
+    let hostile = "<img src=x onerror=alert(1)><script>alert(2)</script>";
+    let line = |second: usize| {
+        let time = format!("07/Jun/2024:00:{:02}:{:02} +0000", second / 60, second % 60);
+        let agent = format!("{hostile}bot/{second} (compatible; Googlebot/2.1)");
+        format!(
+            "66.249.66.1 - - [{time}] \"GET /item/<script>alert(3)<img>{second} HTTP/1.1\" 200 5 \"-\" \"{agent}\"\n"
+        )
+    };
+    fs::write(desk.path("hostile.log"), (0..200).map(line).collect::<String>()).expect("it can be written");
+    desk.policy("strict.yaml", 10);
+    let page = desk.replayed("hostile.log", "strict.yaml", &[]);
+    let text = fs::read_to_string(&page).expect("the page is text");
+    assert!(text.contains("&lt;script&gt;") && !text.contains("<script") && !text.contains("<img"));
+    let opened = browser.open(&page, Screen { width: 360, scheme: "light" });
+    assert_eq!(opened.complaints, [""; 0]);
+    assert_eq!(browser.ask("document.querySelectorAll('script, img, iframe, link').length"), 0);
+    let wide = browser.ask("document.documentElement.scrollWidth");
+    assert!(wide.as_u64() <= Some(360), "it is {wide} wide");
+}
+
+/// How many words of an axis begin before the one beside them ends.
+const OVERLAPPING: &str = "[...document.querySelectorAll('.times')].flatMap(axis => {
+    const boxes = [...axis.children].map(word => word.getBoundingClientRect()).filter(box => box.width > 0);
+    return boxes.slice(1).filter((box, place) => box.left < boxes[place].right);
+}).length";
+
+/// A folder with a log and a policy.
+struct Desk(TempDir);
+
+impl Desk {
+    fn new() -> Self {
+        let desk = Self(tempfile::tempdir().expect("a folder of its own"));
+        let mut log = Vec::new();
+        demo::log::write(3, 1, 0.1, &mut log).expect("memory does not fail");
+        fs::write(desk.path("access.log"), log).expect("it can be written");
+        desk.policy("one.yaml", 2000);
+        desk
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// What `tidegate init` proposes, with another limit, and carried out.
+    fn policy(&self, name: &str, limit: u32) -> String {
+        let proposed = run(&["init", &text(&self.path("access.log"))], b"").output;
+        let lines = proposed.lines().map(|line| match line.trim_start().split_once(": ") {
+            Some(("limit", _)) => format!("    limit: {limit}\n"),
+            Some(("enforce", _)) => String::new(),
+            _ => format!("{line}\n"),
+        });
+        fs::write(self.path(name), lines.collect::<String>()).expect("it can be written");
+        text(&self.path(name))
+    }
+
+    fn page(&self, more: &[&str]) -> PathBuf {
+        self.replayed("access.log", "one.yaml", more)
+    }
+
+    fn replayed(&self, log: &str, policy: &str, more: &[&str]) -> PathBuf {
+        let page = self.path(&format!("{}-{}.html", log.trim_end_matches(".log"), more.len()));
+        let mut arguments = vec!["replay", "--config"].into_iter().map(str::to_owned).collect::<Vec<_>>();
+        arguments.extend([text(&self.path(policy)), "--html".into(), text(&page), text(&self.path(log))]);
+        arguments.extend(more.iter().map(ToString::to_string));
+        let ended = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), b"");
+        assert_eq!(ended.code, 0, "{}", ended.errors);
+        page
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().expect("a path as text").to_owned()
+}
+
+fn stem(page: &Path) -> String {
+    page.file_stem().and_then(|stem| stem.to_str()).expect("a name").to_owned()
+}
+
+fn keep(name: &str, base64: &str) {
+    if let Some(folder) = std::env::var_os("TIDEGATE_PICTURES") {
+        let bytes = STANDARD.decode(base64).expect("it is base64");
+        fs::write(Path::new(&folder).join(name), bytes).expect("the folder is there");
+    }
+}

@@ -1,0 +1,513 @@
+//! What crawlers get when they ask for robots.txt.
+
+use crate::support::client::Answer;
+use crate::support::gate::Gate;
+use crate::support::origin::{Origin, Wire};
+use parking_lot::Mutex;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+const GOOGLE: &str = "X-Forwarded-For: 66.249.66.1\r\nUser-Agent: Mozilla/5.0 (compatible; Googlebot/2.1)\r\n";
+const BING: &str = "X-Forwarded-For: 157.55.39.7\r\nUser-Agent: Mozilla/5.0 (compatible; bingbot/2.0)\r\n";
+
+const TEXT: &str = "# ours\nUser-agent: *\nDisallow: /cart\nSitemap: https://www.example.com/sitemap.xml\n";
+
+const RULES: &str = "
+classes:
+  - { name: search, when: { operator: [googlebot, bingbot] }, crawl_delay: { bingbot: 30s } }
+  - { name: bot, when: { kind: [verified_bot, declared_bot] }, crawl_delay: 10s }
+  - { name: person }
+quotas:
+  api:
+    limit: 10
+    window: { fixed: 24h }
+    tiers: { bot: [{ above: 0%, shed: 100% }] }
+routes:
+  - { match: /**, cost: { api: 1 } }
+";
+
+#[test]
+fn the_origins_text_comes_with_the_delays_written_in() {
+    let site = Site::serving(TEXT);
+    let gate = Gate::before(site.address(), RULES);
+    let answer = robots(&gate, "");
+    assert_eq!(answer.status, 200);
+    let expected =
+        "# ours\nUser-agent: *\nCrawl-delay: 10\nDisallow: /cart\nSitemap: https://www.example.com/sitemap.xml\n\n";
+    assert!(answer.text().starts_with(expected), "{}", answer.text());
+    assert!(answer.text().contains("\nUser-agent: bingbot\nUser-agent: adidxbot\n"), "{}", answer.text());
+    assert!(answer.text().ends_with("\nCrawl-delay: 30\nDisallow: /cart\n"), "{}", answer.text());
+    assert_eq!(answer.field("content-type"), "text/plain");
+    assert_eq!(answer.field("content-length"), answer.body.len().to_string());
+    let seen = site.origin.last();
+    assert_eq!(seen.fields["accept-encoding"], "identity");
+    assert_eq!(seen.fields["x-tidegate-class"], "person");
+}
+
+#[test]
+fn nothing_is_changed_where_nothing_is_asked() {
+    let text = "User-agent:*\r\nDisallow: /a\0b\r\rnoise \u{e9}\n\n";
+    let site = Site::serving(text);
+    let gate = Gate::before(site.address(), "");
+    assert_eq!(robots(&gate, "").body, text.as_bytes());
+    let off = format!("{RULES}robots: {{ merge_crawl_delay: false }}\n");
+    gate.reload(site.address(), &off).expect("the rules are right");
+    assert_eq!(robots(&gate, "").body, text.as_bytes());
+}
+
+#[test]
+fn the_origin_is_asked_once_an_hour_or_as_often_as_it_says() {
+    let site = Site::serving(TEXT);
+    let gate = Gate::before(site.address(), RULES);
+    for _ in 0..3 {
+        robots(&gate, BING);
+    }
+    assert_eq!(site.asked(), 1);
+    gate.clock.advance(Duration::from_secs(3599));
+    assert_eq!(robots(&gate, "").field("age"), "3599");
+    assert_eq!(site.asked(), 1);
+    gate.clock.advance(Duration::from_secs(1));
+    assert_eq!(robots(&gate, "").field("age"), "0");
+    assert_eq!(site.asked(), 2);
+
+    site.says(TEXT, "Cache-Control: max-age=60\r\n");
+    gate.clock.advance(Duration::from_secs(3600));
+    assert_eq!(robots(&gate, "").field("cache-control"), "max-age=60");
+    gate.clock.advance(Duration::from_secs(60));
+    robots(&gate, "");
+    assert_eq!(site.asked(), 4);
+
+    site.says(TEXT, "Cache-Control: no-store\r\n");
+    gate.clock.advance(Duration::from_secs(60));
+    robots(&gate, "");
+    robots(&gate, "");
+    assert_eq!(site.asked(), 6, "what must not be kept is not");
+}
+
+#[test]
+fn what_was_kept_stands_in_for_an_origin_in_trouble() {
+    let site = Site::serving(TEXT);
+    let gate = Gate::before(site.address(), RULES);
+    let kept = robots(&gate, "").body;
+    for trouble in ["503 Service Unavailable", "500 Internal Server Error", "429 Too Many Requests", "gone"] {
+        site.fails(trouble);
+        gate.clock.advance(Duration::from_secs(3600));
+        let answer = robots(&gate, "");
+        assert_eq!((answer.status, &answer.body), (200, &kept), "{trouble}");
+    }
+    let asked = site.asked();
+    robots(&gate, "");
+    assert_eq!(site.asked(), asked, "an origin in trouble is not asked again at once");
+    gate.clock.advance(Duration::from_secs(30 * 24 * 3600));
+    assert_eq!(robots(&gate, "").status, 502, "after a month it has told enough");
+}
+
+#[test]
+fn an_origin_that_keeps_silent_does_not_keep_crawlers_waiting_for_ever() {
+    let (begin, silence) = (Arc::new(Mutex::new(false)), Arc::new(Mutex::new(())));
+    let origin = {
+        let (begin, silence) = (Arc::clone(&begin), Arc::clone(&silence));
+        Origin::scripted(move |_, wire| match *begin.lock() {
+            false => wire.reply("200 OK", "Cache-Control: max-age=1\r\n", TEXT.as_bytes()),
+            true => {
+                wire.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nUser-");
+                drop(silence.lock());
+                wire.close();
+            }
+        })
+    };
+    let quick = "origin: { url: ORIGIN, response_timeout: 1s }\nlimits: { first_byte_timeout: 1s }\nworkers: 1\n";
+    let gate = Gate::before(origin.address(), &format!("{RULES}{quick}"));
+    let kept = robots(&gate, "").body;
+    *begin.lock() = true;
+    let held = silence.lock();
+    gate.clock.advance(Duration::from_secs(2));
+    let mut slow = gate.connect();
+    slow.send("GET /robots.txt HTTP/1.1\r\nHost: example.com\r\n\r\n");
+    while origin.seen().len() < 2 {
+        std::thread::yield_now();
+    }
+    assert_eq!(robots(&gate, "").body, kept, "others are served meanwhile");
+    gate.pass(Duration::from_secs(2));
+    assert_eq!(slow.answer().body, kept);
+    drop(held);
+}
+
+#[test]
+fn an_origin_that_drips_does_not_keep_crawlers_waiting_where_there_is_a_copy() {
+    let (drops, dripping) = mpsc::channel::<()>();
+    let dripping = Mutex::new(dripping);
+    let begun = Arc::new(Mutex::new(false));
+    let origin = {
+        let begun = Arc::clone(&begun);
+        Origin::scripted(move |_, wire| match *begun.lock() {
+            false => wire.reply("200 OK", "Cache-Control: max-age=1\r\n", TEXT.as_bytes()),
+            true => {
+                wire.send("HTTP/1.1 200 OK\r\nContent-Length: 25\r\n\r\nUser-");
+                dripping.lock().iter().for_each(|()| _ = wire.send("x"));
+                wire.close();
+            }
+        })
+    };
+    let quick = "origin: { url: ORIGIN, response_timeout: 4s }\nlimits: { first_byte_timeout: 1s }\nworkers: 1\n";
+    let gate = Gate::before(origin.address(), &format!("{RULES}{quick}"));
+    let kept = robots(&gate, "").body;
+    *begun.lock() = true;
+    gate.clock.advance(Duration::from_secs(2));
+    let mut slow = gate.connect();
+    slow.send("GET /robots.txt HTTP/1.1\r\nHost: example.com\r\n\r\n");
+    while origin.seen().len() < 2 {
+        std::thread::yield_now();
+    }
+    for _ in 0..20 {
+        drops.send(()).expect("it drips");
+        gate.pass(Duration::from_millis(1500));
+    }
+    drop(drops);
+    assert_eq!(slow.answer().body, kept);
+}
+
+#[test]
+fn a_flood_of_made_up_hosts_does_not_drive_out_the_sites_own() {
+    let site = Site::serving(TEXT);
+    let gate = Gate::before(site.address(), RULES);
+    let mut client = gate.connect();
+    let mut ask = |host: &str, fields: &str| {
+        client.send(format!("GET /robots.txt HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n"));
+        client.answer().status
+    };
+    ask("shop.example", BING);
+    for number in 0..200 {
+        (0..3).for_each(|_| _ = ask(&format!("made-up-{number}.example"), ""));
+    }
+    assert_eq!(site.asked(), 201, "each of them once");
+    assert_eq!(ask("shop.example", ""), 200);
+    assert_eq!(site.asked(), 201);
+    site.fails("gone");
+    gate.clock.advance(Duration::from_secs(3600));
+    assert_eq!(ask("shop.example", ""), 200, "its copy stands in");
+}
+
+#[test]
+fn while_one_fetches_what_is_not_kept_the_others_wait_for_it() {
+    let silence = Arc::new(Mutex::new(()));
+    let origin = {
+        let silence = Arc::clone(&silence);
+        Origin::scripted(move |_, wire| {
+            drop(silence.lock());
+            wire.reply("200 OK", "", TEXT.as_bytes());
+        })
+    };
+    let gate = Gate::before(origin.address(), &format!("{RULES}workers: 1\n"));
+    let held = silence.lock();
+    let mut crowd: Vec<_> = (0..20).map(|_| gate.connect()).collect();
+    for client in &mut crowd {
+        client.send("GET /robots.txt HTTP/1.1\r\nHost: example.com\r\n\r\n");
+    }
+    while origin.seen().is_empty() {
+        std::thread::yield_now();
+    }
+    // Connections are looked after in turn: once this one has its answer, the others have been heard.
+    assert_eq!(gate.connect().send("GET / HTTP/1.1\r\n\r\n").answer().status, 400);
+    drop(held);
+    assert!(crowd.iter_mut().all(|client| client.answer().status == 200));
+    assert_eq!(origin.seen().len(), 1);
+}
+
+#[test]
+fn robots_txt_is_served_when_nothing_is_left_and_takes_nothing() {
+    let site = Site::serving(TEXT);
+    let gate = Gate::before(site.address(), RULES);
+    gate.set_used("api", 10);
+    let declared = "User-Agent: SomeBot/1.0 (+https://bot.example)\r\n";
+    assert_eq!(gate.connect().get("/page", declared).status, 429);
+    for client in [declared, BING, GOOGLE, "User-Agent: Mozilla/5.0\r\n"] {
+        assert_eq!(robots(&gate, client).status, 200, "{client}");
+    }
+    assert_eq!(gate.books(), (10.0, 0.0));
+}
+
+#[test]
+fn a_client_that_has_the_text_is_told_so() {
+    let site = Site::serving(TEXT);
+    let gate = Gate::before(site.address(), RULES);
+    let whole = robots(&gate, "");
+    let tag = whole.field("etag").to_owned();
+    assert!(tag.starts_with('"') && tag.len() > 10, "{tag}");
+    let known = robots(&gate, &format!("If-None-Match: W/{tag}\r\n"));
+    assert_eq!((known.status, known.field("etag"), known.body.len()), (304, &tag[..], 0));
+    assert_eq!(robots(&gate, "If-None-Match: \"else\"\r\n").status, 200);
+    assert_eq!(robots(&gate, "Range: bytes=0-3\r\n").body, whole.body);
+
+    let mut client = gate.connect();
+    client.send("HEAD /robots.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    let head = client.head();
+    assert_eq!((head.status, head.field("etag")), (200, &tag[..]));
+    assert_eq!(head.field("content-length"), whole.body.len().to_string());
+    assert_eq!(client.get("/robots.txt", "").body, whole.body, "no body came after the head");
+    let statuses = crate::support::http2(gate.address(), |_| {
+        let ask =
+            |method| http::Request::builder().method(method).uri("http://a/robots.txt").body(()).expect("a request");
+        vec![ask("HEAD"), ask("GET")]
+    });
+    assert_eq!(statuses, [200, 200]);
+}
+
+#[test]
+fn each_host_has_its_own() {
+    let origin = Origin::scripted(|seen, wire| {
+        let text = format!("# {}\nUser-agent: *\nDisallow: /x\n", seen.fields["host"]);
+        wire.reply("200 OK", "", text.as_bytes());
+    });
+    let gate = Gate::before(origin.address(), "");
+    let text = |host: &str| {
+        let mut client = gate.connect();
+        client.send(format!("GET /robots.txt HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        client.answer().text()
+    };
+    for host in ["one.example", "two.example", "one.example", "ONE.example", "one.example:81"] {
+        assert!(text(host).to_ascii_lowercase().starts_with(&format!("# {}\n", host.to_ascii_lowercase())), "{host}");
+    }
+    assert_eq!(origin.seen().len(), 3);
+    assert_eq!(gate.connect().get("/robots.txt", "X-Forwarded-Proto: https\r\n").status, 200);
+    assert_eq!(origin.seen().len(), 4, "a scheme is another site");
+}
+
+#[test]
+fn what_a_client_sends_of_its_own_is_not_kept_for_others() {
+    let site = Site::serving(TEXT);
+    let gate = Gate::before(site.address(), "");
+    robots(
+        &gate,
+        "Cookie: a=1\r\nAuthorization: Basic eA==\r\nIf-None-Match: \"x\"\r\nAccept-Encoding: gzip\r\nCache-Control: no-cache\r\n",
+    );
+    let seen = site.origin.last();
+    for field in ["cookie", "authorization", "if-none-match", "cache-control"] {
+        assert!(!seen.fields.contains_key(field), "{field}");
+    }
+    assert_eq!(seen.fields["accept-encoding"], "identity");
+}
+
+#[test]
+fn a_query_or_another_spelling_of_the_path_changes_nothing() {
+    let site = Site::serving(TEXT);
+    let gate = Gate::before(site.address(), RULES);
+    let mut client = gate.connect();
+    let first = client.get("/robots.txt?refresh=1", "");
+    assert_eq!(site.origin.last().target, "/robots.txt", "what is kept for all is fetched as for all");
+    for target in ["/robots.txt", "/robots.txt?", "/robots.txt?a=b", "//robots.txt", "/%72obots.txt"] {
+        assert_eq!(client.get(target, "").body, first.body, "{target}");
+    }
+    assert_eq!(site.origin.seen().len(), 1);
+    drop(client);
+    let line = &gate.into_log()[0];
+    assert_eq!(
+        (&line["path"], &line["query"]),
+        (&"/robots.txt".into(), &"refresh=1".into()),
+        "the log has what was asked"
+    );
+}
+
+#[test]
+fn other_methods_are_the_origins_business_and_neither_refused_nor_charged() {
+    let origin = Origin::plain();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("robots.txt");
+    std::fs::write(&file, TEXT).expect("it is written");
+    let gate = Gate::before(origin.address(), &format!("{RULES}robots: {{ file: \"{}\" }}\n", file.display()));
+    gate.set_used("api", 10);
+    let bot = "User-Agent: SomeBot/1.0 (+https://bot.example)\r\n";
+    assert_eq!(gate.connect().get("/page", bot).status, 429);
+    for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+        let mut client = gate.connect();
+        client.send(format!("{method} /robots.txt HTTP/1.1\r\nHost: example.com\r\n{bot}Content-Length: 0\r\n\r\n"));
+        assert_eq!(client.answer().status, 200, "{method}");
+        assert_eq!(origin.seen().pop().expect("a request").method, method);
+    }
+    assert_eq!(gate.books(), (10.0, 0.0));
+}
+
+#[test]
+fn where_there_is_none_the_delays_stand_alone_or_the_404_stays() {
+    let site = Site::serving("sorry");
+    site.fails("404 Not Found");
+    let gate = Gate::before(site.address(), "");
+    let none = robots(&gate, "");
+    assert_eq!((none.status, none.text()), (404, "404 Not Found".into()));
+    gate.reload(site.address(), RULES).expect("the rules are right");
+    let told = robots(&gate, "");
+    assert_eq!(told.status, 200);
+    assert!(told.text().starts_with("User-agent: *\nCrawl-delay: 10\nDisallow:\n"), "{}", told.text());
+    assert_eq!(told.field("content-type"), "text/plain; charset=utf-8");
+}
+
+#[test]
+fn other_answers_pass_as_they_are() {
+    let site = Site::serving(TEXT);
+    let gate = Gate::before(site.address(), RULES);
+    for (status, code) in [("301 Moved Permanently", 301), ("403 Forbidden", 403), ("503 Service Unavailable", 503)] {
+        site.fails(status);
+        let answer = robots(&gate, "");
+        assert_eq!((answer.status, answer.text()), (code, status.into()));
+    }
+    site.says("packed", "Content-Encoding: gzip\r\n");
+    let packed = robots(&gate, "");
+    assert_eq!((packed.field("content-encoding"), packed.text()), ("gzip", "packed".into()), "it cannot be read here");
+}
+
+#[test]
+fn a_long_one_that_the_delays_would_push_beyond_what_crawlers_read_stays_as_it_is() {
+    let long = format!("User-agent: *\n{}", "Disallow: /something\n".repeat(24_370));
+    let site = Site::serving(&long);
+    let gate = Gate::before(site.address(), RULES);
+    assert!(robots(&gate, "").body == long.as_bytes());
+    let state = gate.state();
+    let is_told =
+        |note: &serde_json::Value| note.as_str().is_some_and(|note| note.starts_with("robots.txt of 1 hosts: "));
+    assert!(state["notes"].as_array().expect("a list").iter().any(is_told), "{}", state["notes"]);
+}
+
+#[test]
+fn a_huge_one_passes_whole_and_is_not_kept() {
+    let huge = "Disallow: /something\n".repeat(40_000);
+    for framing in ["length", "chunks"] {
+        let text = huge.clone();
+        let origin = Origin::scripted(move |_, wire| match framing {
+            "length" => wire.reply("200 OK", "", text.as_bytes()),
+            _ => in_chunks(wire, text.as_bytes()),
+        });
+        let gate = Gate::before(origin.address(), RULES);
+        for _ in 0..2 {
+            assert!(robots(&gate, "").body == huge.as_bytes(), "{framing}");
+        }
+        assert_eq!(origin.seen().len(), 2);
+        let mut client = gate.connect();
+        client.send("HEAD /robots.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(client.head().status, 200);
+    }
+}
+
+#[test]
+fn an_own_file_goes_before_the_origins_and_is_read_again_when_it_changes() {
+    let site = Site::serving(TEXT);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("robots.txt");
+    std::fs::write(&file, "User-agent: *\nDisallow: /first\n").expect("it is written");
+    let rules = format!("{RULES}robots: {{ file: \"{}\", trap: /keep-out }}\n", file.display());
+    let gate = Gate::before(site.address(), &rules);
+    assert!(
+        robots(&gate, "").text().starts_with("User-agent: *\nCrawl-delay: 10\nDisallow: /keep-out\nDisallow: /first\n")
+    );
+    std::fs::write(&file, "User-agent: *\nDisallow: /second\n").expect("it is written");
+    // It is looked at every second; each try is a connection.
+    let changed = (0..100_000).any(|_| robots(&gate, "").text().contains("/second"));
+    assert!(changed, "{}", robots(&gate, "").text());
+    std::fs::remove_file(&file).expect("it is gone");
+    gate.reload(site.address(), &rules).expect("the rules are right");
+    assert!(robots(&gate, "").text().contains("/second"), "what was read last stays");
+    assert_eq!(site.asked(), 0);
+    gate.reload(site.address(), "").expect("the rules are right");
+    assert_eq!(robots(&gate, "").text(), TEXT);
+}
+
+#[test]
+fn other_rules_change_the_text_without_asking_the_origin() {
+    let site = Site::serving(TEXT);
+    let gate = Gate::before(site.address(), RULES);
+    let before = robots(&gate, "");
+    gate.reload(site.address(), &RULES.replace("10s", "5s")).expect("the rules are right");
+    let after = robots(&gate, "");
+    assert!(after.text().contains("Crawl-delay: 5\n"), "{}", after.text());
+    assert_ne!(before.field("etag"), after.field("etag"));
+    assert_eq!(site.asked(), 1);
+}
+
+#[test]
+fn a_delay_may_follow_the_budget() {
+    let site = Site::serving(TEXT);
+    let rules = RULES.replace("{ bingbot: 30s }", "auto").replace("limit: 10\n", "limit: 20000\n");
+    let gate = Gate::before(site.address(), &rules);
+    // 86400 s, two crawlers, 20000 units: 8.64 s.
+    assert!(robots(&gate, "").text().contains("\nCrawl-delay: 9\n"), "{}", robots(&gate, "").text());
+}
+
+#[test]
+fn who_keeps_to_it_is_counted_by_operator() {
+    let site = Site::serving(TEXT);
+    let gate = Gate::before(site.address(), RULES);
+    robots(&gate, BING);
+    for seconds in [30, 10, 45, 3600] {
+        assert_eq!(gate.connect().get("/page", BING).status, 200);
+        gate.clock.advance(Duration::from_secs(seconds));
+    }
+    gate.connect().get("/page", BING);
+    gate.connect().get("/page", "User-Agent: Mozilla/5.0\r\n");
+    // An impostor is nobody's crawler.
+    gate.connect().get("/page", "X-Forwarded-For: 192.0.2.1\r\nUser-Agent: bingbot/2.0\r\n");
+    let metrics = gate.metrics();
+    let of_bing = |name: &str| metrics[&format!("tidegate_{name}{{operator=\"bingbot\"}}")];
+    assert_eq!(of_bing("crawl_delay_advertised_seconds"), 30.0);
+    assert_eq!((of_bing("crawler_requests_total"), of_bing("robots_requests_total")), (6.0, 1.0));
+    assert_eq!((of_bing("crawl_gaps_total"), of_bing("crawl_gap_seconds_total")), (3.0, 85.0));
+    assert_eq!(of_bing("crawl_early_total"), 1.0);
+    let state = gate.state();
+    let crawlers = state["crawlers"].as_array().expect("a list");
+    let bing = crawlers.iter().find(|crawler| crawler["operator"] == "bingbot").expect("it was seen");
+    assert_eq!(
+        (bing["delay_s"].as_u64(), bing["requests"].as_u64(), bing["early"].as_u64()),
+        (Some(30), Some(6), Some(1))
+    );
+    assert_eq!(bing["robots_share"].as_f64(), Some(1.0 / 6.0));
+}
+
+/// An origin with a robots.txt that can change.
+struct Site {
+    origin: Origin,
+    answer: Arc<Mutex<(String, String, Vec<u8>)>>,
+}
+
+impl Site {
+    fn serving(text: &str) -> Self {
+        let answer: Arc<Mutex<(String, String, Vec<u8>)>> = Arc::default();
+        let script = Arc::clone(&answer);
+        let origin = Origin::scripted(move |_, wire| {
+            let (status, fields, text) = script.lock().clone();
+            match &status[..] {
+                "gone" => wire.reset(),
+                _ => wire.reply(&status, &fields, &text),
+            }
+        });
+        let site = Self { origin, answer };
+        site.says(text, "Content-Type: text/plain\r\n");
+        site
+    }
+
+    fn says(&self, text: &str, fields: &str) {
+        *self.answer.lock() = ("200 OK".into(), fields.into(), text.into());
+    }
+
+    fn fails(&self, status: &str) {
+        *self.answer.lock() = (status.into(), String::new(), status.into());
+    }
+
+    fn address(&self) -> std::net::SocketAddr {
+        self.origin.address()
+    }
+
+    /// How often it was asked for robots.txt.
+    fn asked(&self) -> usize {
+        self.origin.seen().iter().filter(|seen| seen.target == "/robots.txt").count()
+    }
+}
+
+fn robots(gate: &Gate, fields: &str) -> Answer {
+    gate.connect().get("/robots.txt", fields)
+}
+
+fn in_chunks(wire: &mut Wire, text: &[u8]) {
+    wire.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for chunk in text.chunks(10_000) {
+        wire.send([format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
+    }
+    wire.send("0\r\n\r\n");
+}

@@ -1,0 +1,311 @@
+//! What the gate writes into a robots.txt is there for whom it is meant, and nobody may fetch more or less than before.
+
+use crate::support::robots::{Reader, lines};
+use flate2::read::GzDecoder;
+use proptest::prelude::*;
+use serde_json::Value;
+use std::io::Read;
+use tidegate::robots::{Wishes, merged};
+
+/// Crawlers that are asked for a delay, and some that are not.
+const ASKED: [(&str, u32); 6] =
+    [("bingbot", 30), ("msnbot", 30), ("msnbot-media", 30), ("CCBot", 5), ("Applebot", 7), ("AdsBot-Google", 9)];
+const NOT_ASKED: [&str; 4] = ["Googlebot", "SemrushBot", "YandexBot", "nobody"];
+const PATHS: [&str; 7] = ["/", "/search", "/search?q=a", "/admin/", "/index.html", "/tag/x/", "/deep/down.php?x=/y"];
+
+#[test]
+fn a_delay_is_written_where_its_crawler_looks() {
+    let text = "# ours\nUser-agent: bingbot\nDisallow: /a\n\nUser-agent: *\nDisallow: /b\nSitemap: https://a/s.xml\n";
+    assert_eq!(
+        told(text, &wishes(&[("bingbot", 30), ("ccbot", 5)], Some(10), None)),
+        "# ours\nUser-agent: bingbot\nCrawl-delay: 30\nDisallow: /a\n\nUser-agent: *\nCrawl-delay: 10\nDisallow: /b\n\
+         Sitemap: https://a/s.xml\n\nUser-agent: ccbot\nCrawl-delay: 5\nDisallow: /b\n"
+    );
+}
+
+#[test]
+fn a_crawler_without_a_group_gets_one_with_the_rules_it_went_by() {
+    let wishes = wishes(&[("bingbot", 30), ("msnbot", 30)], None, None);
+    let text = "User-agent: *\r\nAllow: /a # yes\r\nDisallow: /\r\nContent-Signal: search=yes\r\n";
+    let expected = "\r\nUser-agent: bingbot\r\nUser-agent: msnbot\r\nCrawl-delay: 30\r\nAllow: /a # yes\r\nDisallow: /\r\n\
+                    Content-Signal: search=yes\r\n";
+    assert_eq!(told(text, &wishes), format!("{text}{expected}"));
+    assert_eq!(told("", &wishes), "User-agent: bingbot\nUser-agent: msnbot\nCrawl-delay: 30\nDisallow:\n");
+}
+
+#[test]
+fn crawlers_in_one_group_who_are_asked_different_delays_are_parted() {
+    let text = "User-agent: bingbot\nUser-agent: ccbot\nUser-agent: other\nCrawl-delay: 4\nDisallow: /x\n";
+    assert_eq!(
+        told(text, &wishes(&[("bingbot", 30), ("ccbot", 5)], None, None)),
+        "User-agent: bingbot\nCrawl-delay: 30\nDisallow: /x\n\nUser-agent: ccbot\nCrawl-delay: 5\nDisallow: /x\n\n\
+         User-agent: other\nCrawl-delay: 4\nDisallow: /x\n"
+    );
+}
+
+#[test]
+fn a_group_of_a_delay_alone_stays_apart_from_the_next() {
+    assert_eq!(
+        told(
+            "User-agent: bingbot\nCrawl-delay: 1\n\nUser-agent: *\nCrawl-delay: 100\nDisallow: /x\n",
+            &wishes(&[("bingbot", 30)], None, None)
+        ),
+        "User-agent: bingbot\nCrawl-delay: 30\n\nUser-agent: *\nCrawl-delay: 100\nDisallow: /x\n"
+    );
+}
+
+#[test]
+fn of_two_delays_the_larger_holds_and_is_stated_once() {
+    let wishes = wishes(&[("bingbot", 30)], None, None);
+    let text = "User-agent: bingbot\nCrawl-delay: 60\nDisallow: /x\n";
+    assert_eq!(told(text, &wishes), text);
+    for (stated, told_then) in [
+        ("Disallow: /x\ncrawl-delay:2.5 # be kind\r\n", "Disallow: /x\ncrawl-delay:30 # be kind\r\n"),
+        ("Crawl-delay 5\nDisallow: /x\nCrawl-delay: 7\n", "Crawl-delay 30\nDisallow: /x\n"),
+        ("Crawl-delay: 5\nCrawl-delay: 40\nDisallow: /x", "Crawl-delay: 40\nDisallow: /x"),
+        ("Crawl-delay: 30\nAllow: /\nCrawl-delay: 30\n", "Crawl-delay: 30\nAllow: /\n"),
+        ("Crawl-delay: soon\nAllow: /\n", "Crawl-delay: 30\nCrawl-delay: soon\nAllow: /\n"),
+    ] {
+        let group = "User-agent: bingbot\n";
+        assert_eq!(told(&format!("{group}{stated}"), &wishes), format!("{group}{told_then}"));
+    }
+    let everybody = "User-agent: *\nCrawl-delay: 60\nDisallow: /x\n";
+    assert_eq!(told(everybody, &wishes), everybody, "it goes by everybody's, which says more than is asked");
+}
+
+#[test]
+fn a_trap_is_forbidden_to_everybody() {
+    let wishes = wishes(&[("bingbot", 30)], None, Some("/trap"));
+    assert_eq!(
+        told("User-agent: a\nDisallow:\n", &wishes),
+        "User-agent: a\nDisallow: /trap\nDisallow:\n\nUser-agent: *\nDisallow: /trap\n\n\
+         User-agent: bingbot\nCrawl-delay: 30\nDisallow: /trap\n"
+    );
+    assert_eq!(
+        told("User-agent: *\nDisallow: /trap\n", &self::wishes(&[], None, Some("/trap"))),
+        "User-agent: *\nDisallow: /trap\n"
+    );
+}
+
+#[test]
+fn crawlers_that_go_by_another_group_still_do() {
+    let text = "User-agent: Googlebot\nDisallow: /g\n\nUser-agent: *\nDisallow: /\n";
+    let merged = told(
+        text,
+        &wishes(&[("Googlebot", 3), ("Googlebot-Image", 3), ("Applebot", 4), ("AdsBot-Google", 5)], None, None),
+    );
+    assert!(!merged.contains("Googlebot-Image"), "it goes by Googlebot's group:\n{merged}");
+    assert!(merged.contains("User-agent: Applebot\nCrawl-delay: 4\nDisallow: /g\n"), "{merged}");
+    assert!(
+        merged.contains("User-agent: AdsBot-Google\nCrawl-delay: 5\nDisallow:\n"),
+        "it never went by `*`:\n{merged}"
+    );
+}
+
+#[test]
+fn an_open_end_does_not_take_in_what_is_added() {
+    let merged = told("User-agent: shut-out", &wishes(&[("bingbot", 30)], None, None));
+    assert_eq!(merged, "User-agent: shut-out\nDisallow:\n\nUser-agent: bingbot\nCrawl-delay: 30\nDisallow:\n");
+}
+
+#[test]
+fn a_text_that_would_grow_without_bound_is_left_as_it_is() {
+    let mut text = "User-agent: bingbot\nUser-agent: x\n".repeat(5000);
+    text.push_str(&"Disallow: /something/or/other\n".repeat(5000));
+    assert_eq!(merged(text.as_bytes(), &everything()), None);
+}
+
+#[test]
+fn real_files_keep_their_lines_and_their_meaning() {
+    let files = include_str!("../data/robots.txt").split("=====\n").map(|text| text.as_bytes().to_vec());
+    let mut count = 0;
+    for text in files.chain(real_files().map(|file| text_of(&file))) {
+        holds(&text, &everything()).unwrap_or_else(|broken| panic!("{broken}\n{}", String::from_utf8_lossy(&text)));
+        count += 1;
+    }
+    println!("{count} files");
+}
+
+#[test]
+fn the_reader_of_these_tests_reads_as_others_do() {
+    let mut differ = (0, 0);
+    for file in real_files() {
+        let text = text_of(&file);
+        let read = Reader::of(&text);
+        let agents = file["agents"].as_object().expect("agents");
+        for (agent, known) in agents {
+            differ.1 += 1;
+            let stated = read.delays(agent).last().copied();
+            differ.0 += usize::from(stated != known["delay"].as_f64());
+        }
+    }
+    // The others take a name for a crawler's that is only a part of it.
+    assert!(differ.0 * 300 <= differ.1, "{} of {} delays are read differently", differ.0, differ.1);
+    let Some(shared) = crate::support::shared() else { return };
+    let cases = std::fs::read(shared.join("data/robots/google-robotstxt-cases.json")).expect("the cases");
+    let cases: Value = serde_json::from_slice(&cases).expect("JSON");
+    let wrong: Vec<&Value> = cases["cases"].as_array().expect("a list").iter().filter(|case| !agrees(case)).collect();
+    assert!(wrong.len() <= 8, "{} cases: {wrong:#?}", wrong.len());
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_lost_and_nobody_is_let_in_or_shut_out(
+        text in prop::collection::vec(line(), 0..40),
+        some in prop::collection::btree_set(prop::sample::select(ASKED.to_vec()), 0..6),
+        everybody in prop::option::of(1u32..30),
+        trap in any::<bool>(),
+    ) {
+        let text: Vec<u8> = text.concat();
+        // Operators are asked for all of their crawlers.
+        let of_the_family = some.contains(&("msnbot-media", 30)).then_some(("msnbot", 30));
+        let some: Vec<_> = some.into_iter().chain(of_the_family).collect();
+        let wishes = wishes(&some, everybody, trap.then_some("/t-r-a-p"));
+        holds(&text, &wishes).map_err(|broken| TestCaseError::fail(format!("{broken}\n{}", String::from_utf8_lossy(&text))))?;
+    }
+
+    #[test]
+    fn no_bytes_at_all_are_too_much(text in prop::collection::vec(any::<u8>(), 0..2000)) {
+        let merged = merged(&text, &everything()).expect("short enough");
+        prop_assert!(is_within(&lines_but_delays(&text), &lines(&merged)));
+    }
+}
+
+fn line() -> impl Strategy<Value = Vec<u8>> {
+    let records = [
+        "User-agent: bingbot",
+        "user-agent:CCBot",
+        "User-Agent: *",
+        "useragent: msnbot",
+        "User-agent: Googlebot",
+        "user-agent: msnbot-media",
+        "User-agent: other",
+        "USER-AGENT: applebot/2 # x",
+        "Disallow: /",
+        "Disallow: /search",
+        "Allow: /search",
+        "Disallow:",
+        "Disallow: /*?",
+        "Allow: /index.html$",
+        "Crawl-delay: 5",
+        "Crawl-delay: 40",
+        "crawl-delay: 0.5",
+        "Crawl-delay: soon",
+        "Sitemap: https://a/b",
+        "Request-rate: 1/5",
+        "# a comment",
+        "",
+        "\u{feff}",
+        "noise \0 and more",
+        "Host: a",
+    ];
+    let endings = ["\n", "\n", "\r\n", "\r", "\n\n", ""];
+    (prop::sample::select(records.to_vec()), prop::sample::select(endings.to_vec()))
+        .prop_map(|(record, ending)| [record.as_bytes(), ending.as_bytes()].concat())
+}
+
+/// All that must hold of a text and what is made of it.
+fn holds(text: &[u8], wishes: &Wishes) -> Result<(), String> {
+    let merged = merged(text, wishes).ok_or("too long")?;
+    let broken = |what: String| Err(format!("{what} in\n{}", String::from_utf8_lossy(&merged)));
+    if !is_within(&lines_but_delays(text), &lines(&merged)) {
+        return broken("a line is lost".into());
+    }
+    if tidegate::robots::merged(&merged, wishes).as_deref() != Some(&merged) {
+        return broken("a second time changes".into());
+    }
+    let (before, after) = (Reader::of(text), Reader::of(&merged));
+    for (agent, seconds) in &wishes.of_crawlers {
+        let name = goes_by(&after, agent).unwrap_or(agent);
+        let told = after.delays(name);
+        let stated = goes_by(&before, agent).map_or(vec![], |name| before.delays(name));
+        let due = stated.iter().copied().fold(f64::from(*seconds), f64::max);
+        if told.is_empty() || told.iter().any(|told| *told != due) {
+            return broken(format!("{agent} is told {told:?}, not {due},"));
+        }
+        if !after.tells_once_everywhere(name) {
+            return broken(format!("a group of {agent} states no delay, or several"));
+        }
+    }
+    for agent in ASKED.map(|(agent, _)| agent).into_iter().chain(NOT_ASKED) {
+        let may = |reader: &Reader, path| goes_by(reader, agent).is_none_or(|name| reader.allows(name, path));
+        if let Some(path) = PATHS.iter().find(|path| may(&before, path) != may(&after, path)) {
+            return broken(format!("{agent} and {path}: it was {}", may(&before, path)));
+        }
+        let trap = wishes.trap.as_ref().filter(|_| goes_by(&after, agent).is_some());
+        if trap.is_some_and(|trap| may(&after, trap)) {
+            return broken(format!("{agent} may fetch the trap"));
+        }
+    }
+    let told = |reader: &Reader, agent| {
+        let mut told = reader.delays(agent);
+        told.dedup();
+        told
+    };
+    let untouched = if wishes.of_everybody.is_some() { &[][..] } else { &NOT_ASKED[..] };
+    match untouched.iter().find(|agent| told(&before, agent) != told(&after, agent)) {
+        Some(agent) => broken(format!("{agent} is told {:?}", after.delays(agent))),
+        None => Ok(()),
+    }
+}
+
+/// Whose group the crawler goes by, as its operator documents it.
+fn goes_by<'a>(reader: &Reader, agent: &'a str) -> Option<&'a str> {
+    match agent {
+        _ if reader.names(agent) => Some(agent),
+        "msnbot-media" if reader.names("msnbot") => Some("msnbot"),
+        "Applebot" if reader.names("Googlebot") => Some("Googlebot"),
+        "AdsBot-Google" => None,
+        _ => Some(agent),
+    }
+}
+
+/// The lines that must be there again. A delay may give way to a larger one.
+fn lines_but_delays(text: &[u8]) -> Vec<&[u8]> {
+    let states_delay = |line: &[u8]| {
+        let key = line.trim_ascii_start().get(..11);
+        key.is_some_and(|key| [&b"crawl-delay"[..], b"crawl delay"].iter().any(|known| key.eq_ignore_ascii_case(known)))
+    };
+    lines(text).into_iter().filter(|line| !states_delay(line)).collect()
+}
+
+fn is_within(few: &[&[u8]], many: &[&[u8]]) -> bool {
+    let mut rest = many.iter();
+    few.iter().all(|line| rest.any(|other| other == line))
+}
+
+fn wishes(of_crawlers: &[(&str, u32)], of_everybody: Option<u32>, trap: Option<&str>) -> Wishes {
+    let of_crawlers = of_crawlers.iter().map(|(name, seconds)| ((*name).to_owned(), *seconds)).collect();
+    Wishes { of_crawlers, of_everybody, trap: trap.map(str::to_owned) }
+}
+
+fn everything() -> Wishes {
+    wishes(&ASKED, None, Some("/t-r-a-p"))
+}
+
+fn told(text: &str, wishes: &Wishes) -> String {
+    String::from_utf8(merged(text.as_bytes(), wishes).expect("short enough")).expect("it was text")
+}
+
+fn real_files() -> impl Iterator<Item = Value> {
+    let file = crate::support::shared().map(|shared| shared.join("data/robots/real-robots-dev.jsonl.gz"));
+    let mut text = String::new();
+    if let Some(file) = file {
+        let file = std::fs::File::open(file).expect("the files");
+        GzDecoder::new(file).read_to_string(&mut text).expect("lines");
+    }
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    lines.into_iter()
+}
+
+fn text_of(file: &Value) -> Vec<u8> {
+    file["robots"].as_str().expect("a text").as_bytes().to_vec()
+}
+
+fn agrees(case: &Value) -> bool {
+    let text = |key: &str| case[key].as_str().expect("text");
+    let url = text("url");
+    let path = url.split_once("://").map_or(url, |(_, rest)| rest.find('/').map_or("/", |start| &rest[start..]));
+    let path = path.split('#').next().unwrap_or(path);
+    Reader::of(text("robots").as_bytes()).allows(text("agent"), path) == case["allowed"].as_bool().expect("yes or no")
+}

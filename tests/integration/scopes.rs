@@ -1,0 +1,151 @@
+//! Scopes that are there once for each value, and scopes with a quota of their own.
+
+use crate::support::client::Client;
+use crate::support::gate::Gate;
+use crate::support::origin::{Origin, Tell, Wait, signal};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const TENANTS: &str = "
+scopes: { tenant: { scope_from: { query: tenant }, concurrency: 1, queue: { max_wait: 60s } } }
+routes: [ { match: \"/t/**\", scopes: [default, tenant] } ]";
+
+#[test]
+fn two_tenants_do_not_slow_each_other_and_one_is_held_to_its_own() {
+    let (origin, asked, answers) = held();
+    let gate = Gate::before(origin.address(), TENANTS);
+    let mut clients: Vec<Client> = (0..4).map(|_| gate.connect()).collect();
+    ask(&mut clients[0], "/t/1?tenant=a%20b");
+    asked.wait();
+    ask(&mut clients[1], "/t/2?tenant=a+b");
+    gate.wait_for_metric("tidegate_queue_length{scope=\"tenant\"}", 1.0);
+    ask(&mut clients[2], "/t/3?tenant=other");
+    asked.wait();
+    ask(&mut clients[3], "/elsewhere?tenant=other");
+    asked.wait();
+    let scope = tenant(&gate);
+    assert_eq!((&scope["waiting"], &scope["values"]), (&json!(1), &json!(2)));
+    let busiest = &scope["busiest"][0];
+    assert_eq!([&busiest["value"], &busiest["inflight"], &busiest["waiting"]], [&json!("a b"), &json!(1), &json!(1)]);
+    assert_eq!(gate.metric("tidegate_scope_values{scope=\"tenant\"}"), 2.0);
+    (0..4).for_each(|_| answers.tell());
+    assert!(clients.iter_mut().all(|client| client.answer().status == 200));
+    assert_eq!(origin.seen().len(), 4);
+    gate.wait_for_metric("tidegate_scope_values{scope=\"tenant\"}", 0.0);
+    assert_eq!(tenant(&gate)["values"], json!(0), "nobody is in it: it is forgotten");
+    assert!(!gate.metrics().keys().any(|series| series.contains("a b")), "no value is a label");
+}
+
+#[test]
+fn who_says_no_tenant_or_two_of_them_shares_one_scope() {
+    let (origin, asked, answers) = held();
+    let gate = Gate::before(origin.address(), TENANTS);
+    let mut clients: Vec<Client> = (0..3).map(|_| gate.connect()).collect();
+    ask(&mut clients[0], "/t/1");
+    asked.wait();
+    for (client, path) in [(1, "/t/2?tenant="), (2, "/t/3?tenant=a&tenant=b")] {
+        ask(&mut clients[client], path);
+        gate.wait_for_metric("tidegate_queue_length{scope=\"tenant\"}", client as f64);
+    }
+    assert_eq!((&tenant(&gate)["values"], &tenant(&gate)["busiest"][0]["value"]), (&json!(1), &json!("")));
+    (0..3).for_each(|_| answers.tell());
+    assert!(clients.iter_mut().all(|client| client.answer().status == 200));
+}
+
+#[test]
+fn a_value_may_be_the_host_a_header_the_path_or_the_route() {
+    for (from, first, same, other) in [
+        ("host", "/t/a HTTP/1.1\r\nHost: One", "/t/b HTTP/1.1\r\nHost: one.:80", "/t/a HTTP/1.1\r\nHost: two"),
+        (
+            "{ header: X-Tenant }",
+            "/t/a HTTP/1.1\r\nHost: a\r\nX-Tenant: one",
+            "/t/b HTTP/1.1\r\nHost: b\r\nx-tenant:  one",
+            "/t/a HTTP/1.1\r\nHost: a\r\nX-Tenant: two",
+        ),
+        (
+            "{ path: 2 }",
+            "/t/a/1 HTTP/1.1\r\nHost: a",
+            "/x/../t//%61/2 HTTP/1.1\r\nHost: a",
+            "/t/b/1 HTTP/1.1\r\nHost: a",
+        ),
+        ("route", "/t/a HTTP/1.1\r\nHost: a", "/t/b HTTP/1.1\r\nHost: a", "/u/b HTTP/1.1\r\nHost: a"),
+    ] {
+        let (origin, asked, answers) = held();
+        let rules = format!(
+            "
+scopes: {{ tenant: {{ scope_from: {from}, concurrency: 1, queue: {{ max_wait: 60s }} }} }}
+routes: [ {{ match: \"/t/**\", scopes: tenant }}, {{ match: \"/u/**\", scopes: tenant }} ]"
+        );
+        let gate = Gate::before(origin.address(), &rules);
+        let mut clients: Vec<Client> = (0..3).map(|_| gate.connect()).collect();
+        clients[0].send(format!("GET {first}\r\n\r\n"));
+        asked.wait();
+        clients[1].send(format!("GET {same}\r\n\r\n"));
+        gate.wait_for_metric("tidegate_queue_length{scope=\"tenant\"}", 1.0);
+        clients[2].send(format!("GET {other}\r\n\r\n"));
+        asked.wait();
+        (0..3).for_each(|_| answers.tell());
+        assert!(clients.iter_mut().all(|client| client.answer().status == 200), "{from}");
+    }
+}
+
+/// A rest keeps a value from being forgotten, so each of these would be remembered.
+#[test]
+fn a_flood_of_made_up_values_is_bounded_and_throttled() {
+    let origin = Origin::scripted(|_, wire| wire.reply("503 Service Unavailable", "", b""));
+    let rules = "
+scopes: { tenant: { scope_from: { query: tenant }, max_values: 50, backoff: { min_delay: 60s, jitter: 0% } } }
+routes: [ { match: \"/**\", scopes: tenant } ]";
+    let gate = Gate::before(origin.address(), rules);
+    let mut client = gate.connect();
+    for value in 0..200 {
+        assert_eq!(client.get(&format!("/?tenant={value}"), "").status, 503);
+    }
+    assert_eq!(origin.seen().len(), 51, "those beyond are one: the first of them was told off, the others kept away");
+    assert_eq!(tenant(&gate)["values"], json!(50));
+    assert_eq!(client.get("/?tenant=new", "").json()["reason"], "backoff");
+    gate.clock.advance(Duration::from_secs(600));
+    assert_eq!(tenant(&gate)["values"], json!(0), "ten minutes later nothing is left of them");
+}
+
+#[test]
+fn a_scope_s_own_quota_is_a_quota_like_any_other_and_outlives_a_restart() {
+    let origin = Origin::plain();
+    let rules = "
+ledger: file
+scopes: { search: { quota: { limit: 3, window: { fixed: 24h } } } }
+routes: [ { match: /search, scopes: search }, { match: /dear, scopes: search, cost: { search: 2 } } ]";
+    let mut gate = Gate::before(origin.address(), rules);
+    let answer = gate.connect().get("/search", "");
+    assert_eq!((answer.status, answer.field("ratelimit")), (200, "\"search\";r=2;t=43200"));
+    assert_eq!(gate.books(), (1.0, 0.0));
+    gate.restart();
+    assert_eq!(gate.books(), (1.0, 0.0));
+    assert_eq!(gate.connect().get("/dear", "").status, 200);
+    let refused = gate.connect().get("/search", "");
+    assert_eq!((refused.status, &refused.json()["reason"]), (429, &json!("quota")));
+    assert_eq!(gate.metric("tidegate_quota_used{quota=\"search\"}"), 3.0);
+    assert_eq!(gate.connect().get("/elsewhere", "").status, 200);
+}
+
+/// An origin that tells of each request, and answers when it is told to.
+fn held() -> (Origin, Wait, Tell) {
+    let (tell, asked) = signal();
+    let (answers, waits) = signal();
+    let origin = Origin::scripted(move |_, wire| {
+        tell.tell();
+        waits.wait();
+        wire.reply("200 OK", "", b"hello");
+    });
+    (origin, asked, answers)
+}
+
+fn ask(client: &mut Client, path: &str) {
+    client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+}
+
+fn tenant(gate: &Gate) -> Value {
+    let state = gate.state();
+    let scopes = state["scopes"].as_array().expect("scopes");
+    scopes.iter().find(|scope| scope["name"] == "tenant").expect("it is there").clone()
+}

@@ -1,0 +1,186 @@
+//! Clients of the three strategies that Atlassian's documents describe, against a real gate: whoever keeps to what it is
+//! told gets all of its work done. A client sleeps by moving the gate's clock.
+
+use crate::support::client::Answer;
+use crate::support::gate::Gate;
+use crate::support::origin::Origin;
+use std::time::Duration;
+
+/// Pages that a client has to fetch: more than any bucket here saves up.
+const WORK: usize = 40;
+
+/// Sizes of bucket: batches small and large, and a steady flow.
+const BUCKETS: [&str; 6] = [
+    "{ capacity: 10, fill: 5, interval: 10s }",
+    "{ capacity: 1, fill: 1, interval: 3s }",
+    "{ capacity: 5, fill: 30, interval: 1m }",
+    "{ capacity: 8, fill: 3, interval: 1500ms }",
+    "{ rate: 2/s, burst: 5 }",
+    "{ rate: 7/m, burst: 1 }",
+];
+
+#[test]
+fn doubling_ones_patience_gets_the_work_done() {
+    for bucket in BUCKETS {
+        let site = Site::with(bucket);
+        let mut client = Client::new("192.0.2.1", Exponential::default());
+        site.let_work(&mut [&mut client]);
+        assert!(client.refused.len() > 1, "{bucket}: it only learns by being refused");
+    }
+}
+
+#[test]
+fn who_waits_as_retry_after_says_is_never_refused() {
+    for bucket in BUCKETS {
+        let site = Site::with(bucket);
+        let mut client = Client::new("192.0.2.1", Timed);
+        site.let_work(&mut [&mut client]);
+        assert_eq!(client.refused, [] as [usize; 0], "{bucket}: the answer to the last token says when there is more");
+        let mut late = Client::new("192.0.2.2", Timed);
+        site.empty_bucket(late.address);
+        site.let_work(&mut [&mut late]);
+        assert_eq!(late.refused, [0], "{bucket}: its first request only, which somebody else's went before");
+    }
+}
+
+#[test]
+fn who_adjusts_its_rate_to_the_headers_is_never_refused() {
+    for bucket in BUCKETS {
+        let site = Site::with(bucket);
+        let mut client = Client::new("192.0.2.1", Adjusting);
+        site.let_work(&mut [&mut client]);
+        assert_eq!(client.refused, [] as [usize; 0], "{bucket}");
+        let mut late = Client::new("192.0.2.2", Adjusting);
+        site.empty_bucket(late.address);
+        site.let_work(&mut [&mut late]);
+        assert_eq!(late.refused, [0], "{bucket}: its first request only");
+    }
+}
+
+#[test]
+fn all_three_behind_one_address_get_their_work_done() {
+    for bucket in BUCKETS {
+        let site = Site::with(bucket);
+        let mut exponential = Client::new("192.0.2.1", Exponential::default());
+        let mut timed = Client::new("192.0.2.1", Timed);
+        let mut adjusting = Client::new("192.0.2.1", Adjusting);
+        site.let_work(&mut [&mut exponential, &mut timed, &mut adjusting]);
+    }
+}
+
+/// What a client does with an answer: how long it waits before the next request.
+trait Strategy {
+    fn wait(&mut self, answer: &Answer, chance: f64) -> Duration;
+}
+
+/// Asks until it is refused, then waits a second, then two, and so on: reads no header at all.
+#[derive(Default)]
+struct Exponential {
+    refused_in_a_row: u32,
+}
+
+impl Strategy for Exponential {
+    fn wait(&mut self, answer: &Answer, chance: f64) -> Duration {
+        if answer.status == 200 {
+            self.refused_in_a_row = 0;
+            return Duration::ZERO;
+        }
+        self.refused_in_a_row += 1;
+        let patience = Duration::from_secs(1 << (self.refused_in_a_row - 1).min(10));
+        patience.mul_f64(1.0 + chance / 2.0)
+    }
+}
+
+/// Asks until `Retry-After` is more than nothing, and waits for as long.
+struct Timed;
+
+impl Strategy for Timed {
+    fn wait(&mut self, answer: &Answer, _: f64) -> Duration {
+        retry_after(answer)
+    }
+}
+
+/// Spreads its requests evenly over the interval, as many as come back in it.
+struct Adjusting;
+
+impl Strategy for Adjusting {
+    fn wait(&mut self, answer: &Answer, _: f64) -> Duration {
+        let interval = Duration::from_secs(number(answer, "x-ratelimit-interval-seconds"));
+        let fill = u32::try_from(number(answer, "x-ratelimit-fillrate")).expect("not that many");
+        (interval / fill).max(retry_after(answer))
+    }
+}
+
+struct Client<'a> {
+    address: &'static str,
+    strategy: Box<dyn Strategy + 'a>,
+    asked: usize,
+    /// Which of its requests were refused.
+    refused: Vec<usize>,
+    left: usize,
+    /// How long after the beginning it goes on.
+    goes_on: Duration,
+}
+
+impl<'a> Client<'a> {
+    fn new(address: &'static str, strategy: impl Strategy + 'a) -> Self {
+        Self {
+            address,
+            strategy: Box::new(strategy),
+            asked: 0,
+            refused: Vec::new(),
+            left: WORK,
+            goes_on: Duration::ZERO,
+        }
+    }
+}
+
+struct Site {
+    gate: Gate,
+    /// The origin answers for as long as it is there.
+    _origin: Origin,
+}
+
+impl Site {
+    fn with(bucket: &str) -> Self {
+        let origin = Origin::plain();
+        let rules = format!("classes: [ {{ name: all, bucket: {bucket} }} ]\nheaders: {{ legacy: [atlassian] }}");
+        Self { gate: Gate::before(origin.address(), &rules), _origin: origin }
+    }
+
+    fn ask(&self, address: &str) -> Answer {
+        let answer = self.gate.connect().get("/", &format!("X-Forwarded-For: {address}\r\n"));
+        assert!(matches!(answer.status, 200 | 429), "{}", answer.status);
+        answer
+    }
+
+    fn empty_bucket(&self, address: &str) {
+        while self.ask(address).status == 200 {}
+    }
+
+    /// Lets every client fetch all of its pages, each at its own time. Fails where that takes beyond any reason.
+    fn let_work(&self, clients: &mut [&mut Client<'_>]) {
+        let mut passed = Duration::ZERO;
+        while let Some(client) = clients.iter_mut().filter(|client| client.left > 0).min_by_key(|one| one.goes_on) {
+            self.gate.clock.advance(client.goes_on.saturating_sub(passed));
+            passed = passed.max(client.goes_on);
+            let answer = self.ask(client.address);
+            match answer.status {
+                200 => client.left -= 1,
+                _ => client.refused.push(client.asked),
+            }
+            client.asked += 1;
+            assert!(client.asked < 50 * WORK, "{} pages of {WORK} are still to be had", client.left);
+            let chance = (client.asked % 10) as f64 / 10.0;
+            client.goes_on = passed + client.strategy.wait(&answer, chance);
+        }
+    }
+}
+
+fn retry_after(answer: &Answer) -> Duration {
+    Duration::from_secs(number(answer, "retry-after"))
+}
+
+fn number(answer: &Answer, name: &str) -> u64 {
+    answer.field(name).parse().unwrap_or_else(|_| panic!("{name}: {:?}", answer.field(name)))
+}

@@ -1,0 +1,306 @@
+//! How hard the gate presses on the origin: slots, rests, and the line before it.
+
+use crate::support::client::{Answer, Client};
+use crate::support::gate::Gate;
+use crate::support::origin::{Origin, Seen, Tell, Wait, Wire, signal};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+const ONE_SLOT: &str = "
+quotas: { api: { limit: 100, window: { fixed: 24h } } }
+classes:
+  - { name: bot, when: { kind: [declared_bot, suspected_bot] }, priority: 1 }
+  - { name: person, when: { kind: human }, priority: 3 }
+scopes: { default: { concurrency: 1, queue: { max_wait: 60s, max_length: 2 } } }
+routes: [ { match: \"/**\", cost: { api: 1 } } ]";
+
+const RESTS_40_SECONDS: &str = "
+headers: { retry_after_spread: 0% }
+scopes: { default: { backoff: { min_delay: 40s, jitter: 0% } } }";
+
+#[test]
+fn the_origin_never_has_more_to_do_than_it_can() {
+    const CLIENTS: usize = 64;
+    let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (of_origin, seen_most) = (Arc::clone(&inside), Arc::clone(&most));
+    // Each waits for three others: so there are four at once, and the count is complete.
+    let four = Barrier::new(4);
+    let origin = Origin::scripted(move |_, wire| {
+        let now = of_origin.fetch_add(1, Ordering::SeqCst) + 1;
+        seen_most.fetch_max(now, Ordering::SeqCst);
+        four.wait();
+        of_origin.fetch_sub(1, Ordering::SeqCst);
+        wire.reply("200 OK", "", b"hello");
+    });
+    let rules = "workers: 2\nscopes: { default: { concurrency: 4, queue: { max_wait: 60s } } }";
+    let gate = Gate::before(origin.address(), rules);
+    std::thread::scope(|threads| {
+        for client in 0..CLIENTS {
+            let gate = &gate;
+            threads.spawn(move || {
+                let mut connection = gate.connect();
+                for _ in 0..2 {
+                    let answer = connection.get("/", &format!("X-Forwarded-For: 192.0.2.{client}\r\n"));
+                    assert_eq!(answer.status, 200);
+                }
+            });
+        }
+    });
+    assert_eq!((origin.seen().len(), most.load(Ordering::SeqCst)), (2 * CLIENTS, 4));
+    assert_eq!(gate.metric("tidegate_origin_concurrency_limit{scope=\"default\"}"), 4.0);
+    assert_eq!(gate.metric("tidegate_queue_length{scope=\"default\"}"), 0.0);
+}
+
+#[test]
+fn an_origin_that_has_had_enough_is_left_alone_then_tried_with_one_request() {
+    let (origin, asked, answers) = held(|seen, wire, answers| match seen.target.as_str() {
+        "/enough" => wire.reply("429 Too Many Requests", "Retry-After: 5\r\n", b"go away"),
+        _ => {
+            answers.wait();
+            wire.reply("200 OK", "", b"hello");
+        }
+    });
+    let rules = "
+headers: { retry_after_spread: 0% }
+scopes: { default: { backoff: { statuses: [429], jitter: 0%, window: 60s }, queue: { max_wait: 2s } } }";
+    let gate = Gate::before(origin.address(), rules);
+
+    let told = gate.connect().get("/enough", "");
+    is_refused(&told, "backoff", "5");
+    assert!(told.json()["type"].as_str().expect("a type").ends_with("#temporary-reduced-capacity"));
+    assert_eq!(gate.metric("tidegate_origin_backoff_seconds{scope=\"default\"}"), 5.0);
+    gate.clock.advance(Duration::from_secs(1));
+    is_refused(&gate.connect().get("/", ""), "backoff", "4");
+    assert_eq!(origin.seen().len(), 1, "nobody asked it meanwhile");
+
+    gate.clock.advance(Duration::from_secs(4));
+    let mut crowd: Vec<Client> = (0..3).map(|_| gate.connect()).collect();
+    crowd.iter_mut().for_each(|client| ask(client, "/"));
+    asked.wait();
+    asked.wait();
+    gate.wait_for_metric("tidegate_queue_length{scope=\"default\"}", 2.0);
+    assert_eq!(origin.seen().len(), 2, "one tries for all");
+    (0..3).for_each(|_| answers.tell());
+    assert!(crowd.iter_mut().all(|client| client.answer().status == 200), "it is well again");
+    assert_eq!(origin.seen().len(), 4);
+
+    let log = gate.into_log();
+    let line = |status: u64| log.iter().filter(|line| line["status"] == status).collect::<Vec<_>>();
+    assert_eq!(line(200).len(), 3);
+    // Two workers write it, each in its own time.
+    let mut verdicts: Vec<_> =
+        line(503).iter().map(|line| (line["verdict"].as_str(), line["reason"].as_str())).collect();
+    verdicts.sort();
+    assert_eq!(verdicts, [(Some("admitted"), None), (Some("refused"), Some("backoff"))]);
+}
+
+#[test]
+fn without_backoff_the_origin_speaks_for_itself() {
+    let origin = Origin::scripted(|_, wire| wire.reply("429 Too Many Requests", "Retry-After: 5\r\n", b"go away"));
+    let gate = Gate::before(origin.address(), "scopes: { default: { concurrency: 4 } }");
+    for _ in 0..2 {
+        let answer = gate.connect().get("/", "");
+        assert_eq!((answer.status, answer.text().as_str(), answer.field("retry-after")), (429, "go away", "5"));
+    }
+    assert_eq!(origin.seen().len(), 2);
+}
+
+#[test]
+fn an_origin_that_breaks_off_is_left_alone_too() {
+    let origin = Origin::scripted(|_, wire| wire.reset());
+    let rules = "scopes: { default: { backoff: { min_delay: 10s } } }";
+    let gate = Gate::before(origin.address(), rules);
+    assert_eq!(gate.connect().get("/", "").status, 502);
+    let seen = origin.seen().len();
+    assert_eq!(gate.connect().get("/", "").json()["reason"], "backoff");
+    assert_eq!(gate.connect().get("/robots.txt", "").status, 502, "robots.txt is never refused");
+    assert_eq!(origin.seen().len(), seen + 1);
+}
+
+#[test]
+fn an_answer_that_breaks_off_in_the_middle_is_a_complaint() {
+    let origin = Origin::scripted(|_, wire| {
+        wire.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc");
+        wire.reset();
+    });
+    let gate = Gate::before(origin.address(), RESTS_40_SECONDS);
+    gate.connect().send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").rest();
+    let answer = gate.connect().get("/", "");
+    is_refused(&answer, "backoff", "40");
+    assert_eq!((origin.seen().len(), gate.state()["scopes"][0]["level"].as_u64()), (1, Some(1)));
+}
+
+#[test]
+fn an_answer_that_falls_silent_in_the_middle_is_a_complaint() {
+    let origin = Origin::scripted(|_, wire| {
+        wire.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc");
+        wire.sees_the_end();
+    });
+    let gate = Gate::before(origin.address(), RESTS_40_SECONDS);
+    let mut client = gate.connect();
+    client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").head();
+    client.take(3).expect("it began");
+    gate.pass(Duration::from_secs(3600));
+    client.rest();
+    is_refused(&gate.connect().get("/", ""), "backoff", "40");
+}
+
+#[test]
+fn a_client_that_leaves_in_the_middle_of_an_answer_is_no_complaint() {
+    let (gone, has_gone) = signal();
+    let origin = Origin::scripted(move |seen, wire| match seen.target.as_str() {
+        "/long" => {
+            wire.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc");
+            wire.sees_the_end();
+            gone.tell();
+        }
+        _ => wire.reply("200 OK", "", b""),
+    });
+    let gate = Gate::before(origin.address(), RESTS_40_SECONDS);
+    let mut client = gate.connect();
+    client.send("GET /long HTTP/1.1\r\nHost: a.test\r\n\r\n").head();
+    client.reset();
+    has_gone.wait();
+    assert_eq!(gate.connect().get("/", "").status, 200);
+}
+
+#[test]
+fn whoever_meets_an_origin_that_fails_is_told_to_stay_away_for_the_rest() {
+    let origin = Origin::scripted(|_, wire| wire.reset());
+    let gate = Gate::before(origin.address(), RESTS_40_SECONDS);
+    let answer = gate.connect().get("/", "");
+    assert_eq!((answer.status, answer.field("retry-after")), (502, "40"));
+    let gate = Gate::before(origin.address(), "scopes: { default: { backoff: { min_delay: 1s } } }");
+    assert_eq!(gate.connect().get("/", "").field("retry-after"), "5");
+}
+
+#[test]
+fn answers_that_say_nothing_of_the_load_leave_the_delay() {
+    let origin = Origin::scripted(|seen, wire| match seen.target.as_str() {
+        "/aged" => wire.reply("200 OK", "Age: 17\r\n", b"known"),
+        "/hit" => wire.reply("200 OK", "Cache-Status: Origin; hit\r\n", b"known"),
+        _ => wire.reply("200 OK", "", b"new"),
+    });
+    let rules = "
+scopes: { default: { autothrottle: { start_delay: 4s } } }
+routes: [ { match: /health, measured: false } ]";
+    let gate = Gate::before(origin.address(), rules);
+    for (path, delay) in [("/aged", 4.0), ("/hit", 4.0), ("/health", 4.0), ("/", 2.0)] {
+        assert_eq!(gate.connect().get(path, "").status, 200);
+        assert_eq!(gate.metric("tidegate_origin_delay_seconds{scope=\"default\"}"), delay, "{path}");
+        gate.clock.advance(Duration::from_secs(5));
+    }
+}
+
+#[test]
+fn who_leaves_the_line_frees_the_place_and_is_charged_nothing() {
+    let (origin, asked, answers) = held(answered);
+    let gate = Gate::before(origin.address(), ONE_SLOT);
+    let (mut first, mut leaves, mut last) = (gate.connect(), gate.connect(), gate.connect());
+    ask(&mut first, "/first");
+    asked.wait();
+    ask(&mut leaves, "/leaves");
+    gate.wait_for_metric("tidegate_queue_length{scope=\"default\"}", 1.0);
+    leaves.reset();
+    gate.wait_for_metric("tidegate_queue_length{scope=\"default\"}", 0.0);
+    assert_eq!(gate.books(), (0.0, 1.0));
+    ask(&mut last, "/last");
+    gate.wait_for_metric("tidegate_queue_length{scope=\"default\"}", 1.0);
+    gate.clock.advance(Duration::from_millis(500));
+    answers.tell();
+    answers.tell();
+    assert_eq!((first.answer().status, last.answer().status), (200, 200));
+    assert_eq!(targets(&origin), ["/first", "/last"]);
+    assert_eq!(gate.books(), (2.0, 0.0));
+    let log = gate.into_log();
+    let of = |path: &str| log.iter().find(|line| line["path"] == path).expect("a line for each");
+    assert_eq!((&of("/leaves")["status"], &of("/leaves")["charged"]["api"]), (&499.into(), &0.into()));
+    assert_eq!((&of("/first")["scope_wait_ms"], of("/last")["scope_wait_ms"].as_f64()), (&0.into(), Some(500.0)));
+    assert_eq!(of("/last")["origin_ms"].as_f64(), Some(0.0), "waiting in line is not the origin's time");
+}
+
+#[test]
+fn people_go_before_bots_and_a_full_line_is_told_at_once() {
+    let (origin, asked, answers) = held(answered);
+    let gate = Gate::before(origin.address(), ONE_SLOT);
+    let mut clients: Vec<Client> = (0..4).map(|_| gate.connect()).collect();
+    ask(&mut clients[0], "/first");
+    asked.wait();
+    for (client, path) in [(1, "/bot-1"), (2, "/bot-2")] {
+        clients[client]
+            .send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nUser-Agent: ExampleBot/1.0 (+http://a)\r\n\r\n"));
+        gate.wait_for_metric("tidegate_queue_length{scope=\"default\"}", client as f64);
+    }
+    let turned_away = gate.connect().get("/bot-3", "User-Agent: ExampleBot/1.0 (+http://a)\r\n");
+    is_refused(&turned_away, "throttle", "1");
+    ask(&mut clients[3], "/person");
+    let pushed_out = clients[2].answer();
+    is_refused(&pushed_out, "throttle", "1");
+    (0..3).for_each(|_| answers.tell());
+    assert!([0, 1, 3].into_iter().all(|client| clients[client].answer().status == 200));
+    assert_eq!(targets(&origin), ["/first", "/person", "/bot-1"]);
+    assert_eq!(gate.books(), (3.0, 0.0));
+    assert_eq!(gate.metric("tidegate_requests_total{class=\"bot\",verdict=\"refused\",reason=\"throttle\"}"), 2.0);
+    let most_refused = &gate.state()["top_clients"][0];
+    assert_eq!((&most_refused["class"], &most_refused["refused"]), (&"bot".into(), &2.into()));
+    assert!(most_refused["limited_by"].is_null(), "no rule of its own is in its way");
+}
+
+#[test]
+fn requests_are_sent_a_delay_apart() {
+    let origin = Origin::plain();
+    let rules = "scopes: { default: { delay: 10s, queue: { max_wait: 30s } } }";
+    let gate = Gate::before(origin.address(), rules);
+    assert_eq!(gate.connect().get("/", "").status, 200);
+    let mut second = gate.connect();
+    ask(&mut second, "/");
+    gate.wait_for_metric("tidegate_queue_length{scope=\"default\"}", 1.0);
+    gate.clock.advance(Duration::from_millis(9_900));
+    assert_eq!(gate.metric("tidegate_queue_length{scope=\"default\"}"), 1.0);
+    gate.clock.advance(Duration::from_millis(100));
+    assert_eq!(second.answer().status, 200);
+    assert_eq!(gate.metric("tidegate_origin_delay_seconds{scope=\"default\"}"), 10.0);
+}
+
+#[test]
+fn a_line_and_a_rest_outlast_a_reload() {
+    let origin = Origin::scripted(|_, wire| wire.reply("503 Service Unavailable", "Retry-After: 50\r\n", b""));
+    let rules = "scopes: { default: { backoff: {} } }";
+    let gate = Gate::before(origin.address(), rules);
+    assert_eq!(gate.connect().get("/", "").status, 503);
+    gate.reload(origin.address(), "scopes: { default: { concurrency: 7, backoff: {} } }").expect("good rules");
+    assert_eq!(gate.connect().get("/", "").json()["reason"], "backoff");
+    gate.reload(origin.address(), "").expect("good rules");
+    assert_eq!(gate.connect().get("/", "").text(), "", "nothing throttles it any more");
+    assert_eq!(origin.seen().len(), 2);
+}
+
+/// An origin that does as `script` says, tells of each request, and waits to be told where the script does.
+fn held(script: impl Fn(&Seen, &mut Wire, &Wait) + Send + Sync + 'static) -> (Origin, Wait, Tell) {
+    let (tell, asked) = signal();
+    let (answers, waits) = signal();
+    let origin = Origin::scripted(move |seen, wire| {
+        tell.tell();
+        script(seen, wire, &waits);
+    });
+    (origin, asked, answers)
+}
+
+fn answered(_: &Seen, wire: &mut Wire, answers: &Wait) {
+    answers.wait();
+    wire.reply("200 OK", "", b"hello");
+}
+
+fn ask(client: &mut Client, path: &str) {
+    client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nUser-Agent: Mozilla/5.0 Firefox/140.0\r\n\r\n"));
+}
+
+fn targets(origin: &Origin) -> Vec<String> {
+    origin.seen().into_iter().map(|seen| seen.target).collect()
+}
+
+fn is_refused(answer: &Answer, reason: &str, retry_after: &str) {
+    assert_eq!((answer.status, answer.json()["reason"].as_str()), (503, Some(reason)), "{}", answer.text());
+    assert_eq!(answer.field("retry-after"), retry_after);
+}

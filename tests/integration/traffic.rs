@@ -1,0 +1,332 @@
+//! Thousands of requests, real and made up, through a real gate: what it promises must hold for all of them at once.
+//!
+//! Every check asks the same of each run: the gate's own log against what the origin counted and the clients heard.
+
+use crate::support::access_log::Line;
+use crate::support::client::Answer;
+use crate::support::crowd::{self, Visit};
+use crate::support::gate::Gate;
+use crate::support::origin::Seen;
+use crate::support::site::{Books, Mood, SHOP, SITE, Site};
+use crate::support::{combined_log, day};
+use flate2::read::MultiGzDecoder;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::time::Duration;
+
+#[test]
+fn a_made_up_day_is_treated_as_promised() {
+    let run = Run::of(made_up_day(), SHOP, Mood::Steady);
+    run.keeps_its_promises();
+    run.takes_everybody_for_what_they_are();
+    run.loses_nothing_on_the_way();
+    run.has_run_out();
+    run.has_entered_every_tier();
+}
+
+#[test]
+fn a_made_up_day_is_treated_as_promised_by_an_origin_that_caches_and_breaks_off() {
+    let run = Run::of(made_up_day(), SHOP, Mood::Moody);
+    run.keeps_its_promises();
+    run.takes_everybody_for_what_they_are();
+    run.pays_for_what_broke_off();
+}
+
+#[test]
+fn real_traffic_is_treated_as_promised() {
+    for visits in real_logs() {
+        let run = Run::of(visits, SITE, Mood::Steady);
+        run.keeps_its_promises();
+        run.loses_nothing_on_the_way();
+        run.has_run_out();
+    }
+}
+
+#[test]
+fn real_traffic_is_treated_as_promised_by_an_origin_that_caches_and_breaks_off() {
+    for visits in real_logs() {
+        let run = Run::of(visits, SITE, Mood::Moody);
+        run.keeps_its_promises();
+        run.pays_for_what_broke_off();
+    }
+}
+
+/// A run's clock may go much faster than its answers come; nobody shall be cut off for that.
+const PATIENT: &str = "
+origin: { url: ORIGIN, idle_timeout: 1h, response_timeout: 1h }
+limits: { keep_alive_timeout: 1h, first_byte_timeout: 1h, head_timeout: 1h, response_write_timeout: 1h }";
+
+/// Who belongs to which class.
+const CLASSES: &str = "
+  - { name: google, when: { operator: [googlebot] }, guard: off }
+  - { name: engine, when: { operator: [bingbot, applebot] }, guard: off }
+  - { name: impostor, when: { kind: impostor } }
+  - { name: bot, when: { kind: [verified_bot, declared_bot, suspected_bot] } }
+  - { name: person, when: { kind: human } }";
+
+/// From how many percent of the quota on, how many percent of a class are shed. People never are.
+const LADDERS: [(&str, &[(u32, u32)]); 4] = [
+    ("google", &[(30, 33), (60, 50), (95, 100)]),
+    ("engine", &[(10, 25), (40, 75), (80, 100)]),
+    ("impostor", &[(0, 100)]),
+    ("bot", &[(0, 60), (50, 90), (70, 100)]),
+];
+
+/// The units asked for, for each one that there is.
+const SCARCITY: u64 = 6;
+
+/// Runs are checked in stretches of these lengths, and whole.
+const STRETCHES: [usize; 8] = [1, 2, 3, 7, 20, 50, 100, 400];
+
+/// What became of many visits.
+struct Run {
+    visits: Vec<Visit>,
+    answers: Vec<Option<Answer>>,
+    seen: Vec<Seen>,
+    spent: u64,
+    broken: u64,
+    limit: u64,
+    /// The access log, by the order of admission.
+    lines: Vec<Line>,
+    samples: BTreeMap<String, f64>,
+    used: f64,
+    site: Site,
+}
+
+impl Run {
+    fn of(visits: Vec<Visit>, site: Site, mood: Mood) -> Self {
+        let asked_for: u64 = visits.iter().map(|visit| (site.cost)(&visit.target)).sum();
+        let limit = asked_for / SCARCITY;
+        let (origin, books) = site.open(mood);
+        let gate = Gate::before(origin.address(), &rules(limit, site));
+        let answers = crowd::send(gate.address(), &visits, || {
+            if mood == Mood::Moody {
+                // Connections to the origin count as idle after a while, and a request lost on one is sent again.
+                gate.clock.advance(Duration::from_millis(100));
+            }
+        });
+        let total = visits.len() as f64;
+        until("all visits are counted and nothing is reserved", || {
+            requests(&gate.metrics()).values().sum::<f64>() >= total && gate.books().1 == 0.0
+        });
+        let (samples, (used, _)) = (gate.metrics(), gate.books());
+        let mut lines: Vec<Line> = gate.into_log().into_iter().map(Line::read).collect();
+        lines.sort_by_key(|line| line.turn.get("api").copied());
+        let Books { spent, broken, .. } = std::mem::take(&mut *books.lock());
+        Self { visits, answers, seen: origin.seen(), spent, broken, limit, lines, samples, used, site }
+    }
+
+    fn keeps_its_promises(&self) {
+        self.never_exceeds_the_limit();
+        self.never_refuses_what_is_free();
+        self.refuses_people_only_when_nothing_is_left();
+        self.sheds_exact_shares();
+        self.opens_tiers_at_their_marks();
+        self.counts_everything_once();
+        self.tells_the_origin_who_comes();
+    }
+
+    fn never_exceeds_the_limit(&self) {
+        let limit = self.limit as f64;
+        assert!(self.spent <= self.limit, "the origin has spent {} of {limit}", self.spent);
+        assert!(self.used <= limit, "{} of {limit} are used", self.used);
+        let charged: f64 = self.lines.iter().flat_map(|line| line.charged.values()).sum();
+        assert_eq!(charged, self.used, "the lines of the log add up to what is used");
+        let over = self.lines.iter().find(|line| line.used.get("api").is_some_and(|&used| used > limit));
+        assert!(over.is_none(), "{over:?}");
+    }
+
+    fn never_refuses_what_is_free(&self) {
+        for line in &self.lines {
+            let costs = (self.site.cost)(&self.visits[crowd::place(&line.host)].target);
+            let expected: f64 = line.cost.values().sum();
+            assert_eq!(expected, costs as f64, "the gate and the origin agree on the price: {line:?}");
+            assert!(costs > 0 || !line.is_refused(), "{line:?}");
+        }
+        let robots = self.visits.iter().zip(&self.answers).filter(|(visit, _)| visit.target == "/robots.txt");
+        for (visit, answer) in robots {
+            assert!(answer.as_ref().is_none_or(|answer| answer.status != 429), "{visit:?}");
+        }
+    }
+
+    fn refuses_people_only_when_nothing_is_left(&self) {
+        for line in self.lines.iter().filter(|line| line.class == "person" && line.is_refused()) {
+            assert_eq!(line.reason.as_deref(), Some("quota"), "{line:?}");
+            assert!(line.used["api"] + line.cost["api"] > self.limit as f64, "there was something left: {line:?}");
+        }
+    }
+
+    /// Of any run of n requests, n times the share is refused, give or take one. A request for which nothing is left
+    /// is refused whatever the share says, so runs end there.
+    fn sheds_exact_shares(&self) {
+        for (class, ladder) in LADDERS {
+            let of_class: Vec<&Line> = self.costly(class).collect();
+            let alike =
+                |a: &&Line, b: &&Line| a.tier == b.tier && !a.is_refused_by("quota") && !b.is_refused_by("quota");
+            for run in of_class.chunk_by(alike).filter(|run| !run[0].is_refused_by("quota")) {
+                let tier = run[0].tier.expect("a costly request has a tier");
+                let share = tier.checked_sub(1).map_or(0.0, |entered| f64::from(ladder[entered].1) / 100.0);
+                let shed: Vec<bool> = run.iter().map(|line| line.is_refused_by("tier")).collect();
+                for length in STRETCHES.into_iter().chain([shed.len()]).filter(|length| *length <= shed.len()) {
+                    for stretch in shed.windows(length) {
+                        let refused = stretch.iter().filter(|shed| **shed).count() as f64;
+                        let due = length as f64 * share;
+                        let give_or_take = if share == 0.0 || share == 1.0 { 0.0 } else { 1.0 };
+                        let exact = (refused - due).abs() <= give_or_take + 1e-9;
+                        assert!(exact, "{class}, tier {tier}: {refused} of {length} refused, {due} due");
+                    }
+                }
+            }
+        }
+        let tiered = |line: &&Line| LADDERS.iter().any(|(class, _)| *class == line.class);
+        let stray = self.lines.iter().find(|line| line.is_refused_by("tier") && !tiered(line));
+        assert!(stray.is_none(), "{stray:?}");
+    }
+
+    /// A tier counts from its mark on, and until the quota has fallen a twentieth below it.
+    fn opens_tiers_at_their_marks(&self) {
+        let limit = self.limit as f64;
+        for (class, ladder) in LADDERS {
+            for line in self.costly(class) {
+                let (taken, tier) = (line.taken_before("api"), line.tier.unwrap_or(0));
+                let mark = |step: &(u32, u32)| limit * f64::from(step.0) / 100.0;
+                let entered = ladder.iter().filter(|step| taken >= mark(step)).count();
+                let held = ladder.iter().filter(|step| taken >= mark(step) - limit / 20.0).count();
+                assert!((entered..=held).contains(&tier), "{taken} of {limit} taken: {line:?}");
+            }
+        }
+    }
+
+    fn counts_everything_once(&self) {
+        assert_eq!(self.lines.len(), self.visits.len(), "one request, one line");
+        let logged: BTreeSet<usize> = self.lines.iter().map(|line| crowd::place(&line.host)).collect();
+        assert_eq!(logged.len(), self.visits.len(), "each visit has its own");
+
+        let mut counted: BTreeMap<String, f64> = BTreeMap::new();
+        for Line { class, verdict, reason, .. } in &self.lines {
+            let reason = reason.as_deref().unwrap_or("");
+            let sample = format!(r#"tidegate_requests_total{{class="{class}",verdict="{verdict}",reason="{reason}"}}"#);
+            *counted.entry(sample).or_default() += 1.0;
+        }
+        assert_eq!(requests(&self.samples), counted);
+
+        let admitted: BTreeSet<&str> =
+            self.lines.iter().filter(|line| !line.is_refused()).map(|line| line.host.as_str()).collect();
+        let arrived: BTreeSet<&str> = self.seen.iter().map(|seen| seen.fields["host"].as_str()).collect();
+        assert_eq!(arrived, admitted, "who is admitted reaches the origin, and nobody else");
+
+        let charged: f64 =
+            self.samples.iter().filter(|(name, _)| name.starts_with(CHARGED)).map(|(_, units)| units).sum();
+        assert_eq!(charged, self.used, "the counter of charges agrees with the account");
+    }
+
+    fn tells_the_origin_who_comes(&self) {
+        let classes: BTreeMap<&str, &str> =
+            self.lines.iter().map(|line| (line.host.as_str(), line.class.as_str())).collect();
+        for seen in &self.seen {
+            let visit = &self.visits[crowd::place(&seen.fields["host"])];
+            assert_eq!(seen.fields["x-tidegate-class"], classes[seen.fields["host"].as_str()], "{visit:?}");
+            assert_eq!((&seen.method, &seen.target), (&visit.method, &visit.target));
+            assert_eq!(seen.fields.get("user-agent").map_or("", String::as_str), visit.user_agent.trim());
+            assert!(seen.fields["x-forwarded-for"].starts_with(&visit.client.to_string()), "{visit:?}");
+        }
+    }
+
+    fn takes_everybody_for_what_they_are(&self) {
+        for line in &self.lines {
+            let visit = &self.visits[crowd::place(&line.host)];
+            if let Some(kind) = visit.kind {
+                assert_eq!(line.kind, kind.name(), "{visit:?}");
+            }
+        }
+    }
+
+    /// Before a steady origin everybody is answered, and every admitted request is one at the origin.
+    fn loses_nothing_on_the_way(&self) {
+        let refused = self.lines.iter().filter(|line| line.is_refused()).count();
+        assert_eq!(self.seen.len() + refused, self.visits.len());
+        assert_eq!(self.spent as f64, self.used, "what the origin has spent is what was charged");
+        for line in &self.lines {
+            let answer = self.answers[crowd::place(&line.host)].as_ref().expect("an answer");
+            assert_eq!(answer.status, if line.is_refused() { 429 } else { 200 }, "{line:?}");
+            assert_eq!(answer.status, line.status);
+        }
+    }
+
+    /// What broke off may have cost the origin its work, and what is sent again costs it twice: all of it is paid for.
+    fn pays_for_what_broke_off(&self) {
+        assert!(self.broken > 0 && self.spent as f64 <= self.used, "{} spent, {} charged", self.spent, self.used);
+        let cut = self.answers.iter().filter(|answer| answer.is_none()).count();
+        assert!(cut as u64 <= self.broken, "{cut} answers cut off, {} by the origin", self.broken);
+        let tries = self.seen.len() - self.lines.iter().filter(|line| !line.is_refused()).count();
+        println!("{} visits, {} broken off, {cut} answers cut, {tries} sent again", self.visits.len(), self.broken);
+    }
+
+    /// Without this the other checks could be met by a day on which nothing happens.
+    fn has_run_out(&self) {
+        assert!(self.used >= self.limit as f64 - 3.0, "only a page for 4 was too much in the end");
+        assert!(self.costly("person").any(Line::is_refused), "even for people");
+    }
+
+    fn has_entered_every_tier(&self) {
+        for (class, ladder) in LADDERS {
+            let tiers: BTreeSet<usize> = self.costly(class).filter_map(|line| line.tier).collect();
+            assert!(tiers.contains(&ladder.len()), "{class} was in {tiers:?}");
+        }
+    }
+
+    /// The lines that asked for units, in the order in which they were decided.
+    fn costly<'a>(&'a self, class: &'a str) -> impl Iterator<Item = &'a Line> {
+        self.lines.iter().filter(move |line| line.class == class && !line.turn.is_empty())
+    }
+}
+
+/// The scale at which a day is a few thousand visits.
+const SCALE: f64 = 0.08;
+
+const CHARGED: &str = "tidegate_quota_charged_total{";
+
+fn made_up_day() -> Vec<Visit> {
+    day::generated(7, SCALE)
+}
+
+/// The real logs that are at hand; none where the shared data is missing.
+fn real_logs() -> Vec<Vec<Visit>> {
+    let Some(shared) = crate::support::shared() else { return Vec::new() };
+    let files = std::fs::read_dir(shared.join("data/logs")).expect("a folder of logs");
+    let mut logs: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+    logs.retain(|log| log.to_string_lossy().ends_with(".combined.log.gz"));
+    logs.sort();
+    assert!(!logs.is_empty(), "the shared data has logs");
+    let read = |log: &std::path::PathBuf| {
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(log).expect("it can be read");
+        MultiGzDecoder::new(file).read_to_end(&mut bytes).expect("it is whole");
+        combined_log::read(&String::from_utf8_lossy(&bytes))
+    };
+    logs.iter().map(read).collect()
+}
+
+fn rules(limit: u64, site: Site) -> String {
+    let step = |(above, shed): &(u32, u32)| format!("{{ above: {above}%, shed: {shed}% }}");
+    let ladder = |steps: &[(u32, u32)]| steps.iter().map(step).collect::<Vec<_>>().join(", ");
+    let tiers: String =
+        LADDERS.iter().map(|(class, steps)| format!("\n      {class}: [ {} ]", ladder(steps))).collect();
+    format!(
+        "workers: 2\n{PATIENT}\nclasses:{CLASSES}\nroutes:{}\nquotas:\n  api:\n    limit: {limit}\n    window: {{ fixed: 24h }}\n    \
+         cost_header: X-API-Cost\n    tiers:{tiers}\n",
+        site.routes
+    )
+}
+
+/// The counters of requests, without those at zero.
+fn requests(samples: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    let counted = |(name, count): &(&String, &f64)| name.starts_with("tidegate_requests_total{") && **count > 0.0;
+    samples.iter().filter(counted).map(|(name, count)| (name.clone(), *count)).collect()
+}
+
+/// Asks until it is so. The last answers may still be on their way into the books when the clients have them.
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    // Each try asks the admin listener: thousands take seconds.
+    assert!((0..5_000).any(|_| so()), "in the end, {what}");
+}

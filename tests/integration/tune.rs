@@ -1,0 +1,305 @@
+//! `tidegate tune`: which tiers meet a goal, on logs made so that the best answer is known.
+
+use crate::support::program::{Ended, run};
+use serde_json::Value;
+use std::fs;
+use tempfile::TempDir;
+
+#[test]
+fn the_one_share_that_serves_both_is_found_and_nothing_but_tiers_is_changed() {
+    let desk = Desk::with(&a_tier_at("90%"));
+    let report = desk.met("person refused <= 0, search served >= 60 %");
+    assert_eq!(report["tiers"][0]["present"], list(&["90%:100%"]));
+    assert_eq!(figures(&report, "present"), [30.0, 90.0]);
+    assert_eq!(figures(&report, "found"), [0.0, 60.0], "one more unit would be missing in the evening");
+    let patch = report["patch"].as_str().expect("text");
+    let changed: Vec<&str> = patch.lines().filter(|line| line.starts_with(['-', '+'])).skip(2).collect();
+    let [old, new] = changed[..] else { panic!("{patch}") };
+    assert_eq!(old, "-      search: [{ above: 90%, shed: 100% }]   # as last year");
+    assert!(new.starts_with("+      search: [{ above: ") && new.ends_with("% }]   # by tidegate tune"), "{patch}");
+}
+
+#[test]
+fn what_is_written_is_accepted_and_does_what_was_shown() {
+    let desk = Desk::with(&a_tier_at("90%"));
+    let ended = desk.tune(&["--goal", "person refused <= 0, search served >= 60 %", "--write", &desk.path("new.yaml")]);
+    assert_eq!((ended.code, &*ended.errors), (0, ""));
+    assert_eq!(desk.read("tidegate.yaml"), a_tier_at("90%"), "the file itself stays as it is");
+    let checked = run(&["check", &desk.path("new.yaml")], b"");
+    assert_eq!((checked.code, &*checked.errors), (0, ""));
+    let replayed = run(
+        &["replay", "--config", &desk.path("new.yaml"), "--json", &desk.path("report.json"), &desk.path("access.log")],
+        b"",
+    );
+    assert_eq!(replayed.code, 0, "{}", replayed.errors);
+    let replayed: Value = serde_json::from_str(&desk.read("report.json")).expect("JSON");
+    let classes = &replayed["policies"][0]["classes"];
+    assert_eq!((&classes[0]["costly_admitted"], &classes[1]["refused"]), (&60.into(), &serde_json::json!({})));
+}
+
+#[test]
+fn nothing_that_is_read_is_written_over() {
+    let desk = Desk::with(&a_tier_at("90%"));
+    let goal = ["--goal", "person refused <= 0"];
+    for (name, told) in [("access.log", "is read as a log"), ("tidegate.yaml", "is read as --config")] {
+        let before = desk.read(name);
+        let ended = desk.tune(&[&goal[..], &["--write", &desk.path(name)]].concat());
+        assert_eq!(ended.code, 2, "{}", ended.errors);
+        assert!(ended.errors.contains(&format!("--write: {} {told}", desk.path(name))), "{}", ended.errors);
+        assert_eq!(desk.read(name), before);
+    }
+    let ended = desk.tune(&[&goal[..], &["--write", "-", "--json"]].concat());
+    assert!(ended.errors.contains("--write: - is what --json writes"), "{}", ended.errors);
+    let written = desk.tune(&[&goal[..], &["--write", "-"]].concat());
+    assert_eq!((written.code, &*written.errors), (0, ""));
+    assert!(written.output.starts_with("origin: ") && !written.output.contains("Goal"), "{}", written.output);
+}
+
+#[test]
+fn a_goal_that_nothing_meets_is_told_with_what_comes_nearest_and_the_first_term_counts_most() {
+    let desk = Desk::with(&a_tier_at("90%"));
+    for (goal, found) in [
+        ("person refused <= 0, search served >= 80 %", [0.0, 60.0]),
+        ("search served >= 80 %, person refused <= 0", [80.0, 20.0]),
+    ] {
+        let ended = desk.tune(&["--json", "--goal", goal]);
+        assert_eq!(ended.code, 1, "{}", ended.errors);
+        let report: Value = serde_json::from_str(&ended.output).expect("JSON");
+        assert_eq!((&report["met"], figures(&report, "found")), (&false.into(), found.to_vec()), "{report:#}");
+        assert_eq!(figures(&report, "short_by"), [0.0, 20.0]);
+    }
+    let told = desk.tune(&["--goal", "person refused <= 0, search served >= 80 %"]).output;
+    let verdict = "policies tried meets it; --effort NUMBER tries more. Nearest to it come these values";
+    assert!(told.contains("misses it by 20.0 %") && one_line(&told).contains(verdict), "{told}");
+}
+
+#[test]
+fn a_goal_is_said_to_be_impossible_only_where_the_best_policy_for_a_term_misses_it() {
+    let desk = Desk::with(&a_tier_at("90%").replace("limit: 100", "limit: 30"));
+    let ended = desk.tune(&["--effort", "12", "--goal", "person refused <= 0, search served >= 5 %"]);
+    assert_eq!(ended.code, 1);
+    let verdict = "It cannot be met: even with search shut out, person refused is 10. Nearest to it";
+    assert!(one_line(&ended.output).contains(verdict), "{}", ended.output);
+}
+
+#[test]
+fn what_only_shutting_everybody_else_out_meets_is_found_with_little_effort() {
+    let desk = Desk::with(&a_tier_at("90%").replace("limit: 100", "limit: 40"));
+    let ended = desk.tune(&["--effort", "3", "--json", "--goal", "person refused <= 0"]);
+    assert_eq!(ended.code, 0, "{}", ended.output);
+    let report: Value = serde_json::from_str(&ended.output).expect("JSON");
+    assert_eq!(report["tiers"][0]["found"], list(&["0%:100%"]));
+}
+
+#[test]
+fn another_point_of_what_can_be_had_may_be_picked() {
+    let desk = Desk::with(&a_tier_at("90%"));
+    let goal = ["--goal", "person refused <= 0, search served >= 60 %", "--json"];
+    let points = desk.met("person refused <= 0, search served >= 60 %")["trade_off"]["points"].clone();
+    let last = points.as_array().expect("a list").last().expect("a point").clone();
+    let number = last["number"].to_string();
+    let ended = desk.tune(&[&goal[..], &["--pick", &number, "--write", &desk.path("new.yaml")]].concat());
+    assert_eq!((ended.code, &*ended.errors), (0, ""));
+    let report: Value = serde_json::from_str(&ended.output).expect("JSON");
+    assert_eq!((&report["picked"], &report["tiers"][0]["found"]), (&last["number"], &last["tiers"]["search"]));
+    assert_eq!(
+        figures(&report, "found"),
+        [last["x"].as_f64().expect("a number"), last["y"].as_f64().expect("a number")]
+    );
+    let checked = run(&["check", &desk.path("new.yaml")], b"");
+    assert_eq!((checked.code, &*checked.errors), (0, ""));
+    let ended = desk.tune(&[&goal[..], &["--pick", "1000"]].concat());
+    assert_eq!(ended.code, 2);
+    assert!(ended.errors.contains("--pick: there is no point 1000; they are numbered from 1 to "), "{}", ended.errors);
+}
+
+#[test]
+fn a_goal_that_is_met_already_changes_nothing() {
+    let desk = Desk::with(&a_tier_at("60%"));
+    let goal = "person refused <= 0, search served >= 60 %";
+    assert_eq!(desk.met(goal)["patch"], "");
+    let told = desk.tune(&["--goal", goal, "--write", &desk.path("new.yaml")]).output;
+    assert!(told.contains("The file meets it as it is."), "{told}");
+    assert_eq!(desk.read("new.yaml"), a_tier_at("60%"));
+}
+
+#[test]
+fn the_same_log_and_the_same_file_give_the_same_bytes() {
+    let desk = Desk::with(&a_tier_at("90%"));
+    let goal = ["--goal", "person refused <= 0, search evenness >= 50 %, unused <= 10 %"];
+    let tuned = || [desk.tune(&goal).output, desk.tune(&[&goal[..], &["--json"]].concat()).output];
+    let once = tuned();
+    assert!(once.iter().all(|output| !output.is_empty()));
+    assert_eq!(once, tuned());
+}
+
+#[test]
+fn the_trade_off_leads_from_one_end_to_the_other() {
+    let desk = Desk::with(&a_tier_at("90%"));
+    let report = desk.met("person refused <= 0, search served >= 60 %");
+    let trade_off = &report["trade_off"];
+    assert_eq!(
+        (&trade_off["x"]["measure"], &trade_off["y"]["measure"]),
+        (&"person refused".into(), &"search served".into())
+    );
+    let points = trade_off["points"].as_array().expect("a list");
+    let of = |key: &str| points.iter().map(|point| point[key].as_f64().expect("a number")).collect::<Vec<_>>();
+    assert!(of("x").is_sorted() && of("y").is_sorted(), "more served, more refused: {points:?}");
+    assert!(points.len() >= 5, "{points:?}");
+    for mark in ["present", "found"] {
+        assert_eq!(points.iter().filter(|point| point[mark] == true).count(), 1, "{mark}: {points:?}");
+    }
+}
+
+#[test]
+fn the_page_fits_a_terminal() {
+    let desk = Desk::with(&a_tier_at("90%"));
+    let told = desk.tune(&["--goal", "person refused <= 0, search served >= 60 %"]).output;
+    let page = told.split("--- ").next().expect("what stands before the lines of the file");
+    assert!(page.lines().all(|line| line.chars().count() <= 80), "{told}");
+    assert!(page.contains('o') && page.contains('x'), "{told}");
+}
+
+#[test]
+fn who_is_shut_out_stays_out_unless_the_goal_speaks_of_it() {
+    let rules = a_tier_at("90%").replace("      search: [", "      bot: [{ above: 0%, shed: 100% }]\n      search: [");
+    let rules = rules.replace("classes:\n", "classes:\n  - { name: bot, when: { user_agent: [\"*wget*\"] } }\n");
+    let desk = Desk::with(&rules);
+    let names = |goal: &str| {
+        let report: Value = serde_json::from_str(&desk.tune(&["--json", "--goal", goal]).output).expect("JSON");
+        let classes = report["tiers"].as_array().expect("a list").clone();
+        classes.iter().map(|class| class["class"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("person refused <= 0"), ["search"]);
+    assert_eq!(names("person refused <= 0, bot served >= 10 %"), ["bot", "search"]);
+}
+
+#[test]
+fn only_windows_that_the_log_covers_say_what_is_left() {
+    let desk = Desk::with(&a_tier_at("90%"));
+    let two_days = day(7) + &morning(8, 10);
+    desk.write("access.log", &two_days);
+    let report = desk.met("unused <= 0 %");
+    assert_eq!(figures(&report, "present"), [0.0], "the second day has hardly begun");
+    assert_eq!((&report["log"]["windows"], &report["log"]["windows_are_whole"]), (&1.into(), &true.into()));
+    desk.write("access.log", &morning(8, 10));
+    let ended = desk.tune(&["--goal", "unused <= 0 %"]);
+    assert_eq!(ended.code, 1);
+    assert!(ended.output.contains("no window of api lies wholly within the log"), "{}", ended.output);
+}
+
+#[test]
+fn wrong_goals_and_files_are_told_with_what_would_do() {
+    let desk = Desk::with(&a_tier_at("90%"));
+    desk.write(
+        "flat.yaml",
+        &a_tier_at("90%").replace("    tiers:\n      search: [{ above: 90%, shed: 100% }]   # as last year\n", ""),
+    );
+    desk.write("shadow.yaml", &a_tier_at("90%").replace("limit: 100", "limit: 100\n    enforce: false"));
+    for (arguments, told) in [
+        (
+            vec!["--goal", "unused <= 1 %", "--config", &desk.path("shadow.yaml")],
+            "api refuses nobody (`enforce: false`)",
+        ),
+        (vec!["--goal", "serch served >= 1 %"], "--goal:1: \"serch served >= 1 %\": there is no class \"serch\""),
+        (vec!["--goal", "unused <= 1 %", "--quota", "apis"], "--quota: there is no quota \"apis\"; the quotas are api"),
+        (vec!["--goal", "unused <= 1 %", "--config", &desk.path("none.yaml")], "none.yaml: cannot be read"),
+        (vec!["--goal", "unused <= 1 %", "--config", &desk.path("flat.yaml")], "no class has tiers in api"),
+        (vec!["--goal", "unused <= 1 %", "--cost", "/other=1"], "--cost: there is no route \"/other\""),
+        (vec![], "--goal <GOAL>"),
+    ] {
+        let ended = desk.tune(&arguments);
+        assert_eq!(ended.code, 2, "{arguments:?}: {}", ended.errors);
+        assert!(ended.errors.contains(told), "{arguments:?}: {}", ended.errors);
+    }
+}
+
+/// A folder with a policy and a day in it.
+struct Desk {
+    folder: TempDir,
+}
+
+impl Desk {
+    fn with(rules: &str) -> Self {
+        let desk = Self { folder: tempfile::tempdir().expect("a folder of its own") };
+        desk.write("tidegate.yaml", rules);
+        desk.write("access.log", &day(7));
+        desk
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).expect("it can be written");
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).expect("it was written")
+    }
+
+    fn tune(&self, arguments: &[&str]) -> Ended {
+        let (config, log) = (self.path("tidegate.yaml"), self.path("access.log"));
+        let config = if arguments.contains(&"--config") { vec![] } else { vec!["--config", &*config] };
+        let effort = if arguments.contains(&"--effort") { vec![] } else { vec!["--effort", "100"] };
+        run(&[&["tune"], &effort[..], &config[..], arguments, &[&*log]].concat(), b"")
+    }
+
+    /// The report of a goal that is met.
+    fn met(&self, goal: &str) -> Value {
+        let ended = self.tune(&["--json", "--goal", goal]);
+        assert_eq!((ended.code, &*ended.errors), (0, ""), "{goal}: {}", ended.output);
+        serde_json::from_str(&ended.output).expect("JSON")
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn figures(report: &Value, which: &str) -> Vec<f64> {
+    let terms = report["terms"].as_array().expect("a list");
+    terms.iter().map(|term| term[which].as_f64().expect("a number")).collect()
+}
+
+fn list(items: &[&str]) -> Value {
+    items.iter().copied().collect()
+}
+
+/// A hundred units: a crawler asks for all of them until noon, then forty people come.
+fn day(date: u32) -> String {
+    let evening = |person: u32| line(date, 18 * 60 + person * 9, &format!("/{person}"), HUMAN);
+    morning(date, 100) + &(0..40).map(evening).collect::<String>()
+}
+
+fn morning(date: u32, requests: u32) -> String {
+    (0..requests).map(|page| line(date, page * 7, &format!("/{page}"), "curl/8.0")).collect()
+}
+
+fn line(date: u32, minute: u32, path: &str, agent: &str) -> String {
+    let (hour, minute) = (minute / 60, minute % 60);
+    format!(
+        "192.0.2.1 - - [{date:02}/Jun/2024:{hour:02}:{minute:02}:00 +0000] \"GET {path} HTTP/1.1\" 200 512 \"-\" \"{agent}\"\n"
+    )
+}
+
+const HUMAN: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
+
+fn a_tier_at(mark: &str) -> String {
+    format!(
+        r#"origin: {{ url: "http://127.0.0.1:1" }}
+behaviour: {{ enabled: false }}
+quotas:
+  api:
+    limit: 100
+    window: {{ calendar: day, zone: UTC, at: "00:00" }}
+    tiers:
+      search: [{{ above: {mark}, shed: 100% }}]   # as last year
+classes:
+  - {{ name: search, when: {{ kind: [verified_bot, declared_bot] }} }}
+  - {{ name: person, when: {{}} }}
+routes: [ {{ match: "/**", cost: {{ api: 1 }} }} ]
+"#
+    )
+}
