@@ -36,8 +36,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// A burst may take more than was leased ahead. More is a moment away: people do not see it, and nobody is refused for it.
-const LEDGER_PATIENCE: Duration = Duration::from_millis(250);
+/// Longest wait of a request for a lease. A burst may take more than was leased ahead; the next lease is usually a few
+/// milliseconds away, on a busy disk a second.
+const LEDGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A client connection's way into the gate.
 #[derive(Clone)]
@@ -244,20 +245,20 @@ impl Exchange {
         })
     }
 
-    /// The verdict once the ledger has handed out more, or as it is when patience has run out.
+    /// The verdict once the ledger has leased more, or as it is after [`LEDGER_TIMEOUT`].
     async fn judge_again(&self, arrival: &Arrival<'_>, answers: &Notify) -> (Rc<Current>, Result<Judged, Malformed>) {
         let worker = &self.0.worker;
-        let mut patience = pin!(sleep(LEDGER_PATIENCE));
+        let mut late = pin!(sleep(LEDGER_TIMEOUT));
         loop {
             let mut answer = pin!(answers.notified());
             // Heard from here on: what was answered a moment ago is asked for first.
             answer.as_mut().enable();
             let current = worker.current();
             let judged = self.judge(arrival, &current, worker.now());
-            if !judged.as_ref().is_ok_and(Judged::ran_short) || patience.is_elapsed() {
+            if !judged.as_ref().is_ok_and(Judged::ran_short) || late.is_elapsed() {
                 return (current, judged);
             }
-            tokio::select! { () = answer => {} () = &mut patience => {} }
+            tokio::select! { () = answer => {} () = &mut late => {} }
         }
     }
 

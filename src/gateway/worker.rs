@@ -47,7 +47,7 @@ const DRAIN_TIME: Duration = Duration::from_secs(2);
 pub(super) struct Worker {
     shared: Arc<Shared>,
     current: RefCell<Rc<Current>>,
-    /// How long the clock had been running at the last tick: good enough for timeouts.
+    /// How long the clock had been running when it was last asked: good enough for timeouts.
     uptime: Rc<Cell<Timestamp>>,
     dates: Dates,
     watched: Watched,
@@ -95,8 +95,8 @@ pub(super) fn run(
             let listener = tokio::net::TcpListener::from_std(listener)?;
             tokio::task::spawn_local(accept(Rc::clone(&worker), listener, stage.clone()));
         }
-        worker.look_after_things(stage).await;
-        Ok(())
+        let maintenance = tokio::task::spawn_local(worker.maintain(stage));
+        maintenance.await.map_err(io::Error::other)
     })
 }
 
@@ -110,6 +110,7 @@ async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, mut stage
         };
         match accepted {
             Ok((stream, peer)) => {
+                worker.time();
                 let Some(place) = Place::take(&worker, peer.ip()) else { continue };
                 let worker = Rc::clone(&worker);
                 tokio::task::spawn_local(async move {
@@ -202,7 +203,7 @@ impl Worker {
     }
 
     /// Ticks until the gate is closed, or until it drains and no connection is left.
-    async fn look_after_things(&self, mut stage: watch::Receiver<Stage>) {
+    async fn maintain(self: Rc<Self>, mut stage: watch::Receiver<Stage>) {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -215,7 +216,7 @@ impl Worker {
                 Stage::Draining => self.watched.give_all(Order::Finish),
                 Stage::Closed => break,
             }
-            self.tick();
+            self.tick().await;
             if *stage.borrow() == Stage::Draining && self.watched.open() == 0 {
                 break;
             }
@@ -227,8 +228,13 @@ impl Worker {
         self.telemetry().flush();
     }
 
-    fn tick(&self) {
-        self.uptime.set(self.shared.clock.uptime());
+    /// Applies timeouts, closes idle connections and hands the telemetry on.
+    ///
+    /// It first lets the runtime poll the sockets and run the tasks that are ready, for which it must be a task itself: a
+    /// request or response that arrived while this thread was busy or suspended is read before its connection is judged.
+    async fn tick(&self) {
+        self.time();
+        tokio::task::yield_now().await;
         let current = self.current();
         self.watched.sweep(&current.settings.limits, current.settings.origin.response_timeout);
         self.upstream.sweep(&current.settings.origin, self.uptime.get());
@@ -256,7 +262,9 @@ impl Worker {
 
     /// The time on a scale that nobody can set, asked of the clock.
     pub(super) fn time(&self) -> Timestamp {
-        self.shared.clock.uptime()
+        let now = self.shared.clock.uptime();
+        self.uptime.set(now);
+        now
     }
 
     /// The time as answers carry it.
@@ -264,7 +272,7 @@ impl Worker {
         self.dates.text(self.now().seconds())
     }
 
-    /// How long the clock has been running, as of the last tick.
+    /// How long the clock had been running when it was last asked, by a tick, a new connection or a request.
     pub(super) fn uptime(&self) -> Rc<Cell<Timestamp>> {
         Rc::clone(&self.uptime)
     }
