@@ -4,6 +4,7 @@ use crate::support::crowd::{self, Visit};
 use crate::support::day;
 use crate::support::gate::Gate;
 use crate::support::origin::{Origin, signal};
+use crate::support::wait::wait_until;
 use std::io::Cursor;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -118,15 +119,29 @@ fn what_had_to_wait_for_the_origin_gave_back_what_it_had_set_aside() {
 fn what_the_origin_charged_beyond_the_limit_is_told_apart_as_the_gate_does() {
     let visits = day::generated(14, 0.02);
     let asked = visits.len() as u64;
-    let rules = format!("ledger: file\n{}", rules(asked / 10));
-    let gate = Gate::before(costs_of_all_sizes().address(), &rules);
+    // More than the crowd can take. One client takes what remains, so that its last page costs more than is left.
+    let limit = 4 * asked;
+    let gate = Gate::before(costs_of_all_sizes().address(), &format!("ledger: file\n{}", rules(limit)));
     crowd::send(gate.address(), &visits, || gate.clock.advance(BETWEEN_BURSTS));
+    wait_until("every visit to be settled", || gate.books().1 == 0.0);
+    let left = limit as f64 - gate.books().0;
+    let mut client = gate.connect();
+    let mut take = |item: &str| {
+        // The ledger leases so often by the gateway's clock.
+        let tries = (1..).find(|_| {
+            gate.clock.advance(BETWEEN_BURSTS);
+            client.get(item, FIREFOX).status == 200
+        });
+        tries.expect("the quota is not used up")
+    };
+    let cheap: u64 = (1..left as u64).map(|_| take(&item_that_costs(None))).sum();
+    let sent = asked + cheap + take(&item_that_costs(Some("3.2")));
     let quota = &gate.state()["quotas"][0];
     let (used, overrun) = (quota["used"].as_f64(), quota["overrun"].as_f64());
-    let report = replayed_by_itself(gate, asked);
+    let report = replayed_by_itself(gate, sent);
     let window = &report.quotas[0].windows[0];
     assert_eq!((Some(window.used), Some(window.overrun)), (used, overrun));
-    assert!(window.overrun > 0.0 && window.used <= (asked / 10) as f64, "{window:?} {:?}", report.classes);
+    assert!(window.overrun > 0.0 && window.used == limit as f64, "{window:?} {:?}", report.classes);
 }
 
 #[test]
@@ -307,14 +322,25 @@ fn pays_for_most() -> Origin {
 /// An origin that asks more for some pages, and less for others.
 fn costs_of_all_sizes() -> Origin {
     Origin::scripted(|request, wire| {
-        let kind = request.target.bytes().map(u32::from).sum::<u32>() % 5;
-        let said = ["X-API-Cost: 0\r\n", "X-API-Cost: 0.75\r\n", "X-API-Cost: 3.2\r\n", "", ""][kind as usize];
+        let said = actual_cost(&request.target).map_or(String::new(), |cost| format!("X-API-Cost: {cost}\r\n"));
         match request.method.as_str() {
             "HEAD" => drop(wire.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n{said}\r\n"))),
-            _ => wire.reply("200 OK", said, b"page"),
+            _ => wire.reply("200 OK", &said, b"page"),
         }
     })
 }
+
+/// What that origin says that a page cost, if anything.
+fn actual_cost(target: &str) -> Option<&'static str> {
+    let kind = target.bytes().map(u32::from).sum::<u32>() % 5;
+    [Some("0"), Some("0.75"), Some("3.2"), None, None][kind as usize]
+}
+
+fn item_that_costs(cost: Option<&str>) -> String {
+    (0..).map(|number| format!("/item/{number}")).find(|item| actual_cost(item) == cost).expect("one of five")
+}
+
+const FIREFOX: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n";
 
 /// The rules on a plan, with a ledger that hands out as it likes.
 fn paced(limit: u64, pacing: &str, window: &str) -> String {

@@ -4,6 +4,7 @@ use crate::support::client::{Answer, Client};
 use crate::support::fields::{Item, list};
 use crate::support::gate::Gate;
 use crate::support::origin::{Origin, signal};
+use crate::support::wait::wait_for;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tidegate::clock::Clock;
@@ -799,7 +800,8 @@ fn what_was_spent_stays_spent_when_a_window_is_redefined() {
 
 /// The status once the ledger has said how much is left: a disk that is busy may take longer than a request waits.
 fn page_in_the_end(client: &mut Client) -> u16 {
-    let mut answers = (0..100).map(|_| client.get("/page", ""));
-    let told = answers.find(|answer| !answer.text().contains("\"reason\":\"ledger\""));
-    told.expect("the disk answers within 25 s").status
+    wait_for("the ledger", || {
+        let answer = client.get("/page", "");
+        (!answer.text().contains("\"reason\":\"ledger\"")).then_some(answer.status)
+    })
 }

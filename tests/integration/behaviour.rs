@@ -49,7 +49,7 @@ fn scrapers_of_the_labelled_days_are_found_and_people_are_not_suspected() {
         &["--seed", "5", "--days", "2", "--scenario", "surge,crawl-delay"],
         &["--seed", "9", "--profile", &profile],
     ] {
-        let Some((log, labels)) = synthetic_day(&shared, folder.path(), options) else { return };
+        let (log, labels) = synthetic_day(&shared, folder.path(), options);
         let mut lookout = Lookout::with(SHOP);
         let mut cases = Cases::default();
         let lines = log.lines().zip(labels.lines());
@@ -283,18 +283,19 @@ fn unzipped(file: &Path) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The log and the labels of a day; nothing where there is no Python to make it.
-fn synthetic_day(shared: &Path, folder: &Path, options: &[&str]) -> Option<(String, String)> {
+/// The log and the labels of a day.
+fn synthetic_day(shared: &Path, folder: &Path, options: &[&str]) -> (String, String) {
     let (log, labels) = (folder.join("day.log"), folder.join("day.tsv"));
     let tool = shared.join("tools/synth_day.py");
     let made =
-        Command::new("python3").arg(tool).args(options).arg("--out").arg(&log).arg("--labels").arg(&labels).output();
-    if !made.is_ok_and(|made| made.status.success()) {
-        println!("skipped: no python3");
-        return None;
-    }
+        Command::new("python3").arg(&tool).args(options).arg("--out").arg(&log).arg("--labels").arg(&labels).output();
+    assert!(
+        made.is_ok_and(|made| made.status.success()),
+        "python3 does not run {}; ./test installs it",
+        tool.display()
+    );
     let read = |path| std::fs::read_to_string(path).expect("it was just written");
-    Some((read(log), read(labels)))
+    (read(log), read(labels))
 }
 
 /// Clients of a day, as an address and a user agent, by actor.

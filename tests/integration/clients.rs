@@ -24,14 +24,14 @@ classes:
   - { name: spider, when: { user_agent: Scrapy }, priority: 1 }
   - { name: bot, when: { kind: [declared_bot, suspected_bot] }, priority: 1, bucket: { capacity: 20, fill: 20, interval: 2s } }
   - { name: person, when: { kind: human }, priority: 3 }
-scopes: { default: { concurrency: 4, queue: { max_wait: 10s, max_length: 64 } } }";
+scopes: { default: { concurrency: 4, queue: { max_wait: 5m, max_length: 64 } } }";
 
 /// A spider without restraint.
 const ALL_AT_ONCE: [&str; 2] = ["CONCURRENT_REQUESTS=32", "CONCURRENT_REQUESTS_PER_DOMAIN=32"];
 
 #[test]
 fn a_spider_without_restraint_stands_in_line_and_gets_every_page() {
-    let Some(crawlers) = Crawlers::installed() else { return };
+    let crawlers = Crawlers::installed();
     let site = Site::of(300);
     let log = site.is_crawled_through_a_gate("Scrapy", |gate| crawlers.scrapy(gate, &ALL_AT_ONCE));
     assert_eq!(site.origin.most_at_once(), HANDS, "it takes all that people leave");
@@ -41,7 +41,7 @@ fn a_spider_without_restraint_stands_in_line_and_gets_every_page() {
 
 #[test]
 fn a_spider_that_throttles_itself_gets_every_page() {
-    let Some(crawlers) = Crawlers::installed() else { return };
+    let crawlers = Crawlers::installed();
     let site = Site::of(80);
     let throttle = ["AUTOTHROTTLE_ENABLED=True", "AUTOTHROTTLE_START_DELAY=0.5"];
     let log = site.is_crawled_through_a_gate("Scrapy, AutoThrottle", |gate| crawlers.scrapy(gate, &throttle));
@@ -50,7 +50,7 @@ fn a_spider_that_throttles_itself_gets_every_page() {
 
 #[test]
 fn a_program_that_waits_as_retry_after_says_gets_every_page() {
-    let Some(crawlers) = Crawlers::installed() else { return };
+    let crawlers = Crawlers::installed();
     let site = Site::of(60);
     let log = site.is_crawled_through_a_gate("urllib3 Retry", |gate| crawlers.urllib3(gate, site.pages));
     waits_as_told(&log);
@@ -58,7 +58,7 @@ fn a_program_that_waits_as_retry_after_says_gets_every_page() {
 
 #[test]
 fn one_that_has_four_requests_under_way_gets_every_page_too() {
-    let Some(crawlers) = Crawlers::installed() else { return };
+    let crawlers = Crawlers::installed();
     let site = Site::of(60);
     let log = site.is_crawled_through_a_gate("got, four at a time", |gate| crawlers.got(gate, site.pages));
     waits_as_told(&log);
@@ -67,7 +67,7 @@ fn one_that_has_four_requests_under_way_gets_every_page_too() {
 /// Why a spider has no bucket in [`RULES`].
 #[test]
 fn a_spider_that_is_refused_asks_three_times_without_waiting_and_gives_the_page_up() {
-    let Some(crawlers) = Crawlers::installed() else { return };
+    let crawlers = Crawlers::installed();
     let site = Site::of(300);
     let rules = "classes: [ { name: spider, bucket: { capacity: 30, fill: 30, interval: 1h } } ]";
     let gate = site.gate(rules);
@@ -82,7 +82,7 @@ fn a_spider_that_is_refused_asks_three_times_without_waiting_and_gives_the_page_
 
 #[test]
 fn without_a_gate_people_stand_behind_the_spider() {
-    let Some(crawlers) = Crawlers::installed() else { return };
+    let crawlers = Crawlers::installed();
     let site = Site::of(300);
     let address = site.origin.address();
     site.is_crawled("Scrapy, and no gate", address, crawlers.scrapy(address, &ALL_AT_ONCE));

@@ -4,6 +4,7 @@ use crate::support::client::Client;
 use crate::support::frames::{DATA, Frames, GOAWAY, HEADERS, RST_STREAM};
 use crate::support::gate::Gate;
 use crate::support::origin::{Origin, signal};
+use crate::support::wait::wait_until;
 use socket2::{Domain, Socket, Type};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
@@ -110,11 +111,10 @@ fn a_reader_that_stalls_is_cut_off_and_frees_the_origin() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     client.head();
     // Some of it is still on its way into the buffers between; it stalls once they are full.
-    let freed = (0..20).any(|_| {
+    wait_until("the origin to be freed from a client that does not read", || {
         gate.pass(seconds(31));
         cut_off.has_come()
     });
-    assert!(freed, "the origin is not held by a client that does not read");
     let line = &gate.into_log()[0];
     assert_eq!(line["status"], 200);
     assert!(line["bytes"].as_u64() < Some(1 << 30), "{line}");
@@ -353,11 +353,10 @@ fn a_flood_of_requests_taken_back_ends_the_connection() {
     gate.wait_for_metric("tidegate_connections", 1.0);
     // A flood that lets each request begin, so that not only the protocol's own count of unseen resets is at work. It
     // goes on until the next sweep.
-    let closed = (0..5_000).any(|_| {
+    wait_until("the connection of an attack by resets to be closed", || {
         let sent = streams.by_ref().take(10).all(|stream| client.get(stream) && client.reset(stream));
         !sent || gate.metric("tidegate_connections") == 0.0
     });
-    assert!(closed, "resets by the thousand are an attack");
     gate.wait_for_metric("tidegate_connections", 0.0);
     assert_eq!(gate.connect().get("/others", "").status, 200, "which is nobody else's trouble");
 }
@@ -426,7 +425,7 @@ fn a_gate_that_stops_finishes_what_is_under_way_and_takes_nothing_new() {
     let ending = std::thread::spawn(move || gate.into_log());
     assert!(idle.is_closed() && silent.is_closed(), "who waits for nothing is let go at once");
     // One worker may close its socket a moment before another.
-    assert!((0..10_000).any(|_| TcpStream::connect(address).is_err()), "nobody listens any more");
+    wait_until("all listeners to be closed", || TcpStream::connect(address).is_err());
     go_on.tell();
     let answer = busy.answer();
     assert_eq!((answer.status, answer.text().as_str(), answer.field("connection")), (200, "hello", "close"));

@@ -4,6 +4,7 @@ use crate::support::client::Client;
 use crate::support::gate::Gate;
 use crate::support::origin::{Origin, signal};
 use crate::support::program::{Program, run};
+use crate::support::wait::wait_until;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -339,7 +340,7 @@ fn a_gate_told_to_stop_finishes_and_leaves_a_whole_log() {
     busy.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
     asked.wait();
     gate.signal("TERM");
-    assert!((0..10_000).any(|_| std::net::TcpStream::connect(address).is_err()), "nobody new is let in");
+    wait_until("all listeners to be closed", || std::net::TcpStream::connect(address).is_err());
     go_on.tell();
     assert_eq!(busy.answer().text(), "hello");
     assert_eq!(gate.end().code, 0);

@@ -7,6 +7,7 @@ use crate::support::origin::Origin;
 use crate::support::paced::RULES as PACED;
 use crate::support::program::{Program, run};
 use crate::support::redis::RedisServer;
+use crate::support::wait::{wait_for, wait_until};
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
@@ -73,7 +74,7 @@ fn a_quota_that_is_spent_lets_through_what_costs_less_or_comes_later() {
 
 #[test]
 fn a_lost_ledger_lets_through_who_comes_back_once_it_is_there_again() {
-    let Some(redis) = RedisServer::start(&[]) else { return };
+    let redis = RedisServer::start(&[]);
     let rules = format!(
         "ledger: {{ redis: {{ url: 'redis://127.0.0.1:{}', when_lost: refuse }} }}\n\
          quotas: {{ api: {{ limit: 1000, window: {{ fixed: 7d }} }} }}\n\
@@ -82,10 +83,11 @@ fn a_lost_ledger_lets_through_who_comes_back_once_it_is_there_again() {
     );
     let gate = Gate::with_clock(Origin::plain().address(), &rules, Clock::system());
     let is_served = || gate.connect().get("/page", "").status == 200;
-    assert!((0..10_000).any(|_| is_served()), "a new ledger leases after three seconds");
+    wait_until("a new ledger to lease, which it does after three seconds", is_served);
     redis.freeze(true);
-    let lost = (0..1000).map(|_| gate.connect().get("/page", "")).find(|answer| answer.status != 200);
-    let lost = lost.expect("a gate spends what it has in hand, which is never all");
+    let lost = wait_for("what the gateway holds to be spent, which is never all", || {
+        Some(gate.connect().get("/page", "")).filter(|answer| answer.status != 200)
+    });
     let why = Why::of(&gate, &lost);
     assert_eq!(why.decided_by("quota"), "quotas.api.limit");
     let step = why.step("quota");
@@ -96,7 +98,7 @@ fn a_lost_ledger_lets_through_who_comes_back_once_it_is_there_again() {
     assert_eq!(says, ["coming back once the ledger has handed out more"]);
     refused(&gate, "", "ledger");
     redis.freeze(false);
-    assert!((0..10_000).any(|_| is_served()), "the server goes on with what it had");
+    wait_until("the server to go on with what it had", is_served);
 }
 
 #[test]

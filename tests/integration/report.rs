@@ -13,7 +13,7 @@ use tidegate::demo;
 
 #[test]
 fn the_page_is_readable_on_every_screen() {
-    let Some(mut browser) = Browser::installed() else { return };
+    let mut browser = Browser::start();
     let desk = Desk::new();
     for page in [desk.page(&[]), desk.page(&["--compare", &desk.policy("half.yaml", 1000)])] {
         for (width, scheme) in [(360, "light"), (360, "dark"), (1280, "light"), (1280, "dark")] {
@@ -41,7 +41,7 @@ fn the_page_is_readable_on_every_screen() {
 
 #[test]
 fn what_a_log_says_never_becomes_markup() {
-    let Some(mut browser) = Browser::installed() else { return };
+    let mut browser = Browser::start();
     let desk = Desk::new();
     let hostile = "<img src=x onerror=alert(1)><script>alert(2)</script>";
     let line = |second: usize| {

@@ -3,6 +3,7 @@
 use crate::support::client::Answer;
 use crate::support::gate::Gate;
 use crate::support::origin::{Origin, Wire};
+use crate::support::wait::wait_until;
 use parking_lot::Mutex;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -124,9 +125,7 @@ fn an_origin_that_keeps_silent_does_not_keep_crawlers_waiting_for_ever() {
     gate.clock.advance(Duration::from_secs(2));
     let mut slow = gate.connect();
     slow.send("GET /robots.txt HTTP/1.1\r\nHost: example.com\r\n\r\n");
-    while origin.seen().len() < 2 {
-        std::thread::yield_now();
-    }
+    wait_until("the second request to reach the origin", || origin.seen().len() == 2);
     assert_eq!(robots(&gate, "").body, kept, "others are served meanwhile");
     gate.pass(Duration::from_secs(2));
     assert_eq!(slow.answer().body, kept);
@@ -156,9 +155,7 @@ fn an_origin_that_drips_does_not_keep_crawlers_waiting_where_there_is_a_copy() {
     gate.clock.advance(Duration::from_secs(2));
     let mut slow = gate.connect();
     slow.send("GET /robots.txt HTTP/1.1\r\nHost: example.com\r\n\r\n");
-    while origin.seen().len() < 2 {
-        std::thread::yield_now();
-    }
+    wait_until("the second request to reach the origin", || origin.seen().len() == 2);
     for _ in 0..20 {
         drops.send(()).expect("it drips");
         gate.pass(Duration::from_millis(1500));
@@ -204,9 +201,7 @@ fn while_one_fetches_what_is_not_kept_the_others_wait_for_it() {
     for client in &mut crowd {
         client.send("GET /robots.txt HTTP/1.1\r\nHost: example.com\r\n\r\n");
     }
-    while origin.seen().is_empty() {
-        std::thread::yield_now();
-    }
+    wait_until("the first request to reach the origin", || !origin.seen().is_empty());
     // Connections are looked after in turn: once this one has its answer, the others have been heard.
     assert_eq!(gate.connect().send("GET / HTTP/1.1\r\n\r\n").answer().status, 400);
     drop(held);
@@ -399,9 +394,7 @@ fn an_own_file_goes_before_the_origins_and_is_read_again_when_it_changes() {
         robots(&gate, "").text().starts_with("User-agent: *\nCrawl-delay: 10\nDisallow: /keep-out\nDisallow: /first\n")
     );
     std::fs::write(&file, "User-agent: *\nDisallow: /second\n").expect("it is written");
-    // It is looked at every second; each try is a connection.
-    let changed = (0..100_000).any(|_| robots(&gate, "").text().contains("/second"));
-    assert!(changed, "{}", robots(&gate, "").text());
+    wait_until("the changed file", || robots(&gate, "").text().contains("/second"));
     std::fs::remove_file(&file).expect("it is gone");
     gate.reload(site.address(), &rules).expect("the rules are right");
     assert!(robots(&gate, "").text().contains("/second"), "what was read last stays");

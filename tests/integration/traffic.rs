@@ -8,6 +8,7 @@ use crate::support::crowd::{self, Visit};
 use crate::support::gate::Gate;
 use crate::support::origin::Seen;
 use crate::support::site::{Books, Mood, SHOP, SITE, Site};
+use crate::support::wait::wait_until;
 use crate::support::{combined_log, day};
 use flate2::read::MultiGzDecoder;
 use std::collections::{BTreeMap, BTreeSet};
@@ -106,7 +107,7 @@ impl Run {
             }
         });
         let total = visits.len() as f64;
-        until("all visits are counted and nothing is reserved", || {
+        wait_until("all visits are counted and nothing is reserved", || {
             requests(&gate.metrics()).values().sum::<f64>() >= total && gate.books().1 == 0.0
         });
         let (samples, (used, _)) = (gate.metrics(), gate.books());
@@ -323,10 +324,4 @@ fn rules(limit: u64, site: Site) -> String {
 fn requests(samples: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     let counted = |(name, count): &(&String, &f64)| name.starts_with("tidegate_requests_total{") && **count > 0.0;
     samples.iter().filter(counted).map(|(name, count)| (name.clone(), *count)).collect()
-}
-
-/// Asks until it is so. The last answers may still be on their way into the books when the clients have them.
-fn until(what: &str, mut so: impl FnMut() -> bool) {
-    // Each try asks the admin listener: thousands take seconds.
-    assert!((0..5_000).any(|_| so()), "in the end, {what}");
 }

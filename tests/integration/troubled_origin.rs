@@ -1,7 +1,7 @@
 //! An origin in trouble. Its own log says what the gate does about it: when it is left alone, that one request tries for
 //! all, and how it is taken up again.
 
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 use crate::support::client::{Answer, Client};
 use crate::support::gate::{Gate, NOON};
 use crate::support::origin::{Origin, Tell, signal};
@@ -105,7 +105,7 @@ impl Site {
                 (0..count).map(|_| self.met.0.clone()).map(|met| threads.spawn(move || ask(met))).collect();
             let mut waiting = 0;
             for _ in 0..count {
-                match self.met.1.recv_timeout(PATIENCE).expect("refused, or with the origin") {
+                match self.met.1.recv_timeout(TIMEOUT).expect("refused, or with the origin") {
                     Met::Origin { waits } => waiting += usize::from(waits),
                     Met::Refusal => {}
                 }

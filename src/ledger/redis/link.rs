@@ -10,10 +10,21 @@ use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long connecting, greeting and sending the script may take.
-const CONNECT_PATIENCE: Duration = Duration::from_millis(250);
-/// How long the answers to one round may take. Whoever is slower is as good as gone: units in hand are spent meanwhile.
-const ANSWER_PATIENCE: Duration = Duration::from_millis(100);
+/// Timeouts of a connection to a server. A slower server counts as lost: units in hand are spent meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// Longest time for connecting, authenticating and loading the script.
+    pub connect: Duration,
+    /// Longest time for the replies of one round.
+    pub reply: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { connect: Duration::from_millis(250), reply: Duration::from_millis(100) }
+    }
+}
+
 /// The pauses between two attempts: the first, and the longest. Gates that come back must be in time for the moments that a
 /// server without a memory waits for them ([`super::timing::Timing::settle`]).
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
@@ -23,6 +34,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 pub(super) struct Link {
     server: Server,
     script: String,
+    timeouts: Timeouts,
     open: Option<Open>,
     not_before: Timestamp,
     pause: Duration,
@@ -38,9 +50,9 @@ struct Open {
 }
 
 impl Link {
-    pub(super) fn new(server: Server, script: &str) -> Self {
-        let script = script.to_owned();
-        Self { server, script, open: None, not_before: Timestamp::default(), pause: PAUSES.0, trouble: String::new() }
+    pub(super) fn new(server: Server, script: &str, timeouts: Timeouts) -> Self {
+        let (script, not_before) = (script.to_owned(), Timestamp::default());
+        Self { server, script, timeouts, open: None, not_before, pause: PAUSES.0, trouble: String::new() }
     }
 
     /// Runs the script once for each of `calls`, all of them in one go; a reply for each.
@@ -79,13 +91,13 @@ impl Link {
             std::io::Result::Ok(replies)
         };
         // A connection on which an answer is due is never used again: the answer would be taken for another's.
-        match timeout(ANSWER_PATIENCE, exchange).await {
+        match timeout(self.timeouts.reply, exchange).await {
             Ok(Ok(replies)) => {
                 self.open = Some(open);
                 Ok(replies)
             }
             Ok(Err(error)) => Err(trouble::unreachable(&self.server, error)),
-            Err(_) => Err(trouble::unreachable(&self.server, format!("no answer within {ANSWER_PATIENCE:?}"))),
+            Err(_) => Err(trouble::unreachable(&self.server, format!("no answer within {:?}", self.timeouts.reply))),
         }
     }
 
@@ -94,9 +106,12 @@ impl Link {
         if now < self.not_before && self.not_before.since(now) <= PAUSES.1 {
             return Err(trouble::unreachable(&self.server, &self.trouble));
         }
-        let opened = match timeout(CONNECT_PATIENCE, greet(&self.server, &self.script)).await {
+        let opened = match timeout(self.timeouts.connect, greet(&self.server, &self.script)).await {
             Ok(opened) => opened,
-            Err(_) => Err(trouble::unreachable(&self.server, format!("no connection within {CONNECT_PATIENCE:?}"))),
+            Err(_) => {
+                let late = format!("no connection within {:?}", self.timeouts.connect);
+                Err(trouble::unreachable(&self.server, late))
+            }
         };
         match &opened {
             Ok(_) => self.pause = PAUSES.0,

@@ -16,6 +16,7 @@ mod wire;
 mod tests;
 
 pub use identity::Identity;
+pub use link::Timeouts;
 pub use server::Server;
 
 use super::store::{Ask, Lease, Store, StoreError};
@@ -45,6 +46,7 @@ pub struct RedisStore {
     shares: bool,
     identity: Identity,
     timing: Timing,
+    timeouts: Timeouts,
     script: String,
     home: Server,
     /// By host and port; more than one only in a cluster.
@@ -94,6 +96,7 @@ impl RedisStore {
             shares,
             identity,
             timing: Timing::default(),
+            timeouts: Timeouts::default(),
             script: include_str!("script.lua").to_owned(),
             home: server,
             links: BTreeMap::new(),
@@ -107,6 +110,11 @@ impl RedisStore {
             alone: false,
             ordinals: HashMap::new(),
         }
+    }
+
+    /// Replaces the timeouts of its connections.
+    pub fn with_timeouts(self, timeouts: Timeouts) -> Self {
+        Self { timeouts, ..self }
     }
 
     /// The one key of a quota. What stands in braces decides the slot in a cluster.
@@ -133,7 +141,8 @@ impl RedisStore {
                 let calls =
                     places.iter().map(|&place| self.call(&asks[place], operation, told[place])).collect::<Vec<_>>();
                 let server = self.home.elsewhere(&address.0, address.1);
-                let link = self.links.entry(address).or_insert_with(|| Link::new(server.clone(), &self.script));
+                let link =
+                    self.links.entry(address).or_insert_with(|| Link::new(server.clone(), &self.script, self.timeouts));
                 let replies = link.run(&calls, now).await?;
                 for (place, reply) in places.into_iter().zip(replies) {
                     match self.read(&server, &asks[place], &reply) {

@@ -8,9 +8,16 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use tokio::runtime::Runtime;
 
+#[path = "../../../tests/integration/support/wait.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with the integration tests")]
+mod wait;
+
 #[path = "../../../tests/integration/support/redis.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the tests that restart it")]
 mod real;
+
+/// A server of a test is there, however busy the machine is.
+const PATIENT: Timeouts = Timeouts { connect: wait::TIMEOUT, reply: wait::TIMEOUT };
 
 const LIMIT: u64 = 10_000;
 const LENGTH: u64 = 100;
@@ -39,7 +46,7 @@ impl World {
     fn changed(port: u16, name: u64, change: (&'static str, &'static str)) -> Rc<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let control = "return redis.call(unpack(ARGV))";
-        let link = RefCell::new(Link::new(server(port), control));
+        let link = RefCell::new(Link::new(server(port), control, PATIENT));
         let world = Self {
             runtime,
             link,
@@ -102,7 +109,7 @@ impl World {
     }
 
     fn store(&self, identity: Identity, shares: bool) -> RedisStore {
-        let mut store = RedisStore::new(server(self.port), &self.prefix, shares, identity);
+        let mut store = RedisStore::new(server(self.port), &self.prefix, shares, identity).with_timeouts(PATIENT);
         let clock = "redis.call('MGET', key .. ':seconds', key .. ':micro')";
         let run = "redis.call('GET', key .. ':run')";
         if !self.change.0.is_empty() {
@@ -241,7 +248,7 @@ impl Gate {
     /// What lay in buffers arrives.
     fn arrive(&mut self) {
         let calls = std::mem::take(&mut self.delayed);
-        let mut link = Link::new(server(self.world.port), &self.store.script);
+        let mut link = Link::new(server(self.world.port), &self.store.script, PATIENT);
         let now = self.world.now();
         self.world.runtime.block_on(link.run(&calls, now)).expect("the server is up");
     }
@@ -437,7 +444,7 @@ fn tell_stories(port: u16, cases: u32, first_name: u64, changed: (&'static str, 
 /// `TIDEGATE_CASES` tells more stories than a test run has time for.
 #[test]
 fn whatever_happens_no_more_than_the_limit_can_be_taken() {
-    let Some(redis) = real::RedisServer::start(&[]) else { return };
+    let redis = real::RedisServer::start(&[]);
     let cases = std::env::var("TIDEGATE_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(60);
     tell_stories(redis.port, cases, 0, ("", "")).unwrap_or_else(|failure| panic!("{failure}"));
 }
@@ -445,7 +452,7 @@ fn whatever_happens_no_more_than_the_limit_can_be_taken() {
 /// Each rule of the script is there for a reason: without it, some story ends with more taken than was bought.
 #[test]
 fn a_script_that_lacks_a_rule_is_found_out() {
-    let Some(redis) = real::RedisServer::start(&[]) else { return };
+    let redis = real::RedisServer::start(&[]);
     let rules = [
         ("a call that was overtaken is carried out", "and seq <= myself.seq then", "and seq < 0 then"),
         ("a share is let go before its gate knows", "share = math.max(share_known, share) }", "share = share }"),
@@ -471,7 +478,7 @@ fn a_script_that_lacks_a_rule_is_found_out() {
 
 #[test]
 fn nearly_all_of_the_limit_can_be_taken_in_the_end() {
-    let Some(redis) = real::RedisServer::start(&[]) else { return };
+    let redis = real::RedisServer::start(&[]);
     for (name, shares) in [(1, false), (2, true)] {
         let world = World::new(redis.port, name);
         let mut house = House::new(&world, 3, shares, 0);
@@ -491,7 +498,7 @@ fn nearly_all_of_the_limit_can_be_taken_in_the_end() {
 
 #[test]
 fn a_new_ledger_waits_for_gates_that_know_more_once_and_not_again() {
-    let Some(redis) = real::RedisServer::start(&[]) else { return };
+    let redis = real::RedisServer::start(&[]);
     let world = World::new(redis.port, 1);
     let mut house = House::new(&world, 1, false, 0);
     house.pass(2000);
@@ -504,7 +511,7 @@ fn a_new_ledger_waits_for_gates_that_know_more_once_and_not_again() {
 
 #[test]
 fn a_gate_that_was_up_and_does_not_come_back_closes_the_window_and_no_other() {
-    let Some(redis) = real::RedisServer::start(&[]) else { return };
+    let redis = real::RedisServer::start(&[]);
     let world = World::new(redis.port, 1);
     let mut house = House::new(&world, 2, false, 0);
     house.pass(5000);
@@ -525,7 +532,7 @@ fn a_gate_that_was_up_and_does_not_come_back_closes_the_window_and_no_other() {
 
 #[test]
 fn a_correction_by_hand_opens_what_waits_and_counts_for_all() {
-    let Some(redis) = real::RedisServer::start(&[]) else { return };
+    let redis = real::RedisServer::start(&[]);
     let world = World::new(redis.port, 1);
     let mut house = House::new(&world, 2, false, 0);
     house.pass(5000);
@@ -548,7 +555,7 @@ fn a_correction_by_hand_opens_what_waits_and_counts_for_all() {
 
 #[test]
 fn a_gate_that_comes_back_takes_over_what_it_can_prove_and_loses_the_rest() {
-    let Some(redis) = real::RedisServer::start(&[]) else { return };
+    let redis = real::RedisServer::start(&[]);
     for (name, proven, lost) in [(1, true, 0), (2, false, 400)] {
         let world = World::new(redis.port, name);
         let mut house = House::new(&world, 2, false, 0);
@@ -572,7 +579,7 @@ fn a_gate_that_comes_back_takes_over_what_it_can_prove_and_loses_the_rest() {
 
 #[test]
 fn a_gate_that_hears_nothing_lives_by_its_share() {
-    let Some(redis) = real::RedisServer::start(&[]) else { return };
+    let redis = real::RedisServer::start(&[]);
     let world = World::new(redis.port, 1);
     let mut house = House::new(&world, 2, true, 0);
     house.pass(6000);
@@ -595,7 +602,7 @@ fn a_gate_that_hears_nothing_lives_by_its_share() {
 
 #[test]
 fn windows_that_open_at_their_first_use_are_counted_for_all_gates() {
-    let Some(redis) = real::RedisServer::start(&[]) else { return };
+    let redis = real::RedisServer::start(&[]);
     let world = World::new(redis.port, 1);
     let mut stores = [1, 2].map(|number| world.store(Identity::fresh(number), false));
     let ask = |ordinal, span, taken: u64, held: u64| Ask {
@@ -632,7 +639,7 @@ fn windows_that_open_at_their_first_use_are_counted_for_all_gates() {
 
 #[test]
 fn what_was_taken_under_other_rules_at_the_same_time_counts() {
-    let Some(redis) = real::RedisServer::start(&[]) else { return };
+    let redis = real::RedisServer::start(&[]);
     let world = World::new(redis.port, 1);
     let mut house = House::new(&world, 2, false, 0);
     house.pass(5000);
@@ -651,7 +658,7 @@ fn what_was_taken_under_other_rules_at_the_same_time_counts() {
 
 #[test]
 fn a_wrong_clock_is_told_with_its_error() {
-    let Some(redis) = real::RedisServer::start(&[]) else { return };
+    let redis = real::RedisServer::start(&[]);
     let world = World::new(redis.port, 1);
     let mut house = House::new(&world, 1, false, 0);
     house.pass(5000);
@@ -670,7 +677,7 @@ fn a_wrong_clock_is_told_with_its_error() {
 
 #[test]
 fn limits_up_to_the_largest_are_exact() {
-    let Some(redis) = real::RedisServer::start(&[]) else { return };
+    let redis = real::RedisServer::start(&[]);
     let world = World::new(redis.port, 1);
     let most = 1 << 53;
     let mut house = House::new(&world, 2, false, 0);

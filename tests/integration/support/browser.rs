@@ -1,6 +1,6 @@
 //! Chromium without a window, told what to do over two pipes.
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -36,20 +36,16 @@ pub struct Opened {
 }
 
 impl Browser {
-    /// `None`, and a word about it, where there is no Chromium.
-    pub fn installed() -> Option<Self> {
+    /// Starts the Chromium of this machine. Panics where there is none.
+    pub fn start() -> Self {
         let program = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|program| {
             let asked = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
             asked.is_ok_and(|status| status.success())
         });
-        let Some(program) = program else {
-            println!("skipped: no chromium, which ./test installs");
-            return None;
-        };
-        Some(Self::start(program))
+        Self::start_program(program.expect("chromium is not installed; ./test installs it"))
     }
 
-    fn start(program: &str) -> Self {
+    fn start_program(program: &str) -> Self {
         let home = tempfile::tempdir().expect("a folder of its own");
         // It takes orders from descriptor 3 and answers on 4. Nothing but our own file is opened, so no sandbox is needed,
         // which root could not have.
@@ -97,7 +93,7 @@ impl Browser {
         self.events.clear();
         self.order("Page.navigate", &json!({ "url": format!("file://{}", file.display()) }));
         while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
-            let event = self.answers.recv_timeout(PATIENCE).expect("the page is loaded in time");
+            let event = self.answers.recv_timeout(TIMEOUT).expect("the page is loaded in time");
             self.events.push(event);
         }
         let of = |method: &'static str| self.events.iter().filter(move |event| event["method"] == method);
@@ -139,7 +135,7 @@ impl Browser {
         }
         self.orders.write_all(format!("{order}\0").as_bytes()).expect("it listens");
         loop {
-            let message = self.answers.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no answer to {method}"));
+            let message = self.answers.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no answer to {method}"));
             if message["id"] == self.number {
                 assert!(message["error"].is_null(), "{method}: {message}");
                 return message["result"].clone();

@@ -1,14 +1,18 @@
 //! A client that sends bytes as they are written and reads answers without forgiving anything.
 
-use super::PATIENCE;
+use super::{TIMEOUT, report};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One HTTP/1.1 connection.
 pub struct Client {
     stream: TcpStream,
     read: Vec<u8>,
+    /// Number of whole answers, where the gateway wants to know.
+    answered: Option<Arc<AtomicU64>>,
 }
 
 /// One answer.
@@ -28,20 +32,27 @@ impl Client {
 
     /// A client on a connection that is already there.
     pub fn over(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout can be set");
+        stream.set_write_timeout(Some(TIMEOUT)).expect("a timeout can be set");
         stream.set_nodelay(true).expect("an option can be set");
-        Self { stream, read: Vec::new() }
+        Self { stream, read: Vec::new(), answered: None }
+    }
+
+    /// Has it count its whole answers in `answered`.
+    pub fn counted_in(self, answered: &Arc<AtomicU64>) -> Self {
+        Self { answered: Some(Arc::clone(answered)), ..self }
     }
 
     /// Sends bytes as they are.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
+        report::sent(bytes.as_ref());
         self.stream.write_all(bytes.as_ref()).expect("the gate reads");
         self
     }
 
     /// Sends bytes that the gate may no longer want.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        report::sent(bytes.as_ref());
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
 
@@ -64,7 +75,7 @@ impl Client {
         }
         let bare = method == "HEAD" || matches!(answer.status, 204 | 304);
         if bare {
-            return answer;
+            return self.received(answer);
         }
         if answer.fields.get("transfer-encoding").is_some_and(|coding| coding == "chunked") {
             self.chunked(&mut answer);
@@ -74,7 +85,7 @@ impl Client {
         } else {
             answer.body = self.rest();
         }
-        answer
+        self.received(answer)
     }
 
     /// Reads the answer to `method`, which has a length; `None` where the connection ends before it does.
@@ -83,7 +94,15 @@ impl Client {
         if method != "HEAD" && !matches!(answer.status, 204 | 304) {
             answer.body = self.take(answer.field("content-length").parse().expect("a length")).ok()?;
         }
-        Some(answer)
+        Some(self.received(answer))
+    }
+
+    fn received(&self, answer: Answer) -> Answer {
+        report::received(&answer);
+        if let Some(answered) = &self.answered {
+            answered.fetch_add(1, Ordering::SeqCst);
+        }
+        answer
     }
 
     /// Reads one head, informational ones included.

@@ -3,13 +3,14 @@
 use super::client::Client;
 use super::origin::Origin;
 use super::program::Program;
+use super::wait::{wait_for, wait_until};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 
 /// Requests under way at once.
@@ -145,7 +146,7 @@ impl Statuses {
 /// One request on a connection of its own; nothing where the gate has died meanwhile.
 fn ask(address: SocketAddr) -> Option<u16> {
     let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(super::PATIENCE)).ok()?;
+    stream.set_read_timeout(Some(super::TIMEOUT)).ok()?;
     stream.write_all(b"GET /page HTTP/1.1\r\nHost: site\r\nConnection: close\r\n\r\n").ok()?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).ok()?;
@@ -198,7 +199,7 @@ fn killed(scene: &Scene, rounds: u64, meanwhile: impl Fn()) {
                     false
                 })
             });
-            told.recv_timeout(super::PATIENCE).expect("it serves");
+            told.recv_timeout(super::TIMEOUT).expect("it serves");
             gate.program.signal("KILL");
         });
         gate.program.kill();
@@ -221,7 +222,7 @@ fn killed(scene: &Scene, rounds: u64, meanwhile: impl Fn()) {
 
 /// The status of a request once nothing is left: there may be a lease under way.
 fn ask_until_spent(gate: &Running) -> u16 {
-    (0..10_000).filter_map(|_| ask(gate.address)).find(|status| *status != 503).expect("it answers")
+    wait_for("the last lease", || ask(gate.address).filter(|status| *status != 503))
 }
 
 /// Stops a gate in the middle of a window of two seconds, and lets it go on in the next.
@@ -245,9 +246,7 @@ pub fn stopped_across_the_end_of_a_window() {
         let before = seconds() / 2;
         gate.load(|answered| answered >= 20);
         gate.program.signal("STOP");
-        while seconds() / 2 == before {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("the next window", || seconds() / 2 > before);
         gate.program.signal("CONT");
         gate.load(|answered| answered >= 2 * LIMIT);
     }

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// After so many seconds a client is ended, and its test has failed.
-const PATIENCE: &str = "60";
+/// Seconds after which a client is ended, and its test has failed.
+const TIMEOUT: &str = "300";
 
 /// Where their programs are.
 pub struct Crawlers {
@@ -15,15 +15,12 @@ pub struct Crawlers {
 }
 
 impl Crawlers {
-    /// `None`, and a word about it, where they are not installed.
-    pub fn installed() -> Option<Self> {
+    /// Finds them. Panics where they are not installed.
+    pub fn installed() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let installed = root.join("target/clients");
-        if !installed.join("installed").exists() {
-            println!("skipped: no target/clients, which ./test installs");
-            return None;
-        }
-        Some(Self { installed, scripts: root.join("tests/clients") })
+        assert!(installed.join("installed").exists(), "no clients in {}; ./test installs them", installed.display());
+        Self { installed, scripts: root.join("tests/clients") }
     }
 
     /// A Scrapy spider that begins at `/page/0`, with `settings` beside Scrapy's own.
@@ -52,7 +49,7 @@ impl Crawlers {
 
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new("timeout");
-        command.arg(PATIENCE).arg(self.installed.join("venv/bin").join(program)).current_dir(&self.installed);
+        command.arg(TIMEOUT).arg(self.installed.join("venv/bin").join(program)).current_dir(&self.installed);
         command
     }
 }

@@ -1,7 +1,9 @@
 //! A real gate on ports of its own, told by YAML, gone at the end of the test.
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use super::client::Client;
+use super::report;
+use super::wait::wait_until;
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -29,6 +31,8 @@ pub struct Gate {
     world: Outside,
     yaml: Arc<Mutex<String>>,
     folder: TempDir,
+    /// Number of whole answers that its clients have received since it was started.
+    answered: Arc<AtomicU64>,
     pub clock: Clock,
 }
 
@@ -51,7 +55,8 @@ impl Gate {
     fn started(world: Outside, origin: SocketAddr, rules: &str, clock: Clock) -> Self {
         let folder = tempfile::tempdir().expect("a folder of its own");
         let yaml = Arc::new(Mutex::new(yaml(origin, folder.path(), rules)));
-        let mut gate = Self { service: None, world, yaml, folder, clock };
+        report::logs_to(&log_path(folder.path()));
+        let mut gate = Self { service: None, world, yaml, folder, answered: Arc::default(), clock };
         gate.start();
         gate
     }
@@ -69,6 +74,7 @@ impl Gate {
             Box::new(move |operators| config::load(&file, &yaml.lock(), &[], &[], operators))
         };
         let seed = 42 + STARTED.fetch_add(1, Ordering::Relaxed);
+        self.answered.store(0, Ordering::SeqCst);
         match Service::start_in(self.world.clone(), source, self.clock.clone(), seed) {
             Ok(service) => self.service = Some(service),
             Err(error) => panic!("the gate does not start:\n{error}"),
@@ -92,7 +98,7 @@ impl Gate {
 
     /// A new connection to it.
     pub fn connect(&self) -> Client {
-        Client::connect(self.address())
+        Client::connect(self.address()).counted_in(&self.answered)
     }
 
     /// Writes other rules, for the next reload.
@@ -111,9 +117,21 @@ impl Gate {
         self.service().look_at_lists();
     }
 
-    /// What the admin listener answers to `GET path`.
+    /// What the admin listener answers to `GET path`, once every answer that a client has received is recorded: a record
+    /// is written after the last byte has been sent.
     pub fn admin(&self, path: &str) -> (u16, String) {
+        self.wait_for_records();
         self.ask_admin("GET", path, "")
+    }
+
+    fn wait_for_records(&self) {
+        let answered = self.answered.load(Ordering::SeqCst) as f64;
+        wait_until("every answer to be recorded", || {
+            let samples = self.samples();
+            let recorded: f64 =
+                samples.iter().filter(|(name, _)| name.starts_with(RESPONSES)).map(|(_, count)| count).sum();
+            recorded >= answered
+        });
     }
 
     /// The state as the admin API tells it.
@@ -127,9 +145,14 @@ impl Gate {
         (quota["used"].as_f64().expect("a number"), quota["reserved"].as_f64().expect("a number"))
     }
 
-    /// All samples that the gate exports, by name and labels as written.
+    /// All samples that the gate exports, by name and labels as written, once every answer is recorded.
     pub fn metrics(&self) -> BTreeMap<String, f64> {
-        let (_, text) = self.admin("/metrics");
+        self.wait_for_records();
+        self.samples()
+    }
+
+    fn samples(&self) -> BTreeMap<String, f64> {
+        let (_, text) = self.ask_admin("GET", "/metrics", "");
         let samples = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
         let sample = |line: &str| {
             let (name, value) = line.rsplit_once(' ').expect("a name and a value");
@@ -144,10 +167,9 @@ impl Gate {
     }
 
     /// Asks until the sample is `value`.
+    #[track_caller]
     pub fn wait_for_metric(&self, name: &str, value: f64) {
-        // Each try is a connection, as in `wait_until_ready`.
-        let came = (0..10_000).any(|_| self.metric(name) == value);
-        assert!(came, "{name} is {}, not {value}", self.metric(name));
+        wait_until(&format!("{name} to be {value}"), || self.metric(name) == value);
     }
 
     /// Lets `span` pass, and returns once the worker (of which there is one) has looked at all of its connections
@@ -192,16 +214,14 @@ impl Gate {
     }
 
     fn wait_until_ready(&self) {
-        // Each try is a connection: ten thousand take seconds.
-        let ready = (0..10_000).any(|_| self.admin("/readyz").0 == 200);
-        assert!(ready, "the gate does not become ready");
+        wait_until("the gateway to be ready", || self.admin("/readyz").0 == 200);
     }
 
     /// Sends one request to the admin listener.
     pub fn ask_admin(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let address = self.admin_address();
         let mut stream = TcpStream::connect(address).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout can be set");
         let length = body.len();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
@@ -227,6 +247,9 @@ impl Drop for Gate {
 fn log_path(folder: &Path) -> PathBuf {
     folder.join("access.log")
 }
+
+/// Counts every response once it is recorded.
+const RESPONSES: &str = "tidegate_responses_total{";
 
 /// A test's own connection is a trusted proxy: it may say whose request it is.
 const BEHIND_LOOPBACK: &str = "clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8] }";

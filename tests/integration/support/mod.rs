@@ -1,6 +1,6 @@
 //! What tests over the wire share: a gate, an origin that does as it is told, and a client that shows every byte.
 //!
-//! Nothing here sleeps. Whatever waits has a limit after which the test fails instead of hanging.
+//! What waits for another thread or process waits for an event, or asks again until a deadline ([`wait`]).
 
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each test file uses a part of it")]
 
@@ -24,27 +24,35 @@ pub mod pacing;
 pub mod people;
 pub mod program;
 pub mod redis;
+pub mod report;
 pub mod robots;
 pub mod signer;
 pub mod site;
 pub mod small_origin;
 pub mod stores;
+pub mod wait;
 
+use std::io::Write;
 use std::path::PathBuf;
-use std::time::Duration;
 
-/// After this long a test that waits has failed.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub use wait::TIMEOUT;
 
-/// Where the developers' shared test data is, if it is here; says so where it is not.
+/// Returns the folder of the developers' shared test data, if it is there. Otherwise says so where a test that passes is
+/// heard, too: a twin of the test asserts the same on data of this repository.
 pub fn shared() -> Option<PathBuf> {
     let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared");
     let folder = std::env::var_os("TIDEGATE_SHARED").map_or_else(|| PathBuf::from(beside), PathBuf::from);
     if folder.is_dir() {
         return Some(folder);
     }
-    println!("skipped: no ../shared");
+    skipped("no ../shared");
     None
+}
+
+/// Says that the test of this thread is skipped, and why. Not by `println!`, which is shown of failed tests alone.
+pub fn skipped(why: &str) {
+    let test = std::thread::current();
+    let _ = writeln!(std::io::stderr(), "skipped: {why}: {}", test.name().unwrap_or_default());
 }
 
 /// Sends requests over one cleartext HTTP/2 connection and tells their statuses.
@@ -71,5 +79,5 @@ pub fn http2(
         }
         statuses
     };
-    runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await.expect("answered in time") })
+    runtime.block_on(async { tokio::time::timeout(TIMEOUT, work).await.expect("answered in time") })
 }

@@ -1,6 +1,6 @@
 //! An origin that does what a test tells it to, byte by byte, and remembers what it saw.
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use super::client::fields;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -233,6 +233,6 @@ impl Wait {
     }
 
     pub fn wait(&self) {
-        self.0.lock().recv_timeout(PATIENCE).expect("told in time");
+        self.0.lock().recv_timeout(TIMEOUT).expect("told in time");
     }
 }

@@ -1,6 +1,6 @@
 //! The real program as a process of its own.
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -76,13 +76,13 @@ impl Program {
     /// The next line of its output.
     pub fn line(&mut self) -> String {
         let output = self.output.as_ref().expect("its output is read");
-        output.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("it says nothing: {:?}", self.errors.try_recv()))
+        output.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("it says nothing: {:?}", self.errors.try_recv()))
     }
 
     /// Reads its errors up to a line that holds `text`.
     pub fn error_line(&mut self, text: &str) {
         loop {
-            let line = self.errors.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.told));
+            let line = self.errors.recv_timeout(TIMEOUT).unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.told));
             let found = line.contains(text);
             self.told.push(line);
             if found {
@@ -107,7 +107,7 @@ impl Program {
     pub fn end(mut self) -> Ended {
         drop(self.input.take());
         let rest = |lines: &Receiver<String>| {
-            let lines = std::iter::from_fn(|| match lines.recv_timeout(PATIENCE) {
+            let lines = std::iter::from_fn(|| match lines.recv_timeout(TIMEOUT) {
                 Ok(line) => Some(line + "\n"),
                 Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => None,
                 Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("it does not end"),

@@ -1,10 +1,10 @@
 //! A real Redis of a test's own: on a port of its own, in a folder of its own, gone with the test.
 
+use super::wait::wait_for;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 pub struct RedisServer {
     child: Child,
@@ -14,35 +14,22 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts one with `options` of its command line; `None`, and a word about it, where no `redis-server` is installed.
-    pub fn start(options: &[&str]) -> Option<Self> {
-        let known = Command::new("redis-server").arg("--version").output();
-        if known.is_err() {
-            println!("skipped: no redis-server");
-            return None;
-        }
+    /// Starts one with `options` of its command line.
+    pub fn start(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
-        // Somebody may take the port between our look and the server's start.
-        for _ in 0..10 {
+        // Another process may take the port between the look and the server's start.
+        let (port, child) = wait_for("redis-server to start on a free port", || {
             let port = free_port();
-            if let Some(child) = spawn(port, folder.path(), &options) {
-                return Some(Self { child, port, folder, options });
-            }
-        }
-        panic!("redis-server does not start in {}", folder.path().display());
+            spawn(port, folder.path(), &options).map(|child| (port, child))
+        });
+        Self { child, port, folder, options }
     }
 
     /// Kills it and starts it again at the same place, with what it had saved.
     pub fn restart(&mut self) {
         self.kill();
-        for _ in 0..50 {
-            if let Some(child) = spawn(self.port, self.folder.path(), &self.options) {
-                self.child = child;
-                return;
-            }
-        }
-        panic!("redis-server does not start again");
+        self.child = wait_for("redis-server to start again", || spawn(self.port, self.folder.path(), &self.options));
     }
 
     /// As `kill -9` does.
@@ -81,6 +68,7 @@ pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
 }
 
+/// Starts the server and waits until it serves; `None` if it ends before, because the port is taken.
 fn spawn(port: u16, folder: &Path, options: &[String]) -> Option<Child> {
     let log = folder.join("log");
     let mut child = Command::new("redis-server")
@@ -91,19 +79,13 @@ fn spawn(port: u16, folder: &Path, options: &[String]) -> Option<Child> {
         .stdout(fs::File::create(&log).expect("a log"))
         .stderr(Stdio::null())
         .spawn()
-        .expect("redis-server runs");
-    for _ in 0..500 {
-        if TcpStream::connect(("127.0.0.1", port)).is_ok()
-            && fs::read_to_string(&log).is_ok_and(|log| log.contains("Ready"))
-        {
-            return Some(child);
-        }
+        .unwrap_or_else(|error| panic!("redis-server does not run ({error}); ./test installs it"));
+    let serves = wait_for("redis-server to be ready", || {
         if child.try_wait().is_ok_and(|ended| ended.is_some()) {
-            return None;
+            return Some(false);
         }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let _ = child.kill();
-    let _ = child.wait();
-    None
+        let is_ready = fs::read_to_string(&log).is_ok_and(|log| log.contains("Ready"));
+        (is_ready && TcpStream::connect(("127.0.0.1", port)).is_ok()).then_some(true)
+    });
+    serves.then_some(child)
 }

@@ -1,0 +1,146 @@
+//! What a failed test prints beside its message: the last request and response of the thread that failed, and the end of
+//! the logs of the gateways that it started.
+
+use super::client::Answer;
+use parking_lot::Mutex;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Lines of each log that are printed.
+const LOG_LINES: usize = 20;
+/// Bytes of a request or a body that are printed.
+const SHOWN_BYTES: usize = 2000;
+/// Lines that gateways wrote about themselves, kept for all tests of this process.
+const KEPT_LINES: usize = 200;
+
+thread_local! {
+    static SEEN: RefCell<Seen> = RefCell::default();
+}
+
+/// What one thread sent, received and started.
+#[derive(Default)]
+struct Seen {
+    request: Vec<u8>,
+    response: Option<Answer>,
+    access_logs: Vec<PathBuf>,
+}
+
+static OWN_LOG: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
+
+/// Notes bytes sent to a gateway by this thread.
+pub fn sent(bytes: &[u8]) {
+    install();
+    SEEN.with_borrow_mut(|seen| {
+        if seen.response.take().is_some() {
+            seen.request.clear();
+        }
+        let room = SHOWN_BYTES.saturating_sub(seen.request.len());
+        seen.request.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    });
+}
+
+/// Notes a response that this thread received.
+pub fn received(answer: &Answer) {
+    SEEN.with_borrow_mut(|seen| seen.response = Some(answer.clone()));
+}
+
+/// Notes the access log of a gateway that this thread started.
+pub fn logs_to(path: &Path) {
+    install();
+    SEEN.with_borrow_mut(|seen| seen.access_logs.push(path.to_owned()));
+}
+
+/// Has every panic of this process followed by what its thread saw.
+fn install() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_thread_names(true).with_writer(Kept);
+        // Another test of this process may watch what is logged; then there is nothing to show of it.
+        let _ = subscriber.with_max_level(tracing::Level::WARN).try_init();
+        let next = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            next(panic);
+            SEEN.with_borrow(|seen| eprint!("{}", seen.described()));
+        }));
+    });
+}
+
+impl Seen {
+    fn described(&self) -> String {
+        let mut text = String::new();
+        if !self.request.is_empty() {
+            let _ = writeln!(text, "--- last request\n{}", String::from_utf8_lossy(&self.request).trim_end());
+        }
+        if let Some(Answer { status, fields, body, trailers }) = &self.response {
+            let _ = writeln!(text, "--- last response\n{status}");
+            for (name, value) in fields.iter().chain(trailers) {
+                let _ = writeln!(text, "{name}: {value}");
+            }
+            let shown = &body[..body.len().min(SHOWN_BYTES)];
+            let _ = writeln!(text, "\n{}", String::from_utf8_lossy(shown));
+        }
+        for path in &self.access_logs {
+            let log = std::fs::read_to_string(path).unwrap_or_default();
+            let _ = writeln!(text, "--- end of {}", path.display());
+            last(log.lines()).for_each(|line| _ = writeln!(text, "{line}"));
+        }
+        let own_log = OWN_LOG.lock();
+        if !own_log.is_empty() {
+            let _ = writeln!(text, "--- end of what all gateways of this process said of themselves");
+            last(own_log.iter()).for_each(|line| _ = writeln!(text, "{}", line.trim_end()));
+        }
+        text
+    }
+}
+
+fn last<T>(lines: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
+    let mut lines: VecDeque<T> = lines.collect();
+    lines.drain(..lines.len().saturating_sub(LOG_LINES));
+    lines.into_iter()
+}
+
+/// Keeps log lines in memory.
+struct Kept;
+
+impl io::Write for Kept {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut kept = OWN_LOG.lock();
+        if kept.len() == KEPT_LINES {
+            kept.pop_front();
+        }
+        kept.push_back(String::from_utf8_lossy(line).into_owned());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Kept {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        Self
+    }
+}
+
+#[test]
+fn a_failed_check_prints_request_response_and_logs() {
+    let gate = super::gate::Gate::before(super::origin::Origin::plain().address(), "");
+    gate.connect().get("/shown-in-the-report", "X-Asked: yes\r\n");
+    super::wait::wait_until("the line of the request", || {
+        SEEN.with_borrow(Seen::described).contains("\"path\":\"/shown-in-the-report\"")
+    });
+    let report = SEEN.with_borrow(Seen::described);
+    for part in
+        ["--- last request\nGET /shown-in-the-report HTTP/1.1", "X-Asked: yes", "--- last response\n200", "hello"]
+    {
+        assert!(report.contains(part), "{part:?} is missing in:\n{report}");
+    }
+}
