@@ -15,6 +15,7 @@ use crate::policy::identity::ClientKey;
 use crate::policy::route::Route;
 use crate::policy::throttle::value::Said;
 use crate::policy::{ClassId, OperatorId, QuotaId, Reason, Refusal, Rules, Timestamp, Units, Verdict};
+use http::Method;
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -145,25 +146,25 @@ impl Admission {
         &self.rules
     }
 
-    /// Decides about one request: the client behind `key`, of `class`, asks for `path` on the route at place `route`.
+    /// Decides about one GET request: the client behind `key`, of `class`, asks for `path` on the route at place `route`.
     ///
     /// All its quotas are charged what it is expected to cost, or none is.
     pub fn admit(&self, key: ClientKey, class: ClassId, route: usize, path: &str, now: Timestamp) -> Decision {
-        self.admit_crawler(key, class, route, path, None, now)
+        self.admit_crawler(key, class, route, self.rules.never_refuses(&Method::GET, path), None, now)
     }
 
-    /// The same, for a verified crawler that asks for `page`: its class may guard it from meeting only refusals.
+    /// Decides about one request, which may be [never refused](Rules::never_refuses). A verified crawler asks for `page`:
+    /// its class may guard it from meeting only refusals.
     pub fn admit_crawler(
         &self,
         key: ClientKey,
         class: ClassId,
         route: usize,
-        path: &str,
+        never_refused: bool,
         page: Option<Page<'_>>,
         now: Timestamp,
     ) -> Decision {
         let class_rules = &self.rules.classes[usize::from(class.0)];
-        let never_refused = self.rules.never_refuses(path);
         let asked = Asked { class, class_rules, route: &self.rules.routes[route], never_refused };
         let charges = self.charges(&asked, route);
         if class_rules.bucket.is_none() && charges.is_empty() {
@@ -215,7 +216,7 @@ impl Admission {
         chance: f64,
         uptime: Timestamp,
     ) -> Entrance {
-        match self.ways[route].as_ref().filter(|_| said.path != decide::ROBOTS_TXT) {
+        match &self.ways[route] {
             None => Entrance::Open(None),
             Some(way) => {
                 let priority = self.rules.classes[usize::from(class.0)].priority;

@@ -24,7 +24,8 @@ impl Admission {
         let route = self.rules.route(facts);
         let key = self.rules.key(&classified, facts.client, secret);
         let page = Page::of(&classified, facts);
-        let decision = self.admit_crawler(key, classified.class, route, facts.path, page, now);
+        let never_refused = self.rules.never_refuses(facts.method, facts.path);
+        let decision = self.admit_crawler(key, classified.class, route, never_refused, page, now);
         Judgement { classified, route, key, decision }
     }
 }

@@ -32,7 +32,7 @@ impl Admission {
         let page = Page::of(&classified, facts);
         let level = self.engine.clients.with(key, self.slot(classified.class), |client| client.level());
         let positions = |(place, class_rules)| {
-            let never_refused = self.rules.never_refuses(facts.path);
+            let never_refused = self.rules.never_refuses(facts.method, facts.path);
             let class = ClassId(place as u16);
             let asked = Asked { class, class_rules, route: &self.rules.routes[route], never_refused };
             let charges = self.charges(&asked, route);

@@ -231,7 +231,7 @@ impl<'a> Case<'a> {
     /// The request as the rules are asked about it, were its client of `class`.
     pub(super) fn asked_as(&self, class: ClassId) -> Asked<'a> {
         let rules = self.known.rules();
-        let never_refused = rules.never_refuses(&self.asked.path);
+        let never_refused = rules.never_refuses(&self.asked.method, &self.asked.path);
         Asked { class, class_rules: &rules.classes[usize::from(class.0)], route: self.route(), never_refused }
     }
 

@@ -6,7 +6,6 @@ use super::happened::Decided;
 use super::outcome::Outcome;
 use super::step::{Finding, Stage, Step};
 use crate::policy::Reason;
-use crate::policy::decide::ROBOTS_TXT;
 use crate::policy::throttle::Scope;
 
 pub(super) fn step(case: &Case<'_>, outcome: &Outcome<'_>) -> Step {
@@ -19,7 +18,8 @@ pub(super) fn step(case: &Case<'_>, outcome: &Outcome<'_>) -> Step {
     let rules = case.known.rules();
     let scopes = case.route().scopes.iter().filter_map(|scope| rules.scopes.get(usize::from(scope.0)));
     let throttled: Vec<&Scope> = scopes.filter(|scope| scope.throttle.is_some()).collect();
-    let Some(first) = throttled.first().filter(|_| case.asked.path != ROBOTS_TXT) else {
+    let is_never_refused = case.asked_as(case.classified().class).never_refused;
+    let Some(first) = throttled.first().filter(|_| !is_never_refused) else {
         return Step::new(Stage::Turn, Finding::Passed, "nothing throttles it on its way to the origin");
     };
     let names: Vec<&str> = throttled.iter().map(|scope| scope.name.as_str()).collect();

@@ -15,6 +15,7 @@ use super::worker::{Current, TICK, Worker};
 use super::{cost, headers};
 use crate::engine::{Closed, Decision, Entrance, Judgement, Observation, Pass, Ruling, Turn, Waiting};
 use crate::http1::{Fields, Name, Request, RequestHead, Response};
+use crate::policy::decide;
 use crate::policy::facts::claimed_operator;
 use crate::policy::identity::{Carrier, ClientKey, Origin, Trust, cookie};
 use crate::policy::route::normalise;
@@ -93,7 +94,7 @@ impl Exchange {
                 self.refuse(visit, &refusal)
             }
             Ruling::Admitted(permit) if asks_policy => {
-                drop(permit);
+                visit.holds(permit);
                 self.tell_crawl_policy(body, visit)
             }
             Ruling::Admitted(permit) => {
@@ -221,7 +222,7 @@ impl Exchange {
         };
         let signed = signature != Signature::Absent;
         let asks_policy = rules.tells_crawl_policy_at(&target.path);
-        let asks_robots = robots::are_asked_for(&head.method, &target.path);
+        let asks_robots = decide::reads_robots_txt(&head.method, &target.path);
         Ok(Judged { origin, key, signed, crawler, classified, observation, route, decision, asks_policy, asks_robots })
     }
 

@@ -11,13 +11,24 @@ use super::route::Route;
 use super::tier::{Share, Shedding};
 use super::time::{seconds_rounded_up, spread_out};
 use super::units::Units;
+use http::Method;
 use std::time::Duration;
 
-/// The path that is never refused: a crawler that cannot read it takes everything for allowed, or nothing.
+/// The path that is never refused to GET and HEAD: a crawler that cannot read it takes everything for allowed, or nothing.
 pub const ROBOTS_TXT: &str = "/robots.txt";
 
 /// Where the gate tells crawlers what they may do, if it is to: never refused either, for whom it concerns most is refused.
 pub const CRAWL_POLICY: &str = "/.well-known/crawl-policy";
+
+/// Returns whether a request with `method` for the normalised `path` reads robots.txt.
+pub fn reads_robots_txt(method: &Method, path: &str) -> bool {
+    path == ROBOTS_TXT && reads(method)
+}
+
+/// Returns whether `method` only reads: GET and HEAD.
+pub fn reads(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
 
 /// A request that has been classified and routed, with all that a verdict depends on.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +39,7 @@ pub struct Asked<'a> {
     pub class_rules: &'a Class,
     /// The route of the request.
     pub route: &'a Route,
-    /// The path is [never refused](super::Rules::never_refuses).
+    /// The request is [never refused](super::Rules::never_refuses).
     pub never_refused: bool,
 }
 

@@ -36,6 +36,7 @@ pub use route::ScopeId;
 pub use time::Timestamp;
 pub use units::Units;
 
+use http::Method;
 use identity::{Carrier, ClientKey, KeyFrom};
 use std::net::IpAddr;
 
@@ -119,9 +120,10 @@ impl Rules {
         self.tells_crawl_policy && path == decide::CRAWL_POLICY
     }
 
-    /// True for a normalised path that is never refused, hence never charged.
-    pub fn never_refuses(&self, path: &str) -> bool {
-        path == decide::ROBOTS_TXT || self.tells_crawl_policy_at(path)
+    /// True for a request that is never refused, hence never charged: one that reads robots.txt or the gateway's crawl
+    /// policy. Any other method on these paths is decided as usual. `path` is normalised.
+    pub fn never_refuses(&self, method: &Method, path: &str) -> bool {
+        decide::reads_robots_txt(method, path) || (decide::reads(method) && self.tells_crawl_policy_at(path))
     }
 
     /// The place of the route that the request falls into.

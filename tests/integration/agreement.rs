@@ -259,6 +259,33 @@ fn a_gate_that_was_started_anew_is_started_anew_here_too() {
     }
 }
 
+#[test]
+fn exempt_paths_with_any_method_are_decided_again_as_they_were() {
+    const PATHS: [&str; 4] = ["/robots.txt", "/x/../robots.txt", "/.well-known/crawl-policy", "/page"];
+    const METHODS: [&str; 4] = ["GET", "HEAD", "POST", "DELETE"];
+    let rules = "
+workers: 1
+crawl_policy: on
+quotas: { api: { limit: 5, window: { fixed: 24h } } }
+classes:
+  - { name: bad, when: { user_agent: BadBot }, block: true }
+  - { name: rest }
+routes: [ { match: /**, cost: { api: 1 } } ]";
+    let gate = Gate::before(pays_for_most().address(), rules);
+    for agent in ["Mozilla/5.0", "BadBot/1.0"] {
+        for (method, path) in METHODS.iter().flat_map(|method| PATHS.map(|path| (method, path))) {
+            let head = format!("{method} {path} HTTP/1.1\r\nHost: a\r\nUser-Agent: {agent}\r\n");
+            let mut client = gate.connect();
+            client.send(format!("{head}Connection: close\r\nContent-Length: 0\r\n\r\n"));
+            client.rest();
+        }
+    }
+    let report = replayed_by_itself(gate, 32);
+    let refused = |class: usize, reason: &str| report.classes[class].refused.get(reason).copied();
+    assert_eq!((refused(0, "blocked"), report.classes[0].admitted), (Some(10), 6));
+    assert!(refused(1, "quota").is_some(), "{:?}", report.classes);
+}
+
 /// Replays what a gate has logged under its own rules, and finds all of it decided again as it was.
 fn replayed(gate: Gate, lines: u64) -> PolicyReport {
     let (yaml, log) = (gate.yaml(), gate.into_log_text());

@@ -201,6 +201,24 @@ fn it_can_only_be_read() {
     assert!(origin.seen().is_empty());
 }
 
+#[test]
+fn methods_other_than_get_and_head_are_decided_as_usual_and_charged_nothing() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), &told());
+    let post = |fields: &str| {
+        let mut client = gate.connect();
+        client.send(format!("POST {PATH} HTTP/1.1\r\nHost: a\r\n{fields}Content-Length: 0\r\n\r\n"));
+        client.answer()
+    };
+    let refused = post(SCRAPER);
+    assert_eq!((refused.status, refused.json()["reason"].as_str()), (429, Some("blocked")));
+    assert_eq!(post("").status, 405);
+    assert_eq!(gate.books(), (0.0, 0.0), "nothing was sent to the origin");
+    gate.set_used("api", 2000);
+    assert_eq!((post("").status, ask(&gate, "").status), (429, 200));
+    assert!(origin.seen().is_empty());
+}
+
 fn told() -> String {
     format!("{RULES}{ON}")
 }

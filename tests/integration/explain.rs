@@ -153,6 +153,22 @@ fn a_page_tells_all_of_a_refusal() {
     assert_eq!(shown, REFUSED, "\n{shown}");
 }
 
+#[test]
+fn only_reading_robots_txt_is_exempt() {
+    let site = Site::new("scopes: { default: { concurrency: 1 } }\nclasses: [ { name: all, block: true } ]");
+    let explained = |method| site.explain_method(method, PERSON.name, "192.0.2.1", "/x/../robots.txt", &[]);
+    for method in [http::Method::GET, http::Method::HEAD] {
+        assert_eq!(step(&explained(method), Stage::Exempt).finding, Finding::Passed);
+    }
+    let deleted = explained(http::Method::DELETE);
+    assert_eq!(step(&deleted, Stage::Block).finding, Finding::Refused);
+    assert_eq!(deleted.answers[0].status, Some(429));
+    let open = Site::new("scopes: { default: { concurrency: 1 } }");
+    let turn =
+        |method| step(&open.explain_method(method, PERSON.name, "192.0.2.1", "/robots.txt", &[]), Stage::Turn).finding;
+    assert_eq!((turn(http::Method::GET), turn(http::Method::POST)), (Finding::Passed, Finding::Unknown));
+}
+
 fn step(explained: &Explanation, stage: Stage) -> &tidegate::explain::Step {
     explained.steps.iter().find(|step| step.step == stage).expect("every explanation has it")
 }
@@ -188,13 +204,24 @@ impl Site {
     }
 
     fn explain(&self, agent: &str, client: &str, path: &str, used: &[(&str, u32)]) -> Explanation {
+        self.explain_method(http::Method::GET, agent, client, path, used)
+    }
+
+    fn explain_method(
+        &self,
+        method: http::Method,
+        agent: &str,
+        client: &str,
+        path: &str,
+        used: &[(&str, u32)],
+    ) -> Explanation {
         let known =
             Known { settings: &self.settings, operators: &self.operators, agents: &self.agents, lists: &self.lists };
         let mut sent = http::HeaderMap::new();
         sent.insert(http::header::USER_AGENT, agent.parse().expect("a header"));
         let made_up = MadeUp {
             peer: client.parse::<IpAddr>().expect("an address"),
-            method: http::Method::GET,
+            method,
             url: format!("http://example.com{path}").parse().expect("a URL"),
             sent,
             at: NOON,

@@ -304,22 +304,57 @@ fn a_query_or_another_spelling_of_the_path_changes_nothing() {
 }
 
 #[test]
-fn other_methods_are_the_origins_business_and_neither_refused_nor_charged() {
+fn methods_other_than_get_and_head_are_decided_as_usual() {
     let origin = Origin::plain();
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("robots.txt");
     std::fs::write(&file, TEXT).expect("it is written");
     let gate = Gate::before(origin.address(), &format!("{RULES}robots: {{ file: \"{}\" }}\n", file.display()));
-    gate.set_used("api", 10);
     let bot = "User-Agent: SomeBot/1.0 (+https://bot.example)\r\n";
-    assert_eq!(gate.connect().get("/page", bot).status, 429);
     for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
-        let mut client = gate.connect();
-        client.send(format!("{method} /robots.txt HTTP/1.1\r\nHost: example.com\r\n{bot}Content-Length: 0\r\n\r\n"));
-        assert_eq!(client.answer().status, 200, "{method}");
-        assert_eq!(origin.seen().pop().expect("a request").method, method);
+        let answer = ask_with(&gate, method, "/robots.txt", bot);
+        assert_eq!((answer.status, answer.json()["reason"].as_str()), (429, Some("tier")), "{method}");
     }
-    assert_eq!(gate.books(), (10.0, 0.0));
+    assert_eq!(gate.books(), (0.0, 0.0));
+    assert_eq!(ask_with(&gate, "POST", "/robots.txt", "").status, 200, "a person is admitted");
+    assert_eq!(origin.last().method, "POST");
+    assert_eq!(gate.books(), (1.0, 0.0), "and charged what the route costs");
+    assert_eq!(robots(&gate, bot).status, 200, "GET stays exempt");
+}
+
+#[test]
+fn a_blocked_class_reaches_nothing_but_robots_txt_by_any_spelling() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), BLOCKED);
+    for target in ["/robots.txt", "/item/1/../../robots.txt", "/%72obots.txt", "//robots.txt?a=b"] {
+        for method in ["POST", "DELETE"] {
+            let answer = ask_with(&gate, method, target, BAD);
+            assert_eq!((answer.status, answer.json()["reason"].as_str()), (429, Some("blocked")), "{method} {target}");
+        }
+        assert_eq!(gate.connect().get(target, BAD).status, 200, "{target}");
+    }
+    for target in
+        ["/robots.txt/", "/ROBOTS.TXT", "/robots.txt/../item/1", "/robots.txt%2F", "/robots.txt;a", "/robots.txt%3F"]
+    {
+        assert_eq!(gate.connect().get(target, BAD).status, 429, "{target} is another resource");
+    }
+    let seen: Vec<(String, String)> = origin.seen().into_iter().map(|seen| (seen.method, seen.target)).collect();
+    assert_eq!(seen, [("GET".to_owned(), "/robots.txt".to_owned())], "one fetch, of the normalized path");
+}
+
+#[test]
+fn methods_that_are_not_exempt_need_a_slot() {
+    let (origin, asked, go_on) = Origin::holding("/page");
+    let scopes = "scopes: { default: { concurrency: 1, queue: { max_wait: 0s } } }\n";
+    let gate = Gate::before(origin.address(), scopes);
+    let mut busy = gate.connect();
+    busy.send("GET /page HTTP/1.1\r\nHost: a\r\n\r\n");
+    asked.wait();
+    let answer = ask_with(&gate, "POST", "/robots.txt", "");
+    assert_eq!(answer.json()["reason"], "throttle");
+    assert_eq!(robots(&gate, "").status, 200);
+    go_on.tell();
+    assert_eq!(busy.answer().status, 200);
 }
 
 #[test]
@@ -491,6 +526,20 @@ impl Site {
     fn asked(&self) -> usize {
         self.origin.seen().iter().filter(|seen| seen.target == "/robots.txt").count()
     }
+}
+
+const BAD: &str = "User-Agent: BadBot/1.0\r\n";
+
+const BLOCKED: &str = "
+classes:
+  - { name: bad, when: { user_agent: BadBot }, block: true }
+  - { name: rest }
+";
+
+fn ask_with(gate: &Gate, method: &str, target: &str, fields: &str) -> Answer {
+    let mut client = gate.connect();
+    client.send(format!("{method} {target} HTTP/1.1\r\nHost: example.com\r\n{fields}Content-Length: 0\r\n\r\n"));
+    client.answer()
 }
 
 fn robots(gate: &Gate, fields: &str) -> Answer {

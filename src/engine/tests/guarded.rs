@@ -26,7 +26,7 @@ impl Site {
     fn lets_in(&self, operator: OperatorId, path: &str, seconds: u64) -> bool {
         let page = Page { operator, host: "example.com", path, query: None };
         let now = NOON + Duration::from_secs(seconds);
-        match self.0.admit_crawler(ANN, BOT, 0, path, Some(page), now).ruling {
+        match self.0.admit_crawler(ANN, BOT, 0, false, Some(page), now).ruling {
             Ruling::Admitted(permit) => {
                 permit.settle(|_, expected| expected);
                 true

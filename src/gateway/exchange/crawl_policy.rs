@@ -1,4 +1,5 @@
-//! The crawl policy: told by the gate to whoever asks.
+//! The crawl policy, answered by the gateway. Only GET and HEAD read it; an admitted request with another method is answered
+//! 405 and charged nothing, as it is never sent to the origin.
 
 use super::{Exchange, make_inbound};
 use crate::gateway::body::{ClientBody, ResponseBody};
@@ -6,14 +7,15 @@ use crate::gateway::crawl_policy::Policy;
 use crate::gateway::reply::{self, Problem, Reader};
 use crate::gateway::visit::Visit;
 use crate::http1::{Name, Response};
+use crate::policy::decide::reads;
 use crate::telemetry::hexadecimal;
-use http::Method;
 
 impl Exchange {
-    pub(super) fn tell_crawl_policy(&self, body: ClientBody, visit: Box<Visit>) -> Response<ResponseBody> {
+    pub(super) fn tell_crawl_policy(&self, body: ClientBody, mut visit: Box<Visit>) -> Response<ResponseBody> {
+        visit.close();
         let head = &visit.visitor().head;
         self.leave_unread(head, body);
-        if !matches!(head.method, Method::GET | Method::HEAD) {
+        if !reads(&head.method) {
             let mut response = self.speak(visit, Problem::only_read());
             response.fields.append(Name::Allow, b"GET, HEAD");
             return response;

@@ -40,11 +40,6 @@ enum Patience {
     ForEachPiece,
 }
 
-/// True for who fetches `path`, and it is that of robots.txt. There is one, whatever query is added.
-pub(super) fn are_asked_for(method: &Method, path: &str) -> bool {
-    path == ROBOTS_TXT && matches!(*method, Method::GET | Method::HEAD)
-}
-
 impl Exchange {
     pub(super) async fn bring_robots(&self, body: ClientBody, mut visit: Box<Visit>) -> Response<ResponseBody> {
         self.leave_unread(&visit.visitor().head, body);

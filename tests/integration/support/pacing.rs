@@ -296,7 +296,7 @@ pub fn decide(admission: &Admission, asked: &Asked, now: Timestamp) -> Decision 
     let class = ClassId(asked.who as u16);
     let path = asked.page.filter(|_| asked.who == Who::Search).map(|page| page.to_string());
     let page = path.as_deref().map(|path| Page { operator: OperatorId(0), host: "", path, query: None });
-    admission.admit_crawler(ClientKey::from_number(u64::from(class.0)), class, 0, "/item", page, now)
+    admission.admit_crawler(ClientKey::from_number(u64::from(class.0)), class, 0, false, page, now)
 }
 
 fn numbered(path: &str) -> u64 {
