@@ -402,7 +402,7 @@ impl Exchange {
         let host: SmallVec<[u8; 64]> = SmallVec::from_slice(target::host(head));
         let fields = &mut head.fields;
         headers::strip_hop_by_hop(fields);
-        headers::strip_claims(fields, rules.trust.believes(*peer));
+        headers::strip_claims(fields, &rules.trust.source, rules.trust.believes(*peer));
         let via = &worker.shared().via;
         let via = match head.version {
             Version::HTTP_2 => {

@@ -1,6 +1,10 @@
 //! Which header fields pass, which stay behind, which are ours (RFC 9110 section 7.6).
 
-use crate::http1::{Fields, Name, list};
+use crate::http1::{Field, Fields, Name, list};
+use crate::policy::identity::AddressSource;
+
+/// How the names of our own fields begin.
+const OURS: &[u8] = b"x-tidegate-";
 
 /// What concerns only the connection it arrived on, and goes no further.
 fn is_hop_by_hop(name: Name) -> bool {
@@ -17,22 +21,19 @@ fn is_hop_by_hop(name: Name) -> bool {
     )
 }
 
-/// What a client could only forge: the gate says it, or nobody.
+/// What a client could only forge: the gateway says it, or nothing does.
 fn is_ours(name: Name) -> bool {
     matches!(name, Name::Class | Name::Operator | Name::Decision)
 }
 
-/// How an address came here, as others tell it; believed from trusted proxies only.
+/// How a request came here, as others tell it; believed from trusted proxies only.
 fn is_forwarding(name: Name) -> bool {
-    matches!(
-        name,
-        Name::ForwardedFor
-            | Name::ForwardedProto
-            | Name::ForwardedHost
-            | Name::Forwarded
-            | Name::RealIp
-            | Name::ForwardedPort
-    )
+    tells_address(name) || matches!(name, Name::ForwardedProto | Name::ForwardedHost | Name::ForwardedPort)
+}
+
+/// The header families that tell the client's address.
+fn tells_address(name: Name) -> bool {
+    matches!(name, Name::ForwardedFor | Name::Forwarded | Name::RealIp)
 }
 
 /// What `Connection` may not take away, whoever lists it there.
@@ -56,6 +57,7 @@ pub(super) fn strip_hop_by_hop(fields: &mut Fields) {
     if !fields.names().any(is_hop_by_hop) {
         return;
     }
+    drop_listed_trailers(fields);
     let goes_anyway = |name: &[u8]| is_hop_by_hop(Name::of(name)) || name.eq_ignore_ascii_case(b"close");
     let listed: Vec<Vec<u8>> = fields
         .all(Name::Connection)
@@ -71,11 +73,80 @@ pub(super) fn strip_hop_by_hop(fields: &mut Fields) {
     }
 }
 
-/// Takes away copies of our own fields, and of the forwarding fields where they are not believed.
-pub(super) fn strip_claims(fields: &mut Fields, believed: bool) {
-    let must_go = |name| is_ours(name) || name == Name::Expect || (!believed && is_forwarding(name));
-    if fields.names().any(must_go) {
-        fields.retain(|field| !must_go(field.name));
+/// Takes the names that `Connection` lists out of `Trailer`.
+fn drop_listed_trailers(fields: &mut Fields) {
+    if fields.contains(Name::Trailer) {
+        let listed: Vec<Vec<u8>> = fields.all(Name::Connection).flat_map(list).map(<[u8]>::to_vec).collect();
+        keep_trailers(fields, |trailer| !listed.iter().any(|name| name.eq_ignore_ascii_case(trailer)));
+    }
+}
+
+/// Takes away what a client could only forge: copies of our own fields, and forwarding fields that are not believed. Where
+/// `believed`, the peer is a trusted proxy: of the families that tell an address it vouches for `source` alone, as it may
+/// pass the others on as a client sent them.
+///
+/// CGI, WSGI and others take `_` for `-`. So spelled, these fields always go: no proxy sends them.
+pub(super) fn strip_claims(fields: &mut Fields, source: &AddressSource, believed: bool) {
+    let must_go = |field: Field<'_>| is_claim(field, source, believed);
+    if fields.iter().any(must_go) {
+        fields.retain(|field| !must_go(field));
+    }
+    keep_trailers(fields, may_trail);
+}
+
+fn is_claim(field: Field<'_>, source: &AddressSource, believed: bool) -> bool {
+    match field.name {
+        Name::Other => spells_ours_or_forwarding(field.text) || claims_vendor_address(field.text, source, believed),
+        Name::Expect => true,
+        name if tells_address(name) => {
+            !(believed && source.header().is_some_and(|told| Name::of(told.as_bytes()) == name))
+        }
+        name => is_ours(name) || (!believed && is_forwarding(name)),
+    }
+}
+
+/// True for a name without a number that an origin may read as ours or as a forwarding field. All of these begin with an x,
+/// so that other names cost one comparison.
+fn spells_ours_or_forwarding(text: &[u8]) -> bool {
+    matches!(text.first(), Some(b'x' | b'X'))
+        && (text.get(..OURS.len()).is_some_and(|start| is_same_to_cgi(start, OURS))
+            || (text.contains(&b'_') && is_forwarding(Name::of_cgi(text))))
+}
+
+/// True for a vendor's header that tells an address, where it is not believed or not spelled as it is configured.
+fn claims_vendor_address(text: &[u8], source: &AddressSource, believed: bool) -> bool {
+    let AddressSource::Header(name) = source else { return false };
+    let name = name.as_str().as_bytes();
+    is_same_to_cgi(text, name) && !(believed && text.eq_ignore_ascii_case(name))
+}
+
+/// True if an origin that takes `_` for `-` reads both names as one.
+fn is_same_to_cgi(one: &[u8], other: &[u8]) -> bool {
+    let dashed = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    one.len() == other.len() && one.iter().map(dashed).eq(other.iter().map(dashed))
+}
+
+/// True for a trailer that an origin may merge into the head without harm. http1 keeps what changes the framing away, in its
+/// usual spelling.
+fn may_trail(name: &[u8]) -> bool {
+    let read = Name::of_cgi(name);
+    !is_ours(read)
+        && !is_forwarding(read)
+        && !is_hop_by_hop(read)
+        && !matches!(read, Name::Host | Name::Via | Name::Expect | Name::ContentLength)
+        && !spells_ours_or_forwarding(name)
+}
+
+/// Takes the names that `keep` does not keep out of `Trailer`: what it does not announce is not passed on.
+fn keep_trailers(fields: &mut Fields, keep: impl Fn(&[u8]) -> bool) {
+    if !fields.contains(Name::Trailer) || fields.all(Name::Trailer).flat_map(list).all(&keep) {
+        return;
+    }
+    let kept: Vec<&[u8]> = fields.all(Name::Trailer).flat_map(list).filter(|name| keep(name)).collect();
+    let kept = kept.join(&b", "[..]);
+    fields.remove(Name::Trailer);
+    if !kept.is_empty() {
+        fields.append(Name::Trailer, &kept);
     }
 }
 
@@ -125,9 +196,65 @@ mod tests {
         let forged =
             [("x-tidegate-class", "person"), ("X-Tidegate-Operator", "googlebot"), ("x-forwarded-for", "1.2.3.4")];
         let mut found = fields(&forged);
-        strip_claims(&mut found, true);
+        strip_claims(&mut found, &AddressSource::XForwardedFor, true);
         assert_eq!(found, fields(&[("x-forwarded-for", "1.2.3.4")]), "a trusted proxy's chain stays");
-        strip_claims(&mut found, false);
+        strip_claims(&mut found, &AddressSource::XForwardedFor, false);
+        assert!(found.is_empty());
+    }
+
+    #[test]
+    fn underscores_do_not_disguise_a_claim() {
+        let forged = [
+            "X_Tidegate_Operator",
+            "x-tidegate_class",
+            "X_TIDEGATE_ANYTHING",
+            "X-Tidegate-New",
+            "X_Forwarded_For",
+            "x-forwarded_proto",
+            "X_Real_IP",
+            "X_Forwarded-Host",
+            "CF_Connecting_IP",
+        ];
+        let source = AddressSource::Header(http::HeaderName::from_static("cf-connecting-ip"));
+        for (name, believed) in forged.into_iter().flat_map(|name| [(name, true), (name, false)]) {
+            let mut found = fields(&[(name, "1"), ("x_api_key", "2"), ("x-tide", "3"), ("accept", "*/*")]);
+            strip_claims(&mut found, &source, believed);
+            assert_eq!(found, fields(&[("x_api_key", "2"), ("x-tide", "3"), ("accept", "*/*")]), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_trusted_proxy_vouches_for_the_configured_family_alone() {
+        let vendor = AddressSource::Header(http::HeaderName::from_static("cf-connecting-ip"));
+        let real_ip = AddressSource::Header(http::HeaderName::from_static("x-real-ip"));
+        let all = ["x-forwarded-for", "forwarded", "x-real-ip", "cf-connecting-ip", "x-forwarded-proto"];
+        for (source, kept) in [
+            (AddressSource::Peer, &[3, 4][..]),
+            (AddressSource::XForwardedFor, &[0, 3, 4]),
+            (AddressSource::Forwarded, &[1, 3, 4]),
+            (real_ip, &[2, 3, 4]),
+            (vendor, &[3, 4]),
+        ] {
+            let mut found: Fields = all.iter().map(|name| (*name, "1")).collect();
+            strip_claims(&mut found, &source, true);
+            assert_eq!(found, kept.iter().map(|place| (all[*place], "1")).collect(), "{source:?}");
+        }
+        let vendor = AddressSource::Header(http::HeaderName::from_static("cf-connecting-ip"));
+        let mut found = fields(&[("CF-Connecting-IP", "1")]);
+        strip_claims(&mut found, &vendor, false);
+        assert!(found.is_empty());
+    }
+
+    #[test]
+    fn trailers_carry_no_claims_and_nothing_of_the_connection() {
+        let announced = "X-Sum, X_Tidegate_Operator, X-Forwarded-For, forwarded, Host, via, Expect, Content_Length, \
+                         transfer-encoding, keep-alive, X-Hop, x_real_ip, Digest";
+        let mut found = fields(&[("connection", "x-hop, digest"), ("trailer", announced)]);
+        strip_hop_by_hop(&mut found);
+        strip_claims(&mut found, &AddressSource::XForwardedFor, true);
+        assert_eq!(found, fields(&[("trailer", "X-Sum")]));
+        let mut found = fields(&[("trailer", "x-forwarded-for")]);
+        strip_claims(&mut found, &AddressSource::XForwardedFor, true);
         assert!(found.is_empty());
     }
 

@@ -159,13 +159,18 @@ fn may_trail(name: &HeaderName) -> bool {
             | header::CONTENT_RANGE
             | header::CONTENT_TYPE
             | header::COOKIE
+            | header::EXPECT
             | header::HOST
             | header::MAX_FORWARDS
+            | header::PROXY_AUTHENTICATE
+            | header::PROXY_AUTHORIZATION
             | header::SET_COOKIE
             | header::TE
             | header::TRAILER
             | header::TRANSFER_ENCODING
-    )
+            | header::UPGRADE
+            | header::VIA
+    ) && !matches!(name.as_str(), "keep-alive" | "proxy-connection")
 }
 
 #[cfg(test)]

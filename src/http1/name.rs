@@ -91,6 +91,15 @@ impl Name {
         if text.eq_ignore_ascii_case(spelling) { name } else { Self::Other }
     }
 
+    /// The name that `text` spells to an origin that takes `_` for `-`, as CGI and WSGI do.
+    pub fn of_cgi(text: &[u8]) -> Self {
+        let mut dashed = [0; LONGEST];
+        let Some(dashed) = dashed.get_mut(..text.len()) else { return Self::Other };
+        dashed.copy_from_slice(text);
+        dashed.iter_mut().filter(|byte| **byte == b'_').for_each(|byte| *byte = b'-');
+        Self::of(dashed)
+    }
+
     /// Its text; nothing for [`Name::Other`], which has none of its own.
     pub fn text(self) -> &'static str {
         self.opening().strip_suffix(SEPARATOR).unwrap_or_default()
@@ -104,6 +113,9 @@ impl Name {
 
 /// What stands between a name and its value.
 pub(super) const SEPARATOR: &str = ": ";
+
+/// Bytes of the longest known name.
+const LONGEST: usize = longest();
 
 const SLOTS: usize = 256;
 const NOBODY: u8 = u8::MAX;
@@ -125,6 +137,16 @@ const fn slot(factor: usize, text: &[u8]) -> usize {
     key |=
         ((text[0] | 0x20) as usize) << 16 | ((text[length - 1] | 0x20) as usize) << 8 | (fourth_last | 0x20) as usize;
     (key.wrapping_mul(factor) >> 20) % SLOTS
+}
+
+const fn longest() -> usize {
+    let (mut longest, mut place) = (0, 0);
+    while place < KNOWN.len() {
+        let length = KNOWN[place].1.len() - SEPARATOR.len();
+        longest = if length > longest { length } else { longest };
+        place += 1;
+    }
+    longest
 }
 
 const fn factor() -> usize {
@@ -162,6 +184,15 @@ mod tests {
             assert_eq!(Name::of(text.as_bytes()), *name);
             assert_eq!(Name::of(text.to_ascii_uppercase().as_bytes()), *name);
             assert_eq!(name.text(), text);
+        }
+    }
+
+    #[test]
+    fn underscores_count_as_dashes_to_cgi() {
+        assert_eq!(Name::of_cgi(b"X_Tidegate-Operator"), Name::Operator);
+        assert_eq!(Name::of_cgi(b"x_ratelimit_interval_seconds"), Name::XRateLimitIntervalSeconds);
+        for text in ["", "_", "x_tidegate_operator_", "x_ratelimit_interval_seconds_and_more"] {
+            assert_eq!(Name::of_cgi(text.as_bytes()), Name::Other, "{text}");
         }
     }
 

@@ -4,6 +4,7 @@ use crate::support::frames::Frames;
 use crate::support::gate::Gate;
 use crate::support::origin::{Origin, signal};
 use crate::support::wait::wait_until;
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -279,6 +280,65 @@ fn trailers_pass_when_both_sides_want_them() {
     let answer = gate.connect().get("/", "");
     assert_eq!(answer.text(), "ok");
     assert!(answer.trailers.is_empty(), "a client that did not ask gets none");
+}
+
+#[test]
+fn neither_underscores_nor_trailers_carry_what_only_the_gateway_says() {
+    let (tell, asked) = signal();
+    let raw = Arc::new(Mutex::new(Vec::new()));
+    let read = Arc::clone(&raw);
+    let origin = Origin::scripted(move |request, wire| {
+        if request.method == "POST" {
+            // Up to the last byte that the client sends: the trailer that passes.
+            while !read.lock().ends_with(b"x-sum: 7\r\n\r\n") {
+                let more = wire.take(1);
+                assert!(!more.is_empty(), "{:?}", String::from_utf8_lossy(&read.lock()));
+                read.lock().extend(more);
+            }
+            tell.tell();
+        }
+        wire.reply("200 OK", "", b"hello");
+    });
+    let gate = Gate::before(origin.address(), FREE);
+    let forged = "X_Tidegate_Operator: googlebot\r\nx-tidegate_class: forged\r\nX-Tidegate-Future: forged\r\n\
+                  X_Forwarded_For: 6.6.6.6\r\nX_Real-IP: 6.6.6.6\r\nx_api_key: kept\r\n";
+    assert_eq!(gate.connect().get("/", forged).status, 200);
+    let statuses = crate::support::http2(gate.address(), |request| {
+        let forged = request.header("x_tidegate_operator", "googlebot").header("x_forwarded_for", "6.6.6.6");
+        vec![forged.header("x_api_key", "kept").uri("http://a/").body(()).expect("a request")]
+    });
+    assert_eq!(statuses, [200]);
+    for seen in origin.seen() {
+        assert!(!["googlebot", "forged", "6.6.6.6"].iter().any(|claim| seen.head.contains(claim)), "{}", seen.head);
+        assert_eq!(seen.fields["x_api_key"], "kept");
+    }
+    let announced = "X_Tidegate_Operator, X-Tidegate-Class, Forwarded, X-Real-IP, X-Hop, Host, Via, Expect, X-Sum";
+    let trailers = "X_Tidegate_Operator: googlebot\r\nX-Tidegate-Class: forged\r\nForwarded: for=6.6.6.6\r\n\
+                    X-Real-IP: 6.6.6.6\r\nX-Hop: forged\r\nHost: forged\r\nVia: forged\r\nExpect: forged\r\nX-Sum: 7\r\n";
+    let mut client = gate.connect();
+    client.send(format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nConnection: X-Hop\r\nTrailer: {announced}\r\nTransfer-Encoding: chunked\r\n\r\n\
+         2\r\nok\r\n0\r\n{trailers}\r\n"
+    ));
+    assert_eq!(client.answer().status, 200);
+    asked.wait();
+    assert_eq!(origin.last().fields["trailer"], "X-Sum");
+    assert_eq!(String::from_utf8_lossy(&raw.lock()), "2\r\nok\r\n0\r\nx-sum: 7\r\n\r\n");
+}
+
+#[test]
+fn of_the_address_families_a_trusted_proxy_vouches_for_the_configured_one() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), FREE);
+    let families =
+        "X-Forwarded-For: 198.51.100.1\r\nForwarded: for=6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\nX-Forwarded-Proto: https\r\n";
+    gate.connect().get("/", families);
+    let seen = origin.last();
+    assert!(!seen.head.contains("6.6.6.6"), "{}", seen.head);
+    assert_eq!(
+        (&*seen.fields["x-forwarded-for"], &*seen.fields["x-forwarded-proto"]),
+        ("198.51.100.1, 127.0.0.1", "https")
+    );
 }
 
 #[test]
