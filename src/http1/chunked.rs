@@ -11,6 +11,8 @@ use std::io::Write;
 /// Extensions of all chunks of a body together, and its trailers: no known sender needs more than a few bytes.
 const MOST_EXTENSIONS: usize = 16 * 1024;
 const MOST_TRAILERS: usize = 16 * 1024;
+/// Digits of a size, leading zeros included: what 64 bits hold.
+const MOST_DIGITS: u8 = 16;
 
 /// Takes a chunked body apart.
 #[derive(Debug)]
@@ -23,7 +25,10 @@ pub(super) struct ChunkReader {
 enum State {
     /// Before the first digit of a size.
     Begin,
-    Size(u64),
+    /// After so many digits of a size.
+    Size(u64, u8),
+    /// In the white space behind a size, which only an extension may follow: `1 2` is no size (RFC 9112 section 7.1.1).
+    SizeSpace(u64),
     Extension(u64),
     /// After the CR that ends the line of a size.
     SizeEnd(u64),
@@ -104,13 +109,19 @@ impl ChunkReader {
 
     fn after(&mut self, byte: u8) -> Result<State, Malformed> {
         Ok(match (self.state, byte) {
-            (State::Begin, _) => State::Size(digit(byte).ok_or(Malformed::Chunk)?),
-            (State::Size(size), b'\r') => State::SizeEnd(size),
-            (State::Size(size), b';' | b' ' | b'\t') => State::Extension(size),
-            (State::Size(size), _) if size >> 60 == 0 => State::Size(size << 4 | digit(byte).ok_or(Malformed::Chunk)?),
+            (State::Begin, _) => State::Size(digit(byte).ok_or(Malformed::Chunk)?, 1),
+            (State::Size(size, _), b'\r') => State::SizeEnd(size),
+            (State::Size(size, _) | State::SizeSpace(size), b';') => State::Extension(size),
+            (State::Size(size, _) | State::SizeSpace(size), b' ' | b'\t') => {
+                self.count_extension()?;
+                State::SizeSpace(size)
+            }
+            (State::Size(size, digits), _) if digits < MOST_DIGITS => {
+                State::Size(size << 4 | digit(byte).ok_or(Malformed::Chunk)?, digits + 1)
+            }
             (State::Extension(size), b'\r') => State::SizeEnd(size),
             (State::Extension(size), byte) if byte >= b' ' && byte != 0x7f || byte == b'\t' => {
-                self.extensions_left = self.extensions_left.checked_sub(1).ok_or(Malformed::Chunk)?;
+                self.count_extension()?;
                 State::Extension(size)
             }
             (State::SizeEnd(0), b'\n') => State::Trailers,
@@ -119,6 +130,12 @@ impl ChunkReader {
             (State::DataEndLine, b'\n') => State::Begin,
             _ => return Err(Malformed::Chunk),
         })
+    }
+
+    /// Counts one byte of an extension, or of the white space before it.
+    fn count_extension(&mut self) -> Result<(), Malformed> {
+        self.extensions_left = self.extensions_left.checked_sub(1).ok_or(Malformed::Chunk)?;
+        Ok(())
     }
 }
 
@@ -211,6 +228,17 @@ mod tests {
             ("3;a\nb\r\nabc\r\n", Err(Malformed::Chunk)),
             ("3;a\rb\r\nabc\r\n", Err(Malformed::Chunk)),
             ("10000000000000000\r\n", Err(Malformed::Chunk)),
+            ("00000000000000003\r\nabc\r\n0\r\n\r\n", Err(Malformed::Chunk)),
+            ("0000000000000003\r\nabc\r\n0\r\n\r\n", whole("abc")),
+            ("3 \t ;a\r\nabc\r\n0\r\n\r\n", whole("abc")),
+            ("1 2\r\na\r\n0\r\n\r\n", Err(Malformed::Chunk)),
+            ("3 abc\r\nabc\r\n0\r\n\r\n", Err(Malformed::Chunk)),
+            ("3 \r\nabc\r\n0\r\n\r\n", Err(Malformed::Chunk)),
+            ("3;a\nabc\r\n0\r\n\r\n", Err(Malformed::Chunk)),
+            ("3\r\nabc\n0\r\n\r\n", Err(Malformed::Chunk)),
+            ("0\r\nx-sum: 1\n\r\n", Err(Malformed::Trailers)),
+            ("0\r\nx-sum: 1\r\n\n", Err(Malformed::Trailers)),
+            ("0\r\n\n", Err(Malformed::Trailers)),
             ("0\r\nx-sum 1\r\n\r\n", Err(Malformed::Trailers)),
             ("0\r\n folded\r\n\r\n", Err(Malformed::Trailers)),
         ];
@@ -223,6 +251,8 @@ mod tests {
     fn extensions_and_trailers_have_bounds() {
         let endless = |start: &str, more: &str| [start, &more.repeat(40 * 1024)].concat();
         assert_eq!(read(endless("1;", "x").as_bytes()), Err(Malformed::Chunk));
+        assert_eq!(read(endless("1", " ").as_bytes()), Err(Malformed::Chunk));
+        assert_eq!(read(endless("", "0").as_bytes()), Err(Malformed::Chunk));
         assert_eq!(read(endless("", "1;x\r\na\r\n").as_bytes()), Err(Malformed::Chunk), "all chunks together");
         assert_eq!(read(endless("0\r\nx: ", "x").as_bytes()), Err(Malformed::Trailers));
         assert_eq!(read(endless("0\r\n", "a: b\r\n").as_bytes()), Err(Malformed::Trailers));

@@ -13,6 +13,9 @@ pub enum Malformed {
     /// The head breaks the grammar.
     #[error("the head is not HTTP/1.1")]
     Head,
+    /// A line of the head ends with LF alone.
+    #[error("a line of the head ends with LF alone; end it with CR LF")]
+    BareLf,
     /// The head is larger, or has more fields, than allowed.
     #[error("the head is too large")]
     HeadTooLarge,
@@ -92,6 +95,11 @@ impl Noted {
             _ => {}
         }
         Ok(true)
+    }
+
+    /// The connection is not used again after this message.
+    pub(super) fn leave_connection(&mut self) {
+        self.close = true;
     }
 
     /// How long a request's body is.

@@ -64,6 +64,9 @@ impl HeadReader {
                 httparse::Status::Partial => return Ok(None),
                 httparse::Status::Complete(length) => length,
             };
+            if line_ends(&bytes[..length]) != LineEnds::Crlf {
+                return Err(Malformed::BareLf);
+            }
             let method = Method::from_bytes(request.method.unwrap_or_default().as_bytes());
             let target = request.path.unwrap_or_default();
             let from = offset(bytes, target.as_bytes());
@@ -90,7 +93,10 @@ impl HeadReader {
                 httparse::Status::Complete(length) => length,
             };
             let start = StatusCode::from_u16(response.code.unwrap_or_default()).map_err(|_| Malformed::Head)?;
-            let (lines, noted) = lines(bytes, response.headers)?;
+            let (lines, mut noted) = lines(bytes, response.headers)?;
+            if line_ends(&bytes[..length]) == LineEnds::Mixed {
+                noted.leave_connection();
+            }
             Ok(Some(Parsed { start, version: version(response.version), length, lines, noted }))
         })?;
         let Some(Parsed { start: status, version, length, lines, noted }) = parsed else { return Ok(None) };
@@ -138,6 +144,39 @@ fn ends(bytes: &[u8], seen: usize) -> bool {
     tail.windows(2).any(|pair| pair == b"\n\n") || tail.windows(3).any(|three| three == b"\n\r\n")
 }
 
+/// How the lines of a head end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LineEnds {
+    /// All with CR and LF.
+    Crlf,
+    /// All with LF alone.
+    Lf,
+    /// Some with CR and LF, some with LF alone.
+    Mixed,
+}
+
+/// Returns how the lines of `head` end.
+///
+/// RFC 9112 section 2.2 lets a reader take LF alone for the end of a line, and httparse does. Two readers that differ in it
+/// see different fields, and so different bodies: that is how requests are smuggled. A client's head must end its lines with
+/// CRLF. An origin's head may use LF throughout, as some old servers and scripts do: nothing else reads it, and all of its
+/// lines mean the same. Where an origin mixes both, a line may be what its application put into a value, and the length of
+/// the body with it: the response is read, but its connection is not used again, so that no other response is affected.
+fn line_ends(head: &[u8]) -> LineEnds {
+    let (mut crlf, mut lf) = (false, false);
+    for place in memchr::memchr_iter(b'\n', head) {
+        match place > 0 && head[place - 1] == b'\r' {
+            true => crlf = true,
+            false => lf = true,
+        }
+    }
+    match (crlf, lf) {
+        (true, true) => LineEnds::Mixed,
+        (false, true) => LineEnds::Lf,
+        (_, false) => LineEnds::Crlf,
+    }
+}
+
 fn version(minor: Option<u8>) -> Version {
     match minor {
         Some(0) => Version::HTTP_10,
@@ -175,6 +214,10 @@ pub(super) fn trailers(buffer: &mut BytesMut, most: usize) -> Result<Option<Head
         Ok(httparse::Status::Partial) if buffer.len() <= most => return Ok(None),
         _ => return Err(Malformed::Trailers),
     };
+    // Strict in both directions: where trailers end, the next message begins.
+    if line_ends(&buffer[..length]) != LineEnds::Crlf {
+        return Err(Malformed::Trailers);
+    }
     let mut fields = HeaderMap::with_capacity(headers.len());
     for header in headers {
         let name = HeaderName::from_bytes(header.name.as_bytes()).map_err(|_| Malformed::Trailers)?;

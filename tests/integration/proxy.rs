@@ -342,6 +342,30 @@ fn of_the_address_families_a_trusted_proxy_vouches_for_the_configured_one() {
 }
 
 #[test]
+fn lf_without_cr_is_refused_and_empty_lines_before_a_request_are_not() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), FREE);
+    for head in [
+        "GET / HTTP/1.1\nHost: a\n\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nX-A: 1\nX-B: 2\r\n\r\n",
+        "GET / HTTP/1.1\nHost: a\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\n\n",
+        "\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    ] {
+        assert_eq!(gate.connect().send(head).answer().status, 400, "{head:?}");
+    }
+    for body in ["1 2\r\na\r\n0\r\n\r\n", "1\na\r\n0\r\n\r\n", "0\r\nx-sum: 1\n\r\n", "00000000000000000\r\n\r\n"] {
+        let mut client = gate.connect();
+        client
+            .send(format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: x-sum\r\n\r\n{body}"));
+        let rest = client.rest();
+        assert!(!rest.windows(4).any(|part| part == b" 200"), "{body:?}: {:?}", String::from_utf8_lossy(&rest));
+    }
+    assert!(origin.seen().iter().all(|seen| seen.method == "POST"), "{:?}", origin.seen());
+    assert_eq!(gate.connect().send("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n").answer().status, 200);
+}
+
+#[test]
 fn the_body_is_asked_for_only_once_the_request_is_let_in() {
     let origin = Origin::scripted(|request, wire| {
         let body = wire.body(request);

@@ -1,5 +1,5 @@
 use super::super::head::HeadReader;
-use super::super::{Limits, RequestHead};
+use super::super::{Limits, Malformed, RequestHead};
 use super::*;
 use bytes::BytesMut;
 use proptest::prelude::*;
@@ -24,8 +24,12 @@ fn what_nobody_touches_is_written_as_it_came() {
 
 #[test]
 fn lines_of_another_form_are_put_into_the_usual_one() {
-    let fields = read("a:b\r\nc: \t d \r\ne:\r\nf: g\n").fields;
-    assert_eq!(written(&fields), "a: b\r\nc: d\r\ne: \r\nf: g\r\n");
+    let fields = read("a:b\r\nc: \t d \r\ne:\r\n").fields;
+    assert_eq!(written(&fields), "a: b\r\nc: d\r\ne: \r\n");
+    let mut answer = BytesMut::from("HTTP/1.1 200 OK\na: b\nc:d\n\n");
+    let mut reader = HeadReader::new(Limits { size: 64 * 1024, fields: 100 });
+    let head = reader.response(&mut answer).expect("an origin may use LF alone").expect("whole");
+    assert_eq!(written(&head.fields), "a: b\r\nc: d\r\n");
 }
 
 #[test]
@@ -61,6 +65,19 @@ fn lines() -> impl Strategy<Value = Vec<(String, String)>> {
 }
 
 proptest! {
+    /// Whichever line of a client's head ends with LF alone, the head is refused.
+    #[test]
+    fn one_lf_without_cr_is_enough_to_refuse_a_head(lines in lines(), at in any::<prop::sample::Index>()) {
+        let fields: String = lines.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let text = format!("GET / HTTP/1.1\r\n{fields}\r\n");
+        let ends: Vec<usize> = text.match_indices('\r').map(|(place, _)| place).collect();
+        let mut buffer = BytesMut::from(text.as_bytes());
+        let _ = buffer.split_off(ends[at.index(ends.len())]);
+        buffer.extend_from_slice(&text.as_bytes()[ends[at.index(ends.len())] + 1..]);
+        let read = HeadReader::new(Limits { size: 64 * 1024, fields: 100 }).request(&mut buffer);
+        prop_assert!(matches!(read, Err(Malformed::BareLf)), "{:?}", read.map(|head| head.is_some()));
+    }
+
     /// A map of the fields holds the same as they do, and fields made of that map hold the same as it.
     #[test]
     fn fields_and_maps_hold_the_same(lines in lines()) {
