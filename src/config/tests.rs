@@ -15,6 +15,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 mod schema;
+mod spelling;
 
 const OPERATORS: [&str; 3] = ["googlebot", "bingbot", "applebot"];
 const EXAMPLE: &str = include_str!("../../config/tidegate.yaml");
@@ -783,6 +784,14 @@ fn each_contradiction_is_found() {
         (
             "routes: [{ match: /** }, { match: /a }]".into(),
             "2:26: routes[1]: never reached: routes[0] (/**) fits all that it fits; move it above that one",
+        ),
+        (
+            "routes: [{ match: /a, scopes: [default] }, { match: /A/, scopes: [default] }]".into(),
+            "2:44: routes[1]: never reached: routes[0] (/a) fits all that it fits; move it above that one, or write case: exact or trailing_slash: exact there",
+        ),
+        (
+            "routes: [{ match: /a, case: ignored }]".into(),
+            "2:29: routes[0].case: found \"ignored\" (did you mean \"ignore\"?); use one of exact, ignore",
         ),
         (
             "routes: [{ match: /a/**/b/c }]".into(),

@@ -2,6 +2,7 @@
 
 use super::pattern::Pattern;
 use super::tree::{Pages, SEARCHES, Tree, Visits};
+use crate::policy::route as rule;
 
 /// The routes of a site, the first that fits before the others; what fits none of them is free.
 #[derive(Debug)]
@@ -54,8 +55,33 @@ fn of_pages(tree: Tree, pages: u64) -> Vec<Route> {
     }
     // Stable: among equally particular ones the busiest stays first, and one with a parameter before one without.
     routes.sort_by(|one, other| one.pattern.before(&other.pattern));
-    routes
+    merge_spellings(routes)
 }
+
+/// A route that costs something is for all spellings of its paths, so that one is enough for all patterns that differ in
+/// case or in a slash at their end.
+fn merge_spellings(routes: Vec<Route>) -> Vec<Route> {
+    let mut merged: Vec<Route> = Vec::with_capacity(routes.len());
+    for route in routes {
+        match merged.iter_mut().find(|earlier| earlier.covers(&route)) {
+            Some(earlier) => earlier.visits.add(&route.visits),
+            None => merged.push(route),
+        }
+    }
+    merged
+}
+
+impl Route {
+    fn covers(&self, later: &Self) -> bool {
+        let rule =
+            |route: &Self| rule::Pattern::parse(&route.pattern.to_string()).ok().map(|rule| rule.spelled(COSTED));
+        let is_wider = self.parameter.is_none() || self.parameter == later.parameter;
+        is_wider && rule(self).zip(rule(later)).is_some_and(|(rule, later)| rule.covers(&later))
+    }
+}
+
+/// The spellings that routes with a cost are for by default.
+const COSTED: rule::Spelling = rule::Spelling { ignores_case: true, ignores_trailing_slash: true };
 
 /// A page that not one in so many is for is seldom.
 const SELDOM: u64 = 100;

@@ -291,3 +291,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn one_route_is_proposed_for_all_spellings_of_a_page() {
+    let targets = ["/Search", "/search/", "/search", "/search?q=a", "/Search/?q=b", "/"];
+    let log: String = (0..300)
+        .map(|second| line("192.0.2.1", second, "+0000", targets[second as usize % targets.len()], "Mozilla/5.0"))
+        .collect();
+    let yaml = proposed(&log);
+    is_accepted(&yaml);
+    let routes: Vec<&str> = yaml.lines().filter(|line| line.to_lowercase().contains("match: \"/search")).collect();
+    assert_eq!(routes.len(), 2, "one with the parameter and one without: {yaml}");
+    let (report, _) = replayed(&yaml, &log);
+    assert_eq!(report.quotas[0].windows[0].used, 300.0, "{yaml}");
+}

@@ -210,7 +210,7 @@ impl Visits {
         }
     }
 
-    fn add(&mut self, other: &Self) {
+    pub(super) fn add(&mut self, other: &Self) {
         self.all += other.all;
         self.people += other.people;
         for (count, more) in self.searches.iter_mut().zip(other.searches) {

@@ -35,6 +35,16 @@ pub struct ScopeId(pub u16);
 pub struct Pattern {
     segments: Vec<Segment>,
     rest: Rest,
+    spelling: Spelling,
+}
+
+/// Which spellings of a path a pattern matches. The default is only the one that is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spelling {
+    /// An ASCII letter matches in either case.
+    pub ignores_case: bool,
+    /// `/a` and `/a/` are one path.
+    pub ignores_trailing_slash: bool,
 }
 
 /// What may follow the segments of a pattern.
@@ -88,15 +98,48 @@ impl Pattern {
         if segments.iter().any(|segment| segment.contains("**")) {
             return Err(BadPattern::RestWithin);
         }
-        Ok(Self { segments: segments.into_iter().map(Segment::parse).collect(), rest })
+        let segments = segments.into_iter().map(Segment::parse).collect();
+        Ok(Self { segments, rest, spelling: Spelling::default() })
+    }
+
+    /// The pattern, matching the paths that `spelling` says.
+    pub fn spelled(mut self, spelling: Spelling) -> Self {
+        self.spelling = spelling;
+        if spelling.ignores_case {
+            self.texts_mut().for_each(|text| text.make_ascii_lowercase());
+        }
+        if spelling.ignores_trailing_slash {
+            self.drop_trailing_slash();
+        }
+        self
+    }
+
+    /// Which spellings of a path it matches.
+    pub fn spelling(&self) -> Spelling {
+        self.spelling
+    }
+
+    /// True for `/**`, which matches every path.
+    pub fn is_any(&self) -> bool {
+        self.segments.is_empty() && self.rest == Rest::Anything
+    }
+
+    /// True when every path that `other` matches plainly matches, too. Says nothing about overlapping patterns.
+    pub fn covers(&self, other: &Self) -> bool {
+        let (own, others) = (self.spelling, other.spelling);
+        let is_no_stricter = (own.ignores_case || !others.ignores_case)
+            && (own.ignores_trailing_slash || !others.ignores_trailing_slash);
+        self.is_any() || (is_no_stricter && other.clone().spelled(own) == *self)
     }
 
     /// True when the normalised `path` fits.
     pub fn matches(&self, path: &str) -> bool {
+        let path = if self.spelling.ignores_trailing_slash { without_trailing_slash(path) } else { path };
+        let case = if self.spelling.ignores_case { Case::Ignored } else { Case::Kept };
         let mut rest = path.strip_prefix('/');
         for segment in &self.segments {
             let Some((found, behind)) = rest.map(first_segment) else { return false };
-            if !segment.fits(found) {
+            if !segment.fits(found, case) {
                 return false;
             }
             rest = behind;
@@ -104,8 +147,58 @@ impl Pattern {
         match &self.rest {
             Rest::Nothing => rest.is_none(),
             Rest::Anything => true,
-            Rest::Last(last) => rest.is_some_and(|rest| last.fits(rest.rsplit('/').next().unwrap_or(rest))),
+            Rest::Last(last) => rest.is_some_and(|rest| last.fits(rest.rsplit('/').next().unwrap_or(rest), case)),
         }
+    }
+
+    fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let last = match &mut self.rest {
+            Rest::Last(last) => Some(last),
+            Rest::Nothing | Rest::Anything => None,
+        };
+        self.segments.iter_mut().chain(last).flat_map(Segment::texts_mut)
+    }
+
+    /// `/search/` is matched as `/search`, `/shop/**/` as `/shop/**`; `/` stays.
+    fn drop_trailing_slash(&mut self) {
+        let nothing = Segment::Text(String::new());
+        if self.rest == Rest::Last(nothing.clone()) {
+            self.rest = Rest::Anything;
+        }
+        if self.rest == Rest::Nothing && self.segments.len() > 1 && self.segments.last() == Some(&nothing) {
+            self.segments.pop();
+        }
+    }
+}
+
+/// Whether the case of ASCII letters counts.
+#[derive(Clone, Copy)]
+enum Case {
+    Kept,
+    Ignored,
+}
+
+impl Case {
+    fn is_same(self, one: &[u8], other: &[u8]) -> bool {
+        match self {
+            Self::Kept => one == other,
+            Self::Ignored => one.eq_ignore_ascii_case(other),
+        }
+    }
+
+    /// What is behind `start` in `text`; `None` if `text` does not begin with it.
+    fn strip_prefix<'a>(self, text: &'a [u8], start: &[u8]) -> Option<&'a [u8]> {
+        let (found, behind) = text.split_at_checked(start.len())?;
+        self.is_same(found, start).then_some(behind)
+    }
+
+    fn ends_with(self, text: &[u8], end: &[u8]) -> bool {
+        text.len().checked_sub(end.len()).is_some_and(|from| self.is_same(&text[from..], end))
+    }
+
+    /// What is behind the first `part` in `text`.
+    fn behind_first<'a>(self, text: &'a [u8], part: &[u8]) -> Option<&'a [u8]> {
+        (0..=text.len().checked_sub(part.len())?).find_map(|from| self.strip_prefix(&text[from..], part))
     }
 }
 
@@ -123,19 +216,23 @@ impl Segment {
         }
     }
 
-    fn fits(&self, segment: &str) -> bool {
+    fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let (one, between, other) = match self {
+            Self::Text(text) => (Some(text), &mut [][..], None),
+            Self::Name => (None, &mut [][..], None),
+            Self::Starred { first, between, last } => (Some(first), &mut between[..], Some(last)),
+        };
+        one.into_iter().chain(between).chain(other)
+    }
+
+    fn fits(&self, segment: &str, case: Case) -> bool {
         match self {
-            Self::Text(text) => segment == text,
+            Self::Text(text) => case.is_same(segment.as_bytes(), text.as_bytes()),
             Self::Name => !segment.is_empty(),
             Self::Starred { first, between, last } => {
-                let Some(mut rest) = segment.strip_prefix(first.as_str()) else { return false };
-                for text in between {
-                    match rest.find(text) {
-                        Some(at) => rest = &rest[at + text.len()..],
-                        None => return false,
-                    }
-                }
-                rest.ends_with(last.as_str())
+                let rest = case.strip_prefix(segment.as_bytes(), first.as_bytes());
+                let rest = between.iter().fold(rest, |rest, text| case.behind_first(rest?, text.as_bytes()));
+                rest.is_some_and(|rest| case.ends_with(rest, last.as_bytes()))
             }
         }
     }
@@ -195,12 +292,17 @@ fn needs_work(path: &[u8]) -> bool {
     !path.starts_with(b"/")
 }
 
+/// A path without the slash at its end; `/` stays.
+fn without_trailing_slash(path: &str) -> &str {
+    path.strip_suffix('/').filter(|path| !path.is_empty()).unwrap_or(path)
+}
+
 fn decode_unreserved(path: &str) -> Result<String, BadPath> {
     let mut decoded = String::with_capacity(path.len());
     let mut rest = path;
     while let Some(at) = rest.find('%') {
         decoded.push_str(&rest[..at]);
-        let byte = rest.get(at + 1..at + 3).and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        let byte = encoded_byte(&rest.as_bytes()[at + 1..]);
         match byte {
             Some(0) => return Err(BadPath),
             Some(byte) if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => decoded.push(char::from(byte)),
@@ -212,6 +314,12 @@ fn decode_unreserved(path: &str) -> Result<String, BadPath> {
     }
     decoded.push_str(rest);
     Ok(decoded)
+}
+
+/// The byte that the two hexadecimal digits at the beginning of `text` stand for.
+fn encoded_byte(text: &[u8]) -> Option<u8> {
+    let digit = |place: usize| char::from(*text.get(place)?).to_digit(16);
+    u8::try_from(digit(0)? << 4 | digit(1)?).ok()
 }
 
 /// A path up to its first slash, and what is behind that. Byte by byte, as segments are short.
@@ -232,7 +340,23 @@ fn host_fits(pattern: &str, host: &str) -> bool {
 fn query_has(query: &str, name: &str, value: Option<&str>) -> bool {
     query.split('&').any(|pair| {
         let (found, holds) = pair.split_once('=').unwrap_or((pair, ""));
-        found == name && value.is_none_or(|value| value == holds)
+        reads_as(found, name) && value.is_none_or(|value| reads_as(holds, value))
+    })
+}
+
+/// True if a name or value of a query is `wanted`, as it stands or decoded as forms are: `%70age` is `page`, `+` a space.
+fn reads_as(found: &str, wanted: &str) -> bool {
+    found == wanted || (found.contains(['%', '+']) && form_decoded(found).eq(wanted.bytes()))
+}
+
+/// The bytes that a name or value of a query stands for. A percent sign without two digits stands for itself.
+fn form_decoded(text: &str) -> impl Iterator<Item = u8> {
+    let mut rest = text.as_bytes();
+    std::iter::from_fn(move || {
+        let (&first, behind) = rest.split_first()?;
+        let encoded = if first == b'%' { encoded_byte(behind) } else { None };
+        rest = if encoded.is_some() { &behind[2..] } else { behind };
+        Some(encoded.unwrap_or(if first == b'+' { b' ' } else { first }))
     })
 }
 
@@ -277,6 +401,54 @@ mod tests {
     }
 
     #[test]
+    fn case_and_a_trailing_slash_are_ignored_where_the_spelling_says_so() {
+        let both = Spelling { ignores_case: true, ignores_trailing_slash: true };
+        let (case, slash) =
+            (Spelling { ignores_trailing_slash: false, ..both }, Spelling { ignores_case: false, ..both });
+        for (pattern, path, spelling, expected) in [
+            ("/search", "/SEARCH", case, true),
+            ("/search", "/search/", case, false),
+            ("/search", "/search/", slash, true),
+            ("/search", "/SEARCH/", slash, false),
+            ("/SEARCH", "/search/", both, true),
+            ("/search/", "/search", slash, true),
+            ("/search/", "/search", case, false),
+            ("/search", "/searching", both, false),
+            ("/search", "/search/x", both, false),
+            ("/item/*", "/Item/1/", both, true),
+            ("/item/*", "/item/", both, false),
+            ("/item/*", "/item", both, false),
+            ("/item/*/", "/ITEM/1", both, true),
+            ("/**/*.css", "/a.CSS", both, true),
+            ("/**/*.css", "/x/a.css/", both, true),
+            ("/**/*.css", "/x/css/", both, false),
+            ("/img-*x*.PNG", "/IMG-1X2.png", both, true),
+            ("/img-*x*.png", "/img-1.png", both, false),
+            ("/a*a", "/A", both, false),
+            ("/caf%C3%A9", "/CAF%C3%A9", both, true),
+            ("/caf%C3%A9", "/caf%C3%89", both, false),
+            ("/shop/**", "/SHOP", both, true),
+            ("/shop/**/", "/shop/a", both, true),
+            ("/", "/", both, true),
+            ("/", "/a", both, false),
+            ("/**", "/", both, true),
+        ] {
+            let pattern = Pattern::parse(pattern).expect("a good pattern").spelled(spelling);
+            assert_eq!(pattern.matches(path), expected, "{pattern:?} {path}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_covers_what_it_matches_in_any_spelling() {
+        let both = Spelling { ignores_case: true, ignores_trailing_slash: true };
+        let exact = |text| Pattern::parse(text).expect("a good pattern");
+        let lenient = |text| exact(text).spelled(both);
+        assert!(lenient("/search").covers(&lenient("/Search/")) && lenient("/search").covers(&exact("/SEARCH")));
+        assert!(!exact("/search").covers(&lenient("/search")) && !lenient("/search").covers(&lenient("/search/*")));
+        assert!(exact("/**").covers(&lenient("/a")) && exact("/a").covers(&exact("/a")));
+    }
+
+    #[test]
     fn every_spelling_of_a_path_is_the_same_route() {
         for (spelling, normal) in [
             ("/item/1", "/item/1"),
@@ -290,6 +462,9 @@ mod tests {
             ("/a/..", "/"),
             ("/%zz", "/%25zz"),
             ("/%0%61", "/%250a"),
+            ("/%+5", "/%25+5"),
+            ("/%", "/%25"),
+            ("/%4", "/%254"),
         ] {
             assert_eq!(normalise(spelling).as_deref(), Ok(normal), "{spelling}");
         }
@@ -301,12 +476,38 @@ mod tests {
         assert!(query_has("q=1&page=2", "page", None));
         assert!(query_has("q=1&page=2", "page", Some("2")));
         assert!(!query_has("q=1&page=2", "page", Some("3")));
+        for query in ["%70age=2", "a&p%61ge", "page=%32", "x=1&%70%61%67%65=2"] {
+            assert!(query_has(query, "page", None), "{query}");
+        }
+        assert!(query_has("page=%32", "page", Some("2")) && !query_has("page=%33", "page", Some("2")));
+        assert!(query_has("q=a+b", "q", Some("a b")) && query_has("q=a%20b", "q", Some("a b")));
+        assert!(
+            query_has("q=c++", "q", Some("c++")) && query_has("q=c%2B%2b", "q", Some("c++")),
+            "as it is written, too"
+        );
+        assert!(!query_has("%zzpage=2", "page", None) && !query_has("page%", "page", None));
+        assert!(!query_has("page%3D2", "page", None), "an encoded sign parts nothing");
         assert!(host_fits("*.example.com", "shop.example.com"));
         assert!(!host_fits("*.example.com", "example.com"));
         assert!(!host_fits("*.example.com", "badexample.com"));
     }
 
     proptest! {
+        /// Exact patterns match as they did, and what matches exactly matches in any spelling.
+        #[test]
+        fn a_pattern_that_ignores_spelling_matches_no_less(pattern in "/[aB/]{0,4}(\\*|\\*b|/\\*\\*|)", path in "/[aAbB/]{0,6}") {
+            let Ok(path) = normalise(&path) else { return Ok(()) };
+            let Ok(exact) = Pattern::parse(&pattern) else { return Ok(()) };
+            let both = Spelling { ignores_case: true, ignores_trailing_slash: true };
+            let lenient = exact.clone().spelled(both);
+            prop_assert!(!exact.matches(&path) || lenient.matches(&path));
+            prop_assert_eq!(lenient.matches(&path), lenient.matches(&path.to_ascii_uppercase()));
+            if path != "/" {
+                let slashed = format!("{}/", without_trailing_slash(&path));
+                prop_assert_eq!(lenient.matches(&path), lenient.matches(&slashed));
+            }
+        }
+
         #[test]
         fn a_normal_path_stays_as_it_is(path in "/[a-z0-9/.%]{0,40}") {
             if let Ok(once) = normalise(&path) {

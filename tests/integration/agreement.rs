@@ -260,6 +260,24 @@ fn a_gate_that_was_started_anew_is_started_anew_here_too() {
 }
 
 #[test]
+fn other_spellings_are_charged_again_as_they_were() {
+    let rules = "
+workers: 1
+quotas: { api: { limit: 20, window: { fixed: 24h } } }
+routes:
+  - { match: /free }
+  - { match: /search, method: GET, cost: { api: 4 } }
+  - { match: /list, query: [page], cost: { api: 2 } }";
+    let gate = Gate::before(Origin::plain().address(), rules);
+    let targets = ["/SEARCH", "/search/", "/se%61rch", "//Search", "/list?%70age=2", "/list?p+age", "/FREE", "/free"];
+    for target in targets.iter().cycle().take(16) {
+        gate.connect().get(target, "");
+    }
+    let report = replayed_by_itself(gate, 16);
+    assert_eq!(report.quotas[0].windows[0].used, 20.0, "{:?}", report.classes);
+}
+
+#[test]
 fn exempt_paths_with_any_method_are_decided_again_as_they_were() {
     const PATHS: [&str; 4] = ["/robots.txt", "/x/../robots.txt", "/.well-known/crawl-policy", "/page"];
     const METHODS: [&str; 4] = ["GET", "HEAD", "POST", "DELETE"];

@@ -216,6 +216,43 @@ routes: [ { match: /**, cost: { api: 2 } } ]";
 }
 
 #[test]
+fn every_spelling_of_a_costed_page_is_charged() {
+    let origin = Origin::plain();
+    let rules = "
+quotas: { api: { limit: 1000, window: { fixed: 24h } } }
+routes:
+  - { match: /free }
+  - { match: /search, method: GET, cost: { api: 4 } }
+  - { match: '/item/*', cost: { api: 1 } }
+  - { match: /list, query: [page], cost: { api: 2 } }
+  - { match: /exact, case: exact, trailing_slash: exact, cost: { api: 8 } }";
+    let gate = Gate::before(origin.address(), rules);
+    for (method, target, cost) in [
+        ("GET", "/SEARCH", 4.0),
+        ("GET", "/search/", 4.0),
+        ("GET", "/se%61rch/?x", 4.0),
+        ("HEAD", "/search", 4.0),
+        ("GET", "/Item/1", 1.0),
+        ("GET", "/item/1/", 1.0),
+        ("GET", "/item/", 0.0),
+        ("GET", "/list?%70age=2", 2.0),
+        ("GET", "/LIST/?p%61ge", 2.0),
+        ("GET", "/list?q=page", 0.0),
+        ("GET", "/exact", 8.0),
+        ("GET", "/EXACT", 0.0),
+        ("GET", "/exact/", 0.0),
+        ("GET", "/free", 0.0),
+    ] {
+        gate.set_used("api", 0);
+        let mut client = gate.connect();
+        client.send(format!("{method} {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert_eq!(client.head().status, 200, "{method} {target}");
+        assert_eq!(gate.books(), (cost, 0.0), "{method} {target}");
+        assert_eq!(origin.last().target, target, "the origin gets it as it was sent");
+    }
+}
+
+#[test]
 fn a_free_route_is_never_refused_for_quota() {
     let origin = Origin::plain();
     let gate = spent(&origin, "");

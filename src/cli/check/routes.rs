@@ -2,7 +2,21 @@
 
 use crate::policy::Rules;
 use crate::policy::cost::Cost;
-use crate::policy::route::{Route, ScopeId};
+use crate::policy::route::{Route, ScopeId, Spelling};
+
+/// How it compares paths, where that is not what it does by default.
+fn spelling(route: &Route) -> impl Iterator<Item = String> {
+    let Spelling { ignores_case, ignores_trailing_slash } = route.path.spelling();
+    let binds = !route.is_free() || route.scopes != [ScopeId(0)];
+    let told = move |(key, ignores): (&str, bool)| {
+        (ignores != binds).then(|| format!("{key}: {}", if ignores { "ignore" } else { "exact" }))
+    };
+    let is_any = route.path.is_any();
+    [("case", ignores_case), ("trailing_slash", ignores_trailing_slash)]
+        .into_iter()
+        .filter(move |_| !is_any)
+        .filter_map(told)
+}
 
 pub(super) fn route(route: &Route, rules: &Rules) -> String {
     let mut narrowed: Vec<String> = route.methods.iter().map(ToString::to_string).collect();
@@ -11,6 +25,7 @@ pub(super) fn route(route: &Route, rules: &Rules) -> String {
         Some(value) => format!("?{name}={value}"),
         None => format!("?{name}"),
     }));
+    narrowed.extend(spelling(route));
     let narrowed = if narrowed.is_empty() { String::new() } else { format!(" [{}]", narrowed.join(" ")) };
     let cost = |(quota, cost): &(crate::policy::QuotaId, Cost)| {
         let name = rules.quotas.get(usize::from(quota.0)).map_or("?", |quota| quota.name.as_str());

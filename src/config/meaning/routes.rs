@@ -3,11 +3,14 @@
 use super::quotas::Own;
 use super::report::Report;
 use crate::config::raw::routes as raw;
+use crate::config::raw::routes::Comparison;
+use crate::config::words::Verb;
 use crate::policy::cost::Cost;
 use crate::policy::quota::Quota;
-use crate::policy::route::{BadPattern, Pattern, Route};
+use crate::policy::route::{BadPattern, Pattern, Route, Spelling};
 use crate::policy::throttle::Scope;
 use crate::policy::{QuotaId, ScopeId, Units};
+use http::Method;
 
 const MOST: usize = 10_000;
 /// Which quotas said no is told in one byte.
@@ -42,12 +45,15 @@ pub(super) fn routes(raw: &[raw::Route], known: &Known<'_>, report: &mut Report)
             report.mistake(
                 &path,
                 format!("never reached: routes[{place}] ({}) fits all that it fits", earlier.name),
-                "move it above that one",
+                match earlier.name == route.name || earlier.path.is_any() {
+                    true => "move it above that one",
+                    false => "move it above that one, or write case: exact or trailing_slash: exact there",
+                },
             );
         }
         routes.push(route);
     }
-    if routes.last().is_none_or(|last| !(is_rest(last) && is_unconditional(last))) {
+    if routes.last().is_none_or(|last| !(last.path.is_any() && is_unconditional(last))) {
         routes.push(rest(known, report));
     }
     routes
@@ -72,10 +78,6 @@ fn any_path() -> Pattern {
     Pattern::parse(REST).expect("begins with a slash and ends in the rest")
 }
 
-fn is_rest(route: &Route) -> bool {
-    route.path == any_path()
-}
-
 fn is_unconditional(route: &Route) -> bool {
     route.hosts.is_empty() && route.methods.is_empty() && route.query.is_empty()
 }
@@ -85,7 +87,7 @@ fn hides(earlier: &Route, later: &Route) -> bool {
     fn wider<T: PartialEq>(earlier: &[T], later: &[T]) -> bool {
         earlier.is_empty() || (!later.is_empty() && later.iter().all(|one| earlier.contains(one)))
     }
-    (is_rest(earlier) || earlier.path == later.path)
+    (earlier.name == later.name || earlier.path.covers(&later.path))
         && wider(&earlier.hosts, &later.hosts)
         && wider(&earlier.methods, &later.methods)
         && earlier.query.iter().all(|parameter| later.query.contains(parameter))
@@ -101,16 +103,36 @@ fn route(raw: &raw::Route, path: &str, known: &Known<'_>, report: &mut Report) -
         let remedy = format!("a route pays from at most {MOST_COSTS}");
         report.mistake(&cost_path, format!("found {} quotas", costs.len()), remedy);
     }
+    let binds = !costs.is_empty() || !raw.scopes.0.is_empty();
     Route {
-        path: pattern(raw, &format!("{path}.match"), report),
+        path: pattern(raw, &format!("{path}.match"), report).spelled(spelling(raw, binds)),
         hosts: hosts(&raw.host.0, &format!("{path}.host"), report),
-        methods: raw.method.0.iter().map(|verb| verb.0.clone()).collect(),
+        methods: methods(&raw.method.0),
         query: query(&raw.query.0, &format!("{path}.query"), report),
         costs,
         scopes,
         measured: raw.measured.unwrap_or(true),
         name,
     }
+}
+
+/// Which spellings of a path a route is for.
+///
+/// The origin may ignore case and a trailing slash, or not. A route that `binds` its requests, by a cost or by scopes, is for all
+/// spellings by default: a false match costs a unit too many, a miss is a way around. A route that only makes requests free is
+/// for the written spelling: a false match would be the way around.
+fn spelling(raw: &raw::Route, binds: bool) -> Spelling {
+    let ignores = |written: Option<Comparison>| written.map_or(binds, |written| written == Comparison::Ignore);
+    Spelling { ignores_case: ignores(raw.case), ignores_trailing_slash: ignores(raw.trailing_slash) }
+}
+
+/// The methods of a route: `GET` includes `HEAD`, for which an origin does the same work.
+fn methods(written: &[Verb]) -> Vec<Method> {
+    let mut methods: Vec<Method> = written.iter().map(|verb| verb.0.clone()).collect();
+    if methods.contains(&Method::GET) && !methods.contains(&Method::HEAD) {
+        methods.push(Method::HEAD);
+    }
+    methods
 }
 
 fn pattern(raw: &raw::Route, path: &str, report: &mut Report) -> Pattern {

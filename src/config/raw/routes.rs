@@ -13,11 +13,17 @@ pub(in crate::config) struct Route {
     /// /**/*.css. Must be given.
     #[serde(rename = "match")]
     pub path: Option<String>,
+    /// ignore: ASCII letters of the path match in either case. exact: only as they are written. Default ignore where the route
+    /// costs something or names scopes, exact where it only makes requests free.
+    pub case: Option<Comparison>,
+    /// ignore: /a and /a/ are one path. exact: only as it is written. Default as for case.
+    pub trailing_slash: Option<Comparison>,
     /// The host, without port: one, or a list; `*.example.com` is every host below it. Default any.
     pub host: OneOrMany<String>,
-    /// The method: one, or a list. Default any.
+    /// The method: one, or a list; GET includes HEAD. Default any.
     pub method: OneOrMany<Verb>,
-    /// Query parameters that must be there: `name`, or `name=value`.
+    /// Query parameters that must be there: `name`, or `name=value`. Those of a request are percent-decoded before they are
+    /// compared.
     pub query: OneOrMany<String>,
     /// What a request is expected to cost, by quota: an amount, or learned, which is what requests of the route have cost
     /// lately. Default nothing, but for 1 unit of each of its scopes' own quotas: it is never refused for another.
@@ -27,4 +33,14 @@ pub(in crate::config) struct Route {
     /// false: how long its answers take says nothing of the origin's load, so autothrottle and adaptive leave them out.
     /// Default true.
     pub measured: Option<bool>,
+}
+
+/// Whether a difference in spelling counts.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::config) enum Comparison {
+    /// It counts.
+    Exact,
+    /// It does not count.
+    Ignore,
 }

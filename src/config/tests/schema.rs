@@ -55,6 +55,8 @@ fn it_accepts_every_form_and_refuses_what_has_none() {
         ("crawl_policy", json!("on"), true),
         ("crawl_policy", json!({ "contact": "mailto:a@example.com", "units": true }), true),
         ("crawl_policy", json!({ "contacts": "mailto:a@example.com" }), false),
+        ("routes", json!([{ "match": "/a", "case": "exact", "trailing_slash": "ignore" }]), true),
+        ("routes", json!([{ "match": "/a", "case": "ignored" }]), false),
         ("listne", json!("127.0.0.1:1"), false),
     ] {
         let found = complaint(&schema(), &schema(), &json!({ key: value }));

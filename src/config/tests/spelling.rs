@@ -1,0 +1,121 @@
+//! A request costs the same however it is spelled, as long as an origin may read it as the same page.
+
+use super::{settings, site};
+use crate::policy::lists::Listed;
+use crate::policy::route::normalise;
+use crate::policy::{Claim, Facts, Proof, Rules, Signature};
+use http::Method;
+use proptest::prelude::*;
+
+const RULES: &str = r#"
+quotas: { api: { limit: 100, window: { fixed: 1h } } }
+scopes: { slow: { concurrency: 1 } }
+routes:
+  - { match: /free }
+  - { match: /public/, case: ignore }
+  - { match: /Account, case: exact, trailing_slash: exact, cost: { api: 5 } }
+  - { match: /search, method: GET, cost: { api: 4 } }
+  - { match: "/item/*", cost: { api: 1 } }
+  - { match: "/**/*.css", cost: { api: 2 } }
+  - { match: /list, query: [page, "by=new est"], cost: { api: 3 } }
+  - { match: /slow, scopes: [slow] }
+  - { match: "/report/**", cost: { api: 6 } }
+"#;
+
+const COSTED: [(&str, &str); 7] = [
+    ("/search", ""),
+    ("/item/Ab-1", ""),
+    ("/x/y/Style.css", ""),
+    ("/list", "page=2&by=new%20est"),
+    ("/slow", ""),
+    ("/report", ""),
+    ("/report/2026/q1", "page=1"),
+];
+
+/// The name of the route of a request, as the gateway finds it.
+fn route<'a>(rules: &'a Rules, method: &Method, path: &str, query: &str) -> &'a str {
+    let path = normalise(path).expect("a path");
+    let facts = Facts {
+        method,
+        host: "example.com",
+        path: &path,
+        query: Some(query),
+        client: "192.0.2.1".parse().expect("an address"),
+        listed: Listed::default(),
+        user_agent: b"",
+        claim: Claim::Nothing,
+        proof: Proof::Unknown,
+        signature: Signature::Absent,
+        holds_key_of: &[],
+        suspicion: None,
+    };
+    &rules.routes[rules.route(&facts)].name
+}
+
+/// The path in another spelling; each byte of `choices` says what is done to one of its characters.
+fn spelled(path: &str, choices: &[u8]) -> String {
+    let spell = |(letter, choice): (char, &u8)| match (letter, choice % 8) {
+        ('/', 0) => "//".to_owned(),
+        ('/', 1) => "/./".to_owned(),
+        ('/', 2) => "/made/%2E./".to_owned(),
+        ('/', 3) => "/up/../".to_owned(),
+        ('/', _) => "/".to_owned(),
+        (_, 0) => letter.to_ascii_uppercase().to_string(),
+        (_, 1) => letter.to_ascii_lowercase().to_string(),
+        (_, 2) => format!("%{:02x}", letter as u32),
+        (_, 3) => format!("%{:02X}", letter.to_ascii_uppercase() as u32),
+        _ => letter.to_string(),
+    };
+    path.chars().zip(choices).map(spell).collect()
+}
+
+/// The query with some of its names and values encoded.
+fn encoded(query: &str, choices: &[u8]) -> String {
+    let encode = |(letter, choice): (char, &u8)| match (letter, choice % 2) {
+        ('a'..='z' | '0'..='9', 0) => format!("%{:02x}", letter as u32),
+        _ => letter.to_string(),
+    };
+    // What is encoded already stays so.
+    query
+        .split("%20")
+        .map(|part| part.chars().zip(choices).map(encode).collect::<String>())
+        .collect::<Vec<_>>()
+        .join("+")
+}
+
+proptest! {
+    #[test]
+    fn every_spelling_of_a_costed_request_falls_into_its_route(
+        page in 0..COSTED.len(),
+        choices in prop::collection::vec(any::<u8>(), 32),
+        slash in any::<bool>(),
+        head in any::<bool>(),
+    ) {
+        let rules = settings(&site(RULES)).rules;
+        let (path, query) = COSTED[page];
+        let made_up = format!("{}{}", spelled(path, &choices), if slash { "/" } else { "" });
+        let method = if head { Method::HEAD } else { Method::GET };
+        let found = route(&rules, &method, &made_up, &encoded(query, &choices));
+        prop_assert_eq!(found, route(&rules, &Method::GET, path, query), "{} {}", method, made_up);
+        prop_assert_ne!(found, "/**");
+    }
+}
+
+#[test]
+fn free_routes_are_for_the_written_spelling_unless_they_say_otherwise() {
+    let rules = settings(&site(RULES)).rules;
+    for (path, expected) in [
+        ("/free", "/free"),
+        ("/FREE", "/**"),
+        ("/free/", "/**"),
+        ("/PUBLIC/", "/public/"),
+        ("/public", "/**"),
+        ("/Account", "/Account"),
+        ("/account", "/**"),
+        ("/Account/", "/**"),
+        ("/item/", "/**"),
+    ] {
+        assert_eq!(route(&rules, &Method::GET, path, ""), expected, "{path}");
+    }
+    assert_eq!(route(&rules, &Method::POST, "/search", ""), "/**");
+}
