@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::net::IpAddr;
 use tidegate::http1::Fields;
 use tidegate::policy::identity::{AddressSource, Prefix, Trust};
+use tidegate::policy::route::{Pattern, Spelling, normalise};
 use tidegate::robots::{Wishes, merged};
 use tidegate::verify::read_list;
 use tidegate::verify::signature::read_signed_fields;
@@ -24,6 +25,23 @@ pub(crate) fn robots(text: &[u8]) {
     let mut due = lines(text).filter(|line| !line.to_ascii_lowercase().starts_with(b"crawl"));
     assert!(due.all(|line| rest.any(|kept| kept == line)), "something of the origin's is lost");
     assert_eq!(merged(&once, &wishes).as_ref(), Some(&once), "a second time changes something");
+}
+
+/// A pattern made of a path matches that path, and where it ignores spelling also its other spellings.
+pub(crate) fn paths(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(path) = normalise(text) else { return };
+    assert_eq!(normalise(&path).as_deref(), Ok(&*path), "a normal path changes");
+    // A star in a path would be one of the pattern.
+    let Ok(exact) = Pattern::parse(&path.replace('*', "%2A")) else { return };
+    let path = path.replace('*', "%2A");
+    assert!(exact.matches(&path), "a pattern does not match what it was made of");
+    let lenient = exact.spelled(Spelling { ignores_case: true, ignores_trailing_slash: true });
+    let bare = path.strip_suffix('/').filter(|bare| !bare.is_empty()).unwrap_or(&path);
+    for other in [bare, &format!("/{bare}/"), &path.to_ascii_uppercase(), &path.to_ascii_lowercase()] {
+        let other = normalise(other).expect("it has no NUL either");
+        assert!(lenient.matches(&other), "another spelling is missed: {other}");
+    }
 }
 
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -30,6 +30,11 @@ fn signed_fields_hold_their_laws() {
     each("signatures", laws::signatures);
 }
 
+#[test]
+fn paths_hold_their_laws() {
+    each("paths", laws::paths);
+}
+
 /// Asks the law of every file of the corpus, and of what is made up from them; tells the input that breaks it.
 fn each(target: &str, law: fn(&[u8])) {
     let corpus = corpus(target);

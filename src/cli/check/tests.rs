@@ -194,6 +194,24 @@ fn a_delay_that_cannot_make_the_budget_last_is_told() {
 }
 
 #[test]
+fn a_route_says_which_spellings_it_is_for_where_it_is_not_the_default() {
+    let text = "origin: { url: http://o }\nquotas: { api: { limit: 9, window: { fixed: 1h } } }\nroutes:\n  \
+                - { match: /a, method: GET, cost: { api: 1 } }\n  - { match: /b, case: exact, trailing_slash: exact, cost: { api: 1 } }\n  \
+                - { match: /c, case: ignore }\n  - { match: /d }\n";
+    let settings = config::load(Path::new("gate.yaml"), text, &[], &[], &OPERATORS);
+    let told = summary(&settings.unwrap_or_else(|mistakes| panic!("{mistakes}")), &[]);
+    for line in [
+        "  /a [GET HEAD]: 1 of api; in default",
+        "  /b [case: exact trailing_slash: exact]: 1 of api; in default",
+        "  /c [case: ignore]: free; in default",
+        "  /d: free; in default",
+        "  /**: free; in default",
+    ] {
+        assert!(told.lines().any(|told| told == line), "no line {line:?} in\n{told}");
+    }
+}
+
+#[test]
 fn what_robots_txt_asks_of_a_class_is_one_line() {
     let operators: Vec<String> = (0..7).map(|number| format!("bot-{number}")).collect();
     let names: Vec<&str> = operators.iter().map(String::as_str).collect();
