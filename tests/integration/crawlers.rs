@@ -18,7 +18,7 @@ fn a_bingbot_that_only_dns_proves_is_declared_first_and_verified_later() {
     let (origin, server) = (Origin::plain(), NameServer::start());
     server.names(CRAWLER, &["msnbot-20-0-0-77.search.msn.com"]);
     server.addresses("msnbot-20-0-0-77.search.msn.com", &[CRAWLER]);
-    let gate = Gate::before(origin.address(), &asking(&server, "2s"));
+    let gate = Gate::before(origin.address(), &asking(&server, "60s"));
     ask(&gate, CRAWLER, BINGBOT);
     wait_for(&gate, "bingbot", "verified", 1.0);
     ask(&gate, CRAWLER, BINGBOT);
@@ -36,7 +36,7 @@ fn whoever_has_none_of_the_names_is_an_impostor() {
     server.names("20.0.0.2", &["search.msn.com.example.net"]);
     server.names("20.0.0.3", &["a.search.msn.com"]);
     server.addresses("a.search.msn.com", &["20.0.0.9"]);
-    let gate = Gate::before(origin.address(), &asking(&server, "2s"));
+    let gate = Gate::before(origin.address(), &asking(&server, "60s"));
     // Without any name, with another's, with one that leads elsewhere.
     let impostors = ["20.0.0.1", "20.0.0.2", "20.0.0.3"];
     impostors.iter().for_each(|address| ask(&gate, address, BINGBOT));

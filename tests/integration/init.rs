@@ -17,6 +17,19 @@ fn what_is_proposed_is_accepted() {
 }
 
 #[test]
+fn the_proposed_limit_is_enough_for_the_log_and_assets_are_free() {
+    let folder = tempfile::tempdir().expect("a folder of its own");
+    let log = folder.path().join("day.log");
+    std::fs::write(&log, made_up_day()).expect("it can be written");
+    let log = log.to_str().expect("a path as text");
+    let [once, twice] = [(); 2].map(|()| run(&["init", log], b""));
+    assert_eq!((once.code, once.errors.as_str()), (0, ""));
+    assert_eq!(once.output, twice.output);
+    checked(&once.output);
+    its_own_limit_is_enough_and_assets_are_free(&once.output, log);
+}
+
+#[test]
 fn logs_of_real_sites_lead_to_files_that_are_accepted() {
     let Some(shared) = crate::support::shared() else { return };
     for name in ["semicomplete-2015", "wordpress-2022"] {

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tidegate::replay::log::{Asked, Asker, Files, Line, Merged, Next};
 
@@ -10,6 +10,12 @@ use tidegate::replay::log::{Asked, Asker, Files, Line, Merged, Next};
 fn every_variant_of_a_line_is_read_as_it_was_meant() {
     let Some(folder) = logs() else { return };
     let variants = fs::read_to_string(folder.join("format-variants.jsonl")).expect("the variants are text");
+    let wrong = wrong_variants(&variants);
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// What is said of those variants, one a line, that are read as something else.
+fn wrong_variants(variants: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for variant in variants.lines() {
         let Variant { line, note, expect } = serde_json::from_str(variant).expect("a variant");
@@ -18,7 +24,25 @@ fn every_variant_of_a_line_is_read_as_it_was_meant() {
             wrong.push(format!("{note}: {read:?} instead of {expect:?}"));
         }
     }
+    wrong
+}
+
+/// The same on variants of our own.
+#[test]
+fn lines_of_common_servers_are_read_as_they_were_meant() {
+    let wrong = wrong_variants(include_str!("../data/log-variants.jsonl"));
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// The same as of real logs, on a day of our own with one line that was cut off.
+#[test]
+fn a_made_up_log_is_read_to_its_last_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let day: Vec<String> = tidegate::demo::log::lines(1, &tidegate::demo::day::generate(1, 0.1)).collect();
+    let mut text = day.concat();
+    text.push_str("198.51.100.7 - - [");
+    fs::write(folder.path().join("day.log"), text).expect("it can be written");
+    is_read_to_its_last_line(&folder.path().join("day.log"), day.len() as u64 + 1, 1);
 }
 
 #[test]
@@ -27,19 +51,23 @@ fn real_logs_are_read_to_their_last_line() {
     for (name, lines, broken) in
         [("semicomplete-2015.combined.log.gz", 10_000, 1), ("wordpress-2022.combined.log.gz", 691, 0)]
     {
-        let files = Files::open(&[folder.join(name)]).expect("it can be opened");
-        let mut merged = Merged::new(files.sources, Duration::from_secs(60));
-        let mut given = 0;
-        while let Some(Next { place, text, .. }) = merged.next_line().expect("it can be read") {
-            given += 1;
-            if let Err(kind) = Line::read(text).map(drop) {
-                merged.is_broken(kind, place);
-            }
-        }
-        let found: u64 = merged.counts.broken.values().map(|(count, _)| count).sum();
-        assert_eq!((merged.counts.lines, found), (lines, broken), "{name}: {:?}", merged.counts);
-        assert!(given <= lines);
+        is_read_to_its_last_line(&folder.join(name), lines, broken);
     }
+}
+
+fn is_read_to_its_last_line(log: &Path, lines: u64, broken: u64) {
+    let files = Files::open(&[log.to_owned()]).expect("it can be opened");
+    let mut merged = Merged::new(files.sources, Duration::from_secs(60));
+    let mut given = 0;
+    while let Some(Next { place, text, .. }) = merged.next_line().expect("it can be read") {
+        given += 1;
+        if let Err(kind) = Line::read(text).map(drop) {
+            merged.is_broken(kind, place);
+        }
+    }
+    let found: u64 = merged.counts.broken.values().map(|(count, _)| count).sum();
+    assert_eq!((merged.counts.lines, found), (lines, broken), "{}: {:?}", log.display(), merged.counts);
+    assert!(given <= lines);
 }
 
 #[derive(Deserialize)]

@@ -127,6 +127,26 @@ fn real_files_keep_their_lines_and_their_meaning() {
 }
 
 #[test]
+fn the_reader_of_these_tests_reads_as_rfc_9309_says() {
+    let of_bots = "User-agent: *\nDisallow: /\n\nUser-agent: FooBot\nAllow: /shop\nDisallow: /shop/cart\nDisallow: /*.pdf$\nCrawl-delay: 3\n";
+    for (text, agent, path, allowed) in [
+        (of_bots, "foobot", "/shop/item", true),
+        (of_bots, "FooBot", "/shop/cart/1", false),
+        (of_bots, "FooBot", "/shop/a.pdf", false),
+        (of_bots, "FooBot", "/a.pdfx", true),
+        (of_bots, "FooBot", "/elsewhere", true),
+        (of_bots, "BarBot", "/shop", false),
+        ("User-agent: a\nUser-agent: b\nDisallow: /x\n", "b", "/x", false),
+        ("User-agent: a\nDisallow:\n", "a", "/x", true),
+        ("Disallow: /x\n", "a", "/x", true),
+    ] {
+        assert_eq!(Reader::of(text.as_bytes()).allows(agent, path), allowed, "{agent} {path}\n{text}");
+    }
+    assert_eq!(Reader::of(of_bots.as_bytes()).delays("FooBot"), [3.0]);
+    assert_eq!(Reader::of(of_bots.as_bytes()).delays("BarBot"), [] as [f64; 0]);
+}
+
+#[test]
 fn the_reader_of_these_tests_reads_as_others_do() {
     let mut differ = (0, 0);
     for file in real_files() {

@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 const GUARDS: Guards =
-    Guards { most_bytes: 100, timeout: Duration::from_secs(10), redirects: 1, reach: Reach::Anywhere };
+    Guards { most_bytes: 100, timeout: Duration::from_secs(120), redirects: 1, reach: Reach::Anywhere };
 
 #[tokio::test]
 async fn a_document_comes_whole_with_what_its_server_says_of_it() {

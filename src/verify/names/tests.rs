@@ -19,7 +19,7 @@ async fn find_within(server: &NameServer, address: &str, timeout: Duration) -> (
 }
 
 async fn find(server: &NameServer, address: &str) -> (Finding, Lasts) {
-    find_within(server, address, Duration::from_secs(5)).await
+    find_within(server, address, Duration::from_secs(60)).await
 }
 
 fn proven(operators: &[OperatorId]) -> Finding {
