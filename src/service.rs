@@ -469,6 +469,10 @@ impl Operations for Running {
         self.keeper.as_ref().and_then(Keeper::trouble)
     }
 
+    fn untrusted_proxy(&self) -> Option<String> {
+        self.handle.untrusted_proxy()
+    }
+
     fn notes(&self) -> Vec<String> {
         let (mut notes, waiting) = self.handle.with_settings(|settings| {
             let waiting = needs_restart(&self.begun_with, settings);

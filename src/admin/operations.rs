@@ -24,6 +24,8 @@ pub trait Operations: Send + Sync + 'static {
     fn missing(&self) -> Vec<String>;
     /// What is wrong with the ledger, if anything is.
     fn ledger_trouble(&self) -> Option<String>;
+    /// The warning of a proxy in front that the settings do not name, if one was seen.
+    fn untrusted_proxy(&self) -> Option<String>;
     /// What somebody who runs the gate should know, in sentences.
     fn notes(&self) -> Vec<String>;
     /// The text for Prometheus.

@@ -38,6 +38,7 @@ pub(super) async fn show(State(gate): State<Gate>, State(corrections): State<Arc
         "settings": settings(&gate.settings()),
         "missing": gate.missing(),
         "ledger_trouble": gate.ledger_trouble(),
+        "untrusted_proxy": gate.untrusted_proxy(),
         "notes": gate.notes(),
         "quotas": quotas,
         "classes": gate.classes(),

@@ -355,6 +355,9 @@ impl Operations for Desk {
     fn ledger_trouble(&self) -> Option<String> {
         None
     }
+    fn untrusted_proxy(&self) -> Option<String> {
+        Some("127.0.0.1 sends X-Forwarded-For".into())
+    }
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }

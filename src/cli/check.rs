@@ -15,6 +15,7 @@ use crate::config::{self, Settings};
 use crate::lists::{Files, counted};
 use crate::policy::ClassId;
 use crate::policy::behaviour::Behaviour;
+use crate::policy::identity::AddressSource;
 use crate::policy::quota::Quota;
 use crate::robots;
 use crate::verify::Operators;
@@ -25,10 +26,22 @@ use std::path::Path;
 pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) -> Result<String, String> {
     let mut settings = config::read(file, environment, &[], operators).map_err(|mistakes| mistakes.to_string())?;
     let files = Files::read(settings.list_files()).map_err(|mistakes| mistakes.to_string())?;
+    settings.notes.extend(hidden_clients(&settings));
     settings.notes.extend(own_robots_trouble(&settings));
     settings.notes.extend(crawlers::range_files_trouble(&settings));
     settings.notes.extend(crawlers::tokens_taken(&settings));
     Ok(summary(&settings, files.lists().counts()))
+}
+
+/// Who listens on loopback alone has a proxy in front, or local clients.
+fn hidden_clients(settings: &Settings) -> Option<String> {
+    let only_local = settings.listen.iter().all(|address| address.ip().is_loopback());
+    (only_local && settings.rules.trust.source == AddressSource::Peer).then(|| {
+        "clients.address_from: peer, and only loopback is listened on, so a proxy in front hides its clients: all of them count as \
+         one, and no crawler can be verified; write clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8, \
+         \"::1/128\"] }"
+            .into()
+    })
 }
 
 /// It may be there when the gate starts, so it is no mistake.

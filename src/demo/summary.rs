@@ -103,7 +103,7 @@ pub fn to_try(listen: SocketAddr, admin: SocketAddr) -> String {
     format!(
         "The gate stays up at http://{listen}, its admin listener at http://{admin}. A new day begins: the quota is full.\n\
          \x20 {ask} -A 'Mozilla/5.0 (X11; Linux x86_64; rv:144.0) Gecko/20100101 Firefox/144.0'   # a person\n\
-         \x20 {ask} -A 'Mozilla/5.0 (compatible; Googlebot/2.1)'   # an impostor: Google has no such address\n\
+         \x20 {ask} -A 'Mozilla/5.0 (compatible; Googlebot/2.1)' -H 'X-Forwarded-For: 203.0.113.9'   # an impostor: Google has no such address\n\
          \x20 {ask} -A 'GPTBot/1.3' -H 'X-Forwarded-For: 20.171.206.5'   # the real one: refused what costs, served what is free\n\
          \x20 curl -s http://{admin}/api/v1/state ; curl -s http://{admin}/metrics\n\
          Ctrl-C ends it.\n"

@@ -29,6 +29,11 @@ fn sentence(case: &Case<'_>, found: Evidence) -> String {
         Evidence::AddressForeign(id) => {
             format!("it says that it is {0}, and {client} is in none of the ranges that {0} publishes", operator(id))
         }
+        Evidence::AddressPrivate(id) => format!(
+            "it says that it is {}, and {client} is a loopback, private, link-local or shared address, which proves and disproves \
+             nothing; behind a proxy, set clients.address_from and clients.trusted_proxies",
+            operator(id)
+        ),
         Evidence::NameProven(id) => format!("{client} has a name of {} in DNS, and the name has it", operator(id)),
         Evidence::NameForeign(id) => {
             format!("it says that it is {0}, and {client} has none of the names of {0} in DNS", operator(id))

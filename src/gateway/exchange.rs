@@ -179,6 +179,7 @@ impl Exchange {
         let rules = &current.settings.rules;
         let head = arrival.head;
         let target = Target::of(head, &worker.shared().via.pseudonym, current.settings.limits.max_body_size)?;
+        current.untrusted_proxy.observe(&rules.trust, self.0.peer, &head.fields);
         let origin = self.identify(&rules.trust, &head.fields);
         let user_agent = head.fields.get(Name::UserAgent).unwrap_or_default();
         let (claim, browser) = worker.claim(user_agent);

@@ -2,6 +2,7 @@
 
 use super::announce::Announcements;
 use super::crawl_policy::CrawlPolicy;
+use super::untrusted_proxy::UntrustedProxy;
 use crate::config::Settings;
 use crate::engine::{Admission, Engine};
 use crate::policy::Timestamp;
@@ -16,6 +17,7 @@ pub(super) struct Generation {
     pub(super) admission: Admission,
     pub(super) announcements: Announcements,
     pub(super) crawl_policy: CrawlPolicy,
+    pub(super) untrusted_proxy: UntrustedProxy,
     /// Where its origin is, as last resolved; empty until it has been. Each generation has its own, so that no request is
     /// sent to the origin of another.
     pub(super) addresses: ArcSwap<Vec<SocketAddr>>,
@@ -30,6 +32,7 @@ impl Generation {
             admission: engine.admission(Arc::clone(&rules), now),
             announcements: Announcements::new(&settings.headers, &rules),
             crawl_policy: CrawlPolicy::default(),
+            untrusted_proxy: UntrustedProxy::default(),
             addresses: ArcSwap::from_pointee(settings.origin.address().into_iter().collect()),
             lists: ArcSwap::from_pointee(lists),
             settings,

@@ -25,6 +25,7 @@ mod scratch;
 mod shared;
 mod sight;
 mod target;
+mod untrusted_proxy;
 mod upstream;
 mod visit;
 mod watch;
@@ -282,6 +283,11 @@ impl Handle {
                 text.into_iter().for_each(|text| shared.robots.serve_own(Some(text)));
             }
         }
+    }
+
+    /// The warning of a proxy in front that the settings do not name, if one was seen.
+    pub fn untrusted_proxy(&self) -> Option<String> {
+        self.0.generation().untrusted_proxy.warning()
     }
 
     /// How many robots.txt are too long for what is asked of crawlers.

@@ -65,7 +65,7 @@ impl Bots {
                 match proof {
                     Proof::Proven(_) => &mut crawler.proven,
                     Proof::Disproven(_) => &mut crawler.contradicted,
-                    Proof::Unknown => &mut crawler.open,
+                    Proof::Unknown | Proof::PrivateAddress => &mut crawler.open,
                 }
             }
         };

@@ -316,16 +316,16 @@ pub(super) const QUOTA: &str = "pages";
 /// The class of people.
 pub(super) const PEOPLE: &str = "person";
 
-const GATE: &str = "
+const GATE: &str = r#"
 listen: 127.0.0.1:8080
 admin: { listen: 127.0.0.1:9090 }
 origin:
   url: http://127.0.0.1:3000     # CHANGE: where the site itself answers
-clients:
-  address_from: peer             # CHANGE behind a load balancer: x-forwarded-for, and its addresses in trusted_proxies
+# The proxy in front, on this machine. CHANGE where it is another: its addresses.
+clients: { address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8, "::1/128"] }
 log:
   access: { path: ./state/access.log, format: json }   # `tidegate replay` reads it, and learns more from it than from others
-";
+"#;
 
 /// As wide as the comments of our own files.
 const WIDTH: usize = 118;

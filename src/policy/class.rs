@@ -40,6 +40,8 @@ pub enum Evidence {
     AddressPublished(OperatorId),
     /// The operator publishes all its addresses, and this is none of them.
     AddressForeign(OperatorId),
+    /// The claim is of that operator, and the address is loopback, private, link-local or shared: it disproves nothing.
+    AddressPrivate(OperatorId),
     /// It holds a key of its class.
     HoldsKey,
     /// The address has a name of that operator, and the name has the address.
@@ -226,6 +228,10 @@ fn kind(rules: &[AgentRule], facts: &Facts<'_>) -> (Kind, Option<OperatorId>, Re
         }
         (_, Proof::Disproven(means), Some(operator)) => {
             (Kind::Impostor, None, because([said, Some(disproven(operator, means))]))
+        }
+        (signature, Proof::PrivateAddress, Some(operator)) => {
+            let evidence = because([said, signed(signature), Some(Evidence::AddressPrivate(operator))]);
+            (Kind::DeclaredBot, None, evidence)
         }
         // Who signs as an agent says that it is one.
         (signature, ..) => match facts.claim {
@@ -421,6 +427,17 @@ mod tests {
         }
         assert_eq!(classified(claims(Some(GOOGLE)), Proof::Unknown), (Kind::DeclaredBot, None, "bot".into()));
         assert_eq!(classified(claims(None), Proof::Unknown), (Kind::DeclaredBot, None, "bot".into()));
+    }
+
+    #[test]
+    fn private_addresses_disprove_no_claim() {
+        let claim = claims(Some(GOOGLE));
+        assert_eq!(classified(claim, Proof::PrivateAddress), (Kind::DeclaredBot, None, "bot".into()));
+        let evidence = found(claim, Proof::PrivateAddress, Signature::Absent, None).evidence;
+        assert_eq!(evidence[2], Some(Evidence::AddressPrivate(GOOGLE)));
+        let verified = (Kind::VerifiedBot, Some(GOOGLE), "search".into());
+        assert_eq!(signed(claim, Proof::PrivateAddress, Signature::Verified(GOOGLE)), verified);
+        assert_eq!(signed(claim, Proof::PrivateAddress, Signature::Invalid(Some(GOOGLE))).0, Kind::DeclaredBot);
     }
 
     #[test]

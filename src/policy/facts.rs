@@ -62,6 +62,9 @@ pub enum Proof {
     Proven(Means),
     /// It is not: the operator says by what all of its crawlers are known, and this client is not.
     Disproven(Means),
+    /// Its address is loopback, private, link-local or shared: that of a proxy, or of a machine next door, which proves and
+    /// disproves nothing.
+    PrivateAddress,
 }
 
 /// By what a claim was proven or disproven.

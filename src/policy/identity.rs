@@ -4,6 +4,7 @@ mod key;
 
 pub use key::{Carrier, ClientKey, KeyFrom, Payer, cookie};
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A longer chain than this is not believed at all.
@@ -113,6 +114,13 @@ impl Prefix {
     }
 }
 
+impl fmt::Display for Prefix {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = self.mask.count_ones();
+        write!(out, "{}/{}", self.bounds().0, if self.v6 { bits } else { bits.saturating_sub(96) })
+    }
+}
+
 impl Trust {
     /// True when `address` is a proxy that is believed.
     pub fn believes(&self, address: IpAddr) -> bool {
@@ -181,6 +189,18 @@ impl Trust {
 /// The address without its disguise: an IPv4 address mapped into IPv6 is an IPv4 address.
 pub fn canonical(address: IpAddr) -> IpAddr {
     address.to_canonical()
+}
+
+/// Returns true for a loopback, private (RFC 1918, RFC 4193), link-local or shared (RFC 6598) address. A client of the
+/// internet has none of these: its requests come through a proxy.
+pub fn is_private(address: IpAddr) -> bool {
+    match canonical(address) {
+        IpAddr::V4(v4) => {
+            let is_shared = matches!(v4.octets(), [100, 64..=127, ..]);
+            v4.is_loopback() || v4.is_private() || v4.is_link_local() || is_shared
+        }
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
+    }
 }
 
 /// The IPv4 client inside a NAT64 (`64:ff9b::/96`) or 6to4 (`2002::/16`) address.
@@ -346,6 +366,36 @@ mod tests {
         }
         assert_eq!(key("192.0.2.1").payer(), Payer::V4(Ipv4Addr::new(192, 0, 2, 1)));
         assert_eq!(key("2001:db8:1:2::1").payer(), Payer::V6("2001:db8:1:2::".parse().expect("an address")));
+    }
+
+    #[test]
+    fn private_addresses_are_those_of_no_public_client() {
+        let is_private = |text: &str| is_private(text.parse().expect("an address"));
+        for private in [
+            "127.0.0.1",
+            "10.1.2.3",
+            "172.31.0.1",
+            "192.168.0.9",
+            "169.254.1.1",
+            "100.64.0.1",
+            "100.127.255.255",
+            "::1",
+        ] {
+            assert!(is_private(private), "{private}");
+        }
+        for private in ["fd00::1", "fe80::1", "::ffff:10.0.0.1"] {
+            assert!(is_private(private), "{private}");
+        }
+        for public in ["66.249.66.1", "172.32.0.1", "100.128.0.1", "100.63.255.255", "192.0.2.1", "2001:db8::1"] {
+            assert!(!is_private(public), "{public}");
+        }
+    }
+
+    #[test]
+    fn a_range_is_written_as_it_is_read() {
+        for text in ["127.0.0.0/8", "192.0.2.1/32", "0.0.0.0/0", "::1/128", "2001:db8::/32", "::/0"] {
+            assert_eq!(Prefix::parse(text).expect("a range").to_string(), text);
+        }
     }
 
     proptest! {

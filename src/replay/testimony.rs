@@ -32,6 +32,7 @@ impl Testimony {
             match what {
                 "address_published" => said.proof = Some(Proof::Proven(Means::Address)),
                 "address_foreign" => said.proof = Some(Proof::Disproven(Means::Address)),
+                "address_private" => said.proof = Some(Proof::PrivateAddress),
                 "name_proven" => said.proof = Some(Proof::Proven(Means::Name)),
                 "name_foreign" => said.proof = Some(Proof::Disproven(Means::Name)),
                 "agent_rule" => said.proof = None,

@@ -60,7 +60,7 @@ pub(super) async fn ask_dns(running: Arc<Running>) {
         let finding = match running.operators.judge(operator, said) {
             Proof::Proven(_) => Finding::Verified,
             Proof::Disproven(_) => Finding::Impostor,
-            Proof::Unknown => Finding::Unknown,
+            Proof::Unknown | Proof::PrivateAddress => Finding::Unknown,
         };
         running.telemetry.verification(running.operators.name(operator), Counted::Dns, finding);
     };

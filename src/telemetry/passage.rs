@@ -193,6 +193,7 @@ fn evidence(out: &mut Vec<u8>, found: Evidence, names: &dyn Names) {
         Evidence::ShapedLikeBot => ("shaped_like_bot", ""),
         Evidence::AddressPublished(operator) => ("address_published:", names.operator(operator)),
         Evidence::AddressForeign(operator) => ("address_foreign:", names.operator(operator)),
+        Evidence::AddressPrivate(operator) => ("address_private:", names.operator(operator)),
         Evidence::HoldsKey => ("holds_key", ""),
         Evidence::NameProven(operator) => ("name_proven:", names.operator(operator)),
         Evidence::NameForeign(operator) => ("name_foreign:", names.operator(operator)),

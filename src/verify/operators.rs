@@ -12,6 +12,7 @@ use super::names::{ByName, Names};
 use super::ranges::{Range, Ranges, Standing};
 use super::source::Source;
 use super::table::{self, Declared, Method, Operator};
+use crate::policy::identity::is_private;
 use crate::policy::{Means, OperatorId, Proof, Timestamp};
 
 pub use super::table::Mistake;
@@ -120,6 +121,8 @@ impl Operators {
         let published = self.published.load();
         match published.ranges.standing(claimed, address) {
             Some(Standing::Proven) => return Proof::Proven(Means::Address),
+            // No list names the addresses of proxies, and DNS knows them by no operator's names.
+            _ if is_private(address) => return Proof::PrivateAddress,
             None if published.complete[usize::from(claimed.0)] => return Proof::Disproven(Means::Address),
             Some(Standing::Undecided) | None => {}
         }
@@ -285,6 +288,21 @@ mod tests {
         assert_eq!(proof("bingbot", "192.0.2.16"), Proof::Disproven(Means::Address));
         assert_eq!(proof("facebookexternalhit", "192.0.2.16"), Proof::Unknown);
         assert_eq!(proof("yandexbot", "192.0.2.16"), Proof::Unknown);
+    }
+
+    #[test]
+    fn private_addresses_disprove_nothing_and_are_not_looked_up() {
+        let operators = Operators::builtin().asking_dns();
+        for address in
+            ["127.0.0.1", "10.0.0.1", "192.168.1.1", "169.254.0.9", "100.64.0.1", "::1", "fd00::1", "fe80::1"]
+        {
+            for name in ["googlebot", "bingbot", "yandexbot"] {
+                let claimed = operators.id(name).expect("it is known");
+                let address = address.parse().expect("an address");
+                assert_eq!(operators.proof(claimed, address, Timestamp::default()), Proof::PrivateAddress, "{address}");
+            }
+        }
+        assert_eq!(operators.by_name().expect("DNS is on").waiting(), 0);
     }
 
     #[test]

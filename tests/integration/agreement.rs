@@ -177,6 +177,18 @@ fn the_bots_are_told_by_what_was_proven_then() {
 }
 
 #[test]
+fn private_addresses_disprove_nothing_in_a_replay_either() {
+    let gate = Gate::before(pays_for_most().address(), &rules(1000));
+    for address in ["127.0.0.1", "10.0.0.7", "100.64.0.1", "fd00::1"] {
+        let fields = format!("User-Agent: Googlebot/2.1\r\nX-Forwarded-For: {address}\r\n");
+        gate.connect().get("/item/1", &fields);
+    }
+    let report = replayed(gate, 4);
+    let bots = report.classes.iter().find(|class| class.name == "bot").expect("a class");
+    assert_eq!(bots.requests, 4);
+}
+
+#[test]
 fn a_second_try_is_charged_again_here_too() {
     let (tell, asked) = signal();
     let (go_on, wait) = signal();

@@ -120,6 +120,32 @@ fn a_list_that_the_operator_of_the_site_names_is_fetched_while_requests_go_on() 
     assert_eq!(kind(&log[log.len() - 1]), "impostor");
 }
 
+#[test]
+fn crawlers_behind_an_unnamed_proxy_are_no_impostors() {
+    let (origin, server) = (Origin::plain(), NameServer::start());
+    let rules = format!("{}\nclients: {{ address_from: peer }}", asking(&server, "2s"));
+    let gate = Gate::before(origin.address(), &rules);
+    let untrusted_proxy = || gate.state()["untrusted_proxy"].clone();
+    assert_eq!(gate.connect().get("/", "User-Agent: Googlebot/2.1\r\n").status, 200);
+    assert_eq!(untrusted_proxy(), Value::Null, "no proxy is seen yet");
+    ask(&gate, "66.249.66.1", "Mozilla/5.0 (compatible; Googlebot/2.1)");
+    ask(&gate, "66.249.66.1", BINGBOT);
+    let warning = untrusted_proxy().to_string();
+    for told in ["127.0.0.1 sends X-Forwarded-For", "address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8, "] {
+        assert!(warning.contains(told), "{warning}");
+    }
+    assert_eq!(gate.reload(origin.address(), &asking(&server, "2s")).map(|_| ()), Ok(()));
+    assert_eq!(untrusted_proxy(), Value::Null, "the proxy is trusted now");
+    ask(&gate, "66.249.66.1", "Mozilla/5.0 (compatible; Googlebot/2.1)");
+    assert_eq!(server.questions(), 0, "no name of a private address is looked up");
+    let log = gate.into_log();
+    for (line, operator) in log[..3].iter().zip(["googlebot", "googlebot", "bingbot"]) {
+        let evidence = format!("address_private:{operator}");
+        assert_eq!((kind(line), &line["evidence"][1]), ("declared_bot", &Value::from(evidence)));
+    }
+    assert_eq!(kind(&log[3]), "verified_bot");
+}
+
 /// Rules under which `server` is asked, and no list is fetched; one worker logs in the order of the requests.
 fn asking(server: &NameServer, timeout: &str) -> String {
     format!(

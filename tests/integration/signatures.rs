@@ -48,7 +48,7 @@ impl Scene {
     }
 
     fn ask_as(&self, user_agent: &str, fields: &str) -> String {
-        let answer = self.gate.connect().get("/", &format!("{user_agent}{fields}"));
+        let answer = self.gate.connect().get("/", &format!("{user_agent}{PUBLIC}{fields}"));
         assert_eq!(answer.status, 200, "{}", answer.text());
         let seen = self.origin.seen().pop().expect("a request");
         format!(
@@ -71,6 +71,9 @@ impl Scene {
         wait_until("the directory to be asked", || self.directory.asked() >= times);
     }
 }
+
+/// A client whose address is none of any crawler's.
+const PUBLIC: &str = "X-Forwarded-For: 192.0.2.1\r\n";
 
 const VERIFIED: &str = "agent chatgpt-agent";
 const DECLARED: &str = "bot -";

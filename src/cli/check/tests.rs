@@ -34,6 +34,24 @@ fn it_says_in_words_what_our_example_means() {
 }
 
 #[test]
+fn clients_that_a_proxy_hides_are_noted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("tidegate.yaml");
+    let note = |rules: &str| {
+        std::fs::write(&file, format!("origin: {{ url: 'http://a' }}\n{rules}")).expect("it can be written");
+        let told = check(&file, &[], &OPERATORS).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        told.lines().find(|line| line.starts_with("  clients.address_from: peer")).map(str::to_owned)
+    };
+    let noted = note("listen: [127.0.0.1:1, \"[::1]:1\"]").expect("a note");
+    assert!(
+        noted.contains("{ address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8, \"::1/128\"] }"),
+        "{noted}"
+    );
+    assert_eq!(note("listen: [127.0.0.1:1, 0.0.0.0:2]"), None);
+    assert_eq!(note("clients: { address_from: forwarded, trusted_proxies: [127.0.0.0/8] }"), None);
+}
+
+#[test]
 fn it_says_what_the_origin_s_answers_change() {
     let yaml = "origin: { url: 'http://a' }\nquotas:\n  api:\n    limit: 1\n    window: { fixed: 30s }\n    cost_header: X-Cost\n    sync_from:\n      \
         remaining_header: X-Left\n      reset_header: X-Reset\n      exhausted: { statuses: [429, 403], body_or_header: spent }";

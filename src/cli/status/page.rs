@@ -42,6 +42,9 @@ fn troubles(state: &State, view: &View) -> String {
     if let Some(trouble) = &state.ledger_trouble {
         tell("Ledger:", trouble);
     }
+    if let Some(warning) = &state.untrusted_proxy {
+        tell("Proxy:", warning);
+    }
     if let Some(failed) = &state.settings.last_reload_failed {
         let when = view.local(&failed.time, Some(&state.time));
         tell("The reload failed", &format!("at {when}; the settings before it stay in force:\n{}", failed.mistakes));

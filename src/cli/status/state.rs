@@ -18,6 +18,7 @@ pub(super) struct State {
     pub(super) settings: Settings,
     pub(super) missing: Vec<String>,
     pub(super) ledger_trouble: Option<String>,
+    pub(super) untrusted_proxy: Option<String>,
     pub(super) notes: Vec<String>,
     pub(super) quotas: Vec<Quota>,
     pub(super) scopes: Vec<Scope>,

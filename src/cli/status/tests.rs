@@ -23,6 +23,7 @@ fn a_hard_day() -> Value {
             },
         },
         "missing": ["The ledger is not open."],
+        "untrusted_proxy": "10.0.0.7 sends X-Forwarded-For, which is not believed.",
         "notes": ["scopes.default.backoff: read and checked, not carried out in this version"],
         "quotas": [
             {
@@ -163,6 +164,7 @@ const A_HARD_DAY: &str = "\
 tidegate 1.2.3, up 2 d 4 h; times are CET
 
   Not ready: The ledger is not open.
+  Proxy: 10.0.0.7 sends X-Forwarded-For, which is not believed.
   The reload failed at 14:02; the settings before it stay in force:
     tidegate.yaml:12:3: quotas.places_api.limt: unknown key \"limt\"; known:
     limit, window

@@ -1,0 +1,161 @@
+//! Detects a proxy in front of the gateway that the settings do not name.
+//!
+//! Such a proxy hides its clients: all of them share its address, and no crawler can be verified. Its sign is a peer with a
+//! private address that sends a forwarding header which is not believed. One sighting is kept for each generation of
+//! settings; after it, a request costs one relaxed load.
+
+use crate::http1::Fields;
+use crate::policy::identity::{AddressSource, Prefix, Trust, is_private};
+use parking_lot::Mutex;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tracing::warn;
+
+/// The first sighting of a proxy that is not trusted.
+#[derive(Default)]
+pub(super) struct UntrustedProxy {
+    is_found: AtomicBool,
+    sighting: Mutex<Option<Sighting>>,
+}
+
+/// A peer, the header that it sent, and what would make the gateway believe it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Sighting {
+    peer: IpAddr,
+    header: &'static str,
+    trusted: Vec<Prefix>,
+}
+
+impl UntrustedProxy {
+    /// Looks at a request from `peer`, and warns of the first one that a proxy seems to have forwarded.
+    pub(super) fn observe(&self, trust: &Trust, peer: IpAddr, fields: &Fields) {
+        if self.is_found.load(Ordering::Relaxed) || !is_private(peer) || is_believed(trust, peer) {
+            return;
+        }
+        if let Some(header) = forwarding_header(trust, fields) {
+            self.report(Sighting { peer, header, trusted: trust.proxies.clone() });
+        }
+    }
+
+    /// The warning with its remedy, if there is a reason for one.
+    pub(super) fn warning(&self) -> Option<String> {
+        self.sighting.lock().as_ref().map(ToString::to_string)
+    }
+
+    fn report(&self, sighting: Sighting) {
+        if !self.is_found.swap(true, Ordering::Relaxed) {
+            warn!("{sighting}");
+            *self.sighting.lock() = Some(sighting);
+        }
+    }
+}
+
+impl fmt::Display for Sighting {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { peer, header, .. } = self;
+        write!(
+            out,
+            "{peer} sends {header}, which is not believed: all clients behind it count as one, and no crawler behind it can be \
+             verified. If it is your proxy and sets that header, write: clients: {{ address_from: {}, trusted_proxies: [{}] }}",
+            address_from(header),
+            self.trusted_proxies().join(", ")
+        )
+    }
+}
+
+impl Sighting {
+    /// The proxies that are trusted already, and the peer, as YAML.
+    fn trusted_proxies(&self) -> Vec<String> {
+        let loopback = ["127.0.0.0/8", "::1/128"].map(Prefix::parse);
+        let added = match self.peer.is_loopback() {
+            true => loopback.into_iter().flatten().collect(),
+            false => Vec::from_iter(Prefix::parse(&self.peer.to_string())),
+        };
+        let is_new = |range: &Prefix| !self.trusted.contains(range);
+        self.trusted.iter().copied().chain(added.into_iter().filter(is_new)).map(quoted).collect()
+    }
+}
+
+/// An IPv6 range in a YAML list needs quotes.
+fn quoted(range: Prefix) -> String {
+    let text = range.to_string();
+    if text.contains(':') { format!("\"{text}\"") } else { text }
+}
+
+fn is_believed(trust: &Trust, peer: IpAddr) -> bool {
+    trust.source != AddressSource::Peer && trust.believes(peer)
+}
+
+/// The forwarding header of the request: the one that the settings name, else the first known one.
+fn forwarding_header(trust: &Trust, fields: &Fields) -> Option<&'static str> {
+    let is_sent = |name: &str| fields.named(name).next().is_some();
+    let preferred = trust.source.header();
+    let is_preferred = |name: &&&str| preferred.is_some_and(|preferred| preferred.eq_ignore_ascii_case(name));
+    let first = FORWARDING_HEADERS.iter().find(is_preferred).filter(|name| is_sent(name));
+    first.or_else(|| FORWARDING_HEADERS.iter().find(|name| is_sent(name))).copied()
+}
+
+fn address_from(header: &str) -> String {
+    match header {
+        "X-Forwarded-For" | "Forwarded" => header.to_ascii_lowercase(),
+        vendors => format!("{{ header: {vendors} }}"),
+    }
+}
+
+/// The headers by which proxies tell the client's address. The first two carry the whole chain, so they
+/// are preferred: what a client forged stands left of what the proxy wrote.
+const FORWARDING_HEADERS: [&str; 5] =
+    ["X-Forwarded-For", "Forwarded", "X-Real-IP", "CF-Connecting-IP", "True-Client-IP"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderMap;
+
+    fn warning(trust: &Trust, peer: &str, header: Option<&'static str>) -> Option<String> {
+        let mut sent = HeaderMap::new();
+        header.map(|name| sent.insert(name, http::HeaderValue::from_static("192.0.2.1")));
+        let proxy = UntrustedProxy::default();
+        proxy.observe(trust, peer.parse().expect("an address"), &Fields::from(&sent));
+        proxy.warning()
+    }
+
+    fn trust(source: AddressSource, proxies: &[&str]) -> Trust {
+        let proxies = proxies.iter().filter_map(|range| Prefix::parse(range)).collect();
+        Trust { source, proxies, ipv6_prefix: 64 }
+    }
+
+    #[test]
+    fn the_remedy_is_the_yaml_to_write() {
+        let none = trust(AddressSource::Peer, &[]);
+        for (peer, header, yaml) in [
+            (
+                "127.0.0.1",
+                "x-forwarded-for",
+                "address_from: x-forwarded-for, trusted_proxies: [127.0.0.0/8, \"::1/128\"]",
+            ),
+            ("10.0.0.7", "forwarded", "address_from: forwarded, trusted_proxies: [10.0.0.7/32]"),
+            ("::1", "x-real-ip", "address_from: { header: X-Real-IP }, trusted_proxies: [127.0.0.0/8, \"::1/128\"]"),
+            (
+                "fd00::1",
+                "cf-connecting-ip",
+                "address_from: { header: CF-Connecting-IP }, trusted_proxies: [\"fd00::1/128\"]",
+            ),
+        ] {
+            let warning = warning(&none, peer, Some(header)).expect("it is warned of");
+            assert!(warning.ends_with(&format!("write: clients: {{ {yaml} }}")), "{warning}");
+        }
+        let some = trust(AddressSource::XForwardedFor, &["127.0.0.0/8"]);
+        let warning = warning(&some, "172.17.0.1", Some("x-forwarded-for")).expect("it is warned of");
+        assert!(warning.contains("trusted_proxies: [127.0.0.0/8, 172.17.0.1/32]"), "{warning}");
+    }
+
+    #[test]
+    fn public_peers_trusted_proxies_and_plain_requests_are_no_reason_to_warn() {
+        let (none, loopback) = (trust(AddressSource::Peer, &[]), trust(AddressSource::Forwarded, &["127.0.0.0/8"]));
+        assert_eq!(warning(&none, "192.0.2.9", Some("x-forwarded-for")), None);
+        assert_eq!(warning(&none, "127.0.0.1", None), None);
+        assert_eq!(warning(&loopback, "127.0.0.1", Some("x-forwarded-for")), None);
+    }
+}
