@@ -28,6 +28,7 @@ use crate::verify::{Operators, Refresh};
 use parking_lot::Mutex;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -99,7 +100,10 @@ pub enum ServiceError {
     #[error(transparent)]
     Gate(#[from] StartError),
     /// The admin listener cannot be opened.
-    #[error("cannot listen for operators on {address}: {source}")]
+    #[error(
+        "admin.listen: cannot listen on {address}: {source}; write another port, such as admin: {{ listen: 127.0.0.1:9091 }}, \
+         or admin: off"
+    )]
     Admin {
         /// The address.
         address: SocketAddr,
@@ -107,8 +111,17 @@ pub enum ServiceError {
         source: io::Error,
     },
     /// The access log cannot be opened.
-    #[error("cannot open the access log: {0}")]
-    AccessLog(io::Error),
+    #[error(
+        "log.access: cannot open {}: {source}; write another path, such as log: {{ access: {{ path: ./access.log }} }}, or \
+         log: {{ access: off }}",
+        path.display()
+    )]
+    AccessLog {
+        /// Its path.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
     /// A file of addresses is wrong.
     #[error("{0}")]
     Lists(lists::Mistakes),
@@ -135,7 +148,7 @@ impl Service {
         let lists = files.lists();
         let started = clock.now();
 
-        let log = access_log(&settings.log.access).map_err(ServiceError::AccessLog)?;
+        let log = access_log(&settings.log.access)?;
         let telemetry = Telemetry::new(log, BUILD, started);
         telemetry.rules_in_force(&settings.rules, &names, started);
         let admin = settings.admin.as_ref().map(|admin| {
@@ -298,12 +311,13 @@ fn supplied<S: Store>(
     Ok((engine, Some(keeper)))
 }
 
-fn access_log(destination: &Destination) -> io::Result<Option<AccessLog>> {
-    match destination {
-        Destination::Off => Ok(None),
-        Destination::Stdout => AccessLog::start(Target::Stdout).map(Some),
-        Destination::File { path } => AccessLog::start(Target::File(path.clone())).map(Some),
-    }
+fn access_log(destination: &Destination) -> Result<Option<AccessLog>, ServiceError> {
+    let (target, path) = match destination {
+        Destination::Off => return Ok(None),
+        Destination::Stdout => (Target::Stdout, "standard output".into()),
+        Destination::File { path } => (Target::File(path.clone()), path.clone()),
+    };
+    AccessLog::start(target).map(Some).map_err(|source| ServiceError::AccessLog { path, source })
 }
 
 /// Runs what is not the data plane, on one thread: the admin listener and whatever outlives a request.

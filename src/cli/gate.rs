@@ -69,8 +69,8 @@ impl GateArgs {
             }
         };
         let admin = admin.ok_or_else(|| {
-            let example = "add `admin: { listen: 127.0.0.1:9090 }` and start the gate anew";
-            format!("{}: admin: there is no admin listener; {example}, {otherwise}", file.display())
+            let remedy = "remove the line, which leaves 127.0.0.1:9090, and restart the gateway";
+            format!("{}: admin: found off; {remedy}, {otherwise}", file.display())
         })?;
         if admin.listen.port() == 0 {
             let wrong = "admin.listen: port 0 is whatever port was free";

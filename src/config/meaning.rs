@@ -40,7 +40,8 @@ pub(super) fn settle(
     let origin = serving::origin(&raw.origin, &listen, &mut report);
     let limits = serving::limits(&raw.limits, &mut report);
     let headers = serving::headers(&raw.headers);
-    let log = serving::log(&raw.log, &mut report);
+    let state_dir = serving::state_dir(raw);
+    let log = serving::log(&raw.log, &state_dir, &mut report);
 
     let trust = clients::trust(&raw.clients, &mut report);
     let agent_rules = classes::agent_rules(&raw.agents, &mut report);
@@ -70,7 +71,6 @@ pub(super) fn settle(
         Rules { trust, behaviour, lists: names, agent_rules, classes, quotas, routes, scopes, tells_crawl_policy };
     let rules = Arc::new(rules);
     let workers = raw.workers.as_ref().and_then(|threads| threads.0);
-    let state_dir = raw.state_dir.as_deref().unwrap_or("./state").into();
     let (written, mistakes, notes) = report.into_parts();
     let settings = Settings {
         listen,

@@ -30,8 +30,8 @@ pub(super) struct File {
     pub listen: Option<OneOrMany<Socket>>,
     /// Threads that carry requests: auto (one per core) or a number. Default auto.
     pub workers: Option<Threads>,
-    /// The listener for operators: metrics, health, state. Without this section there is none.
-    pub admin: Option<serving::Admin>,
+    /// The listener for the administrator: metrics, health, state; off, or { listen, token }. Default 127.0.0.1:9090.
+    pub admin: Option<serving::AdminListener>,
     /// The directory of the ledger, which survives restarts. Paths that are relative, here and elsewhere, go by the directory in
     /// which the gate is started, not by that of this file. Default ./state.
     pub state_dir: Option<String>,

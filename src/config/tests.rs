@@ -406,9 +406,34 @@ fn an_origin_is_all_that_a_gate_needs() {
     assert_eq!((settings.origin.host.as_str(), settings.origin.authority.as_str()), ("::1", "[::1]:81"));
     assert_eq!(settings.rules.classes.len(), 1);
     assert_eq!(settings.rules.routes[0].name, "/**");
-    assert!(settings.admin.is_none());
+    assert_eq!(settings.admin.map(|admin| admin.listen.to_string()).as_deref(), Some("127.0.0.1:9090"));
+    assert_eq!(settings.log.access, AccessLog::File { path: "./state/access.log".into() });
     assert_eq!(settings.log.level, LogLevel::Info);
     assert_eq!(settings.rules.trust.ipv6_prefix, 64);
+}
+
+#[test]
+fn off_turns_the_admin_listener_and_the_access_log_off() {
+    let off = settings(&site("admin: off\nlog: { access: off }"));
+    assert!(off.admin.is_none());
+    assert_eq!(off.log.access, AccessLog::Off);
+    let elsewhere = settings(&site("state_dir: /srv/state"));
+    assert_eq!(elsewhere.log.access, AccessLog::File { path: "/srv/state/access.log".into() });
+    let environment = [("TIDEGATE__ADMIN", "off"), ("TIDEGATE__LOG__ACCESS", "off")];
+    assert!(
+        load_with(&site("admin: { listen: 127.0.0.1:1 }"), &environment, &[]).expect("all is well").admin.is_none()
+    );
+    assert_eq!(
+        faults("admin: none"),
+        ["2:8: admin: found \"none\", needs an admin listener; use off or { listen: 127.0.0.1:9090 }"]
+    );
+    assert_eq!(
+        faults("listen: 127.0.0.1:9090"),
+        [
+            "1:1: admin.listen: 127.0.0.1:9090 is where clients are served; write another port, such as admin: { listen: \
+          127.0.0.1:9091 }, or admin: off"
+        ]
+    );
 }
 
 #[test]
@@ -820,7 +845,7 @@ fn each_contradiction_is_found() {
         ("admin: { token: 12345 }".into(), "2:17: admin.token: found a number, needs text; put it in quotes"),
         (
             "admin: { listen: '127.0.0.1:8080' }".into(),
-            "2:18: admin.listen: 127.0.0.1:8080 is where clients are served; give operators a port of their own",
+            "2:18: admin.listen: 127.0.0.1:8080 is where clients are served; write another port, such as admin: { listen: 127.0.0.1:9091 }, or admin: off",
         ),
         (
             "listen: ['127.0.0.1:1', '127.0.0.1:1']".into(),

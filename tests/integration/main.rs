@@ -16,6 +16,7 @@ mod config;
 mod crawl_policy;
 mod crawlers;
 mod demo;
+mod docs;
 mod explain;
 mod explain_log;
 mod fuzz_corpus;

@@ -3,7 +3,7 @@
 use crate::support::client::Client;
 use crate::support::gate::Gate;
 use crate::support::origin::{Origin, signal};
-use crate::support::program::{Program, run};
+use crate::support::program::{Program, run, run_with};
 use crate::support::wait::wait_until;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -316,7 +316,8 @@ fn wrong_usage_is_two_and_says_what_would_do() {
 #[test]
 fn a_gate_serves_without_a_file_and_says_one_line_when_it_is_ready() {
     let origin = Origin::plain();
-    let mut gate = Program::start(&["--listen", "127.0.0.1:0", "--origin", &format!("http://{}", origin.address())]);
+    let url = format!("http://{}", origin.address());
+    let mut gate = Program::start_with(&["--listen", "127.0.0.1:0", "--origin", &url], &[ADMIN_ANYWHERE]);
     let ready = gate.line();
     let address = address_in(&ready);
     assert!(ready.starts_with("tidegate ") && ready.contains(&format!("-> http://{}", origin.address())), "{ready}");
@@ -409,24 +410,49 @@ fn a_port_that_is_taken_is_a_failure_that_names_it() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("it is bound").to_string();
     let url = format!("http://{}", origin.address());
-    let told = run(&["--listen", &address, "--origin", &url], b"");
+    let told = run_with(&["--listen", &address, "--origin", &url], b"", &[ADMIN_ANYWHERE]);
     assert_eq!((told.code, told.output.as_str()), (1, ""));
     assert!(told.errors.contains(&format!("cannot listen on {address}")), "{}", told.errors);
 
     // A second gate would share the port, and spend the quota a second time.
-    let mut first = Program::start(&["--listen", "127.0.0.1:0", "--origin", &url]);
+    let mut first = Program::start_with(&["--listen", "127.0.0.1:0", "--origin", &url], &[ADMIN_ANYWHERE]);
     let address = address_in(&first.line()).to_string();
-    let told = run(&["--listen", &address, "--origin", &url], b"");
+    let told = run_with(&["--listen", &address, "--origin", &url], b"", &[ADMIN_ANYWHERE]);
     assert_eq!((told.code, told.output.as_str()), (1, ""));
     assert!(told.errors.contains(&format!("cannot listen on {address}")), "{}", told.errors);
     first.signal("TERM");
     assert_eq!(first.end().code, 0);
 }
 
+#[test]
+fn an_admin_port_that_is_taken_says_what_to_write() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("it is bound").to_string();
+    let arguments = ["--listen", "127.0.0.1:0", "--origin", "http://127.0.0.1:1"];
+    let told = run_with(&arguments, b"", &[("TIDEGATE__ADMIN__LISTEN", &address)]);
+    assert_eq!((told.code, told.output.as_str()), (1, ""));
+    for part in [&*format!("admin.listen: cannot listen on {address}: "), "write another port", "or admin: off"] {
+        assert!(told.errors.contains(part), "{part}: {}", told.errors);
+    }
+}
+
+#[test]
+fn an_access_log_that_cannot_be_opened_says_what_to_write() {
+    let arguments = ["--listen", "127.0.0.1:0", "--origin", "http://127.0.0.1:1"];
+    let told = run_with(&arguments, b"", &[ADMIN_ANYWHERE, ("TIDEGATE__STATE_DIR", "/dev/null/state")]);
+    assert_eq!((told.code, told.output.as_str()), (1, ""));
+    for part in ["log.access: cannot open /dev/null/state/access.log: ", "or log: { access: off }"] {
+        assert!(told.errors.contains(part), "{part}: {}", told.errors);
+    }
+}
+
+/// The admin listener on a port that no other test has.
+const ADMIN_ANYWHERE: (&str, &str) = ("TIDEGATE__ADMIN__LISTEN", "127.0.0.1:0");
+
 /// Serves the file of `folder` as a program of its own.
 fn serve_file(folder: &Path, origin: &Origin, rules: &str) -> Program {
     let file = write_gate(folder, origin, rules);
-    Program::start(&["serve", "--config", &file])
+    Program::start_with(&["serve", "--config", &file], &[ADMIN_ANYWHERE])
 }
 
 fn write_gate(folder: &Path, origin: &Origin, rules: &str) -> String {

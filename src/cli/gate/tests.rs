@@ -67,9 +67,13 @@ fn the_file_says_where_the_gate_is_even_when_the_rest_of_it_is_wrong() {
     };
     let half_written = "origin: { url: '${ELSEWHERE}' }\nquotas: { api: { limit: -1 } }\nadmin: {}";
     assert_eq!(asked(half_written, &[]), Ok("127.0.0.1:9090".into()));
+    assert_eq!(asked("origin: {}", &[]), Ok("127.0.0.1:9090".into()));
     assert_eq!(asked("admin: {}", &[("TIDEGATE__ADMIN__LISTEN", "127.0.0.1:9999")]), Ok("127.0.0.1:9999".into()));
     for (yaml, told) in [
-        ("origin: {}", "there is no admin listener; add `admin: { listen: 127.0.0.1:9090 }`"),
+        (
+            "admin: off",
+            "admin: found off; remove the line, which leaves 127.0.0.1:9090, and restart the gateway, or say",
+        ),
         ("admin: { listen: '127.0.0.1:0' }", "port 0 is whatever port was free; say with --admin ADDR"),
         ("admin: { token: '${NOBODY}' }", "1:17: admin.token: ${NOBODY} is not in the environment"),
         ("admin: [", "cannot be read as YAML"),

@@ -8,10 +8,13 @@ use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
+/// The access log, in `state_dir`.
+const ACCESS_LOG: &str = "access.log";
 const SPREAD: Share = Share::from_millionths(200_000);
 const KIB: u64 = 1024;
 
@@ -30,13 +33,17 @@ pub(super) fn listen(raw: &raw::File, report: &mut Report) -> Vec<SocketAddr> {
 }
 
 pub(super) fn admin(raw: &raw::File, listen: &[SocketAddr], report: &mut Report) -> Option<Admin> {
-    let written = raw.admin.as_ref()?;
+    let written = match &raw.admin {
+        Some(written::AdminListener::Off) => return None,
+        Some(written::AdminListener::On(keys)) => keys,
+        None => &written::Admin::default(),
+    };
     let address = written.listen.as_ref().map_or(ADMIN, |socket| socket.0);
     if address.port() != 0 && listen.contains(&address) {
         report.mistake(
             "admin.listen",
             format!("{address} is where clients are served"),
-            "give operators a port of their own",
+            "write another port, such as admin: { listen: 127.0.0.1:9091 }, or admin: off",
         );
     }
     if !address.ip().is_loopback() && written.token.is_none() {
@@ -52,6 +59,10 @@ pub(super) fn admin(raw: &raw::File, listen: &[SocketAddr], report: &mut Report)
         );
     }
     Some(Admin { listen: address, token: token.map(Secret::new) })
+}
+
+pub(super) fn state_dir(raw: &raw::File) -> PathBuf {
+    raw.state_dir.as_deref().unwrap_or("./state").into()
 }
 
 pub(super) fn origin(raw: &written::Origin, listen: &[SocketAddr], report: &mut Report) -> Origin {
@@ -181,11 +192,12 @@ pub(super) fn headers(raw: &written::Headers) -> Headers {
     Headers { ratelimit: raw.ratelimit != written::RateLimit::Off, legacy, retry_after_spread }
 }
 
-pub(super) fn log(raw: &written::Log, report: &mut Report) -> Log {
+pub(super) fn log(raw: &written::Log, state_dir: &Path, report: &mut Report) -> Log {
     let access = match &raw.access {
-        written::Access::Off => AccessLog::Off,
-        written::Access::Stdout => AccessLog::Stdout,
-        written::Access::File(file) => {
+        None => AccessLog::File { path: state_dir.join(ACCESS_LOG) },
+        Some(written::Access::Off) => AccessLog::Off,
+        Some(written::Access::Stdout) => AccessLog::Stdout,
+        Some(written::Access::File(file)) => {
             let path = file.path.clone().unwrap_or_default();
             if path.is_empty() {
                 report.mistake("log.access.path", "missing", "name a file such as ./state/access.log");

@@ -16,6 +16,37 @@ pub(in crate::config) struct Admin {
     pub token: Option<Hidden>,
 }
 
+/// The listener for the administrator, unless it is off.
+#[derive(Clone)]
+pub(in crate::config) enum AdminListener {
+    Off,
+    On(Admin),
+}
+
+impl From<Admin> for AdminListener {
+    fn from(keys: Admin) -> Self {
+        Self::On(keys)
+    }
+}
+
+impl<'de> Deserialize<'de> for AdminListener {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let needs = "an admin listener; use off or { listen: 127.0.0.1:9090 }";
+        word_or_keys::<D, Self, Admin>(deserializer, needs, |word| (word == "off").then_some(Self::Off))
+    }
+}
+
+impl JsonSchema for AdminListener {
+    fn schema_name() -> Cow<'static, str> {
+        "AdminListener".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let keys = generator.subschema_for::<Admin>();
+        json_schema!({ "anyOf": [{ "enum": ["off"] }, keys] })
+    }
+}
+
 /// The server behind the gate.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -82,15 +113,14 @@ pub(in crate::config) struct Robots {
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Log {
-    /// One line a request: off, stdout, or { path, format }. Default off.
-    pub access: Access,
+    /// One line a request: off, stdout, or { path, format }. Default the file access.log in state_dir.
+    pub access: Option<Access>,
     /// What the gate says of itself, on stderr: error, warn, info, debug or trace. Default info.
     pub level: Level,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(in crate::config) enum Access {
-    #[default]
     Off,
     Stdout,
     File(AccessFile),
