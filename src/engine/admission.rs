@@ -167,7 +167,7 @@ impl Admission {
         let class_rules = &self.rules.classes[usize::from(class.0)];
         let asked = Asked { class, class_rules, route: &self.rules.routes[route], never_refused };
         let charges = self.charges(&asked, route);
-        if class_rules.bucket.is_none() && charges.is_empty() {
+        if asked.bucket().is_none() && charges.is_empty() {
             return self.decide(&asked, None, &mut Level::default(), charges, now);
         }
         let pages = &self.engine.refused_pages;
@@ -183,7 +183,7 @@ impl Admission {
             if matches!(&decision.ruling, Ruling::Refused(refusal) if refusal.reason != Reason::Ledger) {
                 client.refuse();
             }
-            decision.bucket = class_rules.bucket.as_ref().map(|bucket| {
+            decision.bucket = asked.bucket().map(|bucket| {
                 let turn = self.engine.clients.next_turn(key);
                 BucketStanding { turn, ..BucketStanding::new(bucket, level, decision.at) }
             });

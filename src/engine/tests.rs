@@ -68,7 +68,7 @@ fn class(name: &str, bucket: Option<Bucket>) -> Class {
 }
 
 fn rules(quotas: Vec<Quota>, routes: Vec<Route>) -> Arc<Rules> {
-    let bucket = Bucket { capacity: 2, fill: 1, interval: Duration::from_secs(10), smooth: false };
+    let bucket = Bucket { capacity: 2, fill: 1, interval: Duration::from_secs(10), smooth: false, costed_only: false };
     Arc::new(Rules {
         trust: Trust::default(),
         behaviour: None,

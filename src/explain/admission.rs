@@ -59,9 +59,13 @@ fn bucket(case: &Case<'_>, asked: &Asked<'_>) -> Step {
     let Some(bucket) = &class.bucket else {
         return Step::new(Stage::Bucket, Finding::Passed, format!("clients of the class {} have none", class.name));
     };
+    if asked.bucket().is_none() {
+        return Step::new(Stage::Bucket, Finding::Passed, "it counts only requests that cost something")
+            .by(case.known.class_rule(asked.class, ".bucket.counts"));
+    }
     let left = bucket.remaining(case.level, case.now);
     let holds = format!("holds {} at most, {} more every {:?}", bucket.capacity, bucket.fill, bucket.interval);
-    let (finding, says) = match decide::bucket(class, case.level, case.now) {
+    let (finding, says) = match decide::bucket(asked, case.level, case.now) {
         Ok(_) if case.happened.is_some() && case.found.is_none() => {
             (Finding::Passed, format!("{holds}: there was one for it"))
         }

@@ -48,8 +48,8 @@ fn answer(case: &Case<'_>, ruled: &Ruled<'_>) -> Answer {
         Standing::new(class, position, used)
     };
     let standings: Vec<Standing> = ruled.positions.iter().map(standing).collect();
-    let bucket = case.asked_as(class).class_rules.bucket;
-    let bucket = bucket.map(|bucket| BucketStanding::new(&bucket, level, case.now));
+    let asked = case.asked_as(class);
+    let bucket = asked.bucket().map(|bucket| BucketStanding::new(bucket, level, case.now));
     let told = Told { class, route: case.route_place(), standings: &standings, bucket, refusal };
     let shown = preview(case.known.settings, told, case.spread, case.now);
     let field = |(name, value): (&http::HeaderName, &http::HeaderValue)| {

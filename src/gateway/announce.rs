@@ -106,7 +106,7 @@ fn left(text: &mut impl Write, opening: &str, remaining: u64, wait: u64) -> std:
 
 fn policies(class: &Class, route: &Route, rules: &Rules) -> Option<Box<str>> {
     let mut text = String::new();
-    if let Some(bucket) = &class.bucket {
+    if let Some(bucket) = class.bucket.as_ref().filter(|bucket| !(bucket.costed_only && route.is_free())) {
         let _ = write!(text, "\"{}\";q={};w={}", class.name, bucket.capacity, seconds_to_fill(bucket));
     }
     for (quota, _) in &route.costs {

@@ -126,7 +126,8 @@ impl Findings<'_> {
                 thousands(bots.people.requests)
             ),
         );
-        writeln!(out, "  - {{ name: {PEOPLE}, when: {{ kind: human }}, priority: 3 }}").unwrap_or(());
+        let person = format!("name: {PEOPLE}, when: {{ kind: human }}, priority: 3, bucket: {{ {BUCKET} }}");
+        writeln!(out, "  - {{ {person} }}   # one address cannot spend the day").unwrap_or(());
         !libraries.is_empty()
     }
 
@@ -312,6 +313,9 @@ fn rounded_up(pages: u64) -> u64 {
 
 /// What is counted.
 pub(super) const QUOTA: &str = "pages";
+
+/// What one client that names no bot may spend; a request a second is more than a person reads. Free requests do not count.
+const BUCKET: &str = "rate: 1/s, burst: 60, counts: costed";
 
 /// The class of people.
 pub(super) const PEOPLE: &str = "person";

@@ -17,6 +17,8 @@ pub struct Bucket {
     pub interval: Duration,
     /// One by one over the interval instead of all at its end.
     pub smooth: bool,
+    /// Requests that cost nothing take no token: a page's pictures are as many as they are.
+    pub costed_only: bool,
 }
 
 /// What one bucket holds. The default is a bucket nobody has touched, which is full.
@@ -92,7 +94,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ATLASSIAN: Bucket = Bucket { capacity: 60, fill: 10, interval: Duration::from_secs(10), smooth: false };
+    const ATLASSIAN: Bucket =
+        Bucket { capacity: 60, fill: 10, interval: Duration::from_secs(10), smooth: false, costed_only: false };
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::from_seconds(1_000_000 + seconds)
@@ -115,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_bucket_that_was_larger_is_empty_and_no_more() {
-        let small = Bucket { capacity: 2, fill: 1, interval: Duration::from_secs(1), smooth: true };
+        let small = Bucket { capacity: 2, fill: 1, interval: Duration::from_secs(1), smooth: true, costed_only: false };
         let level = Level { missing: 50, since: at(0) };
         assert_eq!(small.take(level, at(0)), Err(EmptyUntil(at(1))));
         assert!(small.take(level, at(1)).is_ok(), "who waited as told is let in");
@@ -127,7 +130,7 @@ mod tests {
             capacity in 1u32..50, fill in 1u32..50, interval_ms in 1u64..100_000, smooth: bool,
             pauses in proptest::collection::vec(0u64..20_000, 1..200),
         ) {
-            let bucket = Bucket { capacity, fill, interval: Duration::from_millis(interval_ms), smooth };
+            let bucket = Bucket { capacity, fill, interval: Duration::from_millis(interval_ms), smooth, costed_only: false };
             let (mut level, mut now) = (Level::default(), at(0));
             for pause in pauses {
                 now += Duration::from_millis(pause);
@@ -148,7 +151,7 @@ mod tests {
             capacity in 1u32..20, fill in 1u32..20, interval_ms in 1u64..5_000, smooth: bool,
             pauses in proptest::collection::vec(0u64..2_000, 1..200),
         ) {
-            let bucket = Bucket { capacity, fill, interval: Duration::from_millis(interval_ms), smooth };
+            let bucket = Bucket { capacity, fill, interval: Duration::from_millis(interval_ms), smooth, costed_only: false };
             let (mut level, mut now, mut granted) = (Level::default(), at(0), 0u128);
             for pause in pauses {
                 now += Duration::from_millis(pause);

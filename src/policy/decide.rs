@@ -1,7 +1,7 @@
 //! The rules of the gate, in the order in which they are asked.
 
 use super::Timestamp;
-use super::bucket::{EmptyUntil, Level};
+use super::bucket::{Bucket, EmptyUntil, Level};
 use super::class::{Class, ClassId};
 use super::guard::Guarded;
 use super::pacing::Planned;
@@ -48,6 +48,11 @@ impl Asked<'_> {
     /// what is no longer there.
     pub fn is_free(&self) -> bool {
         self.never_refused || self.route.is_free()
+    }
+
+    /// Returns the bucket of the class, where the request takes a token of it.
+    pub fn bucket(&self) -> Option<&Bucket> {
+        self.class_rules.bucket.as_ref().filter(|bucket| !(bucket.costed_only && self.is_free()))
     }
 
     /// Returns whether a refusal by the tiers of `quota` is carried out.
@@ -160,7 +165,7 @@ pub fn decide(asked: &Asked<'_>, level: Level, positions: &mut [Position<'_>], n
     }
 
     let mut after = level;
-    match bucket(asked.class_rules, level, now) {
+    match bucket(asked, level, now) {
         Ok(taken) => after = taken,
         Err(refusal) if asked.class_rules.enforce => return Verdict::Refuse(refusal),
         Err(refusal) => shadow = shadow.or(Some(refusal.reason)),
@@ -180,9 +185,9 @@ pub fn blocked(class: &Class) -> Result<(), Refusal> {
     }
 }
 
-/// Takes a token, where the class has a bucket, or says when the next one comes.
-pub fn bucket(class: &Class, level: Level, now: Timestamp) -> Result<Level, Refusal> {
-    let Some(bucket) = &class.bucket else { return Ok(level) };
+/// Takes a token, where the class has a bucket that counts the request, or says when the next one comes.
+pub fn bucket(asked: &Asked<'_>, level: Level, now: Timestamp) -> Result<Level, Refusal> {
+    let Some(bucket) = asked.bucket() else { return Ok(level) };
     bucket.take(level, now).map_err(|EmptyUntil(moment)| Refusal {
         reason: Reason::Bucket,
         quotas: 0,

@@ -496,6 +496,42 @@ fn what_is_only_tried_is_counted_and_logged_and_refuses_nobody() {
 }
 
 #[test]
+fn one_address_cannot_spend_the_day_of_the_shipped_file() {
+    let gate = Gate::before(Origin::plain().address(), &shipped_rules());
+    let greedy = format!("User-Agent: {FIREFOX}\r\nX-Forwarded-For: 192.0.2.9\r\n");
+    let mut admitted = Vec::new();
+    for second in 0..60 {
+        let mut client = gate.connect();
+        let pages = (0..70).map(|page| format!("/item/{second}-{page}"));
+        let answers = pages.map(|page| client.get(&page, &greedy).status);
+        admitted.push(answers.filter(|status| *status == 200).count());
+        gate.clock.advance(Duration::from_secs(1));
+    }
+    assert_eq!(admitted[0], 60, "the burst");
+    let total = admitted.iter().sum::<usize>();
+    assert!(total <= 60 + 60, "{admitted:?}");
+    assert_eq!(gate.books(), (total as f64, 0.0));
+    let picture = gate.connect().get("/logo.png", &greedy);
+    assert_eq!(picture.status, 200, "what is free takes no token");
+    let neighbor = gate.connect().get("/item/1", &greedy.replace("192.0.2.9", "198.51.100.7"));
+    assert_eq!(neighbor.status, 200);
+    assert!(neighbor.field("ratelimit").contains("\"person\";r=59;"), "{}", neighbor.field("ratelimit"));
+}
+
+#[test]
+fn a_page_with_many_pictures_takes_one_token() {
+    let gate = Gate::before(Origin::plain().address(), &shipped_rules());
+    let mut client = gate.connect();
+    let person = format!("User-Agent: {FIREFOX}\r\n");
+    let has_most = |answer: &Answer| answer.field("ratelimit").contains("\"person\";r=59;");
+    assert!(has_most(&client.get("/item/1", &person)));
+    for picture in 0..200 {
+        let answer = client.get(&format!("/picture/{picture}.webp"), &person);
+        assert_eq!((answer.status, answer.field("ratelimit")), (200, ""), "nothing limits it");
+    }
+}
+
+#[test]
 fn the_origin_says_what_a_page_really_cost() {
     let origin = Origin::scripted(|request, wire| {
         let fields = match request.target.as_str() {
@@ -732,6 +768,20 @@ fn atlassian(answer: &Answer) -> [&str; 4] {
             _ => "x-ratelimit-fillrate",
         })
     })
+}
+
+/// The rules of the shipped file, without the sections that each test's gateway has of its own.
+fn shipped_rules() -> String {
+    const KEPT: [&str; 6] = ["clients:", "quotas:", "classes:", "routes:", "scopes:", "headers:"];
+    let file = include_str!("../../config/tidegate.yaml").lines().filter(|line| !line.starts_with('#'));
+    let mut is_kept = false;
+    let kept = file.filter(|line| {
+        if !line.is_empty() && !line.starts_with(' ') {
+            is_kept = KEPT.iter().any(|section| line.starts_with(section));
+        }
+        is_kept
+    });
+    kept.map(|line| format!("{line}\n")).collect()
 }
 
 fn used(gate: &Gate) -> Vec<f64> {

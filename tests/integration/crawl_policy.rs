@@ -67,7 +67,10 @@ fn it_says_who_is_verified_how_and_what_their_class_may_do() {
         json!([{ "name": "api", "left": 0.3, "refused": 0.5, "tiers": tiers, "window_ends": "2027-01-16T00:00:00Z" }])
     );
     let crawler = named(&policy["classes"], "crawler");
-    assert_eq!(crawler["bucket"], json!({ "shared_by": "client", "capacity": 60, "fill": 10, "interval_s": 10.0 }));
+    assert_eq!(
+        crawler["bucket"],
+        json!({ "shared_by": "client", "capacity": 60, "fill": 10, "interval_s": 10.0, "counts": "all" })
+    );
     assert_eq!((&crawler["crawl_delay_s"], &crawler["blocked"]), (&json!(10), &json!(false)));
     assert_eq!(crawler["quotas"][0]["left"], 0.4);
     let bot = named(&policy["classes"], "bot");

@@ -60,7 +60,8 @@ fn place(carrier: &Carrier) -> String {
 }
 
 fn bucket(bucket: &Bucket, key: &KeyFrom) -> String {
-    let Bucket { capacity, fill, interval, smooth } = bucket;
+    let Bucket { capacity, fill, interval, smooth, costed_only } = bucket;
+    let which = if *costed_only { ", of requests that cost something" } else { "" };
     let how = if *smooth { "one by one" } else { "at once" };
     let whose = match key {
         KeyFrom::Address => "each client".into(),
@@ -68,7 +69,7 @@ fn bucket(bucket: &Bucket, key: &KeyFrom) -> String {
         KeyFrom::Class => "the class together".into(),
         KeyFrom::Sent(carrier) => format!("each value of {}", place(carrier)),
     };
-    format!("{whose} {capacity} at most, {fill} more every {} {how}", duration(*interval))
+    format!("{whose} {capacity} at most, {fill} more every {} {how}{which}", duration(*interval))
 }
 
 fn guard(guard: &Guard) -> String {

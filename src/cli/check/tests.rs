@@ -21,7 +21,7 @@ fn it_says_in_words_what_our_example_means() {
         "    search: from 6000 (60%) sheds 50%, from 8000 (80%) sheds 75%, from 9500 (95%) sheds 100%",
         "  search: googlebot or bingbot or applebot; priority 2; guarded: one let through each 5m, no page refused for over 1d, with up to 2%",
         "  bot: verified_bot or declared_bot or suspected_bot; priority 1; each client 60 at most, 10 more every 10s at once",
-        "  person: human; priority 3",
+        "  person: human; priority 3; each client 60 at most, 1 more every 1s one by one, of requests that cost something",
         "  default: 64 at once at most, rests 1s to 5m after a complaint; 256 may wait for 2s",
         "  search_backend: 4 at once at most, 100ms to 5s apart, by latency; 256 may wait for 2s",
         "  /search: 4 of places_api; in search_backend",

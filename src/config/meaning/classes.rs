@@ -240,6 +240,7 @@ fn bucket(raw: &raw::Bucket, path: &str, report: &mut Report) -> Bucket {
         report.mistake(path, wrong, "write { capacity: 60, fill: 10, interval: 10s } or { rate: 10/s, burst: 20 }");
     }
     let second = Duration::from_secs(1);
+    let costed_only = raw.counts == raw::Counts::Costed;
     match (steady, &raw.rate) {
         (true, rate) => {
             let (fill, interval) = rate.as_ref().map_or((1, second), |rate| rate.0);
@@ -255,7 +256,7 @@ fn bucket(raw: &raw::Bucket, path: &str, report: &mut Report) -> Bucket {
                     "leave the bucket out for no bound",
                 );
             }
-            Bucket { capacity, fill, interval, smooth: true }
+            Bucket { capacity, fill, interval, smooth: true, costed_only }
         }
         (false, _) => {
             for (key, given) in [
@@ -271,7 +272,7 @@ fn bucket(raw: &raw::Bucket, path: &str, report: &mut Report) -> Bucket {
             let fill = report.count(&format!("{path}.fill"), raw.fill, 10);
             let interval =
                 report.lasting(&format!("{path}.interval"), raw.interval.as_ref().map(|span| span.0), second);
-            Bucket { capacity, fill, interval, smooth: false }
+            Bucket { capacity, fill, interval, smooth: false, costed_only }
         }
     }
 }

@@ -116,6 +116,17 @@ pub(in crate::config) struct Bucket {
     /// else by address) or class (all of them together). Default address. A client that may invent values of the header or
     /// cookie gets a new bucket for each: use it where something before the gate has checked them.
     pub key: Key,
+    /// Which requests take a token: all, or only those of costed routes, so that a page's pictures take none. Default all.
+    pub counts: Counts,
+}
+
+/// Which requests a bucket counts.
+#[derive(Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::config) enum Counts {
+    #[default]
+    All,
+    Costed,
 }
 
 /// The crawler guard: a word, or its keys.

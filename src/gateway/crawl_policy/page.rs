@@ -57,7 +57,8 @@ fn write_class(class: &ClassTerms<'_>, out: &mut String) -> fmt::Result {
             "class" => "All of the class together",
             _ => "Each client",
         };
-        writeln!(out, "<li>{whose}: {capacity} requests at once, then {fill} every {interval}\u{a0}s</li>")?;
+        let which = if bucket.counts == "costed" { "requests that cost something" } else { "requests" };
+        writeln!(out, "<li>{whose}: {capacity} {which} at once, then {fill} every {interval}\u{a0}s</li>")?;
     }
     class.quotas.iter().try_for_each(|quota| write_quota(quota, out))?;
     out.write_str("</ul>\n")

@@ -72,6 +72,7 @@ pub(super) struct BucketTerms {
     pub(super) capacity: u32,
     pub(super) fill: u32,
     pub(super) interval_s: f64,
+    pub(super) counts: &'static str,
 }
 
 /// What a class may have of one quota; shares are of its limit, or of the requests of the class.
@@ -190,6 +191,7 @@ impl<'a> Sight<'a> {
             capacity: bucket.capacity,
             fill: bucket.fill,
             interval_s: bucket.interval.as_secs_f64(),
+            counts: if bucket.costed_only { "costed" } else { "all" },
         });
         let quotas = self.settings.rules.quotas.iter().zip(&self.books).filter(|(quota, _)| quota.enforce && !blocked);
         ClassTerms {

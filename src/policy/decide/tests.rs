@@ -212,7 +212,8 @@ fn a_blocked_class_is_refused_before_anything_is_counted() {
 #[test]
 fn an_empty_bucket_refuses_before_the_quota_is_asked_and_touches_nothing() {
     let mut door = Door { taken: 600, ..Door::new().shedding_from(500, 50, true) };
-    door.class.bucket = Some(Bucket { capacity: 1, fill: 1, interval: Duration::from_secs(10), smooth: false });
+    door.class.bucket =
+        Some(Bucket { capacity: 1, fill: 1, interval: Duration::from_secs(10), smooth: false, costed_only: false });
     door.level = Level { missing: 1, since: NOON };
     assert_eq!(
         door.asks(),
@@ -262,7 +263,7 @@ proptest! {
     ) {
         let interval = Duration::from_millis(interval_ms);
         let mut door = Door::new();
-        door.class.bucket = Some(Bucket { capacity, fill, interval, smooth });
+        door.class.bucket = Some(Bucket { capacity, fill, interval, smooth, costed_only: false });
         for pause in pauses {
             door.now += Duration::from_millis(pause);
             if let Verdict::Refuse(refusal) = door.asks() {

@@ -105,7 +105,8 @@ fn written(
     refusal: Option<&Refusal>,
     status: StatusCode,
 ) -> Fields {
-    let bucket = Bucket { capacity: 60, fill: 10, interval: Duration::from_secs(10), smooth: false };
+    let bucket =
+        Bucket { capacity: 60, fill: 10, interval: Duration::from_secs(10), smooth: false, costed_only: false };
     let rules = Rules {
         trust: Default::default(),
         behaviour: None,
