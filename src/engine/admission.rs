@@ -308,7 +308,7 @@ impl Admission {
         }
         let standing = |(book, position): (&MutexGuard<'_, Book>, &Position<'_>)| {
             let (window, turn) = (book.current.id, book.turn);
-            Standing { window, turn, ..Standing::new(asked.class, position, book.taken()) }
+            Standing { window, turn, ..Standing::new(asked, position, book.taken()) }
         };
         let mut standings = Few::new();
         standings.extend(books.iter().zip(&positions).map(standing));
@@ -391,13 +391,18 @@ impl BucketStanding {
 }
 
 impl Standing {
-    /// Where a client of `class` leaves a quota, of which `used` is taken now, in no window and no order yet.
-    pub fn new(class: ClassId, position: &Position<'_>, used: Units) -> Self {
+    /// Where a request leaves a quota, of which `used` is taken now, in no window and no order yet. Tiers of a class in shadow
+    /// mode leave the class all of it.
+    pub fn new(asked: &Asked<'_>, position: &Position<'_>, used: Units) -> Self {
+        let ceiling = match asked.class_rules.enforce {
+            true => position.quota.ceiling(asked.class),
+            false => position.quota.limit,
+        };
         Self {
             quota: position.id,
             cost: position.cost,
             used,
-            remaining: position.quota.ceiling(class).min(position.limit).minus(used),
+            remaining: ceiling.min(position.limit).minus(used),
             tier: position.shedding.tier,
             by_guard: position.is_let_through,
             resets_at: position.resets_at,

@@ -43,12 +43,12 @@ fn answer(case: &Case<'_>, ruled: &Ruled<'_>) -> Answer {
     };
     // What a plan will have for it then, nobody can tell who does not know the plan.
     let knows_when = case.found.is_some() || refusal.is_none_or(|refusal| refusal.reason != Reason::Pacing);
+    let asked = case.asked_as(class);
     let standing = |position: &Position<'_>| {
         let used = if refusal.is_some() { position.taken } else { position.taken.plus(position.cost) };
-        Standing::new(class, position, used)
+        Standing::new(&asked, position, used)
     };
     let standings: Vec<Standing> = ruled.positions.iter().map(standing).collect();
-    let asked = case.asked_as(class);
     let bucket = asked.bucket().map(|bucket| BucketStanding::new(bucket, level, case.now));
     let told = Told { class, route: case.route_place(), standings: &standings, bucket, refusal };
     let shown = preview(case.known.settings, told, case.spread, case.now);

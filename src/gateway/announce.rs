@@ -43,6 +43,14 @@ pub struct Told<'a> {
     pub refusal: Option<&'a Refusal>,
 }
 
+impl<'a> Told<'a> {
+    /// The quotas that are enforced, each with its place among all quotas of the route. Shadow mode is announced nowhere.
+    fn enforced(self, rules: &'a Rules) -> impl Iterator<Item = (usize, &'a Standing)> {
+        let is_enforced = |(_, standing): &(usize, &Standing)| rules.quotas[usize::from(standing.quota.0)].enforce;
+        self.standings.iter().enumerate().filter(is_enforced)
+    }
+}
+
 impl Announcements {
     pub(super) fn new(headers: &Headers, rules: &Rules) -> Self {
         let of_class = |class: &Class| rules.routes.iter().map(|route| policies(class, route, rules)).collect();
@@ -59,19 +67,20 @@ impl Announcements {
     /// Writes what `told` says into the `fields` of an answer with `status`, over whatever the origin said there.
     pub(super) fn write(&self, rules: &Rules, told: Told<'_>, now: Timestamp, status: StatusCode, fields: &mut Fields) {
         let Some(policy) = &self.policies[usize::from(told.class.0)][told.route] else { return };
+        let told = Told { bucket: told.bucket.filter(|_| rules.classes[usize::from(told.class.0)].enforce), ..told };
         // Robots.txt on a costly route: nothing limits it.
         if told.standings.is_empty() && told.bucket.is_none() {
             return;
         }
         if self.ratelimit {
             fields.insert(Name::RateLimitPolicy, policy.as_bytes());
-            fields.insert_with(Name::RateLimit, |text| self.ratelimit(text, told, now));
+            fields.insert_with(Name::RateLimit, |text| self.ratelimit(text, rules, told, now));
         }
         legacy::write(&self.families, rules, told, now, status, fields);
     }
 
     /// What is left, policy by policy. A policy that has just refused has nothing left until the client may come back.
-    fn ratelimit(&self, text: &mut impl Write, told: Told<'_>, now: Timestamp) -> std::fmt::Result {
+    fn ratelimit(&self, text: &mut impl Write, rules: &Rules, told: Told<'_>, now: Timestamp) -> std::fmt::Result {
         let refused_wait = told.refusal.map(|refusal| seconds_rounded_up(refusal.wait));
         if let Some(bucket) = told.bucket {
             let said_no = told.refusal.is_some_and(|refusal| refusal.quotas == 0);
@@ -81,8 +90,9 @@ impl Announcements {
             };
             left(text, &self.buckets[usize::from(told.class.0)], remaining, wait)?;
         }
-        for (place, standing) in told.standings.iter().enumerate() {
-            if place > 0 || told.bucket.is_some() {
+        let mut is_first = told.bucket.is_none();
+        for (place, standing) in told.enforced(rules) {
+            if !std::mem::take(&mut is_first) {
                 text.write_str(", ")?;
             }
             let said_no = told.refusal.is_some_and(|refusal| refusal.quotas >> place.min(7) & 1 == 1);
@@ -106,11 +116,12 @@ fn left(text: &mut impl Write, opening: &str, remaining: u64, wait: u64) -> std:
 
 fn policies(class: &Class, route: &Route, rules: &Rules) -> Option<Box<str>> {
     let mut text = String::new();
-    if let Some(bucket) = class.bucket.as_ref().filter(|bucket| !(bucket.costed_only && route.is_free())) {
+    let applies = |bucket: &&Bucket| class.enforce && !(bucket.costed_only && route.is_free());
+    if let Some(bucket) = class.bucket.as_ref().filter(applies) {
         let _ = write!(text, "\"{}\";q={};w={}", class.name, bucket.capacity, seconds_to_fill(bucket));
     }
-    for (quota, _) in &route.costs {
-        let quota = &rules.quotas[usize::from(quota.0)];
+    let quotas = route.costs.iter().map(|(quota, _)| &rules.quotas[usize::from(quota.0)]);
+    for quota in quotas.filter(|quota| quota.enforce) {
         let separator = if text.is_empty() { "" } else { ", " };
         let window = seconds_rounded_up(quota.window.usual_length()).max(1);
         let limit = quota.limit.floor().min(LARGEST);

@@ -76,6 +76,8 @@ metrics! {
     SCOPE_VALUES: Gauge "tidegate_scope_values" ["scope"];
     /// Units bought for the window.
     QUOTA_LIMIT: Gauge "tidegate_quota_limit" ["quota"];
+    /// 1 if the quota is enforced, 0 in shadow mode (`enforce: false`).
+    QUOTA_ENFORCED: Gauge "tidegate_quota_enforced" ["quota"];
     /// Units of the window that are spent.
     QUOTA_USED: Gauge "tidegate_quota_used" ["quota"];
     /// Units set aside for requests under way.

@@ -166,6 +166,7 @@ fn each_scope<T: Display>(text: &mut Exposition, scopes: &[ScopeState], metric: 
 
 fn write_quotas(text: &mut Exposition, quotas: &[QuotaView]) {
     each_quota(text, quotas, QUOTA_LIMIT, |quota| quota.limit);
+    each_quota(text, quotas, QUOTA_ENFORCED, |quota| u8::from(quota.enforce));
     each_quota(text, quotas, QUOTA_USED, |quota| quota.used);
     each_quota(text, quotas, QUOTA_RESERVED, |quota| quota.reserved);
     each_quota(text, quotas, QUOTA_WINDOW_START, |quota| quota.window_start.seconds());

@@ -496,6 +496,47 @@ fn what_is_only_tried_is_counted_and_logged_and_refuses_nobody() {
 }
 
 #[test]
+fn shadow_mode_is_not_announced() {
+    const BOTH: &str = "quotas:\n  tried: { limit: 1, window: { fixed: 24h }, enforce: false }\n  \
+                        bought: { limit: 9, window: { fixed: 24h } }\n\
+                        routes: [ { match: /both, cost: { tried: 1, bought: 1 } }, { match: /page, cost: { tried: 1 } } ]\n\
+                        headers: { legacy: [atlassian, github, draft-03] }";
+    let gate = Gate::before(Origin::plain().address(), BOTH);
+    let mut client = gate.connect();
+    for place in 0..3 {
+        let answer = client.get("/page", "");
+        assert_eq!(answer.status, 200);
+        let announced = ["ratelimit", "retry-after", "x-ratelimit"];
+        let announced = answer.fields.keys().find(|name| announced.iter().any(|start| name.starts_with(start)));
+        assert_eq!(announced, None, "request {place}");
+    }
+    let both = client.get("/both", "");
+    assert_eq!(
+        (both.field("ratelimit-policy"), both.field("ratelimit")),
+        ("\"bought\";q=9;w=86400", "\"bought\";r=8;t=43200")
+    );
+    assert_eq!((both.field("x-ratelimit-resource"), both.field("retry-after")), ("bought", "0"));
+    (0..8).for_each(|_| assert_eq!(client.get("/both", "").status, 200));
+    let refused = client.get("/both", "");
+    assert_eq!((refused.status, &refused.json()["violated-policies"]), (429, &json!(["bought"])));
+    for (quota, enforced) in [("tried", 0.0), ("bought", 1.0)] {
+        assert_eq!(gate.metrics()[&format!("tidegate_quota_enforced{{quota=\"{quota}\"}}")], enforced);
+    }
+}
+
+#[test]
+fn a_class_in_shadow_mode_announces_neither_its_bucket_nor_its_tiers() {
+    let rules = "quotas: { api: { limit: 9, window: { fixed: 24h }, tiers: { other: [ { above: 0%, shed: 100% } ] } } }\n\
+                 classes: [ { name: other, bucket: { capacity: 1, fill: 1, interval: 1h }, enforce: false } ]\n\
+                 routes: [ { match: /page, cost: { api: 1 } } ]";
+    let gate = Gate::before(Origin::plain().address(), rules);
+    let mut client = gate.connect();
+    let mut announced = |path| client.get(path, "").field("ratelimit").to_owned();
+    assert_eq!((announced("/page"), announced("/free")), ("\"api\";r=8;t=43200".into(), String::new()));
+    assert_eq!(announced("/page"), "\"api\";r=7;t=43200");
+}
+
+#[test]
 fn one_address_cannot_spend_the_day_of_the_shipped_file() {
     let gate = Gate::before(Origin::plain().address(), &shipped_rules());
     let greedy = format!("User-Agent: {FIREFOX}\r\nX-Forwarded-For: 192.0.2.9\r\n");

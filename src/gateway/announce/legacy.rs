@@ -5,6 +5,7 @@
 
 use super::Told;
 use crate::config::settings::LegacyFamily;
+use crate::engine::Standing;
 use crate::http1::{Fields, Name};
 use crate::policy::time::seconds_rounded_up;
 use crate::policy::{Rules, Timestamp};
@@ -51,8 +52,8 @@ pub(super) fn write(
 /// A refused client has nothing left, whatever said no: clients of these families look at nothing else.
 fn most_binding<'a>(rules: &'a Rules, told: Told<'_>, now: Timestamp) -> Option<Binding<'a>> {
     let mut binding = bucket(rules, told);
-    for place in 0..told.standings.len() {
-        let quota = quota(rules, told, place, now);
+    for (place, standing) in told.enforced(rules) {
+        let quota = quota(rules, told, (place, standing), now);
         let tighter = |than: &Binding<'_>| match quota.requests == than.requests {
             true => quota.wait > than.wait,
             false => quota.requests < than.requests,
@@ -88,8 +89,7 @@ fn bucket<'a>(rules: &'a Rules, told: Told<'_>) -> Option<Binding<'a>> {
 }
 
 /// A quota fills once a window, all at once.
-fn quota<'a>(rules: &'a Rules, told: Told<'_>, place: usize, now: Timestamp) -> Binding<'a> {
-    let standing = &told.standings[place];
+fn quota<'a>(rules: &'a Rules, told: Told<'_>, (place, standing): (usize, &Standing), now: Timestamp) -> Binding<'a> {
     let quota = &rules.quotas[usize::from(standing.quota.0)];
     let limit = quota.limit.floor();
     let said_no = told.refusal.filter(|refusal| refusal.quotas >> place.min(7) & 1 == 1);
