@@ -1,8 +1,11 @@
 //! A first YAML from a log, with the real program: what it proposes is a file that it accepts.
 
 use crate::support::program::{Ended, run};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::Path;
 use tidegate::demo::day;
 
@@ -19,8 +22,10 @@ fn what_is_proposed_is_accepted() {
 #[test]
 fn the_proposed_limit_is_enough_for_the_log_and_assets_are_free() {
     let folder = tempfile::tempdir().expect("a folder of its own");
-    let log = folder.path().join("day.log");
-    std::fs::write(&log, made_up_day()).expect("it can be written");
+    let log = folder.path().join("day.log.gz");
+    let mut packed = GzEncoder::new(std::fs::File::create(&log).expect("it can be made"), Compression::fast());
+    packed.write_all(made_up_day().as_bytes()).expect("it can be written");
+    packed.finish().expect("it can be written");
     let log = log.to_str().expect("a path as text");
     let [once, twice] = [(); 2].map(|()| run(&["init", log], b""));
     assert_eq!((once.code, once.errors.as_str()), (0, ""));

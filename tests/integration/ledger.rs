@@ -500,8 +500,10 @@ fn a_read_only_directory_is_refused() {
     let folder = tempfile::tempdir().expect("a directory");
     let (state, yaml) = (folder.path().join("state"), folder.path().join("tidegate.yaml"));
     std::fs::DirBuilder::new().mode(0o500).create(&state).expect("it is ours");
-    let settings =
-        format!("state_dir: {}\nlisten: 127.0.0.1:0\norigin: {{ url: http://127.0.0.1:1 }}\n", state.display());
+    let settings = format!(
+        "state_dir: {}\nlisten: 127.0.0.1:0\nlog: {{ access: off }}\norigin: {{ url: http://127.0.0.1:1 }}\n",
+        state.display()
+    );
     std::fs::write(&yaml, settings).expect("it can be written");
     let program = env!("CARGO_BIN_EXE_tidegate");
     // Permissions bind root, too, without these capabilities.
