@@ -81,10 +81,12 @@ pub enum BadPattern {
 pub struct BadPath;
 
 impl Pattern {
-    /// Reads a pattern such as `/item/*`, `/shop/**` or `/**/*.css`.
+    /// Reads a pattern such as `/item/*`, `/shop/**` or `/**/*.css`. Repeated slashes are one, as in the paths.
     pub fn parse(text: &str) -> Result<Self, BadPattern> {
         let path = text.strip_prefix('/').ok_or(BadPattern::NoSlash)?;
-        let mut segments: Vec<&str> = path.split('/').collect();
+        let (folders, last) = path.rsplit_once('/').unwrap_or(("", path));
+        let folders = folders.split('/').filter(|segment| !segment.is_empty());
+        let mut segments: Vec<&str> = folders.chain([last]).collect();
         let rest = match segments[..] {
             [.., "**"] => Rest::Anything,
             [.., "**", last] if !last.contains("**") => Rest::Last(Segment::parse(last)),
@@ -383,6 +385,7 @@ mod tests {
         assert!(!matches("/img-*.png", "/img-7.jpg"));
         assert!(matches("/search", "/search"));
         assert!(!matches("/search", "/search/"));
+        assert!(matches("/shop//b/**", "/shop/b/") && matches("//search", "/search"));
         assert_eq!(Pattern::parse("item"), Err(BadPattern::NoSlash));
         assert_eq!(Pattern::parse("/**/x/y"), Err(BadPattern::RestWithin));
         assert_eq!(Pattern::parse("/**/x**"), Err(BadPattern::RestWithin));
