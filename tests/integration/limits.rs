@@ -97,6 +97,19 @@ fn a_body_may_pause_but_not_stall() {
 }
 
 #[test]
+fn a_connection_is_not_dated_by_the_sweep_before_it() {
+    let origin = Origin::plain();
+    let gate = Gate::before(origin.address(), PATIENT);
+    let mut silent = gate.connect();
+    // Connections are accepted in turn: once a later one has its answer, the silent one is under watch.
+    assert_eq!(gate.connect().send("GET / HTTP/1.1\r\n\r\n").answer().status, 400);
+    gate.clock.advance(seconds(3600));
+    let mut fresh = gate.connect();
+    assert!(silent.is_closed(), "the next sweep has come");
+    assert_eq!(fresh.get("/", "").status, 200, "it had just been accepted");
+}
+
+#[test]
 fn a_reader_that_stalls_is_cut_off_and_frees_the_origin() {
     let (tell, cut_off) = signal();
     let origin = Origin::scripted(move |_, wire| {

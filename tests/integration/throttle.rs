@@ -16,6 +16,7 @@ scopes: { default: { concurrency: 1, queue: { max_wait: 60s, max_length: 2 } } }
 routes: [ { match: \"/**\", cost: { api: 1 } } ]";
 
 const RESTS_40_SECONDS: &str = "
+workers: 1
 headers: { retry_after_spread: 0% }
 scopes: { default: { backoff: { min_delay: 40s, jitter: 0% } } }";
 

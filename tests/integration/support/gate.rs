@@ -176,6 +176,7 @@ impl Gate {
     /// since: one that said nothing, and may be silent for a second, is closed by then.
     pub fn pass(&self, span: Duration) {
         assert!(span >= Duration::from_millis(1250), "a silent client is borne for that long");
+        assert!(self.yaml().contains("workers: 1\n"), "another worker may look at its connections later");
         let mut silent = self.connect();
         // Connections are accepted in turn: once a later one has its answer (not a request that counts as one), the
         // silent one is under watch.
