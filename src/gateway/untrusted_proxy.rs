@@ -2,9 +2,10 @@
 //!
 //! Such a proxy hides its clients: all of them share its address, and no crawler can be verified. Its sign is a peer with a
 //! private address that sends a forwarding header which is not believed. One sighting is kept for each generation of
-//! settings; after it, a request costs one relaxed load.
+//! settings; after it, a request costs one relaxed load;
+//! before it, a look at the names of its fields.
 
-use crate::http1::Fields;
+use crate::http1::{Field, Fields, Name};
 use crate::policy::identity::{AddressSource, Prefix, Trust, is_private};
 use parking_lot::Mutex;
 use std::fmt;
@@ -31,6 +32,9 @@ impl UntrustedProxy {
     /// Looks at a request from `peer`, and warns of the first one that a proxy seems to have forwarded.
     pub(super) fn observe(&self, trust: &Trust, peer: IpAddr, fields: &Fields) {
         if self.is_found.load(Ordering::Relaxed) || !is_private(peer) || is_believed(trust, peer) {
+            return;
+        }
+        if !fields.iter().any(may_forward) {
             return;
         }
         if let Some(header) = forwarding_header(trust, fields) {
@@ -85,6 +89,15 @@ fn quoted(range: Prefix) -> String {
 
 fn is_believed(trust: &Trust, peer: IpAddr) -> bool {
     trust.source != AddressSource::Peer && trust.believes(peer)
+}
+
+/// True for a field that may be one of [`FORWARDING_HEADERS`]: of the vendors' only the length is compared, once a field.
+fn may_forward(field: Field<'_>) -> bool {
+    match field.name {
+        Name::ForwardedFor | Name::Forwarded | Name::RealIp => true,
+        Name::Other => matches!(field.text.len(), 14 | 16),
+        _ => false,
+    }
 }
 
 /// The forwarding header of the request: the one that the settings name, else the first known one.

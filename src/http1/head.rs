@@ -144,6 +144,9 @@ fn ends(bytes: &[u8], seen: usize) -> bool {
     tail.windows(2).any(|pair| pair == b"\n\n") || tail.windows(3).any(|three| three == b"\n\r\n")
 }
 
+/// Bytes that are compared at once.
+const BLOCK: usize = 64;
+
 /// How the lines of a head end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineEnds {
@@ -163,18 +166,23 @@ enum LineEnds {
 /// lines mean the same. Where an origin mixes both, a line may be what its application put into a value, and the length of
 /// the body with it: the response is read, but its connection is not used again, so that no other response is affected.
 fn line_ends(head: &[u8]) -> LineEnds {
-    let (mut crlf, mut lf) = (false, false);
-    for place in memchr::memchr_iter(b'\n', head) {
-        match place > 0 && head[place - 1] == b'\r' {
-            true => crlf = true,
-            false => lf = true,
-        }
+    if !has_bare_lf(head) {
+        return LineEnds::Crlf;
     }
-    match (crlf, lf) {
-        (true, true) => LineEnds::Mixed,
-        (false, true) => LineEnds::Lf,
-        (_, false) => LineEnds::Crlf,
+    match memchr::memmem::find(head, b"\r\n") {
+        Some(_) => LineEnds::Mixed,
+        None => LineEnds::Lf,
     }
+}
+
+/// True if some LF in `head` does not follow a CR. Whole blocks are compared without a branch, which the compiler does in
+/// vectors: lines are too short for a search of each.
+fn has_bare_lf(head: &[u8]) -> bool {
+    let Some(behind_first) = head.get(1..) else { return false };
+    let is_bare = |(one, two): (&u8, &u8)| (*two == b'\n') & (*one != b'\r');
+    let any_bare =
+        |(ones, twos): (&[u8], &[u8])| ones.iter().zip(twos).fold(false, |found, pair| found | is_bare(pair));
+    head[0] == b'\n' || head.chunks(BLOCK).zip(behind_first.chunks(BLOCK)).any(any_bare)
 }
 
 fn version(minor: Option<u8>) -> Version {
