@@ -31,9 +31,19 @@ fn is_forwarding(name: Name) -> bool {
     tells_address(name) || matches!(name, Name::ForwardedProto | Name::ForwardedHost | Name::ForwardedPort)
 }
 
-/// The header families that tell the client's address.
+/// The common headers that tell the client's address.
 fn tells_address(name: Name) -> bool {
     matches!(name, Name::ForwardedFor | Name::Forwarded | Name::RealIp)
+}
+
+/// The vendors' headers that tell the client's address: a claim where the settings name them, a field like others elsewhere.
+fn is_vendors(name: Name) -> bool {
+    matches!(name, Name::CfConnectingIp | Name::TrueClientIp)
+}
+
+/// True for the headers that tell the client's address, those of vendors among them.
+pub(super) fn may_tell_address(name: Name) -> bool {
+    tells_address(name) || is_vendors(name)
 }
 
 /// What `Connection` may not take away, whoever lists it there.
@@ -88,19 +98,23 @@ fn drop_listed_trailers(fields: &mut Fields) {
 /// CGI, WSGI and others take `_` for `-`. So spelled, these fields always go: no proxy sends them.
 pub(super) fn strip_claims(fields: &mut Fields, source: &AddressSource, believed: bool) {
     let must_go = |field: Field<'_>| is_claim(field, source, believed);
-    if fields.iter().any(must_go) {
+    if fields.with_names(may_be_claim).any(must_go) {
         fields.retain(|field| !must_go(field));
     }
     keep_trailers(fields, may_trail);
+}
+
+/// False for the names that are no claim, whatever the settings.
+fn may_be_claim(name: Name) -> bool {
+    is_ours(name) || is_forwarding(name) || is_vendors(name) || matches!(name, Name::Expect | Name::Other)
 }
 
 fn is_claim(field: Field<'_>, source: &AddressSource, believed: bool) -> bool {
     match field.name {
         Name::Other => spells_ours_or_forwarding(field.text) || claims_vendor_address(field.text, source, believed),
         Name::Expect => true,
-        name if tells_address(name) => {
-            !(believed && source.header().is_some_and(|told| Name::of(told.as_bytes()) == name))
-        }
+        name if is_vendors(name) => claims_vendor_address(field.text, source, believed),
+        name if tells_address(name) => !(believed && source.header() == Some(name.text())),
         name => is_ours(name) || (!believed && is_forwarding(name)),
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! Such a proxy hides its clients: all of them share its address, and no crawler can be verified. Its sign is a peer with a
 //! private address that sends a forwarding header which is not believed. One sighting is kept for each generation of
-//! settings; after it, a request costs one relaxed load;
-//! before it, a look at the names of its fields.
+//! settings; after it, a request costs one relaxed load; before it, a look at the names of its fields.
 
-use crate::http1::{Field, Fields, Name};
+use super::headers;
+use crate::http1::{Fields, Name};
 use crate::policy::identity::{AddressSource, Prefix, Trust, is_private};
 use parking_lot::Mutex;
 use std::fmt;
@@ -34,7 +34,7 @@ impl UntrustedProxy {
         if self.is_found.load(Ordering::Relaxed) || !is_private(peer) || is_believed(trust, peer) {
             return;
         }
-        if !fields.iter().any(may_forward) {
+        if !fields.names().any(headers::may_tell_address) {
             return;
         }
         if let Some(header) = forwarding_header(trust, fields) {
@@ -91,22 +91,12 @@ fn is_believed(trust: &Trust, peer: IpAddr) -> bool {
     trust.source != AddressSource::Peer && trust.believes(peer)
 }
 
-/// True for a field that may be one of [`FORWARDING_HEADERS`]: of the vendors' only the length is compared, once a field.
-fn may_forward(field: Field<'_>) -> bool {
-    match field.name {
-        Name::ForwardedFor | Name::Forwarded | Name::RealIp => true,
-        Name::Other => matches!(field.text.len(), 14 | 16),
-        _ => false,
-    }
-}
-
 /// The forwarding header of the request: the one that the settings name, else the first known one.
 fn forwarding_header(trust: &Trust, fields: &Fields) -> Option<&'static str> {
-    let is_sent = |name: &str| fields.named(name).next().is_some();
-    let preferred = trust.source.header();
-    let is_preferred = |name: &&&str| preferred.is_some_and(|preferred| preferred.eq_ignore_ascii_case(name));
-    let first = FORWARDING_HEADERS.iter().find(is_preferred).filter(|name| is_sent(name));
-    first.or_else(|| FORWARDING_HEADERS.iter().find(|name| is_sent(name))).copied()
+    let preferred = trust.source.header().map(|name| Name::of(name.as_bytes()));
+    let is_sent = |(name, _): &&(Name, &str)| fields.contains(*name);
+    let first = FORWARDING_HEADERS.iter().find(|(name, _)| Some(*name) == preferred).filter(is_sent);
+    first.or_else(|| FORWARDING_HEADERS.iter().find(is_sent)).map(|(_, text)| *text)
 }
 
 fn address_from(header: &str) -> String {
@@ -118,8 +108,13 @@ fn address_from(header: &str) -> String {
 
 /// The headers by which proxies tell the client's address. The first two carry the whole chain, so they
 /// are preferred: what a client forged stands left of what the proxy wrote.
-const FORWARDING_HEADERS: [&str; 5] =
-    ["X-Forwarded-For", "Forwarded", "X-Real-IP", "CF-Connecting-IP", "True-Client-IP"];
+const FORWARDING_HEADERS: [(Name, &str); 5] = [
+    (Name::ForwardedFor, "X-Forwarded-For"),
+    (Name::Forwarded, "Forwarded"),
+    (Name::RealIp, "X-Real-IP"),
+    (Name::CfConnectingIp, "CF-Connecting-IP"),
+    (Name::TrueClientIp, "True-Client-IP"),
+];
 
 #[cfg(test)]
 mod tests {

@@ -72,6 +72,10 @@ impl Line {
         self.name
     }
 
+    pub(super) fn is_neat(&self) -> bool {
+        self.neat
+    }
+
     fn text<'a>(&self, source: &'a [u8]) -> &'a [u8] {
         &source[self.start as usize..self.name_end as usize]
     }
@@ -119,6 +123,11 @@ impl Fields {
     /// The names of all of them, in their order.
     pub fn names(&self) -> impl Iterator<Item = Name> {
         self.lines.iter().map(|line| line.name)
+    }
+
+    /// The fields whose names `is_wanted` accepts, in their order.
+    pub fn with_names(&self, is_wanted: impl Fn(Name) -> bool) -> impl Iterator<Item = Field<'_>> {
+        self.lines.iter().filter(move |line| is_wanted(line.name)).map(|line| line.field(self.source(line)))
     }
 
     /// The value of the first field of that name.

@@ -64,14 +64,14 @@ impl HeadReader {
                 httparse::Status::Partial => return Ok(None),
                 httparse::Status::Complete(length) => length,
             };
-            if line_ends(&bytes[..length]) != LineEnds::Crlf {
-                return Err(Malformed::BareLf);
-            }
             let method = Method::from_bytes(request.method.unwrap_or_default().as_bytes());
             let target = request.path.unwrap_or_default();
             let from = offset(bytes, target.as_bytes());
             let start = (method.map_err(|_| Malformed::Head)?, from, from + target.len());
-            let (lines, noted) = lines(bytes, request.headers)?;
+            let (lines, noted, ends) = lines(&bytes[..length], request.headers)?;
+            if ends != LineEnds::Crlf {
+                return Err(Malformed::BareLf);
+            }
             Ok(Some(Parsed { start, version: version(request.version), length, lines, noted }))
         })?;
         let Some(Parsed { start: (method, from, to), version, length, lines, noted }) = parsed else { return Ok(None) };
@@ -93,8 +93,8 @@ impl HeadReader {
                 httparse::Status::Complete(length) => length,
             };
             let start = StatusCode::from_u16(response.code.unwrap_or_default()).map_err(|_| Malformed::Head)?;
-            let (lines, mut noted) = lines(bytes, response.headers)?;
-            if line_ends(&bytes[..length]) == LineEnds::Mixed {
+            let (lines, mut noted, ends) = lines(&bytes[..length], response.headers)?;
+            if ends == LineEnds::Mixed {
                 noted.leave_connection();
             }
             Ok(Some(Parsed { start, version: version(response.version), length, lines, noted }))
@@ -201,17 +201,35 @@ impl From<httparse::Error> for Malformed {
     }
 }
 
-/// Where the fields of `head` stand, and what they say of its framing. One that only repeats another is left out.
-fn lines(head: &[u8], headers: &[Header<'_>]) -> Result<(Vec<Line>, Noted), Malformed> {
+/// Where the fields of `head` stand, what they say of its framing, and how its lines end. A field that only repeats another
+/// is left out.
+fn lines(head: &[u8], headers: &[Header<'_>]) -> Result<(Vec<Line>, Noted, LineEnds), Malformed> {
     let mut lines = Vec::with_capacity(headers.len() + LINES_ADDED);
     let mut noted = Noted::default();
+    let mut all_neat = true;
     for header in headers {
         let line = Line::read(head, header.name.as_bytes(), header.value);
+        all_neat &= line.is_neat();
         if noted.note(line.name(), header.value)? {
             lines.push(line);
         }
     }
-    Ok((lines, noted))
+    let first = headers.first().map_or(head.len(), |header| offset(head, header.name.as_bytes()));
+    // Each line of a usual head is known to end with CRLF. Any other head is searched.
+    let ends = match all_neat && frames_with_crlf(head, first) {
+        true => LineEnds::Crlf,
+        false => line_ends(head),
+    };
+    Ok((lines, noted, ends))
+}
+
+/// True if `head` begins with its start line, which ends with CRLF where its `first` field begins, and ends with an empty
+/// line of CRLF.
+fn frames_with_crlf(head: &[u8], first: usize) -> bool {
+    !head.starts_with(b"\r")
+        && !head.starts_with(b"\n")
+        && head[..first].ends_with(b"\r\n")
+        && head.ends_with(b"\r\n\r\n")
 }
 
 /// Reads a trailer section, which ends like a head; `None` until it is all there.
