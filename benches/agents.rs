@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use criterion::{Criterion, criterion_group, criterion_main};
 use foldhash::fast::RandomState;
 use ipnet::IpNet;
-use tidegate::agents::{Agents, ClaimCache};
+use tidegate::user_agents::{Agents, ClaimCache};
 use tidegate::policy::{OperatorId, Timestamp};
 use tidegate::verify::{Declared, Operators, Source};
 
@@ -18,7 +18,7 @@ const BROWSER: &[u8] =
 /// As dear as an unkind client can make it: nothing but hints, none of which comes true.
 fn unkind() -> Vec<u8> {
     let mut agent = b"Mozilla/5.0 (Linux; Android 1 ".to_vec();
-    while agent.len() < tidegate::agents::LOOKED_AT {
+    while agent.len() < tidegate::user_agents::LOOKED_AT {
         agent.extend_from_slice(b" bot http://");
     }
     agent

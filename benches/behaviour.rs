@@ -11,9 +11,9 @@ use std::time::Duration;
 use tidegate::config;
 use tidegate::engine::{Admission, Engine, Supply, Track};
 use tidegate::policy::Timestamp;
-use tidegate::policy::behaviour::{Aim, Browser, Outcome, Referer, Seen, Sight};
+use tidegate::policy::bot_detection::{Aim, Browser, Outcome, Referer, Seen, Sight};
 use tidegate::policy::identity::{Prefix, Trust};
-use tidegate::policy::lists::Lists;
+use tidegate::policy::address_lists::Lists;
 
 const CLIENTS: u32 = 100_000;
 const NETWORKS: u32 = 100_000;

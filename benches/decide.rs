@@ -7,10 +7,10 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
-use tidegate::agents::{Agents, ClaimCache};
+use tidegate::user_agents::{Agents, ClaimCache};
 use tidegate::config;
 use tidegate::engine::{Admission, Engine, Ruling, Supply};
-use tidegate::policy::lists::Listed;
+use tidegate::policy::address_lists::Listed;
 use tidegate::policy::{Claim, Facts, Proof, Signature, Timestamp};
 use tidegate::verify::Operators;
 

@@ -15,7 +15,7 @@ use tidegate::config;
 use tidegate::engine::{Admission, Engine, Entrance, Pass, Supply, Turn, Waiting};
 use tidegate::policy::identity::ClientKey;
 use tidegate::policy::throttle::Outcome;
-use tidegate::policy::throttle::value::Said;
+use tidegate::policy::throttle::partition::Said;
 use tidegate::policy::{ClassId, Timestamp};
 
 const RULES: &str = "

@@ -3,12 +3,12 @@
 //!
 //! It knows the gate only as [`Operations`], so that what serves requests knows nothing of what watches it.
 
-mod access;
+mod auth;
 mod client;
 mod corrections;
 mod decision;
 mod health;
-mod operations;
+mod api;
 mod problem;
 mod quotas;
 mod state;
@@ -16,9 +16,9 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use access::Access;
+pub use auth::Access;
 pub use client::{Answer, AskError, Client};
-pub use operations::{Operations, Places, ScopeView, SettingsView};
+pub use api::{Operations, Places, ScopeView, SettingsView};
 
 use axum::Router;
 use axum::extract::{FromRef, State};
@@ -85,7 +85,7 @@ pub fn router(gate: Gate, access: Access) -> Router {
         // Below the routes and above their handlers: who may not ask does not learn what there is to ask, and the
         // health checks beside it stay open to orchestrators that hold no token.
         .fallback(async || StatusCode::NOT_FOUND)
-        .layer(middleware::from_fn_with_state(Arc::new(access), access::check));
+        .layer(middleware::from_fn_with_state(Arc::new(access), auth::check));
     Router::new()
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))

@@ -8,13 +8,13 @@ mod routes;
 mod scopes;
 #[cfg(test)]
 mod tests;
-mod words;
+mod format;
 
 use crate::config::settings::AccessLog;
 use crate::config::{self, Settings};
-use crate::lists::{Files, counted};
+use crate::address_list_files::{Files, counted};
 use crate::policy::ClassId;
-use crate::policy::behaviour::Behaviour;
+use crate::policy::bot_detection::Behaviour;
 use crate::policy::identity::AddressSource;
 use crate::policy::quota::Quota;
 use crate::robots;
@@ -80,7 +80,7 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
         Some(Behaviour { threshold, half_life, .. }) => {
             format!(
                 "behaviour: suspected from {threshold} points on, half of them forgotten after {}",
-                words::duration(*half_life)
+                format::duration(*half_life)
             )
         }
     });
@@ -103,7 +103,7 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
             quota.name,
             quota.limit,
             quotas::window(&quota.window),
-            words::shadow(quota.enforce)
+            format::shadow(quota.enforce)
         ));
         quotas::pacing(quota, &rules.classes).into_iter().for_each(|told| line(format!("    {told}")));
         quotas::told_by_origin(quota).into_iter().for_each(|told| line(format!("    {told}")));

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Write};
 
 use serde::Serialize;
 
-use crate::agents::Agents;
+use crate::user_agents::Agents;
 use crate::policy::class::{AgentRule, agent_rule};
 use crate::policy::{Claim, Kind};
 

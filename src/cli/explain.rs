@@ -1,23 +1,23 @@
 //! `tidegate explain`: why a request is treated as it is, and what would have let it through.
 
-mod asked;
-mod larger;
-mod line;
-mod logged;
-mod moment;
-mod page;
+mod target;
+mod what_if;
+mod log_line;
+mod from_log;
+mod time_arg;
+mod render;
 
-pub use page::page;
+pub use render::page;
 
-use super::gate::GateArgs;
-use super::log::TakenArgs;
+use super::admin_client::GateArgs;
+use super::log_args::TakenArgs;
 use super::status::View;
-use super::{Trouble, policy, print};
+use super::{Trouble, load_policy, print};
 use crate::clock::Clock;
 use crate::explain::{Explanation, Known, explain};
 use crate::replay::Policy;
 use crate::service::crawlers;
-use asked::Asked;
+use target::Asked;
 use clap::Args;
 use http::Method;
 use jiff::tz::TimeZone;
@@ -78,9 +78,9 @@ fn explanation(args: &ExplainArgs) -> Result<Explanation, Trouble> {
             let unread = |error| format!("the gate's answer cannot be read: {error}; is it of this version?");
             serde_json::from_str(&said).map_err(|error| Trouble::Failed(unread(error)))
         }
-        Asked::Line(line) => logged::explanation(args, &line),
+        Asked::Line(line) => from_log::explanation(args, &line),
         Asked::MadeUp(url) => with_known(&args.gate.file.path()?, |known| {
-            let made_up = asked::made_up(args, url, known, Clock::system().now(), &TimeZone::system())?;
+            let made_up = target::made_up(args, url, known, Clock::system().now(), &TimeZone::system())?;
             made_up.case(known).map(|case| explain(&case)).map_err(|mistake| mistake.to_string())
         }),
     }
@@ -92,7 +92,7 @@ fn with_known(
     look: impl FnOnce(Known<'_>) -> Result<Explanation, String>,
 ) -> Result<Explanation, Trouble> {
     let Policy { settings, operators, agents, lists, .. } =
-        policy::read(file, crawlers::operators).map_err(Trouble::Wrong)?;
+        load_policy::read(file, crawlers::operators).map_err(Trouble::Wrong)?;
     look(Known { settings: &settings, agents: &agents, operators: &operators, lists: &lists }).map_err(Trouble::Wrong)
 }
 

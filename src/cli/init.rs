@@ -1,7 +1,7 @@
 //! `tidegate init`: a first YAML from a log.
 
 use super::{failed, print, wrong};
-use crate::agents::Agents;
+use crate::user_agents::Agents;
 use crate::init::{Logs, Nothing, proposed};
 use crate::verify::Operators;
 use std::path::PathBuf;

@@ -4,34 +4,34 @@ pub mod check;
 pub mod classify;
 pub mod demo;
 pub mod explain;
-mod file;
-pub mod gate;
+mod config_file;
+pub mod admin_client;
 pub mod init;
-pub mod log;
+pub mod log_args;
 mod output;
-mod policy;
+mod load_policy;
 mod progress;
 pub mod quota;
 pub mod replay;
 pub mod schema;
 pub mod serve;
 pub mod status;
-mod trouble;
+mod error;
 pub mod tune;
 pub mod user;
 
-pub use file::FileArg;
-pub use trouble::Trouble;
+pub use config_file::FileArg;
+pub use error::Trouble;
 
-use crate::agents::Agents;
+use crate::user_agents::Agents;
 use crate::service::crawlers;
 use crate::verify::Operators;
 use clap::{Args, Parser, Subcommand};
-use file::named_or_usual;
+use config_file::named_or_usual;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trouble::{failed, wrong};
+use error::{failed, wrong};
 
 /// A reverse proxy for sites whose origin lives on a quota: people first, crawlers told honestly when to come back.
 #[derive(Debug, Parser)]
@@ -84,7 +84,7 @@ enum Command {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        gate: gate::GateArgs,
+        gate: admin_client::GateArgs,
     },
     /// Prints the JSON Schema of the YAML file, for editors.
     Schema,

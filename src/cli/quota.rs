@@ -1,6 +1,6 @@
 //! `tidegate quota`: shows what a running gate has left, and corrects what it counts as used.
 
-use super::gate::GateArgs;
+use super::admin_client::GateArgs;
 use super::status::{self, Amount, View};
 use super::{Trouble, environment, print, user};
 use crate::policy::Units;

@@ -1,9 +1,9 @@
 //! `tidegate replay`: what a policy would have done with the requests of a log.
 
-use super::log::LogArgs;
+use super::log_args::LogArgs;
 use super::output::{Output, Places, Target};
 use super::progress::{Progress, Reading};
-use super::{FileArg, Trouble, policy, print};
+use super::{FileArg, Trouble, load_policy, print};
 use crate::replay::log::{Counts, Merged};
 use crate::replay::report::Report;
 use crate::replay::{Replay, page, summary};
@@ -49,7 +49,7 @@ fn replayed(args: &ReplayArgs) -> Result<Option<Report>, Trouble> {
     let file = args.file.path()?;
     let targets = Targets::of(args, &file)?;
     let is_told = targets.leave_standard_output();
-    let policy = |file| policy::read(file, crawlers::without_dns).map_err(Trouble::Wrong);
+    let policy = |file| load_policy::read(file, crawlers::without_dns).map_err(Trouble::Wrong);
     let (policy, other) = (policy(&file)?, args.compare.as_deref().map(policy).transpose()?);
     let both: Vec<_> = std::iter::once(&policy).chain(&other).collect();
     let assumptions = args.log.taken.assumptions(&both)?;

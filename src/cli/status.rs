@@ -1,6 +1,6 @@
 //! `tidegate status`: all of a running gate at a glance.
 
-mod page;
+mod render;
 mod quota;
 mod state;
 mod view;
@@ -8,7 +8,7 @@ mod view;
 pub use state::Amount;
 pub use view::View;
 
-use super::gate::GateArgs;
+use super::admin_client::GateArgs;
 use super::{Trouble, print};
 use http::Method;
 use state::{Quota, State};
@@ -29,7 +29,7 @@ pub fn run(gate: &GateArgs, json: bool) -> ExitCode {
 /// The state, as the admin API tells it in JSON, for people to read.
 pub fn text(said: &str, view: &View) -> Result<String, Trouble> {
     let read = serde_json::from_str::<State>(said);
-    read.map(|state| page::page(&state, view))
+    read.map(|state| render::page(&state, view))
         .map_err(|error| Trouble::Failed(format!("the gate's answer cannot be read: {error}; is it of this version?")))
 }
 

@@ -1,10 +1,10 @@
 //! `tidegate tune`: which tiers meet a goal.
 
-use super::log::LogArgs;
+use super::log_args::LogArgs;
 use super::output::{Places, Target};
 use super::progress::{Progress, Reading, done_bar, time_left};
-use super::{FileArg, Trouble, policy, print};
-use crate::chance::Chance;
+use super::{FileArg, Trouble, load_policy, print};
+use crate::rng::Chance;
 use crate::config::{self, Settings};
 use crate::replay::Policy;
 use crate::replay::log::Merged;
@@ -92,7 +92,7 @@ fn shown(args: &TuneArgs, report: &TuningReport) -> Result<String, Trouble> {
 
 fn tuned(args: &TuneArgs, path: &Path) -> Result<Tuned, Trouble> {
     let file = config::text_of(path).map_err(|mistakes| Trouble::Wrong(mistakes.to_string()))?;
-    let present = policy::of(path, &file, crawlers::without_dns).map_err(Trouble::Wrong)?;
+    let present = load_policy::of(path, &file, crawlers::without_dns).map_err(Trouble::Wrong)?;
     let builtin = Operators::builtin();
     let operators: Vec<&str> = builtin.names().collect();
     let settings = &present.settings;
@@ -109,7 +109,7 @@ fn tuned(args: &TuneArgs, path: &Path) -> Result<Tuned, Trouble> {
         space: &space,
         manuscript: &Manuscript::new(&file, settings),
         policy: &present,
-        settings: &|text| policy::settings(path, text, &operators),
+        settings: &|text| load_policy::settings(path, text, &operators),
         threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
     };
     let effort = usize::from(args.effort);

@@ -1,6 +1,6 @@
 //! What the environment says: `${NAME}` inside values, and `TIDEGATE__ORIGIN__URL=...` in place of one key.
 
-use super::mistake::{Mistake, Place, did_you_mean};
+use super::error::{Mistake, Place, did_you_mean};
 use super::node::{Entry, Kind, Node};
 use super::yaml;
 

@@ -4,7 +4,7 @@
 //! so these are put back afterwards. Everything hangs below one key of our own, because it takes a dot in a key at the
 //! top for a path.
 
-use super::mistake::Place;
+use super::error::Place;
 use super::node::{Entry, Kind, Node};
 use ::config::{Config, ConfigError, Map, Source, Value, ValueKind};
 use std::collections::HashMap;

@@ -8,22 +8,22 @@
 //! file).
 
 mod environment;
-mod forms;
+mod serde_forms;
 mod layers;
-mod meaning;
-mod mistake;
+mod validate;
+mod error;
 mod node;
 mod raw;
-mod reading;
+mod deserializer;
 pub mod settings;
-mod words;
-mod written;
+mod scalars;
+mod source_map;
 mod yaml;
 
-pub use mistake::{Mistake, Mistakes, Place, did_you_mean};
+pub use error::{Mistake, Mistakes, Place, did_you_mean};
 pub use settings::Settings;
-pub use words::duration;
-pub use written::Written;
+pub use scalars::duration;
+pub use source_map::Written;
 
 use std::path::Path;
 
@@ -77,8 +77,8 @@ fn settle(
 
     let tree = layers::merge(&[written, variables, options]);
     let written = Written::new(file, tree.places());
-    let raw: raw::File = reading::read(tree, &mut mistakes);
-    meaning::settle(&raw, operators, written, mistakes)
+    let raw: raw::File = deserializer::read(tree, &mut mistakes);
+    validate::settle(&raw, operators, written, mistakes)
 }
 
 /// Reads a file and makes settings of it.

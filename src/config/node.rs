@@ -1,6 +1,6 @@
 //! The configuration as a tree in which every value knows its path and the place where it was written.
 
-use super::mistake::Place;
+use super::error::Place;
 use std::collections::BTreeMap;
 
 /// One value.

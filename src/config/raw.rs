@@ -2,22 +2,22 @@
 //!
 //! The comments here are what editors show: what a key changes for a client, its unit and its default.
 
-pub(super) mod behaviour;
+pub(super) mod bot_detection;
 pub(super) mod classes;
 pub(super) mod clients;
 pub(super) mod crawl_policy;
 pub(super) mod ledger;
-pub(super) mod lists;
+pub(super) mod address_lists;
 pub(super) mod pacing;
 pub(super) mod quotas;
 pub(super) mod routes;
-pub(super) mod scope_from;
+pub(super) mod partition;
 pub(super) mod scopes;
-pub(super) mod serving;
+pub(super) mod server;
 pub(super) mod verify;
 
-use super::forms::{Named, OneOrMany};
-use super::words::{Socket, Threads};
+use super::serde_forms::{Named, OneOrMany};
+use super::scalars::{Socket, Threads};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -31,7 +31,7 @@ pub(super) struct File {
     /// Threads that carry requests: auto (one per core) or a number. Default auto.
     pub workers: Option<Threads>,
     /// The listener for the administrator: metrics, health, state; off, or { listen, token }. Default 127.0.0.1:9090.
-    pub admin: Option<serving::AdminListener>,
+    pub admin: Option<server::AdminListener>,
     /// The directory of the ledger, which survives restarts. Paths that are relative, here and elsewhere, go by the directory in
     /// which the gate is started, not by that of this file. Default ./state.
     pub state_dir: Option<String>,
@@ -39,11 +39,11 @@ pub(super) struct File {
     /// which several gates share. Default file.
     pub ledger: ledger::Ledger,
     /// The server behind the gate.
-    pub origin: serving::Origin,
+    pub origin: server::Origin,
     /// Whose request it is.
     pub clients: clients::Clients,
     /// Files of addresses, by name: hosting companies, Tor exits, your own lists. Classes refer to them.
-    pub lists: Named<lists::List>,
+    pub lists: Named<address_lists::List>,
     /// The operator's own word on user agents; the first that fits goes before the built-in list.
     pub agents: Vec<classes::Agent>,
     /// Operators of crawlers beyond the built-in ones, or what differs from those, by name.
@@ -51,7 +51,7 @@ pub(super) struct File {
     /// How crawlers are held to what they say.
     pub verify: verify::Verify,
     /// How bots are found that say they are browsers.
-    pub behaviour: behaviour::Behaviour,
+    pub behaviour: bot_detection::Behaviour,
     /// What may be spent, by name.
     pub quotas: Named<quotas::Quota>,
     /// What kinds of client there are; the first that fits counts. Who fits none is in class `other`.
@@ -61,16 +61,16 @@ pub(super) struct File {
     /// What requests cost; the first that fits counts. What fits none is free.
     pub routes: Vec<routes::Route>,
     /// What clients are told in header fields.
-    pub headers: serving::Headers,
+    pub headers: server::Headers,
     /// What is done with robots.txt.
-    pub robots: serving::Robots,
+    pub robots: server::Robots,
     /// Whether /.well-known/crawl-policy tells crawlers who is verified how, what each class may do and how to ask for more:
     /// on, off, or { contact: ... }. Off, the path is the origin's. Default off.
     pub crawl_policy: crawl_policy::CrawlPolicy,
     /// What is written about requests.
-    pub log: serving::Log,
+    pub log: server::Log,
     /// How much one client, or all together, may hold on to.
-    pub limits: serving::Limits,
+    pub limits: server::Limits,
 }
 
 /// The keys at the top.

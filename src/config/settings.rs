@@ -3,7 +3,7 @@
 use super::Written;
 use crate::policy::Rules;
 use crate::policy::crawl_delay::CrawlDelays;
-use crate::policy::name_pattern::NamePattern;
+use crate::policy::dns_pattern::NamePattern;
 use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
 use std::net::{IpAddr, SocketAddr};

@@ -1,6 +1,6 @@
 //! YAML into the tree, with line and column of every key and value.
 
-use super::mistake::{Mistake, Place};
+use super::error::{Mistake, Place};
 use super::node::{Entry, Kind, Node};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};

@@ -1,7 +1,7 @@
 //! Draws the live table. Pure: a board in, text out.
 
-use super::board::{Board, Gauge, Group, Row};
-use super::day;
+use super::scoreboard::{Board, Gauge, Group, Row};
+use super::traffic;
 use crate::terminal::{Ink, bar, cut, span, thousands};
 use std::fmt::Write;
 use std::time::Duration;
@@ -11,7 +11,7 @@ pub fn frame(board: &Board, width: usize, ink: Ink) -> String {
     let mut out = String::new();
     let hour = ink.bold(&clock(board.now));
     let _ =
-        writeln!(out, "  {hour}  {}", bar(board.now.as_secs_f64() / day::LENGTH.as_secs_f64(), &[], bar_width(width)));
+        writeln!(out, "  {hour}  {}", bar(board.now.as_secs_f64() / traffic::LENGTH.as_secs_f64(), &[], bar_width(width)));
     let spent = share(board.quota);
     let units = format!("{} of {} units", thousands(board.quota.used as u64), thousands(board.quota.limit as u64));
     let _ = writeln!(out, "  quota  {}  {units}", ink.level(spent, &bar(spent, &board.marks, bar_width(width))));

@@ -1,14 +1,14 @@
 //! Made-up days as the access log of a site without a gate, in the combined format.
 
 use super::BEGINS;
-use super::day::{self, Visit};
+use super::traffic::{self, Visit};
 use super::site;
 use std::io::{self, Write};
 
 /// Writes so many days, each with a seed of its own.
 pub fn write(days: u64, seed: u64, scale: f64, out: &mut dyn Write) -> io::Result<()> {
     for number in 0..days {
-        for line in lines(number, &day::generate(seed + number, scale)) {
+        for line in lines(number, &traffic::generate(seed + number, scale)) {
             out.write_all(line.as_bytes())?;
         }
     }
@@ -17,7 +17,7 @@ pub fn write(days: u64, seed: u64, scale: f64, out: &mut dyn Write) -> io::Resul
 
 /// The lines of one day, so many days after the first.
 pub fn lines(number: u64, day: &[Visit]) -> impl Iterator<Item = String> {
-    let begins = BEGINS + day::LENGTH * u32::try_from(number).unwrap_or(u32::MAX);
+    let begins = BEGINS + traffic::LENGTH * u32::try_from(number).unwrap_or(u32::MAX);
     day.iter().map(move |visit| {
         let at = jiff::Timestamp::from_second((begins + visit.at).seconds() as i64).unwrap_or_default();
         let Visit { client, method, path, user_agent, .. } = visit;
@@ -39,8 +39,8 @@ mod tests {
 
     #[test]
     fn every_visit_is_a_line_that_says_what_it_was() {
-        let day = day::generate(1, 0.01);
-        let begins = BEGINS + day::LENGTH;
+        let day = traffic::generate(1, 0.01);
+        let begins = BEGINS + traffic::LENGTH;
         for (text, visit) in lines(1, &day).zip(&day) {
             let line = Line::read(text.trim_end().as_bytes()).expect("a line").expect("not empty");
             let asked = line.asked.expect("a request");

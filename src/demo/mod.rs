@@ -3,10 +3,10 @@
 //! The gate is the real one and so are the connections; only the day runs faster, because the gate's clock is moved
 //! along with it. What is shown comes from the gate's answers and metrics and from the origin's own books.
 
-pub mod board;
+pub mod scoreboard;
 mod crawlers;
-pub mod crowd;
-pub mod day;
+pub mod load_generator;
+pub mod traffic;
 pub mod frame;
 pub mod log;
 pub mod origin;
@@ -15,7 +15,7 @@ pub mod scrape;
 mod screen;
 pub mod site;
 pub mod summary;
-pub mod told;
+pub mod config;
 
 pub use crawlers::HOSTING_NETWORKS;
 pub use screen::Screen;
@@ -23,8 +23,8 @@ pub use screen::Screen;
 use crate::clock::Clock;
 use crate::policy::Timestamp;
 use anyhow::{Context, Result};
-use board::Board;
-use crowd::Crowd;
+use scoreboard::Board;
+use load_generator::Crowd;
 use origin::{Manner, Origin};
 use scrape::Scrape;
 use std::net::SocketAddr;
@@ -98,11 +98,11 @@ pub async fn run(
     let origin = Origin::start(Manner { latency: LATENCY, keeps_pages: true, ..Manner::default() })
         .context("the demonstration's origin cannot start")?;
     let clock = Clock::standing_at(BEGINS);
-    let yaml = told::yaml(free_port(8080), free_port(9090), origin.address());
+    let yaml = config::yaml(free_port(8080), free_port(9090), origin.address());
     let gate = start(&yaml, clock.clone()).context("the gate cannot start")?;
 
-    let day = Arc::new(day::generate(options.seed, options.scale));
-    screen.print(&summary::opening(told::RULES, options.seconds, day.len(), screen.ink()))?;
+    let day = Arc::new(traffic::generate(options.seed, options.scale));
+    screen.print(&summary::opening(config::RULES, options.seconds, day.len(), screen.ink()))?;
     let crowd = Crowd {
         day: Arc::clone(&day),
         gate: gate.listen(),
@@ -134,7 +134,7 @@ pub async fn run(
 /// Sends the crowd and shows what becomes of it; nothing when Ctrl-C came first.
 async fn watch(crowd: Crowd, admin: SocketAddr, screen: &mut Screen) -> Result<Option<Board>> {
     let (day, clock) = (Arc::clone(&crowd.day), crowd.clock.clone());
-    let mut board = Board { marks: told::MARKS.into(), ..Board::default() };
+    let mut board = Board { marks: config::MARKS.into(), ..Board::default() };
     let (heard, mut answers) = mpsc::unbounded_channel();
     let sending = tokio::spawn(crowd.send(heard));
     let mut redraw = tokio::time::interval(screen.pause());
@@ -150,7 +150,7 @@ async fn watch(crowd: Crowd, admin: SocketAddr, screen: &mut Screen) -> Result<O
                 board.now = clock.now().since(BEGINS);
                 // A scrape that fails once is made up for by the next; the last one must succeed.
                 if let Ok(scrape) = Scrape::of(admin).await {
-                    board.read(&scrape, told::QUOTA);
+                    board.read(&scrape, config::QUOTA);
                 }
                 screen.draw(&board)?;
             }
@@ -160,8 +160,8 @@ async fn watch(crowd: Crowd, admin: SocketAddr, screen: &mut Screen) -> Result<O
             },
         }
     }
-    board.now = day::LENGTH;
-    board.read(&Scrape::of(admin).await.context("the gate's metrics cannot be read")?, told::QUOTA);
+    board.now = traffic::LENGTH;
+    board.read(&Scrape::of(admin).await.context("the gate's metrics cannot be read")?, config::QUOTA);
     screen.draw(&board)?;
     Ok(Some(board))
 }
@@ -169,7 +169,7 @@ async fn watch(crowd: Crowd, admin: SocketAddr, screen: &mut Screen) -> Result<O
 /// Lets the next day begin, at the usual speed, until Ctrl-C.
 async fn stay(clock: &Clock) -> Result<()> {
     let tick = Duration::from_millis(100);
-    let mut now = BEGINS + day::LENGTH;
+    let mut now = BEGINS + traffic::LENGTH;
     let mut ticks = tokio::time::interval(tick);
     loop {
         tokio::select! {

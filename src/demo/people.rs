@@ -1,9 +1,9 @@
 //! People: they come by the hour of the day, look at a few pages with everything on them, and leave.
 
 use super::crawlers::WAKING;
-use super::day::{self, Visit};
+use super::traffic::{self, Visit};
 use super::site::{self, ASSETS, Wants};
-use crate::chance::Chance;
+use crate::rng::Chance;
 use crate::policy::Kind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -54,8 +54,8 @@ const PAGES_MAX: u64 = 30;
 pub(super) fn visits(seed: u64, scale: f64) -> Vec<Visit> {
     let mut chance = Chance::of(seed, "people");
     let mut visits = Vec::new();
-    let avid = day::scaled(AVID, scale);
-    for number in 0..day::scaled(SESSIONS, scale) + avid {
+    let avid = traffic::scaled(AVID, scale);
+    for number in 0..traffic::scaled(SESSIONS, scale) + avid {
         let avid = number < avid;
         let pages =
             if avid { 80 + chance.below(100) } else { 1 + (chance.exponential(MORE_PAGES) as u64).min(PAGES_MAX) };
@@ -68,7 +68,7 @@ fn session(chance: &mut Chance, actor: &'static str, pages: u64, visits: &mut Ve
     let (client, actor) = address(chance, actor);
     let user_agent = *chance.pick(&BROWSERS);
     let returning = chance.happens(RETURNING);
-    let mut at = day::moment(chance, &WAKING);
+    let mut at = traffic::moment(chance, &WAKING);
     let mut referer = (*chance.pick(&FOUND_BY)).to_owned();
     let mut path = if chance.happens(0.7) { site::popular_item(chance) } else { "/".to_owned() };
     let visit = |at, path: &str, referer: &str| Visit {
@@ -83,7 +83,7 @@ fn session(chance: &mut Chance, actor: &'static str, pages: u64, visits: &mut Ve
         actor,
     };
     for page in 0..pages {
-        if at >= day::LENGTH {
+        if at >= traffic::LENGTH {
             break;
         }
         visits.push(visit(at, &path, &referer));
@@ -102,7 +102,7 @@ fn session(chance: &mut Chance, actor: &'static str, pages: u64, visits: &mut Ve
 }
 
 fn shortly_after(chance: &mut Chance, at: Duration) -> Duration {
-    (at + Duration::from_millis(60 + chance.below(1800))).min(day::LAST_MOMENT)
+    (at + Duration::from_millis(60 + chance.below(1800))).min(traffic::LAST_MOMENT)
 }
 
 fn address(chance: &mut Chance, actor: &'static str) -> (IpAddr, &'static str) {

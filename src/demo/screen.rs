@@ -1,6 +1,6 @@
 //! Where the demonstration is shown: a terminal, redrawn in place, or a plain stream of lines.
 
-use super::board::Board;
+use super::scoreboard::Board;
 use super::frame;
 use crate::terminal::Ink;
 use std::io::{self, Write};

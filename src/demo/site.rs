@@ -1,6 +1,6 @@
 //! The site of the story: what its pages are called and what each costs to make.
 
-use crate::chance::Chance;
+use crate::rng::Chance;
 
 /// Units that a request for `path` costs when nothing is cached: the origin's own view.
 pub fn cost(path: &str) -> u64 {

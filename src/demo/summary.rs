@@ -1,10 +1,10 @@
 //! The end of the story: what was promised, what came of it, and what to try next. Pure: books in, text out.
 
-use super::board::{Board, Example, Group};
+use super::scoreboard::{Board, Example, Group};
 use super::frame::clock;
 use super::origin::Served;
 use super::scrape::Scrape;
-use super::told::LIMIT;
+use super::config::LIMIT;
 use crate::terminal::{Ink, span, thousands};
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -126,7 +126,7 @@ pub fn opening(rules: &str, seconds: u64, requests: usize, ink: Ink) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::board::{Gauge, Row};
+    use super::super::scoreboard::{Gauge, Row};
     use super::*;
 
     fn a_good_day() -> (Board, Served) {

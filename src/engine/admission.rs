@@ -1,19 +1,19 @@
 //! Admission under one set of rules: the only place where a [`Permit`] is made.
 
-use super::account::{Account, Book, OriginNews};
-use super::expectation::Expectation;
+use super::quota::{Account, Book, OriginNews};
+use super::cost_estimates::Expectation;
 use super::permit::Reservation;
 use super::throttle::{Comer, Entrance, ScopeState, Way};
 use super::{Engine, Page, Permit, Slot};
 use crate::policy::bucket::{Bucket, Level};
-use crate::policy::calibration::OriginCount;
+use crate::policy::quota_sync::OriginCount;
 use crate::policy::class::Class;
 use crate::policy::cost::Cost;
 use crate::policy::decide::{self, Asked, Position};
-use crate::policy::guard::Guard;
+use crate::policy::crawler_guard::Guard;
 use crate::policy::identity::ClientKey;
 use crate::policy::route::Route;
-use crate::policy::throttle::value::Said;
+use crate::policy::throttle::partition::Said;
 use crate::policy::{ClassId, OperatorId, QuotaId, Reason, Refusal, Rules, Timestamp, Units, Verdict};
 use http::Method;
 use parking_lot::MutexGuard;

@@ -4,45 +4,44 @@
 //! one over the same accounts, so nothing that was counted is lost. Locks are held for the length of one decision, in
 //! one order (the client, then accounts by their number), and never while anything waits.
 
-mod account;
+mod quota;
 mod admission;
-mod behaviour;
+mod bot_detection;
 mod clients;
-mod expectation;
-mod judgement;
-mod learned;
+mod cost_estimates;
+mod evaluate;
+mod demand;
 mod observation;
 mod permit;
-mod prospect;
+mod dry_run;
 mod refused_pages;
-mod supply;
-mod tally;
+mod leases;
 mod throttle;
 mod views;
 
 #[cfg(test)]
 mod tests;
 
-pub use account::OriginNews;
+pub use quota::OriginNews;
 pub use admission::{Admission, BucketStanding, Decision, Ruling, Standing};
-pub use behaviour::Track;
-pub use judgement::Judgement;
-pub use learned::LearnedDemand;
+pub use bot_detection::Track;
+pub use evaluate::Judgement;
+pub use demand::LearnedDemand;
 pub use observation::{Look, Observation};
 pub use permit::{Charged, Permit, Receipt};
-pub use prospect::Prospect;
+pub use dry_run::Prospect;
 pub use refused_pages::Page;
-pub use supply::Supply;
+pub use leases::Supply;
 pub use throttle::{Closed, Entrance, Heard, OLDEST_EVERY, Pass, ScopeState, Turn, Waiting};
 pub use views::{ClassPlan, ClassView, ClientView, PlanView, QuotaView, UnknownQuota};
 
 use crate::policy::cost::{Cost, Estimate};
 use crate::policy::quota::Quota;
 use crate::policy::{Rules, Timestamp, Units};
-use account::Account;
-use behaviour::Observations;
+use quota::Account;
+use bot_detection::Observations;
 use clients::Clients;
-use expectation::Experience;
+use cost_estimates::Experience;
 use foldhash::fast::SeedableRandomState as Hashing;
 use parking_lot::Mutex;
 use refused_pages::RefusedPages;

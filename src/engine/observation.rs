@@ -2,7 +2,7 @@
 
 use super::{Admission, Track};
 use crate::policy::Timestamp;
-use crate::policy::behaviour::{Aim, Browser, Outcome, Referer, Seen, Sight, Suspicion};
+use crate::policy::bot_detection::{Aim, Browser, Outcome, Referer, Seen, Sight, Suspicion};
 use std::net::IpAddr;
 
 /// All that there is to see of a request.

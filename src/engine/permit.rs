@@ -1,8 +1,8 @@
 //! The right to send one request to the origin, and what has been set aside for it.
 
 use super::Slot;
-use super::account::{Account, Book};
-use super::expectation::Learned;
+use super::quota::{Account, Book};
+use super::cost_estimates::Learned;
 use crate::policy::{QuotaId, Timestamp, Units};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;

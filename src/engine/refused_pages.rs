@@ -1,4 +1,4 @@
-//! Since when each page has been refused to a crawler: what [`crate::policy::guard`] keeps from going on for too long.
+//! Since when each page has been refused to a crawler: what [`crate::policy::crawler_guard`] keeps from going on for too long.
 //!
 //! A page is kept as a hash, 16 bytes in a table that is at worst a little less than half full: at most 36 bytes a page.
 //! When there is no room, newcomers are not remembered: those that were refused first are the first in danger.

@@ -1,6 +1,6 @@
 //! What the engine shows of itself, for metrics, the admin API and the dashboard.
 
-use super::account::Book;
+use super::quota::Book;
 use super::{Admission, Engine, Slot};
 use crate::policy::identity::ClientKey;
 use crate::policy::pacing::{Forecast, Role};

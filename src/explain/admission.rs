@@ -1,8 +1,8 @@
 //! What each rule of admission says, in the order in which they are asked.
 
-use super::case::Case;
-use super::outcome::Outcome;
-use super::plan;
+use super::input::Case;
+use super::assessment::Outcome;
+use super::pacing;
 use super::step::{Finding, Stage, Step};
 use crate::policy::decide::{self, Asked, Position};
 use crate::policy::tier::{Ladder, Share};
@@ -27,7 +27,7 @@ pub(super) fn steps(case: &Case<'_>, outcome: &Outcome<'_>) -> Vec<Step> {
         match quotas_are_asked {
             true => {
                 steps.push(tier(case, &asked, may_be()));
-                steps.extend(plan::step(case, &asked, may_be(), outcome));
+                steps.extend(pacing::step(case, &asked, may_be(), outcome));
                 steps.push(left(case, position));
             }
             false => steps.extend([Stage::Tier, Stage::Quota].map(|stage| not_asked(stage).of_quota(quota))),

@@ -1,10 +1,10 @@
 //! What kind of client it is, and why it falls into its class and into none before it.
 
-use super::case::Case;
+use super::input::Case;
 use super::evidence;
 use super::step::{Stage, Step};
 use crate::policy::class::{Class, Condition};
-use crate::policy::lists::{ListId, Listed};
+use crate::policy::address_lists::{ListId, Listed};
 use crate::policy::{ClassId, Kind};
 
 pub(super) fn step(case: &Case<'_>) -> Step {

@@ -1,6 +1,6 @@
 //! What speaks for a classification, in sentences.
 
-use super::case::Case;
+use super::input::Case;
 use crate::policy::class::Evidence;
 use crate::policy::{Claim, OperatorId, Proof, Signature};
 use crate::verify::Method;

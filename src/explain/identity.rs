@@ -1,6 +1,6 @@
 //! Whose request it is: the address behind trusted proxies, and the key whose bucket pays.
 
-use super::case::Case;
+use super::input::Case;
 use super::step::{Stage, Step};
 use crate::policy::identity::KeyFrom;
 use std::net::IpAddr;

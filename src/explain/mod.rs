@@ -7,47 +7,47 @@
 //! does nothing for it on a request.
 
 mod admission;
-mod answer;
-mod case;
+mod response;
+mod input;
 mod class;
 mod evidence;
 mod explanation;
-mod happened;
+mod logged_outcome;
 mod identity;
-mod known;
-mod logged;
-mod made_up;
+mod environment;
+mod from_log;
+mod hypothetical;
 mod notes;
-mod outcome;
-mod plan;
+mod assessment;
+mod pacing;
 mod remedies;
 mod remedy;
-mod replayed;
+mod from_replay;
 mod route;
 mod step;
-mod turn;
+mod throttle;
 
-pub use case::Case;
+pub use input::Case;
 pub use explanation::{Answer, Explanation, Request, Verdict};
-pub use known::Known;
-pub use logged::{NoRequest, logged};
-pub use made_up::{MadeUp, NoPath};
+pub use environment::Known;
+pub use from_log::{NoRequest, logged};
+pub use hypothetical::{MadeUp, NoPath};
 pub use remedy::{Change, Remedy};
-pub use replayed::replayed;
+pub use from_replay::replayed;
 pub use step::{Finding, Rule, Stage, Step};
 
-use outcome::Outcome;
+use assessment::Outcome;
 
 /// Explains what becomes of a request, step by step.
 pub fn explain(case: &Case<'_>) -> Explanation {
     let outcome = Outcome::of(case);
     let mut steps = vec![identity::step(case), class::step(case), route::step(case)];
     steps.extend(admission::steps(case, &outcome));
-    steps.push(turn::step(case, &outcome));
+    steps.push(throttle::step(case, &outcome));
     Explanation {
         request: case.told(),
         steps,
-        answers: answer::answers(case, &outcome),
+        answers: response::answers(case, &outcome),
         would_let_it_through: remedies::remedies(case, &outcome),
         notes: notes::notes(case, &outcome),
     }

@@ -1,7 +1,7 @@
 //! What a log says otherwise than the rules of today, or does not say.
 
-use super::case::Case;
-use super::outcome::Outcome;
+use super::input::Case;
+use super::assessment::Outcome;
 use crate::replay::log::Fact;
 
 pub(super) fn notes(case: &Case<'_>, outcome: &Outcome<'_>) -> Vec<String> {

@@ -1,10 +1,10 @@
 //! What would have let a request through: the rules are asked again with one thing changed, and what helps is told.
 
 use super::admission::{amount, percent};
-use super::case::{Case, Past, Who};
+use super::input::{Case, Past, Who};
 use super::class::any_of;
-use super::outcome::Outcome;
-use super::plan;
+use super::assessment::Outcome;
+use super::pacing;
 use super::remedy::{Change, Remedy};
 use crate::policy::bucket::Level;
 use crate::policy::decide::Position;
@@ -102,7 +102,7 @@ fn turn(case: &Case<'_>, outcome: &Outcome<'_>) -> Option<Remedy> {
         (share > Share::NONE && share < Share::ALL).then_some(share)
     });
     let through = shares.max()?.rest();
-    let in_turn = Case { positions: case.positions.iter().copied().map(plan::in_turn).collect(), ..case.clone() };
+    let in_turn = Case { positions: case.positions.iter().copied().map(pacing::in_turn).collect(), ..case.clone() };
     Through::of(&in_turn, class)?;
     let says = format!("its turn: {}% of the requests of its class are let through now", percent(through));
     Some(Remedy::new(Change::Turn, says).with("let_through", through.ratio()))

@@ -1,6 +1,6 @@
 //! Which route the request falls into, and what it is expected to cost.
 
-use super::case::Case;
+use super::input::Case;
 use super::step::{Stage, Step};
 use crate::policy::cost::Cost;
 use crate::policy::decide::Position;

@@ -1,8 +1,8 @@
 //! One client connection: which protocol it speaks, and its life under watch.
 
 use super::body::{ClientBody, ResponseBody};
-use super::exchange::Exchange;
-use super::watch::{Order, Watch};
+use super::handler::Exchange;
+use super::connection_timeouts::{Order, Watch};
 use super::worker::Worker;
 use crate::config::settings::Limits;
 use crate::http1::{self, Fields, Request, RequestHead, Response, server};

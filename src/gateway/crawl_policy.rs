@@ -1,9 +1,9 @@
 //! The crawl policy: what the gate tells strangers of its rules, as a document for programs or a page for people.
 
 mod page;
-mod policy;
+mod document;
 
-pub(super) use policy::Policy;
+pub(super) use document::Policy;
 
 use crate::policy::Timestamp;
 use crate::robots::{Edition, Handout};

@@ -1,50 +1,50 @@
 //! The live shell: sockets in front, the origin behind, and the life of a request between them.
 //!
 //! A connection is accepted by one [`worker`] and stays there. [`connection`] finds out what it speaks: `http1` or hyper
-//! (HTTP/2) parses it; [`exchange`] takes each request through its life: [`target`] checks what it asks for, the engine
-//! decides, [`upstream`] carries it to the origin, [`body`] carries the answer back, [`reply`] speaks where the gate
-//! answers itself. A [`visit`] goes along and is written down at its end. What a client can make wait is under
-//! [`watch`].
+//! (HTTP/2) parses it; [`handler`] takes each request through its life: [`target`] checks what it asks for, the engine
+//! decides, [`upstream`] carries it to the origin, [`body`] carries the answer back, [`problem`] speaks where the gate
+//! answers itself. A [`request_context`] goes along and is written down at its end. What a client can make wait is under
+//! [`connection_timeouts`].
 
-mod advice;
-mod allowance;
-mod announce;
+mod html;
+mod crawl_delay;
+mod rate_limit_headers;
 mod body;
-mod calibration;
+mod quota_sync;
 mod connection;
 mod cost;
 mod crawl_policy;
-mod exchange;
-mod generation;
+mod handler;
+mod config_snapshot;
 mod headers;
 mod listener;
-mod neighbours;
-mod preview;
-mod reply;
+mod connection_limits;
+mod response_preview;
+mod problem;
 mod scratch;
 mod shared;
-mod sight;
+mod observe;
 mod target;
 mod untrusted_proxy;
 mod upstream;
-mod visit;
-mod watch;
+mod request_context;
+mod connection_timeouts;
 mod worker;
 
-pub use announce::Told;
-pub use preview::{Preview, preview};
+pub use rate_limit_headers::Told;
+pub use response_preview::{Preview, preview};
 
-use crate::agents::Agents;
+use crate::user_agents::Agents;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::engine::{Admission, ClientView, Engine, QuotaView, UnknownQuota};
 use crate::policy::crawl_delay::ConductView;
-use crate::policy::lists::Lists;
+use crate::policy::address_lists::Lists;
 use crate::policy::{Timestamp, Units};
 use crate::telemetry::WorkerTelemetry;
 use crate::verify::Operators;
 use crate::verify::signature::Signatures;
-use generation::Generation;
+use config_snapshot::Generation;
 use shared::Shared;
 use std::io;
 use std::net::SocketAddr;

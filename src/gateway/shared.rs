@@ -1,10 +1,10 @@
 //! What workers share: read by all, written by none of them but for counters.
 
 use super::Surroundings;
-use super::advice::Adviser;
-use super::generation::Generation;
-use super::neighbours::Neighbours;
-use crate::agents::Agents;
+use super::crawl_delay::Adviser;
+use super::config_snapshot::Generation;
+use super::connection_limits::Neighbours;
+use crate::user_agents::Agents;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::engine::Engine;

@@ -2,18 +2,18 @@
 //! the engine and nothing else that a request touches.
 
 use super::connection;
-use super::generation::Generation;
+use super::config_snapshot::Generation;
 use super::scratch::Scratch;
 use super::shared::Shared;
 use super::upstream::{Deadlines, ForwardError, Upstream};
-use super::watch::{Order, Watched};
-use crate::agents::ClaimCache;
+use super::connection_timeouts::{Order, Watched};
+use crate::user_agents::ClaimCache;
 use crate::engine::OriginNews;
 use crate::http1::Dates;
-use crate::policy::behaviour::Browser;
-use crate::policy::calibration::OriginCount;
+use crate::policy::bot_detection::Browser;
+use crate::policy::quota_sync::OriginCount;
 use crate::policy::identity::ClientKey;
-use crate::policy::lists::ListId;
+use crate::policy::address_lists::ListId;
 use crate::policy::{BotId, Claim, ClassId, OperatorId, QuotaId, Rules, ScopeId, Timestamp};
 use crate::telemetry::{Names, WorkerTelemetry, rfc3339};
 use http::HeaderName;

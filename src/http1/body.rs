@@ -2,7 +2,7 @@
 
 use super::chunked::{self, ChunkReader, Piece};
 use super::framing::{Length, Malformed};
-use super::wire::Outgoing;
+use super::buffer::Outgoing;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName};
 use hyper::body::{Body, SizeHint};

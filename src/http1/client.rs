@@ -10,7 +10,7 @@ use super::framing::Malformed;
 use super::head::{self, HeadReader, Limits, ResponseHead};
 use super::message::{RequestHead, Response};
 use super::name::Name;
-use super::wire::{Incoming, Outgoing};
+use super::buffer::{Incoming, Outgoing};
 use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};

@@ -4,7 +4,7 @@
 //! it, and its buffers serve message after message. Nothing here knows of rules, settings or time.
 //!
 //! [`framing`] decides how long a body is, and refuses what two readers could understand differently (RFC 9112
-//! section 6); [`head`] and [`chunked`] read and write the parts of a message, [`body`] the whole of a body, [`wire`]
+//! section 6); [`head`] and [`chunked`] read and write the parts of a message, [`body`] the whole of a body, [`buffer`]
 //! moves the bytes.
 
 mod body;
@@ -17,9 +17,9 @@ mod head;
 mod message;
 mod name;
 #[cfg(test)]
-mod script;
+mod test_io;
 pub mod server;
-mod wire;
+mod buffer;
 
 pub use body::Sendable;
 pub use date::Dates;

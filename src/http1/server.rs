@@ -3,22 +3,22 @@
 //! [`serve`] runs a connection; it ends by itself when the client leaves, when either side wants it to, or when the
 //! client says what cannot be understood. How long anything may take is the caller's business: it drops the future.
 
-mod answer;
-mod line;
+mod response;
+mod conn;
 mod request;
 #[cfg(test)]
 mod tests;
 
-pub use line::Lingering;
+pub use conn::Lingering;
 pub use request::{BodyError, RequestBody};
 
 use super::body::Sendable;
 use super::framing::{Length, Malformed};
 use super::head::{HeadReader, Limits};
 use super::message::{Request, Response};
-use super::wire::Outgoing;
+use super::buffer::Outgoing;
 use bytes::BytesMut;
-use line::{Line, Skipped};
+use conn::{Line, Skipped};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -79,7 +79,7 @@ where
             Ok(request) => request,
             Err(fault) => {
                 line.expect_body(Length::Exact(0), false);
-                answer::send(&mut line, &mut out, Asked::NOT_UNDERSTOOD, (terms.refuse)(fault), &terms).await?;
+                response::send(&mut line, &mut out, Asked::NOT_UNDERSTOOD, (terms.refuse)(fault), &terms).await?;
                 return Some(Lingering::new(line));
             }
         };
@@ -91,7 +91,7 @@ where
             })
             .await?
         };
-        let kept = answer::send(&mut line, &mut out, asked, response, &terms).await?;
+        let kept = response::send(&mut line, &mut out, asked, response, &terms).await?;
         match poll_fn(|context| line.poll_skip_body(kept, context)).await {
             Skipped::All if kept => line.rest(),
             Skipped::All => return line.close().await,

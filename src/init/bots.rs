@@ -1,7 +1,7 @@
 //! The bots of a log: whose they are, as far as addresses prove it, and how fast they come.
 
-use super::tally::Tally;
-use crate::agents::Agents;
+use super::request_rate::Tally;
+use crate::user_agents::Agents;
 use crate::policy::{BotId, Claim, OperatorId, Proof, Timestamp};
 use crate::verify::Operators;
 use std::collections::BTreeMap;

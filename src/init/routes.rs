@@ -1,7 +1,7 @@
 //! Which of the site's patterns become routes, and in which order.
 
 use super::pattern::Pattern;
-use super::tree::{Pages, SEARCHES, Tree, Visits};
+use super::path_tree::{Pages, SEARCHES, Tree, Visits};
 use crate::policy::route as rule;
 
 /// The routes of a site, the first that fits before the others; what fits none of them is free.

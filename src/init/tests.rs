@@ -1,7 +1,7 @@
 use super::*;
-use crate::agents::Agents;
+use crate::user_agents::Agents;
 use crate::config;
-use crate::policy::behaviour::Aim;
+use crate::policy::bot_detection::Aim;
 use crate::replay::log::{Line, Merged};
 use crate::replay::report::PolicyReport;
 use crate::replay::{Assumptions, Policy, Request, Trial};
@@ -24,7 +24,7 @@ fn try_proposed(log: Vec<u8>) -> Result<String, Nothing> {
 /// What the proposal for a log does with it, and the assets that it charges for.
 fn replayed(yaml: &str, log: &str) -> (PolicyReport, Vec<String>) {
     let logs = Logs::kept("a log".into(), log.as_bytes().to_vec());
-    let mut lines = Merged::new(logs.open().expect("it is in memory"), findings::OUT_OF_ORDER);
+    let mut lines = Merged::new(logs.open().expect("it is in memory"), analysis::OUT_OF_ORDER);
     let (operators, agents) = (Arc::clone(&OPERATORS), Arc::clone(&AGENTS));
     let settings = is_accepted(yaml);
     let mut policy = Some(Policy { name: "x".into(), settings, operators, agents, lists: Arc::default() });

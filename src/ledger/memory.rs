@@ -1,7 +1,7 @@
 //! A ledger that lives and dies with the process, for several gates in it: whoever restarts it starts a new count.
 
 use super::store::{Ask, Lease, Store, StoreError};
-use super::table::{Holder, Table};
+use super::lease_table::{Holder, Table};
 use crate::policy::{Timestamp, Units};
 use parking_lot::Mutex;
 use std::future::Future;

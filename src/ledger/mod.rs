@@ -8,23 +8,19 @@
 //! do their arithmetic in a [`Table`]. [`RedisStore`] leaves it to a script in a server that several gates share.
 
 mod file;
-mod folder;
-mod image;
-mod keeper;
+mod lease_refresher;
 mod memory;
-mod opening;
 pub mod redis;
-mod slots;
 pub mod store;
-mod table;
+mod lease_table;
 
 #[cfg(test)]
 mod tests;
 
 pub use file::{File, Uptime, boot_id};
-pub use keeper::{Bell, Keeper};
+pub use lease_refresher::{Bell, Keeper};
 pub use memory::Memory;
-pub use opening::OpenError;
+pub use crate::ledger::file::open_error::OpenError;
 pub use redis::RedisStore;
 pub use store::{Ask, Lease, Store, StoreError, WindowKey};
-pub use table::{EARLIER, Holder, Holding, Table};
+pub use lease_table::{EARLIER, Holder, Holding, Table};

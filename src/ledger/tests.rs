@@ -1,9 +1,9 @@
 //! The file ledger on a folder that can die at any operation, lose what was not synced, and fail.
 
 use super::file::Inner;
-use super::folder::Folder;
-use super::opening::OpenError;
-use super::slots::Slots;
+use crate::ledger::file::dir::Folder;
+use crate::ledger::file::open_error::OpenError;
+use crate::ledger::file::record_file::Slots;
 use super::store::{Ask, Lease, StoreError, WindowKey};
 use crate::policy::window::Span;
 use crate::policy::{Timestamp, Units};

@@ -1,11 +1,11 @@
 //! What kind of client this is, on what evidence, and which of the operator's classes it falls into.
 
-use super::behaviour::{Signal, Suspicion};
+use super::bot_detection::{Signal, Suspicion};
 use super::bucket::Bucket;
 use super::facts::{BotId, Claim, Facts, Means, OperatorId, Proof, Signature, claimed_operator};
-use super::guard::Guard;
+use super::crawler_guard::Guard;
 use super::identity::{Carrier, KeyFrom, Prefix};
-use super::lists::{ListId, Listed};
+use super::address_lists::{ListId, Listed};
 use super::secret::Secret;
 
 /// The kinds of client.

@@ -3,7 +3,7 @@
 use super::class::{Class, ClassId, Kind};
 use super::cost::Cost;
 use super::facts::OperatorId;
-use super::lists::Listed;
+use super::address_lists::Listed;
 use super::time::{Timestamp, seconds_rounded_up};
 use super::{Rules, Units};
 use std::time::Duration;

@@ -3,9 +3,9 @@
 use super::Timestamp;
 use super::bucket::{Bucket, EmptyUntil, Level};
 use super::class::{Class, ClassId};
-use super::guard::Guarded;
+use super::crawler_guard::Guarded;
 use super::pacing::Planned;
-use super::pacing::purse::NotBefore;
+use super::pacing::bucket::NotBefore;
 use super::quota::Quota;
 use super::route::Route;
 use super::tier::{Share, Shedding};

@@ -1,9 +1,9 @@
 //! Everything a rule may know about a request, in one plain struct, so that a live request, a log line
 //! and a test look the same.
 
-use super::behaviour::Suspicion;
+use super::bot_detection::Suspicion;
 use super::class::ClassId;
-use super::lists::Listed;
+use super::address_lists::Listed;
 use std::net::IpAddr;
 
 /// One request as policy sees it.

@@ -1,23 +1,23 @@
 //! Facts in, verdict out. Pure: no I/O, no clock, no locks, no chance.
 //!
 //! The life of a request, file by file: [`identity`] finds the client behind the proxies, [`class`] says what kind it
-//! is, by its claim, its proof and its [`behaviour`], [`route`] what it asks for and what that [costs](cost), [`decide`] asks every rule in order, [`throttle`] says how
+//! is, by its claim, its proof and its [`bot_detection`], [`route`] what it asks for and what that [costs](cost), [`decide`] asks every rule in order, [`throttle`] says how
 //! hard the origin may be pressed. The leaves ([`bucket`], [`tier`], [`window`], [`quota`]) take values and give values
 //! back.
 
-pub mod behaviour;
+pub mod bot_detection;
 pub mod bucket;
-pub mod calibration;
+pub mod quota_sync;
 pub mod class;
 pub mod cost;
 pub mod crawl_delay;
 pub mod decide;
 pub mod facts;
-pub mod guard;
+pub mod crawler_guard;
 pub mod identity;
 pub mod lease;
-pub mod lists;
-pub mod name_pattern;
+pub mod address_lists;
+pub mod dns_pattern;
 pub mod pacing;
 pub mod quota;
 pub mod quoted;
@@ -46,7 +46,7 @@ pub struct Rules {
     /// Whom to believe about addresses.
     pub trust: identity::Trust,
     /// How those that say they are browsers are told from people; `None` where nobody looks.
-    pub behaviour: Option<behaviour::Behaviour>,
+    pub behaviour: Option<bot_detection::Behaviour>,
     /// The names of the operator's address lists.
     pub lists: Vec<String>,
     /// The operator's own word on user agents, first match first.
@@ -111,7 +111,7 @@ impl Rules {
     }
 
     /// True where somebody with so many points is suspected.
-    pub fn suspects(&self, weighed: &behaviour::Suspicion) -> bool {
+    pub fn suspects(&self, weighed: &bot_detection::Suspicion) -> bool {
         self.behaviour.as_ref().is_some_and(|behaviour| weighed.points >= behaviour.threshold)
     }
 

@@ -5,32 +5,32 @@
 //! [`Assumptions`]. A [`report::Report`] says what came of it.
 
 mod assumptions;
-mod decided;
-mod differences;
-mod listener;
+mod decision;
+mod comparison;
+mod observer;
 pub mod log;
 pub mod page;
-mod page_cache;
+mod origin_cache;
 mod policy;
 pub mod report;
 mod request;
-mod returns;
+mod retry_queue;
 mod run;
-mod sought;
+mod until_line;
 pub mod summary;
-mod tally;
-mod testimony;
-mod trial;
-mod under_way;
-mod untried;
+mod stats;
+mod logged_evidence;
+mod simulator;
+mod in_flight;
+mod unsupported;
 mod verdicts;
-mod zone;
+mod display_zone;
 
 pub use assumptions::{Assumptions, Clients};
-pub use decided::Decided;
-pub use listener::Asking;
+pub use decision::Decided;
+pub use observer::Asking;
 pub use policy::Policy;
 pub use request::Request;
 pub use run::{Failed, Replay, Watcher};
-pub use testimony::Testimony;
-pub use trial::Trial;
+pub use logged_evidence::Testimony;
+pub use simulator::Trial;

@@ -1,8 +1,8 @@
 //! A policy that is tried on a log: settings, and what they refer to.
 
-use crate::agents::Agents;
+use crate::user_agents::Agents;
 use crate::config::Settings;
-use crate::policy::lists::Lists;
+use crate::policy::address_lists::Lists;
 use crate::verify::Operators;
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 //! Times are RFC 3339 in UTC, spans in seconds, quantities in whole units. Everything is in an order that follows from the
 //! log and the files alone.
 
-use crate::agents::Agents;
+use crate::user_agents::Agents;
 use crate::policy::{BotId, OperatorId};
 use crate::verify::Operators;
 use serde::Serialize;

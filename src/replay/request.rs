@@ -1,7 +1,7 @@
 //! A line as the gate would have seen it.
 
 use super::log::{Asker, Line};
-use crate::policy::behaviour::{Referer, Seen};
+use crate::policy::bot_detection::{Referer, Seen};
 use crate::policy::route::normalise;
 use http::{Method, Version};
 use std::borrow::Cow;

@@ -1,13 +1,13 @@
 //! The replay itself: one pass over the log, for one policy or two.
 
 use super::assumptions::Assumptions;
-use super::decided::Decided;
-use super::differences::Differences;
+use super::decision::Decided;
+use super::comparison::Differences;
 use super::log::{Broken, Counts, Fact, Facts, Line, Merged, Next, Place, Unreadable};
 use super::policy::Policy;
 use super::report::{BrokenReport, LackReport, LogReport, Report};
 use super::request::Request;
-use super::trial::Trial;
+use super::simulator::Trial;
 use super::verdicts;
 use crate::policy::Timestamp;
 use crate::telemetry::rfc3339;

@@ -5,7 +5,7 @@ use super::report::{
     AgreementReport, AssumptionsReport, ClassReport, ComparisonReport, DifferenceReport, LogReport, PolicyReport,
     QuotaReport, Report, ServedHourReport, WindowReport,
 };
-use super::zone::{Zone, seconds};
+use super::display_zone::{Zone, seconds};
 use crate::terminal::{Align, Ink, columns, span, thousands, wrapped};
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! `--verdicts`: one line of JSON for each decision.
 
-use super::decided::Decided;
-use super::trial::Trial;
+use super::decision::Decided;
+use super::simulator::Trial;
 use crate::engine::Standing;
 use crate::policy::{QuotaId, Reason};
 use crate::telemetry::{rfc3339, rfc3339_exact};

@@ -5,9 +5,9 @@
 //! that it is for; a crawler without a group gets one that repeats the rules it went by; and a group of several crawlers
 //! who are asked different delays is taken apart, each part with the rules again.
 
-use super::asked::{Asked, Wishes, asked, heeds_its_name_alone, is_family, states_only};
-use super::page::Page;
-use super::text::{Delay, EVERYBODY, Record, Text, What, number_in, runs, stated};
+use super::directives::{Asked, Wishes, asked, heeds_its_name_alone, is_family, states_only};
+use super::writer::Page;
+use super::parser::{Delay, EVERYBODY, Record, Text, What, number_in, runs, stated};
 
 /// Returns `text` with all `wishes` written in; `None` where that would be too long. Doing it again changes nothing.
 pub fn merged(text: &[u8], wishes: &Wishes) -> Option<Vec<u8>> {

@@ -4,22 +4,22 @@
 //! [`merged`] writes the wishes in. A [`Shelf`] keeps the text of each site and makes an [`Edition`] of it, once for each
 //! set of wishes. [`Conduct`] counts. Who fetches and who answers is the gateway's.
 
-mod asked;
-mod conduct;
-mod edition;
-mod errand;
+mod directives;
+mod compliance;
+mod document;
+mod fetch_lock;
 mod freshness;
 mod merge;
-mod own;
-mod page;
-mod shelf;
-mod text;
+mod override_file;
+mod writer;
+mod cache;
+mod parser;
 
-pub use asked::Wishes;
-pub use conduct::Conduct;
-pub use edition::{Edition, Original};
-pub use errand::{Errand, Turn};
+pub use directives::Wishes;
+pub use compliance::Conduct;
+pub use document::{Edition, Original};
+pub use fetch_lock::{Errand, Turn};
 pub use freshness::fresh_for;
 pub use merge::merged;
-pub use own::{Own, read as read_own};
-pub use shelf::{Asker, Found, Handout, LARGEST, Shelf};
+pub use override_file::{Own, read as read_own};
+pub use cache::{Asker, Found, Handout, LARGEST, Shelf};

@@ -1,6 +1,6 @@
 //! Writes JSON straight into a byte buffer: the access log has no time for a serializer.
 
-use super::digits::{self, HEX};
+use super::number_text::{self, HEX};
 use crate::policy::Units;
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(super) fn string_or_null(out: &mut Vec<u8>, text: Option<&[u8]>) {
 /// Appends a whole number, or `null`.
 pub(super) fn number_or_null(out: &mut Vec<u8>, number: Option<u64>) {
     match number {
-        Some(number) => digits::number(out, number),
+        Some(number) => number_text::number(out, number),
         None => out.extend_from_slice(b"null"),
     }
 }
@@ -54,12 +54,12 @@ pub(super) fn truth_or_null(out: &mut Vec<u8>, truth: Option<bool>) {
 
 /// Appends units as a decimal: `12`, `12.25`.
 pub(super) fn units(out: &mut Vec<u8>, units: Units) {
-    digits::thousandths(out, units.milli());
+    number_text::thousandths(out, units.milli());
 }
 
 /// Appends a span in milliseconds, exact to the microsecond.
 pub(super) fn milliseconds(out: &mut Vec<u8>, span: Duration) {
-    digits::thousandths(out, u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
+    number_text::thousandths(out, u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
 }
 
 /// True when nothing has to be escaped. Looks at sixteen bytes at once; the last sixteen may be some of them again.

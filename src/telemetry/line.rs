@@ -1,9 +1,9 @@
 //! One finished request as one line of the access log.
 
-use super::digits::{self, hexadecimal};
-use super::instant::InstantText;
+use super::number_text::{self, hexadecimal};
+use super::timestamp::InstantText;
 use super::json;
-use super::passage::{Passage, Passages};
+use super::line_cache::{Passage, Passages};
 use super::record::{Charge, Record};
 use crate::policy::Timestamp;
 use crate::policy::identity::Payer;
@@ -33,7 +33,7 @@ impl LineWriter {
         out.extend_from_slice(b"\",\"settled\":\"");
         self.settled.write(out, record.settled);
         out.extend_from_slice(b"\",\"run\":");
-        digits::number(out, self.run);
+        number_text::number(out, self.run);
         out.extend_from_slice(b",\"id\":\"");
         out.extend_from_slice(&hexadecimal(record.id));
         client(out, record);
@@ -47,12 +47,12 @@ impl LineWriter {
 fn client(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b"\",\"client\":\"");
     match record.client {
-        IpAddr::V4(v4) => digits::ipv4(out, v4),
+        IpAddr::V4(v4) => number_text::ipv4(out, v4),
         IpAddr::V6(v6) => write_infallibly(out, format_args!("{v6}")),
     }
     out.extend_from_slice(b"\",\"key\":\"");
     match record.key.payer() {
-        Payer::V4(v4) => digits::ipv4(out, v4),
+        Payer::V4(v4) => number_text::ipv4(out, v4),
         _ => write_infallibly(out, format_args!("{}", record.key.shown(|operator| record.names.operator(operator)))),
     }
 }
@@ -75,9 +75,9 @@ fn request(out: &mut Vec<u8>, record: &Record<'_>) {
         http::Version::HTTP_3 => b",\"version\":\"3\",\"status\":",
         _ => b",\"version\":\"0.9\",\"status\":",
     });
-    digits::number(out, record.status.into());
+    number_text::number(out, record.status.into());
     out.extend_from_slice(b",\"bytes\":");
-    digits::number(out, record.bytes);
+    number_text::number(out, record.bytes);
     out.extend_from_slice(b",\"user_agent\":\"");
     json::content(out, record.user_agent);
     out.extend_from_slice(b"\",\"referer\":");
@@ -96,9 +96,9 @@ fn numbers(out: &mut Vec<u8>, record: &Record<'_>, passage: &Passage) {
     out.extend_from_slice(b",\"used\":{");
     of_each_quota(out, record, passage, |out, charge| json::units(out, charge.used));
     out.extend_from_slice(b"},\"turn\":{");
-    of_each_quota(out, record, passage, |out, charge| digits::number(out, charge.turn));
+    of_each_quota(out, record, passage, |out, charge| number_text::number(out, charge.turn));
     out.extend_from_slice(b"},\"settled_turn\":{");
-    of_each_quota(out, record, passage, |out, charge| digits::number(out, charge.settled_turn));
+    of_each_quota(out, record, passage, |out, charge| number_text::number(out, charge.settled_turn));
     if record.charges.iter().any(|charge| charge.again_turn.is_some()) {
         out.extend_from_slice(b"},\"again_turn\":{");
         of_each_quota(out, record, passage, |out, charge| json::number_or_null(out, charge.again_turn));

@@ -4,32 +4,32 @@
 //! request ever pays. [`Telemetry`] belongs to the control side: it adds up, renders, looks up and closes.
 
 mod access_log;
-mod cells;
-mod code;
-mod digits;
+mod counters;
+mod status_class;
+mod number_text;
 mod exposition;
 mod histogram;
-mod instant;
+mod timestamp;
 mod json;
 mod line;
 mod log_writer;
 pub mod metrics;
-mod passage;
-mod recent;
+mod line_cache;
+mod decision_ring;
 mod record;
 #[doc(hidden)]
 pub mod sample;
-mod scrape;
+mod exporter;
 mod worker;
 
 #[cfg(test)]
 mod tests;
 
 pub use access_log::{AccessLog, LogBuffer, Target};
-pub use cells::Cells;
-pub use digits::hexadecimal;
+pub use counters::Cells;
+pub use number_text::hexadecimal;
 pub use histogram::Histogram;
-pub use instant::{rfc3339, rfc3339_exact};
+pub use timestamp::{rfc3339, rfc3339_exact};
 pub use line::LineWriter;
 pub use log_writer::Open;
 pub use record::{Charge, Names, OriginCall, Outcome, Record};
@@ -44,7 +44,7 @@ use metrics::{
     VERIFICATIONS,
 };
 use parking_lot::Mutex;
-use scrape::Exporter;
+use exporter::Exporter;
 use std::time::Duration;
 
 /// Telemetry of one gate.
@@ -120,7 +120,7 @@ impl Telemetry {
         for class in &rules.classes {
             totals.classes.named(&class.name);
         }
-        totals.scopes.named(cells::DEFAULT_SCOPE);
+        totals.scopes.named(counters::DEFAULT_SCOPE);
         for scope in &rules.scopes {
             totals.scopes.named(&scope.name);
         }

@@ -1,9 +1,9 @@
 //! All that is known of a request once it is over: what the access log writes and the metrics count.
 
-use crate::policy::behaviour::Seen;
+use crate::policy::bot_detection::Seen;
 use crate::policy::class::Evidence;
 use crate::policy::identity::ClientKey;
-use crate::policy::lists::ListId;
+use crate::policy::address_lists::ListId;
 use crate::policy::{BotId, ClassId, Kind, OperatorId, QuotaId, Reason, ScopeId, Timestamp, Units};
 use std::net::IpAddr;
 use std::time::Duration;

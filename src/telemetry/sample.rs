@@ -1,10 +1,10 @@
 //! A finished request for tests and benchmarks to start from.
 
 use super::record::{Charge, Names, OriginCall, Outcome, Record};
-use crate::policy::behaviour::Seen;
+use crate::policy::bot_detection::Seen;
 use crate::policy::class::Evidence;
 use crate::policy::identity::Trust;
-use crate::policy::lists::ListId;
+use crate::policy::address_lists::ListId;
 use crate::policy::{BotId, ClassId, Kind, OperatorId, QuotaId, ScopeId, Timestamp, Units};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;

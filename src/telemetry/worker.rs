@@ -2,9 +2,9 @@
 //! a scrape ever contends for.
 
 use super::access_log::LogBuffer;
-use super::cells::Cells;
+use super::counters::Cells;
 use super::line::LineWriter;
-use super::recent::Recent;
+use super::decision_ring::Recent;
 use super::record::{Names, Record};
 use crate::policy::{ScopeId, Timestamp};
 use parking_lot::Mutex;

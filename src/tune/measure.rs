@@ -1,6 +1,6 @@
 //! What can be measured of a replay.
 
-use super::recording::Span;
+use super::in_memory_log::Span;
 use crate::replay::report::{ClassReport, HourReport, PolicyReport, QuotaReport, WindowReport};
 use std::fmt;
 

@@ -4,28 +4,28 @@
 //! a text: the file with other values in it (a [`Manuscript`]), read as `check` reads it. So what is shown is what the
 //! file that is written does, to the last request. Same log, same file, same goal: same bytes.
 
-mod bound;
+mod feasibility;
 mod chart;
-mod draft;
-mod front;
+mod candidate;
+mod pareto;
 mod goal;
-mod ladder;
-mod manuscript;
+mod tiers;
+mod config_editor;
 mod measure;
-mod pace;
+mod pacing;
 mod rank;
-mod recording;
+mod in_memory_log;
 pub mod report;
 mod search;
 mod space;
 pub mod summary;
-mod tuning;
-mod unified;
+mod tuner;
+mod diff;
 
-pub use draft::Draft;
+pub use candidate::Draft;
 pub use goal::{Goal, Known, WrongTerm};
-pub use manuscript::Manuscript;
-pub use recording::Recording;
+pub use config_editor::Manuscript;
+pub use in_memory_log::Recording;
 pub use search::Search;
 pub use space::Space;
-pub use tuning::{Failed, Tuned, Tuning};
+pub use tuner::{Failed, Tuned, Tuning};

@@ -4,7 +4,7 @@
 //! that misses it by less; before these, those that meet it; of two that meet it, here, the one that changes less of the
 //! file. By how much a goal is missed is compared term by term, in the order in which they were written.
 
-use super::draft::Changes;
+use super::candidate::Changes;
 use super::goal::Goal;
 use std::cmp::Ordering;
 

@@ -2,15 +2,15 @@
 //!
 //! Figures are percents where the goal asks for a share, counts and units otherwise; null where there was nothing to measure.
 
-use super::draft::Draft;
-use super::front::{Front, Stake};
+use super::candidate::Draft;
+use super::pareto::{Front, Stake};
 use super::goal::Bound;
-use super::manuscript::{above, percent};
+use super::config_editor::{above, percent};
 use super::measure::told_windows;
 use super::search::Tried;
 use super::space::Space;
-use super::tuning::Tuning;
-use super::unified::unified;
+use super::tuner::Tuning;
+use super::diff::unified;
 use crate::policy::Rules;
 use crate::replay::report::PolicyReport;
 use crate::telemetry::rfc3339;

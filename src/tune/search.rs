@@ -4,10 +4,10 @@
 //! the file as it is, for the best is often near; from the best of all; from the file paced otherwise. In each, neighbours
 //! are tried, and the first batch with a better one moves the search to it; where none is better, the next are nearer.
 
-use super::draft::Draft;
+use super::candidate::Draft;
 use super::rank::Rank;
 use super::space::Space;
-use crate::chance::Chance;
+use crate::rng::Chance;
 
 /// How to look.
 #[derive(Clone, Debug)]

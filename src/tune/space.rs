@@ -1,10 +1,10 @@
 //! What may be changed: the tiers of a quota, for classes that have some, and how it is paced.
 
-use super::draft::{Changes, Draft};
+use super::candidate::{Changes, Draft};
 use super::goal::Goal;
-use super::ladder;
-use super::pace::{self, Freedom, Pace};
-use crate::chance::Chance;
+use super::tiers;
+use super::pacing::{self, Freedom, Pace};
+use crate::rng::Chance;
 use crate::config::Settings;
 use crate::policy::quota::{ClassLadder, Quota};
 use crate::policy::{Rules, Units};
@@ -90,13 +90,13 @@ impl Space {
     /// `count` drafts spread over all that is possible: a Latin hypercube (McKay, Beckman and Conover 1979), in which each
     /// number that makes a draft falls into each of `count` equal parts once.
     pub(super) fn samples(&self, count: usize, chance: &mut Chance) -> Vec<Draft> {
-        let of_ladders = self.classes.len() * ladder::DRAWS;
-        let of_pace = pace::DRAWS + self.classes.len();
+        let of_ladders = self.classes.len() * tiers::DRAWS;
+        let of_pace = pacing::DRAWS + self.classes.len();
         let columns: Vec<Vec<f64>> = (0..of_ladders + of_pace).map(|_| one_in_each_part(count, chance)).collect();
         let draft = |row: usize| {
             let numbers: Vec<f64> = columns.iter().map(|column| column[row]).collect();
             let (ladders, pace) = numbers.split_at(of_ladders);
-            let ladders = ladders.as_chunks().0.iter().map(|draws| ladder::drawn(*draws, self.limit));
+            let ladders = ladders.as_chunks().0.iter().map(|draws| tiers::drawn(*draws, self.limit));
             Draft::new(ladders.collect(), self.present.pace.drawn(pace, self.freedom, &self.priorities))
         };
         (0..count).map(draft).collect()
@@ -112,9 +112,9 @@ impl Space {
         let most = if may_shut_all { by_priority.len() } else { by_priority.len() - 1 };
         let shut = |count: &usize| {
             let out = &by_priority[..*count];
-            out.iter().fold(self.present.clone(), |draft, place| draft.with_ladder(*place, ladder::shut()))
+            out.iter().fold(self.present.clone(), |draft, place| draft.with_ladder(*place, tiers::shut()))
         };
-        let open = Draft::new(vec![ladder::open(self.limit); self.classes.len()], self.present.pace.clone());
+        let open = Draft::new(vec![tiers::open(self.limit); self.classes.len()], self.present.pace.clone());
         let paces = self.present.pace.plain(self.freedom);
         let paced = |draft: Draft| paces.iter().map(move |pace| draft.with_pace(pace.clone()));
         let counts: Vec<usize> = (1..=most).rev().collect();
@@ -132,13 +132,13 @@ impl Space {
     pub(super) fn neighbours(&self, draft: &Draft, reach: u32) -> Vec<Draft> {
         let mut all = Vec::new();
         for (place, (tiers, present)) in draft.ladders.iter().zip(&self.present.ladders).enumerate() {
-            let back = ladder::back_towards(tiers, present, reach, self.limit);
+            let back = tiers::back_towards(tiers, present, reach, self.limit);
             all.extend(back.into_iter().map(|ladder| draft.with_ladder(place, ladder)));
         }
         let back = (draft.pace != self.present.pace).then(|| self.present.pace.clone());
         all.extend(back.into_iter().chain(draft.pace.neighbours(self.freedom)).map(|pace| draft.with_pace(pace)));
         for (place, tiers) in draft.ladders.iter().enumerate() {
-            let near = ladder::neighbours(tiers, reach, self.limit);
+            let near = tiers::neighbours(tiers, reach, self.limit);
             all.extend(near.into_iter().map(|ladder| draft.with_ladder(place, ladder)));
         }
         all

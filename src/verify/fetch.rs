@@ -4,7 +4,7 @@
 //! which addresses may be asked. Names are looked up once and the address that was judged is the one connected to, so
 //! that a name cannot lead elsewhere in between. It is never on a request's path.
 
-mod place;
+mod target;
 #[cfg(test)]
 mod tests;
 
@@ -23,8 +23,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use place::Place;
-pub use place::{Reach, is_public};
+use target::Place;
+pub use target::{Reach, is_public};
 
 /// A client for small documents. Clones share what it trusts.
 #[derive(Clone)]

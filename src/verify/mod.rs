@@ -7,20 +7,20 @@
 //! The table of operators is here, because it says what proves what. The product tokens in it are handed to `agents`
 //! by whoever builds both; neither module knows the other.
 
-mod copies;
+mod range_cache;
 pub mod fetch;
-mod list;
-mod names;
-mod operators;
+mod range_list;
+mod dns;
+mod operator_table;
 mod ranges;
-mod refresh;
+mod range_refresher;
 pub mod signature;
-mod source;
-mod table;
+mod range_source;
+mod operator_config;
 
-pub use list::{Unusable, read as read_list};
-pub use names::{ByName, Dns, DnsError, Names};
-pub use operators::{Mistake, Operators};
-pub use refresh::{Refresh, trouble_with};
-pub use source::Source;
-pub use table::{Declared, Method};
+pub use range_list::{Unusable, read as read_list};
+pub use dns::{ByName, Dns, DnsError, Names};
+pub use operator_table::{Mistake, Operators};
+pub use range_refresher::{Refresh, trouble_with};
+pub use range_source::Source;
+pub use operator_config::{Declared, Method};

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use tidegate::agents::Agents;
+use tidegate::user_agents::Agents;
 use tidegate::cli::classify;
 use tidegate::policy::Claim;
 use tidegate::verify::Operators;

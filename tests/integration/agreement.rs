@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate::clock::Clock;
 use tidegate::config;
-use tidegate::policy::lists::Lists;
+use tidegate::policy::address_lists::Lists;
 use tidegate::replay::log::{Merged, Source};
 use tidegate::replay::report::PolicyReport;
 use tidegate::replay::{Assumptions, Policy, Replay};

@@ -9,13 +9,13 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::path::Path;
-use tidegate::agents::Agents;
+use tidegate::user_agents::Agents;
 use tidegate::cli::explain::page;
 use tidegate::cli::status::View;
 use tidegate::config::{self, Settings};
 use tidegate::explain::{Change, Explanation, Finding, Known, MadeUp, Stage, Verdict, explain};
 use tidegate::policy::Units;
-use tidegate::policy::lists::Lists;
+use tidegate::policy::address_lists::Lists;
 use tidegate::terminal::Ink;
 use tidegate::verify::Operators;
 

@@ -10,7 +10,7 @@ use std::fs;
 use std::io::Write;
 use std::time::Duration;
 use tempfile::TempDir;
-use tidegate::demo::{day, log};
+use tidegate::demo::{traffic, log};
 
 #[test]
 fn a_line_is_explained_as_a_replay_decides_about_it() {
@@ -195,7 +195,7 @@ impl Desk {
     fn with(policy: &str, days: u64) -> Self {
         let folder = tempfile::tempdir().expect("a folder of its own");
         let desk = Self { folder, yaml: String::new(), log: String::new() };
-        let lines = |number| log::lines(number, &day::generate(1 + number, 0.02)).collect::<String>();
+        let lines = |number| log::lines(number, &traffic::generate(1 + number, 0.02)).collect::<String>();
         let (yaml, log) =
             (desk.file("tidegate.yaml", policy), desk.file("access.log", &(0..days).map(lines).collect::<String>()));
         Self { yaml, log, ..desk }

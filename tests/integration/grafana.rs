@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::collections::BTreeSet;
-use tidegate::policy::behaviour::Signal;
+use tidegate::policy::bot_detection::Signal;
 use tidegate::policy::{Kind, Reason};
 use tidegate::telemetry::metrics::{Form, METRICS, Metric};
 

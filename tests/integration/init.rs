@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
-use tidegate::demo::day;
+use tidegate::demo::traffic;
 
 #[test]
 fn what_is_proposed_is_accepted() {
@@ -120,5 +120,5 @@ fn checked(yaml: &str) -> String {
 }
 
 fn made_up_day() -> String {
-    tidegate::demo::log::lines(1, &day::generate(1, 0.1)).collect()
+    tidegate::demo::log::lines(1, &traffic::generate(1, 0.1)).collect()
 }

@@ -38,7 +38,7 @@ fn lines_of_common_servers_are_read_as_they_were_meant() {
 #[test]
 fn a_made_up_log_is_read_to_its_last_line() {
     let folder = tempfile::tempdir().expect("a folder");
-    let day: Vec<String> = tidegate::demo::log::lines(1, &tidegate::demo::day::generate(1, 0.1)).collect();
+    let day: Vec<String> = tidegate::demo::log::lines(1, &tidegate::demo::traffic::generate(1, 0.1)).collect();
     let mut text = day.concat();
     text.push_str("198.51.100.7 - - [");
     fs::write(folder.path().join("day.log"), text).expect("it can be written");

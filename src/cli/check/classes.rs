@@ -1,12 +1,12 @@
 //! Classes: who is in them, and what they may.
 
-use super::words::{duration, shadow};
+use super::format::{duration, shadow};
 use crate::policy::Kind;
 use crate::policy::bucket::Bucket;
 use crate::policy::class::{Class, KnownKeys, When};
-use crate::policy::guard::Guard;
+use crate::policy::crawler_guard::Guard;
 use crate::policy::identity::{Carrier, KeyFrom};
-use crate::policy::lists::{ListId, Listed};
+use crate::policy::address_lists::{ListId, Listed};
 
 /// `shed`: a tier or the plan of some quota sheds it.
 pub(super) fn class(class: &Class, shed: bool, operators: &[String], lists: &[String]) -> String {

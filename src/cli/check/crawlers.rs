@@ -1,6 +1,6 @@
 //! How crawlers are known, and what robots.txt asks of them.
 
-use super::words::duration;
+use super::format::duration;
 use crate::config::Settings;
 use crate::config::settings::{CrawlPolicy, CrawlerOperator, KnownBy, RangeFile, Robots, Signatures, Verify};
 use crate::policy::class::Class;

@@ -1,6 +1,6 @@
 //! Quotas: how much, in which window, and who is refused when.
 
-use super::words::{duration, shadow};
+use super::format::{duration, shadow};
 use crate::policy::class::Class;
 use crate::policy::pacing::{Forecast, Pacing, Role};
 use crate::policy::quota::{ClassLadder, Exhausted, Quota, SyncFrom};

@@ -1,10 +1,10 @@
 //! How hard scopes may be pressed.
 
-use super::words::duration;
-use crate::policy::throttle::course::Controller;
+use super::format::duration;
+use crate::policy::throttle::controller::Controller;
 use crate::policy::throttle::gradient::Gradient;
 use crate::policy::throttle::rampup::{Lever, Rampup};
-use crate::policy::throttle::value::{ByValue, ValueFrom};
+use crate::policy::throttle::partition::{ByValue, ValueFrom};
 use crate::policy::throttle::{Queue, Scope};
 use std::time::Duration;
 

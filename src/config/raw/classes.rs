@@ -1,7 +1,7 @@
 //! `classes:` and `agents:` as written.
 
-use crate::config::forms::{Hiddens, Named, OneOrMany, word_or_keys};
-use crate::config::words::{Delay, Field, Percent, Range, Rate, Span};
+use crate::config::serde_forms::{Hiddens, Named, OneOrMany, word_or_keys};
+use crate::config::scalars::{Delay, Field, Percent, Range, Rate, Span};
 use crate::policy;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};

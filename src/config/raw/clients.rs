@@ -1,7 +1,7 @@
 //! `clients:` as written.
 
-use crate::config::forms::word_or_keys;
-use crate::config::words::{Field, Range};
+use crate::config::serde_forms::word_or_keys;
+use crate::config::scalars::{Field, Range};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;

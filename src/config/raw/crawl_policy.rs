@@ -1,6 +1,6 @@
 //! `crawl_policy:` as written.
 
-use crate::config::forms::word_or_keys;
+use crate::config::serde_forms::word_or_keys;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;

@@ -1,6 +1,6 @@
 //! `ledger:` as written.
 
-use crate::config::forms::{Hidden, word_or_keys};
+use crate::config::serde_forms::{Hidden, word_or_keys};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;

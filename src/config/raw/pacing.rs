@@ -1,7 +1,7 @@
 //! `pacing:` as written: a word, or keys that say more.
 
-use crate::config::forms::{Named, word_or_keys};
-use crate::config::words::Percent;
+use crate::config::serde_forms::{Named, word_or_keys};
+use crate::config::scalars::Percent;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
 //! `routes:` as written.
 
-use crate::config::forms::{Named, OneOrMany};
-use crate::config::words::{Price, Verb};
+use crate::config::serde_forms::{Named, OneOrMany};
+use crate::config::scalars::{Price, Verb};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -1,9 +1,9 @@
 //! `scopes:` as written.
 
 use super::quotas::Quota;
-use super::scope_from::ScopeFrom;
-use crate::config::forms::{OneOrRange, given, word_or_keys};
-use crate::config::words::{Amount, Change, Span};
+use super::partition::ScopeFrom;
+use crate::config::serde_forms::{OneOrRange, given, word_or_keys};
+use crate::config::scalars::{Amount, Change, Span};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;

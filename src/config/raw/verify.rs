@@ -1,7 +1,7 @@
 //! `verify:` and `operators:` as written.
 
-use crate::config::forms::{OneOrMany, word_or_keys};
-use crate::config::words::{Pattern, Socket, Span};
+use crate::config::serde_forms::{OneOrMany, word_or_keys};
+use crate::config::scalars::{Pattern, Socket, Span};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
 //! A request costs the same however it is spelled, as long as an origin may read it as the same page.
 
 use super::{settings, site};
-use crate::policy::lists::Listed;
+use crate::policy::address_lists::Listed;
 use crate::policy::route::normalise;
 use crate::policy::{Claim, Facts, Proof, Rules, Signature};
 use http::Method;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::policy::OperatorId;
-use crate::policy::guard::Guard;
+use crate::policy::crawler_guard::Guard;
 
 const GOOGLE: OperatorId = OperatorId(0);
 const BING: OperatorId = OperatorId(1);

@@ -6,8 +6,8 @@
 //! whoever has waited longest for it, whatever the priority. Until that one also gets its other scopes, the last free slot
 //! is kept for it, and the turn stays its own: others go on beside it, on the slots that are left.
 //!
-//! Some scopes are there once, some once for each value of something that requests say ([family]); those are made when they
-//! are first asked for. What happens in a scope concerns the lanes before its [door](door), and no others are looked at,
+//! Some scopes are there once, some once for each value of something that requests say ([group]); those are made when they
+//! are first asked for. What happens in a scope concerns the lanes before its [door](instance), and no others are looked at,
 //! however many there are: at most as many as may wait for it, and none while it is shut.
 //!
 //! There is one lock for all scopes, held for the length of one of these steps. So a request never holds one scope
@@ -15,29 +15,29 @@
 //! found, made and entered, or waited for, in one step, and whoever is in it or waits for it keeps it from being
 //! forgotten. Requests without a throttled scope never take the lock.
 
-mod book;
-mod cooling;
-mod door;
-mod family;
-mod floor;
-mod lane;
-mod pass;
+mod limiter;
+mod slot_cooldown;
+mod instance;
+mod group;
+mod scheduler;
+mod wait_queue;
+mod slot_guard;
 #[cfg(test)]
 mod tests;
-mod waiting;
+mod queued;
 
-pub use book::ScopeState;
-pub use pass::Pass;
-pub use waiting::{Turn, Waiting};
+pub use limiter::ScopeState;
+pub use slot_guard::Pass;
+pub use queued::{Turn, Waiting};
 
 use crate::policy::Reason;
 use crate::policy::identity::ClientKey;
 use crate::policy::throttle::Scope;
 use crate::policy::throttle::autothrottle::Adjustment;
-use crate::policy::throttle::value::{Said, ValueFrom};
+use crate::policy::throttle::partition::{Said, ValueFrom};
 use crate::policy::time::Timestamp;
-use door::DoorId;
-use floor::{Arrival, FamilyId, Floor, Value};
+use instance::DoorId;
+use scheduler::{Arrival, FamilyId, Floor, Value};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, RandomState};

@@ -1,7 +1,7 @@
 //! The policy as a page.
 
-use super::policy::{ClassTerms, Operator, Policy, QuotaTerms};
-use crate::gateway::reply::{Escaped, begin_page};
+use super::document::{ClassTerms, Operator, Policy, QuotaTerms};
+use crate::gateway::problem::{Escaped, begin_page};
 use std::fmt::{self, Write};
 
 pub(super) fn of(policy: &Policy<'_>) -> String {

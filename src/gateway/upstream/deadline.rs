@@ -1,6 +1,6 @@
 //! How long the origin may keep a request waiting, kept by the worker's sweep instead of a timer a request.
 
-use crate::gateway::watch::overdue;
+use crate::gateway::connection_timeouts::overdue;
 use crate::policy::Timestamp;
 use slab::Slab;
 use std::cell::{Cell, RefCell};

@@ -2,6 +2,7 @@
 //!
 //! What speaks HTTP/1.1 here is [`crate::http1::client`]; what is sent when, and what may be sent twice, is decided here.
 
+pub(super) mod rate_limit;
 mod deadline;
 mod pool;
 

@@ -1,4 +1,4 @@
-use super::super::script::{Announced, Pieces, Script, now_or_never};
+use super::super::test_io::{Announced, Pieces, Script, now_or_never};
 use super::super::{Fields, Request};
 use super::*;
 use http::{HeaderMap, HeaderValue, Uri, Version};

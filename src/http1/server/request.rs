@@ -4,7 +4,7 @@ use super::super::chunked::Piece;
 use super::super::framing::{Length, Malformed, Noted};
 use super::super::message::{Request, RequestHead};
 use super::Asked;
-use super::line::Line;
+use super::conn::Line;
 use bytes::Bytes;
 use http::{Method, Version};
 use hyper::body::{Body, Frame, SizeHint};

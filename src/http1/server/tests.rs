@@ -1,4 +1,4 @@
-use super::super::script::{Boxed, Pieces, Script, now_or_never};
+use super::super::test_io::{Boxed, Pieces, Script, now_or_never};
 use super::super::{Dates, Fields, Limits, Name};
 use super::*;
 use bytes::Bytes;

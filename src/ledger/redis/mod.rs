@@ -4,31 +4,31 @@
 //! what the script says. [`RedisStore`] keeps what only a gate can know: what it was told last, in case that the server
 //! forgets, and the share by which it lives while it hears nothing.
 
-mod answer;
-mod identity;
-mod link;
-mod server;
+mod script_reply;
+mod incarnation;
+mod connection;
+mod endpoint;
 mod timing;
-mod trouble;
-mod wire;
+mod error;
+mod resp;
 
 #[cfg(test)]
 mod tests;
 
-pub use identity::Identity;
-pub use link::Timeouts;
-pub use server::Server;
+pub use incarnation::Identity;
+pub use connection::Timeouts;
+pub use endpoint::Server;
 
 use super::store::{Ask, Lease, Store, StoreError};
 use crate::policy::window::Span;
 use crate::policy::{Timestamp, Units};
-use answer::{Answer, Granted, Standing};
-use link::Link;
+use script_reply::{Answer, Granted, Standing};
+use connection::Link;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use timing::Timing;
 use tracing::{info, warn};
-use wire::Reply;
+use resp::Reply;
 
 /// Clocks that differ by less are not worth an error: a window that is not leased yet, or no more, is soon another.
 const CLOCKS_AGREE: Duration = Duration::from_secs(2);
@@ -166,7 +166,7 @@ impl RedisStore {
                 return Ok(granted);
             }
         }
-        Err(trouble::unreachable(&self.home, "it sends us about"))
+        Err(error::unreachable(&self.home, "it sends us about"))
     }
 
     fn address_of(&self, quota: &str) -> (String, u16) {
@@ -176,16 +176,16 @@ impl RedisStore {
     /// Reads a reply and keeps what it says for later calls; `None` where the call belongs to another server.
     fn read(&mut self, server: &Server, ask: &Ask, reply: &Reply) -> Result<Option<Answer>, StoreError> {
         if let Reply::Error(told) = reply {
-            if let Some((host, port)) = trouble::moved(told) {
+            if let Some((host, port)) = error::moved(told) {
                 self.moved.insert(ask.quota.clone(), (host.to_owned(), port));
                 return Ok(None);
             }
             // Whatever it is, the name may stand for another server by the next round.
             self.links.values_mut().for_each(Link::hang_up);
             self.moved.clear();
-            return Err(trouble::told(server, told));
+            return Err(error::told(server, told));
         }
-        let answer = Answer::read(reply).ok_or_else(|| trouble::refused(server, "its script answers nonsense"))?;
+        let answer = Answer::read(reply).ok_or_else(|| error::refused(server, "its script answers nonsense"))?;
         match &answer {
             Answer::Behind(ordinal) => {
                 self.ordinals.insert(ask.quota.clone(), i128::from(*ordinal) - i128::from(ask.window.id));

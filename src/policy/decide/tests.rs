@@ -2,7 +2,7 @@ use super::*;
 use crate::policy::bucket::Bucket;
 use crate::policy::class::When;
 use crate::policy::cost::Cost;
-use crate::policy::guard::Guard;
+use crate::policy::crawler_guard::Guard;
 use crate::policy::identity::KeyFrom;
 use crate::policy::quota::ClassLadder;
 use crate::policy::route::Pattern;

@@ -2,14 +2,14 @@
 //!
 //! Classes are either served first (people: refused only when nothing is left) or paced. What those served first are
 //! expected to ask for until the window ends is put aside; the rest is offered to the paced classes by their weights.
-//! [`week`] and [`demand`] learn what a class asks for in each hour of the week, [`plan`] divides what remains, a [`purse`] holds
+//! [`week`] and [`demand`] learn what a class asks for in each hour of the week, [`plan`] divides what remains, a [`bucket`] holds
 //! what a class may take at this moment, and a [`pacer`] keeps all of this for one quota. Nothing is ever handed out
 //! here: the limit itself is kept by others, whatever a plan says.
 
 pub mod demand;
 pub mod pacer;
 pub mod plan;
-pub mod purse;
+pub mod bucket;
 pub mod week;
 
 #[cfg(test)]
@@ -18,7 +18,7 @@ mod tests;
 use super::class::ClassId;
 use super::tier::Share;
 use super::units::Units;
-use purse::Allotment;
+use bucket::Allotment;
 use std::num::NonZeroU32;
 
 /// How a quota is spread over its window.

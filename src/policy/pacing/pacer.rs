@@ -2,7 +2,7 @@
 
 use super::demand::{Demand, Expected};
 use super::plan::{Appetite, Outlook, Part};
-use super::purse::{Allotment, Offer, Purse};
+use super::bucket::{Allotment, Offer, Purse};
 use super::week::{HOURS, WeekTime};
 use super::{Forecast, Pacing, Role};
 use crate::policy::tier::Share;

@@ -1,7 +1,7 @@
 use super::demand::Expected;
 use super::pacer::{Books, Pacer};
 use super::plan::{Appetite, Outlook};
-use super::purse::{NotBefore, Offer, Purse};
+use super::bucket::{NotBefore, Offer, Purse};
 use super::week::{HOURS, WeekTime};
 use super::*;
 use crate::policy::time::Timestamp;

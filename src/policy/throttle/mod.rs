@@ -2,25 +2,25 @@
 //!
 //! A request is sent when all of its scopes let it: a slot is free ([`Throttle::concurrency`]), the [`spacing`] to the
 //! one before is kept, and the scope does not rest ([`backoff`]). How many slots there are and how far apart requests are
-//! sent may be found out on the way ([`course`]): by the latency ([`autothrottle`], [`gradient`]) or by complaints
+//! sent may be found out on the way ([`controller`]): by the latency ([`autothrottle`], [`gradient`]) or by complaints
 //! ([`rampup`]). Who has to wait, and in what order, is the engine's business.
 
 pub mod autothrottle;
 pub mod backoff;
-pub mod course;
+pub mod controller;
 pub mod gradient;
 pub mod rampup;
 #[cfg(test)]
-mod simulated;
+mod simulation;
 pub mod spacing;
-pub mod value;
+pub mod partition;
 
 use backoff::Backoff;
-use course::Controller;
+use controller::Controller;
 use spacing::Spacing;
 use std::num::NonZeroU32;
 use std::time::Duration;
-use value::ByValue;
+use partition::ByValue;
 
 /// A part of the origin.
 #[derive(Clone, Debug, PartialEq)]

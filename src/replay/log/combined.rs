@@ -3,7 +3,7 @@
 //! `[host:port ]client ident user [time] "request" status bytes[ "referer" "user agent"[ more]]`
 
 use super::line::{Asked, Asker, Line};
-use super::{Broken, Fact, Facts, line, moment, quoted};
+use super::{Broken, Fact, Facts, line, timestamp, quoted};
 use crate::policy::Timestamp;
 use crate::policy::identity::canonical;
 use http::{Method, Version};
@@ -15,7 +15,7 @@ pub(super) fn read(text: &[u8]) -> Result<Line<'_>, Broken> {
     let open = memchr::memchr(b'[', text).ok_or(Broken::Unknown)?;
     let (host, client) = head(&text[..open]).ok_or(Broken::Unknown)?;
     let close = open + memchr::memchr(b']', &text[open..]).ok_or(Broken::Cut)?;
-    let (at, has_fraction) = moment::read(&text[open + 1..close]).ok_or(Broken::Time)?;
+    let (at, has_fraction) = timestamp::read(&text[open + 1..close]).ok_or(Broken::Time)?;
     let (request, rest) = quoted::field(text[close + 1..].trim_ascii_start()).ok_or(Broken::Cut)?;
     let (status, rest) = word(rest);
     let status = status_of(status).ok_or(if status.is_empty() { Broken::Cut } else { Broken::Status })?;
@@ -35,12 +35,12 @@ pub(super) fn read(text: &[u8]) -> Result<Line<'_>, Broken> {
 
 /// When it was written.
 pub(super) fn moment(text: &[u8]) -> Option<Timestamp> {
-    moment::read(time(text)?).map(|(at, _)| at)
+    timestamp::read(time(text)?).map(|(at, _)| at)
 }
 
 /// By what clock: its seconds east of Greenwich.
 pub(super) fn east(text: &[u8]) -> Option<i64> {
-    moment::east(time(text)?)
+    timestamp::east(time(text)?)
 }
 
 fn time(text: &[u8]) -> Option<&[u8]> {

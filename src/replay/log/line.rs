@@ -1,7 +1,7 @@
 //! One line of a log, whatever wrote it.
 
-use super::own::Own;
-use super::{Broken, Facts, combined, own};
+use super::native::Own;
+use super::{Broken, Facts, combined, native};
 use crate::policy::Timestamp;
 use http::{Method, Version};
 use std::borrow::Cow;
@@ -59,7 +59,7 @@ impl<'a> Line<'a> {
     pub fn read(text: &'a [u8]) -> Result<Option<Self>, Broken> {
         match text.trim_ascii_start().first() {
             None => Ok(None),
-            Some(b'{') => own::read(text).map(Some),
+            Some(b'{') => native::read(text).map(Some),
             Some(_) => combined::read(text).map(Some),
         }
     }
@@ -76,7 +76,7 @@ pub fn east(text: &[u8]) -> Option<i64> {
 /// When the request of a line came, without reading all of it.
 pub(super) fn moment(text: &[u8]) -> Option<Timestamp> {
     match text.first() {
-        Some(b'{') => own::moment(text),
+        Some(b'{') => native::moment(text),
         _ => combined::moment(text),
     }
 }

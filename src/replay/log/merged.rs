@@ -6,7 +6,7 @@
 //!
 //! Where the gate wrote the log, lines of nearly the same moment are put in the order in which they were decided.
 
-use super::own::{self, CountedBy, Turn};
+use super::native::{self, CountedBy, Turn};
 use super::source::{Numbered, Source, Unreadable};
 use super::{Broken, Line, line};
 use crate::policy::Timestamp;
@@ -169,7 +169,7 @@ impl Merged {
         };
         waiting.text.extend_from_slice(text);
         if text.starts_with(b"{") {
-            waiting.turns = own::turns(&waiting.text)
+            waiting.turns = native::turns(&waiting.text)
                 .filter_map(|(by, turn)| Some((account(&mut self.accounts, (place.file, by))?, turn)))
                 .collect();
             self.turns.resize_with(self.accounts.len(), BTreeMap::new);

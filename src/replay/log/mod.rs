@@ -4,22 +4,22 @@
 //! [`Merged`] gives out the lines of all of them in time order. What a line cannot say is listed in [`Facts`], never guessed; what is not a
 //! line of a log is counted by [`Broken`] and passed over.
 
-mod broken;
+mod line_error;
 mod combined;
-mod facts;
+mod missing;
 mod line;
 mod merged;
-mod moment;
-mod own;
+mod timestamp;
+mod native;
 mod quoted;
 mod source;
 
 #[cfg(test)]
 mod tests;
 
-pub use broken::Broken;
-pub use facts::{Fact, Facts};
+pub use line_error::Broken;
+pub use missing::{Fact, Facts};
 pub use line::{Asked, Asker, Line, east};
 pub use merged::{Counts, Merged, Next, Place};
-pub use own::{Account, Own};
+pub use native::{Account, Own};
 pub use source::{Files, Numbered, Source, Unreadable};

@@ -1,4 +1,4 @@
-use super::own::{CountedBy, Turn};
+use super::native::{CountedBy, Turn};
 use super::*;
 use crate::policy::Timestamp;
 use crate::telemetry::sample::person;
@@ -146,7 +146,7 @@ fn what_the_gate_writes_is_read_back() {
     let (account, charge) = (&own.accounts[0], &record.charges[0]);
     assert_eq!((&*account.quota, account.cost, account.charged), (charge.quota_name, charge.expected, charge.settled));
     assert_eq!((account.turn, account.settled_turn), (charge.turn, Some(charge.settled_turn)));
-    let turns: Vec<(CountedBy, Turn)> = own::turns(text).collect();
+    let turns: Vec<(CountedBy, Turn)> = native::turns(text).collect();
     let quota = CountedBy::Quota(format!("\"{}\"", charge.quota_name).into_bytes().into());
     let run = 1_000_000;
     assert_eq!(own.run, run);

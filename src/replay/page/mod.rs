@@ -8,13 +8,13 @@ mod bots;
 mod chart;
 mod classes;
 mod html;
-mod opening;
+mod header;
 mod quota;
-mod reading;
+mod log_section;
 mod refused_pages;
 mod scale;
 mod served;
-mod side_by_side;
+mod comparison;
 mod steps;
 mod table;
 mod time;
@@ -24,7 +24,7 @@ mod verdicts;
 mod tests;
 
 use super::report::{PolicyReport, Report};
-use super::zone::Zone;
+use super::display_zone::Zone;
 use html::Html;
 use steps::Steps;
 use time::Span;
@@ -35,7 +35,7 @@ pub fn page(report: &Report) -> String {
     out.raw(HEAD).raw(include_str!("style.css")).raw("</style>\n</head>\n<body>\n<main>\n");
     let zone = Zone::of(report);
     let span = Span::of(report, &zone);
-    opening::write(&mut out, report, span, &zone);
+    header::write(&mut out, report, span, &zone);
     let names = classes::Names::of(report);
     section(&mut out, "How the allowance goes", report, |out, policy| {
         policy.quotas.iter().for_each(|quota| quota::write(out, quota, report, span));
@@ -52,9 +52,9 @@ pub fn page(report: &Report) -> String {
         refused_pages::write(out, &policy.refused_pages, span);
     });
     if let (Some(comparison), [first, second]) = (&report.comparison, &report.policies[..]) {
-        side_by_side::write(&mut out, comparison, &report.log.files, [first, second], span);
+        comparison::write(&mut out, comparison, &report.log.files, [first, second], span);
     }
-    reading::write(&mut out, report, &zone);
+    log_section::write(&mut out, report, &zone);
     out.raw("</main>\n</body>\n</html>\n");
     out.finish()
 }

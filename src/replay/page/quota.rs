@@ -7,7 +7,7 @@ use super::table;
 use super::time::Span;
 use crate::replay::report::{PointReport, QuotaReport, Report, WindowReport};
 use crate::replay::summary::{amount, percent};
-use crate::replay::zone::seconds;
+use crate::replay::display_zone::seconds;
 use crate::terminal::Align;
 use std::collections::BTreeMap;
 

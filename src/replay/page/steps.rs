@@ -2,7 +2,7 @@
 
 use super::time::Span;
 use crate::replay::report::PolicyReport;
-use crate::replay::zone::seconds;
+use crate::replay::display_zone::seconds;
 use std::collections::BTreeMap;
 
 /// What became of every class, step by step.

@@ -1,7 +1,7 @@
 //! The axis of time, by the clocks that the report is told in.
 
 use crate::replay::report::Report;
-use crate::replay::zone::{Zone, seconds};
+use crate::replay::display_zone::{Zone, seconds};
 
 /// From when to when a chart goes, in seconds since 1970.
 #[derive(Clone, Copy)]

@@ -1,9 +1,9 @@
 use super::super::record::Outcome;
 use super::super::sample::{Nameless, person};
 use super::*;
-use crate::policy::behaviour::{Seen, Signal};
+use crate::policy::bot_detection::{Seen, Signal};
 use crate::policy::class::Evidence;
-use crate::policy::lists::ListId;
+use crate::policy::address_lists::ListId;
 use crate::policy::{BotId, ClassId, OperatorId, QuotaId, Reason, Units};
 use proptest::prelude::*;
 use serde_json::{Value, json};

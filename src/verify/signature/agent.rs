@@ -1,6 +1,6 @@
 //! The name by which an agent signs: where its keys are published.
 
-use super::finding::{Doubt, Fault, Finding};
+use super::outcome::{Doubt, Fault, Finding};
 use http::Uri;
 use http::uri::Scheme;
 use std::fmt;

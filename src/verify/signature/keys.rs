@@ -1,6 +1,6 @@
 //! The keys that an agent publishes.
 
-use super::claim::Thumbprint;
+use super::fields::Thumbprint;
 use crate::policy::Timestamp;
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::signature::{ED25519, ParsedPublicKey};

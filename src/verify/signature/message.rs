@@ -1,6 +1,6 @@
 //! A request as its sender may have signed it.
 
-use super::finding::{Doubt, Fault, Finding};
+use super::outcome::{Doubt, Fault, Finding};
 use crate::http1::RequestHead;
 use aws_lc_rs::digest::{SHA256, SHA512, digest};
 use sfv::{BareItem, Dictionary, Item, ListEntry, Parser};

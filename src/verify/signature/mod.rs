@@ -1,29 +1,29 @@
 //! Proof by signature: requests that an agent signs with a key that it publishes (HTTP message signatures, RFC 9421, as
 //! Web Bot Auth uses them: Ed25519, tag `web-bot-auth`).
 //!
-//! A request's own path reads three fields ([`claim`]), looks the key up in memory ([`directories`]), writes down what was
+//! A request's own path reads three fields ([`fields`]), looks the key up in memory ([`key_cache`]), writes down what was
 //! signed ([`message`]) and checks that ([`keys`]). Keys are fetched in the background, when an agent is named for the first
 //! time and from then on; a request never waits for them. Whoever cannot be verified is what it says it is.
 
-mod abuse;
+mod limits;
 mod agent;
-mod claim;
-mod directories;
-mod finding;
+mod fields;
+mod key_cache;
+mod outcome;
 mod keys;
 mod message;
-mod tending;
+mod key_fetch;
 #[cfg(test)]
 mod tests;
 
 use crate::http1::Fields;
 use crate::policy::identity::ClientKey;
 use crate::policy::{OperatorId, Signature, Timestamp};
-use abuse::{Nonces, Wrong};
+use limits::{Nonces, Wrong};
 use agent::AgentUrl;
-use claim::{Claim, Claims, Particulars};
-use directories::{Directories, Lane};
-use finding::{Doubt, Fault, Finding};
+use fields::{Claim, Claims, Particulars};
+use key_cache::{Directories, Lane};
+use outcome::{Doubt, Fault, Finding};
 use keys::Key;
 pub use message::Message;
 use parking_lot::Mutex;

@@ -1,6 +1,6 @@
 //! The published vectors, what must not verify, and anything at all.
 
-use super::tending::read;
+use super::key_fetch::read;
 use super::*;
 use crate::http1::RequestHead;
 use crate::verify::fetch::Document;
@@ -319,7 +319,7 @@ fn of_several_signatures_the_agents_counts() {
     assert_eq!(Verifier::new().finding(&request), Doubt::TooLarge.into());
 }
 
-const MOST_SIGNATURES_AND_ONE: usize = claim::MOST_SIGNATURES + 1;
+const MOST_SIGNATURES_AND_ONE: usize = fields::MOST_SIGNATURES + 1;
 
 /// What a proxy or an extension may put in, and what a scanner tries.
 #[test]

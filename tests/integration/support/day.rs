@@ -2,23 +2,23 @@
 
 use super::crowd::Visit;
 use std::time::Duration;
-use tidegate::demo::day;
+use tidegate::demo::traffic;
 use tidegate::policy::Kind;
 
 /// A day of `scale` times the usual traffic.
 pub fn generated(seed: u64, scale: f64) -> Vec<Visit> {
-    day::generate(seed, scale).into_iter().map(expected).collect()
+    traffic::generate(seed, scale).into_iter().map(expected).collect()
 }
 
 /// The same with the time of each visit, what its client really is, and what the story calls it.
 pub fn labelled(seed: u64, scale: f64) -> impl Iterator<Item = (Duration, Visit, Kind, &'static str)> {
-    day::generate(seed, scale)
+    traffic::generate(seed, scale)
         .into_iter()
         .map(|visit| (visit.at, visit.label, visit.actor, expected(visit)))
         .map(|(at, label, actor, visit)| (at, visit, label, actor))
 }
 
-fn expected(visit: day::Visit) -> Visit {
+fn expected(visit: traffic::Visit) -> Visit {
     Visit {
         client: visit.client,
         method: visit.method.to_string(),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 use tidegate::config;
 use tidegate::policy::Classified;
-use tidegate::policy::lists::Lists;
+use tidegate::policy::address_lists::Lists;
 use tidegate::replay::log::{self, Next, Place};
 use tidegate::replay::{Assumptions, Policy, Request, Trial};
 use tidegate::verify::Operators;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidegate::config;
 use tidegate::engine::{Admission, Decision, Engine, Page, Ruling, Supply};
 use tidegate::policy::identity::ClientKey;
-use tidegate::policy::lists::Lists;
+use tidegate::policy::address_lists::Lists;
 use tidegate::policy::{ClassId, OperatorId, Rules, Timestamp};
 use tidegate::replay::log::{Files, Merged};
 use tidegate::replay::{self, Assumptions, Replay};

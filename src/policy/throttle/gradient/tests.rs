@@ -1,6 +1,6 @@
 use super::*;
-use crate::policy::throttle::course::Controller;
-use crate::policy::throttle::simulated::{Origin, Pages, Phase, Second, Simulation, Summary, wide};
+use crate::policy::throttle::controller::Controller;
+use crate::policy::throttle::simulation::{Origin, Pages, Phase, Second, Simulation, Summary, wide};
 
 const GRADIENT: Gradient = Gradient { floor: 1, ceiling: 256 };
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::policy::throttle::backoff::{Backoff, COMPLAINTS};
-use crate::policy::throttle::course::Controller;
-use crate::policy::throttle::simulated::{Origin, Pages, Phase, Second, Simulation, wide};
+use crate::policy::throttle::controller::Controller;
+use crate::policy::throttle::simulation::{Origin, Pages, Phase, Second, Simulation, wide};
 use crate::policy::throttle::{Jitter, Throttle};
 
 const MINUTE: Duration = Duration::from_secs(60);

@@ -1,0 +1,218 @@
+//! The operator's address files, as they are read at the start and again whenever one of them changes.
+//!
+//! A file that is wrong keeps the gate from starting. Once it runs, the networks that were read last stay in force until
+//! the file is right again.
+
+use crate::bounded_file::{self, Emptied};
+use crate::policy::identity::Prefix;
+use crate::policy::address_lists::{self, BadLine, Lists};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The files of all lists, with what was read of each.
+#[derive(Debug, Default)]
+pub struct Files(Vec<File>);
+
+#[derive(Debug)]
+struct File {
+    path: PathBuf,
+    /// Where the settings name it.
+    named_at: String,
+    /// What the file was when it was looked at last, right or wrong.
+    text: Result<String, String>,
+    networks: Vec<Prefix>,
+    /// What is wrong with it, where what was read before goes on.
+    trouble: Option<String>,
+    emptied: Emptied,
+}
+
+/// All that is wrong with some files, a line each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistakes(Vec<String>);
+
+/// What came of a look at the files.
+#[derive(Debug, Default)]
+pub struct News {
+    /// Which lists have changed, by their places.
+    pub changed: Vec<usize>,
+    /// All lists anew, if any of them has.
+    pub lists: Option<Lists>,
+    /// What is wrong with files that have changed; for these, what was read before goes on.
+    pub mistakes: Vec<String>,
+}
+
+/// Twice what two million networks take. What is larger is no list.
+const MOST_BYTES: usize = 64 << 20;
+
+impl Files {
+    /// Reads the files at these paths, each with where it is named, or tells all that is wrong with them.
+    pub fn read<'a>(named: impl Iterator<Item = (&'a Path, &'a str)>) -> Result<Self, Mistakes> {
+        let mut mistakes = Vec::new();
+        let read = |(path, named_at): (&Path, &str)| {
+            let text = text_of(path);
+            let networks = networks((path, named_at), &text).unwrap_or_else(|told| {
+                mistakes.extend(told);
+                Vec::new()
+            });
+            let (path, named_at) = (path.to_owned(), named_at.to_owned());
+            File { path, named_at, text, networks, trouble: None, emptied: Emptied::default() }
+        };
+        let files = named.map(read).collect();
+        if mistakes.is_empty() { Ok(Self(files)) } else { Err(Mistakes(mistakes)) }
+    }
+
+    /// All networks as they were read last.
+    pub fn lists(&self) -> Lists {
+        Lists::new(&self.0.iter().map(|file| file.networks.clone()).collect::<Vec<_>>())
+    }
+
+    /// How many networks were read of each file, and what is wrong with it now, if anything is.
+    pub fn states(&self) -> impl Iterator<Item = (usize, Option<&str>)> {
+        self.0.iter().map(|file| (file.networks.len(), file.trouble.as_deref()))
+    }
+
+    /// Looks whether a file has changed. What is wrong is told once, until the file changes again.
+    pub fn look(&mut self) -> News {
+        let mut news = News::default();
+        for (place, file) in self.0.iter_mut().enumerate() {
+            let text = text_of(&file.path);
+            if text == file.text {
+                file.emptied = Emptied::default();
+                continue;
+            }
+            let found = networks((&file.path, &file.named_at), &text);
+            let is_something = found.as_ref().map_or(true, |networks| !networks.is_empty());
+            if !file.emptied.counts(!file.networks.is_empty(), is_something) {
+                continue;
+            }
+            match found {
+                Ok(networks) => {
+                    if networks != file.networks {
+                        news.changed.push(place);
+                    }
+                    file.networks = networks;
+                    file.trouble = None;
+                }
+                Err(told) => {
+                    file.trouble = told.first().map(|first| match told.len() {
+                        1 => first.clone(),
+                        count => format!("{first} (and {} lines more)", count - 1),
+                    });
+                    news.mistakes.extend(told);
+                }
+            }
+            file.text = text;
+        }
+        news.lists = (!news.changed.is_empty()).then(|| self.lists());
+        news
+    }
+}
+
+/// `1 network`, `2 networks`.
+pub fn counted(networks: usize) -> String {
+    if networks == 1 { "1 network".into() } else { format!("{networks} networks") }
+}
+
+fn text_of(path: &Path) -> Result<String, String> {
+    let bytes = bounded_file::read(path, MOST_BYTES).map_err(|error| error.to_string())?;
+    String::from_utf8(bytes).map_err(|_| "stream did not contain valid UTF-8".to_owned())
+}
+
+fn networks((path, named_at): (&Path, &str), text: &Result<String, String>) -> Result<Vec<Prefix>, Vec<String>> {
+    let file = path.display();
+    let unreadable = |error| vec![format!("{named_at}: {file} cannot be read: {error}; name a UTF-8 file")];
+    let text = text.as_ref().map_err(unreadable)?;
+    let told = |BadLine { number, found }: BadLine| {
+        format!("{file}:{number}: {found:?} is no address or network; write it like 192.0.2.0/24 or 2001:db8::/32")
+    };
+    address_lists::read(text).map_err(|bad| bad.into_iter().map(told).collect())
+}
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0.join("\n"))
+    }
+}
+
+impl std::error::Error for Mistakes {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::address_lists::{ListId, Listed};
+
+    fn named(paths: &[impl AsRef<Path>]) -> impl Iterator<Item = (&Path, &str)> {
+        paths.iter().map(|path| (path.as_ref(), "gate.yaml:2:9: lists.a.file"))
+    }
+
+    #[test]
+    fn a_file_that_changes_is_read_again_and_one_that_breaks_is_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("hosting.txt");
+        let write = |text: &str| std::fs::write(&path, text).expect("it can be written");
+        write("192.0.2.0/24\n");
+        let mut files = Files::read(named(&[&path])).expect("it is right");
+        let on_it =
+            |lists: &Lists, address: &str| lists.of(address.parse().expect("an address")) == Listed::on([ListId(0)]);
+        assert!(on_it(&files.lists(), "192.0.2.7"));
+        assert!(files.look().lists.is_none(), "nothing has changed");
+
+        write("198.51.100.0/24 # moved\n");
+        let news = files.look().lists.expect("it has changed");
+        assert!(on_it(&news, "198.51.100.7") && !on_it(&news, "192.0.2.7"));
+
+        write("198.51.100.0/24\nnonsense\n");
+        let told = files.look();
+        assert!(told.lists.is_none() && on_it(&files.lists(), "198.51.100.7"), "the old ones stay");
+        let place = format!("{}:2: \"nonsense\" is no address or network", path.display());
+        assert!(told.mistakes.len() == 1 && told.mistakes[0].starts_with(&place), "{:?}", told.mistakes);
+        assert!(files.look().mistakes.is_empty(), "told once");
+        assert!(files.states().eq([(1, Some(&*told.mistakes[0]))]), "it stays wrong");
+
+        std::fs::remove_file(&path).expect("it is there");
+        assert!(files.look().mistakes[0].contains("cannot be read"));
+        assert!(files.states().all(|(_, trouble)| trouble.is_some()));
+        write("192.0.2.0/24\n");
+        assert!(files.look().lists.is_some());
+        assert!(files.states().eq([(1, None)]));
+    }
+
+    #[test]
+    fn a_file_that_is_empty_for_a_moment_keeps_its_networks() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("partners.txt");
+        let write = |text: &str| std::fs::write(&path, text).expect("it can be written");
+        write("192.0.2.0/24\n");
+        let mut files = Files::read(named(&[&path])).expect("it is right");
+        for nothing in ["", "# being written\n"] {
+            write(nothing);
+            assert!(files.look().lists.is_none(), "{nothing:?} may be somebody who writes");
+            write("192.0.2.0/24\n");
+            assert!(files.look().lists.is_none(), "nothing has changed");
+        }
+        write("");
+        assert!(files.look().lists.is_none());
+        assert_eq!(files.look().lists.expect("it stays empty").counts(), [0]);
+        write("192.0.2.0/24\n");
+        assert!(files.look().lists.is_some());
+    }
+
+    #[test]
+    fn what_is_no_list_at_all_is_told_with_its_name() {
+        let told = Files::read(named(&["/dev/zero"])).expect_err("it is no list").to_string();
+        assert_eq!(
+            told,
+            "gate.yaml:2:9: lists.a.file: /dev/zero cannot be read: it is no regular file; name a UTF-8 file"
+        );
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_told_at_the_start() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let paths = ["a.txt", "b.txt"].map(|name| folder.path().join(name));
+        std::fs::write(&paths[0], "1.2.3.4\n1.2.3\n::/129\n").expect("it can be written");
+        let told = Files::read(named(&paths)).expect_err("both are wrong").to_string();
+        assert_eq!(told.lines().count(), 3, "{told}");
+        assert!(told.lines().nth(1).is_some_and(|line| line.contains("a.txt:3: \"::/129\"")), "{told}");
+    }
+}

@@ -1,0 +1,59 @@
+//! Why a command has no result, how that is told, and with which exit code: the same for all of them.
+
+use super::config_file::NoFile;
+use crate::replay::Failed;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Why there is no result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// What was asked for is wrong, or a file that was named: every mistake, a line each, which says where it is.
+    Wrong(String),
+    /// It could not be done.
+    Failed(String),
+    /// Whoever read the result has left, which is no failure of ours.
+    Unread,
+}
+
+impl Trouble {
+    /// Says it on standard error.
+    pub fn tell(&self) -> ExitCode {
+        match self {
+            Self::Wrong(mistakes) => wrong(mistakes),
+            Self::Failed(why) => failed(why),
+            Self::Unread => ExitCode::SUCCESS,
+        }
+    }
+}
+
+impl From<NoFile> for Trouble {
+    fn from(none: NoFile) -> Self {
+        Self::Wrong(format!("{none} with --config FILE"))
+    }
+}
+
+impl From<Failed> for Trouble {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Nothing { .. } | Failed::Unreadable(_) => Self::Wrong(failed.to_string()),
+            Failed::Verdicts(error) if error.kind() == io::ErrorKind::BrokenPipe => Self::Unread,
+            Failed::Verdicts(_) => Self::Failed(failed.to_string()),
+        }
+    }
+}
+
+pub(super) fn failed(error: &dyn std::fmt::Display) -> ExitCode {
+    say(&format_args!("tidegate: {error}"));
+    ExitCode::from(1)
+}
+
+pub(super) fn wrong(mistakes: &dyn std::fmt::Display) -> ExitCode {
+    say(mistakes);
+    ExitCode::from(2)
+}
+
+/// On standard error, to whoever still reads it.
+fn say(words: &dyn std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{words}");
+}

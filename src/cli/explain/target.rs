@@ -1,0 +1,150 @@
+//! What the command line asks about, and every mistake in it.
+
+use super::log_line::LineOf;
+use super::{ExplainArgs, time_arg};
+use crate::explain::{Known, MadeUp};
+use crate::policy::tier::Share;
+use crate::policy::{Timestamp, Units};
+use http::header::USER_AGENT;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use jiff::tz::TimeZone;
+
+/// What is asked about.
+pub(super) enum Asked {
+    /// A decision that a running gate has made, by its id.
+    Decision(String),
+    /// A line of a log.
+    Line(LineOf),
+    /// A request that is made up.
+    MadeUp(Uri),
+}
+
+impl Asked {
+    pub(super) fn of(args: &ExplainArgs) -> Result<Self, String> {
+        if !args.log.is_empty() {
+            return LineOf::named(&args.log).map(Self::Line).map_err(|wrong| format!("--log: {wrong}"));
+        }
+        let example = "write https://example.com/item/42, /item/42, or the 16 digits of X-Tidegate-Decision";
+        let Some(what) = &args.what else { return Err(format!("nothing to explain; {example}")) };
+        if what.len() == 16 && what.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return nothing_beside(args).map(|()| Self::Decision(what.clone()));
+        }
+        let is_url = |url: &Uri| what.starts_with('/') || matches!(url.scheme_str(), Some("http" | "https"));
+        match what.parse::<Uri>().ok().filter(is_url) {
+            Some(_) if args.taken.is_some() => Err(
+                "--cost, --cache-ttl, --latency, --clients and --window are for a line of a log; name one with --log"
+                    .into(),
+            ),
+            Some(url) => Ok(Self::MadeUp(url)),
+            None => Err(format!("{what:?} is neither a URL, a path nor a decision id; {example}")),
+        }
+    }
+}
+
+/// A decision that was made was made on what there was; each option that says otherwise is a mistake.
+fn nothing_beside(args: &ExplainArgs) -> Result<(), String> {
+    let given = [
+        ("--ip", args.ip.is_some()),
+        ("--user-agent", args.user_agent.is_some()),
+        ("-H", !args.header.is_empty()),
+        ("--method", args.method.is_some()),
+        ("--used", !args.used.is_empty()),
+        ("--at", args.at.is_some()),
+        ("--cost, --cache-ttl, --latency, --clients, --window", args.taken.is_some()),
+    ];
+    let given = given.into_iter().filter(|(_, is_given)| *is_given);
+    let mistakes: Vec<String> = given
+        .map(|(option, _)| format!("{option}: a decision that was made cannot be changed; leave it out"))
+        .collect();
+    if mistakes.is_empty() { Ok(()) } else { Err(mistakes.join("\n")) }
+}
+
+/// The request for `url`, or every mistake in what is said of it, a line each.
+pub(super) fn made_up(
+    args: &ExplainArgs,
+    url: Uri,
+    known: Known<'_>,
+    now: Timestamp,
+    zone: &TimeZone,
+) -> Result<MadeUp, String> {
+    let mut mistakes = Vec::new();
+    let mut told = |mistake: String| mistakes.push(mistake);
+    let peer = args.ip.unwrap_or_else(|| {
+        told("--ip: missing; say who asks, such as --ip 203.0.113.7".into());
+        [0, 0, 0, 0].into()
+    });
+    let method = args.method.as_ref().map_or(Ok(Method::GET), |name| Method::from_bytes(name.as_bytes()));
+    let method = method.unwrap_or_else(|_| {
+        told(format!("--method: {:?} is none; write it like GET", args.method.as_deref().unwrap_or_default()));
+        Method::GET
+    });
+    let at = args.at.as_ref().map_or(Ok(now), |text| time_arg::read(text, now, zone));
+    let at = at.unwrap_or_else(|mistake| {
+        told(format!("--at: {mistake}"));
+        now
+    });
+    let mut sent = HeaderMap::new();
+    for written in &args.header {
+        match header(written) {
+            Some((name, value)) => drop(sent.append(name, value)),
+            None => told(format!("-H: {written:?} is no header; write it like 'X-Api-Key: abc'")),
+        }
+    }
+    if let Some(text) = &args.user_agent {
+        match HeaderValue::from_str(text) {
+            Ok(value) => drop(sent.insert(USER_AGENT, value)),
+            Err(_) => told("--user-agent: holds what no header may; leave out line ends".into()),
+        }
+    }
+    let used = all_used(args, known).unwrap_or_else(|mistakes| {
+        told(mistakes);
+        Vec::new()
+    });
+    let made_up = MadeUp { peer, method, url, sent, at, used };
+    if mistakes.is_empty() { Ok(made_up) } else { Err(mistakes.join("\n")) }
+}
+
+/// What is said of quotas, or every mistake in it, a line each.
+pub(super) fn all_used(args: &ExplainArgs, known: Known<'_>) -> Result<Vec<(String, Units)>, String> {
+    let (mut read, mut mistakes) = (Vec::new(), Vec::new());
+    for written in &args.used {
+        match used(written, known) {
+            Ok(one) => read.push(one),
+            Err(mistake) => mistakes.push(format!("--used: {mistake}")),
+        }
+    }
+    if mistakes.is_empty() { Ok(read) } else { Err(mistakes.join("\n")) }
+}
+
+fn header(written: &str) -> Option<(HeaderName, HeaderValue)> {
+    let (name, value) = written.split_once(':')?;
+    Some((HeaderName::from_bytes(name.trim().as_bytes()).ok()?, HeaderValue::from_str(value.trim()).ok()?))
+}
+
+/// `api=5000` or `api=50%`.
+fn used(written: &str, known: Known<'_>) -> Result<(String, Units), String> {
+    let quotas = &known.settings.rules.quotas;
+    let name = written.split('=').next().unwrap_or_default();
+    let Some(quota) = quotas.iter().find(|quota| quota.name == name) else {
+        let names: Vec<&str> = quotas.iter().map(|quota| quota.name.as_str()).collect();
+        let known = if names.is_empty() { "there is none yet".into() } else { format!("known: {}", names.join(", ")) };
+        return Err(format!("unknown quota {name:?}; {known}"));
+    };
+    let amount = &written[name.len()..];
+    let amount = amount.strip_prefix('=').unwrap_or_default();
+    let units = match amount.strip_suffix('%') {
+        Some(percent) => percent.parse::<Units>().map(|percent| part(percent, quota.limit)),
+        None => amount.parse::<Units>(),
+    };
+    match units {
+        Ok(units) if units <= quota.limit || !quota.enforce => Ok((quota.name.clone(), units)),
+        Ok(units) => Err(format!("{units} is beyond the limit of {name}; write {name}={} at most", quota.limit)),
+        Err(_) => Err(format!("found {written:?}; write {name}=500 or {name}=50%")),
+    }
+}
+
+/// So many percent of `limit`; what is beyond the whole is the whole.
+fn part(percent: Units, limit: Units) -> Units {
+    let millionths = u32::try_from(percent.milli().saturating_mul(10)).unwrap_or(u32::MAX);
+    Share::from_millionths(millionths).of(limit)
+}

@@ -1,0 +1,99 @@
+//! Whether a plan with larger figures would have had something for a line that it refused: the log is replayed with them.
+
+use super::from_log::Log;
+use crate::cli::{Trouble, environment};
+use crate::config::{self, Settings};
+use crate::explain::{Change, Explanation, Finding, Remedy, Stage, Verdict};
+use crate::policy::pacing::Role;
+use crate::policy::{Reason, Units};
+use crate::replay::Policy;
+use crate::terminal::decimal;
+use crate::verify::Operators;
+use std::fs;
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The least limit and the least weight of those that are tried with which the line is let through; nothing, where no plan
+/// refused it.
+pub(super) fn remedies(
+    log: &Log<'_>,
+    file: &Path,
+    policy: &Policy,
+    refused: &Explanation,
+) -> Result<Vec<Remedy>, Trouble> {
+    let by_plan = refused.answers.iter().any(|answer| answer.reason.as_deref() == Some(Reason::Pacing.name()));
+    let of_quota = |stage: Stage, name: &str| {
+        refused.steps.iter().find(|step| step.step == stage && step.quota.as_deref() == Some(name))
+    };
+    let refusing = refused.steps.iter().find(|step| step.step == Stage::Pacing && step.finding == Finding::Refused);
+    let Some(name) = refusing.filter(|_| by_plan).and_then(|step| step.quota.as_deref()) else { return Ok(Vec::new()) };
+    let Some(quota) = policy.settings.rules.quotas.iter().position(|quota| quota.name == name) else {
+        return Ok(Vec::new());
+    };
+    let mut found = Vec::new();
+
+    let limit = policy.settings.rules.quotas[quota].limit;
+    let key = of_quota(Stage::Quota, name).and_then(|step| step.rule.as_ref()).map(|rule| rule.path.as_str());
+    for percent in LIMITS {
+        let larger = Units::from_milli(limit.milli().saturating_mul(percent) / 100);
+        let Some(settings) = key.and_then(|key| with_limit(file, key, larger)) else { break };
+        if lets_through(log, &policy.with(settings))? {
+            let says = format!("a limit of {} units of {name}, not {}", shown(larger), shown(limit));
+            found.push(Remedy::new(Change::Limit, says).with("limit", larger.as_f64()));
+            break;
+        }
+    }
+
+    let class = refused.steps.iter().find_map(|step| step.numbers.get("class")?.as_str()).unwrap_or_default();
+    for times in WEIGHTS {
+        let Some((settings, from, to)) = with_weight(&policy.settings, quota, class, times) else { break };
+        if lets_through(log, &policy.with(settings))? {
+            let says = format!("a weight of {to} for {class} in the pacing of {name}, not {from}");
+            found.push(Remedy::new(Change::Weight, says).with("weight", to.get()));
+            break;
+        }
+    }
+    Ok(found)
+}
+
+fn lets_through(log: &Log<'_>, policy: &Policy) -> Result<bool, Trouble> {
+    let explained = log.explained(policy)?;
+    Ok(explained.answers.iter().all(|answer| answer.verdict == Verdict::Admitted))
+}
+
+/// The settings of the file, were the limit at `key` another; none where the file would be wrong then.
+fn with_limit(file: &Path, key: &str, limit: Units) -> Option<Settings> {
+    let builtin = Operators::builtin();
+    let operators: Vec<&str> = builtin.names().collect();
+    let text = fs::read_to_string(file).ok()?;
+    config::load(file, &text, &environment(), &[(key, limit.to_string())], &operators).ok()
+}
+
+/// The settings, were the weight of `class` so many times as large; none where it has none. With the weights before and after.
+fn with_weight(
+    settings: &Settings,
+    quota: usize,
+    class: &str,
+    times: u32,
+) -> Option<(Settings, NonZeroU32, NonZeroU32)> {
+    let mut rules = (*settings.rules).clone();
+    let place = rules.classes.iter().position(|known| known.name == class)?;
+    let role = rules.quotas[quota].pacing.as_mut()?.roles.get_mut(place)?;
+    let Role::Paced(from) = *role else { return None };
+    let to = from.checked_mul(NonZeroU32::new(times)?)?;
+    *role = Role::Paced(to);
+    let mut settings = settings.clone();
+    settings.rules = Arc::new(rules);
+    Some((settings, from, to))
+}
+
+fn shown(units: Units) -> String {
+    decimal(&units.to_string())
+}
+
+/// In percent of what it is: enough to tell whether a little more would do, or a lot. Each is one more replay.
+const LIMITS: [u64; 4] = [110, 125, 150, 200];
+
+/// So many times what it is.
+const WEIGHTS: [u32; 2] = [2, 4];

@@ -1,0 +1,287 @@
+//! Reads typed values out of the tree, and finds all that does not fit, not only the first.
+//!
+//! serde stops at the first mistake. So each is written down, what it stands in is taken out of the tree, and reading
+//! begins anew; every key has a default, so that ends.
+
+use super::error::{Mistake, Place, did_you_mean};
+use super::node::{Entry, Kind, Node};
+use serde::de::value::StrDeserializer;
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, Error, Expected, MapAccess, SeqAccess, Unexpected, Visitor,
+};
+use serde::forward_to_deserialize_any;
+use std::fmt;
+
+/// After so many mistakes the rest can wait.
+const MOST_MISTAKES: usize = 200;
+
+/// Reads a `T`; what does not fit goes to `mistakes`, and its default takes its place.
+pub(super) fn read<T: DeserializeOwned + Default>(mut root: Node, mistakes: &mut Vec<Mistake>) -> T {
+    for _ in 0..MOST_MISTAKES {
+        let fault = match T::deserialize(Reader(&root)) {
+            Ok(value) => return value,
+            Err(fault) => fault,
+        };
+        let (path, place) = fault.at.unwrap_or_else(|| (String::new(), Place::START));
+        let removed = root.spoil(&path, fault.keep_empty);
+        mistakes.push(Mistake { place, path, wrong: fault.wrong, remedy: fault.remedy });
+        if !removed {
+            break;
+        }
+    }
+    T::default()
+}
+
+/// One value that does not fit.
+#[derive(Debug)]
+struct Fault {
+    at: Option<(String, Place)>,
+    wrong: String,
+    remedy: String,
+    /// A map was wanted: an empty one in its place keeps its neighbours where they are.
+    keep_empty: bool,
+}
+
+impl Fault {
+    fn new(wrong: String, remedy: &str) -> Self {
+        Self { at: None, wrong, remedy: remedy.to_owned(), keep_empty: false }
+    }
+
+    fn at(mut self, path: &str, place: &Place) -> Self {
+        self.at.get_or_insert_with(|| (path.to_owned(), place.clone()));
+        self
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}; {}", self.wrong, self.remedy)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl Error for Fault {
+    /// Types of ours say `what is wrong; what would do`.
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        let message = message.to_string();
+        let (wrong, remedy) = message.split_once("; ").unwrap_or((&message, "see `tidegate schema`"));
+        Self::new(wrong.to_owned(), remedy)
+    }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        let found = match found {
+            Unexpected::Bool(value) => value.to_string(),
+            Unexpected::Unsigned(value) => value.to_string(),
+            Unexpected::Signed(value) => value.to_string(),
+            Unexpected::Float(value) => value.to_string(),
+            Unexpected::Str(text) => format!("{text:?}"),
+            Unexpected::Unit | Unexpected::Option => "nothing".into(),
+            Unexpected::Seq => "a list".into(),
+            Unexpected::Map => "a map".into(),
+            other => other.to_string(),
+        };
+        let expected = expected.to_string();
+        let (needs, remedy) = match expected.as_str() {
+            "a boolean" => ("true or false", "write one of the two, without quotes"),
+            "a string" => ("text", "put it in quotes"),
+            "a sequence" => ("a list", "write [a, b], or one item a line after a dash"),
+            "u8" => ("a whole number up to 255", "write it in digits"),
+            "u16" => ("a whole number up to 65535", "write it in digits"),
+            "u32" => ("a whole number up to 4294967295", "write it in digits"),
+            "u64" | "usize" => ("a whole number", "write it in digits"),
+            needs if needs.starts_with("struct ") || needs == "a map" => {
+                ("keys with values", "write {key: value}, or one key a line, indented")
+            }
+            needs => needs.split_once("; ").unwrap_or((needs, "see `tidegate schema`")),
+        };
+        Self::new(format!("found {found}, needs {needs}"), remedy)
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::invalid_type(found, expected)
+    }
+
+    fn unknown_variant(variant: &str, known: &'static [&'static str]) -> Self {
+        let hint = did_you_mean(variant, known.iter().copied());
+        Self::new(format!("found {variant:?}{hint}"), &format!("use one of {}", known.join(", ")))
+    }
+
+    fn unknown_field(field: &str, known: &'static [&'static str]) -> Self {
+        let hint = did_you_mean(field, known.iter().copied());
+        let elsewhere = match field {
+            "crawl_delay" => "write it at a class, classes: [{ name: bot, crawl_delay: 10s }]; ",
+            _ => "",
+        };
+        Self::new(format!("unknown key {field:?}{hint}"), &format!("{elsewhere}known here: {}", known.join(", ")))
+    }
+}
+
+/// Reads from one value.
+struct Reader<'a>(&'a Node);
+
+impl Reader<'_> {
+    fn here<T>(&self, result: Result<T, Fault>) -> Result<T, Fault> {
+        result.map_err(|fault| fault.at(&self.0.path, &self.0.place))
+    }
+
+    fn any<'de, V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, Fault> {
+        match &self.0.kind {
+            Kind::Null => visitor.visit_unit(),
+            Kind::Bool(value) => visitor.visit_bool(*value),
+            Kind::Whole(value) => visitor.visit_u64(*value),
+            Kind::Negative(value) => visitor.visit_i64(*value),
+            Kind::Decimal(value) => visitor.visit_f64(*value),
+            Kind::Text { text, .. } => visitor.visit_str(text),
+            Kind::List(items) => visitor.visit_seq(Items(items.iter())),
+            Kind::Map(entries) => visitor.visit_map(Entries { rest: entries.iter(), value: None, fields: &[] }),
+        }
+    }
+
+    fn number<'de, V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, Fault> {
+        match &self.0.kind {
+            Kind::Text { text, loose: true } => match text.trim().parse::<u64>() {
+                Ok(number) => visitor.visit_u64(number),
+                Err(_) => visitor.visit_str(text),
+            },
+            _ => self.any(visitor),
+        }
+    }
+}
+
+macro_rules! numbers {
+    ($($method:ident)*) => {
+        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+            self.here(self.number(visitor))
+        })*
+    };
+}
+
+impl<'de> Deserializer<'de> for Reader<'_> {
+    type Error = Fault;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.here(self.any(visitor))
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.here(match &self.0.kind {
+            Kind::Text { text, loose: true } if text == "true" => visitor.visit_bool(true),
+            Kind::Text { text, loose: true } if text == "false" => visitor.visit_bool(false),
+            _ => self.any(visitor),
+        })
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.0.kind {
+            Kind::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.here(match &self.0.kind {
+            Kind::Null => visitor.visit_seq(Items([].iter())),
+            _ => self.any(visitor),
+        })
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.deserialize_struct("", &[], visitor)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        let result = match &self.0.kind {
+            Kind::Null => visitor.visit_map(Entries { rest: [].iter(), value: None, fields }),
+            Kind::Map(entries) => visitor.visit_map(Entries { rest: entries.iter(), value: None, fields }),
+            Kind::List(_) => Err(Fault::invalid_type(Unexpected::Seq, &visitor)),
+            _ => self.any(visitor),
+        };
+        result.map_err(|fault| {
+            Fault { keep_empty: fault.at.is_none() || fault.keep_empty, ..fault }.at(&self.0.path, &self.0.place)
+        })
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        self.here(match &self.0.kind {
+            Kind::Text { text, .. } => visitor.visit_enum(StrDeserializer::<Fault>::new(text)),
+            _ => self.any(OneOf(variants)).and(Err(Fault::new("found no word".into(), "see `tidegate schema`"))),
+        })
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &str, visitor: V) -> Result<V::Value, Fault> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    numbers! {
+        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_i8 deserialize_i16 deserialize_i32
+        deserialize_i64
+    }
+
+    forward_to_deserialize_any! {
+        i128 u128 f32 f64 char str string bytes byte_buf unit unit_struct tuple tuple_struct identifier ignored_any
+    }
+}
+
+/// Says which words were wanted where something else than a word was found.
+struct OneOf(&'static [&'static str]);
+
+impl Visitor<'_> for OneOf {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "a word; use one of {}", self.0.join(", "))
+    }
+}
+
+struct Items<'a>(std::slice::Iter<'a, Node>);
+
+impl<'de> SeqAccess<'de> for Items<'_> {
+    type Error = Fault;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
+        self.0.next().map(|item| seed.deserialize(Reader(item))).transpose()
+    }
+}
+
+/// Keys whose section switches something on, each of its own keys having a default: with nothing behind them they
+/// mean those defaults.
+const SWITCHES: [&str; 5] = ["adaptive", "autothrottle", "backoff", "queue", "rampup"];
+
+struct Entries<'a> {
+    rest: std::slice::Iter<'a, Entry>,
+    value: Option<&'a Node>,
+    fields: &'static [&'static str],
+}
+
+impl<'de> MapAccess<'de> for Entries<'_> {
+    type Error = Fault;
+
+    /// A known key without a value counts as not given: its lines are often commented out.
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
+        let fields = self.fields;
+        let given = |entry: &&Entry| {
+            let key = entry.key.as_str();
+            !matches!(entry.value.kind, Kind::Null) || !fields.contains(&key) || SWITCHES.contains(&key)
+        };
+        let Some(entry) = self.rest.find(given) else { return Ok(None) };
+        self.value = Some(&entry.value);
+        let key = seed.deserialize(StrDeserializer::<Fault>::new(&entry.key));
+        key.map(Some).map_err(|fault| fault.at(&entry.value.path, &entry.key_place))
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
+        let value = self.value.take().ok_or_else(|| Fault::custom("a value was asked for before its key"))?;
+        seed.deserialize(Reader(value))
+    }
+}

@@ -1,0 +1,25 @@
+//! The operator's address lists: their names, and where their files are. What stands in the files is read elsewhere.
+
+use super::diagnostics::Report;
+use crate::config::serde_forms::Named;
+use crate::config::raw::address_lists::List;
+use crate::config::settings::AddressList;
+use crate::policy::address_lists::Lists;
+
+pub(super) fn lists(raw: &Named<List>, report: &mut Report) -> Vec<AddressList> {
+    if raw.0.len() > Lists::MOST {
+        report.mistake("lists", format!("found {} lists, at most {} fit", raw.0.len(), Lists::MOST), "merge some");
+    }
+    let list = |(name, written): &(String, List)| {
+        let path = format!("lists.{name}");
+        report.name(&path, name);
+        let path = format!("{path}.file");
+        let named_at = format!("{}: {path}", report.named_at(&path));
+        let file = written.file.clone().unwrap_or_default();
+        if file.is_empty() {
+            report.mistake(&path, "missing", "name a file such as ./hosting.txt");
+        }
+        AddressList { name: name.clone(), file: file.into(), named_at }
+    };
+    raw.0.iter().map(list).collect()
+}

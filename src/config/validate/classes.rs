@@ -1,0 +1,278 @@
+//! Classes of clients, their buckets, and the operator's own word on user agents.
+
+use super::diagnostics::Report;
+use crate::config::raw::classes::{self as raw, Agent};
+use crate::config::scalars::{Field, Span};
+use crate::policy::bucket::Bucket;
+use crate::policy::class::{AgentRule, Class, KnownKeys, When};
+use crate::policy::crawler_guard::Guard;
+use crate::policy::identity::{Carrier, KeyFrom};
+use crate::policy::address_lists::{ListId, Listed, Lists};
+use crate::policy::secret::Secret;
+use crate::policy::tier::Share;
+use crate::policy::{Kind, OperatorId};
+use std::time::Duration;
+
+/// The class of everybody who fits no other.
+pub(super) const OTHER: &str = "other";
+
+/// What a guard may spend of a quota: little beside what people need, and enough for a request every few minutes.
+const GUARDED_SHARE: Share = Share::from_millionths(20_000);
+
+/// More than any site needs; ids are small numbers.
+const MOST: usize = 1000;
+
+/// A shorter key is found by trying.
+const GUESSABLE: usize = 16;
+
+pub(super) fn agent_rules(raw: &[Agent], report: &mut Report) -> Vec<AgentRule> {
+    if raw.len() > MOST {
+        report.mistake(
+            "agents",
+            format!("found {} rules, at most {MOST} fit", raw.len()),
+            "sum them up in fewer words",
+        );
+    }
+    let rule = |(index, agent): (usize, &Agent)| {
+        let contains = agent.contains.clone().unwrap_or_default();
+        if contains.is_empty() {
+            report.mistake(
+                &format!("agents[{index}].match"),
+                "nothing to look for",
+                "write a part of the user agent, such as AcmeMonitor",
+            );
+        }
+        if agent.kind.is_none() {
+            report.mistake(&format!("agents[{index}].kind"), "missing", "say what such a client is, such as human");
+        }
+        AgentRule { contains, kind: agent.kind.map_or(Kind::Human, Into::into) }
+    };
+    raw.iter().enumerate().map(rule).collect()
+}
+
+pub(super) fn classes(raw: &[raw::Class], operators: &[&str], lists: &[String], report: &mut Report) -> Vec<Class> {
+    if raw.len() > MOST {
+        report.mistake("classes", format!("found {} classes, at most {MOST} fit", raw.len()), "merge some");
+    }
+    let mut classes: Vec<Class> = Vec::with_capacity(raw.len() + 1);
+    for (index, written) in raw.iter().enumerate() {
+        let path = format!("classes[{index}]");
+        let class = class(written, &path, operators, lists, report);
+        if let Some(twin) = classes.iter().position(|earlier| earlier.name == class.name) {
+            report.mistake(
+                &format!("{path}.name"),
+                format!("classes[{twin}] is named {:?}, too", class.name),
+                "give each its own name",
+            );
+        }
+        let whole = classes.iter().enumerate().find(|(place, earlier)| {
+            earlier.when.fits_everybody() && !report.spoiled(&format!("classes[{place}].when"))
+        });
+        if let Some((place, earlier)) = whole {
+            let wrong = format!("never reached: classes[{place}] ({}) fits everybody", earlier.name);
+            report.mistake(&path, wrong, "move it above that one");
+        }
+        classes.push(class);
+    }
+    if classes.last().is_none_or(|last| !last.when.fits_everybody()) {
+        if let Some(place) = classes.iter().position(|class| class.name == OTHER) {
+            report.mistake(
+                &format!("classes[{place}].name"),
+                "\"other\" is the class of everybody who fits none",
+                "choose another name",
+            );
+        }
+        classes.push(Class {
+            name: OTHER.into(),
+            when: When::default(),
+            blocked: false,
+            bucket: None,
+            key: KeyFrom::Address,
+            enforce: true,
+            priority: 0,
+            guard: None,
+        });
+    }
+    classes
+}
+
+fn class(raw: &raw::Class, path: &str, operators: &[&str], lists: &[String], report: &mut Report) -> Class {
+    let name = raw.name.clone().unwrap_or_default();
+    match raw.name.is_some() {
+        true => report.name(&format!("{path}.name"), &name),
+        false => report.mistake(&format!("{path}.name"), "missing", "give the class a name"),
+    }
+    let bucket = raw.bucket.as_ref().map(|bucket| self::bucket(bucket, &format!("{path}.bucket"), report));
+    let key = raw.bucket.as_ref().map(|bucket| key(&bucket.key, &format!("{path}.bucket.key"), report));
+    let key = key.unwrap_or_default();
+    Class {
+        name,
+        when: when(&raw.when, &format!("{path}.when"), operators, lists, report),
+        blocked: raw.block,
+        bucket,
+        key,
+        enforce: raw.enforce.unwrap_or(true),
+        priority: raw.priority.unwrap_or(0),
+        guard: guard(raw, &format!("{path}.guard"), report),
+    }
+}
+
+/// The guard of a class: on where the operator of the site has named whom he wants.
+fn guard(raw: &raw::Class, path: &str, report: &mut Report) -> Option<Guard> {
+    let keys = match &raw.guard {
+        Some(raw::Guard::Off) => return None,
+        Some(raw::Guard::On(keys)) => keys.clone(),
+        None if raw.when.operator.0.is_empty() => return None,
+        None => raw::GuardKeys::default(),
+    };
+    let mut span = |key: &str, written: &Option<Span>, default: u64| {
+        let written = written.as_ref().map(|span| span.0);
+        report.lasting(&format!("{path}.{key}"), written, Duration::from_secs(default))
+    };
+    Some(Guard {
+        trickle: span("trickle", &keys.trickle, 300),
+        max_refused_for: span("max_refused_for", &keys.max_refused_for, 86_400),
+        up_to: keys.up_to.as_ref().map_or(GUARDED_SHARE, |share| share.0),
+    })
+}
+
+fn when(raw: &raw::When, path: &str, operators: &[&str], lists: &[String], report: &mut Report) -> When {
+    let mut operator_ids = Vec::new();
+    for (path, operator) in each(path, "operator", &raw.operator.0) {
+        operator_ids.extend(operator_id(operator, &path, operators, report));
+    }
+    let mut list_ids = Vec::new();
+    for (path, list) in each(path, "list", &raw.list.0) {
+        match lists.iter().take(Lists::MOST).position(|known| known == list) {
+            Some(place) => list_ids.push(ListId(place as u8)),
+            None => report.unknown(&path, "list", list, lists.iter().map(String::as_str)),
+        }
+    }
+    if raw.user_agent.0.iter().any(String::is_empty) {
+        report.mistake(
+            &format!("{path}.user_agent"),
+            "nothing to look for",
+            "write a part of the user agent, or leave the key out",
+        );
+    }
+    When {
+        kinds: raw.kind.0.iter().copied().map(Into::into).collect(),
+        operators: operator_ids,
+        user_agents: raw.user_agent.0.clone(),
+        addresses: raw.address.0.iter().map(|range| range.0).collect(),
+        keys: raw.key.as_ref().map(|keys| known_keys(keys, &format!("{path}.key"), report)),
+        lists: Listed::on(list_ids),
+    }
+}
+
+/// One name, or each of several, with where it stands.
+fn each<'a>(path: &'a str, key: &'a str, written: &'a [String]) -> impl Iterator<Item = (String, &'a String)> {
+    let place = move |index| match written.len() {
+        1 => format!("{path}.{key}"),
+        _ => format!("{path}.{key}[{index}]"),
+    };
+    written.iter().enumerate().map(move |(index, name)| (place(index), name))
+}
+
+fn known_keys(raw: &raw::KnownKeys, path: &str, report: &mut Report) -> KnownKeys {
+    let carrier = carrier(&raw.header, &raw.cookie, path, report);
+    let value = format!("{path}.value");
+    let values = &raw.value.0;
+    if values.is_empty() || values.iter().any(|known| known.0.trim().is_empty()) {
+        report.mistake(&value, "no key to compare with", "write it, or ${NAME} to read it from the environment");
+    } else if values
+        .iter()
+        .any(|known| known.0.trim() != known.0 || known.0.bytes().any(|byte| byte.is_ascii_control()))
+    {
+        report.mistake(&value, "begins or ends with a space, or holds what no header may", "write it as it is sent");
+    } else if values.iter().any(|known| known.0.len() < GUESSABLE) {
+        report.note(format!("{value}: a key of fewer than {GUESSABLE} characters can be guessed"));
+    }
+    KnownKeys { carrier, values: values.iter().map(|known| Secret::new(known.0.clone())).collect() }
+}
+
+pub(super) fn operator_id(name: &str, path: &str, operators: &[&str], report: &mut Report) -> Option<OperatorId> {
+    let place = operators.iter().position(|known| *known == name).and_then(|place| u16::try_from(place).ok());
+    if place.is_none() {
+        report.unknown(path, "operator", name, operators.iter().copied());
+    }
+    place.map(OperatorId)
+}
+
+fn key(raw: &raw::Key, path: &str, report: &mut Report) -> KeyFrom {
+    match raw {
+        raw::Key::Address => KeyFrom::Address,
+        raw::Key::Operator => KeyFrom::Operator,
+        raw::Key::Class => KeyFrom::Class,
+        raw::Key::Sent { header, cookie } => KeyFrom::Sent(carrier(header, cookie, path, report)),
+    }
+}
+
+fn carrier(header: &Option<Field>, cookie: &Option<String>, path: &str, report: &mut Report) -> Carrier {
+    match (header, cookie) {
+        (Some(header), None) => Carrier::Header(header.0.clone()),
+        (None, Some(cookie)) => {
+            // What a cookie may be called is what a header may be called (RFC 6265 section 4.1.1); only the case matters.
+            if http::HeaderName::from_bytes(cookie.as_bytes()).is_err() {
+                report.mistake(&format!("{path}.cookie"), "not the name of a cookie", "write it like session");
+            }
+            Carrier::Cookie(cookie.clone())
+        }
+        (both, _) => {
+            let wrong = if both.is_some() { "found both header and cookie" } else { "found neither header nor cookie" };
+            if both.is_some() || !report.spoiled(path) {
+                report.mistake(path, wrong, "write { header: X-Api-Key } or { cookie: session }");
+            }
+            Carrier::Cookie(String::new())
+        }
+    }
+}
+
+fn bucket(raw: &raw::Bucket, path: &str, report: &mut Report) -> Bucket {
+    let batches = raw.capacity.is_some() || raw.fill.is_some() || raw.interval.is_some();
+    let steady = raw.rate.is_some() || raw.burst.is_some();
+    if batches == steady {
+        let wrong = if steady {
+            "found both capacity, fill, interval and rate, burst"
+        } else {
+            "found neither capacity, fill, interval nor rate, burst"
+        };
+        report.mistake(path, wrong, "write { capacity: 60, fill: 10, interval: 10s } or { rate: 10/s, burst: 20 }");
+    }
+    let second = Duration::from_secs(1);
+    let costed_only = raw.counts == raw::Counts::Costed;
+    match (steady, &raw.rate) {
+        (true, rate) => {
+            let (fill, interval) = rate.as_ref().map_or((1, second), |rate| rate.0);
+            if rate.is_none() {
+                report.mistake(&format!("{path}.rate"), "missing", "say how many come back, such as 10/s");
+            }
+            let fill = report.count(&format!("{path}.rate"), Some(fill), 10);
+            let capacity = report.count(&format!("{path}.burst"), raw.burst, fill.max(1));
+            if interval.as_nanos() < u128::from(fill) {
+                report.mistake(
+                    &format!("{path}.rate"),
+                    "more than one a nanosecond",
+                    "leave the bucket out for no bound",
+                );
+            }
+            Bucket { capacity, fill, interval, smooth: true, costed_only }
+        }
+        (false, _) => {
+            for (key, given) in [
+                ("capacity", raw.capacity.is_some()),
+                ("fill", raw.fill.is_some()),
+                ("interval", raw.interval.is_some()),
+            ] {
+                if batches && !given {
+                    report.mistake(&format!("{path}.{key}"), "missing", "give all of capacity, fill and interval");
+                }
+            }
+            let capacity = report.count(&format!("{path}.capacity"), raw.capacity, 60);
+            let fill = report.count(&format!("{path}.fill"), raw.fill, 10);
+            let interval =
+                report.lasting(&format!("{path}.interval"), raw.interval.as_ref().map(|span| span.0), second);
+            Bucket { capacity, fill, interval, smooth: false, costed_only }
+        }
+    }
+}

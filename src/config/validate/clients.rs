@@ -1,0 +1,39 @@
+//! Whom to believe about addresses.
+
+use super::diagnostics::Report;
+use crate::config::raw::clients::{AddressFrom, Clients};
+use crate::policy::identity::{AddressSource, Trust};
+
+pub(super) fn trust(raw: &Clients, report: &mut Report) -> Trust {
+    let source = match raw.address_from.as_ref() {
+        None | Some(AddressFrom::Peer) => AddressSource::Peer,
+        Some(AddressFrom::XForwardedFor) => AddressSource::XForwardedFor,
+        Some(AddressFrom::Forwarded) => AddressSource::Forwarded,
+        Some(AddressFrom::Header(Some(name))) => AddressSource::Header(name.0.clone()),
+        Some(AddressFrom::Header(None)) => {
+            report.mistake("clients.address_from.header", "missing", "name the header, such as CF-Connecting-IP");
+            AddressSource::Peer
+        }
+        Some(AddressFrom::ProxyProtocol) => {
+            report.mistake(
+                "clients.address_from",
+                "proxy-protocol is not in this version",
+                "use x-forwarded-for, forwarded or { header: NAME }",
+            );
+            AddressSource::Peer
+        }
+    };
+    // Safe, but seldom meant: all that comes through a proxy is one client then.
+    if source != AddressSource::Peer && raw.trusted_proxies.is_empty() {
+        report.note("clients.address_from: no proxy is trusted, so the header is never believed");
+    }
+    let ipv6_prefix = raw.ipv6_prefix.unwrap_or(64);
+    if !(32..=64).contains(&ipv6_prefix) {
+        report.mistake(
+            "clients.ipv6_prefix",
+            format!("found {ipv6_prefix}, needs 32 to 64"),
+            "write 64, which is one household",
+        );
+    }
+    Trust { source, proxies: raw.trusted_proxies.iter().map(|range| range.0).collect(), ipv6_prefix }
+}

@@ -1,0 +1,27 @@
+//! What the gate tells strangers of its rules.
+
+use super::diagnostics::Report;
+use crate::config::raw::crawl_policy as raw;
+use crate::config::settings::CrawlPolicy;
+
+pub(super) fn crawl_policy(raw: &raw::CrawlPolicy, report: &mut Report) -> Option<CrawlPolicy> {
+    let raw::Told { contact, units } = match raw {
+        raw::CrawlPolicy::Off => return None,
+        raw::CrawlPolicy::On => return Some(CrawlPolicy::default()),
+        raw::CrawlPolicy::With(told) => told,
+    };
+    if let Some(contact) = contact.as_deref().filter(|contact| !can_be_asked(contact)) {
+        report.mistake(
+            "crawl_policy.contact",
+            format!("found {contact:?}, needs whom to ask"),
+            "write it like mailto:bots@example.com or https://example.com/bots",
+        );
+    }
+    Some(CrawlPolicy { contact: contact.clone(), units: *units })
+}
+
+/// It becomes a link: no other scheme is harmless.
+fn can_be_asked(contact: &str) -> bool {
+    let rest = ["mailto:", "https://", "http://"].iter().find_map(|scheme| contact.strip_prefix(scheme));
+    rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_graphic()))
+}

@@ -1,0 +1,105 @@
+//! What has been found wrong so far, and what is worth a note.
+
+use crate::config::Written;
+use crate::config::error::{Mistake, Place, did_you_mean};
+use std::time::Duration;
+
+/// Collects mistakes and notes, each with the place of its path.
+pub(super) struct Report {
+    written: Written,
+    mistakes: Vec<Mistake>,
+    /// So many of them were found before anything was asked what it means: something was left out for each.
+    left_out: usize,
+    notes: Vec<String>,
+}
+
+impl Report {
+    pub(super) fn new(written: Written, mistakes: Vec<Mistake>) -> Self {
+        Self { written, left_out: mistakes.len(), mistakes, notes: Vec::new() }
+    }
+
+    pub(super) fn into_parts(self) -> (Written, Vec<Mistake>, Vec<String>) {
+        (self.written, self.mistakes, self.notes)
+    }
+
+    /// Tells a mistake, unless what stands at `path` or around it was left out for another: its default would be blamed.
+    pub(super) fn mistake(&mut self, path: &str, wrong: impl Into<String>, remedy: impl Into<String>) {
+        let (left_out, told) = self.mistakes.split_at(self.left_out);
+        if !left_out.iter().any(|known| is_within(path, known)) && !told.iter().any(|known| known.path == path) {
+            let (wrong, remedy) = (wrong.into(), remedy.into());
+            self.mistakes.push(Mistake { place: self.written.around(path), path: path.to_owned(), wrong, remedy });
+        }
+    }
+
+    /// Notes what is right but worth knowing.
+    pub(super) fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+
+    /// True when something was found wrong at `path`, around it or below it: what depends on it should not be blamed.
+    pub(super) fn spoiled(&self, path: &str) -> bool {
+        self.mistakes.iter().any(|known| is_within(path, known) || is_below(&known.path, path))
+    }
+
+    /// Tells that `name` is none of `known`.
+    pub(super) fn unknown<'a>(
+        &mut self,
+        path: &str,
+        what: &str,
+        name: &str,
+        known: impl Iterator<Item = &'a str> + Clone,
+    ) {
+        let hint = did_you_mean(name, known.clone());
+        let known: Vec<&str> = known.take(40).collect();
+        let remedy = match known.is_empty() {
+            true => format!("there is no {what} yet: add it"),
+            false => format!("known: {}", known.join(", ")),
+        };
+        self.mistake(path, format!("unknown {what} {name:?}{hint}"), remedy);
+    }
+
+    /// Names become metric labels and header parameters.
+    pub(super) fn name(&mut self, path: &str, name: &str) {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'.' | b'-');
+        if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
+            self.mistake(
+                path,
+                format!("the name {name:?} is not plain"),
+                "use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"",
+            );
+        }
+    }
+
+    /// A duration that must not be zero.
+    pub(super) fn lasting(&mut self, path: &str, written: Option<Duration>, default: Duration) -> Duration {
+        if written.is_some_and(|span| span.is_zero()) {
+            self.mistake(path, "found no time at all", "write a duration such as 10s");
+        }
+        written.unwrap_or(default)
+    }
+
+    /// A count that must not be zero.
+    pub(super) fn count(&mut self, path: &str, written: Option<u32>, default: u32) -> u32 {
+        if written == Some(0) {
+            self.mistake(path, "found 0, needs at least 1", format!("write a number such as {default}"));
+        }
+        written.unwrap_or(default)
+    }
+
+    /// Where `path` was written, or else what is around it, as messages name it.
+    pub(super) fn named_at(&self, path: &str) -> String {
+        self.written.near(path)
+    }
+}
+
+/// A mistake without a path spoils the whole file, if it is in the file.
+fn is_within(path: &str, known: &Mistake) -> bool {
+    match known.path.is_empty() {
+        true => matches!(known.place, Place::File { .. }),
+        false => is_below(path, &known.path),
+    }
+}
+
+fn is_below(path: &str, upper: &str) -> bool {
+    path.strip_prefix(upper).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}

@@ -1,0 +1,174 @@
+//! Where the account of what has been spent is kept.
+
+use super::diagnostics::Report;
+use crate::config::raw::ledger as raw;
+use crate::config::settings::{Ledger, Redis, WhenLost};
+use crate::policy::Units;
+use crate::policy::quota::Quota;
+use crate::policy::secret::Secret;
+
+const PORT: u16 = 6379;
+const EXAMPLE: &str = "write it like redis://:${REDIS_PASSWORD}@10.0.0.5:6379";
+/// The scripts of Redis count in floating point: beyond this, thousandths would be lost.
+const MOST: Units = Units::from_milli(1 << 53);
+
+pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Report) -> Ledger {
+    let shared = match raw {
+        raw::Ledger::File => return Ledger::File,
+        raw::Ledger::Memory => return Ledger::Memory,
+        raw::Ledger::Shared(shared) => shared,
+    };
+    let Some(written) = &shared.redis else {
+        report.mistake("ledger", "names no place", "use file, memory or { redis: { url: redis://HOST } }");
+        return Ledger::File;
+    };
+    let mut redis = match written.url.as_ref().map(|url| server(&url.0)) {
+        Some(Ok(redis)) => redis,
+        Some(Err((wrong, remedy))) => {
+            report.mistake("ledger.redis.url", wrong, remedy);
+            nowhere()
+        }
+        None => {
+            report.mistake("ledger.redis.url", "missing", EXAMPLE);
+            nowhere()
+        }
+    };
+    if let Some(prefix) = &written.prefix {
+        report.name("ledger.redis.prefix", prefix);
+        redis.prefix.clone_from(prefix);
+    }
+    redis.when_lost = match written.when_lost {
+        raw::WhenLost::Refuse => WhenLost::Refuse,
+        raw::WhenLost::Share => WhenLost::Share,
+    };
+    for quota in quotas.iter().filter(|quota| quota.limit > MOST) {
+        report.mistake(
+            &format!("quotas.{}.limit", quota.name),
+            format!("{} is more than Redis can count to a thousandth", quota.limit),
+            format!("write {MOST} at most, or leave out ledger.redis"),
+        );
+    }
+    Ledger::Redis(redis)
+}
+
+fn nowhere() -> Redis {
+    let (prefix, when_lost) = ("tidegate".into(), WhenLost::Refuse);
+    Redis { host: String::new(), port: PORT, user: None, password: None, database: 0, prefix, when_lost }
+}
+
+/// What a URL means. What is wrong with it is told without showing it: it may hold a password.
+fn server(url: &str) -> Result<Redis, (&'static str, &'static str)> {
+    if url.starts_with("rediss://") || url.starts_with("valkeys://") {
+        return Err((
+            "TLS to Redis is not in this version",
+            "use redis:// over a network that you trust, or a tunnel such as stunnel on this host",
+        ));
+    }
+    if url.starts_with("unix:") || url.starts_with("redis+unix:") {
+        return Err(("a socket file is not in this version", "use redis:// with a host"));
+    }
+    let Some(rest) = url.strip_prefix("redis://").or_else(|| url.strip_prefix("valkey://")) else {
+        return Err(("does not begin with redis://", EXAMPLE));
+    };
+    let (credentials, rest) = match rest.rsplit_once('@') {
+        Some((credentials, rest)) => (Some(credentials), rest),
+        None => (None, rest),
+    };
+    let (address, path) = rest.split_once('/').unwrap_or((rest, ""));
+    if rest.contains(['?', '#']) {
+        return Err(("has parameters, of which none is known", "leave out what follows ? or #"));
+    }
+    let database = match path {
+        "" => 0,
+        digits => {
+            digits.parse::<u32>().map_err(|_| ("the database is not a number", "write it like redis://host/0"))?
+        }
+    };
+    let (host, port) = match address.strip_prefix('[').map(|rest| rest.split_once(']')) {
+        Some(Some((host, port))) if host.parse::<std::net::Ipv6Addr>().is_ok() => (host, port),
+        Some(_) => return Err(("has no host that can be reached", EXAMPLE)),
+        None => address.find(':').map_or((address, ""), |colon| address.split_at(colon)),
+    };
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':');
+    if host.is_empty() || !host.bytes().all(plain) {
+        return Err(("has no host that can be reached", EXAMPLE));
+    }
+    let port = match port.strip_prefix(':').unwrap_or(port) {
+        "" => PORT,
+        digits => match digits.parse::<u16>() {
+            Ok(port) if port > 0 => port,
+            _ => return Err(("the port is not a number from 1 to 65535", EXAMPLE)),
+        },
+    };
+    let mut redis = nowhere();
+    (redis.host, redis.port, redis.database) = (host.to_ascii_lowercase(), port, database);
+    if let Some(credentials) = credentials {
+        let (user, password) = credentials
+            .split_once(':')
+            .ok_or(("has a user without a password", "write it like redis://user:password@host, or :password@host"))?;
+        let odd = ("the user or password has a % that is no %XX, or is not UTF-8", "write % as %25");
+        let (user, password) = (unescaped(user).ok_or(odd)?, unescaped(password).ok_or(odd)?);
+        redis.user = Some(user).filter(|user| !user.is_empty() && user != "default");
+        redis.password = Some(Secret::new(password));
+    }
+    Ok(redis)
+}
+
+/// `%40` stands for `@`, and so on.
+fn unescaped(text: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        if first == b'%' {
+            let (digits, after) = after.split_at_checked(2)?;
+            let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.contains('+'))?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = after;
+        } else {
+            bytes.push(first);
+            rest = after;
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_taken_apart() {
+        let read = |url: &str| {
+            let redis = server(url).unwrap_or_else(|(wrong, _)| panic!("{url}: {wrong}"));
+            let password = redis.password.map(|password| password.reveal().to_owned()).unwrap_or_default();
+            format!("{} {} {} {} {password}", redis.host, redis.port, redis.database, redis.user.unwrap_or_default())
+        };
+        assert_eq!(read("redis://Host"), "host 6379 0  ");
+        assert_eq!(read("valkey://10.0.0.5:7000/3"), "10.0.0.5 7000 3  ");
+        assert_eq!(read("redis://[::1]:7000/"), "::1 7000 0  ");
+        assert_eq!(read("redis://:se%40cr/e:t@host"), "host 6379 0  se@cr/e:t");
+        assert_eq!(read("redis://gate:pass@host:1"), "host 1 0 gate pass");
+        assert_eq!(read("redis://default:pass@host"), "host 6379 0  pass");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_url_is_told_without_its_password() {
+        for (url, expected) in [
+            ("rediss://host", "TLS to Redis is not in this version"),
+            ("unix:///run/redis.sock", "a socket file is not in this version"),
+            ("http://host", "does not begin with redis://"),
+            ("redis://", "has no host that can be reached"),
+            ("redis://a b", "has no host that can be reached"),
+            ("redis://[::1", "has no host that can be reached"),
+            ("redis://host:0", "the port is not a number from 1 to 65535"),
+            ("redis://host/db", "the database is not a number"),
+            ("redis://host?x=1", "has parameters, of which none is known"),
+            ("redis://secret@host", "has a user without a password"),
+            ("redis://:secret%zz@host", "the user or password has a % that is no %XX, or is not UTF-8"),
+        ] {
+            let (wrong, remedy) = server(url).expect_err(url);
+            assert_eq!(wrong, expected, "{url}");
+            assert!(!format!("{wrong}{remedy}").contains("secret"));
+        }
+    }
+}

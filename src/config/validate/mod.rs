@@ -1,0 +1,103 @@
+//! What the raw values mean, and all that contradicts itself in them.
+//!
+//! Each file looks at one concern, tells the [`Report`] what is wrong and goes on with a harmless value instead: the
+//! settings that come out are used only when the report stays empty.
+
+mod bot_detection;
+mod classes;
+mod clients;
+mod crawl_policy;
+mod ledger;
+mod address_lists;
+mod pacing;
+mod quotas;
+mod diagnostics;
+mod robots;
+mod routes;
+mod partition;
+mod scopes;
+mod server;
+mod verify;
+
+use super::error::Mistake;
+use super::raw;
+use super::settings::{CrawlerOperator, Settings};
+use super::source_map::Written;
+use crate::policy::Rules;
+use diagnostics::Report;
+use std::sync::Arc;
+
+/// The settings that `raw` means, and all mistakes, those known before among them.
+pub(super) fn settle(
+    raw: &raw::File,
+    operators: &[&str],
+    written: Written,
+    mistakes: Vec<Mistake>,
+) -> (Settings, Vec<Mistake>) {
+    let mut report = Report::new(written, mistakes);
+    let listen = server::listen(raw, &mut report);
+    let admin = server::admin(raw, &listen, &mut report);
+    let origin = server::origin(&raw.origin, &listen, &mut report);
+    let limits = server::limits(&raw.limits, &mut report);
+    let headers = server::headers(&raw.headers);
+    let state_dir = server::state_dir(raw);
+    let log = server::log(&raw.log, &state_dir, &mut report);
+
+    let trust = clients::trust(&raw.clients, &mut report);
+    let agent_rules = classes::agent_rules(&raw.agents, &mut report);
+    let crawler_operators = verify::operators(&raw.operators, operators, &mut report);
+    let operator_names = all_names(operators, &crawler_operators);
+    let operators: Vec<&str> = operator_names.iter().map(String::as_str).collect();
+    let lists = address_lists::lists(&raw.lists, &mut report);
+    let names: Vec<String> = lists.iter().map(|list| list.name.clone()).collect();
+    let classes = classes::classes(&raw.classes, &operators, &names, &mut report);
+    let scopes = scopes::scopes(&raw.scopes, &mut report);
+    let (quotas, own) = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
+    let known = routes::Known { quotas: &quotas, scopes: &scopes, own: &own };
+    let routes = routes::routes(&raw.routes, &known, &mut report);
+    partition::check_use(&scopes, &routes, &mut report);
+    scopes::note_unnamed(&scopes, &own, &routes, &mut report);
+    let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
+    let verify = verify::verify(&raw.verify, &mut report);
+    let range_files = verify::range_files(&raw.operators, &report);
+    verify::note_unfetched(&raw.operators, &verify, &mut report);
+    let robots = robots::robots(raw, &classes, &operators, &mut report);
+    let behaviour = bot_detection::behaviour(raw, robots.trap.as_deref(), &mut report);
+
+    let crawl_policy = crawl_policy::crawl_policy(&raw.crawl_policy, &mut report);
+
+    let tells_crawl_policy = crawl_policy.is_some();
+    let rules =
+        Rules { trust, behaviour, lists: names, agent_rules, classes, quotas, routes, scopes, tells_crawl_policy };
+    let rules = Arc::new(rules);
+    let workers = raw.workers.as_ref().and_then(|threads| threads.0);
+    let (written, mistakes, notes) = report.into_parts();
+    let settings = Settings {
+        listen,
+        workers,
+        admin,
+        state_dir,
+        ledger,
+        origin,
+        limits,
+        headers,
+        robots,
+        crawl_policy,
+        log,
+        operators: crawler_operators,
+        operator_names,
+        verify,
+        rules,
+        lists,
+        range_files,
+        notes,
+        written,
+    };
+    (settings, mistakes)
+}
+
+/// Those that are known keep their numbers; those that the file adds come after them.
+fn all_names(known: &[&str], added: &[CrawlerOperator]) -> Vec<String> {
+    let new = added.iter().map(|operator| operator.name.as_str()).filter(|name| !known.contains(name));
+    known.iter().copied().chain(new).map(str::to_owned).collect()
+}

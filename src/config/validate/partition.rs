@@ -1,0 +1,104 @@
+//! Scopes by value: what the value is, and how many of them there may be.
+
+use super::diagnostics::Report;
+use super::scopes::DEFAULT;
+use crate::config::raw::partition::{Named, ScopeFrom};
+use crate::config::raw::scopes as raw;
+use crate::policy::route::Route;
+use crate::policy::throttle::Scope;
+use crate::policy::throttle::partition::{ByValue, ValueFrom};
+use std::num::NonZeroUsize;
+
+/// Each takes about half a kilobyte: the default bounds them to 5 MB, the most that can be written to half a gigabyte.
+const MOST_BY_DEFAULT: u32 = 10_000;
+const MOST: u32 = 1_000_000;
+
+/// Their values would be read in `status` by people who must not know them.
+const SECRETS: [http::HeaderName; 3] =
+    [http::header::AUTHORIZATION, http::header::PROXY_AUTHORIZATION, http::header::COOKIE];
+
+const EXAMPLE: &str = "write host, route, { query: tenant }, { header: X-Tenant } or { path: 1 }";
+
+pub(super) fn by_value(raw: &raw::Scope, name: &str, path: &str, report: &mut Report) -> Option<ByValue> {
+    let Some(written) = &raw.scope_from else {
+        if raw.max_values.is_some() {
+            let path = format!("{path}.max_values");
+            report.mistake(&path, "the scope is there once, not for each value", "add scope_from, or leave it out");
+        }
+        return None;
+    };
+    let from_path = format!("{path}.scope_from");
+    if name == DEFAULT {
+        let wrong = "default is the scope of every route that names none";
+        report.mistake(&from_path, wrong, "give it a name of its own, and name it in the routes it is for");
+    }
+    let most = report.count(&format!("{path}.max_values"), raw.max_values, MOST_BY_DEFAULT);
+    if most > MOST {
+        report.mistake(
+            &format!("{path}.max_values"),
+            format!("found {most}, at most {MOST} fit"),
+            "write a lower number",
+        );
+    }
+    let most = usize::try_from(most).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN);
+    Some(ByValue { from: from(written, &from_path, report), most })
+}
+
+/// A scope by value has a purpose only where it makes somebody wait.
+pub(super) fn check_use(scopes: &[Scope], routes: &[Route], report: &mut Report) {
+    for (place, scope) in scopes.iter().enumerate().filter(|(_, scope)| scope.by_value.is_some()) {
+        let path = format!("scopes.{}.scope_from", scope.name);
+        let is_named = routes.iter().flat_map(|route| &route.scopes).any(|id| usize::from(id.0) == place);
+        if scope.throttle.is_none() && !report.spoiled(&format!("scopes.{}", scope.name)) {
+            let remedy = "write concurrency, delay, autothrottle or backoff beside it";
+            report.mistake(&path, "nothing in this scope makes anybody wait", remedy);
+        } else if !is_named && !report.spoiled("routes") {
+            let remedy = format!("write scopes: [default, {}] at the routes it is for", scope.name);
+            report.mistake(&path, "no route names this scope", remedy);
+        }
+    }
+}
+
+fn from(raw: &ScopeFrom, path: &str, report: &mut Report) -> ValueFrom {
+    match raw {
+        ScopeFrom::Host => ValueFrom::Host,
+        ScopeFrom::Route => ValueFrom::Route,
+        ScopeFrom::Named(named) => self::named(named, path, report),
+    }
+}
+
+fn named(raw: &Named, path: &str, report: &mut Report) -> ValueFrom {
+    match raw {
+        Named { query: Some(name), header: None, path: None } => {
+            if name.is_empty() {
+                report.mistake(&format!("{path}.query"), "names no parameter", "write it like tenant");
+            }
+            ValueFrom::Query(name.clone())
+        }
+        Named { query: None, header: Some(name), path: None } => {
+            if SECRETS.contains(&name.0) {
+                let wrong = format!("{:?} holds secrets, and values are shown to operators", name.0.as_str());
+                report.mistake(
+                    &format!("{path}.header"),
+                    wrong,
+                    "name a header that says whom it is for, such as X-Tenant",
+                );
+            }
+            ValueFrom::Header(name.0.clone())
+        }
+        Named { query: None, header: None, path: Some(number) } => {
+            let number = report.count(&format!("{path}.path"), Some(*number), 1);
+            ValueFrom::Path(usize::try_from(number).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN))
+        }
+        Named { query, header, path: segment } => {
+            let given = [("query", query.is_some()), ("header", header.is_some()), ("path", segment.is_some())];
+            let given: Vec<&str> = given.into_iter().filter(|(_, given)| *given).map(|(key, _)| key).collect();
+            match given.is_empty() {
+                true if report.spoiled(path) => {}
+                true => report.mistake(path, "found none of query, header and path", EXAMPLE),
+                false => report.mistake(path, format!("found {} at once", given.join(" and ")), "keep one of them"),
+            }
+            ValueFrom::Host
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Quotas: how much, for how long, and what of it each class may use.
+
+use super::pacing::pacing;
+use super::diagnostics::Report;
+use crate::calendar::{self, Civil};
+use crate::config::serde_forms::Named;
+use crate::config::raw::quotas::{self as raw, Tiers, Unit};
+use crate::config::raw::scopes::Scope;
+use crate::config::scalars::{Field, Level};
+use crate::policy::class::Class;
+use crate::policy::quota::{ClassLadder, Exhausted, Quota, SyncFrom};
+use crate::policy::tier::{Ladder, Share, Tier};
+use crate::policy::window::Window;
+use crate::policy::{QuotaId, Units};
+use std::sync::Arc;
+use std::time::Duration;
+
+const MOST: usize = 1000;
+/// Clients are told of windows in whole seconds; what is to be spread more finely is for a scope's `delay`.
+const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
+/// A sliding window errs low by at most one of its parts: with 60 of them, 24 minutes of a day.
+const PARTS: u32 = 60;
+/// Tiers are counted in a byte.
+const MOST_TIERS: usize = 100;
+/// What is looked for in an answer's body.
+const MOST_SAID: usize = 200;
+
+/// A quota that belongs to the scope of the same name.
+pub(super) struct Own {
+    pub(super) scope: String,
+    pub(super) quota: QuotaId,
+}
+
+/// The quotas, those of scopes last.
+pub(super) fn quotas(
+    raw: &Named<raw::Quota>,
+    scopes: &Named<Scope>,
+    classes: &[Class],
+    report: &mut Report,
+) -> (Vec<Quota>, Vec<Own>) {
+    let mut quotas: Vec<Quota> = Vec::new();
+    let mut own = Vec::new();
+    for (name, quota) in &raw.0 {
+        let path = format!("quotas.{name}");
+        report.name(&path, name);
+        quotas.push(self::quota(name, quota, &path, classes, report));
+    }
+    for (name, scope) in &scopes.0 {
+        let Some(quota) = &scope.quota else { continue };
+        let path = format!("scopes.{name}.quota");
+        if scope.scope_from.is_some() {
+            let wrong = "a quota is kept for good, and the values of scope_from are not";
+            report.mistake(&path, wrong, "bound each value by concurrency and delay, or each client by a bucket");
+        } else if raw.0.iter().any(|(other, _)| other == name) {
+            report.mistake(&path, format!("quotas.{name} has the same name"), "keep one of them, or rename the scope");
+        }
+        own.push(Own { scope: name.clone(), quota: QuotaId(u16::try_from(quotas.len()).unwrap_or(u16::MAX)) });
+        quotas.push(self::quota(name, quota, &path, classes, report));
+    }
+    if quotas.len() > MOST {
+        report.mistake("quotas", format!("found {} quotas, at most {MOST} fit", quotas.len()), "merge some");
+    }
+    (quotas, own)
+}
+
+fn quota(name: &str, raw: &raw::Quota, path: &str, classes: &[Class], report: &mut Report) -> Quota {
+    if classes.iter().any(|class| class.name == name && class.bucket.is_some()) {
+        report.mistake(
+            path,
+            format!("the bucket of class {name:?} has the same name in RateLimit fields"),
+            "rename one of them",
+        );
+    }
+    let limit = raw.limit.as_ref().map_or(Units::whole(1), |amount| amount.0);
+    if raw.limit.is_none() {
+        report.mistake(&format!("{path}.limit"), "missing", "say how many units each window has, such as 10000");
+    }
+    if limit.is_zero() {
+        report.mistake(
+            &format!("{path}.limit"),
+            "found 0",
+            "write what was bought; to refuse a class everything, use block: true",
+        );
+    }
+    let window = window(raw.window.as_ref(), &format!("{path}.window"), report);
+    let ladders = ladders(raw, limit, path, classes, report);
+    Quota {
+        name: name.to_owned(),
+        limit,
+        pacing: pacing(&raw.pacing, &window, &ladders, &format!("{path}.pacing"), classes, report),
+        window,
+        enforce: raw.enforce.unwrap_or(true),
+        cost_header: raw.cost_header.as_ref().map(|field| field.0.clone()),
+        free_when_cached: raw.free_when_cached,
+        sync_from: raw.sync_from.as_ref().map(|raw| sync_from(raw, &format!("{path}.sync_from"), report)),
+        ladders,
+    }
+}
+
+fn sync_from(raw: &raw::SyncFrom, path: &str, report: &mut Report) -> SyncFrom {
+    if raw.remaining_header.is_none() && raw.exhausted.is_none() {
+        report.mistake(
+            path,
+            "tells nothing",
+            "write { remaining_header: X-RateLimit-Remaining } or { exhausted: { statuses: [429] } }",
+        );
+    }
+    let field = |field: &Option<Field>| field.as_ref().map(|field| field.0.clone());
+    let exhausted = raw.exhausted.as_ref().map(|exhausted| {
+        let path = format!("{path}.exhausted");
+        let unknown = exhausted.statuses.iter().find(|status| !(100..=599).contains(*status));
+        if exhausted.statuses.is_empty() {
+            report.mistake(&format!("{path}.statuses"), "missing", "write the statuses, such as [429]");
+        } else if let Some(status) = unknown {
+            report.mistake(&format!("{path}.statuses"), format!("found {status}"), "statuses are from 100 to 599");
+        } else if exhausted.body_or_header.is_none() && exhausted.statuses.iter().any(|status| *status < 400) {
+            report.mistake(
+                &format!("{path}.statuses"),
+                "a good answer alone does not say that nothing is left",
+                "say with body_or_header what it says then",
+            );
+        }
+        if exhausted.body_or_header.as_ref().is_some_and(|text| !(1..=MOST_SAID).contains(&text.len())) {
+            report.mistake(
+                &format!("{path}.body_or_header"),
+                "no text that can be looked for",
+                format!("write 1 to {MOST_SAID} bytes that only such an answer has"),
+            );
+        }
+        Exhausted { statuses: exhausted.statuses.clone(), says: exhausted.body_or_header.clone() }
+    });
+    SyncFrom { remaining_header: field(&raw.remaining_header), reset_header: field(&raw.reset_header), exhausted }
+}
+
+fn window(raw: Option<&raw::Window>, path: &str, report: &mut Report) -> Window {
+    const EXAMPLE: &str = "write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }";
+    let harmless = Window::Fixed { length: Duration::from_secs(1) };
+    let Some(raw) = raw else {
+        report.mistake(path, "missing", EXAMPLE);
+        return harmless;
+    };
+    let lengths = [("fixed", &raw.fixed), ("first_use", &raw.first_use), ("sliding", &raw.sliding)];
+    let given: Vec<_> = lengths.into_iter().filter_map(|(key, length)| Some((key, length.as_ref()?.0))).collect();
+    match (raw.calendar, &given[..]) {
+        (Some(unit), []) => calendar_window(unit, raw, path, report).unwrap_or(harmless),
+        (None, &[(key, length)]) => {
+            no_calendar_keys(key, raw, path, report);
+            let path = format!("{path}.{key}");
+            let length = report.lasting(&path, Some(length), SHORTEST_WINDOW);
+            if length < SHORTEST_WINDOW {
+                report.mistake(&path, "found less than a second", "write 1s or more");
+            }
+            match key {
+                "first_use" => Window::FirstUse { length },
+                "sliding" => Window::Sliding { length, parts: PARTS },
+                _ => Window::Fixed { length },
+            }
+        }
+        (None, []) => {
+            if !report.spoiled(path) {
+                report.mistake(path, "found none of calendar, fixed, first_use and sliding", EXAMPLE);
+            }
+            harmless
+        }
+        (calendar, several) => {
+            let mut found: Vec<&str> = calendar.map(|_| "calendar").into_iter().collect();
+            found.extend(several.iter().map(|(key, _)| *key));
+            report.mistake(path, format!("found {} at once", found.join(" and ")), "keep one of them");
+            harmless
+        }
+    }
+}
+
+fn no_calendar_keys(kind: &str, raw: &raw::Window, path: &str, report: &mut Report) {
+    for (key, given) in [("zone", raw.zone.is_some()), ("at", raw.at.is_some())] {
+        if given {
+            report.mistake(
+                &format!("{path}.{key}"),
+                format!("says nothing about a {kind} window"),
+                "leave it out, or use calendar",
+            );
+        }
+    }
+}
+
+fn calendar_window(unit: Unit, raw: &raw::Window, path: &str, report: &mut Report) -> Option<Window> {
+    let unit = match unit {
+        Unit::Hour => calendar::Unit::Hour,
+        Unit::Day => calendar::Unit::Day,
+        Unit::Week => calendar::Unit::Week,
+        Unit::Month => calendar::Unit::Month,
+    };
+    let at = raw.at.as_ref().map_or(jiff::civil::Time::midnight(), |time| time.0);
+    if unit == calendar::Unit::Hour && at.hour() != 0 {
+        report.mistake(&format!("{path}.at"), "an hour begins at a minute, not at an hour", "write it like \"00:15\"");
+    }
+    let zone = raw.zone.as_deref().unwrap_or("UTC");
+    match Civil::new(unit, zone, at) {
+        Ok(civil) => Some(Window::Calendar(Arc::new(civil))),
+        Err(calendar::UnknownZone) => {
+            report.mistake(
+                &format!("{path}.zone"),
+                format!("unknown time zone {zone:?}"),
+                "use an IANA name such as America/Los_Angeles",
+            );
+            None
+        }
+    }
+}
+
+fn ladders(
+    raw: &raw::Quota,
+    limit: Units,
+    path: &str,
+    classes: &[Class],
+    report: &mut Report,
+) -> Vec<Option<ClassLadder>> {
+    let mut ladders: Vec<Option<ClassLadder>> = vec![None; classes.len()];
+    for (class, tiers) in &raw.tiers.0 {
+        let path = format!("{path}.tiers.{class}");
+        match classes.iter().position(|known| known.name == *class) {
+            Some(place) => ladders[place] = Some(ladder(tiers, limit, &path, report)),
+            None => {
+                if !class_names_spoiled(report, classes.len()) {
+                    report.unknown(&path, "class", class, classes.iter().map(|class| class.name.as_str()));
+                }
+                ladder(tiers, limit, &path, report);
+            }
+        }
+    }
+    ladders
+}
+
+/// True when some class's name was not understood: it may be the one that is missed.
+fn class_names_spoiled(report: &Report, count: usize) -> bool {
+    report.spoiled("classes")
+        && (count <= 1 || (0..count).any(|place| report.spoiled(&format!("classes[{place}].name"))))
+}
+
+fn ladder(raw: &Tiers, limit: Units, path: &str, report: &mut Report) -> ClassLadder {
+    let path = if raw.long { format!("{path}.ladder") } else { path.to_owned() };
+    if raw.ladder.is_empty() {
+        report.mistake(&path, "no tiers", "write [{ above: 80%, shed: 50% }], or leave the class out");
+    }
+    if raw.ladder.len() > MOST_TIERS {
+        report.mistake(&path, format!("found {} tiers, at most {MOST_TIERS} fit", raw.ladder.len()), "use fewer steps");
+    }
+    let mut tiers: Vec<Tier> = Vec::new();
+    for (index, step) in raw.ladder.iter().enumerate() {
+        let path = format!("{path}[{index}]");
+        for (key, given, example) in
+            [("above", step.above.is_some(), "above: 80%"), ("shed", step.shed.is_some(), "shed: 50%")]
+        {
+            if !given {
+                report.mistake(&format!("{path}.{key}"), "missing", format!("write it like {example}"));
+            }
+        }
+        let (Some(above), Some(shed)) = (&step.above, &step.shed) else { continue };
+        let tier = Tier { above: units(above.0, limit), shed: shed.0 };
+        if tier.above > limit {
+            report.mistake(
+                &format!("{path}.above"),
+                format!("{} is never reached: the limit is {limit}", tier.above),
+                "write a share such as 80%, or less than the limit",
+            );
+        }
+        if tiers.last().is_some_and(|before| tier.above <= before.above) {
+            report.mistake(&format!("{path}.above"), "not above the tier before it", "write tiers from the lowest up");
+        }
+        if tier.shed <= tiers.last().map_or(Share::NONE, |before| before.shed) {
+            let wrong =
+                if tier.shed == Share::NONE { "sheds nothing" } else { "sheds no more than the tier before it" };
+            report.mistake(&format!("{path}.shed"), wrong, "shed more with each tier, 100% at most");
+        }
+        tiers.push(tier);
+    }
+    ClassLadder { ladder: Ladder::new(tiers, limit), enforce: raw.enforce.unwrap_or(true) }
+}
+
+/// A share of the limit in units, rounded up: at 0.1 % of 10 units one thousandth is taken, not none.
+fn units(level: Level, limit: Units) -> Units {
+    match level {
+        Level::Units(units) => units,
+        Level::OfLimit(share) => {
+            let millionths = u128::from(limit.milli()) * u128::from(share.millionths());
+            let milli = millionths.div_ceil(u128::from(Share::ALL.millionths()));
+            Units::from_milli(u64::try_from(milli).unwrap_or(u64::MAX))
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Routes: which requests, what they cost, which scopes they touch.
+
+use super::quotas::Own;
+use super::diagnostics::Report;
+use crate::config::raw::routes as raw;
+use crate::config::raw::routes::Comparison;
+use crate::config::scalars::Verb;
+use crate::policy::cost::Cost;
+use crate::policy::quota::Quota;
+use crate::policy::route::{BadPattern, Pattern, Route, Spelling};
+use crate::policy::throttle::Scope;
+use crate::policy::{QuotaId, ScopeId, Units};
+use http::Method;
+
+const MOST: usize = 10_000;
+/// Which quotas said no is told in one byte.
+const MOST_COSTS: usize = 8;
+const REST: &str = "/**";
+
+/// What routes may name.
+pub(super) struct Known<'a> {
+    pub(super) quotas: &'a [Quota],
+    pub(super) scopes: &'a [Scope],
+    /// The quotas that come with a scope.
+    pub(super) own: &'a [Own],
+}
+
+pub(super) fn routes(raw: &[raw::Route], known: &Known<'_>, report: &mut Report) -> Vec<Route> {
+    if raw.len() > MOST {
+        report.mistake(
+            "routes",
+            format!("found {} routes, at most {MOST} fit", raw.len()),
+            "use * and ** to sum them up",
+        );
+    }
+    let mut routes: Vec<Route> = Vec::with_capacity(raw.len() + 1);
+    for (index, written) in raw.iter().enumerate() {
+        let path = format!("routes[{index}]");
+        let route = route(written, &path, known, report);
+        let before = routes
+            .iter()
+            .enumerate()
+            .find(|(place, earlier)| hides(earlier, &route) && !report.spoiled(&format!("routes[{place}]")));
+        if let Some((place, earlier)) = before {
+            report.mistake(
+                &path,
+                format!("never reached: routes[{place}] ({}) fits all that it fits", earlier.name),
+                match earlier.name == route.name || earlier.path.is_any() {
+                    true => "move it above that one",
+                    false => "move it above that one, or write case: exact or trailing_slash: exact there",
+                },
+            );
+        }
+        routes.push(route);
+    }
+    if routes.last().is_none_or(|last| !(last.path.is_any() && is_unconditional(last))) {
+        routes.push(rest(known, report));
+    }
+    routes
+}
+
+/// The route of all that fits no other: free, unless the scope `default` has a quota.
+fn rest(known: &Known<'_>, report: &mut Report) -> Route {
+    let scopes = vec![ScopeId(0)];
+    Route {
+        name: REST.into(),
+        path: any_path(),
+        hosts: Vec::new(),
+        methods: Vec::new(),
+        query: Vec::new(),
+        costs: costs_of_scopes(&raw::Route::default(), &scopes, "scopes.default.quota", known, report),
+        scopes,
+        measured: true,
+    }
+}
+
+fn any_path() -> Pattern {
+    Pattern::parse(REST).expect("begins with a slash and ends in the rest")
+}
+
+fn is_unconditional(route: &Route) -> bool {
+    route.hosts.is_empty() && route.methods.is_empty() && route.query.is_empty()
+}
+
+/// True when every request that fits `later` plainly fits `earlier`, too. Says nothing about overlapping patterns.
+fn hides(earlier: &Route, later: &Route) -> bool {
+    fn wider<T: PartialEq>(earlier: &[T], later: &[T]) -> bool {
+        earlier.is_empty() || (!later.is_empty() && later.iter().all(|one| earlier.contains(one)))
+    }
+    (earlier.name == later.name || earlier.path.covers(&later.path))
+        && wider(&earlier.hosts, &later.hosts)
+        && wider(&earlier.methods, &later.methods)
+        && earlier.query.iter().all(|parameter| later.query.contains(parameter))
+}
+
+fn route(raw: &raw::Route, path: &str, known: &Known<'_>, report: &mut Report) -> Route {
+    let name = raw.path.clone().unwrap_or_default();
+    let scopes = scope_ids(&raw.scopes.0, &format!("{path}.scopes"), known.scopes, report);
+    let cost_path = format!("{path}.cost");
+    let mut costs = costs(raw, &cost_path, known.quotas, report);
+    costs.extend(costs_of_scopes(raw, &scopes, &format!("{path}.scopes"), known, report));
+    if costs.len() > MOST_COSTS {
+        let remedy = format!("a route pays from at most {MOST_COSTS}");
+        report.mistake(&cost_path, format!("found {} quotas", costs.len()), remedy);
+    }
+    let binds = !costs.is_empty() || !raw.scopes.0.is_empty();
+    Route {
+        path: pattern(raw, &format!("{path}.match"), report).spelled(spelling(raw, binds)),
+        hosts: hosts(&raw.host.0, &format!("{path}.host"), report),
+        methods: methods(&raw.method.0),
+        query: query(&raw.query.0, &format!("{path}.query"), report),
+        costs,
+        scopes,
+        measured: raw.measured.unwrap_or(true),
+        name,
+    }
+}
+
+/// Which spellings of a path a route is for.
+///
+/// The origin may ignore case and a trailing slash, or not. A route that `binds` its requests, by a cost or by scopes, is for all
+/// spellings by default: a false match costs a unit too many, a miss is a way around. A route that only makes requests free is
+/// for the written spelling: a false match would be the way around.
+fn spelling(raw: &raw::Route, binds: bool) -> Spelling {
+    let ignores = |written: Option<Comparison>| written.map_or(binds, |written| written == Comparison::Ignore);
+    Spelling { ignores_case: ignores(raw.case), ignores_trailing_slash: ignores(raw.trailing_slash) }
+}
+
+/// The methods of a route: `GET` includes `HEAD`, for which an origin does the same work.
+fn methods(written: &[Verb]) -> Vec<Method> {
+    let mut methods: Vec<Method> = written.iter().map(|verb| verb.0.clone()).collect();
+    if methods.contains(&Method::GET) && !methods.contains(&Method::HEAD) {
+        methods.push(Method::HEAD);
+    }
+    methods
+}
+
+fn pattern(raw: &raw::Route, path: &str, report: &mut Report) -> Pattern {
+    let Some(text) = &raw.path else {
+        report.mistake(path, "missing", "say which paths, such as /item/* or /shop/**");
+        return any_path();
+    };
+    let signs = text.find(|sign: char| sign.is_control() || sign.is_whitespace() || matches!(sign, '?' | '#'));
+    let wrong = match (Pattern::parse(text), signs) {
+        (Ok(pattern), None) => return pattern,
+        (Ok(_), Some(_)) => "a path has no spaces, \"?\" or \"#\"; use query for parameters",
+        (Err(BadPattern::NoSlash), _) => "does not begin with a slash; write it like /item/*",
+        (Err(BadPattern::RestWithin), _) => {
+            "** stands alone, at the end or before the last segment; write it like /shop/** or /**/*.css, or * within a \
+             segment"
+        }
+    };
+    let (wrong, remedy) = wrong.split_once("; ").unwrap_or((wrong, ""));
+    report.mistake(path, format!("{text:?}: {wrong}"), remedy);
+    any_path()
+}
+
+fn hosts(raw: &[String], path: &str, report: &mut Report) -> Vec<String> {
+    for host in raw {
+        let bare = host.strip_prefix("*.").unwrap_or(host);
+        let plain = |byte: u8| {
+            byte.is_ascii_lowercase()
+                || byte.is_ascii_digit()
+                || matches!(byte, b'.' | b'-' | b'_' | b'[' | b']' | b':')
+        };
+        let port = !bare.starts_with('[') && bare.contains(':');
+        if bare.is_empty() || port || !bare.bytes().all(plain) {
+            report.mistake(
+                path,
+                format!("{host:?} is no host"),
+                "write it in small letters and without a port, such as shop.example.com or *.example.com",
+            );
+        }
+    }
+    raw.to_vec()
+}
+
+fn query(raw: &[String], path: &str, report: &mut Report) -> Vec<(String, Option<String>)> {
+    let parameter = |text: &String| {
+        let (name, value) =
+            text.split_once('=').map_or((text.as_str(), None), |(name, value)| (name, Some(value.to_owned())));
+        if name.is_empty() {
+            report.mistake(path, format!("{text:?} names no parameter"), "write name or name=value");
+        }
+        (name.to_owned(), value)
+    };
+    raw.iter().map(parameter).collect()
+}
+
+fn costs(raw: &raw::Route, path: &str, quotas: &[Quota], report: &mut Report) -> Vec<(QuotaId, Cost)> {
+    let mut costs = Vec::new();
+    for (name, price) in &raw.cost.0 {
+        let path = format!("{path}.{name}");
+        let Some(place) = quotas.iter().position(|quota| quota.name == *name) else {
+            if !(quotas.is_empty() && report.spoiled("quotas")) {
+                report.unknown(&path, "quota", name, quotas.iter().map(|quota| quota.name.as_str()));
+            }
+            continue;
+        };
+        match price.0 {
+            Cost::Known(amount) => check_amount(amount, &path, &quotas[place], report),
+            Cost::Learned => check_learned(&path, &quotas[place], report),
+        }
+        if price.0 != Cost::Known(Units::ZERO) {
+            costs.push((QuotaId(u16::try_from(place).unwrap_or(u16::MAX)), price.0));
+        }
+    }
+    costs
+}
+
+/// One unit of each scope's own quota, where the route does not say what it costs of that.
+fn costs_of_scopes(
+    raw: &raw::Route,
+    scopes: &[ScopeId],
+    path: &str,
+    known: &Known<'_>,
+    report: &mut Report,
+) -> Vec<(QuotaId, Cost)> {
+    const ONE: Units = Units::whole(1);
+    let mut costs = Vec::new();
+    for own in known.own {
+        let is_in = |id: &ScopeId| known.scopes.get(usize::from(id.0)).is_some_and(|scope| scope.name == own.scope);
+        let is_named = raw.cost.0.iter().any(|(name, _)| *name == own.scope);
+        if scopes.iter().any(is_in) && !is_named {
+            check_amount(ONE, path, &known.quotas[usize::from(own.quota.0)], report);
+            costs.push((own.quota, Cost::Known(ONE)));
+        }
+    }
+    costs
+}
+
+fn check_amount(amount: Units, path: &str, quota: &Quota, report: &mut Report) {
+    let limit = quota.limit;
+    let is_spoiled = [format!("quotas.{}.limit", quota.name), format!("scopes.{}.quota.limit", quota.name)];
+    if amount > limit && !is_spoiled.iter().any(|path| report.spoiled(path)) && !limit.is_zero() {
+        report.mistake(
+            path,
+            format!("{amount} is more than the quota's limit of {limit}: never admitted"),
+            "lower the cost or raise the limit",
+        );
+    }
+}
+
+fn check_learned(path: &str, quota: &Quota, report: &mut Report) {
+    if quota.cost_header.is_none() && !quota.free_when_cached {
+        report.mistake(
+            path,
+            format!("nothing tells what requests really cost: quota {:?} has no cost_header", quota.name),
+            "name the header in which the origin says it, or write an amount",
+        );
+    }
+}
+
+fn scope_ids(raw: &[String], path: &str, scopes: &[Scope], report: &mut Report) -> Vec<ScopeId> {
+    let mut ids = Vec::new();
+    for (index, name) in raw.iter().enumerate() {
+        match scopes.iter().position(|known| known.name == *name) {
+            Some(place) => {
+                let id = ScopeId(u16::try_from(place).unwrap_or(u16::MAX));
+                if !ids.contains(&id) {
+                    ids.push(id);
+                }
+            }
+            None => report.unknown(
+                &format!("{path}[{index}]"),
+                "scope",
+                name,
+                scopes.iter().map(|scope| scope.name.as_str()),
+            ),
+        }
+    }
+    if ids.is_empty() { vec![ScopeId(0)] } else { ids }
+}

@@ -1,0 +1,223 @@
+//! How the gate is served, what it forwards to, and what it writes.
+
+use super::diagnostics::Report;
+use crate::config::raw::{self, server as written};
+use crate::config::settings::{AccessLog, Admin, Headers, LegacyFamily, Limits, Log, LogLevel, Origin};
+use crate::config::scalars::{Size, Span};
+use crate::policy::secret::Secret;
+use crate::policy::tier::Share;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
+/// The access log, in `state_dir`.
+const ACCESS_LOG: &str = "access.log";
+const SPREAD: Share = Share::from_millionths(200_000);
+const KIB: u64 = 1024;
+
+pub(super) fn listen(raw: &raw::File, report: &mut Report) -> Vec<SocketAddr> {
+    let Some(written) = &raw.listen else { return vec![LISTEN] };
+    let addresses: Vec<SocketAddr> = written.0.iter().map(|socket| socket.0).collect();
+    if addresses.is_empty() && !report.spoiled("listen") {
+        report.mistake("listen", "nowhere to listen", "write an address and port such as 127.0.0.1:8080");
+    }
+    for (index, address) in addresses.iter().enumerate() {
+        if address.port() != 0 && addresses[..index].contains(address) {
+            report.mistake(&format!("listen[{index}]"), format!("{address} is listed twice"), "keep one of them");
+        }
+    }
+    addresses
+}
+
+pub(super) fn admin(raw: &raw::File, listen: &[SocketAddr], report: &mut Report) -> Option<Admin> {
+    let written = match &raw.admin {
+        Some(written::AdminListener::Off) => return None,
+        Some(written::AdminListener::On(keys)) => keys,
+        None => &written::Admin::default(),
+    };
+    let address = written.listen.as_ref().map_or(ADMIN, |socket| socket.0);
+    if address.port() != 0 && listen.contains(&address) {
+        report.mistake(
+            "admin.listen",
+            format!("{address} is where clients are served"),
+            "write another port, such as admin: { listen: 127.0.0.1:9091 }, or admin: off",
+        );
+    }
+    if !address.ip().is_loopback() && written.token.is_none() {
+        let wrong = format!("{address} is beyond loopback, and there is no token");
+        report.mistake("admin.listen", wrong, "set admin.token: ${TIDEGATE_ADMIN_TOKEN}, or listen on 127.0.0.1");
+    }
+    let token = written.token.as_ref().map(|token| token.0.clone());
+    if token.as_ref().is_some_and(|token| token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic())) {
+        report.mistake(
+            "admin.token",
+            "is empty or holds spaces",
+            "write letters, digits and signs, such as `openssl rand -hex 32` prints",
+        );
+    }
+    Some(Admin { listen: address, token: token.map(Secret::new) })
+}
+
+pub(super) fn state_dir(raw: &raw::File) -> PathBuf {
+    raw.state_dir.as_deref().unwrap_or("./state").into()
+}
+
+pub(super) fn origin(raw: &written::Origin, listen: &[SocketAddr], report: &mut Report) -> Origin {
+    let (host, port, authority) = match raw.url.as_deref().map(address_of) {
+        Some(Ok(address)) => address,
+        Some(Err((wrong, remedy))) => {
+            report.mistake("origin.url", wrong, remedy);
+            Default::default()
+        }
+        None => {
+            report.mistake("origin.url", "missing", "say where the site is, such as http://127.0.0.1:3000");
+            Default::default()
+        }
+    };
+    let is_us = |address: &&SocketAddr| {
+        address.port() == port
+            && (host == address.ip().to_string() || (host == "localhost" && address.ip().is_loopback()))
+    };
+    if let Some(address) = listen.iter().find(is_us) {
+        report.mistake("origin.url", format!("{address} is where the gate itself listens"), "write where the site is");
+    }
+    let span = |span: &Option<Span>| span.as_ref().map(|span| span.0);
+    Origin {
+        host,
+        port,
+        authority,
+        connect_timeout: report.lasting("origin.connect_timeout", span(&raw.connect_timeout), Duration::from_secs(3)),
+        response_timeout: report.lasting(
+            "origin.response_timeout",
+            span(&raw.response_timeout),
+            Duration::from_secs(30),
+        ),
+        idle_timeout: report.lasting("origin.idle_timeout", span(&raw.idle_timeout), Duration::from_secs(4)),
+        max_connections: count(report.count("origin.max_connections", raw.max_connections, 256)),
+    }
+}
+
+/// Host, port and authority of `http://host[:port]`.
+fn address_of(url: &str) -> Result<(String, u16, String), (String, &'static str)> {
+    const EXAMPLE: &str = "write it like http://127.0.0.1:3000";
+    let wrong = |wrong: &str| Err((format!("{url:?}: {wrong}"), EXAMPLE));
+    if url.starts_with("https://") {
+        return Err(("TLS to the origin is not in this version".into(), "use http://, over a network that you trust"));
+    }
+    let Some(rest) = url.strip_prefix("http://") else { return wrong("does not begin with http://") };
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    if rest.contains('@') {
+        return Err(("holds a user name or password".into(), "leave it out: the gate passes on what clients send"));
+    }
+    if rest.contains(['/', '?', '#']) {
+        return wrong("has a path: paths are passed on as they come");
+    }
+    let Ok(authority) = rest.parse::<http::uri::Authority>() else { return wrong("has no host that can be reached") };
+    let port = match rest[authority.host().len()..].strip_prefix(':') {
+        None => 80,
+        Some(digits) => match digits.parse::<u16>() {
+            Ok(port) if port > 0 => port,
+            _ => return wrong("the port is not a number from 1 to 65535"),
+        },
+    };
+    let bracketed = authority.host().to_ascii_lowercase();
+    let host = bracketed.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    let is_host = if bracketed.starts_with('[') {
+        host.parse::<std::net::Ipv6Addr>().is_ok()
+    } else {
+        !host.is_empty() && host.bytes().all(plain)
+    };
+    if !is_host {
+        return wrong("has no host that can be reached");
+    }
+    let authority = if port == 80 { bracketed } else { format!("{bracketed}:{port}") };
+    Ok((host, port, authority))
+}
+
+pub(super) fn limits(raw: &written::Limits, report: &mut Report) -> Limits {
+    let per_address = raw.max_connections_per_address.unwrap_or(0);
+    Limits {
+        max_connections: count(report.count("limits.max_connections", raw.max_connections, 10_000)),
+        max_connections_per_address: NonZeroUsize::new(count(per_address)),
+        first_byte_timeout: limit_span("first_byte_timeout", &raw.first_byte_timeout, 10, report),
+        head_timeout: limit_span("head_timeout", &raw.head_timeout, 10, report),
+        keep_alive_timeout: limit_span("keep_alive_timeout", &raw.keep_alive_timeout, 60, report),
+        request_body_timeout: limit_span("request_body_timeout", &raw.request_body_timeout, 30, report),
+        response_write_timeout: limit_span("response_write_timeout", &raw.response_write_timeout, 30, report),
+        max_head_size: head_size(&raw.max_head_size, report),
+        max_headers: usize::try_from(report.count("limits.max_headers", raw.max_headers.map(u32::from), 100))
+            .unwrap_or(usize::MAX),
+        max_body_size: raw.max_body_size.as_ref().map_or(64 * KIB * KIB, |size| size.0),
+        requests_per_connection: report.count("limits.requests_per_connection", raw.requests_per_connection, 10_000),
+        http2_streams: report.count("limits.http2_streams", raw.http2_streams, 100),
+        max_clients: count(report.count("limits.max_clients", raw.max_clients, 1_000_000)),
+        drain_timeout: limit_span("drain_timeout", &raw.drain_timeout, 10, report),
+    }
+}
+
+fn limit_span(key: &str, written: &Option<Span>, default_seconds: u64, report: &mut Report) -> Duration {
+    report.lasting(&format!("limits.{key}"), written.as_ref().map(|span| span.0), Duration::from_secs(default_seconds))
+}
+
+/// hyper cannot read heads into less than 8 KiB, and a megabyte of fields is an attack.
+fn head_size(written: &Option<Size>, report: &mut Report) -> usize {
+    let size = written.as_ref().map_or(32 * KIB, |size| size.0);
+    if !(8 * KIB..=KIB * KIB).contains(&size) {
+        report.mistake("limits.max_head_size", "needs 8KiB to 1MiB", "write a size such as 32KiB");
+    }
+    usize::try_from(size).unwrap_or(usize::MAX)
+}
+
+fn count(count: u32) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+pub(super) fn headers(raw: &written::Headers) -> Headers {
+    let mut legacy = Vec::new();
+    for family in &raw.legacy {
+        let family = match family {
+            written::Legacy::Atlassian => LegacyFamily::Atlassian,
+            written::Legacy::Github => LegacyFamily::Github,
+            written::Legacy::Draft03 => LegacyFamily::Draft03,
+        };
+        if !legacy.contains(&family) {
+            legacy.push(family);
+        }
+    }
+    let retry_after_spread = raw.retry_after_spread.as_ref().map_or(SPREAD, |share| share.0);
+    Headers { ratelimit: raw.ratelimit != written::RateLimit::Off, legacy, retry_after_spread }
+}
+
+pub(super) fn log(raw: &written::Log, state_dir: &Path, report: &mut Report) -> Log {
+    let access = match &raw.access {
+        None => AccessLog::File { path: state_dir.join(ACCESS_LOG) },
+        Some(written::Access::Off) => AccessLog::Off,
+        Some(written::Access::Stdout) => AccessLog::Stdout,
+        Some(written::Access::File(file)) => {
+            let path = file.path.clone().unwrap_or_default();
+            if path.is_empty() {
+                report.mistake("log.access.path", "missing", "name a file such as ./state/access.log");
+            }
+            if file.format == written::Format::Combined {
+                report.mistake(
+                    "log.access.format",
+                    "combined is not in this version",
+                    "use json, which can be replayed",
+                );
+            }
+            AccessLog::File { path: path.into() }
+        }
+    };
+    let level = match raw.level {
+        written::Level::Error => LogLevel::Error,
+        written::Level::Warn => LogLevel::Warn,
+        written::Level::Info => LogLevel::Info,
+        written::Level::Debug => LogLevel::Debug,
+        written::Level::Trace => LogLevel::Trace,
+    };
+    Log { access, level }
+}

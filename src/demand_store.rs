@@ -1,0 +1,157 @@
+//! The file in the state directory that keeps what was learned of demand.
+//!
+//! It is worth days, not money: a file that cannot be read is told of and learning begins anew, and what the last minute
+//! has taught may be lost.
+
+use crate::engine::LearnedDemand;
+use crate::bounded_file;
+use crate::policy::Units;
+use crate::policy::pacing::week::{HOURS, Hour};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The form of the file.
+const VERSION: u32 = 1;
+/// A thousand quotas with some classes each.
+const MOST_BYTES: usize = 64 << 20;
+/// Nobody counts more weeks.
+const MOST_WEEKS: u32 = 100;
+
+/// The file.
+pub struct Notebook {
+    path: PathBuf,
+    /// What stands in it, as far as is known.
+    written: Mutex<Vec<u8>>,
+}
+
+/// Why what was learned is not known any more.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {why}", path.display())]
+pub struct Unreadable {
+    path: PathBuf,
+    why: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Page {
+    version: u32,
+    demand: Vec<Entry>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    quota: String,
+    class: String,
+    /// Of each hour of the week thousandths of units, and weeks.
+    hours: Vec<(u64, u32)>,
+}
+
+impl Notebook {
+    /// The notebook in `state_dir`, which need not be there yet.
+    pub fn of(state_dir: &Path) -> Self {
+        Self { path: state_dir.join("demand.json"), written: Mutex::default() }
+    }
+
+    /// What stands in it; nothing, if there is no file.
+    pub fn read(&self) -> Result<Vec<LearnedDemand>, Unreadable> {
+        let unreadable = |why: String| Unreadable { path: self.path.clone(), why };
+        let bytes = match bounded_file::read(&self.path, MOST_BYTES) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(unreadable(error.to_string())),
+        };
+        let page: Page = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
+        if page.version != VERSION {
+            return Err(unreadable(format!("it has form {}, and this version knows {VERSION}", page.version)));
+        }
+        let learned: Option<Vec<LearnedDemand>> = page.demand.into_iter().map(Entry::meant).collect();
+        learned.ok_or_else(|| unreadable("an hour in it is none".into()))
+    }
+
+    /// Writes down what is `learned`, if that is something new: the file is replaced whole.
+    pub fn keep(&self, learned: &[LearnedDemand]) -> io::Result<()> {
+        let demand: Vec<Entry> = learned.iter().map(Entry::of).collect();
+        let bytes = serde_json::to_vec(&Page { version: VERSION, demand })?;
+        let mut written = self.written.lock();
+        if learned.is_empty() || *written == bytes {
+            return Ok(());
+        }
+        if let Some(folder) = self.path.parent() {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        let new = self.path.with_extension("new");
+        let mut file = fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs::rename(new, &self.path)?;
+        *written = bytes;
+        Ok(())
+    }
+}
+
+impl Entry {
+    fn of(learned: &LearnedDemand) -> Self {
+        let hours = learned.week.iter().map(|hour| ((hour.units * 1000.0).round() as u64, hour.weeks as u32)).collect();
+        Self { quota: learned.quota.clone(), class: learned.class.clone(), hours }
+    }
+
+    fn meant(self) -> Option<LearnedDemand> {
+        let hour = |(milli, weeks): (u64, u32)| {
+            let is_one = milli <= Units::MAX.milli() && weeks <= MOST_WEEKS;
+            is_one.then(|| Hour { units: Units::from_milli(milli).as_f64(), weeks: f64::from(weeks) })
+        };
+        let hours: Option<Vec<Hour>> = self.hours.into_iter().map(hour).collect();
+        let week: [Hour; HOURS] = hours?.try_into().ok()?;
+        Some(LearnedDemand { quota: self.quota, class: self.class, week })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn learned(hours: Vec<(u64, u32)>) -> LearnedDemand {
+        Entry { quota: "api".into(), class: "person".into(), hours }.meant().expect("hours as there are")
+    }
+
+    #[test]
+    fn a_file_that_is_no_notebook_is_told_of() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let notebook = Notebook::of(folder.path());
+        assert_eq!(notebook.read().expect("nothing is there"), []);
+        for (text, why) in [
+            ("", "EOF"),
+            ("{\"version\":2,\"demand\":[]}", "it has form 2"),
+            (
+                "{\"version\":1,\"demand\":[{\"quota\":\"q\",\"class\":\"c\",\"hours\":[[1,1]]}]}",
+                "an hour in it is none",
+            ),
+            ("\0\0\0", "expected value"),
+        ] {
+            fs::write(folder.path().join("demand.json"), text).expect("written");
+            let told = notebook.read().expect_err("it is damaged").to_string();
+            assert!(told.contains("demand.json: ") && told.contains(why), "{told}");
+        }
+        for hour in [(u64::MAX, 1), (1, u32::MAX)] {
+            let entry = Entry { quota: "q".into(), class: "c".into(), hours: vec![hour; HOURS] };
+            assert_eq!(entry.meant(), None);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn what_is_written_is_read_back(hours in prop::collection::vec((0u64..1_000_000_000, 0u32..4), HOURS)) {
+            let folder = tempfile::tempdir().expect("a folder");
+            let (written, learned) = (Notebook::of(folder.path()), learned(hours));
+            written.keep(std::slice::from_ref(&learned)).expect("written");
+            prop_assert_eq!(Notebook::of(folder.path()).read().expect("it is whole"), vec![learned]);
+        }
+    }
+}

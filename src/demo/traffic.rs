@@ -1,0 +1,171 @@
+//! A day of traffic, made up: who asks for what, and when.
+//!
+//! Labelled, so that a test or a demonstration knows what the gate is told only by address and user agent. The same
+//! seed and scale always give the same day.
+
+use super::crawlers::{CRAWLERS, Crawler, Hours};
+use super::people;
+use super::site::{self, ASSETS};
+use crate::rng::Chance;
+use crate::policy::Kind;
+use crate::policy::decide::ROBOTS_TXT;
+use ipnet::Ipv4Net;
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+/// How long it lasts.
+pub const LENGTH: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const LAST_MOMENT: Duration = LENGTH.saturating_sub(Duration::from_millis(1));
+
+/// One request of the day.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Visit {
+    /// When, from the start of the day.
+    pub at: Duration,
+    /// Whose address it comes from.
+    pub client: IpAddr,
+    /// Its method.
+    pub method: http::Method,
+    /// Its path, with the query.
+    pub path: String,
+    /// What the client says it is; empty when it says nothing.
+    pub user_agent: Cow<'static, str>,
+    /// The page that led here.
+    pub referer: Option<String>,
+    /// What the client really is.
+    pub label: Kind,
+    /// What the story calls it.
+    pub actor: &'static str,
+    /// Units that the answer costs when the origin has not cached it.
+    pub cost: u64,
+}
+
+/// A day of `scale` times the usual traffic, by time. A day of scale 1 is about 50,000 requests.
+pub fn generate(seed: u64, scale: f64) -> Vec<Visit> {
+    let mut visits = people::visits(seed, scale);
+    for crawler in &CRAWLERS {
+        visits.extend(crawl(crawler, seed, scale));
+    }
+    visits.sort_by_key(|visit| visit.at);
+    visits
+}
+
+fn crawl(crawler: &Crawler, seed: u64, scale: f64) -> Vec<Visit> {
+    let mut chance = Chance::of(seed, crawler.actor);
+    let addresses: Vec<IpAddr> = (0..crawler.addresses).map(|place| address(crawler, place, &mut chance)).collect();
+    let count = scaled(f64::from(crawler.visits), scale);
+    let robots = if crawler.robots == 0 { 0 } else { scaled(f64::from(crawler.robots), scale) };
+    let mut visits = Vec::new();
+    for number in 0..count {
+        let at = if crawler.even { even_step(number, count) } else { moment(&mut chance, crawler.hours) };
+        let reads_robots = number < robots;
+        let place = chance.below(crawler.addresses);
+        let visit = |at: Duration, path: String| Visit {
+            at,
+            client: addresses[place as usize],
+            method: crawler.method.clone(),
+            cost: site::cost(&path),
+            path,
+            // An address keeps its user agent.
+            user_agent: crawler.user_agents[place as usize % crawler.user_agents.len()].into(),
+            referer: None,
+            label: crawler.label,
+            actor: crawler.actor,
+        };
+        let page = if reads_robots { ROBOTS_TXT.to_owned() } else { crawler.wants.page(&mut chance) };
+        visits.push(visit(at, page));
+        for _ in 0..loaded_assets(&mut chance, crawler.assets) {
+            let asset = (*chance.pick(&ASSETS)).to_owned();
+            visits.push(visit((at + Duration::from_millis(chance.below(2000))).min(LAST_MOMENT), asset));
+        }
+    }
+    visits
+}
+
+/// `count` of a full-size day at this scale, and never nothing: everybody of the story appears.
+pub(super) fn scaled(count: f64, scale: f64) -> u64 {
+    (count * scale).round().max(1.0) as u64
+}
+
+/// A moment that follows how busy the hours are.
+pub(super) fn moment(chance: &mut Chance, hours: &Hours) -> Duration {
+    let mut left = chance.below(hours.iter().map(|&weight| u64::from(weight)).sum());
+    let mut hour = 0;
+    while hour < 23 && left >= u64::from(hours[hour]) {
+        left -= u64::from(hours[hour]);
+        hour += 1;
+    }
+    Duration::from_secs(hour as u64 * 3600) + Duration::from_millis(chance.below(3_600_000))
+}
+
+fn even_step(number: u64, count: u64) -> Duration {
+    let milliseconds = LENGTH.as_millis() as u64;
+    Duration::from_millis(milliseconds / count * number + milliseconds / count / 2)
+}
+
+fn loaded_assets(chance: &mut Chance, mean: f64) -> u64 {
+    mean.trunc() as u64 + u64::from(chance.happens(mean.fract()))
+}
+
+fn address(crawler: &Crawler, place: u64, chance: &mut Chance) -> IpAddr {
+    let network = crawler.networks[place as usize % crawler.networks.len()];
+    let network: Ipv4Net = network.parse().expect("the crawlers' networks are written as addresses with a length");
+    let size = 1u64 << (32 - u32::from(network.prefix_len()));
+    let offset = if size > 2 { 1 + chance.below(size - 2) } else { chance.below(size) };
+    Ipv4Addr::from_bits(network.network().to_bits() + offset as u32).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    #[test]
+    fn the_same_seed_gives_the_same_day_and_another_gives_another() {
+        assert_eq!(generate(1, 0.02), generate(1, 0.02));
+        assert_ne!(generate(1, 0.02), generate(2, 0.02));
+    }
+
+    #[test]
+    fn a_day_is_in_order_and_within_its_bounds() {
+        let day = generate(3, 0.1);
+        assert!(day.is_sorted_by_key(|visit| visit.at));
+        assert!(day.iter().all(|visit| visit.at < LENGTH && visit.path.starts_with('/')));
+        assert!(day.iter().all(|visit| visit.cost == site::cost(&visit.path)));
+    }
+
+    #[test]
+    fn everybody_of_the_story_appears_on_the_smallest_day() {
+        let actors: BTreeSet<&str> = generate(1, 0.0).iter().map(|visit| visit.actor).collect();
+        assert!(CRAWLERS.iter().all(|crawler| actors.contains(crawler.actor)), "{actors:?}");
+    }
+
+    #[test]
+    fn only_proven_crawlers_have_addresses_of_real_networks() {
+        let reserved: Vec<ipnet::IpNet> =
+            ["198.18.0.0/15", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32"]
+                .map(|network| network.parse().expect("a network"))
+                .into();
+        for visit in generate(5, 0.1) {
+            let made_up = reserved.iter().any(|network| network.contains(&visit.client));
+            assert_eq!(made_up, visit.label != Kind::VerifiedBot, "{visit:?}");
+        }
+    }
+
+    #[test]
+    fn people_sleep_at_four_and_crawlers_take_most_of_the_units() {
+        let day = generate(1, 1.0);
+        let people_at = |hour: u64| {
+            day.iter().filter(|visit| visit.label == Kind::Human && visit.at.as_secs() / 3600 == hour).count()
+        };
+        assert!(people_at(21) > 5 * people_at(4), "{} {}", people_at(21), people_at(4));
+        let mut units: BTreeMap<Kind, u64> = BTreeMap::new();
+        for visit in &day {
+            *units.entry(visit.label).or_default() += visit.cost;
+        }
+        let people = units.remove(&Kind::Human).unwrap_or(0);
+        assert!(people > 0 && units.values().sum::<u64>() > 5 * people, "{people} {units:?}");
+        assert!((40_000..65_000).contains(&day.len()), "{}", day.len());
+    }
+}

@@ -1,0 +1,207 @@
+//! The habits of clients that say they are browsers, in bounded memory; those that have been idle longest go first.
+//!
+//! A client is an address together with a user agent: neighbours behind one address do not pool, unless they use the very
+//! same browser. 72 bytes an entry and one of the map's, in tables that are at worst a little less than half full: at most
+//! 167 bytes a client, and 76 a network, of which there is room for a quarter as many.
+
+use super::Admission;
+use crate::policy::Timestamp;
+use crate::policy::bot_detection::{
+    Customs, Expected, Habits, Neighbourhood, Outcome, Sight, Suspicion, Witness, suspicion,
+};
+use crate::policy::identity::ClientKey;
+use foldhash::fast::SeedableRandomState as Hashing;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// More shards than any machine has cores, so that two workers rarely meet.
+const SHARDS: usize = 256;
+
+/// Everything that has been seen of browsers.
+pub(super) struct Observations {
+    clients: Memory<Habits>,
+    networks: Memory<Neighbourhood>,
+    customs: Mutex<Customs>,
+    /// What the customs come to, for everybody to read.
+    expected: AtomicU64,
+    hasher: Hashing,
+}
+
+/// Whose habits these are: a client, and its network.
+#[derive(Clone, Copy, Debug)]
+pub struct Track {
+    client: u64,
+    network: u64,
+}
+
+/// What is remembered by number, as much as there is room for.
+struct Memory<T> {
+    shards: Box<[Mutex<HashMap<u64, T, Hashing>>]>,
+}
+
+/// Knows when it was last of use.
+trait Aged {
+    fn since(&self) -> u32;
+}
+
+impl Admission {
+    /// Whose habits a request of `key` with this user agent belongs to.
+    pub fn track(&self, key: ClientKey, user_agent: &[u8]) -> Track {
+        let hasher = &self.engine.observations.hasher;
+        Track { client: hasher.hash_one((key.number(), user_agent)), network: hasher.hash_one(key.network()) }
+    }
+
+    /// Returns why the client on this track is suspected, if it is. `graphical`: its browser shows pictures.
+    pub fn suspicion(&self, track: Track, graphical: bool, now: Timestamp) -> Option<Suspicion> {
+        self.weigh(track, graphical, now).filter(|found| self.rules.suspects(found))
+    }
+
+    /// Returns how far what is known of the client on this track is from a person's habits, if anything is known.
+    pub fn weigh(&self, track: Track, graphical: bool, now: Timestamp) -> Option<Suspicion> {
+        let behaviour = self.rules.behaviour.as_ref()?;
+        let observations = &self.engine.observations;
+        let habits = observations.clients.get(track.client)?.at(now, behaviour.half_life);
+        let neighbourhood = || Some(observations.networks.get(track.network)?.at(now, behaviour.half_life));
+        Some(suspicion(&habits, graphical, observations.expected(), neighbourhood))
+    }
+
+    /// Learns from a request that is over.
+    pub fn learn(&self, track: Track, sight: &Sight, outcome: Outcome) {
+        let Some(behaviour) = self.rules.behaviour.as_ref().filter(|_| sight.tells_something(outcome)) else { return };
+        let (observations, half_life) = (&self.engine.observations, behaviour.half_life);
+        let witness = observations
+            .clients
+            .with(track.client, behaviour.max_clients, |habits| habits.learn(sight, outcome, half_life));
+        observations.networks.with(track.network, behaviour.max_clients / 4, |network| {
+            network.learn(track.client, sight, outcome, half_life);
+        });
+        if let Some(witness) = witness {
+            observations.hear(witness, sight.at, half_life);
+        }
+    }
+
+    /// How many clients' habits are remembered.
+    pub fn observed_clients(&self) -> usize {
+        self.engine.observations.clients.len()
+    }
+}
+
+impl Observations {
+    pub(super) fn new(hasher: Hashing) -> Self {
+        Self {
+            clients: Memory::new(&hasher),
+            networks: Memory::new(&hasher),
+            customs: Mutex::default(),
+            expected: AtomicU64::default(),
+            hasher,
+        }
+    }
+
+    fn expected(&self) -> Expected {
+        let both = self.expected.load(Ordering::Relaxed);
+        Expected { assets: f32::from_bits((both >> 32) as u32), links: f32::from_bits(both as u32) }
+    }
+
+    fn hear(&self, witness: Witness, now: Timestamp, half_life: Duration) {
+        let mut customs = self.customs.lock();
+        customs.hear(witness, now, half_life);
+        let Expected { assets, links } = customs.expected();
+        self.expected.store(u64::from(assets.to_bits()) << 32 | u64::from(links.to_bits()), Ordering::Relaxed);
+    }
+}
+
+impl<T> Memory<T> {
+    fn new(hasher: &Hashing) -> Self {
+        Self { shards: (0..SHARDS).map(|_| Mutex::new(HashMap::with_hasher(hasher.clone()))).collect() }
+    }
+}
+
+impl<T: Aged + Copy + Default> Memory<T> {
+    fn get(&self, number: u64) -> Option<T> {
+        self.shard(number).lock().get(&number).copied()
+    }
+
+    /// Lets `change` change what is kept under `number`, where `most` have room.
+    fn with<R>(&self, number: u64, most: usize, change: impl FnOnce(&mut T) -> R) -> R {
+        let mut shard = self.shard(number).lock();
+        if shard.len() >= (most / SHARDS).max(1) && !shard.contains_key(&number) {
+            make_room(&mut shard);
+        }
+        change(shard.entry(number).or_default())
+    }
+
+    fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    fn shard(&self, number: u64) -> &Mutex<HashMap<u64, T, Hashing>> {
+        &self.shards[number as usize % SHARDS]
+    }
+}
+
+/// Forgets the quarter that has been idle longest: a few thousand entries at most, once for every thousand newcomers.
+fn make_room<T: Aged>(shard: &mut HashMap<u64, T, Hashing>) {
+    let mut ages: Vec<u32> = shard.values().map(Aged::since).collect();
+    let mut to_go = ages.len().div_ceil(4);
+    let (_, &mut oldest, _) = ages.select_nth_unstable(to_go - 1);
+    shard.retain(|_, kept| {
+        let goes = to_go > 0 && kept.since() <= oldest;
+        to_go -= usize::from(goes);
+        !goes
+    });
+}
+
+impl Aged for Habits {
+    fn since(&self) -> u32 {
+        self.since()
+    }
+}
+
+impl Aged for Neighbourhood {
+    fn since(&self) -> u32 {
+        self.since()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Copy, Default)]
+    struct At(u32);
+
+    impl Aged for At {
+        fn since(&self) -> u32 {
+            self.0
+        }
+    }
+
+    #[test]
+    fn an_entry_is_as_small_as_promised() {
+        assert_eq!((size_of::<(u64, Habits)>(), size_of::<(u64, Neighbourhood)>()), (72, 32));
+    }
+
+    #[test]
+    fn there_is_never_more_than_there_is_room_for_and_the_active_stay() {
+        let memory = Memory::<At>::new(&Hashing::random());
+        let most = 100 * SHARDS;
+        for number in 0..200_000 {
+            // Somebody comes again and again.
+            memory.with(7, most, |entry| entry.0 = number);
+            memory.with(u64::from(number) + 1000, most, |entry| entry.0 = number);
+        }
+        assert!(memory.len() <= most, "{}", memory.len());
+        assert_eq!(memory.get(7).map(|entry| entry.0), Some(199_999));
+        assert!(memory.get(1000).is_none());
+    }
+
+    #[test]
+    fn where_all_are_of_the_same_age_a_quarter_goes() {
+        let mut shard: HashMap<u64, At, Hashing> = (0..100).map(|number| (number, At(5))).collect();
+        make_room(&mut shard);
+        assert_eq!(shard.len(), 75);
+    }
+}

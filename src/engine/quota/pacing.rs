@@ -1,0 +1,99 @@
+//! What the plan of a paced quota has for its requests, and what it is made from.
+
+use super::Book;
+use crate::engine::Slot;
+use crate::engine::quota::window_usage::Tally;
+use crate::policy::pacing::pacer::{Books, Pacer};
+use crate::policy::pacing::week::WeekTime;
+use crate::policy::pacing::{Pacing, Planned};
+use crate::policy::quota::Quota;
+use crate::policy::window::Span;
+use crate::policy::{Timestamp, Units};
+
+impl Book {
+    /// What the plan has for a request of `class`, made anew where it is time for that. `slots` are those of the classes
+    /// that `pacing` knows by their places.
+    ///
+    /// A plan that is made for a request which then waits for the ledger is dropped: of that there is no line in the log.
+    pub(in crate::engine) fn planned(&mut self, pacing: &Pacing, slots: &[Slot], class: Slot) -> Planned {
+        let now = self.latest;
+        self.next_pacer = None;
+        if self.pacer().is_none_or(|pacer| pacer.is_due(now)) {
+            let slot = |place: usize| slots.get(place).map_or(place, |slot| usize::from(*slot));
+            let mut next = self.pacer.clone().unwrap_or_default();
+            next.plan(pacing, slot, &self.books(), now);
+            self.next_pacer = Some(next);
+        }
+        let pacer = self.next_pacer.as_deref().or(self.pacer());
+        Planned {
+            is_ahead: pacer.is_some_and(|pacer| pacer.is_ahead(self.taken())),
+            aside: pacer.map_or(Units::ZERO, Pacer::aside),
+            allotment: pacer.and_then(|pacer| pacer.classes().get(usize::from(class))?.allotment),
+        }
+    }
+
+    /// The account as a plan finds it.
+    fn books(&self) -> Books {
+        Books {
+            limit: self.limit,
+            taken: if self.is_closed() { self.limit } else { self.taken().plus(self.current.withheld) },
+            expected_elsewhere: self.current.expected_elsewhere,
+            span: self.span_of(&self.current),
+            week: self.week_at(self.latest),
+        }
+    }
+
+    /// What clients are expected to ask for in what is left of a window, by what the plan has learned of them.
+    pub(in crate::engine) fn expects(&self, tally: &Tally) -> Units {
+        let span = self.span_of(tally);
+        let from = self.latest.max(span.start);
+        let left = span.end.since(from);
+        self.pacer().map_or(Units::ZERO, |pacer| pacer.expects(self.week_at(from), left))
+    }
+
+    /// The time of a window; of one that nobody has opened, were it opened now.
+    pub(super) fn span_of(&self, tally: &Tally) -> Span {
+        if tally.opened { tally.span } else { self.window.span(self.latest) }
+    }
+
+    fn week_at(&self, moment: Timestamp) -> WeekTime {
+        WeekTime(f64::from(self.window.second_of_week(moment)))
+    }
+
+    /// What is taken, or may be, was changed from outside.
+    pub(super) fn plan_anew(&mut self) {
+        if let Some(pacer) = &mut self.pacer {
+            pacer.plan_anew();
+        }
+    }
+
+    /// The plan that was made last stands.
+    pub(in crate::engine) fn adopt_plan(&mut self) {
+        if let Some(next) = self.next_pacer.take() {
+            self.pacer = Some(next);
+        }
+    }
+
+    /// The plan, if there is one.
+    pub(in crate::engine) fn pacer(&self) -> Option<&Pacer> {
+        self.pacer.as_deref()
+    }
+
+    /// The plan; one that knows nothing yet, where there was none.
+    pub(in crate::engine) fn pacer_or_new(&mut self) -> &mut Pacer {
+        self.pacer.get_or_insert_default()
+    }
+
+    /// What the tiers of `quota` count of what is taken.
+    pub(in crate::engine) fn counted_by_tiers(&self, quota: &Quota) -> Units {
+        let ahead = quota.pacing.as_ref().and(self.pacer()).map(|pacer| pacer.is_ahead(self.taken()));
+        quota.counted_by_tiers(self.taken(), ahead)
+    }
+
+    /// What each class of a plan will ask for, hour by hour from now on.
+    pub(in crate::engine) fn expected_by_hour(&self, class: Slot) -> Vec<f64> {
+        let demand = self.pacer().and_then(|pacer| pacer.classes().get(usize::from(class))).map(|class| &class.demand);
+        let week = self.books().week;
+        demand.map_or_else(Vec::new, |demand| demand.next_hours(week))
+    }
+}

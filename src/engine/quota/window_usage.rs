@@ -1,0 +1,90 @@
+//! What was taken of one window, and what of it this gate may take.
+
+use crate::policy::Units;
+use crate::policy::lease::WindowKey;
+use crate::policy::window::Span;
+
+/// One window of one quota.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct Tally {
+    /// Its start in nanoseconds; the ordinal of one that opens at its first use.
+    pub(in crate::engine) id: u64,
+    /// When it is; all of time while it has not been opened.
+    pub(in crate::engine) span: Span,
+    pub(in crate::engine) opened: bool,
+    /// It opens at its first use: its id is an ordinal.
+    pub(in crate::engine) by_use: bool,
+    /// Nobody remembers what was taken of it: it counts as spent.
+    pub(in crate::engine) spent: bool,
+    pub(in crate::engine) settled: Units,
+    pub(in crate::engine) reserved: Units,
+    /// What the origin spent beyond what was held; settled as soon as the ledger hands it out.
+    pub(in crate::engine) owed: Units,
+    /// What this gate may take in all.
+    pub(in crate::engine) held: Units,
+    /// What others hold, and what earlier windows weigh.
+    pub(in crate::engine) elsewhere: Units,
+    /// How much of that is known to be taken.
+    pub(in crate::engine) taken_elsewhere: Units,
+    /// Both are what they were a window ago, until the ledger has said how much of it is over.
+    pub(in crate::engine) estimated: bool,
+    /// What gates hold that have gone.
+    pub(in crate::engine) withheld: Units,
+    /// What other gates expect to be asked for until it ends, once the ledger has told.
+    pub(in crate::engine) expected_elsewhere: Option<Units>,
+    /// What may be taken on top once the ledger is lost.
+    pub(in crate::engine) share: Units,
+    /// Once more than this is taken, more is asked for.
+    pub(in crate::engine) low: Units,
+    /// What the ledger was last told is taken, and held.
+    pub(in crate::engine) told: (Units, Units),
+}
+
+impl Tally {
+    /// A window of which nothing is taken, and nothing held.
+    pub(in crate::engine) fn fresh(id: u64, span: Span) -> Self {
+        Self {
+            id,
+            span,
+            opened: true,
+            by_use: false,
+            spent: false,
+            settled: Units::ZERO,
+            reserved: Units::ZERO,
+            owed: Units::ZERO,
+            held: Units::ZERO,
+            elsewhere: Units::ZERO,
+            taken_elsewhere: Units::ZERO,
+            estimated: false,
+            withheld: Units::ZERO,
+            expected_elsewhere: None,
+            share: Units::ZERO,
+            low: Units::ZERO,
+            told: (Units::ZERO, Units::ZERO),
+        }
+    }
+
+    /// The same, counted as spent.
+    pub(in crate::engine) fn spent(self, limit: Units) -> Self {
+        let elsewhere = limit.minus(self.taken());
+        Self { spent: true, held: Units::ZERO, elsewhere, taken_elsewhere: elsewhere, low: Units::MAX, ..self }
+    }
+
+    /// Settled and reserved by this gate.
+    pub(in crate::engine) fn taken(&self) -> Units {
+        self.settled.plus(self.reserved)
+    }
+
+    /// Settled and reserved by all gates, as far as is known.
+    pub(in crate::engine) fn taken_by_all(&self) -> Units {
+        self.taken().plus(self.taken_elsewhere)
+    }
+
+    pub(in crate::engine) fn known_span(&self) -> Option<Span> {
+        self.opened.then_some(self.span)
+    }
+
+    pub(in crate::engine) fn key(&self, back: u32) -> WindowKey {
+        WindowKey { id: self.id, span: self.known_span(), back }
+    }
+}

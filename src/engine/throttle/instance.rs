@@ -1,0 +1,107 @@
+//! The door to one scope: its book, and the lanes before it.
+
+use super::limiter::Book;
+use super::scheduler::PlaceId;
+use super::wait_queue::LaneId;
+use crate::policy::throttle::Throttle;
+use crate::policy::time::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A door, by its place on the floor. One that is forgotten gives its place to another: whoever is in a scope or waits
+/// for it keeps it from being forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct DoorId(pub(super) usize);
+
+/// One door.
+pub(super) struct Door {
+    /// The name of its scope in the settings.
+    pub(super) scope: Arc<str>,
+    pub(super) book: Book,
+    /// Who looks again when time alone opens it, and when that will be; woken like an alarm clock, so that not all are.
+    pub(super) watchman: Option<(PlaceId, Timestamp)>,
+    /// The lanes in which somebody waits for it, that of whoever has waited longest first.
+    lanes: BTreeSet<(PlaceId, LaneId)>,
+    /// How many wait for it, by priority.
+    line: BTreeMap<u8, u32>,
+    last_asked: Timestamp,
+}
+
+/// What was learned of a scope by value (its delay, its level of backoff) is forgotten when nobody has asked for so long.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
+
+impl Door {
+    pub(super) fn new(scope: &Arc<str>, name: &str, rules: Option<Arc<Throttle>>, now: Timestamp) -> Self {
+        let mut book = Book::new(name);
+        book.follow(rules, now);
+        Self {
+            scope: Arc::clone(scope),
+            book,
+            watchman: None,
+            lanes: BTreeSet::new(),
+            line: BTreeMap::new(),
+            last_asked: Timestamp::default(),
+        }
+    }
+
+    pub(super) fn asked(&mut self, now: Timestamp) {
+        self.last_asked = now;
+    }
+
+    /// Returns whether it may be forgotten.
+    pub(super) fn is_idle(&self, now: Timestamp) -> bool {
+        let is_old = now.since(self.last_asked) >= FORGOTTEN_AFTER;
+        self.book.is_as_new(now) || (is_old && self.book.is_empty(now))
+    }
+
+    pub(super) fn is_waited_for(&self) -> bool {
+        !self.lanes.is_empty()
+    }
+
+    /// The lanes before it, that of whoever has waited longest first.
+    pub(super) fn lanes(&self) -> impl Iterator<Item = LaneId> {
+        self.lanes.iter().map(|(_, lane)| *lane)
+    }
+
+    /// Who has waited longest.
+    pub(super) fn oldest(&self) -> Option<PlaceId> {
+        self.lanes.first().map(|(place, _)| *place)
+    }
+
+    /// The lowest priority of those who wait.
+    pub(super) fn lowest(&self) -> Option<u8> {
+        self.line.first_key_value().map(|(priority, _)| *priority)
+    }
+
+    pub(super) fn joined(&mut self, priority: u8) {
+        self.book.waiting += 1;
+        *self.line.entry(priority).or_default() += 1;
+    }
+
+    pub(super) fn left(&mut self, place: PlaceId, priority: u8) {
+        self.book.waiting = self.book.waiting.saturating_sub(1);
+        if let Some(count) = self.line.get_mut(&priority) {
+            *count -= 1;
+            if *count == 0 {
+                self.line.remove(&priority);
+            }
+        }
+        if self.watchman.is_some_and(|(known, _)| known == place) {
+            self.watchman = None;
+        }
+    }
+
+    /// The one who has waited longest in `lane` was `before`, and is `now`.
+    pub(super) fn stands(&mut self, lane: LaneId, before: Option<PlaceId>, now: Option<PlaceId>) {
+        if before == now {
+            return;
+        }
+        if let Some(before) = before {
+            self.lanes.remove(&(before, lane));
+        }
+        if let Some(now) = now {
+            self.lanes.insert((now, lane));
+        }
+    }
+}

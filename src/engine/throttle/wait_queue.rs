@@ -1,0 +1,99 @@
+//! Those who wait for the same scopes, in the order in which they go.
+
+use super::Few;
+use super::instance::DoorId;
+use super::scheduler::PlaceId;
+use crate::policy::identity::ClientKey;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// A lane, by its place on the floor. It is there as long as somebody waits in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LaneId(pub(super) usize);
+
+/// One lane.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    /// Before which scopes, in order.
+    pub(super) doors: Few<DoorId>,
+    by_priority: BTreeMap<Reverse<u8>, Turns>,
+    by_age: BTreeSet<PlaceId>,
+}
+
+/// Clients of one priority, who take turns.
+#[derive(Debug, Default)]
+struct Turns {
+    next: VecDeque<ClientKey>,
+    of: BTreeMap<ClientKey, VecDeque<PlaceId>>,
+}
+
+impl Lane {
+    pub(super) fn before(doors: Few<DoorId>) -> Self {
+        Self { doors, ..Self::default() }
+    }
+
+    pub(super) fn join(&mut self, place: PlaceId, client: ClientKey, priority: u8) {
+        self.by_age.insert(place);
+        let turns = self.by_priority.entry(Reverse(priority)).or_default();
+        let of_client = turns.of.entry(client).or_default();
+        if of_client.is_empty() {
+            turns.next.push_back(client);
+        }
+        of_client.push_back(place);
+    }
+
+    pub(super) fn leave(&mut self, place: PlaceId, client: ClientKey, priority: u8) {
+        self.by_age.remove(&place);
+        let Some(turns) = self.by_priority.get_mut(&Reverse(priority)) else { return };
+        turns.leave(place, client);
+        if turns.next.is_empty() {
+            self.by_priority.remove(&Reverse(priority));
+        }
+    }
+
+    /// The next by priority, and that priority.
+    pub(super) fn next(&self) -> Option<(u8, PlaceId)> {
+        let (Reverse(priority), turns) = self.by_priority.first_key_value()?;
+        Some((*priority, *turns.of.get(turns.next.front()?)?.front()?))
+    }
+
+    /// Who has waited longest.
+    pub(super) fn oldest(&self) -> Option<PlaceId> {
+        self.by_age.first().copied()
+    }
+
+    /// The last to go: of the lowest priority, the youngest of the client with most in line.
+    pub(super) fn last(&self) -> Option<(u8, PlaceId)> {
+        let (Reverse(priority), turns) = self.by_priority.last_key_value()?;
+        let greediest = turns.of.values().max_by_key(|places| (places.len(), places.back().copied()))?;
+        Some((*priority, *greediest.back()?))
+    }
+
+    /// How many of those who wait go before one more of `client`, at the least: all of a higher priority, and of each
+    /// client of the same one for each turn that this one has.
+    pub(super) fn ahead_of(&self, client: ClientKey, priority: u8) -> usize {
+        let higher = self.by_priority.range(..Reverse(priority)).flat_map(|(_, turns)| turns.of.values());
+        let alike = self.by_priority.get(&Reverse(priority)).map(|turns| &turns.of);
+        let own = alike.and_then(|of| of.get(&client)).map_or(0, VecDeque::len);
+        let alike = alike.into_iter().flat_map(BTreeMap::values).map(|places| places.len().min(own.max(1)));
+        higher.map(VecDeque::len).chain(alike).sum()
+    }
+}
+
+impl Turns {
+    fn leave(&mut self, place: PlaceId, client: ClientKey) {
+        let Some(places) = self.of.get_mut(&client) else { return };
+        places.retain(|known| *known != place);
+        let is_empty = places.is_empty();
+        if is_empty {
+            self.of.remove(&client);
+        }
+        if let Some(turn) = self.next.iter().position(|known| *known == client) {
+            self.next.remove(turn);
+            if !is_empty {
+                // It has had its turn.
+                self.next.push_back(client);
+            }
+        }
+    }
+}

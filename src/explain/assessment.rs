@@ -1,0 +1,113 @@
+//! What becomes of a request, as far as that can be told.
+
+use super::input::{Case, Past};
+use crate::policy::decide::Position;
+use crate::policy::{Reason, Refusal, Verdict};
+
+/// What the rules say, all together.
+pub(super) struct Outcome<'a> {
+    /// How the requests before it may have gone.
+    pub(super) pasts: Vec<Past>,
+    /// The verdict; two, where it depends on that.
+    pub(super) rulings: Vec<Ruled<'a>>,
+    /// A log says that it was decided otherwise.
+    pub(super) differs_from_log: bool,
+    /// Nothing but a log knows what the client was told.
+    pub(super) is_as_logged: bool,
+}
+
+/// A verdict, and where it leaves the quotas.
+pub(super) struct Ruled<'a> {
+    pub(super) verdict: Verdict,
+    pub(super) positions: Vec<Position<'a>>,
+}
+
+impl<'a> Outcome<'a> {
+    pub(super) fn of(case: &Case<'a>) -> Self {
+        match case.decided() {
+            _ if case.found.is_some() => Self::found(case),
+            Some(decided) if decided.is_refused_out_of_sight() => Self::out_of_sight(case),
+            Some(decided) => Self::as_decided(case, decided.reason),
+            None => Self::open(case),
+        }
+    }
+
+    /// Whatever may have been before.
+    fn open(case: &Case<'a>) -> Self {
+        let pasts = case.pasts();
+        let mut rulings: Vec<Ruled<'a>> = pasts.iter().map(|past| Ruled::of(case, *past)).collect();
+        // Also where it is refused either way, for another reason.
+        rulings.dedup_by_key(|ruled| ruled.refusal().copied());
+        Self { pasts, rulings, differs_from_log: false, is_as_logged: false }
+    }
+
+    /// As a replay decides: by the rules, unless it was the origin that had no room, or the ledger. That a log tells, and
+    /// nobody can work it out again.
+    fn found(case: &Case<'a>) -> Self {
+        let open = Self::open(case);
+        let logged = case.decided().map(|decided| decided.reason);
+        match (logged.flatten(), open.refusal().map(|refusal| refusal.reason)) {
+            (Some(Reason::Ledger), _) | (Some(Reason::Throttle | Reason::Backoff), None) => open.told_by_log(case),
+            (_, reason) => Self { differs_from_log: logged.is_some_and(|logged| logged != reason), ..open },
+        }
+    }
+
+    /// As it was decided, where the rules of today may say so.
+    fn as_decided(case: &Case<'a>, reason: Option<Reason>) -> Self {
+        let ruled = |past| (past, Ruled::of(case, past));
+        let says_so = |ruled: &Ruled<'_>| ruled.refusal().map(|refusal| refusal.reason) == reason;
+        match [Past::Kind, Past::Unkind].map(ruled).into_iter().find(|(_, ruled)| says_so(ruled)) {
+            Some((past, ruled)) => {
+                Self { pasts: vec![past], rulings: vec![ruled], differs_from_log: false, is_as_logged: true }
+            }
+            None => Self { differs_from_log: true, ..Self::open(case) },
+        }
+    }
+
+    /// What can be asked here admitted it; what only the gate saw did not.
+    fn out_of_sight(case: &Case<'a>) -> Self {
+        let ruled = Ruled::of(case, Past::Kind);
+        let differs_from_log = ruled.refusal().is_some();
+        let open = Self { pasts: vec![Past::Kind], rulings: vec![ruled], differs_from_log, is_as_logged: false };
+        if differs_from_log { open } else { open.told_by_log(case) }
+    }
+
+    /// Refused as the log says.
+    fn told_by_log(mut self, case: &Case<'a>) -> Self {
+        if let Some((reason, wait)) = case.decided().and_then(|decided| Some((decided.reason?, decided.wait()))) {
+            let verdict = Verdict::Refuse(Refusal { reason, quotas: 0, wait });
+            self.rulings.iter_mut().for_each(|ruled| ruled.verdict = verdict);
+        }
+        Self { is_as_logged: true, ..self }
+    }
+
+    /// Why it is refused, if ever.
+    pub(super) fn refusal(&self) -> Option<&Refusal> {
+        self.rulings.iter().find_map(Ruled::refusal)
+    }
+
+    /// Why it is refused whatever came before, if it is.
+    pub(super) fn certain_refusal(&self) -> Option<&Refusal> {
+        self.refusal().filter(|_| self.rulings.iter().all(|ruled| ruled.refusal().is_some()))
+    }
+
+    /// Where the quotas stand when it is refused.
+    pub(super) fn refused_positions(&self) -> &[Position<'a>] {
+        let refused = self.rulings.iter().find(|ruled| ruled.refusal().is_some());
+        refused.map_or(&[], |ruled| &ruled.positions)
+    }
+}
+
+impl<'a> Ruled<'a> {
+    fn of(case: &Case<'a>, past: Past) -> Self {
+        let (verdict, positions) = case.decide(case.classified().class, past);
+        Self { verdict, positions }
+    }
+
+    pub(super) fn refusal(&self) -> Option<&Refusal> {
+        match &self.verdict {
+            Verdict::Refuse(refusal) => Some(refusal),
+            Verdict::Admit { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! One request with all that the rules see of it.
+
+use super::explanation::Request;
+use super::logged_outcome::{Decided, Happened};
+use super::environment::Known;
+use crate::engine::{ClassPlan, Engine, PlanView, QuotaView, Supply};
+use crate::policy::bot_detection::Suspicion;
+use crate::policy::bucket::Level;
+use crate::policy::cost::{Cost, Estimate};
+use crate::policy::decide::{self, Asked, Position};
+use crate::policy::facts::claimed_operator;
+use crate::policy::crawler_guard::Guarded;
+use crate::policy::identity::Origin;
+use crate::policy::address_lists::Listed;
+use crate::policy::pacing::bucket::Allotment;
+use crate::policy::pacing::{Pacing, Planned};
+use crate::policy::route::Route;
+use crate::policy::tier::{Share, Shedding};
+use crate::policy::{
+    Claim, ClassId, Classified, Facts, OperatorId, Proof, QuotaId, Signature, Timestamp, Units, Verdict,
+};
+use crate::telemetry::{hexadecimal, rfc3339};
+use http::{HeaderMap, Method};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// A request before its decision.
+#[derive(Clone)]
+pub struct Case<'a> {
+    pub(super) known: Known<'a>,
+    pub(super) asked: Asking,
+    pub(super) who: Who,
+    pub(super) now: Timestamp,
+    /// What is left in the client's bucket.
+    pub(super) level: Level,
+    /// Where each quota of its route stands.
+    pub(super) positions: Vec<Position<'a>>,
+    /// What a replay found before it, where there was one; elsewhere much depends on the requests before.
+    pub(super) found: Option<Found<'a>>,
+    /// The quotas of a running gate or of a replay, where there is one: with its plans.
+    pub(super) quotas: &'a [QuotaView],
+    /// This part of its `Retry-After` is added to it.
+    pub(super) spread: f64,
+    /// What became of it, where a log tells.
+    pub(super) happened: Option<Happened>,
+}
+
+/// Where the quotas of its route stand for each class.
+#[derive(Clone)]
+pub(super) struct Found<'a> {
+    /// The class of [`Case::positions`].
+    pub(super) class: ClassId,
+    /// By [`ClassId`].
+    pub(super) by_class: Vec<Vec<Position<'a>>>,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Asking {
+    pub(super) method: Method,
+    pub(super) host: String,
+    /// As rules match it.
+    pub(super) path: String,
+    pub(super) query: Option<String>,
+    pub(super) user_agent: Vec<u8>,
+    /// What else it sends, as far as it is known.
+    pub(super) sent: HeaderMap,
+}
+
+/// What is known of who asks.
+#[derive(Clone, Debug)]
+pub(super) struct Who {
+    pub(super) peer: IpAddr,
+    pub(super) origin: Origin,
+    pub(super) listed: Listed,
+    pub(super) claim: Claim,
+    pub(super) proof: Proof,
+    pub(super) signature: Signature,
+    pub(super) holds_key_of: Vec<ClassId>,
+    pub(super) suspicion: Option<Suspicion>,
+}
+
+/// How the requests before this one have gone, where that decides and is not known: whose turn it was to be refused, whether
+/// the crawler guard has let one through of late, and what they have left of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Past {
+    /// As is best for this one.
+    Kind,
+    /// As is worst.
+    Unkind,
+}
+
+impl<'a> Case<'a> {
+    pub(super) fn new(known: Known<'a>, asked: Asking, who: Who, now: Timestamp) -> Self {
+        let (level, positions) = Default::default();
+        Self { known, asked, who, now, level, positions, found: None, quotas: &[], spread: 0.0, happened: None }
+    }
+
+    /// The same where `used` says how much of each quota has been taken; of the others, nothing.
+    pub(super) fn where_used(self, used: impl Fn(&str) -> Option<Units>) -> Self {
+        let rules = &self.known.settings.rules;
+        let books = Engine::new(Supply::Whole, 1).admission(Arc::clone(rules), self.now);
+        for quota in &rules.quotas {
+            if let Some(used) = used(&quota.name) {
+                let _ = books.set_used(&quota.name, used, self.now);
+            }
+        }
+        let views = books.quotas(self.now);
+        let position = |&(id, cost): &(QuotaId, Cost)| {
+            let (quota, view) = (&rules.quotas[usize::from(id.0)], &views[usize::from(id.0)]);
+            let cost = match cost {
+                Cost::Known(units) => units,
+                Cost::Learned => Estimate::FIRST.0.min(quota.limit),
+            };
+            Position {
+                id,
+                quota,
+                cost,
+                taken: view.used,
+                limit: view.limit,
+                grant: view.limit,
+                resets_at: view.window_end,
+                shedding: Shedding::default(),
+                // The best guess is that the plan is followed, whatever it has for this class.
+                planned: quota.pacing.as_ref().map(|_| Planned {
+                    is_ahead: false,
+                    aside: Units::ZERO,
+                    allotment: None,
+                }),
+                guarded: None,
+                is_let_through: false,
+            }
+        };
+        // In the order in which a gate asks them.
+        let mut positions: Vec<Position<'a>> = self.route().costs.iter().map(position).collect();
+        positions.sort_by_key(|position| position.id);
+        Self { positions, found: None, ..self }
+    }
+
+    /// The same once the ledger has handed out all there is.
+    pub(super) fn with_ledger_open(mut self) -> Self {
+        self.positions.iter_mut().for_each(|position| position.grant = position.limit);
+        self
+    }
+
+    /// The same by a gate whose quotas stand so.
+    pub fn with_quotas(self, quotas: &'a [QuotaView]) -> Self {
+        Self { quotas, ..self }
+    }
+
+    /// The plan of a quota and what it has for a class, where a gate has one.
+    pub(super) fn plan(&self, quota: &str, class: &str) -> Option<(&PlanView, Option<&ClassPlan>)> {
+        let view = self.quotas.iter().find(|view| view.name == quota)?;
+        let of_class = view.by_class.iter().find(|view| view.class == class).and_then(|view| view.plan.as_ref());
+        Some((view.plan.as_ref()?, of_class))
+    }
+
+    /// How the requests before it may have gone, the kindest first.
+    pub(super) fn pasts(&self) -> Vec<Past> {
+        if self.found.is_some() { vec![Past::Kind] } else { vec![Past::Kind, Past::Unkind] }
+    }
+
+    /// The same position with so much of its quota taken.
+    pub(super) fn with_taken(&self, position: Position<'a>, taken: Units) -> Position<'a> {
+        let is_ahead = |pacing: &Pacing| {
+            let plan = self.quotas.iter().find(|view| view.name == position.quota.name)?.plan?;
+            Some(taken > plan.line.plus(pacing.burst.of(position.quota.limit)))
+        };
+        let is_ahead = position.quota.pacing.as_ref().and_then(is_ahead);
+        let planned =
+            position.planned.map(|planned| Planned { is_ahead: is_ahead.unwrap_or(planned.is_ahead), ..planned });
+        Position { taken, planned, ..position }
+    }
+
+    /// The same where `used` says otherwise of how much of some quotas has been taken.
+    pub fn but_used(mut self, used: impl Fn(&str) -> Option<Units>) -> Self {
+        let retaken = |position: &Position<'a>| match used(&position.quota.name) {
+            Some(taken) => self.with_taken(*position, taken),
+            None => *position,
+        };
+        let all = |positions: &Vec<Position<'a>>| positions.iter().map(retaken).collect::<Vec<_>>();
+        let positions = all(&self.positions);
+        let found = self.found.as_ref().map(|found| found.by_class.iter().map(all).collect());
+        self.positions = positions;
+        if let (Some(found), Some(by_class)) = (&mut self.found, found) {
+            found.by_class = by_class;
+        }
+        self
+    }
+
+    /// What a gate decided, where its log tells.
+    pub(super) fn decided(&self) -> Option<&Decided> {
+        self.happened.as_ref()?.decided.as_ref()
+    }
+
+    pub(super) fn facts(&self) -> Facts<'_> {
+        let (asked, who) = (&self.asked, &self.who);
+        Facts {
+            method: &asked.method,
+            host: &asked.host,
+            path: &asked.path,
+            query: asked.query.as_deref(),
+            client: who.origin.client,
+            listed: who.listed,
+            user_agent: &asked.user_agent,
+            claim: who.claim,
+            proof: who.proof,
+            signature: who.signature,
+            holds_key_of: &who.holds_key_of,
+            suspicion: who.suspicion,
+        }
+    }
+
+    pub(super) fn classified(&self) -> Classified {
+        self.known.rules().classify(&self.facts())
+    }
+
+    /// Whose crawler it says it is.
+    pub(super) fn claimed(&self) -> Option<OperatorId> {
+        claimed_operator(self.who.claim, self.who.signature)
+    }
+
+    pub(super) fn route_place(&self) -> usize {
+        self.known.rules().route(&self.facts())
+    }
+
+    pub(super) fn route(&self) -> &'a Route {
+        &self.known.rules().routes[self.route_place()]
+    }
+
+    /// The request as the rules are asked about it, were its client of `class`.
+    pub(super) fn asked_as(&self, class: ClassId) -> Asked<'a> {
+        let rules = self.known.rules();
+        let never_refused = rules.never_refuses(&self.asked.method, &self.asked.path);
+        Asked { class, class_rules: &rules.classes[usize::from(class.0)], route: self.route(), never_refused }
+    }
+
+    /// Where its quotas stand, were its client of `class`; none, where it costs nothing. Where nobody has found out how the
+    /// requests before it have gone, that is as `past` says.
+    pub(super) fn positions_as(&self, class: ClassId, past: Past) -> Vec<Position<'a>> {
+        let asked = self.asked_as(class);
+        match &self.found {
+            _ if asked.is_free() => Vec::new(),
+            Some(found) if found.class != class => found.by_class[usize::from(class.0)].clone(),
+            Some(_) => self.positions.clone(),
+            None => self.positions_after(&asked, past),
+        }
+    }
+
+    fn positions_after(&self, asked: &Asked<'a>, past: Past) -> Vec<Position<'a>> {
+        let guard = asked.class_rules.guard.filter(|_| self.classified().operator.is_some());
+        let (carry, last_admitted) = match past {
+            Past::Kind => (0, Timestamp::default()),
+            Past::Unkind => (Share::ALL.millionths() - 1, self.now),
+        };
+        let guarded = guard.map(|guard| Guarded {
+            guard,
+            last_admitted,
+            is_overdue: false,
+            spent: Units::ZERO,
+            passed: Share::ALL,
+        });
+        let placed = |position: &Position<'a>| {
+            let shedding = Shedding { carry, ..position.shedding };
+            let is_paced = position.quota.pacing.as_ref().is_some_and(|pacing| pacing.paces(asked.class));
+            // At worst nothing is left of it.
+            let allotment = (is_paced && past == Past::Unkind).then(Allotment::default);
+            let planned = position.planned.map(|planned| Planned { allotment, ..planned });
+            Position { shedding, guarded, planned, ..*position }
+        };
+        self.positions.iter().map(placed).collect()
+    }
+
+    /// What the rules say to it, were its client of `class`, and where that leaves its quotas.
+    pub(super) fn decide(&self, class: ClassId, past: Past) -> (Verdict, Vec<Position<'a>>) {
+        let mut positions = self.positions_as(class, past);
+        let verdict = decide::decide(&self.asked_as(class), self.level, &mut positions, self.now);
+        (verdict, positions)
+    }
+
+    pub(super) fn told(&self) -> Request {
+        let Asking { method, host, path, query, user_agent, .. } = &self.asked;
+        Request {
+            time: rfc3339(self.now),
+            decision: self.decided().map(|decided| String::from_utf8_lossy(&hexadecimal(decided.id)).into_owned()),
+            method: method.to_string(),
+            host: host.clone(),
+            path: path.clone(),
+            query: query.clone(),
+            client: self.who.origin.client.to_string(),
+            user_agent: String::from_utf8_lossy(user_agent).into_owned(),
+        }
+    }
+}

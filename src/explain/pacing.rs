@@ -1,0 +1,132 @@
+//! Whether the request's class is within what the plan of a quota has for it.
+
+use super::admission::{amount, no, percent};
+use super::input::Case;
+use super::assessment::Outcome;
+use super::step::{Finding, Stage, Step};
+use crate::engine::{ClassPlan, PlanView};
+use crate::policy::Reason;
+use crate::policy::decide::{self, Asked, Position};
+use crate::policy::pacing::bucket::Allotment;
+use crate::policy::pacing::{Pacing, Role};
+use crate::policy::tier::Share;
+
+/// What the plan of a quota says; nothing, where it has none. `may_be` is where the quota may stand.
+pub(super) fn step(
+    case: &Case<'_>,
+    asked: &Asked<'_>,
+    may_be: Vec<Position<'_>>,
+    outcome: &Outcome<'_>,
+) -> Option<Step> {
+    let position = *may_be.first()?;
+    let (quota, pacing) = (position.quota, position.quota.pacing.as_ref()?);
+    let class = &asked.class_rules.name;
+    let (finding, says) = match pacing.role(asked.class) {
+        Role::First => (Finding::Passed, format!("{class} is served first: others are paced")),
+        Role::ShutOut => (Finding::Passed, format!("plans nothing for {class}, which a tier shuts out")),
+        Role::Paced(_) => said(case, asked, may_be, outcome),
+    };
+    let step = Step::new(Stage::Pacing, finding, says)
+        .of_quota(&quota.name)
+        .by(case.known.quota_rule(position.id, ".pacing"))
+        .with("mode", pacing.forecast.name())
+        .with("burst", pacing.burst.of(quota.limit).as_f64());
+    Some(match case.plan(&quota.name, class) {
+        Some(plan) => with_plan(step, case, pacing, plan, position.planned.and_then(|planned| planned.allotment)),
+        None => step,
+    })
+}
+
+/// What a plan says to a request of a class that it paces.
+fn said(case: &Case<'_>, asked: &Asked<'_>, mut may_be: Vec<Position<'_>>, outcome: &Outcome<'_>) -> (Finding, String) {
+    let class = &asked.class_rules.name;
+    let not_asked = || (Finding::NotAsked, "not asked any more".to_owned());
+    if let Some(decided) = case.decided().filter(|_| case.found.is_none() && !outcome.differs_from_log) {
+        return match decided.reason {
+            Some(Reason::Pacing) => (Finding::Refused, format!("{class} was ahead of its plan")),
+            Some(Reason::Tier) => not_asked(),
+            _ => (Finding::Passed, format!("{class} was within its plan, or the guard let it through")),
+        };
+    }
+    let by_tier = |position: &mut Position<'_>| {
+        decide::tier(asked.class, position, case.now).is_err() && asked.enforces_tiers_of(position.quota)
+    };
+    if may_be.iter_mut().all(by_tier) {
+        return not_asked();
+    }
+    let Some(position) = may_be.first_mut() else { return not_asked() };
+    let enforced = asked.class_rules.enforce && position.quota.enforced_pacing().is_some();
+    if case.found.is_none() {
+        let who_knows = "what its plan has for the class, only a running gate knows, or a replay of a log (--log)";
+        let finding = if enforced { Finding::Depends } else { Finding::Unknown };
+        return (finding, format!("{class} is paced: {who_knows}"));
+    }
+    let before = Position { is_let_through: false, ..*position };
+    *position = before;
+    match decide::plan(position, case.now) {
+        Ok(()) if position.is_let_through => {
+            (Finding::Passed, format!("{class} is ahead of its plan, and the crawler guard lets it through"))
+        }
+        Ok(()) => (Finding::Passed, format!("{class} is within its plan")),
+        Err(_) if is_by_share(before, case) => {
+            (no(enforced), format!("the plan serves a share of {class}, and this one is not part of it"))
+        }
+        Err(_) => {
+            let holds = position.planned.and_then(|planned| planned.allotment).map(|of| of.purse.holds());
+            let holds = amount(holds.unwrap_or_default());
+            (
+                no(enforced),
+                format!("{class} is ahead of its plan: {} asked for, {holds} to be had", amount(before.cost)),
+            )
+        }
+    }
+}
+
+/// Whether the plan would let a request pass, were it its turn.
+fn is_by_share(position: Position<'_>, case: &Case<'_>) -> bool {
+    decide::plan(&mut in_turn(position), case.now).is_ok()
+}
+
+/// The same, with the next request of its class to be let through.
+pub(super) fn in_turn(mut position: Position<'_>) -> Position<'_> {
+    position.shedding.carry = 0;
+    if let Some(allotment) = position.planned.as_mut().and_then(|planned| planned.allotment.as_mut()) {
+        allotment.purse = allotment.purse.with_its_turn();
+    }
+    position
+}
+
+/// The plan as a replay finds it, or that of a running gate at this moment: what it was when a decision was made there nobody
+/// has written down.
+fn with_plan(
+    step: Step,
+    case: &Case<'_>,
+    pacing: &Pacing,
+    (plan, of_class): (&PlanView, Option<&ClassPlan>),
+    found: Option<Allotment>,
+) -> Step {
+    let (line, aside) = (amount(plan.line), amount(plan.aside));
+    let mut evidence = vec![match case.found {
+        Some(_) => format!("by the plan, {line} units of the window would be taken by then"),
+        None => format!("as the plan is now, {line} units of the window would be taken by now"),
+    }];
+    evidence.push(format!("{aside} are put aside for those served first"));
+    let mut step = step.with("planned", plan.line.as_f64()).with("aside", plan.aside.as_f64());
+    let now = of_class.and_then(|of_class| Some((of_class.share?, of_class.purse?, of_class.per_hour?)));
+    let offered = found.map(|found| {
+        let purse = found.purse.filled(&found.offer, case.now);
+        (found.offer.share, purse.holds(), found.offer.per_hour)
+    });
+    if let Some((share, purse, per_hour)) = offered.or(now) {
+        let of_purse = format!("its purse holds {} and gains {} an hour", amount(purse), amount(per_hour));
+        evidence.push(match share {
+            Share::ALL => format!("the class is served as far as its purse goes: {of_purse}"),
+            share => format!("{}% of the requests of its class are served; {of_purse}", percent(share)),
+        });
+        step = step.with("share", share.ratio()).with("purse", purse.as_f64()).with("per_hour", per_hour.as_f64());
+    }
+    if !pacing.enforce {
+        evidence.push("it is not enforced: enforce: false".to_owned());
+    }
+    step.because(evidence)
+}

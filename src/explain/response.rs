@@ -1,0 +1,94 @@
+//! What the client is told.
+
+use super::admission::percent;
+use super::input::Case;
+use super::explanation::{self, Answer};
+use super::logged_outcome::Happened;
+use super::assessment::{Outcome, Ruled};
+use crate::engine::{BucketStanding, Standing};
+use crate::gateway::{Told, preview};
+use crate::policy::decide::Position;
+use crate::policy::tier::Share;
+use crate::policy::{Reason, Verdict};
+use crate::terminal::span;
+use std::collections::BTreeMap;
+
+/// The answer; or both, where it depends on the requests before.
+pub(super) fn answers(case: &Case<'_>, outcome: &Outcome<'_>) -> Vec<Answer> {
+    let depends_on = if outcome.rulings.len() > 1 { what_it_depends_on(case, outcome) } else { Vec::new() };
+    let answer = |ruled| Answer { depends_on: depends_on.clone(), ..answer(case, ruled) };
+    let answers = outcome.rulings.iter().map(answer);
+    match &case.happened {
+        Some(happened) if outcome.is_as_logged => answers.map(|answer| as_given(answer, happened)).collect(),
+        // What a replay decides as the gate did ended as the log says.
+        Some(Happened { status, decided: Some(_), .. }) if !outcome.differs_from_log => {
+            answers.map(|answer| Answer { status: Some(*status), ..answer }).collect()
+        }
+        _ => answers.collect(),
+    }
+}
+
+/// As the log says that it was given. What was left in a bucket the log does not say.
+fn as_given(answer: Answer, happened: &Happened) -> Answer {
+    let retry_after_s = happened.decided.as_ref().and_then(|decided| decided.retry_after_s);
+    Answer { status: Some(happened.status), retry_after_s, fields: BTreeMap::new(), ..answer }
+}
+
+fn answer(case: &Case<'_>, ruled: &Ruled<'_>) -> Answer {
+    let class = case.classified().class;
+    let refusal = ruled.refusal();
+    let (level, shadow) = match ruled.verdict {
+        Verdict::Admit { level, shadow } => (level, shadow),
+        Verdict::Refuse(_) => (case.level, None),
+    };
+    // What a plan will have for it then, nobody can tell who does not know the plan.
+    let knows_when = case.found.is_some() || refusal.is_none_or(|refusal| refusal.reason != Reason::Pacing);
+    let asked = case.asked_as(class);
+    let standing = |position: &Position<'_>| {
+        let used = if refusal.is_some() { position.taken } else { position.taken.plus(position.cost) };
+        Standing::new(&asked, position, used)
+    };
+    let standings: Vec<Standing> = ruled.positions.iter().map(standing).collect();
+    let bucket = asked.bucket().map(|bucket| BucketStanding::new(bucket, level, case.now));
+    let told = Told { class, route: case.route_place(), standings: &standings, bucket, refusal };
+    let shown = preview(case.known.settings, told, case.spread, case.now);
+    let field = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
+        (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+    };
+    Answer {
+        verdict: if refusal.is_some() { explanation::Verdict::Refused } else { explanation::Verdict::Admitted },
+        reason: refusal.map(|refusal| refusal.reason.name().to_owned()),
+        shadow: shadow.map(|reason| reason.name().to_owned()),
+        status: shown.status.map(|status| status.as_u16()),
+        retry_after_s: shown.retry_after_s.filter(|_| knows_when),
+        fields: shown.fields.iter().map(field).collect(),
+        depends_on: Vec::new(),
+    }
+}
+
+/// What of the requests before makes the difference.
+fn what_it_depends_on(case: &Case<'_>, outcome: &Outcome<'_>) -> Vec<String> {
+    let class = case.classified().class;
+    let mut told = Vec::new();
+    for position in outcome.refused_positions() {
+        let quota = &position.quota.name;
+        let share = position.quota.ladder(class).map_or(Share::NONE, |ladder| ladder.share(position.shedding.tier));
+        if share > Share::NONE && share < Share::ALL {
+            told.push(format!("whether its turn has come: {}% of its class are refused for {quota}", percent(share)));
+        }
+        let pacing = position.quota.enforced_pacing().filter(|pacing| pacing.paces(class));
+        if pacing.is_some() && outcome.refusal().is_some_and(|refusal| refusal.reason == Reason::Pacing) {
+            let name = case.known.class_name(class);
+            told.push(format!(
+                "what the plan of {quota} has for {name} when it comes, and whether others have taken it"
+            ));
+        }
+        if let Some(guarded) = position.guarded.filter(|_| share > Share::NONE) {
+            let every = span(guarded.guard.trickle.as_secs());
+            told.push(format!(
+                "whether one of its operator was let through within {every}: the crawler guard sees to it"
+            ));
+        }
+    }
+    told
+}

@@ -1,0 +1,362 @@
+//! Bodies on their way through: streamed both ways, never collected, each piece passed on as it comes.
+
+use super::connection::Watched;
+use super::upstream::{Deadline, Lease, OriginBody};
+use super::request_context::Visit;
+use super::connection_timeouts::Watch;
+use crate::http1::{client, server};
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use tokio::sync::mpsc;
+
+/// A request's body as its connection reads it.
+#[derive(Debug)]
+pub(super) enum ClientBody {
+    Http1(server::RequestBody<Watched>),
+    Http2(Incoming),
+}
+
+/// What a client sends, on its way to the origin.
+pub(super) struct RequestBody(Option<Box<Streaming>>);
+
+struct Streaming {
+    /// Taken only when it is dropped.
+    incoming: Option<ClientBody>,
+    left: u64,
+    watch: Rc<Watch>,
+    upload: Rc<Upload>,
+    drain: mpsc::Sender<Incoming>,
+}
+
+/// How far a request's body has come; outlives it, because the origin may answer first.
+#[derive(Default)]
+pub(super) struct Upload {
+    state: Cell<UploadState>,
+}
+
+#[derive(Clone, Copy, Default)]
+enum UploadState {
+    #[default]
+    UnderWay,
+    Done,
+    BrokeOff(BrokeOff),
+}
+
+/// The client's body did not come to its end.
+#[derive(Clone, Copy)]
+pub(super) struct BrokeOff {
+    pub(super) too_large: bool,
+}
+
+/// Why a body ends before its end.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BodyError {
+    #[error("the client broke off: {0}")]
+    Http1Client(#[from] server::BodyError),
+    #[error("the client broke off: {0}")]
+    Http2Client(#[from] hyper::Error),
+    #[error("the origin broke off: {0}")]
+    Origin(#[from] client::Error),
+    #[error("the body is larger than allowed")]
+    TooLarge,
+    #[error("the origin fell silent in the middle of its answer")]
+    TimedOut,
+}
+
+impl ClientBody {
+    /// Nobody will read it. An HTTP/1.1 connection sees to the rest by itself.
+    pub(super) fn leave_unread(self, drain: &mpsc::Sender<Incoming>) {
+        if let Self::Http2(incoming) = self {
+            // A full drain is no harm: the client loses a stream, as it would have without one.
+            let _ = drain.try_send(incoming);
+        }
+    }
+}
+
+impl Body for ClientBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut *self {
+            Self::Http1(body) => Pin::new(body).poll_frame(context).map_err(BodyError::from),
+            Self::Http2(body) => Pin::new(body).poll_frame(context).map_err(BodyError::from),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Http1(body) => body.is_end_stream(),
+            Self::Http2(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Http1(body) => body.size_hint(),
+            Self::Http2(body) => body.size_hint(),
+        }
+    }
+}
+
+impl RequestBody {
+    /// No body at all.
+    pub(super) fn none() -> Self {
+        Self(None)
+    }
+
+    /// Passes `incoming` on, at most `limit` bytes of it. What nobody reads to its end is drained through `drain`, so
+    /// that the client gets to see an answer that came early.
+    pub(super) fn streaming(
+        incoming: ClientBody,
+        limit: u64,
+        watch: Rc<Watch>,
+        drain: impl FnOnce() -> mpsc::Sender<Incoming>,
+    ) -> Self {
+        if incoming.is_end_stream() {
+            return Self::none();
+        }
+        let (upload, drain) = (Rc::default(), drain());
+        Self(Some(Box::new(Streaming { incoming: Some(incoming), left: limit, watch, upload, drain })))
+    }
+
+    /// How far it has come, for whoever waits for the answer meanwhile.
+    pub(super) fn upload(&self) -> Option<Rc<Upload>> {
+        self.0.as_ref().map(|streaming| Rc::clone(&streaming.upload))
+    }
+}
+
+impl Upload {
+    pub(super) fn is_under_way(&self) -> bool {
+        matches!(self.state.get(), UploadState::UnderWay)
+    }
+
+    pub(super) fn broke_off(&self) -> Option<BrokeOff> {
+        match self.state.get() {
+            UploadState::BrokeOff(broke_off) => Some(broke_off),
+            _ => None,
+        }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Some(streaming) = &mut self.0 else { return Poll::Ready(None) };
+        let Some(incoming) = &mut streaming.incoming else { return Poll::Ready(None) };
+        let polled = Pin::new(&mut *incoming).poll_frame(context);
+        streaming.watch.body_waits(polled.is_pending());
+        let broke_off = |too_large| streaming.upload.state.set(UploadState::BrokeOff(BrokeOff { too_large }));
+        match ready!(polled) {
+            None => {
+                streaming.upload.state.set(UploadState::Done);
+                Poll::Ready(None)
+            }
+            Some(Err(error)) => {
+                broke_off(false);
+                Poll::Ready(Some(Err(error)))
+            }
+            Some(Ok(frame)) => {
+                let length = frame.data_ref().map_or(0, |data| data.len() as u64);
+                let Some(left) = streaming.left.checked_sub(length) else {
+                    broke_off(true);
+                    return Poll::Ready(Some(Err(BodyError::TooLarge)));
+                };
+                streaming.left = left;
+                if incoming.is_end_stream() {
+                    streaming.upload.state.set(UploadState::Done);
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_ref().and_then(|streaming| streaming.incoming.as_ref()).is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let incoming = self.0.as_ref().and_then(|streaming| streaming.incoming.as_ref());
+        incoming.map_or(SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        self.watch.body_waits(false);
+        if self.upload.is_under_way() {
+            self.upload.state.set(UploadState::BrokeOff(BrokeOff { too_large: false }));
+            if let Some(incoming) = self.incoming.take() {
+                incoming.leave_unread(&self.drain);
+            }
+        }
+    }
+}
+
+/// What a client is sent.
+pub(super) enum ResponseBody {
+    /// Made here, in one piece.
+    Whole(Option<Bytes>),
+    /// The origin's, piece by piece.
+    Streamed(Box<Streamed>),
+}
+
+/// The origin's body on its way to the client, with all that ends when it ends.
+pub(super) struct Streamed {
+    /// What has been read of it already.
+    beginning: Bytes,
+    incoming: OriginBody,
+    lease: Option<Lease>,
+    deadline: Deadline,
+    /// Until the end of the body.
+    visit: Option<Box<Visit>>,
+}
+
+impl ResponseBody {
+    /// A body of one piece.
+    pub(super) fn whole(bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        Self::Whole((!bytes.is_empty()).then_some(bytes))
+    }
+
+    /// An answer's `beginning`, which has been read already, then the rest of it, whose end is the end of `visit`.
+    pub(super) fn streamed(
+        beginning: Bytes,
+        incoming: OriginBody,
+        lease: Lease,
+        deadline: Deadline,
+        visit: Box<Visit>,
+    ) -> Self {
+        let (lease, visit) = (Some(lease), Some(visit));
+        let mut streamed = Box::new(Streamed { beginning, incoming, lease, deadline, visit });
+        // An answer without a body (to HEAD, or a 304) is never polled.
+        if streamed.beginning.is_empty() && streamed.incoming.is_end_stream() {
+            streamed.comes_to_its_end();
+        }
+        Self::Streamed(streamed)
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut *self {
+            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Streamed(streamed) => streamed.poll_frame(context),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(bytes) => bytes.is_none(),
+            Self::Streamed(streamed) => streamed.beginning.is_empty() && streamed.incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Self::Streamed(streamed) => streamed.size_hint(),
+        }
+    }
+}
+
+/// Reads an answer that nobody is sent, for as long as `visit` may still learn something from it. All of it may take as
+/// long as the origin may keep anybody waiting.
+pub(super) async fn hear_out(mut answer: OriginBody, deadline: &Deadline, visit: &mut Visit) {
+    while visit.listens() {
+        let piece = poll_fn(|context| match Pin::new(&mut answer).poll_frame(context) {
+            Poll::Pending if deadline.waits(context) => Poll::Ready(None),
+            polled => polled.map(|frame| frame?.ok()),
+        });
+        let Some(piece) = piece.await else { return };
+        piece.data_ref().into_iter().for_each(|data| visit.listen(data));
+    }
+}
+
+impl Streamed {
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if !self.beginning.is_empty() {
+            let data = std::mem::take(&mut self.beginning);
+            self.visit.iter_mut().for_each(|visit| visit.count(data.len() as u64));
+            if self.incoming.is_end_stream() {
+                self.comes_to_its_end();
+            }
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        let polled = Pin::new(&mut self.incoming).poll_frame(context);
+        let Poll::Ready(next) = polled else {
+            return match self.deadline.waits(context) {
+                true => {
+                    self.breaks_off();
+                    Poll::Ready(Some(Err(BodyError::TimedOut)))
+                }
+                false => Poll::Pending,
+            };
+        };
+        self.deadline.starts_over();
+        match next {
+            None => {
+                self.comes_to_its_end();
+                Poll::Ready(None)
+            }
+            Some(Err(error)) => {
+                if !matches!(error, client::Error::Body(_) | client::Error::BodyLength) {
+                    self.breaks_off();
+                }
+                Poll::Ready(Some(Err(error.into())))
+            }
+            Some(Ok(frame)) => {
+                if let (Some(visit), Some(data)) = (&mut self.visit, frame.data_ref()) {
+                    visit.count(data.len() as u64);
+                    visit.listen(data);
+                }
+                if self.incoming.is_end_stream() {
+                    self.comes_to_its_end();
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (beginning, rest) = (self.beginning.len() as u64, self.incoming.size_hint());
+        let mut whole = SizeHint::new();
+        whole.set_lower(rest.lower() + beginning);
+        rest.upper().into_iter().for_each(|upper| whole.set_upper(upper + beginning));
+        whole
+    }
+
+    /// The origin does not bring its answer to an end.
+    fn breaks_off(&mut self) {
+        self.visit.iter_mut().for_each(|visit| visit.answer_broke_off());
+    }
+
+    /// The whole answer has been read. The connection may serve again, unless the request is still being sent on it.
+    /// The visit is written down now: whoever has read an answer to its end finds it counted.
+    fn comes_to_its_end(&mut self) {
+        let Some(visit) = self.visit.take() else { return };
+        if let Some((lease, connection)) = self.lease.take().zip(self.incoming.take_connection()) {
+            lease.give_back(connection, visit.uptime());
+        }
+        visit.complete();
+    }
+}

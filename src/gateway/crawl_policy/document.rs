@@ -1,0 +1,287 @@
+//! What is told, gathered from the rules and the books.
+
+use crate::config::settings;
+use crate::engine::QuotaView;
+use crate::gateway::crawl_delay::Asked;
+use crate::gateway::config_snapshot::Generation;
+use crate::gateway::shared::Shared;
+use crate::policy::class::{Class, When};
+use crate::policy::crawl_delay::class_of;
+use crate::policy::identity::KeyFrom;
+use crate::policy::address_lists::Listed;
+use crate::policy::quota::Quota;
+use crate::policy::{ClassId, Kind, OperatorId, Timestamp, Units};
+use crate::telemetry::rfc3339;
+use crate::verify::{Method, Operators};
+use serde::Serialize;
+
+/// All that is told.
+#[derive(Serialize)]
+pub(in crate::gateway) struct Policy<'a> {
+    pub(super) contact: Option<&'a str>,
+    pub(super) verification: Vec<Verification>,
+    pub(super) operators: Vec<Operator<'a>>,
+    pub(super) other_bots: Others<'a>,
+    pub(super) classes: Vec<ClassTerms<'a>>,
+}
+
+/// A means by which crawlers are proven.
+#[derive(Serialize)]
+pub(super) struct Verification {
+    pub(super) name: &'static str,
+    pub(super) how: &'static str,
+    #[serde(skip)]
+    proves: fn(&Sight<'_>, OperatorId) -> bool,
+}
+
+/// One operator of crawlers.
+#[derive(Serialize)]
+pub(super) struct Operator<'a> {
+    pub(super) name: &'a str,
+    pub(super) crawlers: Vec<&'a str>,
+    pub(super) verified_by: Vec<&'static str>,
+    pub(super) class: Option<&'a str>,
+    pub(super) crawl_delay_s: Option<u32>,
+}
+
+/// Bots that say what they are, unproven.
+#[derive(Serialize)]
+pub(super) struct Others<'a> {
+    pub(super) class: Option<&'a str>,
+    pub(super) crawl_delay_s: Option<u32>,
+}
+
+/// What a class may do now.
+#[derive(Serialize)]
+pub(super) struct ClassTerms<'a> {
+    pub(super) name: &'a str,
+    pub(super) kinds: Vec<&'static str>,
+    pub(super) operators: Vec<&'a str>,
+    pub(super) user_agents: &'a [String],
+    pub(super) blocked: bool,
+    /// Where all of the class are asked the same.
+    pub(super) crawl_delay_s: Option<u32>,
+    pub(super) bucket: Option<BucketTerms>,
+    pub(super) quotas: Vec<QuotaTerms<'a>>,
+}
+
+/// What each client of a class may ask for, or several together.
+#[derive(Serialize)]
+pub(super) struct BucketTerms {
+    pub(super) shared_by: &'static str,
+    pub(super) capacity: u32,
+    pub(super) fill: u32,
+    pub(super) interval_s: f64,
+    pub(super) counts: &'static str,
+}
+
+/// What a class may have of one quota; shares are of its limit, or of the requests of the class.
+#[derive(Serialize)]
+pub(super) struct QuotaTerms<'a> {
+    pub(super) name: &'a str,
+    pub(super) left: f64,
+    pub(super) refused: f64,
+    pub(super) tiers: Vec<TierTerms>,
+    pub(super) window_ends: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) units: Option<UnitTerms>,
+}
+
+#[derive(Serialize)]
+pub(super) struct TierTerms {
+    pub(super) above: f64,
+    pub(super) refused: f64,
+}
+
+#[derive(Serialize)]
+pub(super) struct UnitTerms {
+    pub(super) limit: f64,
+    pub(super) left: f64,
+}
+
+/// Every means that there is; another is another line.
+const MEANS: [Verification; 3] = [
+    Verification {
+        name: "addresses",
+        how: "The address is among those that the operator publishes for the crawler.",
+        proves: |sight, operator| sight.operators.proves_by(operator, Method::Addresses),
+    },
+    Verification {
+        name: "names",
+        how: "The address has a name of the operator in DNS, and that name has the address.",
+        proves: |sight, operator| sight.operators.proves_by(operator, Method::Names),
+    },
+    Verification {
+        name: "signatures",
+        how: "The request is signed with a key that the operator publishes (Web Bot Auth).",
+        proves: |sight, operator| {
+            let mut agents = sight.operators.signature_agents();
+            sight.settings.verify.signatures.is_some() && agents.any(|(_, whose)| whose == operator)
+        },
+    },
+];
+
+impl<'a> Policy<'a> {
+    /// What holds `now`, by what has been advised until `uptime`.
+    pub(in crate::gateway) fn gather(
+        shared: &'a Shared,
+        generation: &'a Generation,
+        now: Timestamp,
+        uptime: Timestamp,
+    ) -> Self {
+        let books = generation.admission.quotas(now);
+        let asked = shared.adviser.asked(&generation.settings, &shared.operators, &books, uptime);
+        let sight = Sight { settings: &generation.settings, operators: &shared.operators, books, asked, now };
+        Self {
+            contact: sight.told_of().contact.as_deref(),
+            verification: MEANS.into(),
+            operators: sight.operators(),
+            other_bots: sight.other_bots(),
+            classes: sight.classes(),
+        }
+    }
+}
+
+/// What there is to be seen.
+struct Sight<'a> {
+    settings: &'a settings::Settings,
+    operators: &'a Operators,
+    books: Vec<QuotaView>,
+    asked: Asked,
+    now: Timestamp,
+}
+
+impl<'a> Sight<'a> {
+    fn told_of(&self) -> &'a settings::CrawlPolicy {
+        self.settings.crawl_policy.as_ref().expect("it is told only where the settings say what")
+    }
+
+    fn operators(&self) -> Vec<Operator<'a>> {
+        let with_ids = (0..).map(OperatorId).zip(self.operators.names());
+        let told = with_ids.filter(|(id, _)| self.operators.is_built_in(*id)).map(|(id, name)| Operator {
+            name,
+            crawlers: self.operators.tokens().filter(|(_, whose)| *whose == id).map(|(token, _)| token).collect(),
+            verified_by: MEANS.iter().filter(|means| (means.proves)(self, id)).map(|means| means.name).collect(),
+            class: self.class_of_operator(id).and_then(|class| self.name_of(class)),
+            crawl_delay_s: self.asked_of(id),
+        });
+        told.collect()
+    }
+
+    fn other_bots(&self) -> Others<'a> {
+        let class = self.class_of_others().and_then(|class| self.name_of(class));
+        Others { class, crawl_delay_s: self.asked.wishes.of_everybody }
+    }
+
+    fn classes(&self) -> Vec<ClassTerms<'a>> {
+        let with_ids = (0..).map(ClassId).zip(&self.settings.rules.classes);
+        let told =
+            with_ids.filter(|(id, class)| self.is_for_strangers(&class.when) && self.takes_bots(*id, &class.when));
+        told.map(|(id, class)| self.class(id, class)).collect()
+    }
+
+    fn class(&self, id: ClassId, class: &'a Class) -> ClassTerms<'a> {
+        let blocked = class.blocked && class.enforce;
+        let bucket = class.bucket.filter(|_| class.enforce && !blocked).map(|bucket| BucketTerms {
+            shared_by: match class.key {
+                KeyFrom::Address | KeyFrom::Sent(_) => "client",
+                KeyFrom::Operator => "operator",
+                KeyFrom::Class => "class",
+            },
+            capacity: bucket.capacity,
+            fill: bucket.fill,
+            interval_s: bucket.interval.as_secs_f64(),
+            counts: if bucket.costed_only { "costed" } else { "all" },
+        });
+        let quotas = self.settings.rules.quotas.iter().zip(&self.books).filter(|(quota, _)| quota.enforce && !blocked);
+        ClassTerms {
+            name: &class.name,
+            kinds: class.when.kinds.iter().map(|kind| kind.name()).collect(),
+            operators: class.when.operators.iter().filter_map(|id| self.named(*id)).collect(),
+            user_agents: &class.when.user_agents,
+            blocked,
+            crawl_delay_s: self.asked_of_class(id),
+            bucket,
+            quotas: quotas.map(|(quota, book)| self.quota(id, class, quota, book)).collect(),
+        }
+    }
+
+    fn quota(&self, id: ClassId, class: &Class, quota: &'a Quota, book: &QuotaView) -> QuotaTerms<'a> {
+        let ladder = quota.ladder(id).filter(|_| class.enforce && quota.enforced_for(id));
+        let ceiling = if ladder.is_some() { quota.ceiling(id) } else { quota.limit };
+        let is_closed = book.closed_until.is_some_and(|moment| moment > self.now);
+        let left = match is_closed {
+            true => Units::ZERO,
+            false => ceiling.min(book.limit).minus(book.used).minus(book.reserved),
+        };
+        let of_class = book.by_class.get(usize::from(id.0));
+        let shed = of_class.filter(|_| ladder.is_some()).map(|of_class| of_class.shed);
+        let paced = of_class.filter(|_| class.enforce && quota.enforced_pacing().is_some());
+        let unplanned = paced.and_then(|of_class| Some(of_class.plan.as_ref()?.share?.rest()));
+        let tier = |tier: &crate::policy::tier::Tier| TierTerms {
+            above: share(tier.above, quota.limit),
+            refused: tier.shed.ratio(),
+        };
+        QuotaTerms {
+            name: &quota.name,
+            left: share(left, book.limit),
+            refused: if left.is_zero() { 1.0 } else { shed.max(unplanned).map_or(0.0, |shed| shed.ratio()) },
+            tiers: ladder.map_or_else(Vec::new, |ladder| ladder.tiers().iter().map(tier).collect()),
+            window_ends: rfc3339(book.window_end),
+            units: self.told_of().units.then(|| UnitTerms { limit: book.limit.as_f64(), left: left.as_f64() }),
+        }
+    }
+
+    /// Its name, where anybody may know that it is known here.
+    fn named(&self, operator: OperatorId) -> Option<&'a str> {
+        self.operators.is_built_in(operator).then(|| self.operators.name(operator))
+    }
+
+    /// True for classes that bots fall into by what anybody can see of them. Who is in another, or is an operator that only
+    /// this site knows, has it by an arrangement that is nobody else's business.
+    fn is_for_strangers(&self, when: &When) -> bool {
+        let is_arranged = when.keys.is_some() || !when.addresses.is_empty() || when.lists != Listed::default();
+        let is_own = !when.operators.is_empty() && when.operators.iter().all(|id| self.named(*id).is_none());
+        !is_arranged && !is_own && when.kinds != [Kind::Human]
+    }
+
+    /// True where a bot can fall into a class, the classes before it being as they are. Who goes by user agents may.
+    fn takes_bots(&self, class: ClassId, when: &When) -> bool {
+        let takes = |kind| class_of(&self.settings.rules.classes, kind, None) == Some(class);
+        let mut operators = (0..).map(OperatorId).take(self.operators.names().count());
+        !when.user_agents.is_empty()
+            || Kind::ALL.into_iter().filter(|kind| *kind != Kind::Human).any(takes)
+            || operators.any(|operator| self.class_of_operator(operator) == Some(class))
+    }
+
+    fn class_of_operator(&self, operator: OperatorId) -> Option<ClassId> {
+        class_of(&self.settings.rules.classes, Kind::VerifiedBot, Some(operator))
+    }
+
+    fn class_of_others(&self) -> Option<ClassId> {
+        class_of(&self.settings.rules.classes, Kind::DeclaredBot, None)
+    }
+
+    fn name_of(&self, class: ClassId) -> Option<&'a str> {
+        self.settings.rules.classes.get(usize::from(class.0)).map(|class| class.name.as_str())
+    }
+
+    fn asked_of(&self, operator: OperatorId) -> Option<u32> {
+        self.asked.of_operators.iter().find(|(known, _)| *known == operator).map(|(_, seconds)| *seconds)
+    }
+
+    fn asked_of_class(&self, class: ClassId) -> Option<u32> {
+        let ids = (0..).map(OperatorId).take(self.operators.names().count());
+        let of_operators = ids.filter(|id| self.class_of_operator(*id) == Some(class)).map(|id| self.asked_of(id));
+        let of_others = (self.class_of_others() == Some(class)).then_some(self.asked.wishes.of_everybody);
+        let mut all = of_operators.chain(of_others);
+        let first = all.next()??;
+        all.all(|other| other == Some(first)).then_some(first)
+    }
+}
+
+/// A part as a share, in whole hundredths: nobody can reckon how much the whole is.
+fn share(part: Units, whole: Units) -> f64 {
+    let hundredths = u128::from(part.milli()) * 100 / u128::from(whole.milli().max(1));
+    hundredths as f64 / 100.0
+}

@@ -1,0 +1,231 @@
+//! robots.txt: fetched from the origin as any page, kept, and served from there: fresh, or in place of an origin that
+//! does not answer.
+
+use super::{Exchange, make_inbound};
+use crate::gateway::body::{ClientBody, RequestBody, ResponseBody};
+use crate::gateway::problem;
+use crate::gateway::upstream::{Answer, ForwardError};
+use crate::gateway::request_context::Visit;
+use crate::http1::{Field, Fields, Name, RequestHead, Response};
+use crate::policy::Kind;
+use crate::policy::decide::ROBOTS_TXT;
+use crate::robots::{self, Asker, Errand, Found, Handout, LARGEST, Original, Turn};
+use bytes::{Bytes, BytesMut};
+use http::{Method, StatusCode, Uri};
+use hyper::body::Body;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How the client wants it.
+struct Wanted {
+    if_none_match: Option<Vec<u8>>,
+    body: bool,
+}
+
+/// What came of reading the origin's text.
+enum Read {
+    Whole(Bytes),
+    /// There is more than is kept.
+    Begun(Bytes),
+    Failed(ForwardError),
+}
+
+/// How long the origin may take to send its text.
+enum Patience {
+    /// As long as for an answer's first byte: there is something else to serve.
+    InAll,
+    /// As long for each piece: there is nothing else.
+    ForEachPiece,
+}
+
+impl Exchange {
+    pub(super) async fn bring_robots(&self, body: ClientBody, mut visit: Box<Visit>) -> Response<ResponseBody> {
+        self.leave_unread(&visit.visitor().head, body);
+        let worker = &self.0.worker;
+        let shelf = &worker.shared().robots;
+        let wanted = Wanted::of(&visit.visitor().head);
+        let site = self.site(&visit);
+        let asker = asker(&visit);
+        let (found, _errand) = self.find_robots(&site, asker, visit.current().settings.origin.response_timeout).await;
+        let old = match found {
+            Found::Ready(handout) => return self.hand_out(visit, &wanted, &handout),
+            Found::Due(handout) => Some(handout),
+            Found::Nothing => None,
+        };
+        self.make_outbound(&mut visit);
+        let head = &mut visit.visitor_mut().head;
+        let method = std::mem::replace(&mut head.method, Method::GET);
+        let target = std::mem::replace(&mut head.target, Uri::from_static(ROBOTS_TXT));
+        ask_for_everybody(&mut head.fields);
+        let (answer, _) = self.ask_origin(RequestBody::none(), &mut visit, None).await;
+        // As it was asked, for the log.
+        let head = &mut visit.visitor_mut().head;
+        (head.method, head.target) = (method, target);
+        let mut answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return self.stand_in(visit, &wanted, old, &error),
+        };
+        visit.settle(|_, expected| expected);
+        let status = answer.response.status;
+        let in_trouble = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+        if let Some(old) = old.as_ref().filter(|_| in_trouble) {
+            return self.hand_out(visit, &wanted, old);
+        }
+        let can_be_kept = matches!(status.as_u16(), 200 | 404 | 410) && is_plain(&answer.response.fields);
+        if !can_be_kept || answer.response.body.size_hint().lower() > LARGEST as u64 {
+            if !in_trouble {
+                shelf.forget(&site);
+            }
+            return self.pass_robots_on(visit, &wanted, answer, Bytes::new());
+        }
+        let patience = if old.is_some() { Patience::InAll } else { Patience::ForEachPiece };
+        let text = match read(&mut answer, patience).await {
+            Read::Whole(text) => text,
+            Read::Begun(beginning) => {
+                shelf.forget(&site);
+                return self.pass_robots_on(visit, &wanted, answer, beginning);
+            }
+            Read::Failed(error) => return self.stand_in(visit, &wanted, old, &error),
+        };
+        let Answer { response, lease, .. } = answer;
+        let Response { fields, mut body, .. } = response;
+        if let Some(connection) = body.take_connection() {
+            lease.give_back(connection, visit.uptime());
+        }
+        let content_type = fields.get(Name::ContentType).map(Bytes::copy_from_slice);
+        let fresh_for = robots::fresh_for(fields.all(Name::CacheControl));
+        let original = Original { status: status.as_u16(), content_type, text };
+        let handout = shelf.keep(&site, original, fresh_for, asker, worker.time());
+        self.hand_out(visit, &wanted, &handout)
+    }
+
+    /// What is kept, and the errand to the origin of whoever is the one to go. Where another is on the way, it is waited
+    /// for, once and no longer than `longest`.
+    async fn find_robots(&self, site: &str, asker: Asker, longest: Duration) -> (Found, Option<Errand<'_>>) {
+        let worker = &self.0.worker;
+        let shelf = &worker.shared().robots;
+        let found = shelf.find(site, asker, worker.time());
+        if !matches!(found, Found::Nothing) {
+            return (found, None);
+        }
+        match shelf.errands.turn(site) {
+            Turn::Go(errand) => (found, Some(errand)),
+            Turn::Wait(others) => {
+                let _ = timeout(longest, others.wait()).await;
+                (shelf.find(site, asker, worker.time()), None)
+            }
+        }
+    }
+
+    /// The scheme and host that the client asks, as it sees them: each has a robots.txt of its own.
+    fn site(&self, visit: &Visit) -> String {
+        let head = &visit.visitor().head;
+        let believed = visit.current().settings.rules.trust.believes(self.0.peer);
+        let scheme = head.fields.get(Name::ForwardedProto).filter(|_| believed).unwrap_or(b"http");
+        let host = super::target::host(head);
+        [scheme, b"://", host].concat().to_ascii_lowercase().iter().map(|&byte| char::from(byte)).collect()
+    }
+
+    fn hand_out(&self, visit: Box<Visit>, wanted: &Wanted, handout: &Handout) -> Response<ResponseBody> {
+        let (mut response, bytes) = problem::kept(handout, wanted.if_none_match.as_deref(), wanted.body);
+        make_inbound(&visit, response.status, &mut response.fields);
+        visit.answered(response.status, bytes);
+        response
+    }
+
+    /// The origin has failed: what was kept is served in its place, if anything was.
+    fn stand_in(
+        &self,
+        visit: Box<Visit>,
+        wanted: &Wanted,
+        old: Option<Handout>,
+        error: &ForwardError,
+    ) -> Response<ResponseBody> {
+        match old {
+            Some(old) => {
+                self.0.worker.note_failure(error);
+                self.hand_out(visit, wanted, &old)
+            }
+            None => self.origin_failed(visit, error, None),
+        }
+    }
+
+    /// Passes the origin's answer on as it is; `beginning` of its body has been read.
+    fn pass_robots_on(
+        &self,
+        visit: Box<Visit>,
+        wanted: &Wanted,
+        answer: Answer,
+        beginning: Bytes,
+    ) -> Response<ResponseBody> {
+        if wanted.body {
+            return self.pass_on(visit, answer, beginning);
+        }
+        // The origin was asked for more than the client wants.
+        let Response { status, mut fields, .. } = answer.response;
+        make_inbound(&visit, status, &mut fields);
+        visit.answered(status, 0);
+        Response { status, fields, body: ResponseBody::whole(Bytes::new()) }
+    }
+}
+
+impl Wanted {
+    fn of(head: &RequestHead) -> Self {
+        let if_none_match = head.fields.get(Name::IfNoneMatch).map(<[u8]>::to_vec);
+        Self { if_none_match, body: head.method != Method::HEAD }
+    }
+}
+
+fn asker(visit: &Visit) -> Asker {
+    match visit.visitor().classified.kind {
+        Kind::VerifiedBot => Asker::Crawler,
+        _ => Asker::Anybody,
+    }
+}
+
+/// What is kept is for everybody: nothing may depend on who happens to ask, and all of it is wanted, in plain.
+fn ask_for_everybody(fields: &mut Fields) {
+    let is_of_this_client = |field: &Field<'_>| {
+        matches!(
+            field.name,
+            Name::AcceptEncoding | Name::Authorization | Name::CacheControl | Name::ContentLength | Name::Cookie
+        ) || field.text.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(b"if-"))
+            || field.text.eq_ignore_ascii_case(b"range")
+    };
+    fields.retain(|field| !is_of_this_client(&field));
+    fields.append(Name::AcceptEncoding, b"identity");
+}
+
+/// True for a text that can be read as it is.
+fn is_plain(fields: &Fields) -> bool {
+    fields.get(Name::ContentEncoding).is_none_or(|coding| coding.eq_ignore_ascii_case(b"identity"))
+}
+
+/// Reads the text, as far as it is short enough to be kept.
+async fn read(answer: &mut Answer, patience: Patience) -> Read {
+    let Answer { response, deadline, .. } = answer;
+    let mut text = BytesMut::new();
+    loop {
+        let next = std::future::poll_fn(|context| match Pin::new(&mut response.body).poll_frame(context) {
+            Poll::Ready(next) => Poll::Ready(Ok(next)),
+            Poll::Pending if deadline.waits(context) => Poll::Ready(Err(())),
+            Poll::Pending => Poll::Pending,
+        })
+        .await;
+        if matches!(patience, Patience::ForEachPiece) {
+            deadline.starts_over();
+        }
+        match next {
+            Err(()) => return Read::Failed(ForwardError::FellSilent),
+            Ok(None) => return Read::Whole(text.freeze()),
+            Ok(Some(Err(source))) => return Read::Failed(ForwardError::OriginClosed { source }),
+            Ok(Some(Ok(frame))) => text.extend_from_slice(frame.data_ref().map_or(&[], |data| &data[..])),
+        }
+        if text.len() > LARGEST {
+            deadline.starts_over();
+            return Read::Begun(text.freeze());
+        }
+    }
+}

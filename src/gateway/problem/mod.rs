@@ -1,0 +1,463 @@
+//! The only place that picks a status code: what a client is told when the gate itself answers.
+//!
+//! Refusals are RFC 9457 problem documents of the types that draft-ietf-httpapi-ratelimit-headers-11 section 5
+//! registers, or a short page for people; never stored by a cache, with a decision id and a time to come back.
+
+mod cached;
+
+pub(super) use cached::kept;
+pub(super) use crate::gateway::html::{Escaped, begin as begin_page};
+
+use super::rate_limit_headers::Told;
+use super::body::ResponseBody;
+use super::scratch::Scratch;
+use super::target::Malformed;
+use super::upstream::ForwardError;
+use crate::http1::{self, Fields, Name, RequestHead, Response};
+use crate::policy::time::{seconds_rounded_up, spread_out};
+use crate::policy::{Reason, Rules};
+use crate::telemetry::hexadecimal;
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+/// How long a client is told to wait for an origin that is not there.
+const ORIGIN_RETRY: Duration = Duration::from_secs(5);
+
+const JSON: &[u8] = b"application/problem+json";
+const HTML: &[u8] = b"text/html; charset=utf-8";
+
+/// What the gate says in the origin's place.
+pub(super) struct Problem<'a> {
+    words: Words,
+    reason: Option<Reason>,
+    violated: Violated<'a>,
+    retry_after: Option<u64>,
+}
+
+/// What is always the same of one problem. Its document is put together by the compiler, but for the decision's id and
+/// the policies that said no.
+struct Words {
+    status: u16,
+    detail: &'static str,
+    until_id: &'static str,
+    after_id: &'static str,
+}
+
+/// The document in its order, as RFC 9457 has it.
+macro_rules! words {
+    ($status:literal, $kind:literal, $title:literal, $detail:literal, $after_id:expr) => {
+        Words {
+            status: $status,
+            detail: $detail,
+            until_id: concat!(
+                "{\"type\":\"",
+                $kind,
+                "\",\"title\":\"",
+                $title,
+                "\",\"status\":",
+                $status,
+                ",\"detail\":\"",
+                $detail,
+                "\",\"instance\":\"urn:tidegate:decision:"
+            ),
+            after_id: $after_id,
+        }
+    };
+}
+
+/// A problem that says no more than its status.
+macro_rules! plain {
+    ($status:literal, $title:literal, $detail:literal) => {
+        words!($status, "about:blank", $title, $detail, "\"}\n")
+    };
+}
+
+/// A problem with its reason among [`Reason::name`]s; the policies follow.
+macro_rules! refusal {
+    ($status:literal, $kind:literal, $title:literal, $detail:literal, $reason:literal) => {
+        words!($status, $kind, $title, $detail, concat!("\",\"reason\":\"", $reason, "\",\"violated-policies\":["))
+    };
+}
+
+macro_rules! quota_exceeded {
+    ($detail:literal, $reason:literal) => {
+        refusal!(
+            429,
+            "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "Request cannot be satisfied as assigned quota has been exceeded",
+            $detail,
+            $reason
+        )
+    };
+}
+
+/// The policies that said no, by name.
+#[derive(Clone, Copy)]
+struct Violated<'a>(Option<(&'a Rules, Told<'a>)>);
+
+/// Who asks, as far as the form of the answer depends on it. Looked into only when the gate itself has to answer.
+#[derive(Clone, Copy)]
+pub(super) struct Reader {
+    pub(super) prefers_html: bool,
+    pub(super) wants_body: bool,
+}
+
+impl Reader {
+    /// Somebody whose request could not be read.
+    pub(super) const UNKNOWN: Self = Self { prefers_html: false, wants_body: true };
+
+    /// What form of answer the request prefers.
+    pub(super) fn of(head: &RequestHead) -> Self {
+        // What programs send.
+        let takes_anything = |accept: &&[u8]| *accept == b"*/*";
+        let accept = head.fields.get(Name::Accept).filter(|accept| !takes_anything(accept));
+        let prefers_html = accept.is_some_and(prefers_html);
+        Self { prefers_html, wants_body: head.method != Method::HEAD }
+    }
+}
+
+impl<'a> Problem<'a> {
+    /// A refusal by the gate's own rules. `spread`, between 0 and the configured share of the wait, is how far beyond
+    /// it the client's return is put, so that those refused together do not come back together.
+    pub(super) fn refused(rules: &'a Rules, told: Told<'a>, spread: f64) -> Option<Self> {
+        let refusal = told.refusal?;
+        let words = match refusal.reason {
+            Reason::Tier => {
+                quota_exceeded!("Clients of this kind have used their share of the allowance for now.", "tier")
+            }
+            Reason::Pacing => quota_exceeded!(
+                "The allowance has to last longer: clients of this kind are ahead of their part of it.",
+                "pacing"
+            ),
+            Reason::Quota => quota_exceeded!("The allowance of this period is used up.", "quota"),
+            Reason::Bucket => quota_exceeded!("You are asking faster than clients of this kind may.", "bucket"),
+            Reason::Blocked => refusal!(
+                429,
+                "https://iana.org/assignments/http-problem-types#abnormal-usage-detected",
+                "Request not satisfied due to detection of abnormal request pattern",
+                "Clients of this kind are not served here.",
+                "blocked"
+            ),
+            Reason::Throttle | Reason::Backoff => return Some(Self::not_now(refusal.reason, refusal.wait, spread)),
+            Reason::Ledger => refusal!(
+                503,
+                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+                "Request cannot be satisfied due to temporary server capacity constraints",
+                "The allowance is being accounted for; there is more in a moment.",
+                "ledger"
+            ),
+        };
+        Some(Self {
+            words,
+            reason: Some(refusal.reason),
+            violated: Violated(Some((rules, told))),
+            retry_after: Some(refusal.retry_after(spread)),
+        })
+    }
+
+    /// The origin cannot take the request in time, though the gate's rules admit it. `spread` as in [`Problem::refused`].
+    pub(super) fn not_now(reason: Reason, wait: Duration, spread: f64) -> Self {
+        let wait = spread_out(wait, spread);
+        match reason {
+            Reason::Backoff => Self::resting(wait),
+            _ => Self::no_capacity(wait),
+        }
+    }
+
+    /// The origin's answer did not come, and for so long it is left alone.
+    pub(super) fn origin_failed(error: &ForwardError, rest: Duration) -> Self {
+        let words = match error {
+            ForwardError::NoRoom => return Self::no_capacity(ORIGIN_RETRY),
+            ForwardError::ConnectTimedOut { .. } => {
+                plain!(504, "Gateway Timeout", "The site did not take the request in time.")
+            }
+            ForwardError::TimedOut { .. } | ForwardError::FellSilent => {
+                plain!(504, "Gateway Timeout", "The site did not answer in time.")
+            }
+            ForwardError::ConnectFailed { .. } => plain!(502, "Bad Gateway", "The site cannot be reached."),
+            ForwardError::OriginClosed { .. } => plain!(502, "Bad Gateway", "The site broke off without an answer."),
+            ForwardError::ClientBody { too_large: true } => return Self::malformed(Malformed::TooLarge),
+            ForwardError::ClientBody { too_large: false } => {
+                plain!(400, "Bad Request", "The request's body broke off.")
+            }
+        };
+        let plain = Self::plain(words);
+        Self { retry_after: plain.retry_after.map(|seconds| seconds.max(seconds_rounded_up(rest))), ..plain }
+    }
+
+    /// The request is not one that can be passed on.
+    pub(super) fn malformed(fault: Malformed) -> Self {
+        Self::plain(match fault {
+            Malformed::Host => plain!(400, "Bad Request", "The request needs exactly one valid host."),
+            Malformed::Path => plain!(400, "Bad Request", "The path contains an encoded NUL."),
+            Malformed::Target => plain!(400, "Bad Request", "The request target is neither a path nor a URL."),
+            Malformed::Framing => {
+                plain!(400, "Bad Request", "Content-Length and Transfer-Encoding exclude each other.")
+            }
+            Malformed::Method => plain!(405, "Method Not Allowed", "CONNECT and TRACE are not served here."),
+            Malformed::Expectation => plain!(417, "Expectation Failed", "Only 100-continue can be expected here."),
+            Malformed::TooLarge => plain!(413, "Payload Too Large", "The request's body is larger than allowed."),
+            Malformed::Loop => plain!(508, "Loop Detected", "The request has already passed through this gate."),
+            Malformed::Unreadable(http1::Malformed::HeadTooLarge) => {
+                plain!(431, "Request Header Fields Too Large", "The request's header is larger than allowed.")
+            }
+            Malformed::Unreadable(http1::Malformed::TargetTooLong) => {
+                plain!(414, "URI Too Long", "The request target is longer than allowed.")
+            }
+            Malformed::Unreadable(_) => {
+                plain!(400, "Bad Request", "The request is not HTTP/1.1 that everyone reads the same way.")
+            }
+        })
+    }
+
+    /// The crawl policy was asked to be something else.
+    pub(super) fn only_read() -> Self {
+        Self::plain(plain!(405, "Method Not Allowed", "The crawl policy can only be read, by GET or HEAD."))
+    }
+
+    fn no_capacity(wait: Duration) -> Self {
+        Self {
+            words: refusal!(
+                503,
+                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+                "Request cannot be satisfied due to temporary server capacity constraints",
+                "The site has no room for another request right now.",
+                "throttle"
+            ),
+            reason: Some(Reason::Throttle),
+            violated: Violated(None),
+            retry_after: Some(seconds_rounded_up(wait).max(1)),
+        }
+    }
+
+    /// The origin has asked to be left alone, or is in trouble.
+    fn resting(wait: Duration) -> Self {
+        Self {
+            words: refusal!(
+                503,
+                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+                "Request cannot be satisfied due to temporary server capacity constraints",
+                "The site is under pressure and is being left alone for a while.",
+                "backoff"
+            ),
+            reason: Some(Reason::Backoff),
+            violated: Violated(None),
+            retry_after: Some(seconds_rounded_up(wait).max(1)),
+        }
+    }
+
+    fn plain(words: Words) -> Self {
+        let retry_after = (words.status >= 500).then(|| seconds_rounded_up(ORIGIN_RETRY));
+        Self { words, reason: None, violated: Violated(None), retry_after }
+    }
+
+    /// The status the client gets.
+    pub(super) fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.words.status).expect("between 100 and 999")
+    }
+
+    /// The seconds the client is told to wait.
+    pub(super) fn retry_after(&self) -> Option<u64> {
+        self.retry_after
+    }
+
+    /// The answer, in the form that `reader` prefers, under decision `id`; and how long its body is.
+    pub(super) fn into_response(self, reader: Reader, id: u64, scratch: &mut Scratch) -> (Response<ResponseBody>, u64) {
+        let id = hexadecimal(id);
+        let id = std::str::from_utf8(&id).expect("hexadecimal digits");
+        let Reader { prefers_html, wants_body } = reader;
+        let body = match prefers_html {
+            true => scratch.bytes(|text| self.write_html(id, text)),
+            false => scratch.bytes(|text| self.write_json(id, text)),
+        }
+        .unwrap_or_default();
+        let mut fields = Fields::new();
+        fields.append(Name::ContentType, if prefers_html { HTML } else { JSON });
+        fields.append(Name::CacheControl, b"no-store");
+        fields.append(Name::Decision, id.as_bytes());
+        if let Some(seconds) = self.retry_after {
+            fields.append(Name::RetryAfter, itoa::Buffer::new().format(seconds).as_bytes());
+        }
+        // HTTP/1 leaves the body of an answer to HEAD out by itself, HTTP/2 does not.
+        let sent = match wants_body {
+            true => body,
+            false => {
+                fields.append(Name::ContentLength, itoa::Buffer::new().format(body.len()).as_bytes());
+                Bytes::new()
+            }
+        };
+        let length = sent.len() as u64;
+        (Response { status: self.status(), fields, body: ResponseBody::whole(sent) }, length)
+    }
+
+    fn write_json(&self, id: &str, text: &mut Scratch) -> fmt::Result {
+        text.write_str(self.words.until_id)?;
+        text.write_str(id)?;
+        text.write_str(self.words.after_id)?;
+        if self.reason.is_some() {
+            self.violated.write(text)?;
+            text.write_str("]}\n")?;
+        }
+        Ok(())
+    }
+
+    fn write_html(&self, id: &str, text: &mut Scratch) -> fmt::Result {
+        let (status, number) = (self.status(), self.words.status);
+        begin_page(text, format_args!("{number} {}", status.canonical_reason().unwrap_or("Error")))?;
+        writeln!(text, "<h1>{}</h1>\n<p>{}</p>", self.heading(), self.words.detail)?;
+        if let Some(seconds) = self.retry_after {
+            writeln!(text, "<p>Please come back in {}.</p>", Wait(seconds))?;
+        }
+        writeln!(text, "<p><small>Decision {id}</small></p>")
+    }
+
+    fn heading(&self) -> &'static str {
+        match self.status() {
+            StatusCode::TOO_MANY_REQUESTS => "Not right now",
+            status if status.is_server_error() => "The site is not available",
+            _ => "This request cannot be served",
+        }
+    }
+}
+
+impl Violated<'_> {
+    fn write(self, text: &mut Scratch) -> fmt::Result {
+        let Some((rules, told)) = self.0 else { return Ok(()) };
+        let Some(refusal) = told.refusal else { return Ok(()) };
+        if refusal.quotas == 0 {
+            text.write_char('"')?;
+            text.write_str(&rules.classes[usize::from(told.class.0)].name)?;
+            return text.write_char('"');
+        }
+        let mut separator = "";
+        for (place, standing) in told.standings.iter().enumerate() {
+            if refusal.quotas >> place.min(7) & 1 == 1 {
+                text.write_str(separator)?;
+                text.write_char('"')?;
+                text.write_str(&rules.quotas[usize::from(standing.quota.0)].name)?;
+                text.write_char('"')?;
+                separator = ",";
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A wait as a person reads it.
+struct Wait(u64);
+
+impl fmt::Display for Wait {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, unit) = match self.0 {
+            seconds @ 0..=119 => (seconds, "second"),
+            seconds @ 120..=7199 => (seconds.div_ceil(60), "minute"),
+            seconds => (seconds.div_ceil(3600), "hour"),
+        };
+        write!(out, "{count} {unit}{}", if count == 1 { "" } else { "s" })
+    }
+}
+
+/// True when HTML is accepted at least as gladly as anything else that is named.
+fn prefers_html(accept: &[u8]) -> bool {
+    if std::str::from_utf8(accept).is_err() {
+        return false;
+    }
+    let [mut html, mut problem, mut json] = [None; 3];
+    for range in accept.split(|&byte| byte == b',') {
+        let mut parts = range.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
+        let best = match parts.next() {
+            Some(name) if name.eq_ignore_ascii_case(b"text/html") => &mut html,
+            Some(name) if name.eq_ignore_ascii_case(b"application/problem+json") => &mut problem,
+            Some(name) if name.eq_ignore_ascii_case(b"application/json") => &mut json,
+            _ => continue,
+        };
+        let weight = match parts.find_map(|part| part.strip_prefix(b"q=")) {
+            Some(weight) => std::str::from_utf8(weight).ok().and_then(|weight| weight.parse().ok()),
+            None => Some(1.0),
+        };
+        *best = weight.map(|weight: f32| best.map_or(weight, |best: f32| best.max(weight))).or(*best);
+    }
+    let html = html.unwrap_or(0.0);
+    html > 0.0 && html >= problem.or(json).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_get_a_page_and_programs_a_document() {
+        assert!(prefers_html(b"text/html,application/xhtml+xml,*/*;q=0.8"));
+        assert!(!prefers_html(b"*/*"));
+        assert!(!prefers_html(b"application/json, text/html;q=0.5"));
+        assert!(!prefers_html(b"text/html;q=0"));
+        assert!(prefers_html(b"application/json;q=0.4, Text/HTML; level=1; q=0.5"));
+        assert!(!prefers_html(b"application/problem+json, application/json;q=0.1, text/html;q=0.5"));
+        assert!(prefers_html(b"text/html;q=much, text/html;q=0.1"), "a weight that is none is passed over");
+        assert!(!prefers_html(b"\xff"));
+    }
+
+    #[test]
+    fn waits_read_as_people_say_them() {
+        assert_eq!(Wait(1).to_string(), "1 second");
+        assert_eq!(Wait(600).to_string(), "10 minutes");
+        assert_eq!(Wait(40_000).to_string(), "12 hours");
+    }
+
+    #[test]
+    fn a_title_is_that_of_its_status() {
+        use Malformed::*;
+        for fault in [Host, Path, Target, Framing, Method, Expectation, TooLarge, Loop] {
+            let problem = Problem::malformed(fault);
+            let json = document(&problem);
+            assert_eq!(json["title"].as_str(), problem.status().canonical_reason());
+            assert_eq!(json["status"], problem.status().as_u16());
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_its_reason_and_who_said_no() {
+        let rules = Rules {
+            trust: Default::default(),
+            behaviour: None,
+            lists: Vec::new(),
+            agent_rules: Vec::new(),
+            classes: Vec::new(),
+            quotas: Vec::new(),
+            routes: Vec::new(),
+            scopes: Vec::new(),
+            tells_crawl_policy: false,
+        };
+        for reason in Reason::ALL {
+            let refusal = crate::policy::Refusal { reason, quotas: 1, wait: Duration::from_secs(1) };
+            let told = Told {
+                class: crate::policy::ClassId(0),
+                route: 0,
+                standings: &[],
+                bucket: None,
+                refusal: Some(&refusal),
+            };
+            let problem = Problem::refused(&rules, told, 0.0).expect("a refusal");
+            let json = document(&problem);
+            assert_eq!((&json["reason"], &json["detail"]), (&reason.name().into(), &problem.words.detail.into()));
+            assert_eq!(
+                (&json["status"], &json["violated-policies"]),
+                (&problem.words.status.into(), &serde_json::json!([]))
+            );
+        }
+    }
+
+    fn document(problem: &Problem<'_>) -> serde_json::Value {
+        let body = Scratch::new().bytes(|text| problem.write_json("0000000000000007", text)).expect("it is written");
+        serde_json::from_slice(&body).expect("valid JSON")
+    }
+
+    #[test]
+    fn a_problem_is_valid_json() {
+        let json = document(&Problem::malformed(Malformed::Host));
+        assert_eq!((&json["status"], &json["type"]), (&400.into(), &"about:blank".into()));
+        assert_eq!(json["instance"], "urn:tidegate:decision:0000000000000007");
+    }
+}

@@ -1,0 +1,176 @@
+//! What the origin's answers tell of its own count of a quota (`sync_from`).
+
+use crate::gateway::upstream::rate_limit::{least_left, moment, units};
+use crate::http1::{Fields, Name};
+use crate::policy::quota_sync::OriginCount;
+use crate::policy::quota::{Exhausted, SyncFrom};
+use crate::policy::{QuotaId, Timestamp};
+use http::{HeaderName, StatusCode};
+
+/// So much of a body is looked at.
+const MOST_READ: usize = 16 * 1024;
+
+/// What the head of an answer tells of a quota.
+pub(super) struct Told<'a> {
+    pub(super) count: OriginCount,
+    /// A header that should tell something, and cannot be read.
+    pub(super) unreadable: Option<&'a HeaderName>,
+    /// It tells that nothing is left if its body has this text.
+    pub(super) if_body_says: Option<String>,
+}
+
+/// Bodies that are looked at for what they say.
+pub(super) struct Listening {
+    pub(super) quota: QuotaId,
+    /// The window that the request was charged to.
+    pub(super) window: u64,
+    pub(super) count: OriginCount,
+    says: String,
+    read: Vec<u8>,
+}
+
+/// Reads what an answer's head tells.
+pub(super) fn read<'a>(sync: &'a SyncFrom, status: StatusCode, fields: &Fields, now: Timestamp) -> Told<'a> {
+    let (remaining, limits_reset) = match (&sync.remaining_header, said(fields, &sync.remaining_header)) {
+        (Some(name), Some(_)) if Name::of(name.as_str().as_bytes()) == Name::RateLimit => {
+            least_left(fields, now).map_or((None, None), |left| (Some(left.units), left.resets_at))
+        }
+        (_, value) => (value.and_then(units), None),
+    };
+    let reset = said(fields, &sync.reset_header).and_then(|value| moment(value, now));
+    let resets_at = reset.or(limits_reset);
+    let unread = |name: &'a Option<HeaderName>, is_read: bool| {
+        name.as_ref().filter(|_| !is_read && said(fields, name).is_some())
+    };
+    let unreadable =
+        unread(&sync.remaining_header, remaining.is_some()).or(unread(&sync.reset_header, reset.is_some()));
+    let mut count = OriginCount { remaining, resets_at, exhausted: false };
+    let mut if_body_says = None;
+    if let Some(exhausted) = sync.exhausted.as_ref().filter(|exhausted| exhausted.statuses.contains(&status.as_u16())) {
+        match exhausted {
+            Exhausted { says: Some(text), .. } if !is_in_fields(text, fields) => if_body_says = Some(text.clone()),
+            _ => count.exhausted = true,
+        }
+        // What asks to come back later says when.
+        let retry = || fields.get(Name::RetryAfter).and_then(|value| moment(value, now));
+        count.resets_at = count.resets_at.or_else(retry);
+    }
+    Told { count, unreadable, if_body_says }
+}
+
+impl Listening {
+    pub(super) fn new(quota: QuotaId, window: u64, count: OriginCount, says: String) -> Self {
+        Self { quota, window, count, says, read: Vec::new() }
+    }
+
+    /// Looks at more of the body; true once it has said it.
+    pub(super) fn hears(&mut self, data: &[u8]) -> bool {
+        let from = self.read.len().saturating_sub(self.says.len());
+        let room = MOST_READ.saturating_sub(self.read.len());
+        self.read.extend_from_slice(&data[..data.len().min(room)]);
+        contains(&self.read[from..], self.says.as_bytes())
+    }
+
+    /// True when no more of the body is looked at.
+    pub(super) fn has_heard_enough(&self) -> bool {
+        self.read.len() >= MOST_READ
+    }
+}
+
+fn said<'a>(fields: &'a Fields, name: &'a Option<HeaderName>) -> Option<&'a [u8]> {
+    fields.named(name.as_ref()?.as_str()).next()
+}
+
+fn is_in_fields(text: &str, fields: &Fields) -> bool {
+    fields.iter().any(|field| contains(field.value, text.as_bytes()))
+}
+
+fn contains(bytes: &[u8], text: &[u8]) -> bool {
+    bytes.windows(text.len().max(1)).any(|window| window == text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Units;
+    use std::time::Duration;
+
+    const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
+
+    fn sync(remaining: &'static str, exhausted: Option<Exhausted>) -> SyncFrom {
+        let header = HeaderName::from_static;
+        SyncFrom { remaining_header: Some(header(remaining)), reset_header: Some(header("x-reset")), exhausted }
+    }
+
+    fn told<'a>(sync: &'a SyncFrom, status: u16, fields: &[(&'static str, &'static str)]) -> Told<'a> {
+        let status = StatusCode::from_u16(status).expect("a status");
+        read(sync, status, &fields.iter().copied().collect(), NOW)
+    }
+
+    #[test]
+    fn what_is_left_is_read_in_every_usual_form() {
+        let left = |name, value| {
+            let header = if name == "ratelimit" { "RateLimit" } else { "X-Left" };
+            told(&sync(name, None), 200, &[(header, value)]).count.remaining.map(Units::milli)
+        };
+        assert_eq!(left("x-left", "12"), Some(12_000));
+        assert_eq!(left("x-left", " 0.25"), Some(250));
+        assert_eq!(left("x-left", "-3"), Some(0));
+        assert_eq!(left("x-left", "many"), None);
+        assert_eq!(left("ratelimit", "\"burst\";r=9;t=1, \"day;r=1\";r=7;t=60"), Some(7000));
+        assert_eq!(left("ratelimit", "limit=100, remaining=50"), Some(50_000));
+    }
+
+    #[test]
+    fn renewal_is_read_in_every_usual_form() {
+        let reset = |value| told(&sync("x-left", None), 200, &[("x-reset", value)]).count.resets_at;
+        let at = |seconds| Some(Timestamp::from_seconds(seconds));
+        assert_eq!(reset("60"), at(1_800_000_060));
+        assert_eq!(reset("1800000060"), at(1_800_000_060));
+        assert_eq!(reset("1800000060000"), at(1_800_000_060));
+        assert_eq!(reset("Fri, 15 Jan 2027 08:01:00 GMT"), at(1_800_000_060));
+        assert_eq!(reset("2027-01-15T08:01:00Z"), at(1_800_000_060));
+        for junk in ["", "soon", "-1", "NaN", "1e300", "inf"] {
+            assert_eq!(reset(junk), None, "{junk}");
+        }
+        let fields = [("ratelimit", "\"day\";r=7;t=60")];
+        assert_eq!(told(&sync("ratelimit", None), 200, &fields).count.resets_at, at(1_800_000_060));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let sync = sync("x-left", None);
+        let unreadable = |fields| told(&sync, 200, fields).unreadable.map(HeaderName::as_str);
+        assert_eq!(unreadable(&[("x-left", "many"), ("x-reset", "60")]), Some("x-left"));
+        assert_eq!(unreadable(&[("x-left", "7"), ("x-reset", "soon")]), Some("x-reset"));
+        assert_eq!(unreadable(&[("x-left", "7")]), None, "what is not there is not unreadable");
+    }
+
+    #[test]
+    fn an_answer_is_exhaustion_by_its_status_and_what_it_says() {
+        let exhausted = |says: Option<&str>| {
+            sync("x-left", Some(Exhausted { statuses: vec![403, 429], says: says.map(str::to_owned) }))
+        };
+        let (any, of_text) = (exhausted(None), exhausted(Some("dailyLimit")));
+        let by_status = told(&any, 429, &[("retry-after", "60")]);
+        assert!(by_status.count.exhausted && by_status.if_body_says.is_none());
+        assert_eq!(by_status.count.resets_at, Some(NOW + Duration::from_secs(60)));
+        assert!(!told(&exhausted(None), 503, &[]).count.exhausted);
+        assert!(told(&exhausted(Some("dailyLimit")), 403, &[("x-error", "a dailyLimitExceeded")]).count.exhausted);
+        let perhaps = told(&of_text, 403, &[]);
+        assert_eq!((perhaps.count.exhausted, perhaps.if_body_says.as_deref()), (false, Some("dailyLimit")));
+    }
+
+    #[test]
+    fn a_body_is_heard_across_its_pieces_and_up_to_a_bound() {
+        let listening = || Listening::new(QuotaId(0), 0, OriginCount::default(), "dailyLimit".into());
+        let hears = |pieces: &[&[u8]]| {
+            let mut ear = listening();
+            pieces.iter().any(|piece| ear.hears(piece))
+        };
+        assert!(hears(&[b"{\"reason\": \"dai", b"lyLimitExceeded\"}"]));
+        assert!(!hears(&[b"dailylimit"]));
+        let mut ear = listening();
+        assert!(!ear.hears(&[b'x'; 20_000]) && ear.has_heard_enough());
+    }
+}

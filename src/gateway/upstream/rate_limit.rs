@@ -1,0 +1,230 @@
+//! What an answer's head says of the origin's own limits, in the forms that are about: `Retry-After`, `RateLimit` as the
+//! IETF drafts have had it, `RateLimit-Remaining` and its like, and `X-RateLimit-*`.
+
+use crate::http1::{Fields, Name};
+use crate::policy::quoted;
+use crate::policy::{Timestamp, Units};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Who asks for more has made a mistake, or speaks of something else.
+const LONGEST_REST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// What is left of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::gateway) struct Left {
+    pub(in crate::gateway) units: Units,
+    pub(in crate::gateway) resets_at: Option<Timestamp>,
+}
+
+/// How long the origin asks to be left alone: `Retry-After`, which goes before everything else; without it, until a limit
+/// is renewed of which nothing is left.
+pub(in crate::gateway) fn asked_for(fields: &Fields, now: Timestamp) -> Option<Duration> {
+    let retry_after = fields.get(Name::RetryAfter).and_then(|value| match is_beyond_reckoning(value) {
+        true => Some(LONGEST_REST),
+        false => wait(value, fields, now),
+    });
+    retry_after.or_else(|| nothing_left_for(fields, now))
+}
+
+/// A whole number that is no time at all, but certainly long.
+fn is_beyond_reckoning(value: &[u8]) -> bool {
+    let digits = value.trim_ascii();
+    !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) && said(digits).is_none()
+}
+
+/// How long until a limit is renewed of which nothing is left.
+pub(in crate::gateway) fn nothing_left_for(fields: &Fields, now: Timestamp) -> Option<Duration> {
+    if let Some(left) = least_left(fields, now) {
+        return left.resets_at.filter(|_| left.units.is_zero()).and_then(|moment| lasting(moment.since(now)));
+    }
+    let renewed = |remaining, renewals: &[Name]| {
+        fields.get(remaining).and_then(units).filter(|left| left.is_zero())?;
+        renewals.iter().find_map(|renewal| wait(fields.get(*renewal)?, fields, now))
+    };
+    renewed(Name::RateLimitRemaining, &[Name::RateLimitReset])
+        // Buckets that are filled in batches tell how often, not when next.
+        .or_else(|| renewed(Name::XRateLimitRemaining, &[Name::XRateLimitReset, Name::XRateLimitIntervalSeconds]))
+}
+
+/// The policy with the fewest units left, and of several the last to be renewed, of `RateLimit` in any of the forms that
+/// it has had: `"burst";r=50;t=30, "daily";r=100`, `"burst";a=50;w=30`, `limit=100, remaining=50, reset=30`
+/// (draft-ietf-httpapi-ratelimit-headers).
+pub(in crate::gateway) fn least_left(fields: &Fields, now: Timestamp) -> Option<Left> {
+    let lines = || fields.all(Name::RateLimit);
+    let items = lines().flat_map(|line| quoted::split(line, b','));
+    let of_item = |item| {
+        let parameters = || quoted::split(item, b';').skip(1);
+        Some((number(parameters(), &["r=", "a="])?, number(parameters(), &["t=", "w="])))
+    };
+    let of_line = |line| {
+        let members = || quoted::split(line, b',');
+        Some((number(members(), &["remaining="])?, number(members(), &["reset="])))
+    };
+    let told = items.filter_map(of_item).chain(lines().filter_map(of_line));
+    let (left, reset) = told.min_by_key(|&(left, reset)| (left, std::cmp::Reverse(reset)))?;
+    let resets_at = reset.map(|seconds| now + Duration::from_secs(seconds));
+    Some(Left { units: Units::whole(left), resets_at })
+}
+
+fn number<'a>(mut members: impl Iterator<Item = &'a [u8]>, keys: &[&str]) -> Option<u64> {
+    let digits = members.find_map(|member| {
+        let member = member.trim_ascii();
+        keys.iter().find_map(|key| member.strip_prefix(key.as_bytes()))
+    });
+    std::str::from_utf8(digits?).ok()?.parse().ok()
+}
+
+/// `12`, `0.25`; less than nothing is nothing.
+pub(in crate::gateway) fn units(value: &[u8]) -> Option<Units> {
+    let text = std::str::from_utf8(value).ok()?.trim();
+    match text.strip_prefix('-') {
+        Some(below) => below.parse::<Units>().ok().map(|_| Units::ZERO),
+        None => text.parse().ok(),
+    }
+}
+
+/// How long it is until the moment that `value` names. The origin names it by its own clock, and `Date` says where that
+/// stands. No time at all says nothing.
+fn wait(value: &[u8], fields: &Fields, now: Timestamp) -> Option<Duration> {
+    match said(value)? {
+        Said::Wait(wait) => lasting(wait),
+        Said::Moment(moment) => {
+            let theirs = fields.get(Name::Date).and_then(|value| date(std::str::from_utf8(value).ok()?));
+            lasting(moment.since(theirs.unwrap_or(now)))
+        }
+    }
+}
+
+fn lasting(wait: Duration) -> Option<Duration> {
+    (!wait.is_zero()).then(|| wait.min(LONGEST_REST))
+}
+
+/// A time of renewal in any of the forms that are about: seconds from now, seconds or milliseconds since 1970, a date of
+/// HTTP (RFC 9110 section 5.6.7), RFC 3339.
+pub(in crate::gateway) fn moment(value: &[u8], now: Timestamp) -> Option<Timestamp> {
+    Some(match said(value)? {
+        Said::Wait(wait) => now + wait,
+        Said::Moment(moment) => moment,
+    })
+}
+
+enum Said {
+    Wait(Duration),
+    Moment(Timestamp),
+}
+
+/// Below this a number is seconds from now: nobody waits thirty years.
+const SMALLEST_EPOCH: f64 = 1e9;
+/// From this on it is milliseconds since 1970.
+const SMALLEST_EPOCH_MILLISECONDS: f64 = 1e11;
+
+fn said(value: &[u8]) -> Option<Said> {
+    let text = std::str::from_utf8(value).ok()?.trim();
+    let since_1970 = |seconds| Said::Moment(Timestamp::default() + Duration::from_secs_f64(seconds));
+    match text.parse::<f64>() {
+        Ok(seconds) if !(0.0..1e15).contains(&seconds) => None,
+        Ok(seconds) if seconds < SMALLEST_EPOCH => Some(Said::Wait(Duration::from_secs_f64(seconds))),
+        Ok(seconds) if seconds < SMALLEST_EPOCH_MILLISECONDS => Some(since_1970(seconds)),
+        Ok(milliseconds) => Some(since_1970(milliseconds / 1e3)),
+        Err(_) => date(text).map(Said::Moment),
+    }
+}
+
+fn date(text: &str) -> Option<Timestamp> {
+    if let Ok(moment) = httpdate::parse_http_date(text) {
+        return Some(Timestamp::default() + moment.duration_since(UNIX_EPOCH).ok()?);
+    }
+    let nanoseconds = text.parse::<jiff::Timestamp>().ok()?.as_nanosecond();
+    Some(Timestamp(u64::try_from(nanoseconds).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
+
+    fn rest(fields: &[(&'static str, &'static str)]) -> Option<u64> {
+        asked_for(&fields.iter().copied().collect(), NOW).map(|rest| rest.as_secs())
+    }
+
+    #[test]
+    fn a_time_to_come_back_is_read_in_every_form() {
+        for (value, seconds) in [
+            ("5", Some(5)),
+            ("2.0", Some(2)),
+            (" 7 ", Some(7)),
+            ("Fri, 15 Jan 2027 08:01:00 GMT", Some(60)),
+            ("Friday, 15-Jan-27 08:01:00 GMT", Some(60)),
+            ("Fri Jan 15 08:01:00 2027", Some(60)),
+            ("2027-01-15T08:01:00Z", Some(60)),
+            ("2027-01-15T09:01Z", Some(3660)),
+            ("2027-01-15T09:01:00+01:00", Some(60)),
+            ("1800000030", Some(30)),
+            ("1800000030.5", Some(30)),
+            ("1800000030000", Some(30)),
+            ("99999999", Some(7 * 86_400)),
+            ("0", None),
+            ("Fri, 15 Jan 2021 08:01:00 GMT", None),
+            ("soon", None),
+            ("-5", None),
+            ("+-5", None),
+            ("NaN", None),
+            ("1e300", None),
+            ("99999999999999999999", Some(7 * 86_400)),
+            (" 99999999999999999999999999 ", Some(7 * 86_400)),
+            ("00000000000000000000", None),
+            ("-99999999999999999999", None),
+            ("", None),
+        ] {
+            assert_eq!(rest(&[("Retry-After", value)]), seconds, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn a_moment_is_meant_by_the_origin_s_own_clock() {
+        let date = ("Date", "Fri, 15 Jan 2027 09:00:00 GMT");
+        assert_eq!(rest(&[date, ("Retry-After", "Fri, 15 Jan 2027 09:00:09 GMT")]), Some(9));
+        assert_eq!(rest(&[date, ("Retry-After", "9")]), Some(9));
+        assert_eq!(rest(&[("Date", "today"), ("Retry-After", "Fri, 15 Jan 2027 08:00:09 GMT")]), Some(9));
+    }
+
+    #[test]
+    fn a_limit_of_which_nothing_is_left_asks_for_a_rest_until_its_renewal() {
+        for (fields, seconds) in [
+            (&[("RateLimit", "\"a\";r=0;t=7")][..], Some(7)),
+            (&[("RateLimit", "\"a\";r=0;t=7, \"b\";r=3;t=90, \"c;r=0;t=99\";r=0;t=20")], Some(20)),
+            (&[("RateLimit", "\"a\";r=5;t=7"), ("RateLimit", "\"b\";r=0;t=9")], Some(9)),
+            (&[("RateLimit", "\"a\";r=1;t=7")], None),
+            (&[("RateLimit", "\"a\";r=0")], None),
+            (&[("RateLimit", "\"a\";a=0;w=8")], Some(8)),
+            (&[("RateLimit", "limit=100, remaining=0, reset=5")], Some(5)),
+            (&[("RateLimit", "limit=100, remaining=50, reset=5")], None),
+            (&[("RateLimit-Remaining", "0"), ("RateLimit-Reset", "17")], Some(17)),
+            (&[("RateLimit-Remaining", "1"), ("RateLimit-Reset", "17")], None),
+            (&[("X-RateLimit-Remaining", "0"), ("X-RateLimit-Reset", "1800000030")], Some(30)),
+            (&[("X-RateLimit-Remaining", "0"), ("X-RateLimit-Reset", "30")], Some(30)),
+            (&[("X-RateLimit-Remaining", "0"), ("X-RateLimit-Reset", "2027-01-15T08:00:30Z")], Some(30)),
+            (&[("X-RateLimit-Remaining", "-2"), ("X-RateLimit-Reset", "1800000030000")], Some(30)),
+            (&[("X-RateLimit-Remaining", "0"), ("X-RateLimit-Interval-Seconds", "10")], Some(10)),
+            (&[("X-RateLimit-Remaining", "4"), ("X-RateLimit-Interval-Seconds", "10")], None),
+            (&[("X-RateLimit-Remaining", "none"), ("X-RateLimit-Reset", "30")], None),
+            (&[("X-RateLimit-Reset", "30")], None),
+        ] {
+            assert_eq!(rest(fields), seconds, "{fields:?}");
+            assert_eq!(nothing_left_for(&fields.iter().copied().collect(), NOW).map(|rest| rest.as_secs()), seconds);
+        }
+    }
+
+    #[test]
+    fn a_time_to_come_back_goes_before_a_limit_and_the_newest_form_before_the_older() {
+        let spent = ("RateLimit", "\"a\";r=0;t=7");
+        assert_eq!(rest(&[spent, ("Retry-After", "5")]), Some(5));
+        assert_eq!(rest(&[spent, ("Retry-After", "0")]), Some(7), "no time at all says nothing");
+        let legacy = [("X-RateLimit-Remaining", "0"), ("X-RateLimit-Reset", "30")];
+        assert_eq!(rest(&[legacy[0], legacy[1], spent]), Some(7));
+        assert_eq!(rest(&[legacy[0], legacy[1], ("RateLimit", "\"a\";r=1;t=7")]), None);
+        let fields: Fields = [("Retry-After", "5")].into_iter().collect();
+        assert_eq!(nothing_left_for(&fields, NOW), None, "of a limit it says nothing");
+    }
+}

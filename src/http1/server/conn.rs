@@ -1,0 +1,254 @@
+//! The connection to a client, shared by the loop that serves it and the body of the request at hand.
+
+use super::super::body::BodyReader;
+use super::super::chunked::Piece;
+use super::super::framing::{Length, Malformed, Noted};
+use super::super::head::HeadReader;
+use super::super::message::RequestHead;
+use super::super::buffer::Incoming;
+use super::BodyError;
+use bytes::BytesMut;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// So much may be read ahead of a client that asks again before it has its answer.
+const MOST_AHEAD: usize = 16 * 1024;
+/// So much of a body that nobody wanted is read to keep the connection.
+pub(super) const MOST_UNWANTED: u64 = 256 * 1024;
+/// So much is read after the last answer, so that the client gets to read it.
+const MOST_LINGERING: usize = 256 * 1024;
+
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// A connection. Clones are the same one.
+pub(super) struct Line<IO>(Rc<RefCell<State<IO>>>);
+
+struct State<IO> {
+    io: IO,
+    incoming: Incoming,
+    /// What of the request's body is still to come.
+    body: BodyReader,
+    /// What is still to be said of the leave to send a body that the client waits for.
+    leave: &'static [u8],
+    /// How much of the body has been read that nobody wanted.
+    unwanted: u64,
+}
+
+/// How much of a body was skipped.
+pub(super) enum Skipped {
+    All,
+    NotAll,
+}
+
+impl<IO> Clone for Line<IO> {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
+
+impl<IO> Line<IO> {
+    pub(super) fn new(io: IO, first: BytesMut) -> Self {
+        let body = BodyReader::new(Length::Exact(0));
+        Self(Rc::new(RefCell::new(State { io, incoming: Incoming::new(first), body, leave: b"", unwanted: 0 })))
+    }
+
+    /// A request begins whose body is so long.
+    pub(super) fn expect_body(&self, length: Length, waits_for_leave: bool) {
+        let mut state = self.0.borrow_mut();
+        state.body = BodyReader::new(length);
+        state.unwanted = 0;
+        state.leave = if waits_for_leave && !state.body.is_done() { CONTINUE } else { b"" };
+    }
+
+    /// What can be said of the body that is still to come.
+    pub(super) fn with_body<T>(&self, look: impl FnOnce(&BodyReader) -> T) -> T {
+        look(&self.0.borrow().body)
+    }
+
+    /// True if the client waits for leave to send its body, and has not been given it.
+    pub(super) fn waits_for_leave(&self) -> bool {
+        self.0.borrow().leave.len() == CONTINUE.len()
+    }
+
+    /// A message is over.
+    pub(super) fn rest(&self) {
+        self.0.borrow_mut().incoming.rest();
+    }
+}
+
+impl<IO: AsyncRead + AsyncWrite + Unpin> Line<IO> {
+    /// The next request's head; `None` when there will be none.
+    pub(super) fn poll_head(
+        &self,
+        reader: &mut HeadReader,
+        finish: &Cell<bool>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<(RequestHead, Noted), Malformed>>> {
+        let State { io, incoming, .. } = &mut *self.0.borrow_mut();
+        loop {
+            if let Some(head) = reader.request(&mut incoming.buffer).transpose() {
+                return Poll::Ready(Some(head));
+            }
+            if finish.get() && incoming.buffer.is_empty() {
+                return Poll::Ready(None);
+            }
+            match ready!(incoming.poll_read(io, context, 0)) {
+                Ok(0) | Err(_) => return Poll::Ready(None),
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// The next piece of the body. Whoever asks for it gives the leave to send it.
+    pub(super) fn poll_piece(&self, context: &mut Context<'_>) -> Poll<Result<Piece, BodyError>> {
+        let State { io, incoming, body, leave, .. } = &mut *self.0.borrow_mut();
+        // Not to a client that has not waited; but what was begun is said to its end.
+        if leave.len() == CONTINUE.len() && !incoming.buffer.is_empty() {
+            *leave = b"";
+        }
+        ready!(poll_leave(io, leave, context))?;
+        loop {
+            match body.next(&mut incoming.buffer)? {
+                Piece::Later => {}
+                piece => return Poll::Ready(Ok(piece)),
+            }
+            // Only what comes makes the buffer grow: a client's word for it is not worth the memory.
+            if ready!(incoming.poll_read(io, context, 0))? == 0 {
+                return Poll::Ready(Err(BodyError::CutShort));
+            }
+        }
+    }
+
+    /// The final answer begins: the leave to send is not given any more.
+    pub(super) fn poll_withdraw_leave(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let State { io, leave, .. } = &mut *self.0.borrow_mut();
+        if leave.len() == CONTINUE.len() {
+            *leave = b"";
+        }
+        poll_leave(io, leave, context)
+    }
+
+    /// Ready when the client has left. What it sends meanwhile is kept, up to a bound.
+    pub(super) fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
+        let State { io, incoming, body, .. } = &mut *self.0.borrow_mut();
+        // While a body is still to come, whoever reads it finds out.
+        while body.is_done() && incoming.buffer.len() < MOST_AHEAD {
+            match ready!(incoming.poll_read(io, context, 0)) {
+                Ok(0) | Err(_) => return Poll::Ready(()),
+                Ok(_) => {}
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Reads what nobody wanted of a body that its service has let go of: all if the connection is to be kept, else
+    /// only what is at hand.
+    pub(super) fn poll_skip_body(&self, kept: bool, context: &mut Context<'_>) -> Poll<Skipped> {
+        let State { io, incoming, body, unwanted, .. } = &mut *self.0.borrow_mut();
+        if Rc::strong_count(&self.0) > 1 {
+            return Poll::Ready(Skipped::NotAll);
+        }
+        while !body.is_done() {
+            match body.next(&mut incoming.buffer) {
+                Ok(Piece::Data(data)) => *unwanted += data.len() as u64,
+                Ok(Piece::Later) if kept && *unwanted + body.expected() <= MOST_UNWANTED => {
+                    match ready!(incoming.poll_read(io, context, 0)) {
+                        Ok(0) | Err(_) => return Poll::Ready(Skipped::NotAll),
+                        Ok(_) => {}
+                    }
+                }
+                Ok(Piece::Trailers(_) | Piece::End) => {}
+                Ok(Piece::Later) | Err(_) => return Poll::Ready(Skipped::NotAll),
+            }
+        }
+        // What a client goes on sending to a connection that is being closed would cut it off from its answer.
+        Poll::Ready(if kept || incoming.buffer.is_empty() { Skipped::All } else { Skipped::NotAll })
+    }
+
+    /// Closes the connection of a client that has sent all it had to send.
+    pub(super) async fn close<T>(mut self) -> Option<T> {
+        let _ = poll_fn(|context| Pin::new(&mut self).poll_shutdown(context)).await;
+        None
+    }
+}
+
+fn poll_leave<IO: AsyncWrite + Unpin>(
+    io: &mut IO,
+    leave: &mut &'static [u8],
+    context: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    while !leave.is_empty() {
+        let written = ready!(Pin::new(&mut *io).poll_write(context, leave))?;
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        *leave = &leave[written..];
+    }
+    Poll::Ready(Ok(()))
+}
+
+/// Writing borrows the connection only for as long as a write takes: the body that is written may read from it.
+impl<IO: AsyncWrite + Unpin> AsyncWrite for Line<IO> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0.borrow_mut().io).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0.borrow_mut().io).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.borrow().io.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0.borrow_mut().io).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0.borrow_mut().io).poll_shutdown(context)
+    }
+}
+
+/// A connection on which the last answer has been written while the client may still be sending. Closed at once, it
+/// would be reset, and the client might lose the answer.
+pub struct Lingering<IO>(Line<IO>);
+
+impl<IO: AsyncRead + AsyncWrite + Unpin> Lingering<IO> {
+    pub(super) fn new(line: Line<IO>) -> Self {
+        Self(line)
+    }
+
+    /// Reads on until the client has closed its side, or has sent more than is borne.
+    pub async fn until_closed(mut self) {
+        let _ = poll_fn(|context| Pin::new(&mut self.0).poll_shutdown(context)).await;
+        let mut read = 0;
+        while read < MOST_LINGERING {
+            let more = poll_fn(|context| {
+                let State { io, incoming, .. } = &mut *self.0.0.borrow_mut();
+                incoming.buffer.clear();
+                incoming.poll_read(io, context, 0)
+            });
+            match more.await {
+                Ok(0) | Err(_) => break,
+                Ok(more) => read += more,
+            }
+        }
+    }
+}
+
+impl<IO> fmt::Debug for Lingering<IO> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Lingering").finish_non_exhaustive()
+    }
+}

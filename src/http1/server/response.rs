@@ -1,0 +1,122 @@
+//! Answers on their way to the client: the head, how the body is framed, and whether the connection is kept.
+
+use super::super::body::{BodyWriter, Coding, Sendable};
+use super::super::chunked;
+use super::super::fields::{Fields, list, write_field};
+use super::super::framing;
+use super::super::head;
+use super::super::message::Response;
+use super::super::name::Name;
+use super::super::buffer::Outgoing;
+use super::conn::{Line, MOST_UNWANTED};
+use super::{Asked, Terms};
+use http::{Method, StatusCode};
+use hyper::body::Body;
+use std::future::poll_fn;
+use std::task::Poll;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// What is written about the length of a body, besides how it is coded.
+struct Framed {
+    coding: Coding,
+    content_length: Option<u64>,
+}
+
+/// Sends an answer; true if the client may ask again, `None` if it has left or the answer broke off.
+pub(super) async fn send<IO, B, D, R>(
+    line: &mut Line<IO>,
+    out: &mut Outgoing,
+    asked: Asked,
+    response: Response<B>,
+    terms: &Terms<'_, D, R>,
+) -> Option<bool>
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+    B: Sendable,
+    D: Fn() -> [u8; 29],
+{
+    let Response { status, fields, body } = response;
+    let framed = framed(asked, status, &fields, &body);
+    let kept = asked.keeps_alive
+        && !terms.finish.get()
+        && !matches!(framed.coding, Coding::UntilClose)
+        && !line.waits_for_leave()
+        && line.with_body(|body| body.expected() <= MOST_UNWANTED)
+        && !wants_close(&fields);
+    poll_fn(|context| line.poll_withdraw_leave(context)).await.ok()?;
+    write_head(out.text(), asked, status, &fields, &framed, kept, &terms.date);
+    let mut body = BodyWriter::new(body, framed.coding);
+    let written = poll_fn(|context| {
+        if let Poll::Ready(written) = body.poll_write(line, out, context) {
+            return Poll::Ready(written.ok());
+        }
+        line.poll_gone(context).map(|()| None)
+    });
+    written.await?;
+    Some(kept)
+}
+
+fn framed<B: Body>(asked: Asked, status: StatusCode, fields: &Fields, body: &B) -> Framed {
+    let method = if asked.is_head { Method::HEAD } else { Method::GET };
+    let exact = body.size_hint().exact();
+    let given = || std::str::from_utf8(fields.get(Name::ContentLength)?).ok()?.parse().ok();
+    if framing::has_no_body(&method, status) {
+        let content_length = match status {
+            StatusCode::NO_CONTENT => None,
+            // The length that the answer to GET would have had; nobody knows it better than who made this one.
+            _ => given().or(exact.filter(|&length| length > 0)),
+        };
+        return Framed { coding: Coding::Exact(0), content_length };
+    }
+    match exact.or_else(given) {
+        Some(length) => Framed { coding: Coding::Exact(length), content_length: Some(length) },
+        None if asked.is_http10 => Framed { coding: Coding::UntilClose, content_length: None },
+        None => {
+            let trailers = if asked.takes_trailers { chunked::announced(fields) } else { Vec::new() };
+            Framed { coding: Coding::Chunked(trailers), content_length: None }
+        }
+    }
+}
+
+fn wants_close(fields: &Fields) -> bool {
+    fields.all(Name::Connection).flat_map(list).any(|option| option.eq_ignore_ascii_case(b"close"))
+}
+
+fn write_head(
+    out: &mut Vec<u8>,
+    asked: Asked,
+    status: StatusCode,
+    fields: &Fields,
+    framed: &Framed,
+    kept: bool,
+    date: impl Fn() -> [u8; 29],
+) {
+    write_status(out, asked.is_http10, status);
+    let mut has_date = false;
+    fields.write(out, |name| {
+        has_date |= name == Name::Date;
+        !matches!(name, Name::Connection | Name::TransferEncoding | Name::ContentLength)
+    });
+    if let Some(length) = framed.content_length {
+        head::write_content_length(out, length);
+    } else if let Coding::Chunked(_) = framed.coding {
+        head::write_chunked(out);
+    }
+    match kept {
+        true if asked.is_http10 => out.extend_from_slice(b"connection: keep-alive\r\n"),
+        true => {}
+        false => out.extend_from_slice(b"connection: close\r\n"),
+    }
+    if !has_date {
+        write_field(out, b"date", &date());
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn write_status(out: &mut Vec<u8>, is_http10: bool, status: StatusCode) {
+    out.extend_from_slice(if is_http10 { b"HTTP/1.0 " } else { b"HTTP/1.1 " });
+    out.extend_from_slice(status.as_str().as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+    out.extend_from_slice(b"\r\n");
+}

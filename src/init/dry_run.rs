@@ -1,0 +1,105 @@
+//! What a proposed file would have charged on its own log: it is replayed, with nobody refused.
+
+use super::time_range::Days;
+use super::analysis::{Findings, OUT_OF_ORDER};
+use super::logs::Logs;
+use super::generate::{PEOPLE, QUOTA};
+use crate::config;
+use crate::replay::log::{Line, Merged, Unreadable};
+use crate::replay::report::{QuotaReport, WindowReport};
+use crate::replay::{Assumptions, Policy, Request, Trial};
+use crate::terminal::thousands;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a day of the site needs.
+#[derive(Debug)]
+pub(super) struct Demand {
+    /// Units charged on the busiest day.
+    pub(super) busiest: u64,
+    /// The most that people were charged on a day: those who ask, less those whose conduct gives them away as bots.
+    pub(super) people: u64,
+    /// How that was reckoned.
+    pub(super) reckoned: String,
+}
+
+/// Why a proposal was not tried.
+#[derive(Debug, thiserror::Error)]
+pub enum Untried {
+    /// A log cannot be read again.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    /// Our own mistake: what was proposed is no file that would be accepted.
+    #[error("what was proposed would not be accepted: {0}")]
+    Wrong(String),
+}
+
+impl Demand {
+    /// Before anything has been tried.
+    pub(super) fn unknown() -> Self {
+        Self { busiest: 1, people: 0, reckoned: String::new() }
+    }
+
+    /// What the file `yaml` would have charged on these logs.
+    pub(super) fn under(yaml: &str, logs: &Logs, findings: &Findings<'_>) -> Result<Self, Untried> {
+        let Findings { agents, operators, days, .. } = findings;
+        let names: Vec<&str> = operators.names().collect();
+        let settings = config::load(Path::new("proposed"), yaml, &[], &[], &names)
+            .map_err(|mistakes| Untried::Wrong(mistakes.to_string()))?;
+        let (operators, agents) = (Arc::clone(operators), Arc::clone(agents));
+        let policy = Policy { name: "proposed".into(), settings, operators, agents, lists: Arc::default() };
+        let quotas = replayed(policy, Merged::new(logs.open()?, OUT_OF_ORDER))?;
+        Ok(quotas.iter().find(|quota| quota.name == QUOTA).map_or_else(Self::unknown, |quota| Self::of(quota, days)))
+    }
+
+    /// The most of any day, or where the log is shorter than a day, as much as a day would have.
+    fn of(quota: &QuotaReport, days: &Days) -> Self {
+        let used = |window: &WindowReport| window.used.ceil() as u64;
+        let of_people = |window: &WindowReport| window.by_class.get(PEOPLE).map_or(0, |units| units.ceil() as u64);
+        if days.is_short() {
+            let all = |units: fn(&WindowReport) -> u64| quota.windows.iter().map(units).sum::<u64>();
+            let reckoned = format!(
+                "{} in about {} h, and as many all day long would be {}",
+                thousands(all(used)),
+                days.hours(),
+                thousands(days.of_a_day(all(used)))
+            );
+            return Self { busiest: days.of_a_day(all(used)), people: days.of_a_day(all(of_people)), reckoned };
+        }
+        let most = |units: fn(&WindowReport) -> u64| quota.windows.iter().map(units).max().unwrap_or(0);
+        let busiest = most(used);
+        let mut reckoned = match quota.windows_in_all {
+            0 | 1 => format!("{} on its only day", thousands(busiest)),
+            days => format!("{} on the busiest of {} days", thousands(busiest), thousands(days)),
+        };
+        if let Some(usual) = usual(quota.windows.iter().filter(|window| days.cover(window)).map(used).collect()) {
+            reckoned += &format!(", {} on a usual one", thousands(usual));
+        }
+        Self { busiest, people: most(of_people), reckoned }
+    }
+}
+
+fn replayed(policy: Policy, mut lines: Merged) -> Result<Vec<QuotaReport>, Unreadable> {
+    let assumptions = Assumptions::default();
+    let mut waiting = Some(policy);
+    let mut trial: Option<Trial> = None;
+    while let Some(next) = lines.next_line()? {
+        let Ok(Some(line)) = Line::read(next.text) else { continue };
+        let Some(request) = Request::of(&line) else { continue };
+        if let Some(policy) = waiting.take() {
+            trial = Some(Trial::new(policy, &assumptions, next.at));
+        }
+        if let Some(trial) = &mut trial {
+            trial.take(next, &line, &request, &mut |_, _| {});
+        }
+    }
+    Ok(trial.map_or_else(Vec::new, |trial| trial.end().quotas))
+}
+
+/// The median; of a few days there is none to speak of.
+fn usual(mut days: Vec<u64>) -> Option<u64> {
+    days.sort_unstable();
+    days.get(days.len() / 2).copied().filter(|_| days.len() >= A_FEW)
+}
+
+const A_FEW: usize = 3;

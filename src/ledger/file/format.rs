@@ -1,0 +1,108 @@
+//! What the files of a ledger hold, as JSON: short, and to be read by whoever has to.
+
+use crate::ledger::lease_table::{EARLIER, Holder, Holding, Series, Table, Window};
+use crate::policy::window::{Forgotten, Span};
+use crate::policy::{Timestamp, Units};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What is durable: who holds what.
+#[derive(Serialize, Deserialize)]
+pub(in crate::ledger) struct Image {
+    /// How often a gate has started on this file.
+    pub(in crate::ledger) life: u64,
+    quotas: BTreeMap<String, SeriesImage>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SeriesImage {
+    /// What is forgotten: windows that begin before this moment, and are about this long; in nanoseconds.
+    forgotten: (u64, u64),
+    windows: BTreeMap<u64, WindowImage>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WindowImage {
+    /// Start and end in nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    span: Option<(u64, u64)>,
+    /// By holder: what it holds and what of it is taken, in thousandths of a unit.
+    holdings: BTreeMap<Holder, (u64, u64)>,
+}
+
+/// What a kill of the process does not undo, though a power cut may: how much this life will not have gone beyond.
+#[derive(Serialize, Deserialize, Default)]
+pub(in crate::ledger) struct Marks {
+    pub(in crate::ledger) life: u64,
+    /// Which start of the machine this is; another one may have lost some of what was written here.
+    pub(in crate::ledger) boot: String,
+    /// The number of the ledger's record that it goes with: that one or any before it.
+    pub(in crate::ledger) number: u64,
+    marks: Vec<(String, u64, u64, u64)>,
+}
+
+/// This gate has taken so much of a window, and will not have taken more than so much when it dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ledger) struct Mark {
+    pub(in crate::ledger) most: Units,
+    pub(in crate::ledger) taken: Units,
+}
+
+pub(in crate::ledger) type ByWindow = BTreeMap<(String, u64), Mark>;
+
+impl Image {
+    pub(in crate::ledger) fn of(life: u64, table: &Table) -> Self {
+        let quotas = table.quotas.iter().map(|(name, series)| (name.clone(), SeriesImage::of(series)));
+        Self { life, quotas: quotas.collect() }
+    }
+
+    pub(in crate::ledger) fn table(self) -> Table {
+        let quotas = self.quotas.into_iter().map(|(name, series)| (name, series.series()));
+        Table { quotas: quotas.collect() }
+    }
+}
+
+impl SeriesImage {
+    fn of(series: &Series) -> Self {
+        let Forgotten { before, longest } = series.forgotten;
+        let windows = series.windows.iter().map(|(&id, window)| {
+            let span = window.span.map(|span| (span.start.0, span.end.0));
+            // Those who are no more and hold nothing say nothing.
+            let says = |(holder, holding): &(&Holder, &Holding)| **holder != EARLIER || !holding.held.is_zero();
+            let holdings = window.holdings.iter().filter(says);
+            let milli =
+                |(&holder, &Holding { held, taken }): (&Holder, &Holding)| (holder, (held.milli(), taken.milli()));
+            (id, WindowImage { span, holdings: holdings.map(milli).collect() })
+        });
+        let longest = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
+        Self { forgotten: (before.0, longest), windows: windows.collect() }
+    }
+
+    fn series(self) -> Series {
+        let (before, longest) = self.forgotten;
+        let windows = self.windows.into_iter().map(|(id, window)| {
+            let span = window.span.map(|(start, end)| Span { start: Timestamp(start), end: Timestamp(end) });
+            let units = |(held, taken)| Holding { held: Units::from_milli(held), taken: Units::from_milli(taken) };
+            let holdings = window.holdings.into_iter().map(|(holder, holding)| (holder, units(holding)));
+            (id, Window { span, holdings: holdings.collect() })
+        });
+        let forgotten = Forgotten { before: Timestamp(before), longest: Duration::from_nanos(longest) };
+        Series { windows: windows.collect(), forgotten }
+    }
+}
+
+impl Marks {
+    pub(in crate::ledger) fn of(life: u64, boot: &str, number: u64, marks: &ByWindow) -> Self {
+        let row =
+            |((quota, id), mark): (&(String, u64), &Mark)| (quota.clone(), *id, mark.most.milli(), mark.taken.milli());
+        Self { life, boot: boot.to_owned(), number, marks: marks.iter().map(row).collect() }
+    }
+
+    pub(in crate::ledger) fn by_window(self) -> ByWindow {
+        let mark = |(quota, id, most, taken)| {
+            ((quota, id), Mark { most: Units::from_milli(most), taken: Units::from_milli(taken) })
+        };
+        self.marks.into_iter().map(mark).collect()
+    }
+}

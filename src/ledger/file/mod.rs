@@ -1,0 +1,368 @@
+//! The ledger of one gate, in two files of its state directory.
+//!
+//! `ledger` says how much of each window is leased; it is synced to the disk before any of it is handed out, so nothing
+//! that happens to the machine makes it too small. `journal` says how much this life will not have gone beyond: it is
+//! written before that is handed out, and never synced, for what is written survives the end of a process. So there
+//! are large leases that cost a sync about once a second, and within them small marks that cost a write.
+//!
+//! After a kill on a machine that has been up ever since, the mark counts as taken; after a power cut, or when the
+//! journal cannot be proven to be whole, the lease does. After a clean stop it is the exact count.
+
+pub(super) mod record_file;
+pub(super) mod open_error;
+pub(super) mod format;
+pub(super) mod dir;
+
+use crate::ledger::file::dir::{Disk, Folder, FolderError};
+use crate::ledger::file::format::{ByWindow, Image, Mark, Marks};
+use crate::ledger::file::open_error::OpenError;
+use crate::ledger::file::record_file::{Fault, Slots};
+use super::store::{Ask, Lease, Store, StoreError};
+use super::lease_table::{Holder, Holding, Table};
+use crate::policy::{Timestamp, Units};
+use std::collections::BTreeMap;
+use std::future::{Future, ready};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+use tracing::warn;
+
+const LEDGER: (&str, &[u8; 8]) = ("ledger", b"ledger\0\0");
+const JOURNAL: (&str, &[u8; 8]) = ("journal", b"journal\0");
+
+/// This life of this gate: there is no other.
+const US: Holder = 1;
+
+/// The most syncs a second; as many may come at once after a pause.
+const SYNCS_PER_SECOND: u64 = 20;
+
+/// What need not be durable at once becomes so with the next lease, or after this long.
+const LAZY_AFTER: Duration = Duration::from_secs(1);
+
+/// A disk that fails is complained about once in this time.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+
+/// Tells how long the process has been running, on a scale that nobody sets.
+pub type Uptime = Box<dyn Fn() -> Timestamp + Send>;
+
+/// A ledger in a directory.
+pub struct File(Inner<Disk>);
+
+/// The same on any folder.
+pub(super) struct Inner<F> {
+    folder: F,
+    ledger: Slots,
+    journal: Option<Slots>,
+    life: u64,
+    boot: String,
+    table: Table,
+    marks: ByWindow,
+    /// What the journal holds: it is not written twice.
+    written: Option<(u64, ByWindow)>,
+    lost: BTreeMap<String, Units>,
+    uptime: Uptime,
+    syncs: Syncs,
+    complained: Option<Timestamp>,
+    /// Why nothing could be made durable when that was last tried.
+    pub(super) ill: Option<String>,
+}
+
+/// When the disk may be synced again.
+#[derive(Default)]
+struct Syncs {
+    /// Time that has been used up: a sync takes its share of a second from the last second on.
+    used_up_to: Timestamp,
+    last: Timestamp,
+    count: u64,
+}
+
+impl File {
+    /// Opens the ledger in `folder`, creating what is missing. `boot` names this start of the machine, empty if nothing
+    /// does. What an earlier life held counts as taken, as far as it may have been.
+    pub fn open(folder: &Path, boot: &str, uptime: Uptime, now: Timestamp) -> Result<Self, OpenError> {
+        let disk = Disk::lock(folder).map_err(|error| match error {
+            FolderError::Locked => OpenError::Locked(folder.to_owned()),
+            FolderError::Other(source) => OpenError::Folder { folder: folder.to_owned(), source },
+        })?;
+        Inner::open(disk, boot, uptime, now).map(Self)
+    }
+
+    /// How often the disk has been synced for a lease.
+    pub fn syncs(&self) -> u64 {
+        self.0.syncs.count
+    }
+}
+
+impl Store for File {
+    fn trouble(&self) -> Option<String> {
+        self.0.ill.clone()
+    }
+
+    fn lease(&mut self, asks: &[Ask], now: Timestamp) -> impl Future<Output = Result<Vec<Lease>, StoreError>> {
+        ready(self.0.lease(asks, now))
+    }
+
+    fn close(&mut self, asks: &[Ask], _: Timestamp) -> impl Future<Output = Result<(), StoreError>> {
+        ready(self.0.close(asks))
+    }
+
+    fn correct(&mut self, ask: &Ask, used: Units, now: Timestamp) -> impl Future<Output = Result<(), StoreError>> {
+        ready(self.0.correct(ask, used, now))
+    }
+}
+
+impl<F: Folder> Inner<F> {
+    pub(super) fn open(mut folder: F, boot: &str, uptime: Uptime, now: Timestamp) -> Result<Self, OpenError> {
+        let (name, kind) = LEDGER;
+        let path = folder.path(name);
+        let found = folder.read(name).map_err(|source| OpenError::Read { path: path.clone(), source })?;
+        let read = found.map(|bytes| Slots::read(name, kind, &bytes)).transpose();
+        let (ledger, before) = match read.map_err(|fault| OpenError::of(fault, &path))? {
+            Some((slots, record)) => {
+                let image = serde_json::from_slice::<Image>(&record);
+                let image = image.map_err(|_| OpenError::of(Fault::Damaged("its record makes no sense"), &path))?;
+                (Some(slots), Some(image))
+            }
+            None => (None, None),
+        };
+        let (life, mut table) = before.map_or_else(Default::default, |image| (image.life, image.table()));
+        let number = ledger.as_ref().map_or(0, |slots| slots.number);
+        let (journal, marks) = journal_of(&folder, life, boot, number);
+        let mut lost = BTreeMap::new();
+        table.bury(US, now, |quota, window, durable| {
+            let mark = marks.get(&(quota.to_owned(), window));
+            // What it said it had taken it has, even beyond its lease: by hand, or unenforced.
+            let taken = mark.map_or(durable.held, |mark| mark.most.min(durable.held).max(mark.taken));
+            let known = mark.map_or(durable.taken, |mark| mark.taken.max(durable.taken)).min(taken);
+            let sum: &mut Units = lost.entry(quota.to_owned()).or_default();
+            *sum = sum.plus(taken.minus(known));
+            taken
+        });
+
+        let life = life + 1;
+        let record = encode(&Image::of(life, &table));
+        let written = match ledger {
+            Some(mut slots) => slots.commit(&mut folder, &record).map(|()| slots),
+            None => Slots::create(name, kind, &mut folder, 0, &record),
+        };
+        let ledger = written.map_err(|source| OpenError::Write { path, source })?;
+        let boot = boot.to_owned();
+        let mut opened = Self {
+            folder,
+            ledger,
+            // Where it was set aside already, a disk that is full now does not matter.
+            journal,
+            life,
+            boot,
+            table,
+            marks: ByWindow::new(),
+            written: None,
+            lost,
+            uptime,
+            syncs: Syncs::default(),
+            complained: None,
+            ill: None,
+        };
+        let path = opened.folder.path(JOURNAL.0);
+        opened.write_marks().map_err(|source| OpenError::Write { path, source })?;
+        Ok(opened)
+    }
+
+    pub(super) fn lease(&mut self, asks: &[Ask], now: Timestamp) -> Result<Vec<Lease>, StoreError> {
+        self.make_durable(asks, now)?;
+        let mut leases = Vec::with_capacity(asks.len());
+        for ask in asks {
+            // The table says how things stand; what it would lease beyond what is durable is thrown away with the copy.
+            let durable = self.table.holding(US, &ask.quota, ask.window.id);
+            let as_it_is = Ask { held: durable.held, wanted: durable.held, ..ask.clone() };
+            let stands = self.table.stands(US, &as_it_is, now);
+            let enough = ask.taken.plus(ask.soon).min(ask.wanted);
+            let kept = if ask.wanted < ask.held { ask.wanted } else { ask.held.max(enough) };
+            let most = kept.min(durable.held).max(ask.taken);
+            self.marks.insert((ask.quota.clone(), ask.window.id), Mark { most, taken: ask.taken });
+            let taken_elsewhere = stands.taken_elsewhere.plus(self.unwritten(ask));
+            leases.push(Lease {
+                held: most,
+                taken_elsewhere,
+                elsewhere: stands.elsewhere.max(taken_elsewhere),
+                ..stands
+            });
+        }
+        self.marks.retain(|(quota, window), _| self.table.remembers(quota, *window));
+        self.write_marks().map_err(|source| self.failed(JOURNAL.0, source))?;
+        for (ask, lease) in asks.iter().zip(&mut leases) {
+            lease.lost = self.lost.remove(&ask.quota).unwrap_or_default();
+        }
+        Ok(leases)
+    }
+
+    pub(super) fn close(&mut self, asks: &[Ask]) -> Result<(), StoreError> {
+        settle_marks(&mut self.table, &self.marks, asks);
+        for ask in asks {
+            self.table.close(US, ask);
+        }
+        let record = encode(&Image::of(self.life, &self.table));
+        self.ledger.commit(&mut self.folder, &record).map_err(|source| self.failed(LEDGER.0, source))
+    }
+
+    pub(super) fn correct(&mut self, ask: &Ask, used: Units, now: Timestamp) -> Result<(), StoreError> {
+        let mut table = self.table.clone();
+        let durable = table.holding(US, &ask.quota, ask.window.id);
+        table.correct(US, &Ask { held: durable.held, ..ask.clone() }, used, now);
+        self.commit(table).map_err(|source| self.failed(LEDGER.0, source))
+    }
+
+    /// What this gate has told that it has taken of windows that weigh on the one asked for, and that is in the journal
+    /// alone so far.
+    fn unwritten(&self, ask: &Ask) -> Units {
+        let told = self.marks.iter().filter(|((quota, _), _)| *quota == ask.quota);
+        let weighs = told.filter(|((quota, id), _)| ask.window.is_weighed_on_by(*id, self.table.span(quota, *id)));
+        weighs.fold(Units::ZERO, |sum, ((quota, id), mark)| {
+            sum.plus(mark.taken.minus(self.table.holding(US, quota, *id).taken))
+        })
+    }
+
+    /// Leases what is asked for, if anything of it is new; if the disk fails, what is durable already is all there is.
+    fn make_durable(&mut self, asks: &[Ask], now: Timestamp) -> Result<(), StoreError> {
+        let mut table = self.table.clone();
+        let (mut must, mut may) = (false, false);
+        for ask in asks {
+            let before = table.holding(US, &ask.quota, ask.window.id);
+            let enough = ask.taken.plus(ask.soon).min(ask.wanted);
+            let returns = ask.wanted < ask.held || ask.wanted.plus(ask.wanted.minus(ask.taken)) < before.held;
+            // More is leased once half is used up: a quiet quota does not sync for every request.
+            let half = Units::from_milli(ask.wanted.minus(ask.taken).milli() / 2);
+            let plenty = before.held >= enough && before.held.minus(ask.taken) >= half;
+            let wanted = match (returns, plenty) {
+                (true, _) => ask.wanted,
+                (false, true) => before.held,
+                (false, false) => ask.wanted.max(before.held),
+            };
+            let span = table.span(&ask.quota, ask.window.id);
+            let lease = table.lease(US, &Ask { held: before.held, wanted, ..ask.clone() }, now);
+            must |= lease.held > before.held && enough > before.held;
+            may |= lease.held != before.held || span != table.span(&ask.quota, ask.window.id);
+        }
+        table.forget_old(asks);
+        let uptime = (self.uptime)();
+        let due = uptime.since(self.syncs.last) >= LAZY_AFTER;
+        if !((must || (may && due)) && self.syncs.may(uptime)) {
+            return Ok(());
+        }
+        // A window that is leased here for the first time: nothing of it has been handed out yet.
+        for ask in asks {
+            let mark = Mark { most: ask.held.max(ask.taken), taken: ask.taken };
+            self.marks.entry((ask.quota.clone(), ask.window.id)).or_insert(mark);
+        }
+        self.write_marks().map_err(|source| self.failed(JOURNAL.0, source))?;
+        settle_marks(&mut table, &self.marks, asks);
+        self.syncs.note(uptime);
+        if let Err(source) = self.commit(table.clone()) {
+            self.syncs.pause(uptime);
+            self.complain(uptime, &source);
+            self.doubt(asks, &table);
+        }
+        Ok(())
+    }
+
+    /// A record whose sync has failed may be on the disk all the same: no more may be taken than it says.
+    fn doubt(&mut self, asks: &[Ask], failed: &Table) {
+        for ask in asks {
+            let (quota, window) = (&ask.quota, ask.window.id);
+            let (ours, perhaps) = (self.table.holding(US, quota, window), failed.holding(US, quota, window));
+            self.table.put(US, quota, window, Holding { held: ours.held.min(perhaps.held), ..ours });
+        }
+    }
+
+    fn commit(&mut self, table: Table) -> io::Result<()> {
+        let record = encode(&Image::of(self.life, &table));
+        self.ledger.commit(&mut self.folder, &record)?;
+        self.table = table;
+        self.ill = None;
+        Ok(())
+    }
+
+    /// Writes the marks, good for the ledger's present record and for the one that may be written next.
+    fn write_marks(&mut self) -> io::Result<()> {
+        let number = self.ledger.number_after_next();
+        if self.written.as_ref().is_some_and(|(of, marks)| *of == number && *marks == self.marks) {
+            return Ok(());
+        }
+        let record = encode(&Marks::of(self.life, &self.boot, number, &self.marks));
+        let (name, kind) = JOURNAL;
+        self.written = None;
+        match &mut self.journal {
+            Some(slots) => slots.write(&mut self.folder, &record)?,
+            None => self.journal = Some(Slots::create(name, kind, &mut self.folder, 0, &record)?),
+        }
+        self.written = Some((number, self.marks.clone()));
+        Ok(())
+    }
+
+    fn failed(&self, name: &str, source: io::Error) -> StoreError {
+        StoreError::Write { what: self.folder.path(name).display().to_string(), source }
+    }
+
+    fn complain(&mut self, uptime: Timestamp, error: &io::Error) {
+        let ill = format!(
+            "Cannot write {}: {error}. What is leased may still be spent; then requests that cost something are refused",
+            self.folder.path(LEDGER.0).display()
+        );
+        if self.complained.is_none_or(|last| uptime.since(last) >= COMPLAIN_EVERY) {
+            self.complained = Some(uptime);
+            warn!("{ill}");
+        }
+        self.ill = Some(ill);
+    }
+}
+
+impl Syncs {
+    fn may(&self, now: Timestamp) -> bool {
+        self.used_up_to <= now
+    }
+
+    fn note(&mut self, now: Timestamp) {
+        let a_second_ago = now - Duration::from_secs(1);
+        self.used_up_to = self.used_up_to.max(a_second_ago) + Duration::from_secs(1) / SYNCS_PER_SECOND as u32;
+        self.last = now;
+        self.count += 1;
+    }
+
+    /// A disk that fails is tried again in a second.
+    fn pause(&mut self, now: Timestamp) {
+        self.used_up_to = now + Duration::from_secs(1);
+    }
+}
+
+/// Of windows that are not asked for any more, no more counts than was marked.
+fn settle_marks(table: &mut Table, marks: &ByWindow, asks: &[Ask]) {
+    for ((quota, window), mark) in marks {
+        let is_asked = asks.iter().any(|ask| ask.quota == *quota && ask.window.id == *window);
+        if !is_asked && mark.most < table.holding(US, quota, *window).held {
+            table.put(US, quota, *window, Holding { held: mark.most, taken: mark.taken });
+        }
+    }
+}
+
+/// The journal as the last life has left it, and its marks where they can be proven to be the last it made: on the same
+/// start of the machine, and written for the ledger's last record.
+fn journal_of(folder: &impl Folder, life: u64, boot: &str, number: u64) -> (Option<Slots>, ByWindow) {
+    let (name, kind) = JOURNAL;
+    let found = folder.read(name).ok().flatten();
+    let Some((slots, record)) = found.and_then(|bytes| Slots::read(name, kind, &bytes).ok()) else {
+        return (None, ByWindow::new());
+    };
+    let marks = serde_json::from_slice::<Marks>(&record)
+        .ok()
+        .filter(|marks| !boot.is_empty() && marks.boot == boot && marks.life == life && marks.number >= number);
+    (Some(slots), marks.map(Marks::by_window).unwrap_or_default())
+}
+
+fn encode(value: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("names and numbers are JSON")
+}
+
+/// What the system calls this start of the machine; empty where it does not say.
+pub fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+}

@@ -1,0 +1,77 @@
+use super::*;
+use crate::policy::throttle::simulation::{Origin, Pages, Phase, Second, Simulation, Summary, wide};
+
+const CLIENTS: u32 = 64;
+
+fn origin(servers: u32, pages: Pages) -> Origin {
+    Origin { servers, pages, takes: None, patience: Duration::from_secs(30) }
+}
+
+fn autothrottle(target_concurrency: f64) -> Controller {
+    Controller::Autothrottle(Autothrottle {
+        target_concurrency,
+        start_delay: Duration::ZERO,
+        max_delay: Duration::from_secs(5),
+        good_statuses: vec![200],
+        debug: false,
+    })
+}
+
+/// The first second from which on, for ten, the origin gives nine tenths of what it can with no more in its queue than it
+/// has servers.
+fn found_after(seconds: &[Second], servers: u32) -> Option<usize> {
+    let is_found = |ten: &[Second]| {
+        let summary = Summary::of(ten);
+        summary.share >= 0.9 && summary.in_queue <= f64::from(servers)
+    };
+    seconds.windows(10).position(is_found)
+}
+
+/// `cargo test --lib compares_controllers -- --nocapture` prints the table of docs/PERFORMANCE.md.
+#[test]
+fn compares_controllers() {
+    let gradient = || Controller::Gradient(Gradient { floor: 1, ceiling: 256 });
+    let ways = [
+        ("nothing", wide()),
+        ("`concurrency: 16`", Throttle { concurrency: NonZeroU32::new(16), ..wide() }),
+        ("`autothrottle`, target 16", Throttle { controller: Some(autothrottle(16.0)), ..wide() }),
+        ("`autothrottle`, target 4", Throttle { controller: Some(autothrottle(4.0)), ..wide() }),
+        ("`adaptive: gradient`", Throttle { controller: Some(gradient()), ..wide() }),
+    ];
+    let (noisy, slow, mixed) = (Pages::Noisy(0.1), Pages::Noisy(0.2), Pages::Mixed(0.05, 0.5));
+    let origins = [
+        ("16 servers, 100 ms", origin(16, noisy)),
+        ("then 4", origin(4, noisy)),
+        ("then 16 again", origin(16, noisy)),
+        ("then pages of 200 ms", origin(16, slow)),
+        ("then of 50 ms, each tenth of 500", origin(16, mixed)),
+    ];
+    let phases: Vec<Phase> = (0..)
+        .step_by(60)
+        .zip(origins)
+        .map(|(from_s, (_, origin))| Phase { from_s, origin, clients: CLIENTS })
+        .collect();
+    println!("| origin | | share | wait | found after |\n|---|---|---|---|---|");
+    let runs = ways.map(|(name, rules)| (name, Simulation::of(&rules, &phases, 1).run(300)));
+    for (number, (what, origin)) in origins.into_iter().enumerate() {
+        for (name, run) in &runs {
+            let minute = &run[number * 60..(number + 1) * 60];
+            let Summary { share, wait, .. } = Summary::of(&minute[20..]);
+            let found = found_after(minute, origin.servers).map_or("never".into(), |after| format!("{after} s"));
+            println!("| {what} | {name} | {:.0} % | {:.0} ms | {found} |", share * 100.0, wait * 1000.0);
+            if *name == "`adaptive: gradient`" {
+                assert!(share > 0.8 && wait < 1.5 * origin.pages.mean(), "{what}: {share} {wait}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_controller_keeps_what_it_learned_only_under_settings_of_its_kind() {
+    let now = Timestamp::from_seconds(1000);
+    let slow = Throttle { controller: Some(autothrottle(1.0)), ..wide() };
+    let learned = Course::Autothrottle(Duration::from_secs(9));
+    assert_eq!(slow.course(learned, now), Course::Autothrottle(Duration::from_secs(5)), "within the new bounds");
+    assert_eq!(wide().course(learned, now), Course::Fixed);
+    assert_eq!(slow.course(Course::Fixed, now), Course::Autothrottle(Duration::ZERO));
+}

@@ -1,0 +1,311 @@
+//! An origin in virtual time: so many servers, one queue before them, and clients that ask as fast as they are let.
+
+use super::backoff::{Pressure, Rest, Spell};
+use super::controller::{Course, Pace};
+use super::spacing::Spacing;
+use super::{Outcome, Queue, Throttle};
+use crate::policy::Timestamp;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+/// What happens, and from when on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Phase {
+    pub(super) from_s: u64,
+    pub(super) origin: Origin,
+    /// Clients who have one request each, and ask again when it is answered.
+    pub(super) clients: u32,
+}
+
+/// An origin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Origin {
+    /// How many requests it works on at once.
+    pub(super) servers: u32,
+    /// How long one takes, as the page goes.
+    pub(super) pages: Pages,
+    /// How many requests a second it takes on, before it answers 429; with bursts of one second.
+    pub(super) takes: Option<u32>,
+    /// After so long in the queue a request is given up.
+    pub(super) patience: Duration,
+}
+
+/// How long pages take without a queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pages {
+    /// All the same.
+    Even(f64),
+    /// Between half and one and a half of it.
+    Noisy(f64),
+    /// Nine of ten fast, one slow.
+    Mixed(f64, f64),
+}
+
+/// What came of it in one second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Second {
+    /// Answers.
+    pub(super) answered: u32,
+    /// Complaints and requests given up.
+    pub(super) complained: u32,
+    /// What the origin could have answered.
+    pub(super) possible: f64,
+    /// How long answers waited at the origin, added up, in seconds.
+    pub(super) queued: f64,
+    /// The pace at its end.
+    pub(super) pace: Pace,
+    /// Requests in the origin's queue at its end.
+    pub(super) in_queue: u32,
+}
+
+/// What came of it, second for second.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Summary {
+    /// Answers, as a share of what the origin could have given.
+    pub(super) share: f64,
+    /// How long an answer waited at the origin, in seconds.
+    pub(super) wait: f64,
+    /// Requests in the origin's queue.
+    pub(super) in_queue: f64,
+}
+
+pub(super) struct Simulation {
+    throttle: Throttle,
+    phases: Vec<Phase>,
+    now: Timestamp,
+    chance: u64,
+    course: Course,
+    pressure: Pressure,
+    next_start: Timestamp,
+    /// When it looks again whether it may send.
+    look_at: Timestamp,
+    under_way: u32,
+    busy: u32,
+    queue: VecDeque<Request>,
+    events: BinaryHeap<Reverse<(Timestamp, u64, Event)>>,
+    order: u64,
+    seconds: Vec<Second>,
+    tokens: (f64, Timestamp),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Request {
+    sent: Timestamp,
+    spell: Spell,
+    takes: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Answered(Request),
+    Refused(Request),
+    GivenUp(Request),
+    Look,
+    Second,
+}
+
+impl Summary {
+    pub(super) fn of(seconds: &[Second]) -> Self {
+        let sum = |of: fn(&Second) -> f64| seconds.iter().map(of).sum::<f64>();
+        let answered = sum(|second| f64::from(second.answered));
+        Self {
+            share: answered / sum(|second| second.possible),
+            wait: sum(|second| second.queued) / answered.max(1.0),
+            in_queue: sum(|second| f64::from(second.in_queue)) / seconds.len() as f64,
+        }
+    }
+}
+
+/// Rules of a scope that are as wide as can be.
+pub(super) fn wide() -> Throttle {
+    Throttle {
+        concurrency: None,
+        spacing: Spacing::default(),
+        controller: None,
+        backoff: None,
+        queue: Queue { max_wait: Duration::from_secs(2), max_length: 256 },
+    }
+}
+
+impl Simulation {
+    pub(super) fn of(throttle: &Throttle, phases: &[Phase], seed: u64) -> Self {
+        // Not at the epoch: the rest of no backoff is then in the past.
+        let now = Timestamp::from_seconds(1000);
+        let course = throttle.course(Course::Fixed, now);
+        Self {
+            throttle: throttle.clone(),
+            phases: phases.to_vec(),
+            now,
+            chance: seed,
+            course,
+            pressure: Pressure::default(),
+            next_start: now,
+            look_at: now,
+            under_way: 0,
+            busy: 0,
+            queue: VecDeque::new(),
+            events: BinaryHeap::new(),
+            order: 0,
+            seconds: Vec::new(),
+            tokens: (0.0, now),
+        }
+    }
+
+    /// What each second brought, `seconds` of them.
+    pub(super) fn run(mut self, seconds: u64) -> Vec<Second> {
+        for second in 1..=seconds {
+            self.at(Timestamp::from_seconds(1000 + second), Event::Second);
+        }
+        self.seconds.push(Second::default());
+        self.go_on();
+        while let Some(Reverse((now, _, event))) = self.events.pop() {
+            self.now = now;
+            self.happens(event);
+            if self.seconds.len() as u64 > seconds {
+                break;
+            }
+            self.go_on();
+        }
+        self.seconds.pop();
+        self.seconds
+    }
+
+    fn happens(&mut self, event: Event) {
+        match event {
+            Event::Look => {}
+            Event::Second => {
+                let origin = self.phase().origin;
+                let (pace, in_queue) = (self.throttle.pace(&self.course), self.queue.len() as u32);
+                let possible = f64::from(origin.servers) / origin.pages.mean();
+                let possible = origin.takes.map_or(possible, |takes| possible.min(f64::from(takes)));
+                let last = self.seconds.last_mut().expect("one is always open");
+                (last.pace, last.in_queue, last.possible) = (pace, in_queue, possible);
+                self.seconds.push(Second::default());
+            }
+            Event::Answered(request) => {
+                self.busy -= 1;
+                let latency = self.now.since(request.sent);
+                let last = self.seconds.last_mut().expect("one is always open");
+                last.answered += 1;
+                last.queued += latency.saturating_sub(request.takes).as_secs_f64();
+                self.hear(request, Some(200), latency);
+            }
+            Event::Refused(request) => {
+                self.seconds.last_mut().expect("one is always open").complained += 1;
+                self.hear(request, Some(429), Duration::from_millis(1));
+            }
+            Event::GivenUp(request) => {
+                // All have the same patience: if it still waits, it is the first.
+                if self.queue.pop_front_if(|waiting| *waiting == request).is_some() {
+                    self.seconds.last_mut().expect("one is always open").complained += 1;
+                    self.hear(request, None, self.now.since(request.sent));
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, request: Request, status: Option<u16>, latency: Duration) {
+        let outcome = Outcome { status, latency, measured: true, asked_for: None };
+        self.throttle.heard(&mut self.course, &outcome, request.sent, self.under_way, self.now);
+        let spell = request.spell;
+        let after = self.throttle.pressure_after(self.pressure, &self.course, spell, &outcome, 0.0, self.now);
+        self.pressure = after.over(spell);
+        self.under_way -= 1;
+    }
+
+    /// Sends what may be sent, and lets the origin begin what it can.
+    fn go_on(&mut self) {
+        let phase = *self.phase();
+        while self.under_way < phase.clients && self.may_send() {
+            self.send(phase.origin);
+        }
+        while self.busy < phase.origin.servers
+            && let Some(request) = self.queue.pop_front()
+        {
+            self.busy += 1;
+            self.at(self.now + request.takes, Event::Answered(request));
+        }
+    }
+
+    fn may_send(&mut self) -> bool {
+        let pace = self.throttle.pace(&self.course);
+        if pace.limit.is_some_and(|most| self.under_way >= most) {
+            return false;
+        }
+        let mut opens = self.next_start;
+        if let Some(backoff) = &self.throttle.backoff {
+            self.pressure = backoff.at(self.pressure, self.now);
+            match self.pressure.hinders(self.now) {
+                Some(Rest::Until(until)) => opens = opens.max(until),
+                Some(Rest::Probing) => return false,
+                None => {}
+            }
+        }
+        if self.now < opens && self.look_at != opens {
+            self.look_at = opens;
+            self.at(opens, Event::Look);
+        }
+        self.now >= opens
+    }
+
+    fn send(&mut self, origin: Origin) {
+        let (pressure, spell) = self.pressure.sent();
+        self.pressure = pressure;
+        self.under_way += 1;
+        self.throttle.sent(&mut self.course, self.under_way, self.now);
+        let delay = self.throttle.pace(&self.course).delay;
+        self.next_start = self.throttle.spacing.next_after(delay, 0.0, self.now);
+        let takes = Duration::from_secs_f64(origin.pages.time(self.chance(), self.chance()));
+        let request = Request { sent: self.now, spell, takes };
+        if !self.takes_on(origin) {
+            return self.at(self.now + Duration::from_millis(1), Event::Refused(request));
+        }
+        self.queue.push_back(request);
+        self.at(self.now + origin.patience, Event::GivenUp(request));
+    }
+
+    fn takes_on(&mut self, origin: Origin) -> bool {
+        let Some(rate) = origin.takes.map(f64::from) else { return true };
+        let (tokens, since) = self.tokens;
+        let tokens = (tokens + self.now.since(since).as_secs_f64() * rate).min(rate);
+        let takes = tokens >= 1.0;
+        self.tokens = (if takes { tokens - 1.0 } else { tokens }, self.now);
+        takes
+    }
+
+    fn at(&mut self, moment: Timestamp, event: Event) {
+        self.order += 1;
+        self.events.push(Reverse((moment, self.order, event)));
+    }
+
+    fn phase(&self) -> &Phase {
+        let since = self.now.seconds() - 1000;
+        self.phases.iter().rev().find(|phase| phase.from_s <= since).expect("the first begins at once")
+    }
+
+    /// Splitmix64: the same seed, the same day.
+    fn chance(&mut self) -> f64 {
+        self.chance = self.chance.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.chance ^ (self.chance >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+impl Pages {
+    fn time(self, which: f64, how_long: f64) -> f64 {
+        match self {
+            Self::Even(mean) => mean,
+            Self::Noisy(mean) => mean * (0.5 + how_long),
+            Self::Mixed(fast, slow) => (if which < 0.1 { slow } else { fast }) * (0.8 + 0.4 * how_long),
+        }
+    }
+
+    pub(super) fn mean(self) -> f64 {
+        match self {
+            Self::Even(mean) | Self::Noisy(mean) => mean,
+            Self::Mixed(fast, slow) => 0.9 * fast + 0.1 * slow,
+        }
+    }
+}

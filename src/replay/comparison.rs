@@ -1,0 +1,69 @@
+//! Where two policies differ, line by line.
+
+use super::decision::Decided;
+use super::report::{ComparisonReport, DifferenceReport, ExampleReport};
+use crate::policy::{Reason, Rules};
+use crate::telemetry::rfc3339;
+use std::collections::BTreeMap;
+
+/// What was said of the same lines.
+#[derive(Default)]
+pub(super) struct Differences {
+    same: u64,
+    only_first_admits: u64,
+    only_second_admits: u64,
+    other_reason: u64,
+    other_class: u64,
+    by_class: BTreeMap<String, DifferenceReport>,
+    examples: Vec<ExampleReport>,
+}
+
+impl Differences {
+    /// Both have decided a line, each by its rules.
+    pub(super) fn add(&mut self, (first, rules): (&Decided, &Rules), (second, other_rules): (&Decided, &Rules)) {
+        let class = &rules.classes[usize::from(first.classified.class.0)].name;
+        let second_class = &other_rules.classes[usize::from(second.classified.class.0)].name;
+        self.other_class += u64::from(class != second_class);
+        if first.refused == second.refused {
+            self.same += 1;
+            return;
+        }
+        match (first.refused, second.refused) {
+            (None, _) => {
+                self.only_first_admits += 1;
+                self.of_class(second_class).only_first_admits += 1;
+            }
+            (_, None) => {
+                self.only_second_admits += 1;
+                self.of_class(class).only_second_admits += 1;
+            }
+            _ => self.other_reason += 1,
+        }
+        if self.examples.len() < MOST_EXAMPLES {
+            let said = |decided: &Decided| decided.refused.map_or("admitted", Reason::name);
+            self.examples.push(ExampleReport {
+                place: first.place.into(),
+                time: rfc3339(first.at),
+                class: class.clone(),
+                second_class: second_class.clone(),
+                first: said(first),
+                second: said(second),
+            });
+        }
+    }
+
+    fn of_class(&mut self, class: &str) -> &mut DifferenceReport {
+        if !self.by_class.contains_key(class) {
+            self.by_class.insert(class.to_owned(), DifferenceReport::default());
+        }
+        self.by_class.get_mut(class).expect("it has just been put there")
+    }
+
+    pub(super) fn report(self) -> ComparisonReport {
+        let Self { same, only_first_admits, only_second_admits, other_reason, other_class, by_class, examples } = self;
+        ComparisonReport { same, only_first_admits, only_second_admits, other_reason, other_class, by_class, examples }
+    }
+}
+
+/// Enough to look at.
+const MOST_EXAMPLES: usize = 20;

@@ -1,0 +1,290 @@
+//! The gate's own access log: all that policy saw, and what it made of it.
+
+use super::line::{Asked, Asker, Line, host};
+use super::{Broken, Facts, timestamp};
+use crate::engine::BucketStanding;
+use crate::policy::bot_detection::Seen;
+use crate::policy::{Timestamp, Units};
+use http::{Method, Version};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// What only the gate itself writes down.
+#[derive(Clone, Debug)]
+pub struct Own<'a> {
+    /// When the gate was started, in microseconds; 0 where it does not say.
+    pub run: u64,
+    /// The decision's id.
+    pub id: u64,
+    /// When the answer was out.
+    pub settled: Timestamp,
+    /// Who paid.
+    pub key: Cow<'a, str>,
+    /// The headers that were there; none where nobody looked.
+    pub seen: Seen,
+    /// What kind of client it was taken for.
+    pub kind: &'a str,
+    /// Its class.
+    pub class: Cow<'a, str>,
+    /// Why.
+    pub evidence: Vec<Cow<'a, str>>,
+    /// Each quota that it touched.
+    pub accounts: SmallVec<[Account<'a>; 2]>,
+    /// What said no; none where it was admitted.
+    pub reason: Option<&'a str>,
+    /// The `Retry-After` that it was told.
+    pub retry_after_s: Option<u64>,
+    /// The tier that its class stood in.
+    pub tier: Option<u8>,
+    /// The scope that did not let it in.
+    pub scope: Option<Cow<'a, str>>,
+    /// How long it stood in line.
+    pub scope_wait: Duration,
+    /// How long the origin took; none where it was not asked.
+    pub origin: Option<Duration>,
+}
+
+/// One quota, as the decision left it.
+#[derive(Clone, Debug)]
+pub struct Account<'a> {
+    /// Its name.
+    pub quota: Cow<'a, str>,
+    /// What the request was expected to cost.
+    pub cost: Units,
+    /// What it was charged in the end.
+    pub charged: Units,
+    /// What was taken once it had been decided.
+    pub used: Units,
+    /// The decision's number on this quota.
+    pub turn: u64,
+    /// The number of its settlement, among the decisions and settlements on this quota; in logs of earlier versions that
+    /// of the last decision before.
+    pub settled_turn: Option<u64>,
+    /// The number of the second charge, where a second try was charged.
+    pub again_turn: Option<u64>,
+}
+
+impl Own<'_> {
+    /// What it was charged, where `quota` was touched.
+    pub fn charged(&self, quota: &str) -> Option<Units> {
+        self.accounts.iter().find(|account| account.quota == quota).map(|account| account.charged)
+    }
+}
+
+/// Reads a line.
+pub(super) fn read(text: &[u8]) -> Result<Line<'_>, Broken> {
+    let written: Written<'_> = serde_json::from_slice(text).map_err(|error| match error.classify() {
+        serde_json::error::Category::Data => Broken::OtherJson,
+        _ => Broken::Cut,
+    })?;
+    let time = |text: &str| timestamp::rfc3339(text.as_bytes()).map(|(at, _)| at).ok_or(Broken::Time);
+    let (at, settled) = (time(written.time)?, time(written.settled)?);
+    let (seen, accounts) = (written.seen(), written.accounts());
+    let asked = Method::from_bytes(written.method.0.as_bytes()).ok().map(|method| Asked {
+        method,
+        path: written.path.0,
+        query: written.query.map(|query| query.0),
+        version: match written.version {
+            "1.0" => Version::HTTP_10,
+            "2" => Version::HTTP_2,
+            "3" => Version::HTTP_3,
+            _ => Version::HTTP_11,
+        },
+    });
+    let own = Own {
+        run: written.run,
+        id: u64::from_str_radix(written.id, 16).unwrap_or(0),
+        settled,
+        key: written.key.0,
+        seen,
+        kind: written.kind,
+        class: written.class.0,
+        evidence: written.evidence.into_iter().map(|found| found.0).collect(),
+        accounts,
+        reason: written.reason,
+        retry_after_s: written.retry_after_s,
+        tier: written.tier,
+        scope: written.scope.map(|scope| scope.0),
+        scope_wait: milliseconds(written.scope_wait_ms),
+        origin: written.origin_ms.map(milliseconds),
+    };
+    Ok(Line {
+        at,
+        client: Asker::Address(written.client),
+        asked,
+        host: Some(host(written.host.0)),
+        status: written.status,
+        bytes: written.bytes,
+        referer: written.referer.map(Text::into_bytes),
+        user_agent: Some(written.user_agent.into_bytes()).filter(|agent| !agent.is_empty()),
+        lacks: Facts::NONE,
+        own: Some(Box::new(own)),
+    })
+}
+
+/// When it was written.
+pub(super) fn moment(text: &[u8]) -> Option<Timestamp> {
+    let time = text.strip_prefix(b"{\"time\":\"")?;
+    timestamp::rfc3339(&time[..memchr::memchr(b'"', time)?]).map(|(at, _)| at)
+}
+
+/// What decisions are counted by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum CountedBy {
+    /// A quota, by its name as it is written.
+    Quota(Box<[u8]>),
+    /// Some clients' buckets.
+    Buckets(u64),
+}
+
+/// Where a decision stands among all of a gate: its run, and the number in it.
+pub(super) type Turn = (u64, u64);
+
+/// The numbers of its decision. What a client sends cannot look like them: its quotes are escaped.
+pub(super) fn turns(text: &[u8]) -> impl Iterator<Item = (CountedBy, Turn)> {
+    const RUN: &[u8] = b",\"run\":";
+    const QUOTAS: &[u8] = b",\"turn\":{";
+    const BUCKET: &[u8] = b",\"bucket_turn\":";
+    let behind = |key: &[u8], from: &[u8]| memchr::memmem::rfind(from, key).map(|at| at + key.len());
+    let run = behind(RUN, &text[..text.len().min(BEFORE_CLIENT)]).and_then(|at| number_at(&text[at..])).unwrap_or(0);
+    let quotas = behind(QUOTAS, text).map_or(&[][..], |at| &text[at..]);
+    let bucket = behind(BUCKET, quotas).and_then(|at| number_at(&quotas[at..]));
+    let bucket = bucket.map(|turn| (CountedBy::Buckets(turn % BucketStanding::TURNS), turn));
+    let end = memchr::memchr(b'}', quotas).unwrap_or(0);
+    let of_quotas = quotas[..end].split(|&byte| byte == b',').filter_map(|pair| {
+        let colon = memchr::memrchr(b':', pair)?;
+        Some((CountedBy::Quota(pair[..colon].into()), number_at(&pair[colon + 1..])?))
+    });
+    of_quotas.chain(bucket).map(move |(by, turn)| (by, (run, turn)))
+}
+
+/// What a line begins with, before anything that a client sent.
+const BEFORE_CLIENT: usize = 120;
+
+fn number_at(text: &[u8]) -> Option<u64> {
+    let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    std::str::from_utf8(&text[..end]).ok()?.parse().ok()
+}
+
+/// A line as it is written, but for what nobody asks for.
+#[derive(Deserialize)]
+struct Written<'a> {
+    time: &'a str,
+    settled: &'a str,
+    #[serde(default)]
+    run: u64,
+    id: &'a str,
+    client: IpAddr,
+    #[serde(borrow)]
+    key: Text<'a>,
+    method: Text<'a>,
+    host: Text<'a>,
+    path: Text<'a>,
+    query: Option<Text<'a>>,
+    version: &'a str,
+    status: u16,
+    bytes: u64,
+    user_agent: Text<'a>,
+    referer: Option<Text<'a>>,
+    headers_seen: Vec<Text<'a>>,
+    secure: Option<bool>,
+    old_http: Option<bool>,
+    kind: &'a str,
+    class: Text<'a>,
+    evidence: Vec<Text<'a>>,
+    cost: Pairs<'a, f64>,
+    charged: Pairs<'a, f64>,
+    used: Pairs<'a, f64>,
+    turn: Pairs<'a, u64>,
+    settled_turn: Option<Pairs<'a, u64>>,
+    again_turn: Option<Pairs<'a, Option<u64>>>,
+    reason: Option<&'a str>,
+    retry_after_s: Option<u64>,
+    tier: Option<u8>,
+    scope: Option<Text<'a>>,
+    scope_wait_ms: f64,
+    origin_ms: Option<f64>,
+}
+
+impl<'a> Written<'a> {
+    fn seen(&self) -> Seen {
+        let named = self.headers_seen.iter().filter_map(|name| Seen::named(&name.0));
+        named
+            .fold(Seen::default(), |seen, header| seen.and(header, true))
+            .and(Seen::LOOKED, self.secure.is_some())
+            .and(Seen::SECURE, self.secure == Some(true))
+            .and(Seen::OLD_HTTP, self.old_http == Some(true))
+    }
+
+    fn accounts(&self) -> SmallVec<[Account<'a>; 2]> {
+        let account = |(quota, cost): &(Text<'a>, f64)| Account {
+            quota: quota.0.clone(),
+            cost: units(*cost),
+            charged: units(self.charged.of(quota).unwrap_or_default()),
+            used: units(self.used.of(quota).unwrap_or_default()),
+            turn: self.turn.of(quota).unwrap_or_default(),
+            settled_turn: self.settled_turn.as_ref().and_then(|turns| turns.of(quota)),
+            again_turn: self.again_turn.as_ref().and_then(|turns| turns.of(quota)?),
+        };
+        self.cost.0.iter().map(account).collect()
+    }
+}
+
+/// A text that is copied only where something in it was escaped.
+#[derive(Clone, Deserialize, PartialEq)]
+#[serde(transparent)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'a> Text<'a> {
+    fn into_bytes(self) -> Cow<'a, [u8]> {
+        match self.0 {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        }
+    }
+}
+
+/// An object with a number for each quota.
+struct Pairs<'a, T>(SmallVec<[(Text<'a>, T); 2]>);
+
+impl<T: Copy> Pairs<'_, T> {
+    fn of(&self, quota: &Text<'_>) -> Option<T> {
+        self.0.iter().find(|(name, _)| name.0 == quota.0).map(|(_, number)| *number)
+    }
+}
+
+impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Pairs<'a, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader<'a, T>(PhantomData<(&'a str, T)>);
+        impl<'de: 'a, 'a, T: Deserialize<'de>> Visitor<'de> for Reader<'a, T> {
+            type Value = Pairs<'a, T>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("a number for each quota")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut pairs = SmallVec::new();
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Pairs(pairs))
+            }
+        }
+        deserializer.deserialize_map(Reader(PhantomData))
+    }
+}
+
+fn units(decimal: f64) -> Units {
+    Units::from_milli((decimal * 1000.0).round() as u64)
+}
+
+fn milliseconds(decimal: f64) -> Duration {
+    Duration::from_micros((decimal * 1000.0).round() as u64)
+}

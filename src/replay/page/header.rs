@@ -1,0 +1,74 @@
+//! What came of it, at a glance.
+
+use super::html::Html;
+use super::table;
+use super::time::Span;
+use crate::replay::report::{PolicyReport, Report};
+use crate::replay::summary::{amount, percent};
+use crate::replay::display_zone::Zone;
+use crate::terminal::{self, Align, thousands};
+
+/// The heading and the figures that matter most.
+pub(super) fn write(out: &mut Html, report: &Report, span: Span<'_>, zone: &Zone) {
+    let log = &report.log;
+    out.raw("<header>\n<h1>What the policy would have done</h1>\n<p>");
+    out.text(thousands(log.requests))
+        .raw(" requests in ")
+        .text(terminal::span(log.span_s))
+        .raw(" of ")
+        .text(log.files.join(", "));
+    if let (Some(first), Some(last)) = (&log.first, &log.last) {
+        let [first, last] = [first, last].map(|time| span.time(time));
+        out.raw(", from ").text(first).raw(" to ").text(last).raw(" (").text(zone.name()).raw(")");
+    }
+    out.raw(", under ");
+    for (place, policy) in report.policies.iter().enumerate() {
+        out.raw(if place > 0 { " and under " } else { "" }).raw("<strong>").text(&policy.name).raw("</strong>");
+    }
+    out.raw(".</p>\n</header>\n<section>\n<h2>At a glance</h2>\n");
+    match &report.policies[..] {
+        [first, second] => compared(out, [first, second].map(|policy| (policy, figures(policy, log.requests, span)))),
+        policies => policies.iter().for_each(|policy| alone(out, figures(policy, log.requests, span))),
+    }
+    out.raw("<p class=\"note\">Served: of the requests that cost something, the share that was let through.</p>\n</section>\n");
+}
+
+fn alone(out: &mut Html, figures: Vec<(String, String)>) {
+    let rows = figures.into_iter().map(|(name, figure)| vec![Html::of(name), Html::of(figure)]);
+    table::write(out, &[("", Align::Left), ("", Align::Right)], rows);
+}
+
+fn compared(out: &mut Html, [(first, ours), (second, theirs)]: [(&PolicyReport, Vec<(String, String)>); 2]) {
+    let of_second = |name: &str| theirs.iter().find(|(other, _)| other == name).map_or("-", |(_, figure)| figure);
+    let row = |(name, figure): (String, String)| vec![Html::of(&name), Html::of(figure), Html::of(of_second(&name))];
+    let head = [("", Align::Left), (first.name.as_str(), Align::Right), (second.name.as_str(), Align::Right)];
+    table::write(out, &head, ours.into_iter().map(row));
+}
+
+/// The figures of a policy on so many requests, each with its name.
+fn figures(policy: &PolicyReport, requests: u64, span: Span<'_>) -> Vec<(String, String)> {
+    let mut figures = vec![
+        ("requests let through".to_owned(), thousands(policy.admitted)),
+        ("requests refused".to_owned(), thousands(policy.refused)),
+    ];
+    if policy.requests != requests {
+        let what = "decisions: who is refused comes back, or stays away";
+        figures.push((what.to_owned(), thousands(policy.requests)));
+    }
+    for class in policy.classes.iter().filter(|class| class.costly > 0) {
+        let served = percent(class.costly_admitted as f64 / class.costly as f64);
+        figures.push((format!("{} served", class.name), served));
+    }
+    if let Some(worst) = &policy.verified_bots.worst {
+        let when = span.time(&worst.start);
+        figures
+            .push(("verified bots served in their worst hour".into(), format!("{} ({when})", percent(worst.served))));
+    }
+    for quota in &policy.quotas {
+        let used: f64 = quota.windows.iter().map(|window| window.used).sum();
+        let bought = quota.limit * quota.windows.len() as f64;
+        let share = if bought > 0.0 { percent(used / bought) } else { "-".into() };
+        figures.push((format!("{} used", quota.name), format!("{} units ({share})", amount(used))));
+    }
+    figures
+}

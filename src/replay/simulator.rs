@@ -1,0 +1,441 @@
+//! One policy on the virtual clock: every line goes through the same steps as a live request.
+
+mod native_log;
+
+use super::assumptions::{Assumptions, Clients};
+use super::decision::Decided;
+use super::observer::{Asking, Listener, Told};
+use super::log::{Line, Next, Own};
+use super::origin_cache::{PageCache, PageNumber};
+use super::policy::Policy;
+use super::report::PolicyReport;
+use super::request::Request;
+use super::retry_queue::{Client, Later, Returns};
+use super::stats::Tally;
+use super::logged_evidence::Testimony;
+use super::in_flight::{Bill, Ending, UnderWay};
+use super::unsupported::untried;
+use crate::user_agents::ClaimCache;
+use crate::engine::{Admission, Engine, Judgement, Look, Observation, Ruling, Standing};
+use crate::policy::facts::claimed_operator;
+use crate::policy::address_lists::Listed;
+use crate::policy::{
+    BotId, Claim, Facts, Kind, OperatorId, Proof, QuotaId, Reason, Rules, Signature, Timestamp, Units,
+};
+use foldhash::fast::RandomState;
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A policy at work.
+pub struct Trial {
+    policy: Policy,
+    rules: Arc<Rules>,
+    engine: Arc<Engine>,
+    admission: Admission,
+    /// The latest run of the gate that wrote the lines, where one did.
+    run: Option<u64>,
+    claims: ClaimCache,
+    latency: Duration,
+    /// What requests of each route really cost, where somebody says so.
+    costs: Vec<Option<Units>>,
+    cache: Option<PageCache>,
+    clients: Clients,
+    under_way: UnderWay,
+    returns: Returns,
+    tally: Tally,
+    /// Of each quota, whether it is known what was used of it before the log began.
+    begun: Vec<bool>,
+    tidied: Timestamp,
+}
+
+impl Trial {
+    /// Begins at `now`.
+    pub fn new(policy: Policy, assumptions: &Assumptions, now: Timestamp) -> Self {
+        let rules = Arc::clone(&policy.settings.rules);
+        let engine = Engine::repeatable(policy.settings.limits.max_clients);
+        let cost = |name: &str| assumptions.costs.iter().find(|(route, _)| route == name).map(|(_, cost)| *cost);
+        Self {
+            admission: engine.admission(Arc::clone(&rules), now),
+            engine,
+            run: None,
+            claims: ClaimCache::new(RandomState::default()),
+            latency: assumptions.latency,
+            costs: rules.routes.iter().map(|route| cost(&route.name)).collect(),
+            cache: assumptions.cache_ttl.map(PageCache::new),
+            clients: assumptions.clients,
+            under_way: UnderWay::default(),
+            returns: Returns::default(),
+            tally: Tally::new(&rules),
+            begun: vec![false; rules.quotas.len()],
+            tidied: now,
+            rules,
+            policy,
+        }
+    }
+
+    /// Takes the next line, after all who come back before it. `tell` hears of every decision.
+    pub fn take(
+        &mut self,
+        next: Next<'_>,
+        line: &Line<'_>,
+        request: &Request<'_>,
+        tell: &mut impl FnMut(&Self, &Decided),
+    ) {
+        self.take_heard(next, line, request, &mut Told(tell));
+    }
+
+    /// The same, heard by whoever wants to know what is about to be decided, too.
+    pub(super) fn take_heard(
+        &mut self,
+        next: Next<'_>,
+        line: &Line<'_>,
+        request: &Request<'_>,
+        listener: &mut impl Listener,
+    ) {
+        self.let_return(next.at, listener);
+        if self.returns.is_behind(|| Client::of(request)) {
+            return self.returns.put_off(Client::of(request), Later::new(next));
+        }
+        let decided = self.ask(next, line, request, listener);
+        if let Some(wait) = self.told_to_wait(&decided) {
+            self.returns.is_refused(Client::of(request), Later::new(next), next.at, wait);
+        }
+        listener.decided(self, &decided);
+    }
+
+    /// Ends: what is under way is settled, and who would come back later does not.
+    pub fn end(mut self) -> PolicyReport {
+        self.settle_all(self.tidied);
+        let names = super::report::Names { agents: &self.policy.agents, operators: &self.policy.operators };
+        self.tally.report(&self.policy.name, &self.rules, &names, self.returns.left(), untried(&self.policy.settings))
+    }
+
+    /// The settings that are tried.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// What the policy is called.
+    pub fn name(&self) -> &str {
+        &self.policy.name
+    }
+
+    /// What a bot calls itself.
+    pub fn bot(&self, bot: BotId) -> &str {
+        self.policy.agents.name(bot)
+    }
+
+    /// The name of an operator.
+    pub fn operator(&self, operator: OperatorId) -> &str {
+        self.policy.operators.name(operator)
+    }
+
+    /// Those come back who were told to by `now`.
+    fn let_return(&mut self, now: Timestamp, listener: &mut impl Listener) {
+        while let Some((client, at, later)) = self.returns.due_by(now) {
+            let decided = match Line::read(&later.text) {
+                Ok(Some(line)) => Request::of(&line).map(|request| {
+                    self.ask(Next { at, place: later.place, text: &later.text }, &line, &request, listener)
+                }),
+                _ => None,
+            };
+            match decided.as_ref().and_then(|decided| self.told_to_wait(decided)) {
+                Some(wait) => self.returns.is_refused(client, later, at, wait),
+                None => self.returns.goes_on(client),
+            }
+            decided.iter().for_each(|decided| listener.decided(self, decided));
+        }
+    }
+
+    fn ask(&mut self, next: Next<'_>, line: &Line<'_>, request: &Request<'_>, listener: &mut impl Listener) -> Decided {
+        self.pass_time(next.at);
+        if let Some(own) = &line.own {
+            self.follow(own, next);
+        }
+        let decided = self.decide(next, line, request, listener);
+        self.tally.decided(&decided, request);
+        for Standing { quota, .. } in &decided.standings {
+            if let Some(plan) = self.admission.plan(*quota, next.at) {
+                self.tally.planned(*quota, plan.line, next.at);
+            }
+        }
+        if let Some(own) = &line.own {
+            self.tally.compare(&decided, own, &self.rules);
+        }
+        decided
+    }
+
+    /// How long its client stays away, if it does.
+    fn told_to_wait(&self, decided: &Decided) -> Option<Duration> {
+        let obeys = match self.clients {
+            Clients::Deaf => false,
+            Clients::Obey => decided.classified.kind != Kind::Human,
+            Clients::AsKnown => decided.classified.kind == Kind::VerifiedBot,
+        };
+        decided.retry_after_s.filter(|_| obeys && decided.refused.is_some()).map(Duration::from_secs)
+    }
+
+    /// What is over by `now` is settled and learned from.
+    fn pass_time(&mut self, now: Timestamp) {
+        while let Some(ending) = self.under_way.over_by(now) {
+            self.settle(ending);
+        }
+        if now.since(self.tidied) >= TIDY_EVERY {
+            self.admission.forget_idle(now);
+            self.tidied = now;
+        }
+    }
+
+    /// All that is under way is over.
+    fn settle_all(&mut self, now: Timestamp) {
+        while let Some(ending) = self.under_way.over_by(Timestamp(u64::MAX)) {
+            self.settle(ending);
+        }
+        while let Some(bill) = self.under_way.last_bill() {
+            self.pay(bill, now);
+        }
+    }
+
+    fn settle(&mut self, ending: Ending) {
+        let Ending { due, bill, lesson } = ending;
+        if let Some(bill) = bill {
+            self.pay(*bill, due);
+        }
+        if let Some((observation, status)) = lesson {
+            observation.is_over(status, &self.admission);
+        }
+    }
+
+    fn pay(&mut self, bill: Bill, now: Timestamp) {
+        let Bill { permit, class, costs, page, .. } = bill;
+        let receipt = match costs {
+            Some(costs) => permit.settle_in_all(|quota, expected| {
+                costs.iter().find(|(known, _)| *known == quota).map_or(expected, |(_, cost)| *cost)
+            }),
+            None => permit.close(),
+        };
+        self.tally.settled(class, &receipt, now);
+        if let Some((cache, page)) = self.cache.as_mut().zip(page) {
+            cache.keep(page, now);
+        }
+    }
+
+    fn decide(
+        &mut self,
+        next: Next<'_>,
+        line: &Line<'_>,
+        request: &Request<'_>,
+        listener: &mut impl Listener,
+    ) -> Decided {
+        let (at, own) = (next.at, line.own.as_deref());
+        let (claim, browser) = self.claims.claim(&self.policy.agents, request.user_agent);
+        let said = own.map(|own| Testimony::of(own, &self.rules, |name| self.policy.operators.id(name)));
+        let signature = said.as_ref().map_or(Signature::Absent, |said| said.signature);
+        let look = Look {
+            method: request.method,
+            path: &request.path,
+            query: request.query,
+            client: request.client,
+            user_agent: request.user_agent,
+            browser,
+            referer: request.referer,
+            seen: request.seen,
+        };
+        let observation = match claim {
+            Claim::Browser | Claim::Nothing if own.is_none() && !signature.names_an_agent() => {
+                Observation::of(&look, &self.admission, at)
+            }
+            _ => None,
+        };
+        let holds_key_of = said.as_ref().and_then(|said| said.holds_key_of);
+        let facts = Facts {
+            method: request.method,
+            host: request.host,
+            path: &request.path,
+            query: request.query,
+            client: request.client,
+            listed: match self.rules.lists.is_empty() {
+                true => Listed::default(),
+                false => self.policy.lists.of(request.client),
+            },
+            user_agent: request.user_agent,
+            claim,
+            proof: said.as_ref().and_then(|said| said.proof).unwrap_or_else(|| self.proof(claim, signature, request)),
+            signature,
+            holds_key_of: holds_key_of.as_slice(),
+            suspicion: match &said {
+                Some(said) => said.suspicion,
+                None => observation.and_then(|observation| observation.suspicion(&self.admission)),
+            },
+        };
+        let secret = said.as_ref().and_then(|said| said.secret);
+        listener.asked(&Asking {
+            place: next.place,
+            at,
+            line,
+            facts: &facts,
+            spread: self.spread(own),
+            secret,
+            admission: &self.admission,
+        });
+        if own.is_some_and(|own| own.reason == Some(Reason::Ledger.name())) {
+            // Nothing was in its way but that, and it changed nothing.
+            return self.as_logged(next, line, &facts);
+        }
+        let judgement = self.admission.judge(&facts, |_| secret, at);
+        let bot = match claim {
+            Claim::Bot { bot, .. } => bot,
+            _ => None,
+        };
+        self.conclude(next, line, request, (judgement, observation, bot))
+    }
+
+    /// A request that was turned away because the ledger had not handed out enough.
+    fn as_logged(&self, next: Next<'_>, line: &Line<'_>, facts: &Facts<'_>) -> Decided {
+        Decided {
+            place: next.place,
+            at: next.at,
+            classified: self.rules.classify(facts),
+            bot: None,
+            route: self.rules.route(facts),
+            refused: Some(Reason::Ledger),
+            shadow: None,
+            refused_by: 0,
+            retry_after_s: line.own.as_ref().and_then(|own| own.retry_after_s),
+            standings: SmallVec::new(),
+            costs: SmallVec::new(),
+        }
+    }
+
+    /// What becomes of a request that has been judged, now and when it is over.
+    fn conclude(
+        &mut self,
+        next: Next<'_>,
+        line: &Line<'_>,
+        request: &Request<'_>,
+        (judgement, observation, bot): (Judgement, Option<Observation>, Option<BotId>),
+    ) -> Decided {
+        let (at, own) = (next.at, line.own.as_deref());
+        let Judgement { classified, route, decision, .. } = judgement;
+        let mut decided = Decided {
+            place: next.place,
+            at,
+            classified,
+            bot,
+            route,
+            refused: None,
+            shadow: decision.shadow,
+            refused_by: 0,
+            // Who was let through may have been told so by the origin.
+            retry_after_s: own.filter(|own| own.reason.is_none()).and_then(|own| own.retry_after_s),
+            standings: decision.standings,
+            costs: SmallVec::new(),
+        };
+        let mut page = None;
+        if decided.is_costly() {
+            page = self.page(request, at);
+            let is_kept = page.is_some_and(|(_, is_kept)| is_kept);
+            decided.costs = self.costs(&decided.standings, route, own, is_kept);
+        }
+        let mut bill = None;
+        match decision.ruling {
+            Ruling::Refused(refusal) => {
+                decided.refused = Some(refusal.reason);
+                decided.refused_by = refusal.quotas;
+                decided.retry_after_s = Some(refusal.retry_after(self.spread(own)));
+            }
+            Ruling::Admitted(permit) => match own.and_then(|own| Some((refused_by_the_origin(own)?, own))) {
+                Some((reason, own)) => {
+                    decided.refused = Some(reason);
+                    decided.retry_after_s = own.retry_after_s;
+                    // It waited for its turn, and then gave its units back.
+                    bill = Some(Bill { permit, class: classified.class, costs: None, then_settled: None, page: None });
+                }
+                None if decided.is_costly() => {
+                    let fetched = page.filter(|(_, is_kept)| !is_kept).map(|(page, _)| page);
+                    let costs = Some(decided.costs.clone());
+                    bill = Some(Bill { permit, class: classified.class, costs, then_settled: None, page: fetched });
+                }
+                None => {}
+            },
+        }
+        let is_costly = !self.rules.routes[route].is_free();
+        let status = Some(line.status).filter(|status| decided.refused.is_none() && *status != CLIENT_LEFT);
+        let lesson = observation.map(|observation| (observation.that_is(is_costly), status));
+        let due = match own {
+            Some(own) => at + own.scope_wait + own.origin.unwrap_or_default(),
+            None => at + self.latency,
+        };
+        if let Some(turns) = own.and_then(|own| self.turns(own, &decided.standings, next.place.file))
+            && let Some(bill) = bill.take()
+        {
+            self.settles_in_turn(&turns, bill, at);
+        }
+        self.ends(Ending { due, bill: bill.map(Box::new), lesson });
+        decided
+    }
+
+    /// What the gate has added to the `Retry-After` of a decision, as part of it.
+    fn spread(&self, own: Option<&Own<'_>>) -> f64 {
+        own.map_or(0.0, |own| self.policy.settings.headers.retry_after_spread.ratio() * chance(own.id))
+    }
+
+    fn ends(&mut self, ending: Ending) {
+        if ending.bill.is_none() && ending.lesson.is_none() {
+            return;
+        }
+        if let Some(first) = self.under_way.add(ending) {
+            self.settle(first);
+        }
+    }
+
+    /// The page that a request asks for, and whether the site has it; nothing where none is kept.
+    fn page(&self, request: &Request<'_>, now: Timestamp) -> Option<(PageNumber, bool)> {
+        let cache = self.cache.as_ref()?;
+        let page = cache.page(request)?;
+        Some((page, cache.has(page, now)))
+    }
+
+    /// What a request really costs: what the gate was told, else what somebody says of the route, else what is expected.
+    fn costs(
+        &self,
+        standings: &[Standing],
+        route: usize,
+        own: Option<&Own<'_>>,
+        is_kept: bool,
+    ) -> SmallVec<[(QuotaId, Units); 2]> {
+        let cost = |standing: &Standing| {
+            let name = &self.rules.quotas[usize::from(standing.quota.0)].name;
+            let told = own.filter(|own| own.reason.is_none()).and_then(|own| own.charged(name));
+            let assumed = || if is_kept { Units::ZERO } else { self.costs[route].unwrap_or(standing.cost) };
+            (standing.quota, told.unwrap_or_else(assumed))
+        };
+        standings.iter().map(cost).collect()
+    }
+
+    /// What the published addresses say of a claim.
+    fn proof(&self, claim: Claim, signature: Signature, request: &Request<'_>) -> Proof {
+        match claimed_operator(claim, signature).filter(|_| !request.is_named) {
+            Some(operator) => self.policy.operators.proof(operator, request.client, Timestamp::default()),
+            None => Proof::Unknown,
+        }
+    }
+}
+
+/// A refusal that followed from how the origin was: nobody can work that out again.
+fn refused_by_the_origin(own: &Own<'_>) -> Option<Reason> {
+    let given = [Reason::Throttle, Reason::Backoff];
+    given.into_iter().find(|reason| own.reason == Some(reason.name()))
+}
+
+/// The number between 0 and 1 that the gate drew for a decision.
+fn chance(id: u64) -> f64 {
+    f64::from((id >> 32) as u32) / f64::from(u32::MAX)
+}
+
+/// Clients are forgotten this often. It changes nothing, and looks at each of them.
+const TIDY_EVERY: Duration = Duration::from_secs(3600);
+
+/// What the gate writes of clients that left before there was an answer.
+const CLIENT_LEFT: u16 = 499;

@@ -1,0 +1,110 @@
+//! Where the log is the gate's own: the books are kept as it kept them.
+
+use super::{Trial, refused_by_the_origin};
+use crate::engine::{Engine, Standing};
+use crate::policy::{QuotaId, Timestamp, Units};
+use crate::replay::Clients;
+use crate::replay::log::{Next, Own};
+use crate::replay::in_flight::{Account, Bill};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+impl Trial {
+    /// Brings the books to where the gate found them that logged this: what was settled before its decision is settled,
+    /// and what was used before the log began is used.
+    ///
+    /// As long as all has been decided as the gate did, what else was used follows the log, too: somebody corrected it by
+    /// hand, the origin or another gate spent it, or a crash lost it.
+    pub(super) fn follow(&mut self, own: &Own<'_>, next: Next<'_>) {
+        if self.run.is_some_and(|latest| latest < own.run) {
+            self.start_anew(next.at);
+        }
+        self.run = self.run.max(Some(own.run));
+        for account in &own.accounts {
+            let Some(quota) = self.quota(&account.quota) else { continue };
+            while let Some(bill) = self.under_way.settled_before((next.place.file, quota), account.turn) {
+                self.goes_on_with(bill, (next.place.file, quota), next.at);
+            }
+            // What the origin's condition refused had been let through first.
+            let was_let_through = own.reason.is_none() || refused_by_the_origin(own).is_some();
+            let own_share = if was_let_through { account.cost } else { Units::ZERO };
+            let used = account.used.minus(own_share);
+            let has_begun = std::mem::replace(&mut self.begun[usize::from(quota.0)], true);
+            if !has_begun && !used.is_zero() {
+                let known = self.admission.set_used(&account.quota, used, next.at);
+                self.tally.begins_with(quota, known.map_or(Units::ZERO, |(_, used)| used));
+            }
+            let is_as_logged = self.tally.agrees() && self.clients == Clients::Deaf;
+            if has_begun && is_as_logged && self.admission.bring_to(quota, used, next.at) {
+                self.tally.corrected();
+            }
+        }
+    }
+
+    /// The gate was started anew: it forgot its clients and where classes stood in their turn, not what was used and learned.
+    fn start_anew(&mut self, now: Timestamp) {
+        self.settle_all(now);
+        let engine = Engine::repeatable(self.policy.settings.limits.max_clients);
+        let admission = engine.admission(Arc::clone(&self.rules), now);
+        for quota in self.admission.quotas(now) {
+            let _ = admission.set_used(&quota.name, quota.used, now);
+        }
+        engine.recall(&self.engine.learned_demand());
+        (self.engine, self.admission) = (engine, admission);
+        self.tally.started_anew();
+    }
+
+    /// The quota of that name.
+    fn quota(&self, name: &str) -> Option<QuotaId> {
+        let place = self.rules.quotas.iter().position(|quota| quota.name == name)?;
+        Some(QuotaId(place as u16))
+    }
+
+    /// As which of its settlements each quota counted a request, where the gate's own log says so of all of them.
+    pub(super) fn turns(&self, own: &Own<'_>, standings: &[Standing], file: usize) -> Option<Turns> {
+        let turn = |standing: &Standing| {
+            let name = &self.rules.quotas[usize::from(standing.quota.0)].name;
+            let account = own.accounts.iter().find(|account| account.quota == **name)?;
+            let turn = Turn { settled: account.settled_turn?, again: account.again_turn };
+            Some(((file, standing.quota), turn))
+        };
+        standings.iter().map(turn).collect()
+    }
+
+    /// Each quota settles its part of a bill in its own turn.
+    pub(super) fn settles_in_turn(&mut self, turns: &Turns, bill: Bill, now: Timestamp) {
+        let Bill { permit, class, costs, mut page, .. } = bill;
+        for (&(account, Turn { settled, again }), permit) in turns.iter().zip(permit.by_quota()) {
+            let then_settled = again.map(|_| settled);
+            let part = Bill { permit, class, costs: costs.clone(), then_settled, page: page.take() };
+            self.adds_bill(account, again.unwrap_or(settled), part, now);
+        }
+    }
+
+    /// The turn of a bill has come: it is settled, or charged a second time and settled later.
+    fn goes_on_with(&mut self, mut bill: Bill, account: Account, now: Timestamp) {
+        match bill.then_settled.take() {
+            None => self.pay(bill, now),
+            Some(turn) => {
+                bill.permit.charge_again(now);
+                self.adds_bill(account, turn, bill, now);
+            }
+        }
+    }
+
+    fn adds_bill(&mut self, account: Account, turn: u64, bill: Bill, now: Timestamp) {
+        if let Some(other) = self.under_way.add_bill(account, turn, bill) {
+            self.pay(other, now);
+        }
+    }
+}
+
+/// On each account of a request, when it was settled there.
+pub(super) type Turns = SmallVec<[(Account, Turn); 2]>;
+
+/// The numbers of a request's settlement on a quota, and of its second charge.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    settled: u64,
+    again: Option<u64>,
+}

@@ -1,0 +1,55 @@
+//! Whether a policy decides as the gate did that wrote the log.
+
+use crate::policy::{Reason, Rules};
+use crate::replay::decision::Decided;
+use crate::replay::log::{Own, Place};
+use crate::replay::report::AgreementReport;
+
+/// Lines of gates, by whether their verdict is the same here.
+#[derive(Default)]
+pub(super) struct Agreement {
+    same: u64,
+    different: u64,
+    first_different: Option<Place>,
+    taken_as_logged: u64,
+    restarts: u64,
+    corrections: u64,
+}
+
+impl Agreement {
+    pub(super) fn add(&mut self, decided: &Decided, own: &Own<'_>, rules: &Rules) {
+        let class = &rules.classes[usize::from(decided.classified.class.0)].name;
+        match own.reason == decided.refused.map(Reason::name) && own.class == **class {
+            true => self.same += 1,
+            false => {
+                self.different += 1;
+                self.first_different.get_or_insert(decided.place);
+            }
+        }
+        self.taken_as_logged += u64::from(decided.is_taken_as_logged());
+    }
+
+    /// So far nothing was decided otherwise.
+    pub(super) fn is_whole(&self) -> bool {
+        self.different == 0
+    }
+
+    pub(super) fn started_anew(&mut self) {
+        self.restarts += 1;
+    }
+
+    pub(super) fn corrected(&mut self) {
+        self.corrections += 1;
+    }
+
+    pub(super) fn report(&self) -> Option<AgreementReport> {
+        (self.same + self.different > 0).then(|| AgreementReport {
+            same: self.same,
+            different: self.different,
+            first_different: self.first_different.map(Into::into),
+            taken_as_logged: self.taken_as_logged,
+            restarts: self.restarts,
+            corrections: self.corrections,
+        })
+    }
+}

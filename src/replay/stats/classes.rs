@@ -1,0 +1,81 @@
+//! What became of each class.
+
+use super::by_quota;
+use crate::policy::{ClassId, QuotaId, Reason, Rules, Units};
+use crate::replay::decision::Decided;
+use crate::replay::report::ClassReport;
+use std::collections::BTreeMap;
+
+/// Each class, by place.
+pub(super) struct Classes(Vec<Class>);
+
+#[derive(Clone)]
+struct Class {
+    requests: u64,
+    admitted: u64,
+    costly: u64,
+    costly_admitted: u64,
+    refused: [u64; REASONS],
+    shadow: [u64; REASONS],
+    units: Box<[Units]>,
+}
+
+const REASONS: usize = Reason::ALL.len();
+
+impl Classes {
+    pub(super) fn new(classes: usize, quotas: usize) -> Self {
+        let nothing = Class {
+            requests: 0,
+            admitted: 0,
+            costly: 0,
+            costly_admitted: 0,
+            refused: [0; REASONS],
+            shadow: [0; REASONS],
+            units: vec![Units::ZERO; quotas].into(),
+        };
+        Self(vec![nothing; classes])
+    }
+
+    pub(super) fn add(&mut self, decided: &Decided) {
+        let class = &mut self.0[usize::from(decided.classified.class.0)];
+        let (admitted, costly) = (decided.refused.is_none(), decided.is_costly());
+        class.requests += 1;
+        class.admitted += u64::from(admitted);
+        class.costly += u64::from(costly);
+        class.costly_admitted += u64::from(costly && admitted);
+        for (reason, counts) in [(decided.refused, &mut class.refused), (decided.shadow, &mut class.shadow)] {
+            if let Some(reason) = reason {
+                counts[reason as usize] += 1;
+            }
+        }
+    }
+
+    pub(super) fn charge(&mut self, class: ClassId, quota: QuotaId, units: Units) {
+        let charged = &mut self.0[usize::from(class.0)].units[usize::from(quota.0)];
+        *charged = charged.plus(units);
+    }
+
+    /// All requests, and those that were let through.
+    pub(super) fn sums(&self) -> (u64, u64) {
+        self.0.iter().fold((0, 0), |(all, admitted), class| (all + class.requests, admitted + class.admitted))
+    }
+
+    pub(super) fn report(&self, rules: &Rules) -> Vec<ClassReport> {
+        let report = |(class, rule): (&Class, &crate::policy::class::Class)| ClassReport {
+            name: rule.name.clone(),
+            requests: class.requests,
+            admitted: class.admitted,
+            refused: by_reason(&class.refused),
+            shadow: by_reason(&class.shadow),
+            costly: class.costly,
+            costly_admitted: class.costly_admitted,
+            units: by_quota(&class.units, rules),
+        };
+        self.0.iter().zip(&rules.classes).map(report).collect()
+    }
+}
+
+fn by_reason(counts: &[u64; REASONS]) -> BTreeMap<&'static str, u64> {
+    let named = Reason::ALL.into_iter().map(|reason| (reason.name(), counts[reason as usize]));
+    named.filter(|(_, count)| *count > 0).collect()
+}

@@ -1,0 +1,142 @@
+//! What became of each class from hour to hour.
+
+use super::by_quota;
+use crate::policy::{ClassId, Kind, QuotaId, Rules, Timestamp, Units};
+use crate::replay::decision::Decided;
+use crate::replay::report::{HourOfClassReport, HourReport, ServedHourReport, ServedReport};
+use crate::telemetry::rfc3339;
+
+/// The hours in which something happened, in their order.
+pub(super) struct Hours {
+    classes: usize,
+    quotas: usize,
+    hours: Vec<Hour>,
+}
+
+struct Hour {
+    /// Hours since 1970.
+    number: u64,
+    classes: Box<[OfClass]>,
+    /// By class, then by quota.
+    units: Box<[Units]>,
+    verified: Served,
+}
+
+#[derive(Clone, Copy, Default)]
+struct OfClass {
+    requests: u64,
+    admitted: u64,
+    served: Served,
+}
+
+/// Requests that cost something.
+#[derive(Clone, Copy, Default)]
+struct Served {
+    costly: u64,
+    admitted: u64,
+}
+
+impl Hours {
+    pub(super) fn new(classes: usize, quotas: usize) -> Self {
+        Self { classes, quotas, hours: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, decided: &Decided) {
+        let Some(hour) = self.at(decided.at) else { return };
+        let (admitted, costly) = (decided.refused.is_none(), decided.is_costly());
+        let class = &mut hour.classes[usize::from(decided.classified.class.0)];
+        class.requests += 1;
+        class.admitted += u64::from(admitted);
+        class.served.add(costly, admitted);
+        if decided.classified.kind == Kind::VerifiedBot {
+            hour.verified.add(costly, admitted);
+        }
+    }
+
+    pub(super) fn charge(&mut self, class: ClassId, quota: QuotaId, units: Units, now: Timestamp) {
+        let quotas = self.quotas;
+        let Some(hour) = self.at(now) else { return };
+        let charged = &mut hour.units[usize::from(class.0) * quotas + usize::from(quota.0)];
+        *charged = charged.plus(units);
+    }
+
+    /// The hour of a moment. Time seldom goes back, and never far.
+    fn at(&mut self, moment: Timestamp) -> Option<&mut Hour> {
+        let number = moment.seconds() / 3600;
+        let place = match self.hours.iter().rposition(|hour| hour.number <= number) {
+            Some(place) if self.hours[place].number == number => return self.hours.get_mut(place),
+            before => before.map_or(0, |place| place + 1),
+        };
+        if self.hours.len() >= MOST {
+            return None;
+        }
+        let hour = Hour {
+            number,
+            classes: vec![OfClass::default(); self.classes].into(),
+            units: vec![Units::ZERO; self.classes * self.quotas].into(),
+            verified: Served::default(),
+        };
+        self.hours.insert(place, hour);
+        self.hours.get_mut(place)
+    }
+
+    pub(super) fn report(&self, rules: &Rules) -> Vec<HourReport> {
+        let hour = |hour: &Hour| {
+            let classes = rules.classes.iter().zip(&hour.classes).zip(hour.units.chunks(self.quotas.max(1)));
+            let of_class = |((class, of_class), units): ((&crate::policy::class::Class, &OfClass), &[Units])| {
+                let OfClass { requests, admitted, served } = *of_class;
+                let idle = requests == 0 && units.iter().all(|units| units.is_zero());
+                (!idle).then(|| HourOfClassReport {
+                    name: class.name.clone(),
+                    requests,
+                    admitted,
+                    refused: requests - admitted,
+                    costly: served.costly,
+                    costly_admitted: served.admitted,
+                    served: served.share(),
+                    units: by_quota(units, rules),
+                })
+            };
+            HourReport { start: start(hour), classes: classes.filter_map(of_class).collect() }
+        };
+        self.hours.iter().map(hour).collect()
+    }
+
+    /// How verified bots were served.
+    pub(super) fn served(&self) -> ServedReport {
+        let told = |hour: &Hour| {
+            let served = hour.verified.share().filter(|_| hour.verified.costly >= TELLING)?;
+            Some(ServedHourReport { start: start(hour), costly: hour.verified.costly, served })
+        };
+        let hours = || self.hours.iter().filter_map(told);
+        let sum = |count: fn(&Served) -> u64| self.hours.iter().map(|hour| count(&hour.verified)).sum();
+        ServedReport {
+            costly: sum(|served| served.costly),
+            admitted: sum(|served| served.admitted),
+            worst: hours().min_by(|one, other| one.served.total_cmp(&other.served)),
+            // The first of equals, as above.
+            best: hours().rev().max_by(|one, other| one.served.total_cmp(&other.served)),
+        }
+    }
+}
+
+impl Served {
+    fn add(&mut self, costly: bool, admitted: bool) {
+        self.costly += u64::from(costly);
+        self.admitted += u64::from(costly && admitted);
+    }
+
+    fn share(self) -> Option<f64> {
+        (self.costly > 0).then(|| self.admitted as f64 / self.costly as f64)
+    }
+}
+
+fn start(hour: &Hour) -> String {
+    rfc3339(Timestamp::from_seconds(hour.number * 3600))
+}
+
+/// Two years; what comes later is counted in the sums alone.
+const MOST: usize = 17_568;
+
+/// So many requests say something of how an hour went.
+const TELLING: u64 = 10;

@@ -1,0 +1,167 @@
+//! Adds up what was decided, in memory that does not grow with the log.
+
+mod agreement;
+mod bots;
+mod classes;
+mod hours;
+mod refused_pages;
+mod series;
+mod windows;
+
+use super::decision::Decided;
+use super::log::Own;
+use super::report::{LadderReport, Names, PolicyReport, QuotaReport, TierReport};
+use super::request::Request;
+use crate::engine::{Charged, Receipt};
+use crate::policy::quota::Quota;
+use crate::policy::{ClassId, Kind, QuotaId, Rules, Timestamp, Units};
+use agreement::Agreement;
+use bots::Bots;
+use classes::Classes;
+use hours::Hours;
+use refused_pages::RefusedPages;
+use series::Series;
+use std::collections::BTreeMap;
+use windows::Windows;
+
+/// All that a report on one policy says.
+pub(super) struct Tally {
+    classes: Classes,
+    hours: Hours,
+    windows: Vec<Windows>,
+    used: Vec<Series>,
+    planned: Vec<Series>,
+    bots: Bots,
+    refused_pages: RefusedPages,
+    agreement: Agreement,
+}
+
+impl Tally {
+    pub(super) fn new(rules: &Rules) -> Self {
+        let (classes, quotas) = (rules.classes.len(), rules.quotas.len());
+        Self {
+            classes: Classes::new(classes, quotas),
+            hours: Hours::new(classes, quotas),
+            windows: rules.quotas.iter().map(|quota| Windows::of(quota, classes)).collect(),
+            used: rules.quotas.iter().map(|_| Series::default()).collect(),
+            planned: rules.quotas.iter().map(|_| Series::default()).collect(),
+            bots: Bots::default(),
+            refused_pages: RefusedPages::default(),
+            agreement: Agreement::default(),
+        }
+    }
+
+    /// A request has been decided.
+    pub(super) fn decided(&mut self, decided: &Decided, request: &Request<'_>) {
+        self.classes.add(decided);
+        self.hours.add(decided);
+        for (place, standing) in decided.standings.iter().enumerate() {
+            let quota = usize::from(standing.quota.0);
+            let said_no = decided.refused_by & 1 << place.min(7) != 0;
+            let refused = decided.refused.filter(|_| said_no).map(|reason| (reason, decided.classified.class));
+            self.windows[quota].add(standing, refused, decided.at);
+            self.used[quota].add(decided.at, standing.used);
+        }
+        if decided.classified.kind != Kind::Human {
+            self.bots.add(decided);
+        }
+        if decided.classified.kind == Kind::VerifiedBot && decided.refused.is_some() {
+            self.refused_pages.add(decided, request);
+        }
+    }
+
+    /// By the plan of a quota, so much would be used by now.
+    pub(super) fn planned(&mut self, quota: QuotaId, line: Units, now: Timestamp) {
+        self.planned[usize::from(quota.0)].add(now, line);
+    }
+
+    /// A request of `class` has been charged.
+    pub(super) fn settled(&mut self, class: ClassId, receipt: &Receipt, now: Timestamp) {
+        for charged in receipt {
+            let &Charged { quota, settled, .. } = charged;
+            self.classes.charge(class, quota, settled);
+            self.hours.charge(class, quota, settled, now);
+            self.windows[usize::from(quota.0)].charge(class, charged);
+        }
+    }
+
+    /// So much of a quota was used before the log began.
+    pub(super) fn begins_with(&mut self, quota: QuotaId, used: Units) {
+        self.windows[usize::from(quota.0)].begins_with(used);
+    }
+
+    /// What the gate that wrote the log decided.
+    pub(super) fn compare(&mut self, decided: &Decided, own: &Own<'_>, rules: &Rules) {
+        self.agreement.add(decided, own, rules);
+    }
+
+    /// True as long as all has been decided as the gate did that wrote the log.
+    pub(super) fn agrees(&self) -> bool {
+        self.agreement.is_whole()
+    }
+
+    /// The gate that wrote the log was started anew.
+    pub(super) fn started_anew(&mut self) {
+        self.agreement.started_anew();
+    }
+
+    /// What was used follows the log, which says something else than its requests explain.
+    pub(super) fn corrected(&mut self) {
+        self.agreement.corrected();
+    }
+
+    pub(super) fn report(
+        self,
+        name: &str,
+        rules: &Rules,
+        names: &Names<'_>,
+        never_asked_again: u64,
+        untried: Vec<String>,
+    ) -> PolicyReport {
+        let (requests, admitted) = self.classes.sums();
+        let series = self.used.iter().zip(&self.planned);
+        let quotas = rules.quotas.iter().zip(self.windows.iter().zip(series));
+        PolicyReport {
+            name: name.to_owned(),
+            requests,
+            admitted,
+            refused: requests - admitted,
+            classes: self.classes.report(rules),
+            quotas: quotas.map(|(quota, (windows, series))| report_of(quota, windows, series, rules)).collect(),
+            verified_bots: self.hours.served(),
+            hours: self.hours.report(rules),
+            bots: self.bots.report(names),
+            refused_pages: self.refused_pages.report(names),
+            agreement: self.agreement.report(),
+            never_asked_again,
+            untried,
+        }
+    }
+}
+
+fn report_of(quota: &Quota, windows: &Windows, (used, planned): (&Series, &Series), rules: &Rules) -> QuotaReport {
+    let tier = |tier: &crate::policy::tier::Tier| TierReport { above: tier.above.as_f64(), shed: tier.shed.ratio() };
+    let ladder = |(class, of_class): (&crate::policy::class::Class, _)| {
+        let of_class: &Option<crate::policy::quota::ClassLadder> = of_class;
+        let tiers = of_class.as_ref()?.ladder.tiers().iter().map(tier).collect();
+        Some(LadderReport { class: class.name.clone(), tiers })
+    };
+    let (step_s, used) = used.report();
+    QuotaReport {
+        name: quota.name.clone(),
+        limit: quota.limit.as_f64(),
+        zone: quota.window.zone().map(str::to_owned),
+        tiers: rules.classes.iter().zip(&quota.ladders).filter_map(ladder).collect(),
+        windows_in_all: windows.count(),
+        windows: windows.report(quota.limit, rules),
+        step_s,
+        used,
+        planned: planned.report().1,
+    }
+}
+
+/// Units by the name of the quota; what was never charged is left out.
+fn by_quota(units: &[Units], rules: &Rules) -> BTreeMap<String, f64> {
+    let charged = rules.quotas.iter().zip(units).filter(|(_, units)| !units.is_zero());
+    charged.map(|(quota, units)| (quota.name.clone(), units.as_f64())).collect()
+}

@@ -1,0 +1,72 @@
+//! Which pages verified bots were refused: those may be dropped from an index.
+
+use crate::policy::{OperatorId, Timestamp};
+use crate::replay::decision::Decided;
+use crate::replay::report::{Names, RefusedPageReport};
+use crate::replay::request::Request;
+use crate::telemetry::rfc3339;
+use foldhash::fast::FixedState;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::BuildHasher;
+
+/// Pages by a hash of operator, host, path and query. Those that come when there is no room are not told of.
+#[derive(Default)]
+pub(super) struct RefusedPages(HashMap<u64, RefusedPage, FixedState>);
+
+struct RefusedPage {
+    operator: OperatorId,
+    page: Box<str>,
+    refused: u64,
+    first: Timestamp,
+    last: Timestamp,
+}
+
+impl RefusedPages {
+    pub(super) fn add(&mut self, decided: &Decided, request: &Request<'_>) {
+        let Some(operator) = decided.classified.operator else { return };
+        let number = FixedState::default().hash_one((operator, request.host, &*request.path, request.query));
+        let is_full = self.0.len() >= MOST;
+        let page = match self.0.entry(number) {
+            Entry::Vacant(_) if is_full => return,
+            entry => entry.or_insert_with(|| RefusedPage {
+                operator,
+                page: page(request),
+                refused: 0,
+                first: decided.at,
+                last: decided.at,
+            }),
+        };
+        page.refused += 1;
+        page.last = decided.at;
+    }
+
+    /// The most often refused first.
+    pub(super) fn report(&self, names: &Names<'_>) -> Vec<RefusedPageReport> {
+        let mut pages: Vec<&RefusedPage> = self.0.values().collect();
+        pages.sort_by_key(|page| (Reverse(page.refused), page.first, page.operator, &page.page));
+        let report = |page: &RefusedPage| RefusedPageReport {
+            operator: names.operator(page.operator).to_owned(),
+            page: page.page.to_string(),
+            refused: page.refused,
+            first: rfc3339(page.first),
+            last: rfc3339(page.last),
+        };
+        pages.into_iter().take(SHOWN).map(report).collect()
+    }
+}
+
+fn page(request: &Request<'_>) -> Box<str> {
+    let query = request.query.map(|query| format!("?{query}")).unwrap_or_default();
+    format!("{}{}{query}", request.host, request.path).chars().take(LONGEST).collect::<String>().into()
+}
+
+/// A few hundred bytes each.
+const MOST: usize = 20_000;
+
+/// Enough to see what kind of pages they are.
+const SHOWN: usize = 100;
+
+/// In letters; what is longer is cut.
+const LONGEST: usize = 300;

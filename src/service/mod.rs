@@ -1,0 +1,644 @@
+//! The whole of a running gate: the data plane, the admin listener, and the thread that looks after both.
+//!
+//! This is the only place that knows all the parts; each of them knows as little of the others as it can.
+
+pub mod crawlers;
+
+use crate::admin::{self, Access, Operations, Places, ScopeView, SettingsView};
+use crate::user_agents::Agents;
+use crate::cli::check;
+use crate::clock::Clock;
+use crate::config::settings::{AccessLog as Destination, Ledger, WhenLost};
+use crate::config::{Mistakes, Settings};
+use crate::engine::{ClientView, Engine, QuotaView, Supply, UnknownQuota};
+use crate::explain::{Explanation, Known, explain, logged};
+use crate::gateway::{Gate, Handle, StartError, Surroundings};
+use crate::demand_store::Notebook;
+use crate::ledger::redis::{Identity, Server};
+use crate::ledger::{self, Bell, Keeper, OpenError, RedisStore, Store};
+use crate::address_list_files::{self, Files, News, counted};
+use crate::policy::crawl_delay::ConductView;
+use crate::policy::throttle::Scope;
+use crate::policy::{Timestamp, Units};
+use crate::replay::log::Line;
+use crate::telemetry::{AccessLog, ListView, ListsView, Target, Telemetry};
+use crate::verify::fetch::{Fetcher, Reach};
+use crate::verify::signature::Signatures;
+use crate::verify::{Operators, Refresh};
+use parking_lot::Mutex;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tracing::{info, warn};
+
+/// How long the last lines of the access log may take to reach the disk.
+const LOG_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a start waits for the origin's name to be looked up.
+const RESOLVE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a start waits for the first leases, and a correction by hand until it is written.
+const LEDGER_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Of a scope by value, so many of its busiest values are shown.
+const SCOPE_VALUES_SHOWN: usize = 20;
+
+/// How often the files of address lists are read, to see whether they have changed.
+const LOOK_AT_LISTS_EVERY: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether something was learned that should be written down.
+const LOOK_AT_LEARNED_EVERY: Duration = Duration::from_secs(60);
+
+/// This build's version and revision.
+pub const BUILD: (&str, &str) = (
+    env!("CARGO_PKG_VERSION"),
+    match option_env!("TIDEGATE_REVISION") {
+        Some(revision) => revision,
+        None => "unknown",
+    },
+);
+
+/// Where settings come from, asked once at the start and again for each reload.
+pub type Source = Box<dyn Fn(&[&str]) -> Result<Settings, Mistakes> + Send + Sync>;
+
+/// The world beyond the origin, as far as a gate asks it anything.
+#[derive(Clone)]
+pub struct Outside {
+    /// Fetches what operators of crawlers publish.
+    pub fetcher: Fetcher,
+    /// Which addresses may be asked where a request has named them.
+    pub reach: Reach,
+}
+
+impl Default for Outside {
+    /// The internet.
+    fn default() -> Self {
+        Self { fetcher: Fetcher::public(), reach: Reach::Public }
+    }
+}
+
+/// A gate that serves, with all that belongs to it.
+pub struct Service {
+    gate: Gate,
+    running: Arc<Running>,
+    admin: Option<SocketAddr>,
+    control: JoinHandle<()>,
+    end: oneshot::Sender<()>,
+}
+
+/// Why a service cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// The settings are wrong.
+    #[error("{0}")]
+    Settings(Mistakes),
+    /// The gate cannot start.
+    #[error(transparent)]
+    Gate(#[from] StartError),
+    /// The admin listener cannot be opened.
+    #[error(
+        "admin.listen: cannot listen on {address}: {source}; write another port, such as admin: {{ listen: 127.0.0.1:9091 }}, \
+         or admin: off"
+    )]
+    Admin {
+        /// The address.
+        address: SocketAddr,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The access log cannot be opened.
+    #[error(
+        "log.access: cannot open {}: {source}; write another path, such as log: {{ access: {{ path: ./access.log }} }}, or \
+         log: {{ access: off }}",
+        path.display()
+    )]
+    AccessLog {
+        /// Its path.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file of addresses is wrong.
+    #[error("{0}")]
+    Lists(address_list_files::Mistakes),
+    /// The ledger cannot be opened.
+    #[error(transparent)]
+    Ledger(#[from] OpenError),
+    /// A thread cannot be started.
+    #[error("cannot start the control thread: {0}")]
+    Thread(io::Error),
+}
+
+impl Service {
+    /// Starts a gate with the settings of `source`, by `clock`. `seed` is a number that nobody can guess.
+    pub fn start(source: Source, clock: Clock, seed: u64) -> Result<Self, ServiceError> {
+        Self::start_in(Outside::default(), source, clock, seed)
+    }
+
+    /// The same in a world of one's own.
+    pub fn start_in(outside: Outside, source: Source, clock: Clock, seed: u64) -> Result<Self, ServiceError> {
+        let settings = source(&Operators::builtin().names().collect::<Vec<_>>()).map_err(ServiceError::Settings)?;
+        let operators = Arc::new(crawlers::operators(&settings));
+        let names: Vec<&str> = operators.names().collect();
+        let files = Files::read(settings.list_files()).map_err(ServiceError::Lists)?;
+        let lists = files.lists();
+        let started = clock.now();
+
+        let log = access_log(&settings.log.access)?;
+        let telemetry = Telemetry::new(log, BUILD, started);
+        telemetry.rules_in_force(&settings.rules, &names, started);
+        let admin = settings.admin.as_ref().map(|admin| {
+            let listener = TcpListener::bind(admin.listen).and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                Ok((listener.local_addr()?, listener))
+            });
+            let listener = listener.map_err(|source| ServiceError::Admin { address: admin.listen, source });
+            listener.map(|(listen, listener)| (listener, Access { token: admin.token.clone(), listen }))
+        });
+        let admin = admin.transpose()?;
+
+        let refresh = crawlers::refresh(&operators, &outside.fetcher, &settings, &clock, seed);
+        let (engine, keeper) = engine(&settings, &clock, seed)?;
+        let notebook = Notebook::of(&settings.state_dir);
+        engine.prepare(&settings.rules, started);
+        match notebook.read() {
+            Ok(learned) => engine.recall(&learned),
+            Err(unreadable) => warn!("What was learned of demand is lost and is learned anew: {unreadable}"),
+        }
+        let signatures = Arc::new(Signatures::of(operators.signature_agents()));
+        let agents = Arc::new(Agents::builtin(operators.tokens()));
+        let surroundings = Surroundings {
+            clock,
+            engine: Arc::clone(&engine),
+            agents: Arc::clone(&agents),
+            operators: Arc::clone(&operators),
+            lists,
+            signatures: Arc::clone(&signatures),
+            // Redis may be far away: no request waits for it.
+            ledger_answers: keeper.as_ref().filter(|_| settings.ledger == Ledger::File).map(Keeper::answers),
+            seed,
+        };
+        let begun_with = settings.clone();
+        let gate = Gate::start(settings, surroundings, |_| telemetry.worker())?;
+        let admin_address = admin.as_ref().map(|(_, access)| access.listen);
+        let addresses = Addresses { listen: gate.listen().to_vec(), admin: admin_address };
+        let settings = Mutex::new(SettingsView { loaded: started, failed: None });
+        let running = Arc::new(Running {
+            handle: gate.handle(),
+            telemetry,
+            agents,
+            operators,
+            signatures,
+            outside,
+            source,
+            started,
+            engine,
+            keeper,
+            notebook,
+            addresses,
+            begun_with,
+            settings,
+            files: Mutex::new(files),
+        });
+        let (end, ended) = oneshot::channel();
+        let (found, finding) = mpsc::channel();
+        let control = {
+            let running = Arc::clone(&running);
+            let thread = std::thread::Builder::new().name("control".into());
+            thread.spawn(move || control(&running, admin, refresh, found, ended)).map_err(ServiceError::Thread)?
+        };
+        // Ready is who knows where to send requests; a name that cannot be looked up now is tried again while serving.
+        let _ = finding.recv_timeout(RESOLVE_PATIENCE);
+        Ok(Self { gate, running, admin: admin_address, control, end })
+    }
+
+    /// Where clients are served.
+    pub fn listen(&self) -> &[SocketAddr] {
+        self.gate.listen()
+    }
+
+    /// Where operators are.
+    pub fn admin(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
+    /// Reads the settings again; a summary, or every mistake.
+    pub fn reload(&self) -> Result<String, String> {
+        self.running.reload()
+    }
+
+    /// Opens the access log again, after somebody has moved it away.
+    pub fn reopen_access_log(&self) {
+        self.running.telemetry.reopen_access_log();
+    }
+
+    /// Looks whether an address list has changed, as is done every few seconds anyway.
+    pub fn look_at_lists(&self) {
+        self.running.look_at_lists();
+    }
+
+    /// What the gate would like its operator to know.
+    pub fn notes(&self) -> Vec<String> {
+        self.running.notes()
+    }
+
+    /// Stops: what is under way may end, the log is written out, then everything closes.
+    pub fn shut_down(self) {
+        self.gate.shut_down();
+        if !self.running.telemetry.close(LOG_PATIENCE) {
+            warn!("The last lines of the access log did not reach the disk within {LOG_PATIENCE:?}");
+        }
+        let _ = self.end.send(());
+        let _ = self.control.join();
+        self.running.write_down_learned();
+        // Last, when nobody can spend or correct anything any more.
+        if let Some(keeper) = &self.running.keeper {
+            keeper.close();
+        }
+    }
+}
+
+/// The engine, with accounts that hold something before anybody asks, and who keeps them supplied.
+fn engine(settings: &Settings, clock: &Clock, seed: u64) -> Result<(Arc<Engine>, Option<Keeper>), ServiceError> {
+    match &settings.ledger {
+        Ledger::Memory => Ok((Engine::new(Supply::Whole, settings.limits.max_clients), None)),
+        Ledger::File => {
+            let uptime = {
+                let clock = clock.clone();
+                Box::new(move || clock.uptime())
+            };
+            let file = ledger::File::open(&settings.state_dir, &ledger::boot_id(), uptime, clock.now())?;
+            supplied(file, settings, clock)
+        }
+        Ledger::Redis(redis) => {
+            // Nothing here tells what an earlier life has spent, so what it held when it crashed is lost.
+            let identity = Identity::next_life(&settings.state_dir, seed, false);
+            let identity =
+                identity.map_err(|source| OpenError::Folder { folder: settings.state_dir.clone(), source })?;
+            let server = Server {
+                host: redis.host.clone(),
+                port: redis.port,
+                user: redis.user.clone(),
+                password: redis.password.as_ref().map(|password| password.reveal().to_owned()),
+                database: redis.database,
+            };
+            let shares = redis.when_lost == WhenLost::Share;
+            supplied(RedisStore::new(server, &redis.prefix, shares, identity), settings, clock)
+        }
+    }
+}
+
+fn supplied<S: Store>(
+    store: S,
+    settings: &Settings,
+    clock: &Clock,
+) -> Result<(Arc<Engine>, Option<Keeper>), ServiceError> {
+    let bell = Bell::default();
+    let engine = Engine::new(bell.supply(), settings.limits.max_clients);
+    engine.prepare(&settings.rules, clock.now());
+    let now = {
+        let clock = clock.clone();
+        move || clock.now()
+    };
+    let keeper = Keeper::start(store, Arc::clone(&engine), bell, now).map_err(ServiceError::Thread)?;
+    if !keeper.catch_up(LEDGER_PATIENCE) {
+        warn!("The ledger has not handed out anything within {LEDGER_PATIENCE:?}");
+    }
+    Ok((engine, Some(keeper)))
+}
+
+fn access_log(destination: &Destination) -> Result<Option<AccessLog>, ServiceError> {
+    let (target, path) = match destination {
+        Destination::Off => return Ok(None),
+        Destination::Stdout => (Target::Stdout, "standard output".into()),
+        Destination::File { path } => (Target::File(path.clone()), path.clone()),
+    };
+    AccessLog::start(target).map(Some).map_err(|source| ServiceError::AccessLog { path, source })
+}
+
+/// Runs what is not the data plane, on one thread: the admin listener and whatever outlives a request.
+fn control(
+    running: &Arc<Running>,
+    admin: Option<(TcpListener, Access)>,
+    refresh: Refresh,
+    found: mpsc::Sender<()>,
+    ended: oneshot::Receiver<()>,
+) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return warn!(%error, "The control thread cannot run: {error}"),
+    };
+    runtime.block_on(async {
+        if let Some((listener, access)) = admin {
+            let router = admin::router(Arc::clone(running) as Arc<dyn Operations>, access);
+            match tokio::net::TcpListener::from_std(listener) {
+                Ok(listener) => drop(tokio::spawn(admin::serve(listener, router, std::future::pending()))),
+                Err(error) => warn!(%error, "The admin listener cannot run: {error}"),
+            }
+        }
+        tokio::spawn(crawlers::ask_dns(Arc::clone(running)));
+        tokio::spawn(refresh.run());
+        let work = async move {
+            running.handle.find_origin().await;
+            let _ = found.send(());
+            let Outside { fetcher, reach } = &running.outside;
+            let keys = running.signatures.tend(fetcher, *reach, || running.handle.uptime());
+            tokio::join!(running.handle.tend(), running.watch_lists(), running.keep_learned(), keys);
+        };
+        tokio::select! {
+            () = work => {}
+            _ = ended => {}
+        }
+    });
+}
+
+/// What a running gate can be asked and told.
+struct Running {
+    handle: Handle,
+    telemetry: Telemetry,
+    agents: Arc<Agents>,
+    operators: Arc<Operators>,
+    signatures: Arc<Signatures>,
+    outside: Outside,
+    source: Source,
+    started: Timestamp,
+    engine: Arc<Engine>,
+    keeper: Option<Keeper>,
+    notebook: Notebook,
+    addresses: Addresses,
+    /// Some of it stays as it was until the next start, whatever a reload brings.
+    begun_with: Settings,
+    settings: Mutex<SettingsView>,
+    files: Mutex<Files>,
+}
+
+/// Where it listens.
+struct Addresses {
+    listen: Vec<SocketAddr>,
+    admin: Option<SocketAddr>,
+}
+
+impl Running {
+    /// Looks at the address lists again and again, for as long as it is polled.
+    async fn watch_lists(&self) {
+        let mut ticks = tokio::time::interval(LOOK_AT_LISTS_EVERY);
+        loop {
+            ticks.tick().await;
+            self.look_at_lists();
+        }
+    }
+
+    /// Writes down what was learned again and again, for as long as it is polled.
+    async fn keep_learned(&self) {
+        let mut ticks = tokio::time::interval(LOOK_AT_LEARNED_EVERY);
+        loop {
+            ticks.tick().await;
+            self.write_down_learned();
+        }
+    }
+
+    fn write_down_learned(&self) {
+        if let Err(error) = self.notebook.keep(&self.engine.learned_demand()) {
+            warn!(%error, "What was learned of demand cannot be written down: {error}; it is kept in memory");
+        }
+    }
+
+    fn look_at_lists(&self) {
+        let mut files = self.files.lock();
+        let News { changed, lists, mistakes } = files.look();
+        for mistake in mistakes {
+            warn!("An address list is wrong; what was read of it before stays in force: {mistake}");
+        }
+        if let Some(lists) = lists {
+            let names = self.handle.with_settings(|settings| settings.rules.lists.clone());
+            for place in changed {
+                info!("Address list {} has changed and now has {}", names[place], counted(lists.counts()[place]));
+            }
+            self.handle.replace_lists(lists);
+        }
+    }
+
+    /// The address lists by name, each with how many networks it has and what is wrong with its file now.
+    fn lists<'f>(&self, files: &'f Files) -> impl Iterator<Item = (String, usize, Option<&'f str>)> + use<'f> {
+        let names = self.handle.with_settings(|settings| settings.rules.lists.clone());
+        names.into_iter().zip(files.states()).map(|(name, (networks, trouble))| (name, networks, trouble))
+    }
+
+    /// The new settings with the lists that belong to them, or all that is wrong with either.
+    fn read_again(&self, names: &[&str]) -> Result<(Settings, Files), String> {
+        let settings = (self.source)(names).map_err(|mistakes| mistakes.to_string())?;
+        let files = Files::read(settings.list_files()).map_err(|mistakes| mistakes.to_string())?;
+        Ok((settings, files))
+    }
+}
+
+impl Operations for Running {
+    fn now(&self) -> Timestamp {
+        self.handle.now()
+    }
+
+    fn started(&self) -> Timestamp {
+        self.started
+    }
+
+    fn version(&self) -> &str {
+        BUILD.0
+    }
+
+    fn revision(&self) -> &str {
+        BUILD.1
+    }
+
+    fn places(&self) -> Places {
+        let Addresses { listen, admin } = &self.addresses;
+        Places {
+            listen: listen.clone(),
+            admin: *admin,
+            origin: self.handle.with_settings(|settings| settings.origin.authority.clone()),
+            origin_addresses: self.handle.origin_addresses(),
+        }
+    }
+
+    fn settings(&self) -> SettingsView {
+        self.settings.lock().clone()
+    }
+
+    fn missing(&self) -> Vec<String> {
+        let origin = self.handle.with_settings(|settings| settings.origin.host.clone());
+        let mut missing = Vec::new();
+        if !self.handle.knows_origin() {
+            missing.push(format!("The origin's name {origin} has not been resolved yet."));
+        }
+        if self.keeper.as_ref().is_some_and(|keeper| !keeper.is_ready()) {
+            missing.push("The ledger has not handed out anything yet.".into());
+        }
+        missing
+    }
+
+    fn ledger_trouble(&self) -> Option<String> {
+        self.keeper.as_ref().and_then(Keeper::trouble)
+    }
+
+    fn untrusted_proxy(&self) -> Option<String> {
+        self.handle.untrusted_proxy()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let (mut notes, waiting) = self.handle.with_settings(|settings| {
+            let waiting = needs_restart(&self.begun_with, settings);
+            (settings.notes.clone(), waiting)
+        });
+        notes.extend(waiting.iter().map(|key| format!("{key}: changed in the file, takes effect at the next start")));
+        notes.extend(self.lists(&self.files.lock()).filter_map(|(list, _, trouble)| {
+            Some(format!("lists.{list}: {}; what was read of it before stays in force", trouble?))
+        }));
+        notes.extend(crawlers::note_of_stale(&self.operators.troubles()));
+        notes.extend(match self.handle.bare_robots() {
+            0 => None,
+            count => Some(format!(
+                "robots.txt of {count} hosts: longer than the 500 KiB that crawlers read, with crawl delays and trap, so it is served \
+                 without them"
+            )),
+        });
+        notes
+    }
+
+    fn metrics(&self) -> String {
+        self.telemetry.names_waiting(self.operators.by_name().map_or(0, |names| names.waiting()));
+        let operators: Vec<&str> = self.operators.names().collect();
+        let (now, uptime) = (self.handle.now(), self.handle.uptime());
+        self.handle.conduct().iter().for_each(|seen| self.telemetry.conduct(self.operators.name(seen.operator), seen));
+        let files = self.files.lock();
+        let view = |(name, networks, trouble): (String, usize, Option<&str>)| ListView {
+            name,
+            networks,
+            is_stale: trouble.is_some(),
+        };
+        let lists =
+            ListsView { lists: self.lists(&files).map(view).collect(), stale_ranges: self.operators.stale_lists() };
+        drop(files);
+        self.handle.with_admission(|admission| self.telemetry.render(admission, &operators, &lists, now, uptime))
+    }
+
+    fn quotas(&self) -> Vec<QuotaView> {
+        self.handle.quotas()
+    }
+
+    fn classes(&self) -> Vec<String> {
+        self.handle.with_settings(|settings| settings.rules.classes.iter().map(|class| class.name.clone()).collect())
+    }
+
+    fn scopes(&self) -> Vec<ScopeView> {
+        let scopes = self.handle.with_settings(|settings| settings.rules.scopes.clone());
+        let uptime = self.handle.uptime();
+        self.handle.with_admission(|admission| {
+            let mut throttled = admission.scopes(uptime);
+            let mut view = |Scope { name, .. }: Scope| {
+                let place = throttled.iter().position(|state| *state.name == *name);
+                let throttle = place.map(|place| throttled.swap_remove(place));
+                let is_by_value = throttle.as_ref().is_some_and(|state| state.values.is_some());
+                let shown = if is_by_value { SCOPE_VALUES_SHOWN } else { 0 };
+                let busiest = admission.busiest_values(&name, shown, uptime);
+                ScopeView { inflight: self.telemetry.inflight(&name), name, throttle, busiest }
+            };
+            scopes.into_iter().map(&mut view).collect()
+        })
+    }
+
+    fn crawlers(&self) -> Vec<(String, ConductView)> {
+        let named = |seen: ConductView| (self.operators.name(seen.operator).to_owned(), seen);
+        self.handle.conduct().into_iter().map(named).collect()
+    }
+
+    fn connections(&self) -> usize {
+        self.handle.connections()
+    }
+
+    fn log_lines_dropped(&self) -> u64 {
+        self.telemetry.log_lines_dropped()
+    }
+
+    fn top_clients(&self, count: usize) -> Vec<ClientView> {
+        self.handle.top_clients(count)
+    }
+
+    fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota> {
+        let corrected = self.handle.set_used(quota, used)?;
+        if self.keeper.as_ref().is_some_and(|keeper| !keeper.catch_up(LEDGER_PATIENCE)) {
+            warn!("The correction of {quota} is in force, but not in the ledger yet");
+        }
+        Ok(corrected)
+    }
+
+    fn decision(&self, id: u64) -> Option<Vec<u8>> {
+        self.telemetry.decision(id)
+    }
+
+    fn explanation(&self, id: u64) -> Option<Explanation> {
+        let line = self.telemetry.decision(id)?;
+        let line = Line::read(&line).ok()??;
+        let (lists, quotas) = (self.handle.lists(), self.handle.quotas());
+        self.handle.with_settings(|settings| {
+            let known = Known { settings, agents: &self.agents, operators: &self.operators, lists: &lists };
+            logged(&line, known).ok().map(|case| explain(&case.with_quotas(&quotas)))
+        })
+    }
+
+    fn reload(&self) -> Result<String, String> {
+        let names: Vec<&str> = self.operators.names().collect();
+        let (settings, read) = self.read_again(&names).inspect_err(|mistakes| {
+            self.telemetry.reload_failed();
+            warn!("The new settings are wrong; the old ones stay in force:\n{mistakes}");
+            self.settings.lock().failed = Some((self.handle.now(), mistakes.clone()));
+        })?;
+        let lists = read.lists();
+        let mut summary = check::summary(&settings, lists.counts());
+        let waiting = needs_restart(&self.begun_with, &settings);
+        for key in &waiting {
+            summary.push_str(&format!("{key}: takes effect at the next start\n"));
+        }
+        let now = self.handle.now();
+        self.telemetry.rules_in_force(&settings.rules, &names, now);
+        // New accounts hold something before the first request asks.
+        self.engine.prepare(&settings.rules, now);
+        if let Some(keeper) = &self.keeper {
+            keeper.catch_up(LEDGER_PATIENCE);
+        }
+        // Nobody looks at the files meanwhile, or those of the old settings would be put into the new ones.
+        let mut files = self.files.lock();
+        self.handle.replace_settings(settings, lists);
+        *files = read;
+        *self.settings.lock() = SettingsView { loaded: now, failed: None };
+        match waiting.is_empty() {
+            true => info!("New settings are in force"),
+            false => warn!("New settings are in force, but {} only from the next start on", waiting.join(", ")),
+        }
+        Ok(summary)
+    }
+}
+
+/// The keys that differ and that a running gate cannot change.
+fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
+    let admin = |settings: &Settings| settings.admin.as_ref().map(|admin| (admin.listen, admin.token.clone()));
+    let limits = |settings: &Settings| settings.limits.max_clients;
+    [
+        ("listen", old.listen != new.listen),
+        ("workers", old.workers != new.workers),
+        ("admin", admin(old) != admin(new)),
+        ("state_dir", old.state_dir != new.state_dir),
+        ("ledger", old.ledger != new.ledger),
+        ("operators", old.operators != new.operators),
+        ("verify.dns", old.verify.dns != new.verify.dns),
+        ("verify.refresh", old.verify.refresh != new.verify.refresh),
+        ("log.access", old.log.access != new.log.access),
+        ("log.level", old.log.level != new.log.level),
+        ("limits.max_clients", limits(old) != limits(new)),
+    ]
+    .into_iter()
+    .filter_map(|(key, differs)| differs.then_some(key))
+    .collect()
+}

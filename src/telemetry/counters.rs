@@ -1,0 +1,353 @@
+//! What one worker has counted since it was last asked: plain numbers, found by place, under a lock of its own.
+//!
+//! Classes, scopes and operators keep their place once they have one, whatever a reload does to theirs in the
+//! settings. Their names come from the settings and the built-in lists, so clients cannot add any.
+
+use super::status_class::Code;
+use super::histogram::Histogram;
+use super::record::{Names, Outcome, Record};
+use crate::policy::bot_detection::Signal;
+use crate::policy::class::Evidence;
+use crate::policy::{Kind, Reason, ScopeId};
+
+/// The counts of one worker, or of several added up.
+#[derive(Clone, Debug, Default)]
+pub struct Cells {
+    pub(super) classes: Slots<OfClass>,
+    pub(super) scopes: Slots<OfScope>,
+    pub(super) operators: Slots<OfOperator>,
+    /// Requests of suspected bots, by what they are suspected for.
+    pub(super) signals: [u64; Signal::ALL.len()],
+    pub(super) kinds: [[u64; 2]; Kind::ALL.len()],
+    /// Answers to what was not even a request: no class ever saw it.
+    pub(super) unclassed: [u64; Code::NAMES.len()],
+    pub(super) connections_open: u64,
+    pub(super) connections_refused: u64,
+    known: Known,
+}
+
+/// Where the classes and scopes of the settings in force have their slots, so that names are compared once and not
+/// with every request.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    settings: u64,
+    classes: Places,
+    /// The default scope, then the scopes by number.
+    scopes: Places,
+}
+
+/// Places in slots, by number in the settings.
+#[derive(Clone, Debug, Default)]
+struct Places(Vec<Option<usize>>);
+
+/// Numbers by name, in the order in which the names came up.
+#[derive(Clone, Debug)]
+pub(super) struct Slots<T>(Vec<(Box<str>, T)>);
+
+/// What is counted for each class.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OfClass {
+    pub(super) admitted: u64,
+    pub(super) refused: [u64; Reason::ALL.len()],
+    pub(super) shadow: [u64; Reason::ALL.len()],
+    pub(super) codes: [u64; Code::NAMES.len()],
+    pub(super) admitted_took: Histogram,
+    pub(super) refused_took: Histogram,
+}
+
+/// What is counted for each scope.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OfScope {
+    pub(super) codes: [u64; Code::NAMES.len()],
+    pub(super) took: Histogram,
+    pub(super) inflight: u64,
+}
+
+/// What is counted for each operator of crawlers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OfOperator {
+    pub(super) proven: u64,
+    pub(super) disproven: u64,
+    /// Signatures: verified, wrong, and those of which nobody could tell.
+    pub(super) signed: [u64; 3],
+}
+
+impl Cells {
+    /// Counts a finished request.
+    pub fn record(&mut self, record: &Record<'_>) {
+        let refused = usize::from(matches!(record.outcome, Outcome::Refused(_)));
+        self.kinds[record.kind as usize][refused] += 1;
+        self.known.be_of(record.names.settings());
+        self.known.classes.slot(usize::from(record.class.0), &mut self.classes, || record.class_name).record(record);
+        if let Some(origin) = record.origin {
+            let code = origin.status.map_or(Code::ERROR, Code::of);
+            self.each_scope(record.names, origin.scopes, |scope| {
+                scope.codes[code.place()] += 1;
+                scope.took.record(origin.took);
+            });
+        }
+        for found in record.evidence.iter().flatten() {
+            if let Evidence::Behaves(signal) = *found {
+                self.signals[signal as usize] += 1;
+            }
+            if let Some(operator) = found.tested() {
+                self.operators.named(record.names.operator(operator)).record(found);
+            }
+        }
+    }
+
+    /// Calls `each` with the slots of `scopes`, or with that of the default scope.
+    pub(super) fn each_scope(&mut self, names: &dyn Names, scopes: &[ScopeId], mut each: impl FnMut(&mut OfScope)) {
+        let Self { known, scopes: slots, .. } = self;
+        known.be_of(names.settings());
+        if scopes.is_empty() {
+            each(known.scopes.slot(0, slots, || DEFAULT_SCOPE));
+        }
+        for &scope in scopes {
+            each(known.scopes.slot(usize::from(scope.0) + 1, slots, || names.scope(scope)));
+        }
+    }
+
+    /// Counts an answer to something that was turned away before it had a class.
+    pub fn answered_unclassed(&mut self, status: u16) {
+        self.unclassed[Code::of(status).place()] += 1;
+    }
+
+    /// Counts a connection that was accepted.
+    pub fn connection_opened(&mut self) {
+        self.connections_open += 1;
+    }
+
+    /// Counts a connection that is over.
+    pub fn connection_closed(&mut self) {
+        self.connections_open = self.connections_open.saturating_sub(1);
+    }
+
+    /// Counts a connection that was closed at once, for want of room.
+    pub fn connection_refused(&mut self) {
+        self.connections_refused += 1;
+    }
+
+    /// Takes what was counted away, and leaves the places and what is still open.
+    pub(super) fn take(&mut self) -> Self {
+        let left = Self {
+            classes: self.classes.emptied(),
+            scopes: self.scopes.emptied_but(|scope| OfScope { inflight: scope.inflight, ..OfScope::default() }),
+            operators: self.operators.emptied(),
+            connections_open: self.connections_open,
+            known: std::mem::take(&mut self.known),
+            ..Self::default()
+        };
+        std::mem::replace(self, left)
+    }
+
+    /// Adds what was counted elsewhere. What is open is left out: it is asked anew each time.
+    pub(super) fn merge(&mut self, other: &Self) {
+        for (name, class) in other.classes.iter() {
+            self.classes.named(name).merge(class);
+        }
+        for (name, scope) in other.scopes.iter() {
+            let total = self.scopes.named(name);
+            add(&mut total.codes, &scope.codes);
+            total.took.merge(&scope.took);
+        }
+        for (name, operator) in other.operators.iter() {
+            let total = self.operators.named(name);
+            total.proven += operator.proven;
+            total.disproven += operator.disproven;
+            add(&mut total.signed, &operator.signed);
+        }
+        self.kinds.iter_mut().zip(&other.kinds).for_each(|(total, kind)| add(total, kind));
+        add(&mut self.signals, &other.signals);
+        add(&mut self.unclassed, &other.unclassed);
+        self.connections_refused += other.connections_refused;
+    }
+}
+
+impl OfClass {
+    fn record(&mut self, record: &Record<'_>) {
+        match record.outcome {
+            Outcome::Admitted { shadow } => {
+                self.admitted += 1;
+                self.admitted_took.record(record.total);
+                if let Some(reason) = shadow {
+                    self.shadow[reason as usize] += 1;
+                }
+            }
+            Outcome::Refused(reason) => {
+                self.refused[reason as usize] += 1;
+                self.refused_took.record(record.total);
+            }
+        }
+        self.codes[Code::of(record.status).place()] += 1;
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.admitted += other.admitted;
+        add(&mut self.refused, &other.refused);
+        add(&mut self.shadow, &other.shadow);
+        add(&mut self.codes, &other.codes);
+        self.admitted_took.merge(&other.admitted_took);
+        self.refused_took.merge(&other.refused_took);
+    }
+}
+
+impl OfOperator {
+    fn record(&mut self, found: &Evidence) {
+        match found {
+            Evidence::AddressPublished(_) => self.proven += 1,
+            Evidence::AddressForeign(_) => self.disproven += 1,
+            Evidence::Signed(_) => self.signed[0] += 1,
+            Evidence::SignatureInvalid(_) => self.signed[1] += 1,
+            Evidence::SignatureUnknown(_) => self.signed[2] += 1,
+            _ => {}
+        }
+    }
+}
+
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Default> Slots<T> {
+    /// The slot of `name`, made where it is missing.
+    pub(super) fn named(&mut self, name: &str) -> &mut T {
+        let place = self.place(name);
+        &mut self.0[place].1
+    }
+
+    fn place(&mut self, name: &str) -> usize {
+        self.0.iter().position(|(known, _)| **known == *name).unwrap_or_else(|| {
+            self.0.push((name.into(), T::default()));
+            self.0.len() - 1
+        })
+    }
+
+    /// All slots, in the order of their places.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
+        self.0.iter().map(|(name, slot)| (&**name, slot))
+    }
+
+    fn emptied(&self) -> Self {
+        self.emptied_but(|_| T::default())
+    }
+
+    fn emptied_but(&self, kept: impl Fn(&T) -> T) -> Self {
+        Self(self.0.iter().map(|(name, slot)| (name.clone(), kept(slot))).collect())
+    }
+}
+
+impl Known {
+    /// Forgets what was known of other settings.
+    fn be_of(&mut self, settings: u64) {
+        if self.settings != settings {
+            *self = Self { settings, ..Self::default() };
+        }
+    }
+}
+
+impl Places {
+    /// The slot of what has this `number` in the settings; it is looked for by `name` the first time.
+    fn slot<'a, 'n, T: Default>(
+        &mut self,
+        number: usize,
+        slots: &'a mut Slots<T>,
+        name: impl FnOnce() -> &'n str,
+    ) -> &'a mut T {
+        if self.0.len() <= number {
+            self.0.resize(number + 1, None);
+        }
+        let place = *self.0[number].get_or_insert_with(|| slots.place(name()));
+        &mut slots.0[place].1
+    }
+}
+
+fn add(totals: &mut [u64], more: &[u64]) {
+    totals.iter_mut().zip(more).for_each(|(total, more)| *total += more);
+}
+
+/// The scope of routes that name none.
+pub(super) const DEFAULT_SCOPE: &str = "default";
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::{Nameless, person};
+    use super::*;
+    use crate::policy::ClassId;
+
+    #[test]
+    fn a_reload_that_moves_a_class_does_not_mix_up_its_counts() {
+        let mut cells = Cells::default();
+        for known in ["bot", "person"] {
+            cells.classes.named(known);
+        }
+        let names = &Nameless(1);
+        cells.record(&person());
+        cells.record(&Record { class: ClassId(0), names, ..person() });
+        cells.record(&Record { class: ClassId(1), class_name: "bot", names, ..person() });
+        cells.record(&Record { class: ClassId(7), class_name: "new", names, ..person() });
+        let counts: Vec<_> = cells.classes.iter().map(|(name, class)| (name, class.admitted)).collect();
+        assert_eq!(counts, [("bot", 1), ("person", 2), ("new", 1)]);
+    }
+
+    #[test]
+    fn reasons_and_kinds_are_counted_where_they_are_shown() {
+        assert!(Reason::ALL.iter().enumerate().all(|(place, &reason)| reason as usize == place));
+        assert!(Kind::ALL.iter().enumerate().all(|(place, &kind)| kind as usize == place));
+    }
+
+    #[test]
+    fn scopes_are_counted_by_name_whatever_their_numbers() {
+        let mut cells = Cells::default();
+        for (names, scopes) in [(Nameless(0), &[ScopeId(0)][..]), (Nameless(1), &[ScopeId(3)]), (Nameless(1), &[])] {
+            cells.each_scope(&names, scopes, |scope| scope.inflight += 1);
+        }
+        let open: Vec<_> = cells.scopes.iter().map(|(name, scope)| (name, scope.inflight)).collect();
+        assert_eq!(open, [("search_backend", 2), ("default", 1)]);
+    }
+
+    #[test]
+    fn what_was_taken_away_is_not_counted_twice_and_what_is_open_stays() {
+        let mut cells = Cells::default();
+        cells.connection_opened();
+        cells.scopes.named("default").inflight = 3;
+        cells.record(&person());
+        let mut total = Cells::default();
+        total.merge(&cells.take());
+        total.merge(&cells.take());
+        assert_eq!(total.classes.named("person").admitted, 1);
+        assert_eq!(total.kinds[0], [1, 0]);
+        assert_eq!((cells.connections_open, cells.scopes.named("default").inflight), (1, 3));
+    }
+
+    #[test]
+    fn proof_by_address_is_counted_for_the_operator() {
+        use crate::policy::OperatorId;
+        let mut cells = Cells::default();
+        cells.record(&Record { evidence: &[None, Some(Evidence::AddressPublished(OperatorId(0)))], ..person() });
+        cells.record(&Record { evidence: &[Some(Evidence::AddressForeign(OperatorId(0)))], ..person() });
+        let google = cells.operators.named("googlebot");
+        assert_eq!((google.proven, google.disproven), (1, 1));
+    }
+
+    #[test]
+    fn signatures_are_counted_for_the_operator_that_they_name() {
+        use crate::policy::OperatorId;
+        let mut cells = Cells::default();
+        for found in [
+            Evidence::Signed(OperatorId(0)),
+            Evidence::SignatureInvalid(Some(OperatorId(0))),
+            Evidence::SignatureInvalid(None),
+            Evidence::SignatureUnknown(Some(OperatorId(0))),
+            Evidence::SignatureUnknown(Some(OperatorId(0))),
+            Evidence::SignedUnlisted,
+        ] {
+            cells.record(&Record { evidence: &[None, Some(found)], ..person() });
+        }
+        let mut total = Cells::default();
+        total.merge(&cells.take());
+        assert_eq!(total.operators.named("googlebot").signed, [1, 1, 2]);
+    }
+}

@@ -1,0 +1,223 @@
+//! The middle of a line: what follows from the settings and the verdict, and so is the same for thousands of requests.
+//! It is written once and then copied.
+
+use super::json;
+use super::record::{Charge, Names, Outcome, Record};
+use crate::policy::bot_detection::Seen;
+use crate::policy::class::Evidence;
+use crate::policy::{ClassId, Kind, OperatorId, QuotaId, Reason, Units};
+use foldhash::fast::FixedState;
+use smallvec::SmallVec;
+use std::hash::{BuildHasher, Hash, Hasher};
+
+/// The passages written lately.
+///
+/// Each has one place, and the last to want it has it: nothing grows, and what clients make up costs others at most a
+/// second writing. There is nothing of a client in them but which bot it claims to be.
+#[derive(Clone, Debug)]
+pub(super) struct Passages(Box<[Option<Passage>]>);
+
+/// One passage, and what it is about.
+#[derive(Clone, Debug)]
+pub(super) struct Passage {
+    about: Subject,
+    /// From the headers that were seen to where `Retry-After` follows.
+    text: Vec<u8>,
+    /// The key of each quota, as it stands in objects.
+    quotas: SmallVec<[Box<[u8]>; 2]>,
+}
+
+/// All that a passage depends on: two records that agree in this have the same.
+#[derive(Clone, Debug)]
+struct Subject {
+    settings: u64,
+    headers_seen: Seen,
+    kind: Kind,
+    class: ClassId,
+    operator: Option<OperatorId>,
+    evidence: SmallVec<[Option<Evidence>; 6]>,
+    signed: bool,
+    route: usize,
+    charges: SmallVec<[(QuotaId, Units, Units); 2]>,
+    outcome: Outcome,
+}
+
+impl Default for Passages {
+    fn default() -> Self {
+        Self(vec![None; PLACES].into())
+    }
+}
+
+impl Passages {
+    /// The passage of `record`.
+    pub(super) fn of(&mut self, record: &Record<'_>) -> &Passage {
+        let place = &mut self.0[place(record)];
+        if !place.as_ref().is_some_and(|passage| passage.about.is_of(record)) {
+            *place = None;
+        }
+        place.get_or_insert_with(|| Passage::new(record))
+    }
+}
+
+impl Passage {
+    fn new(record: &Record<'_>) -> Self {
+        let mut text = Vec::with_capacity(512);
+        classification(&mut text, record);
+        verdict(&mut text, record);
+        text.shrink_to_fit();
+        let key = |charge: &Charge<'_>| {
+            let mut key = Vec::new();
+            json::string(&mut key, charge.quota_name.as_bytes());
+            key.push(b':');
+            key.into()
+        };
+        Self { about: Subject::of(record), text, quotas: record.charges.iter().map(key).collect() }
+    }
+
+    /// Its text.
+    pub(super) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// The keys of the quotas that were charged, in the order of the charges.
+    pub(super) fn quotas(&self) -> impl Iterator<Item = &[u8]> {
+        self.quotas.iter().map(|key| &**key)
+    }
+}
+
+impl Subject {
+    fn of(record: &Record<'_>) -> Self {
+        let charges = record.charges.iter().map(|charge| (charge.quota, charge.expected, charge.settled));
+        Self {
+            settings: record.names.settings(),
+            headers_seen: record.headers_seen,
+            kind: record.kind,
+            class: record.class,
+            operator: record.operator,
+            evidence: record.evidence.into(),
+            signed: record.signed,
+            route: record.route,
+            charges: charges.collect(),
+            outcome: record.outcome,
+        }
+    }
+
+    fn is_of(&self, record: &Record<'_>) -> bool {
+        let same_charge = |(known, charge): (&(QuotaId, Units, Units), &Charge<'_>)| {
+            *known == (charge.quota, charge.expected, charge.settled)
+        };
+        self.settings == record.names.settings()
+            && self.headers_seen == record.headers_seen
+            && self.kind == record.kind
+            && self.class == record.class
+            && self.operator == record.operator
+            && *self.evidence == *record.evidence
+            && self.signed == record.signed
+            && self.route == record.route
+            && self.outcome == record.outcome
+            && self.charges.len() == record.charges.len()
+            && self.charges.iter().zip(record.charges).all(same_charge)
+    }
+}
+
+/// Where the passage of `record` lies if it lies anywhere: told by what differs most between requests.
+fn place(record: &Record<'_>) -> usize {
+    let mut hasher = FixedState::default().build_hasher();
+    (record.class, record.route, record.outcome, record.headers_seen).hash(&mut hasher);
+    record.evidence.iter().for_each(|found| found.hash(&mut hasher));
+    record.charges.iter().for_each(|charge| (charge.expected, charge.settled).hash(&mut hasher));
+    hasher.finish() as usize % PLACES
+}
+
+fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
+    out.extend_from_slice(b",\"headers_seen\":[");
+    let keys = record.names.key_headers(record.class, record.signed);
+    let seen = record.headers_seen.names().map(|name| -> &str { name });
+    for (place, name) in seen.chain(keys).enumerate() {
+        comma(out, place);
+        json::string(out, name.as_bytes());
+    }
+    out.extend_from_slice(b"],\"secure\":");
+    // Null where nobody looked: then a header that is not named may have been there.
+    let looked = record.headers_seen.has(Seen::LOOKED);
+    json::truth_or_null(out, looked.then(|| record.headers_seen.has(Seen::SECURE)));
+    out.extend_from_slice(b",\"old_http\":");
+    json::truth_or_null(out, looked.then(|| record.headers_seen.has(Seen::OLD_HTTP)));
+    out.extend_from_slice(b",\"kind\":");
+    json::string(out, record.kind.name().as_bytes());
+    out.extend_from_slice(b",\"class\":");
+    json::string(out, record.class_name.as_bytes());
+    out.extend_from_slice(b",\"operator\":");
+    json::string_or_null(out, record.operator.map(|operator| record.names.operator(operator).as_bytes()));
+    out.extend_from_slice(b",\"evidence\":[");
+    for (place, found) in record.evidence.iter().flatten().enumerate() {
+        comma(out, place);
+        evidence(out, *found, record.names);
+    }
+    out.extend_from_slice(b"],\"route\":");
+    json::string(out, record.route_name.as_bytes());
+}
+
+fn verdict(out: &mut Vec<u8>, record: &Record<'_>) {
+    amounts(out, b",\"cost\":{", record.charges, |charge| charge.expected);
+    amounts(out, b"},\"charged\":{", record.charges, |charge| charge.settled);
+    out.extend_from_slice(b"},\"verdict\":");
+    json::string(out, record.outcome.verdict().as_bytes());
+    out.extend_from_slice(b",\"reason\":");
+    reason(out, record.outcome.reason());
+    out.extend_from_slice(b",\"shadow\":");
+    reason(out, record.outcome.shadow());
+}
+
+fn amounts(out: &mut Vec<u8>, opening: &[u8], charges: &[Charge<'_>], amount: fn(&Charge<'_>) -> Units) {
+    out.extend_from_slice(opening);
+    for (place, charge) in charges.iter().enumerate() {
+        comma(out, place);
+        json::string(out, charge.quota_name.as_bytes());
+        out.push(b':');
+        json::units(out, amount(charge));
+    }
+}
+
+fn reason(out: &mut Vec<u8>, reason: Option<Reason>) {
+    json::string_or_null(out, reason.map(|reason| reason.name().as_bytes()));
+}
+
+/// `names_bot:GPTBot`: what was found, and whose name it bears.
+fn evidence(out: &mut Vec<u8>, found: Evidence, names: &dyn Names) {
+    let (what, whose) = match found {
+        Evidence::AgentRule(place) => ("agent_rule:", names.agent_rule(place)),
+        Evidence::NoUserAgent => ("no_user_agent", ""),
+        Evidence::NamesNoBot => ("names_no_bot", ""),
+        Evidence::NamesBot(bot) => ("names_bot:", names.bot(bot)),
+        Evidence::ShapedLikeBot => ("shaped_like_bot", ""),
+        Evidence::AddressPublished(operator) => ("address_published:", names.operator(operator)),
+        Evidence::AddressForeign(operator) => ("address_foreign:", names.operator(operator)),
+        Evidence::AddressPrivate(operator) => ("address_private:", names.operator(operator)),
+        Evidence::HoldsKey => ("holds_key", ""),
+        Evidence::NameProven(operator) => ("name_proven:", names.operator(operator)),
+        Evidence::NameForeign(operator) => ("name_foreign:", names.operator(operator)),
+        Evidence::OnList(list) => ("on_list:", names.list(list)),
+        Evidence::Behaves(signal) => ("behaves:", signal.name()),
+        Evidence::Signed(operator) => ("signed:", names.operator(operator)),
+        Evidence::SignatureUnreadable => ("signature_unreadable", ""),
+        Evidence::SignedUnlisted => ("signed_unlisted", ""),
+        Evidence::SignatureInvalid(Some(operator)) => ("signature_invalid:", names.operator(operator)),
+        Evidence::SignatureInvalid(None) => ("signature_invalid", ""),
+        Evidence::SignatureUnknown(Some(operator)) => ("signature_unknown:", names.operator(operator)),
+        Evidence::SignatureUnknown(None) => ("signature_unknown", ""),
+    };
+    out.push(b'"');
+    out.extend_from_slice(what.as_bytes());
+    json::content(out, whose.as_bytes());
+    out.push(b'"');
+}
+
+fn comma(out: &mut Vec<u8>, place: usize) {
+    if place > 0 {
+        out.push(b',');
+    }
+}
+
+/// A power of two: a few classes, routes, verdicts and bots each; half a kilobyte a place that is in use.
+const PLACES: usize = 256;

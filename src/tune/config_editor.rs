@@ -1,0 +1,264 @@
+//! The file as text, with other values written where the present ones stand. All else stays: order, comments, spelling.
+
+use super::candidate::Draft;
+use super::pacing::Pace;
+use super::space::{Space, path_of_quota};
+use super::diff;
+use crate::config::{Place, Settings};
+use crate::policy::Units;
+use crate::policy::tier::{Share, Tier};
+use std::ops::Range;
+
+/// A file that is to be changed.
+pub struct Manuscript<'a> {
+    text: &'a str,
+    settings: &'a Settings,
+}
+
+/// Why a value cannot be written: it is not in the file, or not as a value of its own.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path} cannot be changed where it stands{place}; write it out in the file, without an anchor or a variable")]
+pub struct Unwritable {
+    path: String,
+    place: String,
+}
+
+/// What is put in the place of what.
+struct Edit {
+    old: Range<usize>,
+    new: String,
+}
+
+impl<'a> Manuscript<'a> {
+    /// The `text` that these settings were read from.
+    pub fn new(text: &'a str, settings: &'a Settings) -> Self {
+        Self { text, settings }
+    }
+
+    /// The text as it is.
+    pub(super) fn text(&self) -> &'a str {
+        self.text
+    }
+
+    /// The text with the values of a draft.
+    pub(super) fn with(&self, space: &Space, draft: &Draft) -> Result<String, Unwritable> {
+        let mut edits = Vec::new();
+        let ladders = draft.ladders.iter().zip(&space.present().ladders).zip(space.classes());
+        for ((tiers, present), class) in ladders.filter(|((tiers, present), _)| tiers != present) {
+            let path = self.path_of_ladder(space.quota(), *class);
+            edits.extend(self.ladder(&path, present, tiers, space.limit())?);
+        }
+        if draft.pace != space.present().pace {
+            edits.extend(self.pacing(space, &draft.pace)?);
+        }
+        edits.sort_by_key(|edit| edit.old.start);
+        let mut text = self.text.to_owned();
+        for Edit { old, new } in edits.into_iter().rev() {
+            text.replace_range(old, &self.with_its_line_ends(new));
+        }
+        Ok(text)
+    }
+
+    /// The same for people: each line that is another says who wrote it, in the place of a comment that may be true no more.
+    pub(super) fn signed(&self, space: &Space, draft: &Draft) -> Result<String, Unwritable> {
+        Ok(diff::rewritten(self.text, &self.with(space, draft)?, signed))
+    }
+
+    /// That a draft was not understood as it was meant.
+    pub(super) fn unwritable(&self, space: &Space) -> Unwritable {
+        self.unwritable_at(&self.path_of_ladder(space.quota(), space.classes()[0]))
+    }
+
+    /// Where the tiers of a class are written.
+    fn path_of_ladder(&self, quota: usize, class: usize) -> String {
+        let rules = &self.settings.rules;
+        let (quota, class) = (&rules.quotas[quota].name, &rules.classes[class].name);
+        let path = format!("{}.tiers.{class}", path_of_quota(self.settings, quota));
+        let long = format!("{path}.ladder");
+        if self.is_written(&long) { long } else { path }
+    }
+
+    fn ladder(&self, path: &str, present: &[Tier], tiers: &[Tier], limit: Units) -> Result<Vec<Edit>, Unwritable> {
+        let mut edits = Vec::new();
+        for (place, (tier, was)) in tiers.iter().zip(present).enumerate() {
+            if tier.above != was.above {
+                edits.push(self.replaced(&format!("{path}[{place}].above"), above(tier.above, limit))?);
+            }
+            if tier.shed != was.shed {
+                edits.push(self.replaced(&format!("{path}[{place}].shed"), percent(tier.shed))?);
+            }
+        }
+        if tiers.len() != present.len() {
+            let kept = tiers.len().min(present.len()) - 1;
+            let after = |place: usize| self.end_of_tier(path, place);
+            let (is_block, indent) = self.layout(path)?;
+            let new: String = tiers[kept + 1..].iter().map(|tier| one_more(tier, limit, is_block, indent)).collect();
+            edits.push(Edit { old: after(kept)?..after(present.len() - 1)?, new });
+        }
+        Ok(edits)
+    }
+
+    fn pacing(&self, space: &Space, pace: &Pace) -> Result<Vec<Edit>, Unwritable> {
+        let rules = &self.settings.rules;
+        let quota = path_of_quota(self.settings, &rules.quotas[space.quota()].name);
+        let path = format!("{quota}.pacing");
+        let classes = || space.classes().iter().map(|class| &rules.classes[*class].name).zip(&pace.weights);
+        if self.is_written(&format!("{path}.mode")) {
+            let weights = classes().filter(|_| pace.forecast.is_some());
+            let weights = weights.map(|(class, weight)| (format!("{path}.weights.{class}"), weight.to_string()));
+            let written = weights.filter(|(path, _)| self.is_written(path));
+            let mode = (format!("{path}.mode"), pace.mode().to_owned());
+            return std::iter::once(mode).chain(written).map(|(path, new)| self.replaced(&path, new)).collect();
+        }
+        let weights: Vec<String> =
+            classes().filter(|(_, weight)| **weight > 1).map(|(class, weight)| format!("{class}: {weight}")).collect();
+        let new = match weights.is_empty() {
+            true => pace.mode().to_owned(),
+            false => format!("{{ mode: {}, weights: {{ {} }} }}", pace.mode(), weights.join(", ")),
+        };
+        match self.is_written(&path) {
+            true => Ok(vec![self.replaced(&path, new)?]),
+            false => Ok(vec![self.added_after(&format!("{quota}.limit"), &format!("pacing: {new}"))?]),
+        }
+    }
+
+    /// A key and its value, after the scalar at `path` and on a level with it.
+    fn added_after(&self, path: &str, new: &str) -> Result<Edit, Unwritable> {
+        let start = self.offset(path)?;
+        let end = self.end_of_scalar(start);
+        let line = self.text[..start].rfind('\n').map_or(0, |end| end + 1);
+        let key = self.text[line..start].trim_start();
+        let indent = start - line - key.len();
+        let (at, new) = match self.text[end..].trim_start().starts_with([',', '}']) {
+            true => (end, format!(", {new}")),
+            false => (self.end_of_line(end), format!("\n{}{new}", " ".repeat(indent))),
+        };
+        Ok(Edit { old: at..at, new })
+    }
+
+    fn replaced(&self, path: &str, new: String) -> Result<Edit, Unwritable> {
+        let start = self.offset(path)?;
+        Ok(Edit { old: start..self.end_of_scalar(start), new })
+    }
+
+    /// Whether tiers stand below each other after dashes, and how far these are indented; otherwise they are in brackets.
+    fn layout(&self, path: &str) -> Result<(bool, usize), Unwritable> {
+        let first = self.offset(&format!("{path}[0]"))?;
+        let before = self.text[..first].trim_end();
+        let line = before.rfind('\n').map_or(0, |end| end + 1);
+        match before.ends_with('-') {
+            true => Ok((true, before[line..].chars().count() - 1)),
+            false if before.ends_with(['[', ',']) => Ok((false, 0)),
+            false => Err(self.unwritable_at(path)),
+        }
+    }
+
+    /// Where what belongs to a tier ends: with its bracket, or with its line where tiers stand below each other.
+    fn end_of_tier(&self, path: &str, place: usize) -> Result<usize, Unwritable> {
+        let [above, shed] = ["above", "shed"].map(|key| self.offset(&format!("{path}[{place}].{key}")));
+        let last = self.end_of_scalar(above?.max(shed?));
+        match self.layout(path)?.0 {
+            true => Ok(self.end_of_line(last)),
+            false => {
+                let rest = &self.text[last..];
+                let bracket = rest.find('}').filter(|end| rest[..*end].trim().is_empty());
+                bracket.map(|end| last + end + 1).ok_or_else(|| self.unwritable_at(path))
+            }
+        }
+    }
+
+    /// Where in the text a value stands.
+    fn offset(&self, path: &str) -> Result<usize, Unwritable> {
+        let Some(Place::File { line, column }) = self.settings.written.place(path) else {
+            return Err(self.unwritable_at(path));
+        };
+        let (line, column) = (*line as usize - 1, *column as usize - 1);
+        let begin: usize = self.text.split_inclusive('\n').take(line).map(str::len).sum();
+        let within = self.text[begin..].char_indices().nth(column);
+        // An alias stands for what is written elsewhere, and for all of it.
+        let within = within.filter(|(_, sign)| *sign != '*');
+        within.map(|(within, _)| begin + within).ok_or_else(|| self.unwritable_at(path))
+    }
+
+    fn end_of_line(&self, from: usize) -> usize {
+        let line = self.text[from..].split('\n').next().unwrap_or_default();
+        from + line.trim_end_matches('\r').len()
+    }
+
+    fn with_its_line_ends(&self, new: String) -> String {
+        if self.text.contains("\r\n") { new.replace('\n', "\r\n") } else { new }
+    }
+
+    fn is_written(&self, path: &str) -> bool {
+        self.settings.written.place(path).is_some()
+    }
+
+    /// Where the scalar that begins at `start` ends.
+    fn end_of_scalar(&self, start: usize) -> usize {
+        let rest = &self.text[start..];
+        let quoted = rest.chars().next().filter(|sign| matches!(sign, '"' | '\''));
+        let length = match quoted {
+            Some(quote) => rest[1..].find(quote).map(|end| end + 2),
+            None => rest.find(|sign: char| sign.is_whitespace() || matches!(sign, ',' | '}' | ']')),
+        };
+        start + length.unwrap_or(rest.len())
+    }
+
+    fn unwritable_at(&self, path: &str) -> Unwritable {
+        let place = self.settings.written.at(path).map_or(String::new(), |place| format!(" ({place})"));
+        Unwritable { path: path.to_owned(), place }
+    }
+}
+
+/// A line with our comment, and with no other.
+fn signed(line: &str) -> String {
+    let (text, end) = line.split_at(line.trim_end_matches(['\n', '\r']).len());
+    match comment(text) {
+        Some(begins) => format!("{}   {SIGNATURE}{end}", text[..begins].trim_end()),
+        None => line.to_owned(),
+    }
+}
+
+/// Where the comment of a line begins, or would; nothing where its end lies within quotes.
+fn comment(line: &str) -> Option<usize> {
+    let (mut quote, mut before) = (None, ' ');
+    for (at, sign) in line.char_indices() {
+        match (quote, sign) {
+            (Some(open), _) if open == sign && before != '\\' => quote = None,
+            (None, '"' | '\'') if before.is_whitespace() || matches!(before, '[' | '{' | ',' | ':') => {
+                quote = Some(sign);
+            }
+            (None, '#') if before.is_whitespace() => return Some(at),
+            _ => {}
+        }
+        before = sign;
+    }
+    quote.is_none().then_some(line.len())
+}
+
+/// A tier that is added after the last one.
+fn one_more(tier: &Tier, limit: Units, is_block: bool, indent: usize) -> String {
+    let tier = format!("{{ above: {}, shed: {} }}", above(tier.above, limit), percent(tier.shed));
+    match is_block {
+        true => format!("\n{}- {tier}", " ".repeat(indent)),
+        false => format!(", {tier}"),
+    }
+}
+
+/// As a share of the limit where it is one to a hundredth of a percent, as units otherwise.
+pub(super) fn above(units: Units, limit: Units) -> String {
+    let ten_thousandths = u128::from(units.milli()) * 10_000 / u128::from(limit.milli().max(1));
+    let share = Share::from_millionths(u32::try_from(ten_thousandths * 100).unwrap_or(u32::MAX));
+    if share.of(limit) == units { percent(share) } else { units.to_string() }
+}
+
+/// As it is written in the file.
+pub(super) fn percent(share: Share) -> String {
+    format!("{}%", Units::from_milli(u64::from(share.millionths()) / 10))
+}
+
+/// What is said of a line that was rewritten.
+const SIGNATURE: &str = "# by tidegate tune";
+
+#[cfg(test)]
+mod tests;

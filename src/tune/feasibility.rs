@@ -1,0 +1,71 @@
+//! Why a goal cannot be met, where that can be said: not even the best policy there is for one of its terms meets that.
+//!
+//! For what a class is served or refused, that is the one in which it has no tiers and everybody else who has some is shut
+//! out; for what is used of the quota, the one without tiers, or the one that shuts everybody out. A search that has not
+//! found what it looked for proves nothing.
+
+use super::goal::{Bound, Goal, Term};
+use super::tiers;
+use super::measure::What;
+use super::rank::Rank;
+use super::space::Space;
+use super::summary;
+use super::tuner::Tuning;
+use crate::policy::quota::ClassLadder;
+use crate::policy::tier::Ladder;
+use std::sync::Arc;
+
+/// The policy that is the best for a term.
+struct Extreme {
+    /// The tuned classes that are shut out in it, by their places among all.
+    shut: Vec<usize>,
+}
+
+/// For each term that the nearest policy misses and that no policy can meet: why.
+pub(super) fn impossible(tuning: &Tuning<'_>, nearest: &Rank) -> Vec<String> {
+    let Goal { terms } = tuning.goal;
+    let missed = terms.iter().enumerate().filter(|(place, _)| nearest.misses(*place)).map(|(_, term)| term);
+    missed.filter_map(|term| why(tuning, term)).collect()
+}
+
+fn why(tuning: &Tuning<'_>, term: &Term) -> Option<String> {
+    let extreme = Extreme::of(term, tuning)?;
+    let mut settings = tuning.policy.settings.clone();
+    let quota = &mut Arc::make_mut(&mut settings.rules).quotas[tuning.space.quota()];
+    quota.pacing = None;
+    for class in tuning.space.classes() {
+        let shut = || ClassLadder { ladder: Ladder::new(tiers::shut(), quota.limit), enforce: true };
+        quota.ladders[*class] = extreme.shut.contains(class).then(shut);
+    }
+    let report = tuning.recording.replay(tuning.policy.with(settings), tuning.assumptions);
+    let figure = term.measure.of(&report, &tuning.recording.span())?;
+    let told = summary::figure(Some(figure), term.measure.is_share);
+    (term.shortfall(Some(figure)) > 0.0).then(|| format!("{}, {} is {told}", extreme.told(tuning), term.measure))
+}
+
+impl Extreme {
+    fn of(term: &Term, tuning: &Tuning<'_>) -> Option<Self> {
+        let (space, rules): (&Space, _) = (tuning.space, &tuning.policy.settings.rules);
+        let is_tuned_quota = rules.quotas[space.quota()].name == term.measure.name;
+        let all = || space.classes().to_vec();
+        let shut = match (term.measure.what, term.bound) {
+            (What::Served, Bound::AtLeast) | (What::Refused, Bound::AtMost) => {
+                all().into_iter().filter(|class| rules.classes[*class].name != term.measure.name).collect()
+            }
+            (What::Used, Bound::AtLeast) | (What::Unused, Bound::AtMost) if is_tuned_quota => Vec::new(),
+            (What::Used, Bound::AtMost) | (What::Unused, Bound::AtLeast) if is_tuned_quota => all(),
+            _ => return None,
+        };
+        Some(Self { shut })
+    }
+
+    /// In words.
+    fn told(&self, tuning: &Tuning<'_>) -> String {
+        let classes = &tuning.policy.settings.rules.classes;
+        let names: Vec<&str> = self.shut.iter().map(|class| classes[*class].name.as_str()).collect();
+        match names.is_empty() {
+            true => "even without tiers and pacing".to_owned(),
+            false => format!("even with {} shut out", names.join(" and ")),
+        }
+    }
+}

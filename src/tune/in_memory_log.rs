@@ -1,0 +1,109 @@
+//! A log in memory, read once and replayed often.
+//!
+//! Its lines are kept as they were written and go through a whole trial each time: what a client is may depend on what it
+//! was answered before, so not even classes are the same under every policy.
+
+use super::tuner::Failed;
+use crate::policy::Timestamp;
+use crate::replay::log::{Broken, Line, Merged, Next, Place};
+use crate::replay::report::{PolicyReport, WindowReport};
+use crate::replay::{self, Assumptions, Policy, Request, Trial};
+
+/// The requests of a log, in the order of time.
+pub struct Recording {
+    text: Vec<u8>,
+    lines: Vec<Recorded>,
+}
+
+/// A line: from where the one before it ends.
+struct Recorded {
+    at: Timestamp,
+    place: Place,
+    end: usize,
+}
+
+/// From the first request of a log to its last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) first: Timestamp,
+    pub(super) last: Timestamp,
+}
+
+impl Recording {
+    /// Reads all lines. `watch` sees how many, now and then.
+    pub fn read(mut lines: Merged, watch: &mut dyn FnMut(u64)) -> Result<Self, Failed> {
+        let mut recording = Self { text: Vec::new(), lines: Vec::new() };
+        loop {
+            if lines.counts.lines.is_multiple_of(WATCH_EVERY) {
+                watch(lines.counts.lines);
+            }
+            let Some(next) = lines.next_line().map_err(replay::Failed::from)? else { break };
+            let place = next.place;
+            let taken = recording.take(next);
+            if recording.text.len() > MOST_BYTES {
+                return Err(Failed::TooLong { first: recording.span().first, last: recording.span().last });
+            }
+            if let Err(broken) = taken {
+                lines.is_broken(broken, place);
+            }
+        }
+        match recording.lines.is_empty() {
+            true => Err(replay::Failed::nothing(&lines.counts).into()),
+            false => Ok(recording),
+        }
+    }
+
+    fn take(&mut self, next: Next<'_>) -> Result<(), Broken> {
+        if Line::read(next.text)?.as_ref().and_then(Request::of).is_some() {
+            self.text.extend_from_slice(next.text);
+            self.lines.push(Recorded { at: next.at, place: next.place, end: self.text.len() });
+        }
+        Ok(())
+    }
+
+    /// How many requests there are.
+    pub fn requests(&self) -> u64 {
+        self.lines.len() as u64
+    }
+
+    /// From when to when.
+    pub(super) fn span(&self) -> Span {
+        let (first, last) = (self.lines.first(), self.lines.last());
+        let at = |line: Option<&Recorded>| line.map_or_else(Timestamp::default, |line| line.at);
+        Span { first: at(first), last: at(last) }
+    }
+
+    /// What would have become of them.
+    pub(super) fn replay(&self, policy: Policy, assumptions: &Assumptions) -> PolicyReport {
+        let mut trial = Trial::new(policy, assumptions, self.span().first);
+        let mut begin = 0;
+        for line in &self.lines {
+            let text = &self.text[begin..line.end];
+            begin = line.end;
+            let Ok(Some(read)) = Line::read(text) else { continue };
+            let Some(request) = Request::of(&read) else { continue };
+            trial.take(Next { at: line.at, place: line.place, text }, &read, &request, &mut |_, _| {});
+        }
+        trial.end()
+    }
+}
+
+impl Span {
+    /// True where the log covers nearly all of a window: what is left of another says nothing.
+    pub(super) fn covers(&self, window: &WindowReport) -> bool {
+        let second = |text: &str| text.parse().map_or(0, jiff::Timestamp::as_second);
+        let (start, end) = (second(&window.start), second(&window.end));
+        let (first, last) = (self.first.seconds() as i64, self.last.seconds() as i64);
+        let covered = end.min(last) - start.max(first);
+        covered * 100 >= (end - start) * NEARLY_ALL_PERCENT
+    }
+}
+
+/// Some four million lines of the combined format.
+const MOST_BYTES: usize = 1 << 30;
+
+/// So much of a window; the first and the last minutes of a day are often silent.
+const NEARLY_ALL_PERCENT: i64 = 95;
+
+/// So many lines are a hundredth of a second, or less.
+const WATCH_EVERY: u64 = 8192;

@@ -1,0 +1,128 @@
+//! Pacing as something that is varied: its mode, and the weights of the classes that are tuned.
+
+use super::candidate::Changes;
+use crate::policy::pacing::{Forecast, Pacing, Role};
+use std::num::NonZeroU32;
+
+/// How a quota is paced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pace {
+    /// By what forecast; none where it is off.
+    pub(super) forecast: Option<Forecast>,
+    /// The weight of each class that is tuned; 1 each where they say nothing.
+    pub(super) weights: Vec<u32>,
+}
+
+/// What of it may be changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Freedom {
+    pub(super) mode: bool,
+    pub(super) weights: bool,
+}
+
+/// How many numbers make a pace, beside one for each weight.
+pub(super) const DRAWS: usize = 1;
+
+impl Pace {
+    /// That of a quota, for the `classes` at these places.
+    pub(super) fn of(pacing: Option<&Pacing>, classes: &[usize]) -> Self {
+        let weight = |class: &usize| match pacing.and_then(|pacing| pacing.roles.get(*class)) {
+            Some(Role::Paced(weight)) => weight.get(),
+            _ => NonZeroU32::MIN.get(),
+        };
+        Self { forecast: pacing.map(|pacing| pacing.forecast), weights: classes.iter().map(weight).collect() }
+    }
+
+    /// One out of numbers from 0 to 1: the mode, then the weights, which are given to classes in the order of `priorities`.
+    pub(super) fn drawn(&self, draws: &[f64], freedom: Freedom, priorities: &[u8]) -> Self {
+        let mut pace = self.clone();
+        if freedom.mode {
+            pace.forecast = MODES[(draws[0] * MODES.len() as f64) as usize];
+        }
+        if freedom.weights {
+            let weight = |draw: &f64| 1 << (draw * f64::from(DOUBLINGS)) as u32;
+            pace.weights = draws[DRAWS..].iter().map(weight).collect();
+            pace = pace.in_order(priorities);
+        }
+        pace
+    }
+
+    /// The same, the larger weights for classes of higher `priorities`.
+    fn in_order(mut self, priorities: &[u8]) -> Self {
+        let mut places: Vec<usize> = (0..priorities.len()).collect();
+        places.sort_by_key(|place| priorities[*place]);
+        let mut weights = self.weights.clone();
+        weights.sort_unstable();
+        places.into_iter().zip(weights).for_each(|(place, weight)| self.weights[place] = weight);
+        self
+    }
+
+    /// In every mode that may be, with weights that say nothing where they may be changed.
+    pub(super) fn plain(&self, freedom: Freedom) -> Vec<Self> {
+        let weights = if freedom.weights { vec![1; self.weights.len()] } else { self.weights.clone() };
+        let modes = MODES.into_iter().filter(|mode| freedom.mode || *mode == self.forecast);
+        modes.map(|forecast| Self { forecast, weights: weights.clone() }).collect()
+    }
+
+    /// The same in each of the other modes.
+    pub(super) fn other_modes(&self, freedom: Freedom) -> Vec<Self> {
+        let others = MODES.into_iter().filter(|mode| freedom.mode && *mode != self.forecast);
+        others.map(|forecast| Self { forecast, ..self.clone() }).collect()
+    }
+
+    /// Those of the same mode with one weight that is twice as much, or half.
+    pub(super) fn neighbours(&self, freedom: Freedom) -> Vec<Self> {
+        let mut all = Vec::new();
+        if freedom.weights && self.forecast.is_some() {
+            for (place, weight) in self.weights.iter().enumerate() {
+                let others = [weight * 2, weight / 2].into_iter().filter(|other| (1..=MOST_WEIGHT).contains(other));
+                all.extend(others.map(|other| self.with_weight(place, other)));
+            }
+        }
+        all
+    }
+
+    /// The same, if it says something: weights only where something is paced, and only of classes that are.
+    pub(super) fn with_meaning(mut self, is_open: &[bool]) -> Self {
+        if !is_open.contains(&true) {
+            self.forecast = None;
+        }
+        for (weight, is_open) in self.weights.iter_mut().zip(is_open) {
+            if self.forecast.is_none() || !is_open {
+                *weight = 1;
+            }
+        }
+        self
+    }
+
+    /// How much it differs from the `present` one.
+    pub(super) fn changes(&self, present: &Self) -> Changes {
+        let mode = u32::from(self.forecast != present.forecast);
+        let weights = self.weights.iter().zip(&present.weights);
+        let by: Vec<u32> = weights.map(|(weight, was)| weight.abs_diff(*was)).filter(|by| *by > 0).collect();
+        let distance = u64::from(mode) * WHOLE + by.iter().map(|by| u64::from(*by) * WHOLE / 100).sum::<u64>();
+        Changes { disorder: 0, values: mode + by.len() as u32, distance }
+    }
+
+    /// Its mode as it is written in the file.
+    pub(super) fn mode(&self) -> &'static str {
+        self.forecast.map_or("off", Forecast::name)
+    }
+
+    fn with_weight(&self, place: usize, weight: u32) -> Self {
+        let mut pace = self.clone();
+        pace.weights[place] = weight;
+        pace
+    }
+}
+
+const MODES: [Option<Forecast>; 3] = [None, Some(Forecast::Even), Some(Forecast::Learned)];
+
+/// Weights that are drawn by lot are 1, 2, 4 and 8.
+const DOUBLINGS: u32 = 4;
+
+/// More leaves the others nothing worth having.
+const MOST_WEIGHT: u32 = 64;
+
+/// In millionths, as distances are told.
+const WHOLE: u64 = 1_000_000;

@@ -1,0 +1,145 @@
+//! Which browser a user agent names, as far as something follows from it.
+//!
+//! Only the plain user agents of the large browsers promise anything. A name more (an app, a reader, a browser built on
+//! another) and its headers are its own affair.
+//!
+//! Since when which browser sends what: `Sec-Fetch-*` Chromium 76, Firefox 90, Safari 16.4; `Sec-CH-UA` Chromium 89, in
+//! Android's WebView much later. All of it to origins with TLS alone. Chromium's came to its users by degrees, so it is
+//! expected of versions that are safely later.
+
+use crate::policy::bot_detection::{Browser, Hints};
+
+/// Returns what the browser that this user agent names always does.
+pub(super) fn named(user_agent: &[u8]) -> Browser {
+    let Ok(agent) = std::str::from_utf8(user_agent) else { return Browser::default() };
+    if ["MSIE ", "Trident/"].iter().any(|old| agent.contains(old)) {
+        return Browser { graphical: true, ..Browser::default() };
+    }
+    let Some(rest) = agent.strip_prefix("Mozilla/5.0 (") else { return Browser::default() };
+    let products = Products::of(rest);
+    if TEXT.iter().any(|text| agent.contains(text)) || !ENGINES.iter().any(|engine| products.version(engine).is_some())
+    {
+        return Browser::default();
+    }
+    let shows = Browser { graphical: true, ..Browser::default() };
+    let known = Browser { sends_language: true, ..shows };
+    match (products.version("Chrome"), products.version("Firefox"), products.version("Version")) {
+        (Some(chrome), None, None)
+            if products.are_all_of(&["AppleWebKit", "Chrome", "Mobile", "Safari", "Edg", "OPR"]) =>
+        {
+            let hints =
+                if chrome.0 >= 100 && products.version("OPR").is_none() { Hints::Always } else { Hints::Perhaps };
+            Browser { sends_fetch: chrome.0 >= 80, hints, ..known }
+        }
+        (None, Some(firefox), None) if products.are_all_of(&["Gecko", "Firefox"]) => {
+            Browser { sends_fetch: firefox.0 >= 90, hints: Hints::Never, ..known }
+        }
+        (None, None, Some(safari)) if products.are_all_of(&["AppleWebKit", "Version", "Mobile", "Safari"]) => {
+            // Old telephones of Android named themselves the same way.
+            let apple = rest.starts_with("iP") || rest.starts_with("Macintosh");
+            Browser {
+                sends_fetch: apple && safari >= (16, 4),
+                hints: if apple { Hints::Never } else { Hints::Perhaps },
+                ..known
+            }
+        }
+        _ => shows,
+    }
+}
+
+/// The products of a user agent behind its first comment, each with its version, comments left out.
+struct Products<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> Products<'a> {
+    fn of(behind_bracket: &'a str) -> Self {
+        let mut depth = 1_i32;
+        let outside = behind_bracket.split([' ', ';']).filter(move |word| {
+            let before = depth;
+            depth += word.bytes().map(|byte| i32::from(byte == b'(') - i32::from(byte == b')')).sum::<i32>();
+            before == 0 && depth == 0
+        });
+        let named = outside.filter(|word| !word.is_empty());
+        Self(named.map(|word| word.split_once('/').unwrap_or((word, ""))).take(MOST).collect())
+    }
+
+    /// Major and minor version of this product.
+    fn version(&self, product: &str) -> Option<(u32, u32)> {
+        let (_, version) = self.0.iter().find(|(name, _)| *name == product)?;
+        let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
+        Some((numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)))
+    }
+
+    fn are_all_of(&self, known: &[&str]) -> bool {
+        self.0.iter().all(|(name, _)| known.contains(name))
+    }
+}
+
+/// What draws pages with all that is on them.
+const ENGINES: [&str; 3] = ["AppleWebKit", "Gecko", "Goanna"];
+
+/// What reads pages out or down, or fetches them for somebody who reads them so.
+const TEXT: [&str; 9] = ["Lynx", "w3m", "Links", "ELinks", "edbrowse", "retawq", "eww", "Opera Mini", "Kindle"];
+
+/// A plain user agent has no more products.
+const MOST: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(agent: &str) -> Browser {
+        named(agent.as_bytes())
+    }
+
+    const WEBKIT: &str = "AppleWebKit/537.36 (KHTML, like Gecko)";
+
+    #[test]
+    fn the_large_browsers_promise_what_their_version_sends() {
+        let chrome =
+            |version| of(&format!("Mozilla/5.0 (X11; Linux x86_64) {WEBKIT} Chrome/{version}.0.0.0 Safari/537.36"));
+        let all = Browser { graphical: true, sends_language: true, sends_fetch: true, hints: Hints::Always };
+        assert_eq!(chrome(142), all);
+        assert_eq!(chrome(96), Browser { hints: Hints::Perhaps, ..all });
+        assert_eq!(chrome(70), Browser { hints: Hints::Perhaps, sends_fetch: false, ..all });
+        let firefox = |version| {
+            of(&format!("Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:{version}.0) Gecko/20100101 Firefox/{version}.0"))
+        };
+        assert_eq!(firefox(144), Browser { hints: Hints::Never, ..all });
+        assert_eq!(firefox(78), Browser { hints: Hints::Never, sends_fetch: false, ..all });
+        let safari = |version| {
+            of(&format!(
+                "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/{version} Safari/605.1.15"
+            ))
+        };
+        assert_eq!(safari("18.6"), Browser { hints: Hints::Never, ..all });
+        assert_eq!(safari("16.3"), Browser { hints: Hints::Never, sends_fetch: false, ..all });
+    }
+
+    #[test]
+    fn of_rare_ones_no_header_is_expected() {
+        let shows = Browser { graphical: true, ..Browser::default() };
+        for agent in [
+            "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Goanna/6.7 Firefox/128.0 PaleMoon/33.3.1",
+            "Mozilla/5.0 (compatible; MSIE 10.0; Windows NT 6.2; Trident/6.0)",
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 17_4 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) CriOS/125.0.6422.80 Mobile/15E148 Safari/604.1",
+            "Mozilla/5.0 (Linux; Android 14; SO-51D; wv) AppleWebKit/537.36 (KHTML, like Gecko) Version/4.0 Chrome/124.0.6367.179 Mobile Safari/537.36 App/3",
+            "Mozilla/5.0 (Linux; Android 14; SM-S918B) AppleWebKit/537.36 (KHTML, like Gecko) SamsungBrowser/28.0 Chrome/130.0.0.0 Mobile Safari/537.36",
+        ] {
+            assert_eq!(of(agent), shows, "{agent}");
+        }
+    }
+
+    #[test]
+    fn of_text_browsers_and_unknown_ones_nothing_is_expected() {
+        for agent in [
+            "Lynx/2.9.2 libwww-FM/2.14 SSL-MM/1.4.1",
+            "w3m/0.5.3+git20230121",
+            "Mozilla/5.0 (compatible; Konqueror/4.14; Linux) KHTML/4.14.2 (like Gecko)",
+            "Mozilla/5.0 (X11; U; Linux armv7l like Android; en-us) AppleWebKit/531.2+ (KHTML, like Gecko) Version/5.0 Safari/533.2+ Kindle/3.0+",
+            "Mozilla/5.0 (",
+            "",
+        ] {
+            assert_eq!(of(agent), Browser::default(), "{agent}");
+        }
+    }
+}

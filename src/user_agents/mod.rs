@@ -1,0 +1,173 @@
+//! What a user agent says of itself: a bot, a browser, or nothing.
+//!
+//! Names that somebody has listed are looked for first, all at once. Where none is found, a few shapes that only
+//! programs have are tried, so that a bot nobody has listed is still heard. Whatever has neither is taken for a
+//! person: refusing someone for a rare browser costs more than missing a bot.
+//!
+//! Nothing here is proof. Whose crawler it is said to be is told apart, for `verify` to confirm or deny.
+
+mod browser;
+mod cache;
+mod bot_list;
+mod browser_markers;
+mod parsed;
+mod heuristics;
+mod token;
+
+use std::collections::{HashMap, HashSet};
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+
+use crate::policy::bot_detection::Browser;
+use crate::policy::{BotId, Claim, OperatorId};
+use bot_list::Listed;
+use parsed::Reading;
+use token::Token;
+
+pub use cache::ClaimCache;
+
+/// Every name and shape by which a bot is known, compiled once.
+#[derive(Debug)]
+pub struct Agents {
+    /// One automaton over all that is looked for: one pass, however long the list.
+    automaton: AhoCorasick,
+    /// What each pattern of the automaton stands for.
+    signs: Vec<Sign>,
+    names: Vec<Box<str>>,
+}
+
+/// What it means that a pattern has been found.
+#[derive(Debug)]
+enum Sign {
+    Bot(BotId, Token),
+    /// The name of an operator's bot, if it is not that bot's: whose it is, its product says.
+    Alike(Token),
+    Operator(BotId, OperatorId),
+    Shape(heuristics::Hint),
+}
+
+/// A name found in a user agent; of two, the earlier counts, and of two at one place the longer.
+type Found<T> = Option<(std::cmp::Reverse<usize>, usize, T)>;
+
+impl Agents {
+    /// Returns the built-in list, with the product tokens of the operators that the caller knows.
+    ///
+    /// The operators' tokens are handed in because their table belongs to `verify`, which `agents` does not know.
+    ///
+    /// # Panics
+    ///
+    /// If the data in this binary is broken, which a test rules out.
+    pub fn builtin<'a>(operators: impl IntoIterator<Item = (&'a str, OperatorId)>) -> Agents {
+        let listed = bot_list::parse(include_str!("../../data/bots.tsv")).expect("a test reads the built-in list");
+        Agents::new(listed, operators)
+    }
+
+    fn new<'a>(listed: Vec<Listed>, operators: impl IntoIterator<Item = (&'a str, OperatorId)>) -> Agents {
+        let mut names = Names::default();
+        let mut patterns = Vec::new();
+        let mut signs = Vec::new();
+        let mut of_operators = HashSet::new();
+        for bot in listed {
+            patterns.push(bot.token.literal().to_owned());
+            signs.push(Sign::Bot(names.id(&bot.name), bot.token));
+        }
+        for (token, operator) in operators {
+            patterns.push(token.as_bytes().to_owned());
+            let id = names.id(token);
+            of_operators.insert(id);
+            signs.push(Sign::Operator(id, operator));
+        }
+        for (word, hint) in heuristics::HINTS {
+            patterns.push(word.as_bytes().to_owned());
+            signs.push(Sign::Shape(*hint));
+        }
+        for sign in &mut signs {
+            if let Sign::Bot(id, token) = sign
+                && of_operators.contains(id)
+            {
+                *sign = Sign::Alike(token.clone());
+            }
+        }
+        let automaton = AhoCorasick::builder()
+            .match_kind(MatchKind::Standard)
+            // A third of a megabyte instead of seven; the cache takes the sting out of the slower walk.
+            .kind(Some(AhoCorasickKind::ContiguousNFA))
+            .ascii_case_insensitive(true)
+            .build(patterns)
+            .expect("a few thousand short patterns stay far below the automaton's limits");
+        Agents { automaton, signs, names: names.in_order }
+    }
+
+    /// Returns what this user agent says of itself, judged by its first [`LOOKED_AT`] bytes. One that goes on is no person's.
+    pub fn claim(&self, user_agent: &[u8]) -> Claim {
+        let whole = user_agent.trim_ascii();
+        let agent = &whole[..whole.len().min(LOOKED_AT)];
+        if agent.is_empty() || agent == b"-" {
+            return Claim::Nothing;
+        }
+        let agent = &Reading::new(agent);
+        let mut bot: Found<BotId> = None;
+        let mut operator: Found<(BotId, OperatorId)> = None;
+        let mut shaped = whole.len() > LOOKED_AT
+            || heuristics::is_bare_product(agent)
+            || heuristics::is_library(agent)
+            || heuristics::is_signed(agent);
+        for found in self.automaton.find_overlapping_iter(&**agent) {
+            let (at, end) = (found.start(), found.end());
+            let place = (std::cmp::Reverse(at), end);
+            match &self.signs[found.pattern().as_usize()] {
+                Sign::Bot(id, token) if token.fits(agent, at, end) => {
+                    bot = bot.max(Some((place.0, place.1, *id)));
+                }
+                Sign::Operator(id, whose) if token::is_product(agent, at, end) => {
+                    operator = operator.max(Some((place.0, place.1, (*id, *whose))));
+                }
+                Sign::Alike(token) => shaped |= token.fits(agent, at, end),
+                // A name says more than any shape.
+                Sign::Shape(hint) if bot.is_none() && !shaped => shaped = hint.fits(agent, at, end),
+                _ => {}
+            }
+        }
+        match (operator, bot) {
+            (Some((.., (bot, operator))), _) => Claim::Bot { bot: Some(bot), operator: Some(operator) },
+            (None, Some((.., bot))) => Claim::Bot { bot: Some(bot), operator: None },
+            (None, None) if shaped => Claim::Bot { bot: None, operator: None },
+            (None, None) => Claim::Browser,
+        }
+    }
+
+    /// Returns what the browser that this user agent names always does; nothing, where it names none that is known well.
+    pub fn browser(user_agent: &[u8]) -> Browser {
+        let agent = user_agent.trim_ascii();
+        browser::named(&agent[..agent.len().min(LOOKED_AT)])
+    }
+
+    /// Returns the name of a bot that [`Agents::claim`] has found.
+    pub fn name(&self, bot: BotId) -> &str {
+        &self.names[usize::from(bot.0)]
+    }
+}
+
+/// How much of a user agent is looked at, in bytes. Those of people are shorter by far: what is longer was made to be
+/// costly, or to hide something.
+pub const LOOKED_AT: usize = 1024;
+
+/// Gives each name one number, however many tokens it has.
+#[derive(Default)]
+struct Names {
+    in_order: Vec<Box<str>>,
+    known: HashMap<String, BotId>,
+}
+
+impl Names {
+    fn id(&mut self, name: &str) -> BotId {
+        *self.known.entry(name.to_ascii_lowercase()).or_insert_with(|| {
+            let id = u16::try_from(self.in_order.len()).expect("the built-in list is shorter than 65,536");
+            self.in_order.push(name.into());
+            BotId(id)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+use super::*;
+
+const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko)";
+const CHROME: &str =
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0";
+
+#[test]
+fn the_built_in_list_can_be_read() {
+    let listed = bot_list::parse(include_str!("../../data/bots.tsv")).unwrap_or_else(|mistake| panic!("{mistake}"));
+    assert!(listed.len() > 1000);
+}
+
+#[test]
+fn a_broken_list_says_where() {
+    let mistake = |text| bot_list::parse(text).expect_err("broken on purpose").to_string();
+    assert_eq!(mistake("# bots\nGooglebot"), "line 2 of the bot list: expected a name, a tab and a token");
+    assert_eq!(mistake("B\tb"), "line 1 of the bot list: the token `b` is too short to mean anybody");
+    assert!(mistake("Bot\tbot\t(").starts_with("line 1 of the bot list: `(`"));
+}
+
+#[test]
+fn a_listed_bot_is_called_by_its_name() {
+    let door = Door::new();
+    assert_eq!(door.name("Mozilla/5.0 (compatible; AhrefsBot/7.0; +http://ahrefs.com/robot/)"), "AhrefsBot");
+    assert_eq!(door.name("curl/8.5.0"), "curl");
+    assert_eq!(door.name(&format!("{CHROME} HeadlessChrome/142.0.0.0 Safari/537.36")), "HeadlessChrome");
+    assert_eq!(door.name("SCRAPY/2.11 (+HTTPS://SCRAPY.ORG)"), "Scrapy");
+}
+
+#[test]
+fn a_bot_that_nobody_listed_is_heard_by_its_shape() {
+    let door = Door::new();
+    for agent in [
+        "Mozilla/5.0 (compatible; NeverHeardOfBot/1.0)",
+        "never-heard-of-crawler (contact us)",
+        "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko; Unheard/1.0) Chrome/120.0",
+        "Unheard Of 3 (+https://unheard.example/about)",
+        "Unheard Of (ops@unheard.example)",
+        "unheard-of/1.0",
+        "Ruby",
+        "Elixir/Mint",
+        "Ktor client",
+        "Perl 5 and more",
+        "Mozilla/5.0 (compatible; Unheard/1.0; Linux)",
+        "Google-Something-New (+internal)",
+    ] {
+        assert_eq!(door.claim(agent), Claim::Bot { bot: None, operator: None }, "{agent}");
+    }
+}
+
+#[test]
+fn a_person_with_a_rare_browser_is_never_called_a_bot() {
+    let door = Door::new();
+    for agent in include_str!("../../tests/data/people.txt").lines().filter(|line| !line.starts_with('#')) {
+        assert_eq!(door.claim(agent), Claim::Browser, "{agent}");
+    }
+}
+
+#[test]
+fn no_user_agent_is_no_claim() {
+    let door = Door::new();
+    for agent in ["", "-", " ", "\t \r"] {
+        assert_eq!(door.claim(agent), Claim::Nothing, "{agent:?}");
+    }
+}
+
+#[test]
+fn any_bytes_are_a_user_agent_and_one_longer_than_a_kilobyte_is_no_persons() {
+    let door = Door::new();
+    assert_eq!(door.agents.claim(b"\xff\xfe Googlebot/2.1\x00 \x80"), door.claim("Googlebot"));
+    let padded = |spaces| format!("{CHROME}{}Googlebot/2.1", " ".repeat(spaces));
+    assert_ne!(door.claim(&padded(500)), Claim::Browser);
+    assert_eq!(door.claim(&padded(8000)), SHAPED);
+    assert_eq!(door.claim(&CHROME.repeat(20)), SHAPED);
+    // A name across the edge is cut, not misread.
+    for length in 0..40 {
+        door.claim(&padded(LOOKED_AT - CHROME.len() - length));
+    }
+}
+
+#[test]
+fn an_operator_is_claimed_by_its_product_alone() {
+    let door = Door::new();
+    let claims = |agent: &str| door.operator(agent);
+    assert_eq!(claims("Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"), Some(GOOGLE));
+    assert_eq!(claims("googlebot"), Some(GOOGLE));
+    assert_eq!(claims("Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; GPTBot/1.4)"), Some(OPENAI));
+    assert_eq!(claims("Mozilla/5.0+(compatible;+Googlebot/2.1;++http://www.google.com/bot.html)"), Some(GOOGLE));
+    // Likened to it, a link to it, a part of another name, or another's documentation.
+    assert_eq!(claims("Feedly/1.0 (+http://www.feedly.com/fetcher.html; like FeedFetcher-Google)"), None);
+    assert_eq!(claims("SomeBot/1.0 (+https://example.com/Googlebot)"), None);
+    assert_eq!(claims("NotGooglebot/1.0"), None);
+    for agent in ["Googlebot-Richsnippets/1.0", "NotGooglebot/1.0", "x_Googlebot/2.1", "Googlebot-Foo/1"] {
+        assert_eq!(door.claim(agent), SHAPED, "{agent}: who is not put to the test does not bear the name");
+    }
+    // What cannot be seen does not hide the name.
+    for agent in [&b"\xff\xfe\x80Googlebot/2.1"[..], "Googlebot\u{200b}/2.1".as_bytes(), b"Googlebot\x01/2.1"] {
+        assert_eq!(door.agents.claim(agent), door.claim("Googlebot/2.1"), "{agent:?}");
+    }
+    assert_eq!(claims("SomeBot/1.0 (gptbot@example.com)"), None);
+    assert_eq!(claims(&format!("{CHROME} Safari/537.36")), None);
+}
+
+#[test]
+fn the_most_specific_product_names_the_bot() {
+    let door = Door::new();
+    assert_eq!(door.name("Googlebot-Image/1.0"), "Googlebot-Image");
+    assert_eq!(door.name("Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"), "Googlebot");
+    assert_eq!(door.operator("Googlebot-Image/1.0"), Some(GOOGLE));
+}
+
+#[test]
+fn the_cache_says_what_the_list_says_also_after_a_flood() {
+    let door = Door::new();
+    let mut cache = ClaimCache::new(foldhash::fast::RandomState::default());
+    let agents: Vec<String> =
+        (0..20_000).map(|n| if n % 3 == 0 { format!("x{n}bot/1") } else { format!("{IPHONE} {n}") }).collect();
+    for agent in agents.iter().chain(&agents[19_000..]) {
+        assert_eq!(cache.claim(&door.agents, agent.as_bytes()), (door.claim(agent), Agents::browser(agent.as_bytes())));
+    }
+    assert_eq!(cache.claim(&door.agents, b"").0, Claim::Nothing);
+}
+
+const SHAPED: Claim = Claim::Bot { bot: None, operator: None };
+const GOOGLE: OperatorId = OperatorId(0);
+const OPENAI: OperatorId = OperatorId(1);
+
+struct Door {
+    agents: Agents,
+}
+
+impl Door {
+    fn new() -> Door {
+        let tokens =
+            [("Googlebot", GOOGLE), ("Googlebot-Image", GOOGLE), ("FeedFetcher-Google", GOOGLE), ("GPTBot", OPENAI)];
+        Door { agents: Agents::builtin(tokens) }
+    }
+
+    fn claim(&self, agent: &str) -> Claim {
+        self.agents.claim(agent.as_bytes())
+    }
+
+    fn name(&self, agent: &str) -> &str {
+        match self.claim(agent) {
+            Claim::Bot { bot: Some(bot), .. } => self.agents.name(bot),
+            other => panic!("{other:?} for {agent}"),
+        }
+    }
+
+    fn operator(&self, agent: &str) -> Option<OperatorId> {
+        match self.claim(agent) {
+            Claim::Bot { operator, .. } => operator,
+            _ => None,
+        }
+    }
+}

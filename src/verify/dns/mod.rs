@@ -1,0 +1,128 @@
+//! Whose crawler an address is by its names: those that it says it has, if they lead back to it.
+//!
+//! A request asks what is known already and goes on. What is not known goes into a line, once an address; a few tasks
+//! work it off and remember what they found. A flood of made-up crawlers fills the line and the memory up to their
+//! bounds and no further: whoever does not fit stays unproven and may ask again.
+
+mod resolver;
+mod queue;
+mod cache;
+#[cfg(test)]
+#[path = "../../../tests/integration/support/name_server.rs"]
+mod name_server;
+#[cfg(test)]
+mod tests;
+
+use crate::policy::dns_pattern::NamePattern;
+use crate::policy::{OperatorId, Timestamp};
+use queue::Line;
+use cache::Memory;
+use smallvec::SmallVec;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+pub use resolver::{Dns, DnsError};
+
+/// What DNS has said of addresses, and what it is to be asked next.
+#[derive(Debug)]
+pub struct Names {
+    patterns: Vec<(NamePattern, OperatorId)>,
+    memory: Memory,
+    line: Line,
+}
+
+/// What the names of an address say about the claim to be of an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByName {
+    /// It has a name of that operator, and the name has it.
+    Proven,
+    /// It has no name of that operator.
+    Foreign,
+    /// Nobody has asked yet, or nobody could answer.
+    Unknown,
+}
+
+/// What was found out about one address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Finding {
+    /// Whose names it has, both ways.
+    proven: SmallVec<[OperatorId; 4]>,
+    /// What that says about all others: foreign, unless an answer is missing.
+    others: ByName,
+}
+
+impl Finding {
+    fn about(&self, operator: OperatorId) -> ByName {
+        match self.proven.contains(&operator) {
+            true => ByName::Proven,
+            false => self.others,
+        }
+    }
+
+    fn unknown() -> Self {
+        Self { proven: SmallVec::new(), others: ByName::Unknown }
+    }
+}
+
+impl Names {
+    pub(super) fn new(patterns: Vec<(NamePattern, OperatorId)>) -> Self {
+        Self { patterns, memory: Memory::default(), line: Line::default() }
+    }
+
+    /// What is known of the claim by now. Where that is nothing, or soon will be, the address enters the line.
+    pub(super) fn ask(&self, claimed: OperatorId, address: IpAddr, now: Timestamp) -> ByName {
+        let known = self.memory.recall(address, claimed, now);
+        match known {
+            None => self.line.enter(address, claimed),
+            Some((ByName::Proven, true)) => self.line.enter_first(address, claimed),
+            Some((_, true)) => self.line.enter(address, claimed),
+            Some((_, false)) => {}
+        }
+        known.map_or(ByName::Unknown, |(said, _)| said)
+    }
+
+    /// How many addresses wait to be asked about, or are being asked about.
+    pub fn waiting(&self) -> usize {
+        self.line.len()
+    }
+
+    /// Works the line off for as long as it is polled, `AT_ONCE` at a time. `now` is on the scale of those who ask;
+    /// `told` hears the outcome of every question.
+    pub async fn serve<N, T>(self: Arc<Self>, dns: Dns, now: N, told: T)
+    where
+        N: Fn() -> Timestamp + Clone + Send + Sync + 'static,
+        T: Fn(OperatorId, ByName) + Clone + Send + Sync + 'static,
+    {
+        let dns = Arc::new(dns);
+        let mut tasks = JoinSet::new();
+        for _ in 0..AT_ONCE {
+            tasks.spawn(Arc::clone(&self).work(Arc::clone(&dns), now.clone(), told.clone()));
+        }
+        while tasks.join_next().await.is_some() {}
+    }
+
+    async fn work(self: Arc<Self>, dns: Arc<Dns>, now: impl Fn() -> Timestamp, told: impl Fn(OperatorId, ByName)) {
+        loop {
+            let (address, claimed) = self.line.next().await;
+            let (finding, lasts) = dns.find(address, &self.patterns).await;
+            let said = finding.about(claimed);
+            self.memory.learn(address, finding, lasts, now());
+            self.line.leave(address);
+            told(claimed, said);
+        }
+    }
+}
+
+/// Look-ups under way at one time: a name server that takes a second for each still gets through a thousand a minute.
+const AT_ONCE: usize = 16;
+
+/// How long what was found is believed, in the bounds that follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lasts {
+    /// As long as its records say.
+    AsTold(Duration),
+    /// Not long: a name server that failed may answer next time.
+    Shortly,
+}

@@ -1,0 +1,203 @@
+use super::name_server::{NameServer, Reply, ptr};
+use super::*;
+use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::rr::{Name, RData, RecordType, rdata::CNAME, rdata::PTR};
+
+const BING: OperatorId = OperatorId(0);
+const GOOGLE: OperatorId = OperatorId(1);
+const SHORT: Duration = Duration::from_millis(50);
+
+fn patterns() -> Vec<(NamePattern, OperatorId)> {
+    [("search.msn.com", BING), ("googlebot.com", GOOGLE)]
+        .map(|(pattern, whose)| (pattern.parse().expect("a pattern"), whose))
+        .into()
+}
+
+async fn find_within(server: &NameServer, address: &str, timeout: Duration) -> (Finding, Lasts) {
+    let dns = Dns::new(&[server.address()], timeout).expect("a resolver");
+    dns.find(address.parse().expect("an address"), &patterns()).await
+}
+
+async fn find(server: &NameServer, address: &str) -> (Finding, Lasts) {
+    find_within(server, address, Duration::from_secs(60)).await
+}
+
+fn proven(operators: &[OperatorId]) -> Finding {
+    Finding { proven: operators.into(), others: ByName::Foreign }
+}
+
+const HOUR: Lasts = Lasts::AsTold(Duration::from_secs(3600));
+
+#[tokio::test]
+async fn a_name_that_leads_back_proves_whose_address_it_is() {
+    let server = NameServer::start();
+    server.names("157.55.39.1", &["msnbot-157-55-39-1.search.msn.com"]);
+    server.addresses("msnbot-157-55-39-1.search.msn.com", &["157.55.39.9", "157.55.39.1"]);
+    assert_eq!(find(&server, "157.55.39.1").await, (proven(&[BING]), HOUR));
+    server.names("2001:db8::1", &["CRAWL.GoogleBot.com"]);
+    server.addresses("crawl.googlebot.com", &["192.0.2.1", "2001:db8::1"]);
+    assert_eq!(find(&server, "2001:db8::1").await, (proven(&[GOOGLE]), HOUR));
+}
+
+#[tokio::test]
+async fn a_name_that_leads_elsewhere_proves_nothing() {
+    let server = NameServer::start();
+    server.names("192.0.2.1", &["a.search.msn.com"]);
+    server.addresses("a.search.msn.com", &["192.0.2.2"]);
+    assert_eq!(find(&server, "192.0.2.1").await, (proven(&[]), HOUR));
+    server.names("192.0.2.3", &["nothing.search.msn.com"]);
+    assert_eq!(find(&server, "192.0.2.3").await.0, proven(&[]));
+    server.names("192.0.2.4", &["b.search.msn.com"]);
+    server.addresses("b.search.msn.com", &["2001:db8::4"]);
+    assert_eq!(find(&server, "192.0.2.4").await.0, proven(&[]));
+}
+
+#[tokio::test]
+async fn foreign_names_are_not_even_looked_up() {
+    let server = NameServer::start();
+    server.names("192.0.2.1", &["evilsearch.msn.com", "search.msn.com.example.net", "host.example.net"]);
+    assert_eq!(find(&server, "192.0.2.1").await, (proven(&[]), HOUR));
+    assert_eq!(server.questions(), 1);
+    assert_eq!(find(&server, "192.0.2.2").await, (proven(&[]), Lasts::AsTold(Duration::from_secs(1800))));
+}
+
+#[tokio::test]
+async fn one_of_several_names_is_enough() {
+    let server = NameServer::start();
+    server.names("192.0.2.1", &["x.example.net", "a.search.msn.com", "b.search.msn.com", "c.googlebot.com"]);
+    server.addresses("b.search.msn.com", &["192.0.2.1"]);
+    server.addresses("c.googlebot.com", &["192.0.2.1"]);
+    assert_eq!(find(&server, "192.0.2.1").await.0, proven(&[BING, GOOGLE]));
+}
+
+#[tokio::test]
+async fn who_has_more_names_than_a_crawler_is_not_disproven_by_the_first_few() {
+    let server = NameServer::start();
+    let names: Vec<String> = (0..40).map(|number| format!("{number}.search.msn.com")).collect();
+    server.names("192.0.2.1", &names.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(find(&server, "192.0.2.1").await, (Finding::unknown(), Lasts::Shortly));
+    assert!(server.questions() < 10, "{} questions", server.questions());
+}
+
+#[tokio::test]
+async fn a_server_that_fails_says_nothing_about_anybody() {
+    let server = NameServer::start();
+    for code in [ResponseCode::ServFail, ResponseCode::Refused, ResponseCode::NotImp] {
+        server.reverse("192.0.2.1", Reply::Failure(code));
+        assert_eq!(find(&server, "192.0.2.1").await, (Finding::unknown(), Lasts::Shortly), "{code}");
+    }
+    server.names("192.0.2.2", &["a.search.msn.com"]);
+    server.say("a.search.msn.com.", RecordType::A, Reply::Failure(ResponseCode::ServFail));
+    assert_eq!(find(&server, "192.0.2.2").await, (Finding::unknown(), Lasts::Shortly));
+}
+
+#[tokio::test]
+async fn aliases_that_lead_round_and_answers_about_another_name_say_nothing_about_anybody() {
+    let server = NameServer::start();
+    let alias = |name: &str| RData::CNAME(CNAME(Name::from_ascii(name).expect("a name")));
+    server.names("192.0.2.1", &["a.search.msn.com"]);
+    for (name, other) in [("a.search.msn.com.", "b.search.msn.com."), ("b.search.msn.com.", "a.search.msn.com.")] {
+        server.say(name, RecordType::A, Reply::Records(vec![alias(other)], 60));
+    }
+    assert_eq!(find(&server, "192.0.2.1").await, (Finding::unknown(), Lasts::Shortly));
+    server.reverse("192.0.2.2", Reply::OfAnotherName(vec![ptr("a.search.msn.com")]));
+    assert_eq!(find(&server, "192.0.2.2").await, (Finding::unknown(), Lasts::Shortly));
+}
+
+#[tokio::test]
+async fn a_server_that_is_silent_says_nothing_about_anybody() {
+    let server = NameServer::start();
+    server.reverse("192.0.2.1", Reply::Silence);
+    assert_eq!(find_within(&server, "192.0.2.1", SHORT).await, (Finding::unknown(), Lasts::Shortly));
+}
+
+#[tokio::test]
+async fn an_answer_too_long_for_a_datagram_is_asked_for_again() {
+    let server = NameServer::start();
+    server.reverse("192.0.2.1", Reply::OverTcpOnly(vec![ptr("a.search.msn.com")]));
+    server.addresses("a.search.msn.com", &["192.0.2.1"]);
+    assert_eq!(find(&server, "192.0.2.1").await.0, proven(&[BING]));
+}
+
+#[tokio::test]
+async fn names_made_to_deceive_prove_nothing() {
+    let server = NameServer::start();
+    let label = |bytes: &[u8]| Name::from_labels([bytes, b"example", b"net"]).expect("a name");
+    let hostile = [
+        label(b"a.search.msn.com"),
+        label(b"a.search.msn.com\0"),
+        label(b"\xff\xfe\n"),
+        Name::from_labels([b"a\\".as_slice(), b"search", b"msn", b"com"]).expect("a name"),
+        Name::root(),
+    ];
+    let records = hostile.into_iter().map(|name| RData::PTR(PTR(name))).collect();
+    server.reverse("192.0.2.1", Reply::Records(records, 3600));
+    assert_eq!(find(&server, "192.0.2.1").await.0, proven(&[]));
+    assert_eq!(server.questions(), 1);
+}
+
+#[test]
+fn an_address_is_asked_about_once_at_a_time() {
+    let names = Names::new(patterns());
+    let address = "192.0.2.1".parse().expect("an address");
+    for _ in 0..3 {
+        assert_eq!(names.ask(BING, address, Timestamp::default()), ByName::Unknown);
+        assert_eq!(names.ask(GOOGLE, address, Timestamp::default()), ByName::Unknown);
+    }
+    assert_eq!(names.waiting(), 1);
+}
+
+#[test]
+fn a_flood_fills_line_and_memory_up_to_their_bounds() {
+    let names = Names::new(patterns());
+    let addresses = (0..100_000_u32).map(|number| IpAddr::from(number.to_be_bytes()));
+    for address in addresses.clone() {
+        names.ask(GOOGLE, address, Timestamp::default());
+    }
+    assert_eq!(names.waiting(), queue::MOST);
+    let crawler = "157.55.39.1".parse().expect("an address");
+    let day = Lasts::AsTold(Duration::from_secs(86_400));
+    names.memory.learn(crawler, proven(&[BING]), day, Timestamp::default());
+    for address in addresses {
+        names.memory.learn(address, proven(&[]), HOUR, Timestamp::default());
+    }
+    assert_eq!(names.memory.len(), cache::MOST);
+    assert_eq!(names.ask(BING, crawler, Timestamp::from_seconds(3600)), ByName::Proven, "made-up ones go first");
+}
+
+#[test]
+fn who_was_proven_is_asked_about_again_before_it_is_forgotten_and_first() {
+    let names = Names::new(patterns());
+    let [crawler, other] = ["157.55.39.1", "192.0.2.1"].map(|address| address.parse().expect("an address"));
+    let at = |hours: u64| Timestamp::from_seconds(hours * 3600);
+    names.memory.learn(crawler, proven(&[BING]), Lasts::AsTold(Duration::from_secs(86_400)), at(0));
+    assert_eq!(names.ask(BING, crawler, at(17)), ByName::Proven);
+    assert_eq!(names.waiting(), 0);
+    names.ask(BING, other, at(18));
+    assert_eq!(names.ask(BING, crawler, at(18)), ByName::Proven);
+    let next = names.line.next();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    assert_eq!(runtime.block_on(next), (crawler, BING));
+    // Nobody can answer: what was proven stays so until its day is over.
+    names.memory.learn(crawler, Finding::unknown(), Lasts::Shortly, at(18));
+    assert_eq!(names.ask(BING, crawler, at(23)), ByName::Proven);
+    assert_eq!(names.ask(BING, crawler, at(24)), ByName::Unknown);
+}
+
+#[test]
+fn what_is_found_lasts_within_bounds() {
+    let names = Names::new(patterns());
+    let address: IpAddr = "192.0.2.1".parse().expect("an address");
+    let lasts = |finding: Finding, lasts: Lasts| {
+        names.memory.learn(address, finding, lasts, Timestamp::default());
+        let known = |minutes: u64| names.memory.recall(address, BING, Timestamp::from_seconds(minutes * 60)).is_some();
+        (0..).find(|minutes| !known(*minutes)).expect("an end")
+    };
+    let told = |seconds| Lasts::AsTold(Duration::from_secs(seconds));
+    assert_eq!(lasts(proven(&[BING]), told(0)), 60);
+    // The later word counts, a shorter life too.
+    assert_eq!(lasts(proven(&[]), told(0)), 10);
+    assert_eq!(lasts(proven(&[]), told(1_000_000)), 60);
+    assert_eq!(lasts(Finding::unknown(), Lasts::Shortly), 1);
+    assert_eq!(lasts(proven(&[BING]), told(1_000_000)), 24 * 60);
+}

@@ -1,0 +1,114 @@
+//! The last good copy of each fetched list, on disk, so that a restart does not depend on anybody's server.
+
+use super::fetch::Validators;
+use super::range_source::network;
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A folder of copies, one file a list.
+#[derive(Debug)]
+pub(super) struct Copies(PathBuf);
+
+/// A list as it was when it was fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Copy {
+    /// When it was fetched, or confirmed to be the latest: seconds since the epoch.
+    pub(super) fetched: u64,
+    pub(super) validators: Validators,
+    pub(super) networks: Vec<IpNet>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Written {
+    url: String,
+    fetched: u64,
+    etag: Option<String>,
+    last_modified: Option<String>,
+    prefixes: Vec<String>,
+}
+
+impl Copies {
+    pub(super) fn new(state_dir: &Path) -> Self {
+        Self(state_dir.join("ranges"))
+    }
+
+    /// The copy of the list at `url`; an error says what is wrong with a copy that is there.
+    pub(super) fn of(&self, url: &str) -> Result<Option<Copy>, String> {
+        let path = self.path(url);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(format!("{}: {error}", path.display())),
+        };
+        let written: Written =
+            serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
+        // Two URLs may have one file name; the later has it.
+        if written.url != url {
+            return Ok(None);
+        }
+        let networks = written.prefixes.iter().map(|text| network(text)).collect::<Option<Vec<IpNet>>>();
+        let networks = networks.ok_or_else(|| format!("{}: a prefix is none", path.display()))?;
+        let validators = Validators { etag: written.etag, last_modified: written.last_modified };
+        Ok(Some(Copy { fetched: written.fetched, validators, networks }))
+    }
+
+    /// Puts a copy in the place of the one before: either is there whole, whatever happens in between.
+    pub(super) fn keep(&self, url: &str, copy: &Copy) -> io::Result<()> {
+        let written = Written {
+            url: url.to_owned(),
+            fetched: copy.fetched,
+            etag: copy.validators.etag.clone(),
+            last_modified: copy.validators.last_modified.clone(),
+            prefixes: copy.networks.iter().map(ToString::to_string).collect(),
+        };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0)?;
+        let path = self.path(url);
+        let new = path.with_extension("new");
+        let mut file = fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
+        file.write_all(&serde_json::to_vec_pretty(&written)?)?;
+        file.sync_all()?;
+        fs::rename(new, path)
+    }
+
+    fn path(&self, url: &str) -> PathBuf {
+        self.0.join(format!("{:08x}.json", crc32fast::hash(url.as_bytes())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const URL: &str = "https://example.com/bots.json";
+
+    fn copy() -> Copy {
+        Copy {
+            fetched: 1_800_000_000,
+            validators: Validators { etag: Some("\"1\"".into()), last_modified: None },
+            networks: ["192.0.2.0/24", "2001:db8::/32"].map(|text| text.parse().expect("a network")).into(),
+        }
+    }
+
+    #[test]
+    fn what_was_kept_is_there_and_nothing_else_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let copies = Copies::new(folder.path());
+        assert_eq!(copies.of(URL), Ok(None));
+        copies.keep(URL, &copy()).expect("room on the disk");
+        assert_eq!(copies.of(URL), Ok(Some(copy())));
+        assert_eq!(copies.of("https://example.com/others.json"), Ok(None));
+    }
+
+    #[test]
+    fn a_damaged_copy_is_told_and_not_used() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let copies = Copies::new(folder.path());
+        copies.keep(URL, &copy()).expect("room on the disk");
+        fs::write(copies.path(URL), "{").expect("room on the disk");
+        assert!(copies.of(URL).is_err());
+    }
+}

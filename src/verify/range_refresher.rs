@@ -1,0 +1,259 @@
+//! Keeps the lists of addresses up to date: fetched now and then, files as soon as they change.
+//!
+//! A list is fetched with the validators of the copy that is here, at a time that differs from gate to gate, one after
+//! the other: nobody waits for it. What cannot be fetched or believed leaves what is known.
+
+use super::range_cache::{Copies, Copy};
+use super::fetch::{Fetched, Fetcher, Guards, Reach, Validators};
+use super::range_list::{self, Unusable};
+use super::{Operators, Source};
+use crate::clock::Clock;
+use crate::bounded_file;
+use crate::policy::Timestamp;
+use foldhash::fast::FixedState;
+use ipnet::IpNet;
+use std::fs::Metadata;
+use std::hash::BuildHasher;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tracing::{info, warn};
+
+/// All lists that are looked after.
+pub struct Refresh {
+    operators: Arc<Operators>,
+    fetcher: Fetcher,
+    copies: Copies,
+    clock: Clock,
+    every: Option<Duration>,
+    seed: u64,
+    lists: Vec<List>,
+}
+
+/// One of them.
+struct List {
+    source: Source,
+    /// When it is looked at next, on the scale that nobody can set.
+    due: Timestamp,
+    /// How often it has been looked at.
+    looks: u64,
+    validators: Validators,
+    /// What a file looked like when it was read: its length, and when it was written.
+    stamp: Option<Stamp>,
+}
+
+type Stamp = (u64, Option<SystemTime>);
+
+/// Why a list stays as it is.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error(transparent)]
+    Fetch(#[from] super::fetch::FetchError),
+    #[error(transparent)]
+    Unusable(#[from] Unusable),
+    #[error(transparent)]
+    File(#[from] io::Error),
+}
+
+impl Refresh {
+    /// Puts the copies in `state_dir` and the files into the table, as far as they are newer than what it has, and looks
+    /// after them from then on. URLs are fetched `every` so often, if at all. `seed` is a number that no other gate has.
+    pub fn new(
+        operators: Arc<Operators>,
+        fetcher: Fetcher,
+        state_dir: &Path,
+        every: Option<Duration>,
+        clock: Clock,
+        seed: u64,
+    ) -> Self {
+        let sources = operators.sources();
+        let mut refresh =
+            Self { operators, fetcher, copies: Copies::new(state_dir), clock, every, seed, lists: Vec::new() };
+        refresh.lists = sources.into_iter().map(|source| refresh.begin(source)).collect();
+        refresh
+    }
+
+    /// Looks after the lists for as long as it is polled.
+    pub async fn run(mut self) {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.look_at_what_is_due().await;
+        }
+    }
+
+    async fn look_at_what_is_due(&mut self) {
+        let mut lists = std::mem::take(&mut self.lists);
+        for list in &mut lists {
+            if self.clock.uptime() >= list.due {
+                self.look_at(list).await;
+            }
+        }
+        self.lists = lists;
+    }
+
+    fn begin(&self, source: Source) -> List {
+        let mut list =
+            List { due: self.clock.uptime(), looks: 0, validators: Validators::default(), stamp: None, source };
+        match list.source.clone() {
+            Source::Url(url) => {
+                let age = self.recall(&url, &mut list);
+                let known = !self.operators.list(&list.source).is_empty();
+                // A gate that is started over and over does not ask each time; what its operator has just added, it does.
+                if known || !self.operators.is_declared(&list.source) {
+                    let rest = self.every.unwrap_or_default().saturating_sub(age.unwrap_or(Duration::MAX));
+                    list.due += rest.max(FIRST.mul_f64(self.chance(&list)));
+                }
+            }
+            Source::File(path) => {
+                let read = self.read(&path, &mut list);
+                self.looked_at(&list, read);
+            }
+            Source::Network(_) => {}
+        }
+        list
+    }
+
+    /// Takes the copy of a list, if it is not older than the snapshot; returns its age.
+    fn recall(&self, url: &str, list: &mut List) -> Option<Duration> {
+        let copy = self.copies.of(url).unwrap_or_else(|wrong| {
+            warn!("The copy of {} is not used: {wrong}", list.source);
+            None
+        })?;
+        let fetched = Timestamp::from_seconds(copy.fetched);
+        let newer = self.operators.list(&list.source).is_empty() || fetched >= self.operators.snapshot_taken();
+        newer.then(|| {
+            self.operators.replace(list.source.clone(), copy.networks);
+            list.validators = copy.validators;
+            self.clock.now().since(fetched)
+        })
+    }
+
+    async fn look_at(&self, list: &mut List) {
+        list.looks += 1;
+        let now = self.clock.uptime();
+        match (list.source.clone(), self.every) {
+            (Source::Url(url), Some(every)) => {
+                let fetched = self.fetch(&url, list).await;
+                let pause = if fetched.is_ok() { every } else { (every / RETRIES_A_TURN).max(TICK) };
+                list.due = now + pause.mul_f64(0.9 + 0.2 * self.chance(list));
+                self.looked_at(list, fetched);
+            }
+            (Source::File(path), _) => {
+                list.due = now + LOOK_AT_FILES;
+                if let Some(read) = self.read_if_changed(&path, list).await {
+                    self.looked_at(list, read);
+                }
+            }
+            (Source::Url(_), None) | (Source::Network(_), _) => list.due = Timestamp(u64::MAX),
+        }
+    }
+
+    async fn fetch(&self, url: &str, list: &mut List) -> Result<(), Trouble> {
+        let before = self.operators.list(&list.source);
+        let networks = match self.fetcher.fetch(url, &GUARDS, &list.validators).await? {
+            Fetched::Unchanged => before,
+            Fetched::Document(document) => {
+                let networks = range_list::compare(&before, range_list::read(&document.body)?)?;
+                list.validators = document.validators;
+                if networks != before {
+                    info!("{} has changed, networks: {}", list.source, networks.len());
+                    self.operators.replace(list.source.clone(), networks.clone());
+                }
+                networks
+            }
+        };
+        let copy = Copy { fetched: self.clock.now().seconds(), validators: list.validators.clone(), networks };
+        if let Err(error) = self.copies.keep(url, &copy) {
+            warn!(%error, "The copy of {} cannot be kept: {error}", list.source);
+        }
+        Ok(())
+    }
+
+    /// Reads a file before anybody can be kept waiting by it.
+    fn read(&self, path: &Path, list: &mut List) -> Result<(), Trouble> {
+        list.stamp = Some(stamp(&std::fs::metadata(path)?));
+        self.take_over(&list.source, networks_in(path)?);
+        Ok(())
+    }
+
+    /// Reads a file again, if it is not as it was; nothing otherwise.
+    async fn read_if_changed(&self, path: &Path, list: &mut List) -> Option<Result<(), Trouble>> {
+        let looked = tokio::fs::metadata(path).await;
+        let before = std::mem::replace(&mut list.stamp, looked.as_ref().ok().map(stamp));
+        match looked {
+            Ok(_) if list.stamp == before => None,
+            Ok(_) => Some(self.read_again(path, list).await),
+            Err(error) => Some(Err(error.into())),
+        }
+    }
+
+    async fn read_again(&self, path: &Path, list: &List) -> Result<(), Trouble> {
+        let path = path.to_owned();
+        let read = tokio::task::spawn_blocking(move || networks_in(&path));
+        self.take_over(&list.source, read.await.map_err(io::Error::other)??);
+        Ok(())
+    }
+
+    /// A file is its owner's own word: it may shrink.
+    fn take_over(&self, source: &Source, networks: Vec<IpNet>) {
+        info!("{source} is taken over, networks: {}", networks.len());
+        self.operators.replace(source.clone(), networks);
+    }
+
+    /// Tells what is wrong with a list, once, and that it is over.
+    fn looked_at(&self, list: &List, looked: Result<(), Trouble>) {
+        let trouble = looked.err().map(|trouble| trouble.to_string());
+        let before = self.operators.note_trouble(&list.source, trouble.clone());
+        match trouble {
+            Some(trouble) if before.as_ref() != Some(&trouble) => {
+                warn!("{} is not taken over, what was known of it stays: {trouble}", list.source);
+            }
+            None if before.is_some() => info!("{} is all right again", list.source),
+            _ => {}
+        }
+    }
+
+    /// A number from 0 to 1 that differs from gate to gate, list to list, look to look.
+    fn chance(&self, list: &List) -> f64 {
+        let drawn = FixedState::with_seed(self.seed).hash_one((&list.source.to_string(), list.looks));
+        (drawn >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// Says what keeps a file from being taken over as a list of networks, if anything does.
+pub fn trouble_with(file: &Path) -> Option<String> {
+    networks_in(file).err().map(|trouble| trouble.to_string())
+}
+
+fn networks_in(file: &Path) -> Result<Vec<IpNet>, Trouble> {
+    Ok(range_list::read(&bounded_file::read(file, MOST_BYTES)?)?)
+}
+
+fn stamp(metadata: &Metadata) -> Stamp {
+    (metadata.len(), metadata.modified().ok())
+}
+
+/// How often it is looked whether anything is due.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How often files are looked at; nobody waits for a file longer.
+const LOOK_AT_FILES: Duration = Duration::from_secs(5);
+
+/// Built-in lists are fetched for the first time within this time from the start, each at its own.
+const FIRST: Duration = Duration::from_secs(600);
+
+/// A list that failed is tried again so often in the time of one turn: hourly, where it is fetched daily.
+const RETRIES_A_TURN: u32 = 24;
+
+/// The longest list that is known has 64 KiB.
+const MOST_BYTES: usize = 4 * 1024 * 1024;
+
+/// The URLs are of the table or of the operator of the site, who may keep a server of their own.
+const GUARDS: Guards =
+    Guards { most_bytes: MOST_BYTES, timeout: Duration::from_secs(30), redirects: 3, reach: Reach::Anywhere };
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+//! What the three fields of a signed request say, before anybody knows whether it is true.
+
+use super::agent::AgentUrl;
+use super::outcome::{Doubt, Fault, Finding};
+use super::message::{Message, written};
+use crate::http1::{Fields, Name};
+use crate::policy::Timestamp;
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use sfv::{BareItem, Dictionary, InnerList, Item, ListEntry, Parser};
+use std::time::Duration;
+
+/// The tag of signatures that say who a bot is; others are between other parties.
+const TAG: &str = "web-bot-auth";
+
+/// The largest of each field that is read, in bytes: a signature of all that it may cover is shorter.
+const MOST_BYTES: usize = 4096;
+/// Signatures of one request that are looked at.
+pub(super) const MOST_SIGNATURES: usize = 4;
+/// What one of them may cover.
+const MOST_COMPONENTS: usize = 16;
+
+/// How far a signer's clock may be ahead of ours.
+const SKEW: i64 = 60;
+
+/// The fields of a signed request, read.
+pub(super) struct Claims {
+    input: Dictionary,
+    signatures: Dictionary,
+    agents: Agents,
+}
+
+/// Who is said to have signed.
+enum Agents {
+    /// In the form before there were several: one for all.
+    One(String),
+    /// By label.
+    Labelled(Dictionary),
+}
+
+/// One signature that is said to be an agent's.
+pub(super) struct Claim<'a> {
+    label: &'a str,
+    covered: &'a InnerList,
+    signature: &'a [u8],
+    agents: &'a Agents,
+}
+
+/// When a signature holds, in seconds of the epoch, and by which key it was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Particulars {
+    pub(super) created: i64,
+    pub(super) expires: i64,
+    /// The thumbprint of the key.
+    pub(super) key: Thumbprint,
+    pub(super) nonce: Option<String>,
+}
+
+impl Particulars {
+    /// Whether it holds now, and not for longer than is believed.
+    pub(super) fn check(&self, longest: Duration, now: Timestamp) -> Result<(), Fault> {
+        let now = i64::try_from(now.seconds()).unwrap_or(i64::MAX);
+        let longest = i64::try_from(longest.as_secs()).unwrap_or(i64::MAX);
+        if self.created > now.saturating_add(SKEW) {
+            return Err(Fault::NotYet);
+        }
+        if self.expires <= now {
+            return Err(Fault::Expired);
+        }
+        match self.expires.saturating_sub(self.created) > longest {
+            true => Err(Fault::LastsTooLong),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The SHA-256 of a key as RFC 7638 writes it.
+pub(super) type Thumbprint = [u8; 32];
+
+impl Claims {
+    /// Reads the fields; [`Finding::Absent`] where there is no signature, or none that says whose it is.
+    pub(super) fn read(fields: &Fields) -> Result<Self, Finding> {
+        let [agent, input, signature] =
+            [Name::SignatureAgent, Name::SignatureInput, Name::Signature].map(|name| joined(fields, name));
+        let (Some(agent), Some(input), Some(signature)) = (agent?, input?, signature?) else {
+            return Err(Finding::Absent);
+        };
+        let dictionary = |text: &[u8]| Parser::new(text).parse::<Dictionary>().map_err(|_| Fault::Unreadable);
+        let (input, signatures) = (dictionary(&input)?, dictionary(&signature)?);
+        if input.len() > MOST_SIGNATURES || signatures.len() > MOST_SIGNATURES {
+            return Err(Doubt::TooLarge.into());
+        }
+        Ok(Self { input, signatures, agents: Agents::read(&agent)? })
+    }
+
+    /// The signatures that are said to be an agent's.
+    pub(super) fn of_agents(&self) -> impl Iterator<Item = Result<Claim<'_>, Finding>> {
+        self.input.iter().filter_map(|(label, covered)| {
+            let ListEntry::InnerList(covered) = covered else { return Some(Err(Fault::Unreadable.into())) };
+            let tag = covered.params.get("tag").and_then(BareItem::as_string);
+            if tag.is_none_or(|tag| tag.as_str() != TAG) {
+                return None;
+            }
+            let signature = match self.signatures.get(label) {
+                Some(ListEntry::Item(Item { bare_item: BareItem::ByteSequence(signature), .. })) => signature,
+                _ => return Some(Err(Fault::Unreadable.into())),
+            };
+            Some(Ok(Claim { label: label.as_str(), covered, signature, agents: &self.agents }))
+        })
+    }
+}
+
+/// The lines of a field in one, within bounds; `None` where there is none.
+fn joined(fields: &Fields, name: Name) -> Result<Option<Vec<u8>>, Finding> {
+    let mut all: Option<Vec<u8>> = None;
+    for line in fields.all(name) {
+        let text = all.get_or_insert_default();
+        if !text.is_empty() {
+            text.extend_from_slice(b", ");
+        }
+        text.extend_from_slice(line);
+        if text.len() > MOST_BYTES {
+            return Err(Doubt::TooLarge.into());
+        }
+    }
+    Ok(all)
+}
+
+impl Agents {
+    fn read(text: &[u8]) -> Result<Self, Finding> {
+        let one = || Parser::new(text).parse::<Item>().ok()?.bare_item.as_string().map(|url| url.as_str().to_owned());
+        match text.first() {
+            Some(b'"') => one().map(Self::One).ok_or_else(|| Fault::Unreadable.into()),
+            _ => Ok(Self::Labelled(Parser::new(text).parse().map_err(|_| Fault::Unreadable)?)),
+        }
+    }
+}
+
+impl Claim<'_> {
+    /// Who is said to have signed: the one that this signature covers, so that nobody else can have put it there.
+    pub(super) fn agent(&self) -> Result<AgentUrl, Finding> {
+        let url = match self.agents {
+            Agents::One(url) => {
+                self.covered_agents().find(|key| key.is_none()).ok_or(Fault::AgentNotCovered)?;
+                url.as_str()
+            }
+            Agents::Labelled(members) => {
+                let member = members.get(self.member(members)?).ok_or(Fault::Missing)?;
+                let ListEntry::Item(member) = member else { return Err(Fault::Unreadable.into()) };
+                member.bare_item.as_string().ok_or(Fault::Unreadable)?.as_str()
+            }
+        };
+        AgentUrl::parse(url)
+    }
+
+    /// The label of the member that is covered: the signature's own, or the only one.
+    fn member<'m>(&'m self, members: &'m Dictionary) -> Result<&'m str, Finding> {
+        let mut covered = self.covered_agents();
+        if self.covered_agents().any(|key| key == Some(self.label)) {
+            return Ok(self.label);
+        }
+        match (covered.next(), covered.next()) {
+            (Some(Some(key)), None) => Ok(key),
+            // All of the field is covered.
+            (Some(None), None) if members.contains_key(self.label) => Ok(self.label),
+            (Some(None), None) if members.len() == 1 => {
+                members.keys().next().map(|key| key.as_str()).ok_or_else(|| Fault::Missing.into())
+            }
+            _ => Err(Fault::AgentNotCovered.into()),
+        }
+    }
+
+    /// The members of Signature-Agent that are covered, by key; `None` is the field as a whole.
+    fn covered_agents(&self) -> impl Iterator<Item = Option<&str>> {
+        self.covered.items.iter().filter_map(|item| {
+            let is_agent = item.bare_item.as_string().is_some_and(|name| name.as_str() == "signature-agent");
+            is_agent.then(|| item.params.get("key").and_then(BareItem::as_string).map(|key| key.as_str()))
+        })
+    }
+
+    /// Its parameters, as far as they are needed; the rest is covered and not looked at.
+    pub(super) fn particulars(&self) -> Result<Particulars, Finding> {
+        let parameter = |name: &str| self.covered.params.get(name);
+        let time = |name: &str| parameter(name).and_then(BareItem::as_integer).map(i64::from).ok_or(Fault::Undated);
+        let text = |name: &str| parameter(name).and_then(BareItem::as_string).map(|text| text.as_str());
+        if parameter("alg").is_some() && text("alg") != Some("ed25519") {
+            return Err(Fault::Algorithm.into());
+        }
+        let (created, expires) = (time("created")?, time("expires")?);
+        let key = BASE64_URL_SAFE_NO_PAD.decode(text("keyid").ok_or(Fault::Undated)?);
+        let key = key.ok().and_then(|key| key.try_into().ok()).ok_or(Doubt::KeyUnknown)?;
+        if !self.covers("@authority") && !self.covers("@target-uri") {
+            return Err(Fault::TargetNotCovered.into());
+        }
+        Ok(Particulars { created, expires, key, nonce: text("nonce").map(str::to_owned) })
+    }
+
+    fn covers(&self, component: &str) -> bool {
+        let is_it = |item: &Item| {
+            item.params.is_empty() && item.bare_item.as_string().is_some_and(|name| name.as_str() == component)
+        };
+        self.covered.items.iter().any(is_it)
+    }
+
+    /// The bytes of the signature itself.
+    pub(super) fn signature(&self) -> &[u8] {
+        self.signature
+    }
+
+    /// What was signed (RFC 9421 section 2.5), if it was this message.
+    pub(super) fn base(&self, message: &Message<'_>) -> Result<Vec<u8>, Finding> {
+        if self.covered.items.len() > MOST_COMPONENTS {
+            return Err(Doubt::TooLarge.into());
+        }
+        let mut base = Vec::with_capacity(512);
+        let mut written_so_far: Vec<String> = Vec::with_capacity(self.covered.items.len());
+        for component in &self.covered.items {
+            let identifier = written(&component.clone().into());
+            if written_so_far.contains(&identifier) {
+                return Err(Fault::Repetition.into());
+            }
+            base.extend_from_slice(identifier.as_bytes());
+            base.extend_from_slice(b": ");
+            message.write(component, &mut base)?;
+            base.push(b'\n');
+            written_so_far.push(identifier);
+        }
+        base.extend_from_slice(b"\"@signature-params\": ");
+        base.extend_from_slice(written(&self.covered.clone().into()).as_bytes());
+        Ok(base)
+    }
+}

@@ -1,0 +1,88 @@
+//! Fetches keys in the background, when an agent is named for the first time and from then on.
+
+use super::agent::AgentUrl;
+use super::key_cache::{Lane, freshness};
+use super::keys::{self, Key};
+use super::{Moment, Signatures};
+use crate::policy::Timestamp;
+use crate::verify::fetch::{Document, Fetched, Fetcher, Guards, Reach, Validators};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{info, warn};
+
+/// What a directory may be and take: those in use have a kilobyte.
+const MOST_BYTES: usize = 64 * 1024;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The media types that directories come as: their own, those of keys, and JSON.
+const MEDIA_TYPES: [&str; 4] = [
+    "application/http-message-signatures-directory+json",
+    "application/jwk-set+json",
+    "application/jwk+json",
+    "application/json",
+];
+
+/// How often it is looked whether keys are to be fetched again, besides when an agent is named for the first time.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+impl Signatures {
+    /// Takes `directory` for what `agent` publishes, as if it had just been fetched. For benchmarks.
+    #[doc(hidden)]
+    pub fn learn(&self, agent: &str, directory: &[u8], moment: Moment) {
+        let Ok(agent) = AgentUrl::parse(agent) else { return };
+        let keys = keys::directory(directory).map(|keys| (keys, None)).map_err(|error| error.to_string());
+        let at = (moment.now, moment.uptime);
+        let _ = self.memory.lock().directories.key(&agent, Lane::Listed, &[0; 32], at);
+        self.take(&agent, keys, moment.uptime);
+    }
+
+    /// Fetches keys for as long as it is polled: those of operators and those of strangers beside each other, each one at a
+    /// time.
+    pub(crate) async fn tend(&self, fetcher: &Fetcher, reach: Reach, uptime: impl Fn() -> Timestamp) {
+        let guards = Guards { most_bytes: MOST_BYTES, timeout: PATIENCE, redirects: 0, reach };
+        let look = async |lane| {
+            loop {
+                let due = self.memory.lock().directories.due(lane, uptime());
+                let Some(agent) = due else {
+                    let _ = tokio::time::timeout(LOOK_EVERY, self.named.notified()).await;
+                    continue;
+                };
+                let fetched = fetcher.fetch(agent.as_str(), &guards, &Validators::default()).await;
+                let read = match fetched {
+                    Ok(Fetched::Document(document)) => read(&document),
+                    Ok(Fetched::Unchanged) => Err("it has not changed, but nobody asked that".to_owned()),
+                    Err(error) => Err(error.to_string()),
+                };
+                self.take(&agent, read, uptime());
+            }
+        };
+        tokio::join!(look(Lane::Listed), look(Lane::Unlisted));
+    }
+
+    fn take(&self, agent: &AgentUrl, read: Result<Published, String>, uptime: Timestamp) {
+        let chance = f64::from(self.secrets.hash_one((agent, uptime)) as u32) / f64::from(u32::MAX);
+        let told = match &read {
+            Ok((keys, _)) => format!("Fetched {} keys of {agent}", keys.len()),
+            Err(reason) => format!("Cannot fetch the keys of {agent}: {reason}"),
+        };
+        match self.memory.lock().directories.fetched(agent, read.ok(), chance, uptime) {
+            // Once, though it is tried every few minutes; what strangers publish is nobody's trouble here.
+            Some((Lane::Listed, 1)) => warn!("{told}; its requests stay unproven as far as they need them"),
+            _ => info!("{told}"),
+        }
+    }
+}
+
+/// The keys of a directory, and how long they are good for.
+type Published = (Vec<Arc<Key>>, Option<Duration>);
+
+pub(super) fn read(document: &Document) -> Result<Published, String> {
+    let media_type = document.content_type.as_deref().unwrap_or_default();
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
+    if !MEDIA_TYPES.iter().any(|known| known.eq_ignore_ascii_case(essence)) {
+        return Err(format!("it is {media_type:?}, which is no directory of keys"));
+    }
+    let keys = keys::directory(&document.body).map_err(|error| error.to_string())?;
+    Ok((keys, document.cache_control.as_deref().and_then(freshness)))
+}
