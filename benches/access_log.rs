@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::io;
 use tidegate::policy::Timestamp;
 use tidegate::telemetry::sample::person;
-use tidegate::telemetry::{AccessLog, Cells, LineWriter, Telemetry};
+use tidegate::telemetry::{AccessLog, WorkerCounters, LineWriter, Telemetry};
 
 fn one_request(criterion: &mut Criterion) {
     let record = person();
@@ -19,7 +19,7 @@ fn one_request(criterion: &mut Criterion) {
         });
     });
 
-    let mut cells = Cells::default();
+    let mut cells = WorkerCounters::default();
     criterion.bench_function("cells", |bencher| bencher.iter(|| cells.record(black_box(&record))));
 
     let log = AccessLog::start_with(|| Ok(Box::new(io::sink()))).expect("a sink always opens");

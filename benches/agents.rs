@@ -6,9 +6,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use criterion::{Criterion, criterion_group, criterion_main};
 use foldhash::fast::RandomState;
 use ipnet::IpNet;
-use tidegate::user_agents::{Agents, ClaimCache};
+use tidegate::user_agents::{UserAgentMatcher, ClaimCache};
 use tidegate::policy::{OperatorId, Timestamp};
-use tidegate::verify::{Declared, Operators, Source};
+use tidegate::verify::{OperatorOverride, OperatorTable, RangeSource};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_800_014_400);
 const BOT: &[u8] = b"Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
@@ -25,20 +25,20 @@ fn unkind() -> Vec<u8> {
 }
 
 /// As many prefixes as all published lists will hardly ever have, and addresses in and beside them, in no order.
-fn crowded() -> (Operators, OperatorId, Vec<IpAddr>) {
+fn crowded() -> (OperatorTable, OperatorId, Vec<IpAddr>) {
     let scattered = (0..20_000_u32).map(|number| number.wrapping_mul(0x9e37_79b1));
     let prefix =
         |bits: u32| IpNet::new(Ipv4Addr::from(bits).into(), 20 + (bits % 13) as u8).expect("at most 32").trunc();
-    let ranges = scattered.clone().map(|bits| Source::Network(prefix(bits))).collect();
+    let ranges = scattered.clone().map(|bits| RangeSource::Network(prefix(bits))).collect();
     let operators =
-        Operators::with(vec![Declared { name: "acme".into(), ranges: Some(ranges), ..Declared::default() }]);
+        OperatorTable::with(vec![OperatorOverride { name: "acme".into(), ranges: Some(ranges), ..OperatorOverride::default() }]);
     let acme = operators.id("acme").expect("declared");
     (operators, acme, scattered.map(|bits| Ipv4Addr::from(bits ^ (bits >> 7 & 0x3ff)).into()).collect())
 }
 
 fn agents(criterion: &mut Criterion) {
-    let operators = Operators::builtin();
-    let agents = Agents::builtin(operators.tokens());
+    let operators = OperatorTable::builtin();
+    let agents = UserAgentMatcher::builtin(operators.tokens());
     let mut cache = ClaimCache::new(RandomState::default());
     let google = operators.id("googlebot").expect("it is built in");
     let at = |address: &str| address.parse::<IpAddr>().expect("an address");
@@ -69,15 +69,15 @@ fn agents(criterion: &mut Criterion) {
     criterion.bench_function("proof/20,000 prefixes", |b| {
         b.iter(|| crowded.proof(acme, *next.next().expect("a cycle"), NOW));
     });
-    let asking = Operators::builtin().asking_dns();
+    let asking = OperatorTable::builtin().asking_dns();
     let (yandex, stranger) = (asking.id("yandexbot").expect("it is built in"), at("203.0.113.64"));
     criterion.bench_function("proof/waits for DNS", |b| {
         b.iter(|| asking.proof(yandex, black_box(stranger), NOW));
     });
     criterion.bench_function("start/agents", |b| {
-        b.iter(|| Agents::builtin(operators.tokens()));
+        b.iter(|| UserAgentMatcher::builtin(operators.tokens()));
     });
-    criterion.bench_function("start/operators", |b| b.iter(Operators::builtin));
+    criterion.bench_function("start/operators", |b| b.iter(OperatorTable::builtin));
 }
 
 criterion_group!(benches, agents);

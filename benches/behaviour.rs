@@ -9,11 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate::config;
-use tidegate::engine::{Admission, Engine, Supply, Track};
+use tidegate::engine::{Admission, Engine, LeaseMode, ProfileKey};
 use tidegate::policy::Timestamp;
-use tidegate::policy::bot_detection::{Aim, Browser, Outcome, Referer, Seen, Sight};
-use tidegate::policy::identity::{Prefix, Trust};
-use tidegate::policy::address_lists::Lists;
+use tidegate::policy::bot_detection::{ResourceKind, BrowserTraits, ResponseOutcome, Referer, HeadersSeen, RequestFeatures};
+use tidegate::policy::identity::{IpPrefix, ProxyTrust};
+use tidegate::policy::address_lists::AddressLists;
 
 const CLIENTS: u32 = 100_000;
 const NETWORKS: u32 = 100_000;
@@ -24,12 +24,12 @@ const BROWSER: &[u8] =
 fn behaviour(criterion: &mut Criterion) {
     let rules = "{ origin: { url: 'http://127.0.0.1:1' }, behaviour: { max_clients: 200000 } }";
     let settings = config::load(Path::new("bench.yaml"), rules, &[], &[], &[]).expect("the rules are right");
-    let engine = Engine::new(Supply::Whole, 1000);
+    let engine = Engine::new(LeaseMode::Whole, 1000);
     let admission = engine.admission(Arc::clone(&settings.rules), NOON);
     let before = resident_bytes();
     for number in 0..CLIENTS {
-        for aim in [Aim::Page(1), Aim::Asset, Aim::Asset, Aim::Page(2)] {
-            admission.learn(track(&admission, number), &sight(aim), Outcome::Served);
+        for aim in [ResourceKind::Page(1), ResourceKind::Asset, ResourceKind::Asset, ResourceKind::Page(2)] {
+            admission.learn(track(&admission, number), &sight(aim), ResponseOutcome::Served);
         }
     }
     let each = (resident_bytes() - before) as f64 / f64::from(CLIENTS);
@@ -52,12 +52,12 @@ fn behaviour(criterion: &mut Criterion) {
     group.bench_function("is it suspected: nobody known", |bench| {
         bench.iter(|| admission.suspicion(track(&admission, black_box(CLIENTS + 1)), true, later));
     });
-    let page = sight(Aim::Page(3));
+    let page = sight(ResourceKind::Page(3));
     group.bench_function("learn: the same client", |bench| {
-        bench.iter(|| admission.learn(track(&admission, black_box(7)), &page, Outcome::Served));
+        bench.iter(|| admission.learn(track(&admission, black_box(7)), &page, ResponseOutcome::Served));
     });
     group.bench_function("learn: any client", |bench| {
-        bench.iter(|| admission.learn(track(&admission, next()), &page, Outcome::Served));
+        bench.iter(|| admission.learn(track(&admission, next()), &page, ResponseOutcome::Served));
     });
     group.finish();
 }
@@ -66,10 +66,10 @@ fn lists(criterion: &mut Criterion) {
     let network = |number: u32| {
         let bits = number.wrapping_mul(0x9e37_79b9);
         let v6 = Ipv6Addr::from(0x2001_0db8 << 96 | u128::from(bits) << 64);
-        [Prefix::new(Ipv4Addr::from(bits).into(), 24), Prefix::new(v6.into(), 64)]
+        [IpPrefix::new(Ipv4Addr::from(bits).into(), 24), IpPrefix::new(v6.into(), 64)]
     };
     let networks = (0..NETWORKS / 2).flat_map(network).flatten().collect();
-    let lists = Lists::new(&[networks]);
+    let lists = AddressLists::new(&[networks]);
     let mut group = criterion.benchmark_group("100,000 networks");
     let mut number = 0_u32;
     group.bench_function("any IPv4 address", |bench| {
@@ -83,14 +83,14 @@ fn lists(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn track(admission: &Admission, number: u32) -> Track {
+fn track(admission: &Admission, number: u32) -> ProfileKey {
     let client = IpAddr::V4(Ipv4Addr::from(0x0b00_0000 + number));
-    admission.track(Trust::default().key(client), BROWSER)
+    admission.track(ProxyTrust::default().key(client), BROWSER)
 }
 
-fn sight(aim: Aim) -> Sight {
-    let browser = Browser { graphical: true, ..Browser::default() };
-    Sight { at: NOON, browser, aim, costly: true, referer: Referer::Here, seen: Seen::LOOKED }
+fn sight(aim: ResourceKind) -> RequestFeatures {
+    let browser = BrowserTraits { graphical: true, ..BrowserTraits::default() };
+    RequestFeatures { at: NOON, browser, aim, costly: true, referer: Referer::Here, seen: HeadersSeen::LOOKED }
 }
 
 fn resident_bytes() -> u64 {

@@ -7,12 +7,12 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
-use tidegate::user_agents::{Agents, ClaimCache};
+use tidegate::user_agents::{UserAgentMatcher, ClaimCache};
 use tidegate::config;
-use tidegate::engine::{Admission, Engine, Ruling, Supply};
-use tidegate::policy::address_lists::Listed;
+use tidegate::engine::{Admission, Engine, AdmissionOutcome, LeaseMode};
+use tidegate::policy::address_lists::ListSet;
 use tidegate::policy::{Claim, Facts, Proof, Signature, Timestamp};
-use tidegate::verify::Operators;
+use tidegate::verify::OperatorTable;
 
 const CLIENTS: u32 = 1_000_000;
 const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
@@ -34,20 +34,20 @@ limits: { max_clients: 2000000 }";
 
 struct Gate {
     admission: Admission,
-    agents: Agents,
-    operators: Operators,
+    agents: UserAgentMatcher,
+    operators: OperatorTable,
     claims: ClaimCache,
 }
 
 impl Gate {
     fn new() -> Self {
-        let operators = Operators::builtin();
+        let operators = OperatorTable::builtin();
         let names: Vec<&str> = operators.names().collect();
         let settings = config::load(Path::new("bench.yaml"), RULES, &[], &[], &names).expect("the rules are right");
-        let engine = Engine::new(Supply::Whole, settings.limits.max_clients);
+        let engine = Engine::new(LeaseMode::Whole, settings.limits.max_clients);
         Self {
             admission: engine.admission(Arc::clone(&settings.rules), NOON),
-            agents: Agents::builtin(operators.tokens()),
+            agents: UserAgentMatcher::builtin(operators.tokens()),
             claims: ClaimCache::new(foldhash::fast::RandomState::default()),
             operators,
         }
@@ -68,7 +68,7 @@ impl Gate {
             path,
             query: None,
             client,
-            listed: Listed::default(),
+            listed: ListSet::default(),
             user_agent: BROWSER,
             claim,
             proof,
@@ -79,8 +79,8 @@ impl Gate {
         let rules = self.admission.rules();
         let (classified, route, key) = (rules.classify(&facts), rules.route(&facts), rules.trust.key(client));
         match self.admission.admit(key, classified.class, route, path, NOON).ruling {
-            Ruling::Admitted(permit) => permit.close().is_empty(),
-            Ruling::Refused(_) => false,
+            AdmissionOutcome::Admitted(permit) => permit.close().is_empty(),
+            AdmissionOutcome::Refused(_) => false,
         }
     }
 }

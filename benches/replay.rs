@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tidegate::config;
 use tidegate::demo::traffic;
-use tidegate::policy::address_lists::Lists;
-use tidegate::replay::log::{Files, Merged};
+use tidegate::policy::address_lists::AddressLists;
+use tidegate::replay::log::{LogFiles, MergedLog};
 use tidegate::replay::{Assumptions, Policy, Replay};
-use tidegate::verify::Operators;
+use tidegate::verify::OperatorTable;
 
 const ROUNDS: usize = 7;
 
@@ -35,11 +35,11 @@ fn main() {
 /// Replays the log; how many seconds of a core that took.
 fn run(path: &Path) -> f64 {
     let (policy, began) = (policy(), on_core());
-    let files = Files::open(&[PathBuf::from(path)]).expect("it was written");
+    let files = LogFiles::open(&[PathBuf::from(path)]).expect("it was written");
     let window = Duration::from_secs(60);
     let replay = Replay {
         files: vec!["day.log".into()],
-        lines: Merged::new(files.sources, window),
+        lines: MergedLog::new(files.sources, window),
         window,
         assumptions: Assumptions::default(),
     };
@@ -49,12 +49,12 @@ fn run(path: &Path) -> f64 {
 }
 
 fn policy() -> Policy {
-    let operators = Operators::builtin();
+    let operators = OperatorTable::builtin();
     let names: Vec<&str> = operators.names().collect();
     let yaml = include_str!("../config/tidegate.yaml");
     let settings = config::load(Path::new("config/tidegate.yaml"), yaml, &[], &[], &names);
     let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    Policy::new("config/tidegate.yaml".into(), settings, operators, Lists::default())
+    Policy::new("config/tidegate.yaml".into(), settings, operators, AddressLists::default())
 }
 
 /// So many days, each with people and crawlers of its own; how many lines that makes.

@@ -12,12 +12,12 @@ use std::time::Duration;
 use tidegate::http1::{Fields, Name, RequestHead};
 use tidegate::policy::identity::ClientKey;
 use tidegate::policy::{OperatorId, Signature, Timestamp};
-use tidegate::verify::signature::{Message, Moment, Signatures, Terms};
+use tidegate::verify::signature::{SignedMessage, VerifyTime, SignatureVerifier, SignaturePolicy};
 
 const AGENT: &str = "https://bot.example";
 const NOW: u64 = 1_800_000_000;
-const MOMENT: Moment = Moment { now: Timestamp::from_seconds(NOW), uptime: Timestamp::from_seconds(60) };
-const TERMS: Terms = Terms { unlisted: false, longest: Duration::from_secs(24 * 3600) };
+const MOMENT: VerifyTime = VerifyTime { now: Timestamp::from_seconds(NOW), uptime: Timestamp::from_seconds(60) };
+const TERMS: SignaturePolicy = SignaturePolicy { unlisted: false, longest: Duration::from_secs(24 * 3600) };
 
 /// A browser's request, with the fields `more`.
 fn head(more: &str) -> RequestHead {
@@ -30,11 +30,11 @@ fn head(more: &str) -> RequestHead {
 
 fn signatures(c: &mut Criterion) {
     let agent = Signer::new(AGENT);
-    let known = Signatures::of([(AGENT, OperatorId(0))].into_iter());
+    let known = SignatureVerifier::of([(AGENT, OperatorId(0))].into_iter());
     known.learn(AGENT, agent.directory().as_bytes(), MOMENT);
     let said = |host| Said { host, created: NOW, expires: NOW + 3600, nonce: None };
-    let judge = |signatures: &Signatures, head: &RequestHead, client| {
-        let message = Message { head, authority: b"example.com", secure: true, has_body: false };
+    let judge = |signatures: &SignatureVerifier, head: &RequestHead, client| {
+        let message = SignedMessage { head, authority: b"example.com", secure: true, has_body: false };
         signatures.judge(&message, ClientKey::from_number(client), TERMS, MOMENT)
     };
 
@@ -45,7 +45,7 @@ fn signatures(c: &mut Criterion) {
     assert_eq!(judge(&known, &right, 0), Signature::Verified(OperatorId(0)));
     c.bench_function("verified", |b| b.iter(|| judge(&known, black_box(&right), 0)));
 
-    let stranger = Signatures::of(std::iter::empty());
+    let stranger = SignatureVerifier::of(std::iter::empty());
     assert_eq!(judge(&stranger, &right, 0), Signature::Unknown(None));
     c.bench_function("agent_unknown", |b| b.iter(|| judge(&stranger, black_box(&right), 0)));
 

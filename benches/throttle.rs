@@ -12,10 +12,10 @@ use std::task::Waker;
 use std::time::Duration;
 use tidegate::clock::Clock;
 use tidegate::config;
-use tidegate::engine::{Admission, Engine, Entrance, Pass, Supply, Turn, Waiting};
+use tidegate::engine::{Admission, Engine, AcquireOutcome, SlotGuard, LeaseMode, QueuePoll, QueuedRequest};
 use tidegate::policy::identity::ClientKey;
-use tidegate::policy::throttle::Outcome;
-use tidegate::policy::throttle::partition::Said;
+use tidegate::policy::throttle::OriginOutcome;
+use tidegate::policy::throttle::partition::PartitionInput;
 use tidegate::policy::{ClassId, Timestamp};
 
 const RULES: &str = "
@@ -33,22 +33,22 @@ const BACKEND: usize = 0;
 const TENANT: usize = 1;
 const BOTH: usize = 2;
 const NOW: Timestamp = Timestamp::from_seconds(1000);
-const GOOD: Outcome = Outcome { status: Some(200), latency: Duration::ZERO, measured: true, asked_for: None };
+const GOOD: OriginOutcome = OriginOutcome { status: Some(200), latency: Duration::ZERO, measured: true, asked_for: None };
 
 fn gate() -> Arc<Admission> {
     let settings = config::load(Path::new("bench.yaml"), RULES, &[], &[], &[]).expect("the rules are right");
-    Arc::new(Engine::new(Supply::Whole, 1000).admission(Arc::clone(&settings.rules), NOW))
+    Arc::new(Engine::new(LeaseMode::Whole, 1000).admission(Arc::clone(&settings.rules), NOW))
 }
 
-fn enter(gate: &Admission, route: usize, client: u64, tenant: &str) -> Entrance {
-    let said = Said { route: "", host: "a", path: "/", query: Some(tenant), header: &|_| None };
+fn enter(gate: &Admission, route: usize, client: u64, tenant: &str) -> AcquireOutcome {
+    let said = PartitionInput { route: "", host: "a", path: "/", query: Some(tenant), header: &|_| None };
     gate.enter(ClientKey::from_number(client), ClassId(0), route, &said, 0.5, NOW)
 }
 
 /// One request: in, heard, out.
 fn pass(gate: &Admission, route: usize, tenant: &str) {
     match enter(gate, route, 1, tenant) {
-        Entrance::Open(Some(pass)) => {
+        AcquireOutcome::Open(Some(pass)) => {
             black_box(pass.heard(&GOOD, 0.5, NOW));
         }
         _ => panic!("there is room"),
@@ -56,8 +56,8 @@ fn pass(gate: &Admission, route: usize, tenant: &str) {
 }
 
 /// A full scope: one more takes its place in line, one who is inside leaves, and whoever is next comes in.
-fn relay(gate: &Admission, line: &mut VecDeque<Waiting>, inside: &mut VecDeque<Pass>, name: &str) {
-    if let Entrance::Line(waiting) = enter(gate, BOTH, 1, name) {
+fn relay(gate: &Admission, line: &mut VecDeque<QueuedRequest>, inside: &mut VecDeque<SlotGuard>, name: &str) {
+    if let AcquireOutcome::Line(waiting) = enter(gate, BOTH, 1, name) {
         line.push_back(waiting);
     }
     if let Some(pass) = inside.pop_front() {
@@ -66,7 +66,7 @@ fn relay(gate: &Admission, line: &mut VecDeque<Waiting>, inside: &mut VecDeque<P
     // All wait alike, so the one who has waited longest is the next.
     let next = line.pop_front().map(|mut waiting| waiting.poll(Waker::noop(), NOW));
     match next {
-        Some(Turn::Come(pass)) => inside.push_back(pass),
+        Some(QueuePoll::Come(pass)) => inside.push_back(pass),
         _ => panic!("its turn has come"),
     }
 }
@@ -81,9 +81,9 @@ fn throttle(criterion: &mut Criterion) {
     // Many values, each with one inside and one in line before its own scope.
     let before = resident_bytes();
     let names: Vec<String> = (0..10_100).map(|value| format!("tenant=tenant-{value}")).collect();
-    let inside: Vec<Entrance> = names.iter().map(|name| enter(&free, TENANT, 1, name)).collect();
+    let inside: Vec<AcquireOutcome> = names.iter().map(|name| enter(&free, TENANT, 1, name)).collect();
     println!("a value in use takes {:.0} bytes", (resident_bytes() - before) as f64 / names.len() as f64);
-    let line: Vec<Entrance> = names.iter().map(|name| enter(&free, TENANT, 2, name)).collect();
+    let line: Vec<AcquireOutcome> = names.iter().map(|name| enter(&free, TENANT, 2, name)).collect();
     group.bench_function("one scope of a value, 10,000 others busy", |bench| {
         bench.iter(|| pass(&free, TENANT, "tenant=acme"));
     });
@@ -92,19 +92,19 @@ fn throttle(criterion: &mut Criterion) {
     for waiting in [10, 250, 10_000] {
         let full = gate();
         let mut everybody = names.iter().map(|name| enter(&full, BOTH, 1, name));
-        let mut inside: VecDeque<Pass> = everybody
+        let mut inside: VecDeque<SlotGuard> = everybody
             .by_ref()
             .take(64)
             .map(|entrance| match entrance {
-                Entrance::Open(Some(pass)) => pass,
+                AcquireOutcome::Open(Some(pass)) => pass,
                 _ => panic!("there is room"),
             })
             .collect();
         // Each of another tenant, and so in a lane of its own.
-        let mut line: VecDeque<Waiting> = everybody
+        let mut line: VecDeque<QueuedRequest> = everybody
             .take(waiting)
             .map(|entrance| match entrance {
-                Entrance::Line(waiting) => waiting,
+                AcquireOutcome::Line(waiting) => waiting,
                 _ => panic!("there is a line"),
             })
             .collect();

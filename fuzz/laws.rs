@@ -6,16 +6,16 @@ use ipnet::IpNet;
 use serde_json::Value;
 use std::net::IpAddr;
 use tidegate::http1::Fields;
-use tidegate::policy::identity::{AddressSource, Prefix, Trust};
+use tidegate::policy::identity::{AddressSource, IpPrefix, ProxyTrust};
 use tidegate::policy::route::{Pattern, Spelling, normalise};
-use tidegate::robots::{Wishes, merged};
+use tidegate::robots::{RobotsDirectives, merged};
 use tidegate::verify::read_list;
 use tidegate::verify::signature::read_signed_fields;
 
 /// A robots.txt with our wishes in it has every line of the origin's, in order, but for delays, and is complete at once.
 pub(crate) fn robots(text: &[u8]) {
     let asked = [("bingbot", 30), ("msnbot-media", 30), ("CCBot", 5), ("Applebot", 7), ("AdsBot-Google", 9)];
-    let wishes = Wishes {
+    let wishes = RobotsDirectives {
         of_crawlers: asked.map(|(name, seconds)| (name.to_owned(), seconds)).to_vec(),
         of_everybody: Some(10),
         trap: Some("/t-r-a-p".into()),
@@ -58,8 +58,8 @@ pub(crate) fn forwarded(bytes: &[u8]) {
         _ => (AddressSource::Header(HeaderName::from_static("x-real-ip")), b""),
     };
     let proxies = [("10.0.0.0", 8), ("2001:db8:aaaa::", 48)];
-    let proxies = proxies.map(|(network, length)| Prefix::new(address(network), length).expect("a prefix"));
-    let trust = Trust { source, proxies: proxies.to_vec(), ipv6_prefix: 64 };
+    let proxies = proxies.map(|(network, length)| IpPrefix::new(address(network), length).expect("a prefix"));
+    let trust = ProxyTrust { source, proxies: proxies.to_vec(), ipv6_prefix: 64 };
     let lines: Vec<&[u8]> = rest.split(|&byte| byte == b'\n').collect();
 
     let stranger = address("203.0.113.5");

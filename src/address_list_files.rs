@@ -3,40 +3,40 @@
 //! A file that is wrong keeps the gate from starting. Once it runs, the networks that were read last stay in force until
 //! the file is right again.
 
-use crate::bounded_file::{self, Emptied};
-use crate::policy::identity::Prefix;
-use crate::policy::address_lists::{self, BadLine, Lists};
+use crate::bounded_file::{self, EmptyFileDebounce};
+use crate::policy::identity::IpPrefix;
+use crate::policy::address_lists::{self, InvalidLine, AddressLists};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The files of all lists, with what was read of each.
 #[derive(Debug, Default)]
-pub struct Files(Vec<File>);
+pub struct AddressListFiles(Vec<AddressListFile>);
 
 #[derive(Debug)]
-struct File {
+struct AddressListFile {
     path: PathBuf,
     /// Where the settings name it.
     named_at: String,
     /// What the file was when it was looked at last, right or wrong.
     text: Result<String, String>,
-    networks: Vec<Prefix>,
+    networks: Vec<IpPrefix>,
     /// What is wrong with it, where what was read before goes on.
     trouble: Option<String>,
-    emptied: Emptied,
+    emptied: EmptyFileDebounce,
 }
 
 /// All that is wrong with some files, a line each.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistakes(Vec<String>);
+pub struct AddressListErrors(Vec<String>);
 
 /// What came of a look at the files.
 #[derive(Debug, Default)]
-pub struct News {
+pub struct ReloadResult {
     /// Which lists have changed, by their places.
     pub changed: Vec<usize>,
     /// All lists anew, if any of them has.
-    pub lists: Option<Lists>,
+    pub lists: Option<AddressLists>,
     /// What is wrong with files that have changed; for these, what was read before goes on.
     pub mistakes: Vec<String>,
 }
@@ -44,9 +44,9 @@ pub struct News {
 /// Twice what two million networks take. What is larger is no list.
 const MOST_BYTES: usize = 64 << 20;
 
-impl Files {
+impl AddressListFiles {
     /// Reads the files at these paths, each with where it is named, or tells all that is wrong with them.
-    pub fn read<'a>(named: impl Iterator<Item = (&'a Path, &'a str)>) -> Result<Self, Mistakes> {
+    pub fn read<'a>(named: impl Iterator<Item = (&'a Path, &'a str)>) -> Result<Self, AddressListErrors> {
         let mut mistakes = Vec::new();
         let read = |(path, named_at): (&Path, &str)| {
             let text = text_of(path);
@@ -55,15 +55,15 @@ impl Files {
                 Vec::new()
             });
             let (path, named_at) = (path.to_owned(), named_at.to_owned());
-            File { path, named_at, text, networks, trouble: None, emptied: Emptied::default() }
+            AddressListFile { path, named_at, text, networks, trouble: None, emptied: EmptyFileDebounce::default() }
         };
         let files = named.map(read).collect();
-        if mistakes.is_empty() { Ok(Self(files)) } else { Err(Mistakes(mistakes)) }
+        if mistakes.is_empty() { Ok(Self(files)) } else { Err(AddressListErrors(mistakes)) }
     }
 
     /// All networks as they were read last.
-    pub fn lists(&self) -> Lists {
-        Lists::new(&self.0.iter().map(|file| file.networks.clone()).collect::<Vec<_>>())
+    pub fn lists(&self) -> AddressLists {
+        AddressLists::new(&self.0.iter().map(|file| file.networks.clone()).collect::<Vec<_>>())
     }
 
     /// How many networks were read of each file, and what is wrong with it now, if anything is.
@@ -72,12 +72,12 @@ impl Files {
     }
 
     /// Looks whether a file has changed. What is wrong is told once, until the file changes again.
-    pub fn look(&mut self) -> News {
-        let mut news = News::default();
+    pub fn look(&mut self) -> ReloadResult {
+        let mut news = ReloadResult::default();
         for (place, file) in self.0.iter_mut().enumerate() {
             let text = text_of(&file.path);
             if text == file.text {
-                file.emptied = Emptied::default();
+                file.emptied = EmptyFileDebounce::default();
                 continue;
             }
             let found = networks((&file.path, &file.named_at), &text);
@@ -118,28 +118,28 @@ fn text_of(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "stream did not contain valid UTF-8".to_owned())
 }
 
-fn networks((path, named_at): (&Path, &str), text: &Result<String, String>) -> Result<Vec<Prefix>, Vec<String>> {
+fn networks((path, named_at): (&Path, &str), text: &Result<String, String>) -> Result<Vec<IpPrefix>, Vec<String>> {
     let file = path.display();
     let unreadable = |error| vec![format!("{named_at}: {file} cannot be read: {error}; name a UTF-8 file")];
     let text = text.as_ref().map_err(unreadable)?;
-    let told = |BadLine { number, found }: BadLine| {
+    let told = |InvalidLine { number, found }: InvalidLine| {
         format!("{file}:{number}: {found:?} is no address or network; write it like 192.0.2.0/24 or 2001:db8::/32")
     };
     address_lists::read(text).map_err(|bad| bad.into_iter().map(told).collect())
 }
 
-impl fmt::Display for Mistakes {
+impl fmt::Display for AddressListErrors {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0.join("\n"))
     }
 }
 
-impl std::error::Error for Mistakes {}
+impl std::error::Error for AddressListErrors {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::address_lists::{ListId, Listed};
+    use crate::policy::address_lists::{ListId, ListSet};
 
     fn named(paths: &[impl AsRef<Path>]) -> impl Iterator<Item = (&Path, &str)> {
         paths.iter().map(|path| (path.as_ref(), "gate.yaml:2:9: lists.a.file"))
@@ -151,9 +151,9 @@ mod tests {
         let path = folder.path().join("hosting.txt");
         let write = |text: &str| std::fs::write(&path, text).expect("it can be written");
         write("192.0.2.0/24\n");
-        let mut files = Files::read(named(&[&path])).expect("it is right");
+        let mut files = AddressListFiles::read(named(&[&path])).expect("it is right");
         let on_it =
-            |lists: &Lists, address: &str| lists.of(address.parse().expect("an address")) == Listed::on([ListId(0)]);
+            |lists: &AddressLists, address: &str| lists.of(address.parse().expect("an address")) == ListSet::on([ListId(0)]);
         assert!(on_it(&files.lists(), "192.0.2.7"));
         assert!(files.look().lists.is_none(), "nothing has changed");
 
@@ -183,7 +183,7 @@ mod tests {
         let path = folder.path().join("partners.txt");
         let write = |text: &str| std::fs::write(&path, text).expect("it can be written");
         write("192.0.2.0/24\n");
-        let mut files = Files::read(named(&[&path])).expect("it is right");
+        let mut files = AddressListFiles::read(named(&[&path])).expect("it is right");
         for nothing in ["", "# being written\n"] {
             write(nothing);
             assert!(files.look().lists.is_none(), "{nothing:?} may be somebody who writes");
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn what_is_no_list_at_all_is_told_with_its_name() {
-        let told = Files::read(named(&["/dev/zero"])).expect_err("it is no list").to_string();
+        let told = AddressListFiles::read(named(&["/dev/zero"])).expect_err("it is no list").to_string();
         assert_eq!(
             told,
             "gate.yaml:2:9: lists.a.file: /dev/zero cannot be read: it is no regular file; name a UTF-8 file"
@@ -211,7 +211,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let paths = ["a.txt", "b.txt"].map(|name| folder.path().join(name));
         std::fs::write(&paths[0], "1.2.3.4\n1.2.3\n::/129\n").expect("it can be written");
-        let told = Files::read(named(&paths)).expect_err("both are wrong").to_string();
+        let told = AddressListFiles::read(named(&paths)).expect_err("both are wrong").to_string();
         assert_eq!(told.lines().count(), 3, "{told}");
         assert!(told.lines().nth(1).is_some_and(|line| line.contains("a.txt:3: \"::/129\"")), "{told}");
     }

@@ -30,9 +30,9 @@ fn looked_for(path: &Path, error: Error) -> Error {
 
 /// Tells a file that is emptied for good from one that somebody writes at this moment: `>` and many editors empty it first.
 #[derive(Debug, Default)]
-pub struct Emptied(bool);
+pub struct EmptyFileDebounce(bool);
 
-impl Emptied {
+impl EmptyFileDebounce {
     /// Whether what a look at the file has found counts, where before there `was` something in it and now there `is`:
     /// nothing in place of something does only when the look before has found nothing, too.
     pub fn counts(&mut self, was: bool, is: bool) -> bool {
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn an_emptied_file_counts_at_the_second_look() {
-        let mut emptied = Emptied::default();
+        let mut emptied = EmptyFileDebounce::default();
         for (was, is, counts) in [
             (false, false, true),
             (false, true, true),

@@ -27,7 +27,7 @@ pub enum Unit {
 
 /// The calendar of one zone, cut into windows.
 #[derive(Clone)]
-pub struct Civil {
+pub struct CivilCalendar {
     unit: Unit,
     zone: TimeZone,
     at: Time,
@@ -37,7 +37,7 @@ pub struct Civil {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownZone;
 
-impl Civil {
+impl CivilCalendar {
     /// Windows of `unit` in the IANA `zone`, each beginning `at` that time of day (of an hour: at its minutes).
     pub fn new(unit: Unit, zone: &str, at: Time) -> Result<Self, UnknownZone> {
         let zone = TimeZoneDatabase::bundled().get(zone).map_err(|_| UnknownZone)?;
@@ -124,7 +124,7 @@ impl Civil {
     }
 }
 
-impl Calendar for Civil {
+impl Calendar for CivilCalendar {
     fn span(&self, moment: Timestamp) -> Span {
         let moment = jiff::Timestamp::from_nanosecond(i128::from(moment.0)).unwrap_or(jiff::Timestamp::MAX);
         let (start, end) = self.span_at(moment);
@@ -154,7 +154,7 @@ impl Calendar for Civil {
     }
 }
 
-impl fmt::Debug for Civil {
+impl fmt::Debug for CivilCalendar {
     /// In words, for summaries: `day of America/Los_Angeles, from 00:00`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = match self.unit {

@@ -12,18 +12,18 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// They are asked separately, because the time of day can be set: windows of a quota follow it, timeouts must not.
 #[derive(Clone, Debug)]
 pub struct Clock {
-    of_day: OfDay,
-    running: Running,
+    of_day: WallClock,
+    running: Monotonic,
 }
 
 #[derive(Clone, Debug)]
-enum OfDay {
+enum WallClock {
     System,
     ByHand(Arc<AtomicU64>),
 }
 
 #[derive(Clone, Debug)]
-enum Running {
+enum Monotonic {
     Since(Instant),
     ByHand(Arc<AtomicU64>),
 }
@@ -31,22 +31,22 @@ enum Running {
 impl Clock {
     /// The system's clock.
     pub fn system() -> Self {
-        Self { of_day: OfDay::System, running: Running::Since(Instant::now()) }
+        Self { of_day: WallClock::System, running: Monotonic::Since(Instant::now()) }
     }
 
     /// A time of day that stands at `start` until [`Clock::set`] moves it; its clones move along. Timeouts run as usual.
     pub fn standing_at(start: Timestamp) -> Self {
-        Self { of_day: OfDay::ByHand(Arc::new(AtomicU64::new(start.0))), ..Self::system() }
+        Self { of_day: WallClock::ByHand(Arc::new(AtomicU64::new(start.0))), ..Self::system() }
     }
 
     /// A clock of which everything is moved by hand, timeouts included.
     pub fn by_hand(start: Timestamp) -> Self {
-        Self { running: Running::ByHand(Arc::default()), ..Self::standing_at(start) }
+        Self { running: Monotonic::ByHand(Arc::default()), ..Self::standing_at(start) }
     }
 
     /// Sets the time of day, unless it is the system's.
     pub fn set(&self, now: Timestamp) {
-        if let OfDay::ByHand(nanoseconds) = &self.of_day {
+        if let WallClock::ByHand(nanoseconds) = &self.of_day {
             nanoseconds.store(now.0, Ordering::Release);
         }
     }
@@ -54,7 +54,7 @@ impl Clock {
     /// Lets `span` pass on a clock that is moved by hand.
     pub fn advance(&self, span: Duration) {
         self.set(self.now() + span);
-        if let Running::ByHand(nanoseconds) = &self.running {
+        if let Monotonic::ByHand(nanoseconds) = &self.running {
             nanoseconds.fetch_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX), Ordering::AcqRel);
         }
     }
@@ -63,11 +63,11 @@ impl Clock {
     /// go back when somebody sets the system's clock; whoever keeps state counts that as no time passed.
     pub fn now(&self) -> Timestamp {
         let now = match &self.of_day {
-            OfDay::System => {
+            WallClock::System => {
                 let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 Timestamp(u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX))
             }
-            OfDay::ByHand(nanoseconds) => Timestamp(nanoseconds.load(Ordering::Acquire)),
+            WallClock::ByHand(nanoseconds) => Timestamp(nanoseconds.load(Ordering::Acquire)),
         };
         now.to_the_microsecond()
     }
@@ -75,8 +75,8 @@ impl Clock {
     /// How long this clock has been running, on a scale that nobody can set.
     pub fn uptime(&self) -> Timestamp {
         match &self.running {
-            Running::Since(start) => Timestamp::default() + start.elapsed(),
-            Running::ByHand(nanoseconds) => Timestamp(nanoseconds.load(Ordering::Acquire)),
+            Monotonic::Since(start) => Timestamp::default() + start.elapsed(),
+            Monotonic::ByHand(nanoseconds) => Timestamp(nanoseconds.load(Ordering::Acquire)),
         }
     }
 }

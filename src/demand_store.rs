@@ -6,7 +6,7 @@
 use crate::engine::LearnedDemand;
 use crate::bounded_file;
 use crate::policy::Units;
-use crate::policy::pacing::week::{HOURS, Hour};
+use crate::policy::pacing::week::{HOURS, HourProfile};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -22,7 +22,7 @@ const MOST_BYTES: usize = 64 << 20;
 const MOST_WEEKS: u32 = 100;
 
 /// The file.
-pub struct Notebook {
+pub struct DemandStore {
     path: PathBuf,
     /// What stands in it, as far as is known.
     written: Mutex<Vec<u8>>,
@@ -31,51 +31,51 @@ pub struct Notebook {
 /// Why what was learned is not known any more.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {why}", path.display())]
-pub struct Unreadable {
+pub struct DemandStoreError {
     path: PathBuf,
     why: String,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Page {
+struct DemandFile {
     version: u32,
-    demand: Vec<Entry>,
+    demand: Vec<DemandEntry>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Entry {
+struct DemandEntry {
     quota: String,
     class: String,
     /// Of each hour of the week thousandths of units, and weeks.
     hours: Vec<(u64, u32)>,
 }
 
-impl Notebook {
+impl DemandStore {
     /// The notebook in `state_dir`, which need not be there yet.
     pub fn of(state_dir: &Path) -> Self {
         Self { path: state_dir.join("demand.json"), written: Mutex::default() }
     }
 
     /// What stands in it; nothing, if there is no file.
-    pub fn read(&self) -> Result<Vec<LearnedDemand>, Unreadable> {
-        let unreadable = |why: String| Unreadable { path: self.path.clone(), why };
+    pub fn read(&self) -> Result<Vec<LearnedDemand>, DemandStoreError> {
+        let unreadable = |why: String| DemandStoreError { path: self.path.clone(), why };
         let bytes = match bounded_file::read(&self.path, MOST_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(unreadable(error.to_string())),
         };
-        let page: Page = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
+        let page: DemandFile = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
         if page.version != VERSION {
             return Err(unreadable(format!("it has form {}, and this version knows {VERSION}", page.version)));
         }
-        let learned: Option<Vec<LearnedDemand>> = page.demand.into_iter().map(Entry::meant).collect();
+        let learned: Option<Vec<LearnedDemand>> = page.demand.into_iter().map(DemandEntry::meant).collect();
         learned.ok_or_else(|| unreadable("an hour in it is none".into()))
     }
 
     /// Writes down what is `learned`, if that is something new: the file is replaced whole.
     pub fn keep(&self, learned: &[LearnedDemand]) -> io::Result<()> {
-        let demand: Vec<Entry> = learned.iter().map(Entry::of).collect();
-        let bytes = serde_json::to_vec(&Page { version: VERSION, demand })?;
+        let demand: Vec<DemandEntry> = learned.iter().map(DemandEntry::of).collect();
+        let bytes = serde_json::to_vec(&DemandFile { version: VERSION, demand })?;
         let mut written = self.written.lock();
         if learned.is_empty() || *written == bytes {
             return Ok(());
@@ -93,7 +93,7 @@ impl Notebook {
     }
 }
 
-impl Entry {
+impl DemandEntry {
     fn of(learned: &LearnedDemand) -> Self {
         let hours = learned.week.iter().map(|hour| ((hour.units * 1000.0).round() as u64, hour.weeks as u32)).collect();
         Self { quota: learned.quota.clone(), class: learned.class.clone(), hours }
@@ -102,10 +102,10 @@ impl Entry {
     fn meant(self) -> Option<LearnedDemand> {
         let hour = |(milli, weeks): (u64, u32)| {
             let is_one = milli <= Units::MAX.milli() && weeks <= MOST_WEEKS;
-            is_one.then(|| Hour { units: Units::from_milli(milli).as_f64(), weeks: f64::from(weeks) })
+            is_one.then(|| HourProfile { units: Units::from_milli(milli).as_f64(), weeks: f64::from(weeks) })
         };
-        let hours: Option<Vec<Hour>> = self.hours.into_iter().map(hour).collect();
-        let week: [Hour; HOURS] = hours?.try_into().ok()?;
+        let hours: Option<Vec<HourProfile>> = self.hours.into_iter().map(hour).collect();
+        let week: [HourProfile; HOURS] = hours?.try_into().ok()?;
         Some(LearnedDemand { quota: self.quota, class: self.class, week })
     }
 }
@@ -116,13 +116,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn learned(hours: Vec<(u64, u32)>) -> LearnedDemand {
-        Entry { quota: "api".into(), class: "person".into(), hours }.meant().expect("hours as there are")
+        DemandEntry { quota: "api".into(), class: "person".into(), hours }.meant().expect("hours as there are")
     }
 
     #[test]
     fn a_file_that_is_no_notebook_is_told_of() {
         let folder = tempfile::tempdir().expect("a folder");
-        let notebook = Notebook::of(folder.path());
+        let notebook = DemandStore::of(folder.path());
         assert_eq!(notebook.read().expect("nothing is there"), []);
         for (text, why) in [
             ("", "EOF"),
@@ -138,7 +138,7 @@ mod tests {
             assert!(told.contains("demand.json: ") && told.contains(why), "{told}");
         }
         for hour in [(u64::MAX, 1), (1, u32::MAX)] {
-            let entry = Entry { quota: "q".into(), class: "c".into(), hours: vec![hour; HOURS] };
+            let entry = DemandEntry { quota: "q".into(), class: "c".into(), hours: vec![hour; HOURS] };
             assert_eq!(entry.meant(), None);
         }
     }
@@ -149,9 +149,9 @@ mod tests {
         #[test]
         fn what_is_written_is_read_back(hours in prop::collection::vec((0u64..1_000_000_000, 0u32..4), HOURS)) {
             let folder = tempfile::tempdir().expect("a folder");
-            let (written, learned) = (Notebook::of(folder.path()), learned(hours));
+            let (written, learned) = (DemandStore::of(folder.path()), learned(hours));
             written.keep(std::slice::from_ref(&learned)).expect("written");
-            prop_assert_eq!(Notebook::of(folder.path()).read().expect("it is whole"), vec![learned]);
+            prop_assert_eq!(DemandStore::of(folder.path()).read().expect("it is whole"), vec![learned]);
         }
     }
 }

@@ -2,9 +2,9 @@
 
 /// A SplitMix64 generator. Enough for a story and for trying things out; nothing here is secret.
 #[derive(Clone, Debug)]
-pub struct Chance(u64);
+pub struct Rng(u64);
 
-impl Chance {
+impl Rng {
     /// Chance of its own for the part of a day called `name`, so that one part can change without moving the others.
     pub fn of(seed: u64, name: &str) -> Self {
         let named = name.bytes().fold(seed ^ 0x9E37_79B9_7F4A_7C15, |hash, byte| mix(hash ^ u64::from(byte)));
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn the_same_seed_and_name_give_the_same_chance() {
         let draw = |seed, name| {
-            let mut chance = Chance::of(seed, name);
+            let mut chance = Rng::of(seed, name);
             [chance.bits(), chance.below(1000), chance.bits()]
         };
         assert_eq!(draw(1, "bingbot"), draw(1, "bingbot"));
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn numbers_stay_in_their_bounds_and_fill_them() {
-        let mut chance = Chance::of(7, "bounds");
+        let mut chance = Rng::of(7, "bounds");
         let mut seen = [0u32; 10];
         for _ in 0..10_000 {
             seen[chance.below(10) as usize] += 1;

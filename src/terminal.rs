@@ -2,7 +2,7 @@
 
 /// Whether colours may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ink {
+pub enum ColorMode {
     /// The terminal's colours.
     Coloured,
     /// Text only.
@@ -143,7 +143,7 @@ pub fn cut(line: &str, width: usize) -> String {
     line.chars().take(width).collect()
 }
 
-impl Ink {
+impl ColorMode {
     /// Colours for a `terminal`, unless it says that it wants none.
     pub fn of_output(terminal: bool) -> Self {
         match terminal && std::env::var_os("NO_COLOR").is_none() {
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_what_is_seen_in_them() {
-        let ink = Ink::Coloured;
+        let ink = ColorMode::Coloured;
         let rows = [vec![ink.bold("a"), "1,000".into()], vec!["bcd".into(), ink.alarm("2")]];
         let drawn = columns(1, &[Align::Left, Align::Right], rows.into_iter());
         assert_eq!(drawn, " \x1b[1ma\x1b[0m    1,000\n bcd      \x1b[31m2\x1b[0m\n");

@@ -2,12 +2,12 @@
 
 use crate::engine::{ClientView, QuotaView, ScopeState, UnknownQuota};
 use crate::explain::Explanation;
-use crate::policy::crawl_delay::ConductView;
+use crate::policy::crawl_delay::ComplianceView;
 use crate::policy::{Timestamp, Units};
 use std::net::SocketAddr;
 
 /// The gate, as those see it who run it. Every answer comes from memory, but for a reload.
-pub trait Operations: Send + Sync + 'static {
+pub trait GatewayApi: Send + Sync + 'static {
     /// What time it is.
     fn now(&self) -> Timestamp;
     /// When the process began.
@@ -17,7 +17,7 @@ pub trait Operations: Send + Sync + 'static {
     /// Which state of the source it was made of.
     fn revision(&self) -> &str;
     /// Who listens where, and who is behind it.
-    fn places(&self) -> Places;
+    fn places(&self) -> ListenAddresses;
     /// Since when the settings are in force, and whether newer ones were wrong.
     fn settings(&self) -> SettingsView;
     /// What keeps the gate from serving, in sentences; nothing when it is ready.
@@ -37,7 +37,7 @@ pub trait Operations: Send + Sync + 'static {
     /// The scopes of the origin.
     fn scopes(&self) -> Vec<ScopeView>;
     /// How crawlers keep to what robots.txt asks of them, by operator.
-    fn crawlers(&self) -> Vec<(String, ConductView)>;
+    fn crawlers(&self) -> Vec<(String, ComplianceView)>;
     /// Connections that clients have open.
     fn connections(&self) -> usize;
     /// Lines of the access log that were thrown away.
@@ -56,7 +56,7 @@ pub trait Operations: Send + Sync + 'static {
 
 /// Who listens where, and who is behind it.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct ListenAddresses {
     /// Where clients are served.
     pub listen: Vec<SocketAddr>,
     /// Where operators are, if anywhere.

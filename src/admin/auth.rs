@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// What is asked of whoever asks.
 #[derive(Clone)]
-pub struct Access {
+pub struct AccessControl {
     /// The bearer token; none only on loopback.
     pub token: Option<Secret>,
     /// Where the admin listener listens.
@@ -21,14 +21,14 @@ pub struct Access {
 }
 
 /// Lets a request pass, or says why not.
-pub(super) async fn check(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+pub(super) async fn check(State(access): State<Arc<AccessControl>>, request: Request, next: Next) -> Response {
     match access.allows(request.headers()) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
 }
 
-impl Access {
+impl AccessControl {
     fn allows(&self, headers: &HeaderMap) -> Result<(), Problem> {
         match &self.token {
             Some(token) => holds(headers, token)?,

@@ -18,7 +18,7 @@ pub struct Client {
 
 /// What it answered.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct AdminResponse {
     /// The status.
     pub status: StatusCode,
     /// The body: JSON, but for metrics.
@@ -27,7 +27,7 @@ pub struct Answer {
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum AskError {
+pub enum AdminClientError {
     /// Nobody listens there, or it cannot be reached.
     #[error("no gate answers at {address}: {source}")]
     NotThere {
@@ -69,20 +69,20 @@ impl Client {
     }
 
     /// Reads what is at `path`.
-    pub async fn get(&self, path: &str) -> Result<Answer, AskError> {
+    pub async fn get(&self, path: &str) -> Result<AdminResponse, AdminClientError> {
         self.ask(Method::GET, path, "").await
     }
 
     /// Asks with a JSON `body`, or with none where it is empty.
-    pub async fn ask(&self, method: Method, path: &str, body: &str) -> Result<Answer, AskError> {
+    pub async fn ask(&self, method: Method, path: &str, body: &str) -> Result<AdminResponse, AdminClientError> {
         match tokio::time::timeout(PATIENCE, self.exchange(method, path, body)).await {
             Ok(answered) => answered,
-            Err(_) => Err(AskError::TooLate { address: self.address.clone() }),
+            Err(_) => Err(AdminClientError::TooLate { address: self.address.clone() }),
         }
     }
 
-    async fn exchange(&self, method: Method, path: &str, body: &str) -> Result<Answer, AskError> {
-        let not_there = |source| AskError::NotThere { address: self.address.clone(), source };
+    async fn exchange(&self, method: Method, path: &str, body: &str) -> Result<AdminResponse, AdminClientError> {
+        let not_there = |source| AdminClientError::NotThere { address: self.address.clone(), source };
         let stream = TcpStream::connect(&self.address).await.map_err(not_there)?;
         let (mut connection, driver) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.none(error))?;
@@ -92,7 +92,7 @@ impl Client {
         let status = response.status();
         let body =
             Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await.map_err(|error| self.none(error))?;
-        Ok(Answer { status, body: String::from_utf8_lossy(&body.to_bytes()).into_owned() })
+        Ok(AdminResponse { status, body: String::from_utf8_lossy(&body.to_bytes()).into_owned() })
     }
 
     fn request(&self, method: Method, path: &str, body: &str) -> Result<Request<Full<Bytes>>, http::Error> {
@@ -106,9 +106,9 @@ impl Client {
         request.body(Full::from(body.to_owned()))
     }
 
-    fn none(&self, reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> AskError {
+    fn none(&self, reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> AdminClientError {
         let reason = reason.into().to_string();
-        AskError::NoAnswer { address: self.address.clone(), reason }
+        AdminClientError::NoAnswer { address: self.address.clone(), reason }
     }
 }
 

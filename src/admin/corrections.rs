@@ -24,12 +24,12 @@ pub(super) struct Correction {
     pub(super) quota: String,
     pub(super) from: Units,
     pub(super) to: Units,
-    pub(super) who: Who,
+    pub(super) who: Actor,
 }
 
 /// Who did it: what is known, and what is claimed.
 #[derive(Debug)]
-pub(super) struct Who {
+pub(super) struct Actor {
     pub(super) peer: Option<SocketAddr>,
     pub(super) claimed: Option<String>,
 }
@@ -74,7 +74,7 @@ impl Corrections {
     }
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for Actor {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.claimed {
             Some(name) => write!(out, "{name} (as claimed), ")?,

@@ -1,7 +1,7 @@
 //! The admin listener: is the gate well, what is it doing, and a few things to tell it. A port of its own, never the
 //! data plane's.
 //!
-//! It knows the gate only as [`Operations`], so that what serves requests knows nothing of what watches it.
+//! It knows the gate only as [`GatewayApi`], so that what serves requests knows nothing of what watches it.
 
 mod auth;
 mod client;
@@ -16,9 +16,9 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use auth::Access;
-pub use client::{Answer, AskError, Client};
-pub use api::{Operations, Places, ScopeView, SettingsView};
+pub use auth::AccessControl;
+pub use client::{AdminResponse, AdminClientError, Client};
+pub use api::{GatewayApi, ListenAddresses, ScopeView, SettingsView};
 
 use axum::Router;
 use axum::extract::{FromRef, State};
@@ -38,23 +38,23 @@ use tower_http::limit::RequestBodyLimitLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 use tower_http::timeout::TimeoutLayer;
 
-type Gate = Arc<dyn Operations>;
+type Gate = Arc<dyn GatewayApi>;
 
 /// What is at hand for an answer.
 #[derive(Clone)]
-struct Shared {
+struct AdminState {
     gate: Gate,
     corrections: Arc<Corrections>,
 }
 
-impl FromRef<Shared> for Gate {
-    fn from_ref(shared: &Shared) -> Self {
+impl FromRef<AdminState> for Gate {
+    fn from_ref(shared: &AdminState) -> Self {
         Arc::clone(&shared.gate)
     }
 }
 
-impl FromRef<Shared> for Arc<Corrections> {
-    fn from_ref(shared: &Shared) -> Self {
+impl FromRef<AdminState> for Arc<Corrections> {
+    fn from_ref(shared: &AdminState) -> Self {
         Arc::clone(&shared.corrections)
     }
 }
@@ -70,8 +70,8 @@ pub async fn serve(
 }
 
 /// All that the admin listener answers.
-pub fn router(gate: Gate, access: Access) -> Router {
-    let shared = Shared { gate, corrections: Arc::new(Corrections::new(access.token.is_some())) };
+pub fn router(gate: Gate, access: AccessControl) -> Router {
+    let shared = AdminState { gate, corrections: Arc::new(Corrections::new(access.token.is_some())) };
     let guarded = Router::new()
         .route("/metrics", get(metrics))
         .route("/api/v1/state", get(state::show))

@@ -1,7 +1,7 @@
 //! The quotas as they stand, and their correction by hand.
 
 use super::Gate;
-use super::corrections::{Correction, Corrections, Who};
+use super::corrections::{Correction, Corrections, Actor};
 use super::problem::Problem;
 use super::state::{amount, quota};
 use crate::engine::QuotaView;
@@ -20,7 +20,7 @@ type Peer = Option<Extension<ConnectInfo<SocketAddr>>>;
 /// A correction, as sent.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Use {
+struct SetUsedBody {
     used: Value,
     by: Option<String>,
 }
@@ -28,7 +28,7 @@ struct Use {
 /// The correction that says its amount itself, as sent.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Reset {
+struct ResetBody {
     by: Option<String>,
 }
 
@@ -55,7 +55,7 @@ pub(super) async fn set_used(
     peer: Peer,
     body: Bytes,
 ) -> Result<Json<Value>, Problem> {
-    let sent: Use = serde_json::from_slice(&body)
+    let sent: SetUsedBody = serde_json::from_slice(&body)
         .map_err(|error| unreadable(r#"{"used": N}, with "by": "who you are" or without"#, &error))?;
     correct(&gate, &corrections, &name, &sent.used, peer, sent.by)
 }
@@ -68,8 +68,8 @@ pub(super) async fn reset(
     peer: Peer,
     body: Bytes,
 ) -> Result<Json<Value>, Problem> {
-    let sent: Reset = match body.is_empty() {
-        true => Reset::default(),
+    let sent: ResetBody = match body.is_empty() {
+        true => ResetBody::default(),
         false => {
             serde_json::from_slice(&body).map_err(|error| unreadable(r#"nothing, or {"by": "who you are"}"#, &error))?
         }
@@ -89,7 +89,7 @@ fn correct(
     // Between the two lies at most a reload that took the quota away.
     let gone = |_| Problem::new(StatusCode::NOT_FOUND, format!("quota: {name} is gone since this moment"));
     let (from, to) = gate.set_used(name, used).map_err(gone)?;
-    let who = Who { peer: peer.map(|Extension(ConnectInfo(peer))| peer), claimed: by };
+    let who = Actor { peer: peer.map(|Extension(ConnectInfo(peer))| peer), claimed: by };
     corrections.note(Correction { time: gate.now(), quota: name.to_owned(), from, to, who });
     Ok(Json(json!({ "name": name, "from": amount(from), "to": amount(to) })))
 }

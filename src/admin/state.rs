@@ -4,7 +4,7 @@ use super::corrections::Corrections;
 use super::api::SettingsView;
 use super::{Gate, ScopeView};
 use crate::engine::{ClassPlan, ClientView, PlanView, QuotaView, ScopeState};
-use crate::policy::crawl_delay::ConductView;
+use crate::policy::crawl_delay::ComplianceView;
 use crate::policy::tier::Share;
 use crate::policy::time::seconds_rounded_up;
 use crate::policy::{Reason, Timestamp, Units};
@@ -104,7 +104,7 @@ pub(super) fn amount(units: Units) -> Value {
     }
 }
 
-fn crawler(operator: &str, seen: &ConductView) -> Value {
+fn crawler(operator: &str, seen: &ComplianceView) -> Value {
     let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
     json!({
         "operator": operator,

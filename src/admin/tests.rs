@@ -1,9 +1,9 @@
-use super::corrections::{Correction, Who};
+use super::corrections::{Correction, Actor};
 use super::*;
 use crate::engine::{ClassPlan, ClassView, ClientView, PlanView, QuotaView, ScopeState, UnknownQuota};
 use crate::explain::Explanation;
-use crate::policy::crawl_delay::ConductView;
-use crate::policy::pacing::Forecast;
+use crate::policy::crawl_delay::ComplianceView;
+use crate::policy::pacing::PacingMode;
 use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
 use crate::policy::{Reason, Timestamp, Units};
@@ -131,7 +131,7 @@ async fn a_correction_that_is_wrong_changes_nothing_and_is_told_line_by_line() {
 async fn the_last_corrections_are_remembered_with_whoever_made_them() {
     let corrections = Corrections::new(true);
     for used in 1..=25 {
-        let who = Who { peer: "127.0.0.1:4000".parse().ok(), claimed: (used == 25).then(|| "ann".to_owned()) };
+        let who = Actor { peer: "127.0.0.1:4000".parse().ok(), claimed: (used == 25).then(|| "ann".to_owned()) };
         let (from, to) = (Units::whole(used - 1), Units::whole(used));
         corrections.note(Correction { time: Timestamp::from_seconds(used), quota: "api".into(), from, to, who });
     }
@@ -229,7 +229,7 @@ async fn over_a_socket_it_serves_until_it_is_told_to_end() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let listen = listener.local_addr().expect("an address");
     let (end, ended) = tokio::sync::oneshot::channel::<()>();
-    let router = router(Arc::new(Desk::new()), Access { token: None, listen });
+    let router = router(Arc::new(Desk::new()), AccessControl { token: None, listen });
     let server = tokio::spawn(serve(listener, router, async { drop(ended.await) }));
     let mut client = tokio::net::TcpStream::connect(listen).await.expect("it listens");
     let body = r#"{"used": 1}"#;
@@ -287,7 +287,7 @@ impl Desk {
             token: None,
             used: Arc::clone(&self.used),
         };
-        let access = Access {
+        let access = AccessControl {
             token: self.token.clone().map(Secret::new),
             listen: "127.0.0.1:9090".parse().expect("an address"),
         };
@@ -316,7 +316,7 @@ impl Answer {
     }
 }
 
-impl Operations for Desk {
+impl GatewayApi for Desk {
     fn now(&self) -> Timestamp {
         Timestamp::from_seconds(160)
     }
@@ -329,8 +329,8 @@ impl Operations for Desk {
     fn revision(&self) -> &str {
         "abc"
     }
-    fn places(&self) -> Places {
-        Places {
+    fn places(&self) -> ListenAddresses {
+        ListenAddresses {
             listen: vec!["127.0.0.1:8080".parse().expect("an address")],
             admin: "127.0.0.1:9090".parse().ok(),
             origin: "site:3000".into(),
@@ -340,7 +340,7 @@ impl Operations for Desk {
     fn settings(&self) -> SettingsView {
         SettingsView { loaded: self.started(), failed: Some((self.now(), "routes: wrong".into())) }
     }
-    fn crawlers(&self) -> Vec<(String, ConductView)> {
+    fn crawlers(&self) -> Vec<(String, ComplianceView)> {
         Vec::new()
     }
     fn connections(&self) -> usize {
@@ -390,7 +390,7 @@ impl Operations for Desk {
             closed_until: None,
             window_start: Timestamp::from_seconds(0),
             window_end: Timestamp::from_seconds(86_400),
-            plan: Some(PlanView { forecast: Forecast::Learned, line: Units::whole(40), aside: Units::whole(9) }),
+            plan: Some(PlanView { forecast: PacingMode::Learned, line: Units::whole(40), aside: Units::whole(9) }),
             by_class: vec![bot],
         }]
     }

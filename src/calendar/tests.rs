@@ -20,8 +20,8 @@ const ZONES: [&str; 14] = [
     "Pacific/Apia",
 ];
 
-fn civil(unit: Unit, zone: &str, at: &str) -> Civil {
-    Civil::new(unit, zone, at.parse().expect("a time")).expect("a zone")
+fn civil(unit: Unit, zone: &str, at: &str) -> CivilCalendar {
+    CivilCalendar::new(unit, zone, at.parse().expect("a time")).expect("a zone")
 }
 
 fn at(text: &str) -> Timestamp {
@@ -100,7 +100,7 @@ fn an_hour_lived_through_twice_is_two_windows_and_a_half_hour_change_cuts_one() 
 
 #[test]
 fn an_unknown_zone_is_refused() {
-    assert_eq!(Civil::new(Unit::Day, "Mars/Olympus", Time::midnight()).err(), Some(UnknownZone));
+    assert_eq!(CivilCalendar::new(Unit::Day, "Mars/Olympus", Time::midnight()).err(), Some(UnknownZone));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn length_bounds(unit: Unit) -> (f64, f64) {
 proptest! {
     #[test]
     fn windows_tile_time_and_contain_their_moments((zone, moment) in moment_near_a_turn(), unit in unit(), hour in 0i8..24, minute in 0i8..60) {
-        let calendar = Civil::new(unit, zone, Time::constant(hour, minute, 0, 0)).expect("a zone");
+        let calendar = CivilCalendar::new(unit, zone, Time::constant(hour, minute, 0, 0)).expect("a zone");
         let span = calendar.span(moment);
         prop_assert!(span.contains(moment), "{calendar:?}: {span:?}");
         prop_assert_eq!(calendar.span(span.start), span);
@@ -157,7 +157,7 @@ proptest! {
     #[test]
     fn a_window_begins_at_the_reset_time_or_where_a_gap_swallowed_it((zone, moment) in moment_near_a_turn(), hour in 0i8..24, minute in 0i8..60) {
         let due = Time::constant(hour, minute, 0, 0);
-        let calendar = Civil::new(Unit::Day, zone, due).expect("a zone");
+        let calendar = CivilCalendar::new(Unit::Day, zone, due).expect("a zone");
         let start = jiff::Timestamp::from_nanosecond(i128::from(calendar.span(moment).start.0)).expect("a moment");
         let shown = calendar.zone.to_datetime(start);
         let is_a_turn = turns(zone).contains(&start);

@@ -1,7 +1,7 @@
 //! How a command reaches a running gate, and what its answer means for the exit code.
 
-use super::{FileArg, Trouble, environment};
-use crate::admin::{Answer, AskError, Client};
+use super::{ConfigArg, CommandError, environment};
+use crate::admin::{AdminResponse, AdminClientError, Client};
 use crate::config;
 use crate::policy::secret::Secret;
 use clap::Args;
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 /// Which gate, and the token that it wants.
 #[derive(Clone, Debug, Default, Args)]
-pub struct GateArgs {
+pub struct AdminArgs {
     #[command(flatten)]
-    pub(super) file: FileArg,
+    pub(super) file: ConfigArg,
     /// Its admin listener, such as 127.0.0.1:9090, without a look into any file.
     #[arg(long, value_name = "ADDR", conflicts_with = "config")]
     admin: Option<String>,
@@ -24,37 +24,37 @@ pub struct GateArgs {
 }
 
 /// The listener and how to be let in, and what to say to those who are not.
-struct Way {
+struct AdminTarget {
     client: Client,
     remedy: String,
 }
 
-impl GateArgs {
+impl AdminArgs {
     /// Asks the gate; what it says, in JSON.
-    pub fn ask(&self, method: Method, path: &str, body: &str) -> Result<String, Trouble> {
-        let Way { client, remedy } = self.way(&environment())?;
+    pub fn ask(&self, method: Method, path: &str, body: &str) -> Result<String, CommandError> {
+        let AdminTarget { client, remedy } = self.way(&environment())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Trouble::Failed(error.to_string()))?;
+        let runtime = runtime.map_err(|error| CommandError::Failed(error.to_string()))?;
         match runtime.block_on(client.ask(method, path, body)) {
             Ok(answer) => understood(answer, client.address(), &remedy),
-            Err(error) => Err(Trouble::Failed(format!("{error}; {}", advice(&error)))),
+            Err(error) => Err(CommandError::Failed(format!("{error}; {}", advice(&error)))),
         }
     }
 
-    fn way(&self, environment: &[(String, String)]) -> Result<Way, Trouble> {
+    fn way(&self, environment: &[(String, String)]) -> Result<AdminTarget, CommandError> {
         match &self.admin {
             Some(written) => {
-                let address = address(written).map_err(Trouble::Wrong)?;
-                let token = self.token(environment).map_err(Trouble::Wrong)?;
+                let address = address(written).map_err(CommandError::Wrong)?;
+                let token = self.token(environment).map_err(CommandError::Wrong)?;
                 let remedy = "give the gate's own with --token-file FILE or in TIDEGATE_ADMIN_TOKEN".into();
-                Ok(Way { client: Client::at(address).authorized(token), remedy })
+                Ok(AdminTarget { client: Client::at(address).authorized(token), remedy })
             }
-            None => self.way_of_file(environment).map_err(Trouble::Wrong),
+            None => self.way_of_file(environment).map_err(CommandError::Wrong),
         }
     }
 
     /// What the gate's own file says, environment included, as `serve` would read it.
-    fn way_of_file(&self, environment: &[(String, String)]) -> Result<Way, String> {
+    fn way_of_file(&self, environment: &[(String, String)]) -> Result<AdminTarget, String> {
         let otherwise = "or say where it is with --admin ADDR";
         let (file, admin) = match self.file.path() {
             Ok(file) => {
@@ -79,7 +79,7 @@ impl GateArgs {
         let remedy = "admin.token of the file is not what the gate was started with: start it anew, or ask with \
                       --admin ADDR and its token";
         let token = admin.token.as_ref().and_then(Secret::authorization);
-        Ok(Way { client: Client::at(reachable(admin.listen).to_string()).authorized(token), remedy: remedy.into() })
+        Ok(AdminTarget { client: Client::at(reachable(admin.listen).to_string()).authorized(token), remedy: remedy.into() })
     }
 
     fn token(&self, environment: &[(String, String)]) -> Result<Option<http::HeaderValue>, String> {
@@ -101,13 +101,13 @@ impl GateArgs {
 }
 
 /// The JSON of an answer that says yes; what to do where it says no.
-fn understood(answer: Answer, address: &str, remedy: &str) -> Result<String, Trouble> {
+fn understood(answer: AdminResponse, address: &str, remedy: &str) -> Result<String, CommandError> {
     #[derive(Deserialize)]
     struct Problem {
         detail: String,
         r#type: Option<String>,
     }
-    let Answer { status, body } = answer;
+    let AdminResponse { status, body } = answer;
     let json = serde_json::from_str::<serde_json::Value>(&body).is_ok();
     if status.is_success() && json {
         return Ok(body);
@@ -115,23 +115,23 @@ fn understood(answer: Answer, address: &str, remedy: &str) -> Result<String, Tro
     // Problems that clients are told have a type, those of the admin listener have none.
     match serde_json::from_str::<Problem>(&body).ok().filter(|problem| problem.r#type.is_none()) {
         Some(_) if status == StatusCode::UNAUTHORIZED => {
-            Err(Trouble::Wrong(format!("{address}: the admin token is missing or wrong; {remedy}")))
+            Err(CommandError::Wrong(format!("{address}: the admin token is missing or wrong; {remedy}")))
         }
-        Some(Problem { detail, .. }) if status.is_client_error() => Err(Trouble::Wrong(detail)),
-        Some(Problem { detail, .. }) => Err(Trouble::Failed(format!("{address} answers {status}: {detail}"))),
-        None => Err(Trouble::Failed(format!(
+        Some(Problem { detail, .. }) if status.is_client_error() => Err(CommandError::Wrong(detail)),
+        Some(Problem { detail, .. }) => Err(CommandError::Failed(format!("{address} answers {status}: {detail}"))),
+        None => Err(CommandError::Failed(format!(
             "{address} answers {status}, and not as a gate does to its operators; is it the address of admin.listen?"
         ))),
     }
 }
 
-fn advice(error: &AskError) -> &'static str {
+fn advice(error: &AdminClientError) -> &'static str {
     match error {
-        AskError::NotThere { .. } => {
+        AdminClientError::NotThere { .. } => {
             "start it with `tidegate serve`, or say where its admin listener is with --admin ADDR"
         }
-        AskError::NoAnswer { .. } => "is it the address of admin.listen?",
-        AskError::TooLate { .. } => "the process may be stopped, or the machine out of breath",
+        AdminClientError::NoAnswer { .. } => "is it the address of admin.listen?",
+        AdminClientError::TooLate { .. } => "the process may be stopped, or the machine out of breath",
     }
 }
 

@@ -12,20 +12,20 @@ mod format;
 
 use crate::config::settings::AccessLog;
 use crate::config::{self, Settings};
-use crate::address_list_files::{Files, counted};
+use crate::address_list_files::{AddressListFiles, counted};
 use crate::policy::ClassId;
-use crate::policy::bot_detection::Behaviour;
+use crate::policy::bot_detection::BotDetection;
 use crate::policy::identity::AddressSource;
 use crate::policy::quota::Quota;
 use crate::robots;
-use crate::verify::Operators;
+use crate::verify::OperatorTable;
 use std::fmt::Write as _;
 use std::path::Path;
 
 /// Reads the file and sums it up, or says all that is wrong with it.
 pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) -> Result<String, String> {
     let mut settings = config::read(file, environment, &[], operators).map_err(|mistakes| mistakes.to_string())?;
-    let files = Files::read(settings.list_files()).map_err(|mistakes| mistakes.to_string())?;
+    let files = AddressListFiles::read(settings.list_files()).map_err(|mistakes| mistakes.to_string())?;
     settings.notes.extend(hidden_clients(&settings));
     settings.notes.extend(own_robots_trouble(&settings));
     settings.notes.extend(crawlers::range_files_trouble(&settings));
@@ -77,7 +77,7 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
     line(format!("crawlers: {}", crawlers::verify(&settings.verify)));
     line(match &rules.behaviour {
         None => "behaviour: not looked at".into(),
-        Some(Behaviour { threshold, half_life, .. }) => {
+        Some(BotDetection { threshold, half_life, .. }) => {
             format!(
                 "behaviour: suspected from {threshold} points on, half of them forgotten after {}",
                 format::duration(*half_life)
@@ -86,7 +86,7 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
     });
     if !settings.operators.is_empty() {
         line(format!("\noperators of crawlers, added or changed: {}", settings.operators.len()));
-        let builtin = Operators::builtin();
+        let builtin = OperatorTable::builtin();
         settings.operators.iter().for_each(|written| line(format!("  {}", crawlers::operator(written, &builtin))));
     }
     if !settings.lists.is_empty() {

@@ -4,23 +4,23 @@ use std::io::{self, BufRead, Write};
 
 use serde::Serialize;
 
-use crate::user_agents::Agents;
-use crate::policy::class::{AgentRule, agent_rule};
-use crate::policy::{Claim, Kind};
+use crate::user_agents::UserAgentMatcher;
+use crate::policy::class::{UserAgentRule, agent_rule};
+use crate::policy::{Claim, ClientKind};
 
 /// Writes one line for each line of `input`, in order: kind, tab, name of the bot or `-`; or one JSON object.
 ///
 /// A line need not be UTF-8, and may be of any length.
 pub fn run(
-    agents: &Agents,
-    rules: &[AgentRule],
+    agents: &UserAgentMatcher,
+    rules: &[UserAgentRule],
     mut input: impl BufRead,
     mut output: impl Write,
     json: bool,
 ) -> io::Result<()> {
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line)? > 0 {
-        let answer = Answer::of(agents, rules, &line);
+        let answer = ClassifiedLine::of(agents, rules, &line);
         if json {
             serde_json::to_writer(&mut output, &answer)?;
             output.write_all(b"\n")?;
@@ -33,21 +33,21 @@ pub fn run(
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct ClassifiedLine<'a> {
     kind: &'static str,
     bot: Option<&'a str>,
 }
 
-impl<'a> Answer<'a> {
-    fn of(agents: &'a Agents, rules: &[AgentRule], line: &[u8]) -> Answer<'a> {
+impl<'a> ClassifiedLine<'a> {
+    fn of(agents: &'a UserAgentMatcher, rules: &[UserAgentRule], line: &[u8]) -> ClassifiedLine<'a> {
         if let Some(place) = agent_rule(rules, line) {
-            return Answer { kind: rules[place].kind.name(), bot: None };
+            return ClassifiedLine { kind: rules[place].kind.name(), bot: None };
         }
         match agents.claim(line) {
-            Claim::Bot { bot, .. } => Answer { kind: Kind::DeclaredBot.name(), bot: bot.map(|bot| agents.name(bot)) },
+            Claim::Bot { bot, .. } => ClassifiedLine { kind: ClientKind::DeclaredBot.name(), bot: bot.map(|bot| agents.name(bot)) },
             // No user agent is no claim. Proxies and privacy tools strip it, and a person refused costs more than a
             // bot missed; what the client then does is for the stages after this one to judge.
-            Claim::Browser | Claim::Nothing => Answer { kind: Kind::Human.name(), bot: None },
+            Claim::Browser | Claim::Nothing => ClassifiedLine { kind: ClientKind::Human.name(), bot: None },
         }
     }
 }

@@ -9,7 +9,7 @@ const USUAL: [&str; 2] = ["tidegate.yaml", "config/tidegate.yaml"];
 
 /// The file that is named, if one is.
 #[derive(Clone, Debug, Default, Args)]
-pub struct FileArg {
+pub struct ConfigArg {
     /// The YAML file; where none is named, ./tidegate.yaml, or else config/tidegate.yaml.
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
@@ -17,22 +17,22 @@ pub struct FileArg {
 
 /// No file is named, and none is where it is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NoFile;
+pub(super) struct ConfigNotFound;
 
-impl FileArg {
+impl ConfigArg {
     /// The file that is meant; one that is named need not be there.
-    pub(super) fn path(&self) -> Result<PathBuf, NoFile> {
+    pub(super) fn path(&self) -> Result<PathBuf, ConfigNotFound> {
         named_or_usual(self.config.as_ref())
     }
 }
 
 /// The same of a file that is named in another way.
-pub(super) fn named_or_usual(named: Option<&PathBuf>) -> Result<PathBuf, NoFile> {
+pub(super) fn named_or_usual(named: Option<&PathBuf>) -> Result<PathBuf, ConfigNotFound> {
     let usual = || USUAL.iter().map(PathBuf::from).find(|path| path.exists());
-    named.cloned().or_else(usual).ok_or(NoFile)
+    named.cloned().or_else(usual).ok_or(ConfigNotFound)
 }
 
-impl fmt::Display for NoFile {
+impl fmt::Display for ConfigNotFound {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "no YAML file is named, and there is neither {}; name one", USUAL.join(" nor "))
     }

@@ -1,12 +1,12 @@
 //! `tidegate demo`: a newcomer's first minute. Everything is real but for the day, which runs faster.
 
-use super::output::Places;
+use super::output::OutputPaths;
 use super::serve::unguessable;
-use super::{Trouble, failed};
+use super::{CommandError, failed};
 use crate::config;
-use crate::demo::{self, Afterwards, Options, Outcome, Screen};
-use crate::service::{Service, Source};
-use crate::terminal::Ink;
+use crate::demo::{self, AfterRun, Options, DemoOutcome, Screen};
+use crate::service::{Service, SettingsSource};
+use crate::terminal::ColorMode;
 use clap::Args;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
@@ -35,30 +35,30 @@ pub struct DemoArgs {
 
 /// Shows a day. Exit code 1 if the gate broke one of its promises.
 pub fn run(args: &DemoArgs) -> ExitCode {
-    let afterwards = if args.exit { Afterwards::Leave } else { Afterwards::Stay };
+    let afterwards = if args.exit { AfterRun::Leave } else { AfterRun::Stay };
     if let Some(file) = &args.log {
         return write_log(file, args).map_or_else(|trouble| trouble.tell(), |()| ExitCode::SUCCESS);
     }
     let options = Options { seconds: args.seconds, seed: args.seed, afterwards, ..Options::default() };
     match show(options) {
-        Ok(Outcome::Kept | Outcome::Interrupted) => ExitCode::SUCCESS,
-        Ok(Outcome::Broken(_)) => ExitCode::FAILURE,
+        Ok(DemoOutcome::Kept | DemoOutcome::Interrupted) => ExitCode::SUCCESS,
+        Ok(DemoOutcome::Broken(_)) => ExitCode::FAILURE,
         Err(error) => failed(&format!("{error:#}")),
     }
 }
 
-fn write_log(file: &Path, args: &DemoArgs) -> Result<(), Trouble> {
-    let mut out = Places::reading(&[], []).writes("--log", file)?.open()?;
+fn write_log(file: &Path, args: &DemoArgs) -> Result<(), CommandError> {
+    let mut out = OutputPaths::reading(&[], []).writes("--log", file)?.open()?;
     let written = demo::log::write(args.days, args.seed, Options::default().scale, &mut out);
     written.map_err(|error| out.failed(&error))?;
     out.finish()
 }
 
-fn show(options: Options) -> anyhow::Result<Outcome> {
+fn show(options: Options) -> anyhow::Result<DemoOutcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(demo::run(options, &mut screen(), |yaml, clock| {
         let yaml = yaml.to_owned();
-        let source: Source =
+        let source: SettingsSource =
             Box::new(move |operators| config::load(Path::new("the demonstration"), &yaml, &[], &[], operators));
         Ok(Box::new(Service::start(source, clock, unguessable())?))
     }))
@@ -70,7 +70,7 @@ fn screen() -> Screen {
         return Screen::lines(out);
     }
     let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    Screen::terminal(out, width, Ink::of_output(true))
+    Screen::terminal(out, width, ColorMode::of_output(true))
 }
 
 impl demo::Gate for Service {

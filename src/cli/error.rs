@@ -1,13 +1,13 @@
 //! Why a command has no result, how that is told, and with which exit code: the same for all of them.
 
-use super::config_file::NoFile;
-use crate::replay::Failed;
+use super::config_file::ConfigNotFound;
+use crate::replay::ReplayError;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Why there is no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum CommandError {
     /// What was asked for is wrong, or a file that was named: every mistake, a line each, which says where it is.
     Wrong(String),
     /// It could not be done.
@@ -16,7 +16,7 @@ pub enum Trouble {
     Unread,
 }
 
-impl Trouble {
+impl CommandError {
     /// Says it on standard error.
     pub fn tell(&self) -> ExitCode {
         match self {
@@ -27,18 +27,18 @@ impl Trouble {
     }
 }
 
-impl From<NoFile> for Trouble {
-    fn from(none: NoFile) -> Self {
+impl From<ConfigNotFound> for CommandError {
+    fn from(none: ConfigNotFound) -> Self {
         Self::Wrong(format!("{none} with --config FILE"))
     }
 }
 
-impl From<Failed> for Trouble {
-    fn from(failed: Failed) -> Self {
+impl From<ReplayError> for CommandError {
+    fn from(failed: ReplayError) -> Self {
         match failed {
-            Failed::Nothing { .. } | Failed::Unreadable(_) => Self::Wrong(failed.to_string()),
-            Failed::Verdicts(error) if error.kind() == io::ErrorKind::BrokenPipe => Self::Unread,
-            Failed::Verdicts(_) => Self::Failed(failed.to_string()),
+            ReplayError::Nothing { .. } | ReplayError::Unreadable(_) => Self::Wrong(failed.to_string()),
+            ReplayError::Verdicts(error) if error.kind() == io::ErrorKind::BrokenPipe => Self::Unread,
+            ReplayError::Verdicts(_) => Self::Failed(failed.to_string()),
         }
     }
 }

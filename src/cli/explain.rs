@@ -9,15 +9,15 @@ mod render;
 
 pub use render::page;
 
-use super::admin_client::GateArgs;
-use super::log_args::TakenArgs;
+use super::admin_client::AdminArgs;
+use super::log_args::AssumptionArgs;
 use super::status::View;
-use super::{Trouble, load_policy, print};
+use super::{CommandError, load_policy, print};
 use crate::clock::Clock;
-use crate::explain::{Explanation, Known, explain};
+use crate::explain::{Explanation, Environment, explain};
 use crate::replay::Policy;
 use crate::service::crawlers;
-use target::Asked;
+use target::ExplainTarget;
 use clap::Args;
 use http::Method;
 use jiff::tz::TimeZone;
@@ -58,9 +58,9 @@ pub struct ExplainArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    taken: Option<TakenArgs>,
+    taken: Option<AssumptionArgs>,
     #[command(flatten)]
-    gate: GateArgs,
+    gate: AdminArgs,
 }
 
 /// Explains what becomes of a request, or what became of it.
@@ -71,15 +71,15 @@ pub fn run(args: &ExplainArgs) -> ExitCode {
     }
 }
 
-fn explanation(args: &ExplainArgs) -> Result<Explanation, Trouble> {
-    match Asked::of(args).map_err(Trouble::Wrong)? {
-        Asked::Decision(id) => {
+fn explanation(args: &ExplainArgs) -> Result<Explanation, CommandError> {
+    match ExplainTarget::of(args).map_err(CommandError::Wrong)? {
+        ExplainTarget::Decision(id) => {
             let said = args.gate.ask(Method::GET, &format!("/api/v1/decisions/{id}/explanation"), "")?;
             let unread = |error| format!("the gate's answer cannot be read: {error}; is it of this version?");
-            serde_json::from_str(&said).map_err(|error| Trouble::Failed(unread(error)))
+            serde_json::from_str(&said).map_err(|error| CommandError::Failed(unread(error)))
         }
-        Asked::Line(line) => from_log::explanation(args, &line),
-        Asked::MadeUp(url) => with_known(&args.gate.file.path()?, |known| {
+        ExplainTarget::Line(line) => from_log::explanation(args, &line),
+        ExplainTarget::MadeUp(url) => with_known(&args.gate.file.path()?, |known| {
             let made_up = target::made_up(args, url, known, Clock::system().now(), &TimeZone::system())?;
             made_up.case(known).map(|case| explain(&case)).map_err(|mistake| mistake.to_string())
         }),
@@ -89,18 +89,18 @@ fn explanation(args: &ExplainArgs) -> Result<Explanation, Trouble> {
 /// Lets `look` see what a gate with this file would know.
 fn with_known(
     file: &Path,
-    look: impl FnOnce(Known<'_>) -> Result<Explanation, String>,
-) -> Result<Explanation, Trouble> {
+    look: impl FnOnce(Environment<'_>) -> Result<Explanation, String>,
+) -> Result<Explanation, CommandError> {
     let Policy { settings, operators, agents, lists, .. } =
-        load_policy::read(file, crawlers::operators).map_err(Trouble::Wrong)?;
-    look(Known { settings: &settings, agents: &agents, operators: &operators, lists: &lists }).map_err(Trouble::Wrong)
+        load_policy::read(file, crawlers::operators).map_err(CommandError::Wrong)?;
+    look(Environment { settings: &settings, agents: &agents, operators: &operators, lists: &lists }).map_err(CommandError::Wrong)
 }
 
-fn shown(explanation: &Explanation, json: bool) -> Result<String, Trouble> {
+fn shown(explanation: &Explanation, json: bool) -> Result<String, CommandError> {
     match json {
         true => serde_json::to_string_pretty(explanation)
             .map(|text| text + "\n")
-            .map_err(|error| Trouble::Failed(error.to_string())),
+            .map_err(|error| CommandError::Failed(error.to_string())),
         false => Ok(page(explanation, &View::of_output())),
     }
 }

@@ -2,23 +2,23 @@
 
 use super::environment;
 use crate::config::{self, Settings};
-use crate::address_list_files::Files;
+use crate::address_list_files::AddressListFiles;
 use crate::replay::Policy;
-use crate::verify::Operators;
+use crate::verify::OperatorTable;
 use std::path::Path;
 
 /// Reads a file, or says all that is wrong with it. `operators` makes those of its settings.
-pub(super) fn read(file: &Path, operators: impl FnOnce(&Settings) -> Operators) -> Result<Policy, String> {
+pub(super) fn read(file: &Path, operators: impl FnOnce(&Settings) -> OperatorTable) -> Result<Policy, String> {
     let text = config::text_of(file).map_err(|mistakes| mistakes.to_string())?;
     of(file, &text, operators)
 }
 
 /// The same, of a `text` that the file might have.
-pub(super) fn of(file: &Path, text: &str, operators: impl FnOnce(&Settings) -> Operators) -> Result<Policy, String> {
-    let builtin = Operators::builtin();
+pub(super) fn of(file: &Path, text: &str, operators: impl FnOnce(&Settings) -> OperatorTable) -> Result<Policy, String> {
+    let builtin = OperatorTable::builtin();
     let names: Vec<&str> = builtin.names().collect();
     let settings = settings(file, text, &names)?;
-    let lists = Files::read(settings.list_files()).map_err(|mistakes| mistakes.to_string())?.lists();
+    let lists = AddressListFiles::read(settings.list_files()).map_err(|mistakes| mistakes.to_string())?.lists();
     let operators = operators(&settings);
     Ok(Policy::new(file.display().to_string(), settings, operators, lists))
 }

@@ -1,10 +1,10 @@
 //! Access logs on the command line, and what is taken for true where they are silent: the same for all who replay them.
 
-use super::Trouble;
+use super::CommandError;
 use crate::config;
 use crate::policy::Units;
-use crate::replay::log::Files;
-use crate::replay::{Assumptions, Clients, Policy};
+use crate::replay::log::LogFiles;
+use crate::replay::{Assumptions, RetryModel, Policy};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,12 +16,12 @@ pub struct LogArgs {
     #[arg(required = true, value_name = "LOG")]
     pub(super) logs: Vec<PathBuf>,
     #[command(flatten)]
-    pub(super) taken: TakenArgs,
+    pub(super) taken: AssumptionArgs,
 }
 
 /// What is taken for true where logs are silent.
 #[derive(Clone, Debug, Args)]
-pub struct TakenArgs {
+pub struct AssumptionArgs {
     /// What a request of a route really costs, of each of its quotas, where the log does not say: /item/*=0.8
     #[arg(long = "cost", value_name = "ROUTE=UNITS", value_parser = cost)]
     costs: Vec<(String, Units)>,
@@ -32,8 +32,8 @@ pub struct TakenArgs {
     #[arg(long, value_name = "SPAN", value_parser = span, default_value = "200ms")]
     latency: Duration,
     /// What clients do that are refused.
-    #[arg(long, value_enum, default_value_t = Reaction::Deaf)]
-    clients: Reaction,
+    #[arg(long, value_enum, default_value_t = RetryModelArg::Deaf)]
+    clients: RetryModelArg,
     /// By how much lines may be out of order; later ones are taken at the latest time before them.
     #[arg(long, value_name = "SPAN", value_parser = span, default_value = "60s")]
     pub(super) window: Duration,
@@ -41,7 +41,7 @@ pub struct TakenArgs {
 
 /// What clients do that are refused.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Reaction {
+enum RetryModelArg {
     /// What the log says: each request comes once, at its time
     Deaf,
     /// Bots stay away until Retry-After has passed, then ask for it again and for what they would have asked meanwhile
@@ -52,26 +52,26 @@ enum Reaction {
 
 impl LogArgs {
     /// Opens the files.
-    pub(super) fn open(&self) -> Result<Files, Trouble> {
-        Files::open(&self.logs).map_err(|error| Trouble::Wrong(error.to_string()))
+    pub(super) fn open(&self) -> Result<LogFiles, CommandError> {
+        LogFiles::open(&self.logs).map_err(|error| CommandError::Wrong(error.to_string()))
     }
 }
 
-impl Default for TakenArgs {
+impl Default for AssumptionArgs {
     /// As where nothing is said.
     fn default() -> Self {
         let Assumptions { cache_ttl, latency, costs, .. } = Assumptions::default();
-        Self { costs, cache_ttl, latency, clients: Reaction::Deaf, window: Duration::from_secs(60) }
+        Self { costs, cache_ttl, latency, clients: RetryModelArg::Deaf, window: Duration::from_secs(60) }
     }
 }
 
-impl TakenArgs {
+impl AssumptionArgs {
     /// What is taken for true. Each route whose cost is told is one of some policy.
-    pub(super) fn assumptions(&self, policies: &[&Policy]) -> Result<Assumptions, Trouble> {
+    pub(super) fn assumptions(&self, policies: &[&Policy]) -> Result<Assumptions, CommandError> {
         for (route, _) in &self.costs {
             let known = |policy: &&Policy| policy.settings.rules.routes.iter().any(|known| known.name == *route);
             if !policies.iter().any(known) {
-                return Err(Trouble::Wrong(format!(
+                return Err(CommandError::Wrong(format!(
                     "--cost: there is no route {route:?}; name one as its `match` is written"
                 )));
             }
@@ -95,12 +95,12 @@ fn cost(text: &str) -> Result<(String, Units), String> {
     Ok((route.to_owned(), units))
 }
 
-impl From<Reaction> for Clients {
-    fn from(reaction: Reaction) -> Self {
+impl From<RetryModelArg> for RetryModel {
+    fn from(reaction: RetryModelArg) -> Self {
         match reaction {
-            Reaction::Deaf => Self::Deaf,
-            Reaction::Obey => Self::Obey,
-            Reaction::AsKnown => Self::AsKnown,
+            RetryModelArg::Deaf => Self::Deaf,
+            RetryModelArg::Obey => Self::Obey,
+            RetryModelArg::AsKnown => Self::AsKnown,
         }
     }
 }

@@ -20,12 +20,12 @@ mod error;
 pub mod tune;
 pub mod user;
 
-pub use config_file::FileArg;
-pub use error::Trouble;
+pub use config_file::ConfigArg;
+pub use error::CommandError;
 
-use crate::user_agents::Agents;
+use crate::user_agents::UserAgentMatcher;
 use crate::service::crawlers;
-use crate::verify::Operators;
+use crate::verify::OperatorTable;
 use clap::{Args, Parser, Subcommand};
 use config_file::named_or_usual;
 use std::io::{self, Write};
@@ -84,7 +84,7 @@ enum Command {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        gate: admin_client::GateArgs,
+        gate: admin_client::AdminArgs,
     },
     /// Prints the JSON Schema of the YAML file, for editors.
     Schema,
@@ -98,7 +98,7 @@ that was named, told a line for each mistake as `WHERE: what is wrong; what woul
 #[derive(Clone, Debug, Default, Args)]
 pub struct ServeArgs {
     #[command(flatten)]
-    file: FileArg,
+    file: ConfigArg,
     /// Listens here instead.
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
@@ -131,7 +131,7 @@ fn check_file(named: Option<&PathBuf>) -> ExitCode {
         Ok(file) => file,
         Err(none) => return wrong(&none),
     };
-    let operators = Operators::builtin();
+    let operators = OperatorTable::builtin();
     let names: Vec<&str> = operators.names().collect();
     match check::check(&file, &environment(), &names) {
         Ok(summary) => print(&summary),
@@ -140,7 +140,7 @@ fn check_file(named: Option<&PathBuf>) -> ExitCode {
 }
 
 fn classify_lines(config: Option<&Path>, json: bool) -> ExitCode {
-    let builtin = Operators::builtin();
+    let builtin = OperatorTable::builtin();
     let names: Vec<&str> = builtin.names().collect();
     let settings = match config.map(|file| crate::config::read(file, &environment(), &[], &names)).transpose() {
         Ok(settings) => settings,
@@ -148,7 +148,7 @@ fn classify_lines(config: Option<&Path>, json: bool) -> ExitCode {
     };
     let rules = settings.as_ref().map(|settings| settings.rules.agent_rules.clone()).unwrap_or_default();
     let operators = settings.as_ref().map_or(builtin, crawlers::operators);
-    let agents = Agents::builtin(operators.tokens());
+    let agents = UserAgentMatcher::builtin(operators.tokens());
     let done = classify::run(&agents, &rules, io::stdin().lock(), io::BufWriter::new(io::stdout().lock()), json);
     ended(done)
 }

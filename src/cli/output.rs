@@ -3,7 +3,7 @@
 //! A file is written beside its place and put there at the end, so that a run that fails leaves what was there before. What
 //! is no file (a pipe, a device) is written as it comes. `-` is standard output, as it is standard input among logs.
 
-use super::Trouble;
+use super::CommandError;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
@@ -11,23 +11,23 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// What a command reads and writes, so that nothing is written over anything else of it.
-pub(super) struct Places(Vec<(Place, String)>);
+pub(super) struct OutputPaths(Vec<(FileIdentity, String)>);
 
 /// Which file it is, by whatever name.
 #[derive(PartialEq)]
-enum Place {
+enum FileIdentity {
     Known { device: u64, inode: u64 },
     New(PathBuf),
     StandardOutput,
 }
 
 /// A place that nothing else has.
-pub(super) struct Target {
+pub(super) struct OutputTarget {
     name: String,
-    kind: Kind,
+    kind: OutputKind,
 }
 
-enum Kind {
+enum OutputKind {
     StandardOutput,
     Stream(PathBuf),
     /// A file, at the end of all symbolic links; what is known of it if it is there.
@@ -38,17 +38,17 @@ enum Kind {
 pub(super) struct Output {
     name: String,
     writer: BufWriter<Box<dyn Write>>,
-    draft: Option<Draft>,
+    draft: Option<TempFile>,
 }
 
 /// A file that is not in its place yet; dropped before, it was for nothing.
-struct Draft {
+struct TempFile {
     file: File,
     path: PathBuf,
     place: PathBuf,
 }
 
-impl Places {
+impl OutputPaths {
     /// A command that reads logs (`-` is standard input) and, each by its option, other files.
     pub(super) fn reading<'a>(
         logs: &[PathBuf],
@@ -69,20 +69,20 @@ impl Places {
     }
 
     /// A place for the result that `option` asks for; wrong where it is that of something else.
-    pub(super) fn writes(&mut self, option: &str, path: &Path) -> Result<Target, Trouble> {
+    pub(super) fn writes(&mut self, option: &str, path: &Path) -> Result<OutputTarget, CommandError> {
         let name = path.display().to_string();
-        let kind = Kind::of(path).map_err(|error| unwritable(&name, &error))?;
+        let kind = OutputKind::of(path).map_err(|error| unwritable(&name, &error))?;
         if let Some(place) = kind.place() {
             if let Some((_, what)) = self.0.iter().find(|(other, _)| *other == place) {
-                return Err(Trouble::Wrong(format!("{option}: {name} {what}; name another file")));
+                return Err(CommandError::Wrong(format!("{option}: {name} {what}; name another file")));
             }
             self.0.push((place, format!("is what {option} writes")));
         }
-        Ok(Target { name, kind })
+        Ok(OutputTarget { name, kind })
     }
 }
 
-impl Kind {
+impl OutputKind {
     fn of(path: &Path) -> io::Result<Self> {
         if STANDARD_OUTPUT.iter().any(|name| path == Path::new(name)) {
             return Ok(Self::StandardOutput);
@@ -105,29 +105,29 @@ impl Kind {
         }
     }
 
-    fn place(&self) -> Option<Place> {
+    fn place(&self) -> Option<FileIdentity> {
         match self {
-            Self::StandardOutput => Some(Place::StandardOutput),
+            Self::StandardOutput => Some(FileIdentity::StandardOutput),
             Self::Stream(path) => fs::metadata(path).ok().as_ref().and_then(known),
             Self::File(_, Some(about)) => known(about),
-            Self::File(path, None) => Some(Place::New(path.clone())),
+            Self::File(path, None) => Some(FileIdentity::New(path.clone())),
         }
     }
 }
 
-impl Target {
+impl OutputTarget {
     /// True where nothing else may be said on standard output.
     pub(super) fn is_standard_output(&self) -> bool {
-        matches!(self.kind, Kind::StandardOutput)
+        matches!(self.kind, OutputKind::StandardOutput)
     }
 
     /// Opens it. Nothing that was there is touched before [`Output::finish`].
-    pub(super) fn open(self) -> Result<Output, Trouble> {
+    pub(super) fn open(self) -> Result<Output, CommandError> {
         let Self { name, kind } = self;
-        let opened: io::Result<(Box<dyn Write>, Option<Draft>)> = match kind {
-            Kind::StandardOutput => Ok((Box::new(io::stdout().lock()), None)),
-            Kind::Stream(path) => File::create(path).map(|file| (Box::new(file) as _, None)),
-            Kind::File(path, about) => Draft::beside(path, about.as_ref())
+        let opened: io::Result<(Box<dyn Write>, Option<TempFile>)> = match kind {
+            OutputKind::StandardOutput => Ok((Box::new(io::stdout().lock()), None)),
+            OutputKind::Stream(path) => File::create(path).map(|file| (Box::new(file) as _, None)),
+            OutputKind::File(path, about) => TempFile::beside(path, about.as_ref())
                 .and_then(|draft| Ok((Box::new(draft.file.try_clone()?) as _, Some(draft)))),
         };
         let (writer, draft) = opened.map_err(|error| unwritable(&name, &error))?;
@@ -137,16 +137,16 @@ impl Target {
 
 impl Output {
     /// Puts the whole of it in its place.
-    pub(super) fn finish(mut self) -> Result<(), Trouble> {
-        let written = self.writer.flush().and_then(|()| self.draft.take().map_or(Ok(()), Draft::put_in_place));
+    pub(super) fn finish(mut self) -> Result<(), CommandError> {
+        let written = self.writer.flush().and_then(|()| self.draft.take().map_or(Ok(()), TempFile::put_in_place));
         written.map_err(|error| self.failed(&error))
     }
 
     /// It could not be written to its end.
-    pub(super) fn failed(&self, error: &io::Error) -> Trouble {
+    pub(super) fn failed(&self, error: &io::Error) -> CommandError {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Trouble::Unread,
-            _ => Trouble::Failed(format!("{}: cannot be written: {error}", self.name)),
+            io::ErrorKind::BrokenPipe => CommandError::Unread,
+            _ => CommandError::Failed(format!("{}: cannot be written: {error}", self.name)),
         }
     }
 }
@@ -161,7 +161,7 @@ impl Write for Output {
     }
 }
 
-impl Draft {
+impl TempFile {
     fn beside(place: PathBuf, before: Option<&Metadata>) -> io::Result<Self> {
         let mut number = 0;
         let (file, path) = loop {
@@ -187,7 +187,7 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for TempFile {
     fn drop(&mut self) {
         // Gone already where it is in its place.
         let _ = fs::remove_file(&self.path);
@@ -195,8 +195,8 @@ impl Drop for Draft {
 }
 
 /// What nothing else may be written over. Devices hold nothing.
-fn known(about: &Metadata) -> Option<Place> {
-    (!about.file_type().is_char_device()).then(|| Place::Known { device: about.dev(), inode: about.ino() })
+fn known(about: &Metadata) -> Option<FileIdentity> {
+    (!about.file_type().is_char_device()).then(|| FileIdentity::Known { device: about.dev(), inode: about.ino() })
 }
 
 fn about(stream: impl AsFd) -> Option<Metadata> {
@@ -213,8 +213,8 @@ fn end_of_links(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many symbolic links"))
 }
 
-fn unwritable(name: &str, error: &io::Error) -> Trouble {
-    Trouble::Wrong(format!("{name}: cannot be written: {error}; name a file that can be"))
+fn unwritable(name: &str, error: &io::Error) -> CommandError {
+    CommandError::Wrong(format!("{name}: cannot be written: {error}; name a file that can be"))
 }
 
 const DASH: &str = "-";

@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::policy::Timestamp;
-use crate::replay::log::Files;
+use crate::replay::log::LogFiles;
 use crate::terminal::{bar, span, thousands};
 use std::cell::Cell;
 use std::io::{self, IsTerminal, Write};
@@ -18,7 +18,7 @@ pub(super) struct Progress {
 }
 
 /// How much of the logs has been read.
-pub(super) struct Reading {
+pub(super) struct ReadProgress {
     bytes: Option<u64>,
     read: Arc<AtomicU64>,
 }
@@ -47,9 +47,9 @@ impl Progress {
     }
 }
 
-impl Reading {
+impl ReadProgress {
     /// Of these files, whose size may be known.
-    pub(super) fn of(files: &Files) -> Self {
+    pub(super) fn of(files: &LogFiles) -> Self {
         Self { bytes: files.bytes, read: files.read.clone() }
     }
 
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_bar_says_how_fast_and_how_long_still() {
-        let reading = |bytes, read| Reading { bytes, read: Arc::new(AtomicU64::new(read)) };
+        let reading = |bytes, read| ReadProgress { bytes, read: Arc::new(AtomicU64::new(read)) };
         let half = reading(Some(100), 50).drawn(1_000_000, Duration::from_secs(2));
         assert_eq!(half, "██████████··········  50 %  1,000,000 lines, 500,000/s, 2 s left");
         assert_eq!(reading(None, 5).drawn(10, Duration::from_secs(1)), "10 lines, 10/s");
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn it_fits_a_terminal_and_nothing_is_left_only_at_the_end() {
-        let reading = |read| Reading { bytes: Some(1000), read: Arc::new(AtomicU64::new(read)) };
+        let reading = |read| ReadProgress { bytes: Some(1000), read: Arc::new(AtomicU64::new(read)) };
         let long = reading(100).drawn(999_999_999, Duration::from_secs(19_000));
         assert!(long.chars().count() < 80 && long.ends_with("47 h 30 min left"), "{long}");
         assert!(reading(320).drawn(1000, Duration::from_millis(100)).ends_with("1 s left"));

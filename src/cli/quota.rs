@@ -1,8 +1,8 @@
 //! `tidegate quota`: shows what a running gate has left, and corrects what it counts as used.
 
-use super::admin_client::GateArgs;
+use super::admin_client::AdminArgs;
 use super::status::{self, Amount, View};
-use super::{Trouble, environment, print, user};
+use super::{CommandError, environment, print, user};
 use crate::policy::Units;
 use clap::Subcommand;
 use http::Method;
@@ -23,7 +23,7 @@ pub enum QuotaCommand {
         json: bool,
         /// Which gate.
         #[command(flatten)]
-        gate: GateArgs,
+        gate: AdminArgs,
     },
     /// Says what a quota has used in this window, where the gate's count is not what was really spent.
     Set {
@@ -37,7 +37,7 @@ pub enum QuotaCommand {
         json: bool,
         /// Which gate.
         #[command(flatten)]
-        gate: GateArgs,
+        gate: AdminArgs,
     },
     /// Makes all that was bought for this window available again.
     Reset {
@@ -48,7 +48,7 @@ pub enum QuotaCommand {
         json: bool,
         /// Which gate.
         #[command(flatten)]
-        gate: GateArgs,
+        gate: AdminArgs,
     },
 }
 
@@ -84,7 +84,7 @@ pub fn run(command: &QuotaCommand) -> ExitCode {
     }
 }
 
-fn show(gate: &GateArgs, name: Option<&str>, json: bool) -> Result<String, Trouble> {
+fn show(gate: &AdminArgs, name: Option<&str>, json: bool) -> Result<String, CommandError> {
     let said = gate.ask(Method::GET, &name.map_or_else(|| PATH.to_owned(), path), "")?;
     if json {
         return Ok(said);
@@ -97,7 +97,7 @@ fn show(gate: &GateArgs, name: Option<&str>, json: bool) -> Result<String, Troub
 }
 
 /// A correction in a line: what is used now and was before, and why it is not what was asked for.
-fn corrected(said: &str, asked: Option<&str>) -> Result<String, Trouble> {
+fn corrected(said: &str, asked: Option<&str>) -> Result<String, CommandError> {
     let Corrected { name, from, to } = understood(serde_json::from_str(said))?;
     let mut text = format!("{name}: {to} used, {from} before");
     let asked: Option<Units> = asked.and_then(|asked| asked.parse().ok());
@@ -107,8 +107,8 @@ fn corrected(said: &str, asked: Option<&str>) -> Result<String, Trouble> {
     Ok(text)
 }
 
-fn understood<T>(read: serde_json::Result<T>) -> Result<T, Trouble> {
-    read.map_err(|error| Trouble::Failed(format!("the gate's answer cannot be read: {error}; is it of this version?")))
+fn understood<T>(read: serde_json::Result<T>) -> Result<T, CommandError> {
+    read.map_err(|error| CommandError::Failed(format!("the gate's answer cannot be read: {error}; is it of this version?")))
 }
 
 /// A name may hold anything where somebody mistyped it.
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(corrected(said, None).as_deref(), Ok("api: 1,200 used, 12.25 before"));
         let told = "api: 1,200 used, 12.25 before; not 1203: the rest is reserved for requests under way";
         assert_eq!(corrected(said, Some("1203")).as_deref(), Ok(told));
-        assert!(matches!(corrected("[]", None), Err(Trouble::Failed(_))));
+        assert!(matches!(corrected("[]", None), Err(CommandError::Failed(_))));
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! `tidegate replay`: what a policy would have done with the requests of a log.
 
 use super::log_args::LogArgs;
-use super::output::{Output, Places, Target};
-use super::progress::{Progress, Reading};
-use super::{FileArg, Trouble, load_policy, print};
-use crate::replay::log::{Counts, Merged};
+use super::output::{Output, OutputPaths, OutputTarget};
+use super::progress::{Progress, ReadProgress};
+use super::{ConfigArg, CommandError, load_policy, print};
+use crate::replay::log::{Counts, MergedLog};
 use crate::replay::report::Report;
 use crate::replay::{Replay, page, summary};
 use crate::service::crawlers;
-use crate::terminal::Ink;
+use crate::terminal::ColorMode;
 use clap::Args;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub struct ReplayArgs {
     #[command(flatten)]
     log: LogArgs,
     #[command(flatten)]
-    file: FileArg,
+    file: ConfigArg,
     /// Another policy, set beside it: both decide about the same lines.
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
@@ -38,27 +38,27 @@ pub struct ReplayArgs {
 /// Replays. Exit code 2 where a file is wrong, or cannot be read to its end.
 pub fn run(args: &ReplayArgs) -> ExitCode {
     match replayed(args) {
-        Ok(Some(report)) => print(&summary::summary(&report, Ink::of_output(io::stdout().is_terminal()))),
+        Ok(Some(report)) => print(&summary::summary(&report, ColorMode::of_output(io::stdout().is_terminal()))),
         Ok(None) => ExitCode::SUCCESS,
         Err(trouble) => trouble.tell(),
     }
 }
 
 /// Writes what is asked for. Returns what is to be said of it, unless a document has standard output for itself.
-fn replayed(args: &ReplayArgs) -> Result<Option<Report>, Trouble> {
+fn replayed(args: &ReplayArgs) -> Result<Option<Report>, CommandError> {
     let file = args.file.path()?;
     let targets = Targets::of(args, &file)?;
     let is_told = targets.leave_standard_output();
-    let policy = |file| load_policy::read(file, crawlers::without_dns).map_err(Trouble::Wrong);
+    let policy = |file| load_policy::read(file, crawlers::without_dns).map_err(CommandError::Wrong);
     let (policy, other) = (policy(&file)?, args.compare.as_deref().map(policy).transpose()?);
     let both: Vec<_> = std::iter::once(&policy).chain(&other).collect();
     let assumptions = args.log.taken.assumptions(&both)?;
     let files = args.log.open()?;
     let [mut verdicts, json, html] = targets.open()?;
-    let (progress, reading) = (Progress::begin(), Reading::of(&files));
+    let (progress, reading) = (Progress::begin(), ReadProgress::of(&files));
     let replay = Replay {
         files: files.sources.iter().map(|source| source.name.clone()).collect(),
-        lines: Merged::new(files.sources, args.log.taken.window),
+        lines: MergedLog::new(files.sources, args.log.taken.window),
         window: args.log.taken.window,
         assumptions,
     };
@@ -80,12 +80,12 @@ fn replayed(args: &ReplayArgs) -> Result<Option<Report>, Trouble> {
 }
 
 /// Where verdicts, report and page go.
-struct Targets([Option<Target>; 3]);
+struct Targets([Option<OutputTarget>; 3]);
 
 impl Targets {
-    fn of(args: &ReplayArgs, file: &Path) -> Result<Self, Trouble> {
+    fn of(args: &ReplayArgs, file: &Path) -> Result<Self, CommandError> {
         let read = [("--config", Some(file)), ("--compare", args.compare.as_deref())];
-        let mut places = Places::reading(&args.log.logs, read);
+        let mut places = OutputPaths::reading(&args.log.logs, read);
         let mut target =
             |option, path: &Option<PathBuf>| path.as_deref().map(|path| places.writes(option, path)).transpose();
         let verdicts = target("--verdicts", &args.verdicts)?;
@@ -93,11 +93,11 @@ impl Targets {
     }
 
     fn leave_standard_output(&self) -> bool {
-        !self.0.iter().flatten().any(Target::is_standard_output)
+        !self.0.iter().flatten().any(OutputTarget::is_standard_output)
     }
 
-    fn open(self) -> Result<[Option<Output>; 3], Trouble> {
-        let [verdicts, json, html] = self.0.map(|target| target.map(Target::open).transpose());
+    fn open(self) -> Result<[Option<Output>; 3], CommandError> {
+        let [verdicts, json, html] = self.0.map(|target| target.map(OutputTarget::open).transpose());
         Ok([verdicts?, json?, html?])
     }
 }

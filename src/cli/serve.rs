@@ -1,10 +1,10 @@
 //! `tidegate serve`: runs the gate until it is told to stop.
 
-use super::{ServeArgs, Trouble, environment, failed, wrong};
+use super::{ServeArgs, CommandError, environment, failed, wrong};
 use crate::clock::Clock;
 use crate::config::settings::{AccessLog, Ledger, LogLevel};
-use crate::config::{self, Mistakes, Settings};
-use crate::service::{BUILD, Service, ServiceError, Source};
+use crate::config::{self, ConfigErrors, Settings};
+use crate::service::{BUILD, Service, ServiceError, SettingsSource};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -16,13 +16,13 @@ use tracing_subscriber::EnvFilter;
 
 /// Runs a gate. Returns when it has drained after SIGTERM or Ctrl-C.
 pub fn run(args: &ServeArgs) -> ExitCode {
-    let operators = crate::verify::Operators::builtin();
+    let operators = crate::verify::OperatorTable::builtin();
     let names: Vec<&str> = operators.names().collect();
     // Found once: a reload reads what the gate was started with.
     let file = match args.file.path() {
         Ok(file) => Some(file),
         Err(_) if args.origin.is_some() => None,
-        Err(none) => return Trouble::from(none).tell(),
+        Err(none) => return CommandError::from(none).tell(),
     };
     // Read once ahead of the start, because where logs go is part of it.
     let settings = match read(file.as_deref(), args, &names) {
@@ -32,7 +32,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     log_to_stderr(settings.log.level);
     let quiet_stdout = settings.log.access == AccessLog::Stdout;
 
-    let source: Source = {
+    let source: SettingsSource = {
         let args = args.clone();
         Box::new(move |names| read(file.as_deref(), &args, names))
     };
@@ -60,7 +60,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn read(file: Option<&Path>, args: &ServeArgs, operators: &[&str]) -> Result<Settings, Mistakes> {
+fn read(file: Option<&Path>, args: &ServeArgs, operators: &[&str]) -> Result<Settings, ConfigErrors> {
     let options = [("listen", &args.listen), ("origin.url", &args.origin)];
     let overrides: Vec<(&str, String)> =
         options.into_iter().filter_map(|(key, value)| Some((key, value.clone()?))).collect();

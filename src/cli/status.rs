@@ -8,14 +8,14 @@ mod view;
 pub use state::Amount;
 pub use view::View;
 
-use super::admin_client::GateArgs;
-use super::{Trouble, print};
+use super::admin_client::AdminArgs;
+use super::{CommandError, print};
 use http::Method;
 use state::{Quota, State};
 use std::process::ExitCode;
 
 /// Asks a running gate for its state and shows it.
-pub fn run(gate: &GateArgs, json: bool) -> ExitCode {
+pub fn run(gate: &AdminArgs, json: bool) -> ExitCode {
     let shown = gate.ask(Method::GET, "/api/v1/state", "").and_then(|said| match json {
         true => Ok(said),
         false => text(&said, &View::of_output()),
@@ -27,10 +27,10 @@ pub fn run(gate: &GateArgs, json: bool) -> ExitCode {
 }
 
 /// The state, as the admin API tells it in JSON, for people to read.
-pub fn text(said: &str, view: &View) -> Result<String, Trouble> {
+pub fn text(said: &str, view: &View) -> Result<String, CommandError> {
     let read = serde_json::from_str::<State>(said);
     read.map(|state| render::page(&state, view))
-        .map_err(|error| Trouble::Failed(format!("the gate's answer cannot be read: {error}; is it of this version?")))
+        .map_err(|error| CommandError::Failed(format!("the gate's answer cannot be read: {error}; is it of this version?")))
 }
 
 /// Quotas alone, for people to read.

@@ -1,18 +1,18 @@
 //! `tidegate tune`: which tiers meet a goal.
 
 use super::log_args::LogArgs;
-use super::output::{Places, Target};
-use super::progress::{Progress, Reading, done_bar, time_left};
-use super::{FileArg, Trouble, load_policy, print};
-use crate::rng::Chance;
+use super::output::{OutputPaths, OutputTarget};
+use super::progress::{Progress, ReadProgress, done_bar, time_left};
+use super::{ConfigArg, CommandError, load_policy, print};
+use crate::rng::Rng;
 use crate::config::{self, Settings};
 use crate::replay::Policy;
-use crate::replay::log::Merged;
+use crate::replay::log::MergedLog;
 use crate::service::crawlers;
-use crate::terminal::{Ink, thousands};
+use crate::terminal::{ColorMode, thousands};
 use crate::tune::report::TuningReport;
-use crate::tune::{Failed, Goal, Known, Manuscript, Recording, Search, Space, Tuned, Tuning, WrongTerm, summary};
-use crate::verify::Operators;
+use crate::tune::{TuneError, Goal, GoalContext, ConfigEditor, InMemoryLog, Search, SearchSpace, TuneResult, Tuner, GoalError, summary};
+use crate::verify::OperatorTable;
 use clap::Args;
 use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
@@ -25,7 +25,7 @@ pub struct TuneArgs {
     #[command(flatten)]
     log: LogArgs,
     #[command(flatten)]
-    file: FileArg,
+    file: ConfigArg,
     /// What is wanted, the most important first: WHAT MEASURE <= or >= NUMBER [%], separated by commas. Of a class: refused,
     /// served, evenness. Of a quota: unused, used. Such as "person refused <= 0, search served >= 90 %, unused <= 2 %"
     #[arg(long, value_name = "GOAL")]
@@ -64,14 +64,14 @@ pub fn run(args: &TuneArgs) -> ExitCode {
 }
 
 /// Tunes, and writes the file. Also whether the report is told: not where the file has standard output for itself.
-fn written(args: &TuneArgs) -> Result<(Tuned, bool), Trouble> {
+fn written(args: &TuneArgs) -> Result<(TuneResult, bool), CommandError> {
     let file = args.file.path()?;
-    let mut places = Places::reading(&args.log.logs, [("--config", Some(file.as_path()))]);
+    let mut places = OutputPaths::reading(&args.log.logs, [("--config", Some(file.as_path()))]);
     if args.json {
         places.writes("--json", Path::new("-"))?;
     }
     let target = args.write.as_deref().map(|path| places.writes("--write", path)).transpose()?;
-    let is_told = !target.as_ref().is_some_and(Target::is_standard_output);
+    let is_told = !target.as_ref().is_some_and(OutputTarget::is_standard_output);
     let tuned = tuned(args, &file)?;
     if let Some(target) = target {
         let mut out = target.open()?;
@@ -81,39 +81,39 @@ fn written(args: &TuneArgs) -> Result<(Tuned, bool), Trouble> {
     Ok((tuned, is_told))
 }
 
-fn shown(args: &TuneArgs, report: &TuningReport) -> Result<String, Trouble> {
+fn shown(args: &TuneArgs, report: &TuningReport) -> Result<String, CommandError> {
     match args.json {
-        false => Ok(summary::summary(report, Ink::of_output(io::stdout().is_terminal()))),
+        false => Ok(summary::summary(report, ColorMode::of_output(io::stdout().is_terminal()))),
         true => serde_json::to_string_pretty(report)
             .map(|text| text + "\n")
-            .map_err(|error| Trouble::Failed(format!("the report cannot be written: {error}"))),
+            .map_err(|error| CommandError::Failed(format!("the report cannot be written: {error}"))),
     }
 }
 
-fn tuned(args: &TuneArgs, path: &Path) -> Result<Tuned, Trouble> {
-    let file = config::text_of(path).map_err(|mistakes| Trouble::Wrong(mistakes.to_string()))?;
-    let present = load_policy::of(path, &file, crawlers::without_dns).map_err(Trouble::Wrong)?;
-    let builtin = Operators::builtin();
+fn tuned(args: &TuneArgs, path: &Path) -> Result<TuneResult, CommandError> {
+    let file = config::text_of(path).map_err(|mistakes| CommandError::Wrong(mistakes.to_string()))?;
+    let present = load_policy::of(path, &file, crawlers::without_dns).map_err(CommandError::Wrong)?;
+    let builtin = OperatorTable::builtin();
     let operators: Vec<&str> = builtin.names().collect();
     let settings = &present.settings;
     let quota = quota(args, &present)?;
     let goal = goal(args, settings, quota)?;
-    let space = Space::of(settings, quota, &goal).map_err(Trouble::Wrong)?;
+    let space = SearchSpace::of(settings, quota, &goal).map_err(CommandError::Wrong)?;
     let assumptions = args.log.taken.assumptions(&[&present])?;
     let progress = Progress::begin();
     let recording = recording(args, &progress)?;
-    let tuning = Tuning {
+    let tuning = Tuner {
         recording: &recording,
         assumptions: &assumptions,
         goal: &goal,
         space: &space,
-        manuscript: &Manuscript::new(&file, settings),
+        manuscript: &ConfigEditor::new(&file, settings),
         policy: &present,
         settings: &|text| load_policy::settings(path, text, &operators),
         threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
     };
     let effort = usize::from(args.effort);
-    let search = Search { effort, chance: Chance::of(SEED, "tune") };
+    let search = Search { effort, chance: Rng::of(SEED, "tune") };
     let tuned = tuning.run(search, args.pick, &mut |tried| {
         progress.show(|elapsed| {
             let done = tried as f64 / effort as f64;
@@ -125,48 +125,48 @@ fn tuned(args: &TuneArgs, path: &Path) -> Result<Tuned, Trouble> {
     Ok(tuned?)
 }
 
-fn recording(args: &TuneArgs, progress: &Progress) -> Result<Recording, Trouble> {
+fn recording(args: &TuneArgs, progress: &Progress) -> Result<InMemoryLog, CommandError> {
     let files = args.log.open()?;
-    let reading = Reading::of(&files);
-    let lines = Merged::new(files.sources, args.log.taken.window);
-    let recording = Recording::read(lines, &mut |lines| progress.show(|elapsed| reading.drawn(lines, elapsed)));
+    let reading = ReadProgress::of(&files);
+    let lines = MergedLog::new(files.sources, args.log.taken.window);
+    let recording = InMemoryLog::read(lines, &mut |lines| progress.show(|elapsed| reading.drawn(lines, elapsed)));
     progress.clear();
     Ok(recording?)
 }
 
 /// The place of the quota that is tuned.
-fn quota(args: &TuneArgs, policy: &Policy) -> Result<usize, Trouble> {
+fn quota(args: &TuneArgs, policy: &Policy) -> Result<usize, CommandError> {
     let quotas = policy.settings.rules.quotas.as_slice();
     let names = || quotas.iter().map(|quota| quota.name.as_str()).collect::<Vec<_>>().join(", ");
     match (&args.quota, quotas) {
-        (_, []) => Err(Trouble::Wrong(format!("{}: there is no quota to tune", policy.name))),
+        (_, []) => Err(CommandError::Wrong(format!("{}: there is no quota to tune", policy.name))),
         (None, [_]) => Ok(0),
-        (None, _) => Err(Trouble::Wrong(format!("--quota: which one is to be tuned? the quotas are {}", names()))),
+        (None, _) => Err(CommandError::Wrong(format!("--quota: which one is to be tuned? the quotas are {}", names()))),
         (Some(name), _) => quotas
             .iter()
             .position(|quota| quota.name == *name)
-            .ok_or_else(|| Trouble::Wrong(format!("--quota: there is no quota {name:?}; the quotas are {}", names()))),
+            .ok_or_else(|| CommandError::Wrong(format!("--quota: there is no quota {name:?}; the quotas are {}", names()))),
     }
 }
 
-fn goal(args: &TuneArgs, settings: &Settings, tuned: usize) -> Result<Goal, Trouble> {
+fn goal(args: &TuneArgs, settings: &Settings, tuned: usize) -> Result<Goal, CommandError> {
     let rules = &settings.rules;
-    let known = Known {
+    let known = GoalContext {
         classes: rules.classes.iter().map(|class| class.name.as_str()).collect(),
         quotas: rules.quotas.iter().map(|quota| (quota.name.as_str(), quota.window.back() == 0)).collect(),
         tuned: &rules.quotas[tuned].name,
     };
     Goal::read(&args.goal, &known).map_err(|wrong| {
-        let told: Vec<String> = wrong.iter().map(WrongTerm::to_string).collect();
-        Trouble::Wrong(told.join("\n"))
+        let told: Vec<String> = wrong.iter().map(GoalError::to_string).collect();
+        CommandError::Wrong(told.join("\n"))
     })
 }
 
-impl From<Failed> for Trouble {
-    fn from(failed: Failed) -> Self {
+impl From<TuneError> for CommandError {
+    fn from(failed: TuneError) -> Self {
         match failed {
-            Failed::Replay(failed) => failed.into(),
-            Failed::TooLong { .. } | Failed::Unwritable(_) | Failed::Wrong(_) | Failed::NoSuchPoint { .. } => {
+            TuneError::Replay(failed) => failed.into(),
+            TuneError::TooLong { .. } | TuneError::Unwritable(_) | TuneError::Wrong(_) | TuneError::NoSuchPoint { .. } => {
                 Self::Wrong(failed.to_string())
             }
         }

@@ -3,8 +3,8 @@
 //! serde stops at the first mistake. So each is written down, what it stands in is taken out of the tree, and reading
 //! begins anew; every key has a default, so that ends.
 
-use super::error::{Mistake, Place, did_you_mean};
-use super::node::{Entry, Kind, Node};
+use super::error::{ConfigError, SourceLocation, did_you_mean};
+use super::node::{Entry, NodeKind, Node};
 use serde::de::value::StrDeserializer;
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error, Expected, MapAccess, SeqAccess, Unexpected, Visitor,
@@ -16,15 +16,15 @@ use std::fmt;
 const MOST_MISTAKES: usize = 200;
 
 /// Reads a `T`; what does not fit goes to `mistakes`, and its default takes its place.
-pub(super) fn read<T: DeserializeOwned + Default>(mut root: Node, mistakes: &mut Vec<Mistake>) -> T {
+pub(super) fn read<T: DeserializeOwned + Default>(mut root: Node, mistakes: &mut Vec<ConfigError>) -> T {
     for _ in 0..MOST_MISTAKES {
-        let fault = match T::deserialize(Reader(&root)) {
+        let fault = match T::deserialize(NodeDeserializer(&root)) {
             Ok(value) => return value,
             Err(fault) => fault,
         };
-        let (path, place) = fault.at.unwrap_or_else(|| (String::new(), Place::START));
+        let (path, place) = fault.at.unwrap_or_else(|| (String::new(), SourceLocation::START));
         let removed = root.spoil(&path, fault.keep_empty);
-        mistakes.push(Mistake { place, path, wrong: fault.wrong, remedy: fault.remedy });
+        mistakes.push(ConfigError { place, path, wrong: fault.wrong, remedy: fault.remedy });
         if !removed {
             break;
         }
@@ -34,34 +34,34 @@ pub(super) fn read<T: DeserializeOwned + Default>(mut root: Node, mistakes: &mut
 
 /// One value that does not fit.
 #[derive(Debug)]
-struct Fault {
-    at: Option<(String, Place)>,
+struct DeError {
+    at: Option<(String, SourceLocation)>,
     wrong: String,
     remedy: String,
     /// A map was wanted: an empty one in its place keeps its neighbours where they are.
     keep_empty: bool,
 }
 
-impl Fault {
+impl DeError {
     fn new(wrong: String, remedy: &str) -> Self {
         Self { at: None, wrong, remedy: remedy.to_owned(), keep_empty: false }
     }
 
-    fn at(mut self, path: &str, place: &Place) -> Self {
+    fn at(mut self, path: &str, place: &SourceLocation) -> Self {
         self.at.get_or_insert_with(|| (path.to_owned(), place.clone()));
         self
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for DeError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}; {}", self.wrong, self.remedy)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for DeError {}
 
-impl Error for Fault {
+impl Error for DeError {
     /// Types of ours say `what is wrong; what would do`.
     fn custom<T: fmt::Display>(message: T) -> Self {
         let message = message.to_string();
@@ -118,29 +118,29 @@ impl Error for Fault {
 }
 
 /// Reads from one value.
-struct Reader<'a>(&'a Node);
+struct NodeDeserializer<'a>(&'a Node);
 
-impl Reader<'_> {
-    fn here<T>(&self, result: Result<T, Fault>) -> Result<T, Fault> {
+impl NodeDeserializer<'_> {
+    fn here<T>(&self, result: Result<T, DeError>) -> Result<T, DeError> {
         result.map_err(|fault| fault.at(&self.0.path, &self.0.place))
     }
 
-    fn any<'de, V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, Fault> {
+    fn any<'de, V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, DeError> {
         match &self.0.kind {
-            Kind::Null => visitor.visit_unit(),
-            Kind::Bool(value) => visitor.visit_bool(*value),
-            Kind::Whole(value) => visitor.visit_u64(*value),
-            Kind::Negative(value) => visitor.visit_i64(*value),
-            Kind::Decimal(value) => visitor.visit_f64(*value),
-            Kind::Text { text, .. } => visitor.visit_str(text),
-            Kind::List(items) => visitor.visit_seq(Items(items.iter())),
-            Kind::Map(entries) => visitor.visit_map(Entries { rest: entries.iter(), value: None, fields: &[] }),
+            NodeKind::Null => visitor.visit_unit(),
+            NodeKind::Bool(value) => visitor.visit_bool(*value),
+            NodeKind::Whole(value) => visitor.visit_u64(*value),
+            NodeKind::Negative(value) => visitor.visit_i64(*value),
+            NodeKind::Decimal(value) => visitor.visit_f64(*value),
+            NodeKind::Text { text, .. } => visitor.visit_str(text),
+            NodeKind::List(items) => visitor.visit_seq(ListAccess(items.iter())),
+            NodeKind::Map(entries) => visitor.visit_map(NodeMapAccess { rest: entries.iter(), value: None, fields: &[] }),
         }
     }
 
-    fn number<'de, V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, Fault> {
+    fn number<'de, V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, DeError> {
         match &self.0.kind {
-            Kind::Text { text, loose: true } => match text.trim().parse::<u64>() {
+            NodeKind::Text { text, loose: true } => match text.trim().parse::<u64>() {
                 Ok(number) => visitor.visit_u64(number),
                 Err(_) => visitor.visit_str(text),
             },
@@ -151,42 +151,42 @@ impl Reader<'_> {
 
 macro_rules! numbers {
     ($($method:ident)*) => {
-        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
             self.here(self.number(visitor))
         })*
     };
 }
 
-impl<'de> Deserializer<'de> for Reader<'_> {
-    type Error = Fault;
+impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
+    type Error = DeError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
         self.here(self.any(visitor))
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
         self.here(match &self.0.kind {
-            Kind::Text { text, loose: true } if text == "true" => visitor.visit_bool(true),
-            Kind::Text { text, loose: true } if text == "false" => visitor.visit_bool(false),
+            NodeKind::Text { text, loose: true } if text == "true" => visitor.visit_bool(true),
+            NodeKind::Text { text, loose: true } if text == "false" => visitor.visit_bool(false),
             _ => self.any(visitor),
         })
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
         match self.0.kind {
-            Kind::Null => visitor.visit_none(),
+            NodeKind::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
         self.here(match &self.0.kind {
-            Kind::Null => visitor.visit_seq(Items([].iter())),
+            NodeKind::Null => visitor.visit_seq(ListAccess([].iter())),
             _ => self.any(visitor),
         })
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
         self.deserialize_struct("", &[], visitor)
     }
 
@@ -195,15 +195,15 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         _: &str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, DeError> {
         let result = match &self.0.kind {
-            Kind::Null => visitor.visit_map(Entries { rest: [].iter(), value: None, fields }),
-            Kind::Map(entries) => visitor.visit_map(Entries { rest: entries.iter(), value: None, fields }),
-            Kind::List(_) => Err(Fault::invalid_type(Unexpected::Seq, &visitor)),
+            NodeKind::Null => visitor.visit_map(NodeMapAccess { rest: [].iter(), value: None, fields }),
+            NodeKind::Map(entries) => visitor.visit_map(NodeMapAccess { rest: entries.iter(), value: None, fields }),
+            NodeKind::List(_) => Err(DeError::invalid_type(Unexpected::Seq, &visitor)),
             _ => self.any(visitor),
         };
         result.map_err(|fault| {
-            Fault { keep_empty: fault.at.is_none() || fault.keep_empty, ..fault }.at(&self.0.path, &self.0.place)
+            DeError { keep_empty: fault.at.is_none() || fault.keep_empty, ..fault }.at(&self.0.path, &self.0.place)
         })
     }
 
@@ -212,14 +212,14 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         _: &str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, DeError> {
         self.here(match &self.0.kind {
-            Kind::Text { text, .. } => visitor.visit_enum(StrDeserializer::<Fault>::new(text)),
-            _ => self.any(OneOf(variants)).and(Err(Fault::new("found no word".into(), "see `tidegate schema`"))),
+            NodeKind::Text { text, .. } => visitor.visit_enum(StrDeserializer::<DeError>::new(text)),
+            _ => self.any(OneOf(variants)).and(Err(DeError::new("found no word".into(), "see `tidegate schema`"))),
         })
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &str, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &str, visitor: V) -> Result<V::Value, DeError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -244,13 +244,13 @@ impl Visitor<'_> for OneOf {
     }
 }
 
-struct Items<'a>(std::slice::Iter<'a, Node>);
+struct ListAccess<'a>(std::slice::Iter<'a, Node>);
 
-impl<'de> SeqAccess<'de> for Items<'_> {
-    type Error = Fault;
+impl<'de> SeqAccess<'de> for ListAccess<'_> {
+    type Error = DeError;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Fault> {
-        self.0.next().map(|item| seed.deserialize(Reader(item))).transpose()
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, DeError> {
+        self.0.next().map(|item| seed.deserialize(NodeDeserializer(item))).transpose()
     }
 }
 
@@ -258,30 +258,30 @@ impl<'de> SeqAccess<'de> for Items<'_> {
 /// mean those defaults.
 const SWITCHES: [&str; 5] = ["adaptive", "autothrottle", "backoff", "queue", "rampup"];
 
-struct Entries<'a> {
+struct NodeMapAccess<'a> {
     rest: std::slice::Iter<'a, Entry>,
     value: Option<&'a Node>,
     fields: &'static [&'static str],
 }
 
-impl<'de> MapAccess<'de> for Entries<'_> {
-    type Error = Fault;
+impl<'de> MapAccess<'de> for NodeMapAccess<'_> {
+    type Error = DeError;
 
     /// A known key without a value counts as not given: its lines are often commented out.
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Fault> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DeError> {
         let fields = self.fields;
         let given = |entry: &&Entry| {
             let key = entry.key.as_str();
-            !matches!(entry.value.kind, Kind::Null) || !fields.contains(&key) || SWITCHES.contains(&key)
+            !matches!(entry.value.kind, NodeKind::Null) || !fields.contains(&key) || SWITCHES.contains(&key)
         };
         let Some(entry) = self.rest.find(given) else { return Ok(None) };
         self.value = Some(&entry.value);
-        let key = seed.deserialize(StrDeserializer::<Fault>::new(&entry.key));
+        let key = seed.deserialize(StrDeserializer::<DeError>::new(&entry.key));
         key.map(Some).map_err(|fault| fault.at(&entry.value.path, &entry.key_place))
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
-        let value = self.value.take().ok_or_else(|| Fault::custom("a value was asked for before its key"))?;
-        seed.deserialize(Reader(value))
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, DeError> {
+        let value = self.value.take().ok_or_else(|| DeError::custom("a value was asked for before its key"))?;
+        seed.deserialize(NodeDeserializer(value))
     }
 }

@@ -1,24 +1,24 @@
 //! What the environment says: `${NAME}` inside values, and `TIDEGATE__ORIGIN__URL=...` in place of one key.
 
-use super::error::{Mistake, Place, did_you_mean};
-use super::node::{Entry, Kind, Node};
+use super::error::{ConfigError, SourceLocation, did_you_mean};
+use super::node::{Entry, NodeKind, Node};
 use super::yaml;
 
 /// Variables that begin so replace a key.
 const PREFIX: &str = "TIDEGATE__";
 
 /// Replaces `${NAME}` and `${NAME:-default}` in every text of the tree; `$${` stands for a plain `${`.
-pub(super) fn expand(root: &mut Node, environment: &[(String, String)], mistakes: &mut Vec<Mistake>) {
+pub(super) fn expand(root: &mut Node, environment: &[(String, String)], mistakes: &mut Vec<ConfigError>) {
     root.walk_mut(&mut |node| {
-        let Kind::Text { text, loose } = &mut node.kind else { return };
+        let NodeKind::Text { text, loose } = &mut node.kind else { return };
         if !text.contains("${") {
             return;
         }
         match expanded(text, environment) {
             Ok(result) => (*text, *loose) = (result, true),
             Err((wrong, remedy)) => {
-                mistakes.push(Mistake { place: node.place.clone(), path: node.path.clone(), wrong, remedy });
-                node.kind = Kind::Null;
+                mistakes.push(ConfigError { place: node.place.clone(), path: node.path.clone(), wrong, remedy });
+                node.kind = NodeKind::Null;
             }
         }
     });
@@ -52,33 +52,33 @@ fn expanded(text: &str, environment: &[(String, String)]) -> Result<String, (Str
 }
 
 /// The tree of all variables that replace a key.
-pub(super) fn variables(environment: &[(String, String)], mistakes: &mut Vec<Mistake>) -> Node {
+pub(super) fn variables(environment: &[(String, String)], mistakes: &mut Vec<ConfigError>) -> Node {
     let mut root = Node::nothing();
     for (name, value) in environment {
         let Some(keys) = name.strip_prefix(PREFIX) else { continue };
         let keys = keys.to_lowercase();
         let keys: Vec<&str> = keys.split("__").collect();
-        replace(&mut root, &keys, value, &Place::Variable(name.clone()), mistakes);
+        replace(&mut root, &keys, value, &SourceLocation::Variable(name.clone()), mistakes);
     }
     root.set_path(String::new());
     root
 }
 
 /// The tree of what the command line gives: keys from the top, and their values.
-pub(super) fn options(overrides: &[(&str, String)], mistakes: &mut Vec<Mistake>) -> Node {
+pub(super) fn options(overrides: &[(&str, String)], mistakes: &mut Vec<ConfigError>) -> Node {
     let mut root = Node::nothing();
     for (path, value) in overrides {
         let keys: Vec<&str> = path.split('.').collect();
         let option = format!("--{}", keys.first().copied().unwrap_or_default());
-        replace(&mut root, &keys, value, &Place::Option(option), mistakes);
+        replace(&mut root, &keys, value, &SourceLocation::Option(option), mistakes);
     }
     root.set_path(String::new());
     root
 }
 
-fn replace(root: &mut Node, keys: &[&str], value: &str, place: &Place, mistakes: &mut Vec<Mistake>) {
+fn replace(root: &mut Node, keys: &[&str], value: &str, place: &SourceLocation, mistakes: &mut Vec<ConfigError>) {
     let mut told = |path: String, wrong: String, remedy: &str| {
-        mistakes.push(Mistake { place: place.clone(), path, wrong, remedy: remedy.into() });
+        mistakes.push(ConfigError { place: place.clone(), path, wrong, remedy: remedy.into() });
     };
     if keys.iter().any(|key| key.is_empty()) {
         return told(String::new(), "names no key".into(), "write it such as TIDEGATE__ORIGIN__URL");
@@ -88,11 +88,11 @@ fn replace(root: &mut Node, keys: &[&str], value: &str, place: &Place, mistakes:
     let nested =
         [('[', ']'), ('{', '}')].iter().any(|&(open, close)| trimmed.starts_with(open) && trimmed.ends_with(close));
     let kind = match nested {
-        false => Kind::Text { text: value.to_owned(), loose: true },
+        false => NodeKind::Text { text: value.to_owned(), loose: true },
         true => {
             let (wrapped, faults) = yaml::read(&format!("value: {value}"));
             match wrapped.kind {
-                Kind::Map(mut entries) if faults.is_empty() && entries.len() == 1 => entries.remove(0).value.kind,
+                NodeKind::Map(mut entries) if faults.is_empty() && entries.len() == 1 => entries.remove(0).value.kind,
                 _ => {
                     return told(
                         keys.join("."),
@@ -105,18 +105,18 @@ fn replace(root: &mut Node, keys: &[&str], value: &str, place: &Place, mistakes:
     };
     let mut node = root;
     for key in keys {
-        if !matches!(node.kind, Kind::Map(_)) {
+        if !matches!(node.kind, NodeKind::Map(_)) {
             return told(
                 keys.join("."),
                 "another variable already replaces a key above it".into(),
                 "set one of the two",
             );
         }
-        let Kind::Map(entries) = &mut node.kind else { return };
+        let NodeKind::Map(entries) = &mut node.kind else { return };
         let found = entries.iter().position(|entry| entry.key == *key);
         let index = found.unwrap_or(entries.len());
         if found.is_none() {
-            let value = Node { path: String::new(), place: place.clone(), kind: Kind::Map(Vec::new()) };
+            let value = Node { path: String::new(), place: place.clone(), kind: NodeKind::Map(Vec::new()) };
             entries.push(Entry { key: (*key).to_owned(), key_place: place.clone(), value });
         }
         node = &mut entries[index].value;
@@ -124,21 +124,21 @@ fn replace(root: &mut Node, keys: &[&str], value: &str, place: &Place, mistakes:
     node.kind = kind;
     node.walk_mut(&mut |below| {
         below.place = place.clone();
-        if let Kind::Map(entries) = &mut below.kind {
+        if let NodeKind::Map(entries) = &mut below.kind {
             entries.iter_mut().for_each(|entry| entry.key_place = place.clone());
         }
     });
 }
 
 /// Variables that look as if they were meant to replace a key, but do not.
-pub(super) fn near_misses(environment: &[(String, String)], keys: &[&str], mistakes: &mut Vec<Mistake>) {
+pub(super) fn near_misses(environment: &[(String, String)], keys: &[&str], mistakes: &mut Vec<ConfigError>) {
     for (name, _) in environment {
         let Some(rest) = name.strip_prefix("TIDEGATE_").filter(|rest| !rest.starts_with('_')) else { continue };
         let Some((section, _)) = rest.split_once("__") else { continue };
         let section = section.to_lowercase();
         if keys.contains(&section.as_str()) || !did_you_mean(&section, keys.iter().copied()).is_empty() {
-            mistakes.push(Mistake {
-                place: Place::Variable(name.clone()),
+            mistakes.push(ConfigError {
+                place: SourceLocation::Variable(name.clone()),
                 path: String::new(),
                 wrong: "replaces nothing".into(),
                 remedy: format!("write it with two underscores: {PREFIX}{rest}"),

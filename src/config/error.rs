@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// Where a value was written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum SourceLocation {
     /// The file as a whole: it cannot be read.
     Whole,
     /// In the file; both count from 1.
@@ -23,9 +23,9 @@ pub enum Place {
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct ConfigError {
     /// Where it was written.
-    pub place: Place,
+    pub place: SourceLocation,
     /// Which key, from the top: `quotas.places_api.tiers.search[1].shed`.
     pub path: String,
     /// What is wrong.
@@ -36,14 +36,14 @@ pub struct Mistake {
 
 /// All that is wrong with a configuration, in the order of the file. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistakes {
+pub struct ConfigErrors {
     /// The file.
     pub file: PathBuf,
     /// The mistakes.
-    pub list: Vec<Mistake>,
+    pub list: Vec<ConfigError>,
 }
 
-impl Place {
+impl SourceLocation {
     /// The first character of the file: where something is missing altogether.
     pub const START: Self = Self::File { line: 1, column: 1 };
 
@@ -57,7 +57,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Mistakes {
+impl fmt::Display for ConfigErrors {
     /// One line each: `FILE:LINE:COL: path: what is wrong; what would do`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (count, mistake) in self.list.iter().enumerate() {
@@ -74,7 +74,7 @@ impl fmt::Display for Mistakes {
     }
 }
 
-impl std::error::Error for Mistakes {}
+impl std::error::Error for ConfigErrors {}
 
 /// Keys come from outside and may hold line ends; a mistake is one line, and not an endless one.
 fn one_line(text: &str) -> String {

@@ -4,8 +4,8 @@
 //! so these are put back afterwards. Everything hangs below one key of our own, because it takes a dot in a key at the
 //! top for a path.
 
-use super::error::Place;
-use super::node::{Entry, Kind, Node};
+use super::error::SourceLocation;
+use super::node::{Entry, NodeKind, Node};
 use ::config::{Config, ConfigError, Map, Source, Value, ValueKind};
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ const ROOT: &str = "tidegate";
 
 /// One layer over the next, lowest first, as one tree.
 pub(super) fn merge(layers: &[Node]) -> Node {
-    let mut written = Written::default();
+    let mut written = LostLocations::default();
     let mut builder = Config::builder();
     for layer in layers {
         written.note(layer);
@@ -23,7 +23,7 @@ pub(super) fn merge(layers: &[Node]) -> Node {
         ValueKind::Table(mut table) => table.remove(ROOT),
         _ => None,
     });
-    let root = Node { path: String::new(), place: Place::START, kind: Kind::Null };
+    let root = Node { path: String::new(), place: SourceLocation::START, kind: NodeKind::Null };
     match merged {
         Some(merged) => written.node(&root, String::new(), merged),
         None => Node::nothing(),
@@ -45,14 +45,14 @@ impl Source for Layer {
 
 fn value(node: &Node) -> Value {
     let kind = match &node.kind {
-        Kind::Null => ValueKind::Nil,
-        Kind::Bool(value) => ValueKind::Boolean(*value),
-        Kind::Whole(value) => ValueKind::U64(*value),
-        Kind::Negative(value) => ValueKind::I64(*value),
-        Kind::Decimal(value) => ValueKind::Float(*value),
-        Kind::Text { text, .. } => ValueKind::String(text.clone()),
-        Kind::List(items) => ValueKind::Array(items.iter().map(value).collect()),
-        Kind::Map(entries) => {
+        NodeKind::Null => ValueKind::Nil,
+        NodeKind::Bool(value) => ValueKind::Boolean(*value),
+        NodeKind::Whole(value) => ValueKind::U64(*value),
+        NodeKind::Negative(value) => ValueKind::I64(*value),
+        NodeKind::Decimal(value) => ValueKind::Float(*value),
+        NodeKind::Text { text, .. } => ValueKind::String(text.clone()),
+        NodeKind::List(items) => ValueKind::Array(items.iter().map(value).collect()),
+        NodeKind::Map(entries) => {
             ValueKind::Table(entries.iter().map(|entry| (entry.key.clone(), value(&entry.value))).collect())
         }
     };
@@ -61,28 +61,28 @@ fn value(node: &Node) -> Value {
 
 /// What the merging forgets, by path; the uppermost layer's word stands.
 #[derive(Default)]
-struct Written {
-    places: HashMap<String, Place>,
-    keys: HashMap<String, Place>,
+struct LostLocations {
+    places: HashMap<String, SourceLocation>,
+    keys: HashMap<String, SourceLocation>,
     loose: HashMap<String, bool>,
 }
 
-impl Written {
+impl LostLocations {
     fn note(&mut self, node: &Node) {
         // A map that a higher layer only adds to is still where the lower one wrote it.
-        if matches!(node.kind, Kind::Map(_)) {
+        if matches!(node.kind, NodeKind::Map(_)) {
             self.places.entry(node.path.clone()).or_insert_with(|| node.place.clone());
         } else {
             self.places.insert(node.path.clone(), node.place.clone());
         }
         match &node.kind {
-            Kind::Text { loose, .. } => {
+            NodeKind::Text { loose, .. } => {
                 self.loose.insert(node.path.clone(), *loose);
             }
-            Kind::List(items) => items.iter().for_each(|item| self.note(item)),
-            Kind::Map(entries) => entries.iter().for_each(|entry| {
+            NodeKind::List(items) => items.iter().for_each(|item| self.note(item)),
+            NodeKind::Map(entries) => entries.iter().for_each(|entry| {
                 let path = entry.value.path.clone();
-                if matches!(entry.value.kind, Kind::Map(_)) {
+                if matches!(entry.value.kind, NodeKind::Map(_)) {
                     self.keys.entry(path).or_insert_with(|| entry.key_place.clone());
                 } else {
                     self.keys.insert(path, entry.key_place.clone());
@@ -95,18 +95,18 @@ impl Written {
 
     fn node(&self, parent: &Node, path: String, value: Value) -> Node {
         let place = self.places.get(&path).unwrap_or(&parent.place).clone();
-        let mut node = Node { path, place, kind: Kind::Null };
+        let mut node = Node { path, place, kind: NodeKind::Null };
         node.kind = match value.kind {
-            ValueKind::Nil => Kind::Null,
-            ValueKind::Boolean(value) => Kind::Bool(value),
-            ValueKind::I64(value) => Kind::Negative(value),
-            ValueKind::U64(value) => Kind::Whole(value),
-            ValueKind::I128(_) | ValueKind::U128(_) => Kind::Null,
-            ValueKind::Float(value) => Kind::Decimal(value),
-            ValueKind::String(text) => Kind::Text { text, loose: self.loose.get(&node.path).copied().unwrap_or(false) },
+            ValueKind::Nil => NodeKind::Null,
+            ValueKind::Boolean(value) => NodeKind::Bool(value),
+            ValueKind::I64(value) => NodeKind::Negative(value),
+            ValueKind::U64(value) => NodeKind::Whole(value),
+            ValueKind::I128(_) | ValueKind::U128(_) => NodeKind::Null,
+            ValueKind::Float(value) => NodeKind::Decimal(value),
+            ValueKind::String(text) => NodeKind::Text { text, loose: self.loose.get(&node.path).copied().unwrap_or(false) },
             ValueKind::Array(items) => {
                 let item = |(index, item)| self.node(&node, node.path_of_index(index), item);
-                Kind::List(items.into_iter().enumerate().map(item).collect())
+                NodeKind::List(items.into_iter().enumerate().map(item).collect())
             }
             ValueKind::Table(table) => {
                 let entry = |(key, value): (String, Value)| {
@@ -116,7 +116,7 @@ impl Written {
                 };
                 let mut entries: Vec<Entry> = table.into_iter().map(entry).collect();
                 entries.sort_by(|left, right| (&left.key_place, &left.key).cmp(&(&right.key_place, &right.key)));
-                Kind::Map(entries)
+                NodeKind::Map(entries)
             }
         };
         node

@@ -20,10 +20,10 @@ mod scalars;
 mod source_map;
 mod yaml;
 
-pub use error::{Mistake, Mistakes, Place, did_you_mean};
+pub use error::{ConfigError, ConfigErrors, SourceLocation, did_you_mean};
 pub use settings::Settings;
 pub use scalars::duration;
-pub use source_map::Written;
+pub use source_map::SourceMap;
 
 use std::path::Path;
 
@@ -38,26 +38,26 @@ pub fn load(
     environment: &[(String, String)],
     overrides: &[(&str, String)],
     operators: &[&str],
-) -> Result<Settings, Mistakes> {
+) -> Result<Settings, ConfigErrors> {
     let (settings, mut mistakes) = settle(file, text, environment, overrides, operators);
     if mistakes.is_empty() {
         return Ok(settings);
     }
     mistakes.sort_by(|left, right| left.place.cmp(&right.place));
-    Err(Mistakes { file: file.to_owned(), list: mistakes })
+    Err(ConfigErrors { file: file.to_owned(), list: mistakes })
 }
 
 /// Finds the operators' listener in a file's `text`, whatever else is wrong with it: whoever wants to talk to a running
 /// gate may be in the middle of changing its file, and need not have the variables that the rest of it asks for.
-pub fn admin(file: &Path, text: &str, environment: &[(String, String)]) -> Result<Option<settings::Admin>, Mistakes> {
+pub fn admin(file: &Path, text: &str, environment: &[(String, String)]) -> Result<Option<settings::Admin>, ConfigErrors> {
     let (settings, mut mistakes) = settle(file, text, environment, &[], &[]);
     mistakes.retain(|mistake| match mistake.path.as_str() {
-        "" => matches!(mistake.place, Place::File { .. }),
+        "" => matches!(mistake.place, SourceLocation::File { .. }),
         path => path == "admin" || path.starts_with("admin."),
     });
     match mistakes.is_empty() {
         true => Ok(settings.admin),
-        false => Err(Mistakes { file: file.to_owned(), list: mistakes }),
+        false => Err(ConfigErrors { file: file.to_owned(), list: mistakes }),
     }
 }
 
@@ -68,7 +68,7 @@ fn settle(
     environment: &[(String, String)],
     overrides: &[(&str, String)],
     operators: &[&str],
-) -> (Settings, Vec<Mistake>) {
+) -> (Settings, Vec<ConfigError>) {
     let (mut written, mut mistakes) = yaml::read(text);
     environment::expand(&mut written, environment, &mut mistakes);
     environment::near_misses(environment, raw::SECTIONS, &mut mistakes);
@@ -76,7 +76,7 @@ fn settle(
     let options = environment::options(overrides, &mut mistakes);
 
     let tree = layers::merge(&[written, variables, options]);
-    let written = Written::new(file, tree.places());
+    let written = SourceMap::new(file, tree.places());
     let raw: raw::File = deserializer::read(tree, &mut mistakes);
     validate::settle(&raw, operators, written, mistakes)
 }
@@ -87,22 +87,22 @@ pub fn read(
     environment: &[(String, String)],
     overrides: &[(&str, String)],
     operators: &[&str],
-) -> Result<Settings, Mistakes> {
+) -> Result<Settings, ConfigErrors> {
     load(file, &text_of(file)?, environment, overrides, operators)
 }
 
 /// Reads a file and finds the operators' listener in it, as [`admin`] does.
-pub fn read_admin(file: &Path, environment: &[(String, String)]) -> Result<Option<settings::Admin>, Mistakes> {
+pub fn read_admin(file: &Path, environment: &[(String, String)]) -> Result<Option<settings::Admin>, ConfigErrors> {
     admin(file, &text_of(file)?, environment)
 }
 
 /// Reads a file's text.
-pub fn text_of(file: &Path) -> Result<String, Mistakes> {
+pub fn text_of(file: &Path) -> Result<String, ConfigErrors> {
     std::fs::read_to_string(file).map_err(|error| {
         let wrong = format!("cannot be read: {error}");
         let remedy = "name a YAML file in UTF-8, such as config/tidegate.yaml of the distribution".into();
-        let mistake = Mistake { place: Place::Whole, path: String::new(), wrong, remedy };
-        Mistakes { file: file.to_owned(), list: vec![mistake] }
+        let mistake = ConfigError { place: SourceLocation::Whole, path: String::new(), wrong, remedy };
+        ConfigErrors { file: file.to_owned(), list: vec![mistake] }
     })
 }
 

@@ -1,6 +1,6 @@
 //! The configuration as a tree in which every value knows its path and the place where it was written.
 
-use super::error::Place;
+use super::error::SourceLocation;
 use std::collections::BTreeMap;
 
 /// One value.
@@ -9,14 +9,14 @@ pub(super) struct Node {
     /// Its keys from the top.
     pub path: String,
     /// Where it stands.
-    pub place: Place,
+    pub place: SourceLocation,
     /// What it is.
-    pub kind: Kind,
+    pub kind: NodeKind,
 }
 
 /// What a value is.
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(super) enum NodeKind {
     Null,
     Bool(bool),
     Whole(u64),
@@ -35,17 +35,17 @@ pub(super) enum Kind {
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub key: String,
-    pub key_place: Place,
+    pub key_place: SourceLocation,
     pub value: Node,
 }
 
 /// Where every key and value stands, by path.
-pub(super) type Places = BTreeMap<String, Place>;
+pub(super) type Places = BTreeMap<String, SourceLocation>;
 
 impl Node {
     /// An empty map at the top.
     pub(super) fn nothing() -> Self {
-        Self { path: String::new(), place: Place::START, kind: Kind::Map(Vec::new()) }
+        Self { path: String::new(), place: SourceLocation::START, kind: NodeKind::Map(Vec::new()) }
     }
 
     /// The path of the value under `key`.
@@ -62,8 +62,8 @@ impl Node {
     pub(super) fn walk_mut(&mut self, visit: &mut impl FnMut(&mut Node)) {
         visit(self);
         match &mut self.kind {
-            Kind::List(items) => items.iter_mut().for_each(|item| item.walk_mut(visit)),
-            Kind::Map(entries) => entries.iter_mut().for_each(|entry| entry.value.walk_mut(visit)),
+            NodeKind::List(items) => items.iter_mut().for_each(|item| item.walk_mut(visit)),
+            NodeKind::Map(entries) => entries.iter_mut().for_each(|entry| entry.value.walk_mut(visit)),
             _ => {}
         }
     }
@@ -72,13 +72,13 @@ impl Node {
     pub(super) fn set_path(&mut self, path: String) {
         self.path = path;
         let paths: Vec<String> = match &self.kind {
-            Kind::List(items) => (0..items.len()).map(|index| self.path_of_index(index)).collect(),
-            Kind::Map(entries) => entries.iter().map(|entry| self.path_of_key(&entry.key)).collect(),
+            NodeKind::List(items) => (0..items.len()).map(|index| self.path_of_index(index)).collect(),
+            NodeKind::Map(entries) => entries.iter().map(|entry| self.path_of_key(&entry.key)).collect(),
             _ => Vec::new(),
         };
         let below: Box<dyn Iterator<Item = &mut Node>> = match &mut self.kind {
-            Kind::List(items) => Box::new(items.iter_mut()),
-            Kind::Map(entries) => Box::new(entries.iter_mut().map(|entry| &mut entry.value)),
+            NodeKind::List(items) => Box::new(items.iter_mut()),
+            NodeKind::Map(entries) => Box::new(entries.iter_mut().map(|entry| &mut entry.value)),
             _ => return,
         };
         below.zip(paths).for_each(|(node, path)| node.set_path(path));
@@ -93,12 +93,12 @@ impl Node {
 
     fn collect_places(&self, places: &mut Places) {
         match &self.kind {
-            Kind::List(items) => items.iter().for_each(|item| {
+            NodeKind::List(items) => items.iter().for_each(|item| {
                 places.insert(item.path.clone(), item.place.clone());
                 item.collect_places(places);
             }),
-            Kind::Map(entries) => entries.iter().for_each(|entry| {
-                let nested = matches!(entry.value.kind, Kind::Null | Kind::List(_) | Kind::Map(_));
+            NodeKind::Map(entries) => entries.iter().for_each(|entry| {
+                let nested = matches!(entry.value.kind, NodeKind::Null | NodeKind::List(_) | NodeKind::Map(_));
                 let place = if nested { &entry.key_place } else { &entry.value.place };
                 places.insert(entry.value.path.clone(), place.clone());
                 entry.value.collect_places(places);
@@ -112,19 +112,19 @@ impl Node {
     pub(super) fn spoil(&mut self, path: &str, keep_empty: bool) -> bool {
         let is_it = |node: &Node| node.path == path;
         if keep_empty && is_it(self) {
-            let was_empty = matches!(&self.kind, Kind::Map(entries) if entries.is_empty());
-            self.kind = Kind::Map(Vec::new());
+            let was_empty = matches!(&self.kind, NodeKind::Map(entries) if entries.is_empty());
+            self.kind = NodeKind::Map(Vec::new());
             return !was_empty;
         }
         match &mut self.kind {
-            Kind::List(items) => {
+            NodeKind::List(items) => {
                 let before = items.len();
                 if !keep_empty {
                     items.retain(|item| !is_it(item));
                 }
                 items.len() < before || items.iter_mut().any(|item| item.spoil(path, keep_empty))
             }
-            Kind::Map(entries) => {
+            NodeKind::Map(entries) => {
                 let before = entries.len();
                 if !keep_empty {
                     entries.retain(|entry| !is_it(&entry.value));

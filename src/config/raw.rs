@@ -16,7 +16,7 @@ pub(super) mod scopes;
 pub(super) mod server;
 pub(super) mod verify;
 
-use super::serde_forms::{Named, OneOrMany};
+use super::serde_forms::{NamedMap, OneOrMany};
 use super::scalars::{Socket, Threads};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -43,21 +43,21 @@ pub(super) struct File {
     /// Whose request it is.
     pub clients: clients::Clients,
     /// Files of addresses, by name: hosting companies, Tor exits, your own lists. Classes refer to them.
-    pub lists: Named<address_lists::List>,
+    pub lists: NamedMap<address_lists::List>,
     /// The operator's own word on user agents; the first that fits goes before the built-in list.
     pub agents: Vec<classes::Agent>,
     /// Operators of crawlers beyond the built-in ones, or what differs from those, by name.
-    pub operators: Named<verify::Operator>,
+    pub operators: NamedMap<verify::Operator>,
     /// How crawlers are held to what they say.
     pub verify: verify::Verify,
     /// How bots are found that say they are browsers.
     pub behaviour: bot_detection::Behaviour,
     /// What may be spent, by name.
-    pub quotas: Named<quotas::Quota>,
+    pub quotas: NamedMap<quotas::Quota>,
     /// What kinds of client there are; the first that fits counts. Who fits none is in class `other`.
     pub classes: Vec<classes::Class>,
     /// Parts of the origin that are throttled apart, by name; `default` is the rest.
-    pub scopes: Named<scopes::Scope>,
+    pub scopes: NamedMap<scopes::Scope>,
     /// What requests cost; the first that fits counts. What fits none is free.
     pub routes: Vec<routes::Route>,
     /// What clients are told in header fields.

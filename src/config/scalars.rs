@@ -1,8 +1,8 @@
 //! The words that values are written in: durations, sizes, shares, amounts, addresses.
 
 use crate::policy::cost::Cost;
-use crate::policy::identity::Prefix;
-use crate::policy::dns_pattern::NamePattern;
+use crate::policy::identity::IpPrefix;
+use crate::policy::dns_pattern::DnsPattern;
 use crate::policy::tier::Share;
 use crate::policy::units::Units;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -119,12 +119,12 @@ word! {
 
 word! {
     /// A share of the limit, or an amount of units.
-    Mark(Level), "a share of the limit or an amount; write it like 60% or 6000", "[0-9.]+%?", digits: true, level
+    Mark(ThresholdValue), "a share of the limit or an amount; write it like 60% or 6000", "[0-9.]+%?", digits: true, level
 }
 
 word! {
     /// `10.0.0.0/8`, `2001:db8::/32`, or one address.
-    Range(Prefix), "an address range; write it like 10.0.0.0/8 or \"2001:db8::/32\"", "[0-9a-fA-F.:]+(/[0-9]+)?", digits: false, Prefix::parse
+    Range(IpPrefix), "an address range; write it like 10.0.0.0/8 or \"2001:db8::/32\"", "[0-9a-fA-F.:]+(/[0-9]+)?", digits: false, IpPrefix::parse
 }
 
 word! {
@@ -164,12 +164,12 @@ word! {
 
 word! {
     /// `crawl.example.com`, `bot-*.example.com`.
-    Pattern(NamePattern), "names in DNS; write crawl.example.com, which is all below it, too, or bot-*.example.com", "[-_*.0-9A-Za-z]+", digits: false, |text| text.parse().ok()
+    Pattern(DnsPattern), "names in DNS; write crawl.example.com, which is all below it, too, or bot-*.example.com", "[-_*.0-9A-Za-z]+", digits: false, |text| text.parse().ok()
 }
 
 /// Where a tier begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Level {
+pub(super) enum ThresholdValue {
     /// From this share of the limit on.
     OfLimit(Share),
     /// From so many units on.
@@ -241,10 +241,10 @@ fn price(text: &str) -> Option<Cost> {
     }
 }
 
-fn level(text: &str) -> Option<Level> {
+fn level(text: &str) -> Option<ThresholdValue> {
     match text.ends_with('%') {
-        true => share(text).map(Level::OfLimit),
-        false => units(text).map(Level::Units),
+        true => share(text).map(ThresholdValue::OfLimit),
+        false => units(text).map(ThresholdValue::Units),
     }
 }
 

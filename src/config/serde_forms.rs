@@ -8,9 +8,9 @@ use std::marker::PhantomData;
 
 /// Text that no message shows.
 #[derive(Clone)]
-pub(super) struct Hidden(pub String);
+pub(super) struct SecretText(pub String);
 
-impl<'de> Deserialize<'de> for Hidden {
+impl<'de> Deserialize<'de> for SecretText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(HiddenVisitor)
     }
@@ -19,34 +19,34 @@ impl<'de> Deserialize<'de> for Hidden {
 struct HiddenVisitor;
 
 impl Visitor<'_> for HiddenVisitor {
-    type Value = Hidden;
+    type Value = SecretText;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("text; put it in quotes")
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Hidden, E> {
-        Ok(Hidden(text.to_owned()))
+    fn visit_str<E>(self, text: &str) -> Result<SecretText, E> {
+        Ok(SecretText(text.to_owned()))
     }
 
-    fn visit_u64<E: Error>(self, _: u64) -> Result<Hidden, E> {
+    fn visit_u64<E: Error>(self, _: u64) -> Result<SecretText, E> {
         Err(E::custom("found a number, needs text; put it in quotes"))
     }
 
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Hidden, E> {
+    fn visit_i64<E: Error>(self, _: i64) -> Result<SecretText, E> {
         self.visit_u64(0)
     }
 
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Hidden, E> {
+    fn visit_f64<E: Error>(self, _: f64) -> Result<SecretText, E> {
         self.visit_u64(0)
     }
 }
 
 /// One hidden text, or a list of them.
 #[derive(Clone, Default)]
-pub(super) struct Hiddens(pub Vec<Hidden>);
+pub(super) struct SecretTexts(pub Vec<SecretText>);
 
-impl<'de> Deserialize<'de> for Hiddens {
+impl<'de> Deserialize<'de> for SecretTexts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(HiddensVisitor)
     }
@@ -55,34 +55,34 @@ impl<'de> Deserialize<'de> for Hiddens {
 struct HiddensVisitor;
 
 impl<'de> Visitor<'de> for HiddensVisitor {
-    type Value = Hiddens;
+    type Value = SecretTexts;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("text or a list of texts; write [a, b] for a list")
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Hiddens, E> {
-        HiddenVisitor.visit_str(text).map(|one| Hiddens(vec![one]))
+    fn visit_str<E: Error>(self, text: &str) -> Result<SecretTexts, E> {
+        HiddenVisitor.visit_str(text).map(|one| SecretTexts(vec![one]))
     }
 
-    fn visit_u64<E: Error>(self, number: u64) -> Result<Hiddens, E> {
-        HiddenVisitor.visit_u64(number).map(|one| Hiddens(vec![one]))
+    fn visit_u64<E: Error>(self, number: u64) -> Result<SecretTexts, E> {
+        HiddenVisitor.visit_u64(number).map(|one| SecretTexts(vec![one]))
     }
 
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Hiddens, E> {
-        HiddenVisitor.visit_i64(number).map(|one| Hiddens(vec![one]))
+    fn visit_i64<E: Error>(self, number: i64) -> Result<SecretTexts, E> {
+        HiddenVisitor.visit_i64(number).map(|one| SecretTexts(vec![one]))
     }
 
-    fn visit_f64<E: Error>(self, number: f64) -> Result<Hiddens, E> {
-        HiddenVisitor.visit_f64(number).map(|one| Hiddens(vec![one]))
+    fn visit_f64<E: Error>(self, number: f64) -> Result<SecretTexts, E> {
+        HiddenVisitor.visit_f64(number).map(|one| SecretTexts(vec![one]))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Hiddens, A::Error> {
-        Vec::deserialize(value::SeqAccessDeserializer::new(list)).map(Hiddens)
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<SecretTexts, A::Error> {
+        Vec::deserialize(value::SeqAccessDeserializer::new(list)).map(SecretTexts)
     }
 }
 
-impl JsonSchema for Hiddens {
+impl JsonSchema for SecretTexts {
     fn schema_name() -> Cow<'static, str> {
         "Hiddens".into()
     }
@@ -92,11 +92,11 @@ impl JsonSchema for Hiddens {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        OneOrMany::<Hidden>::json_schema(generator)
+        OneOrMany::<SecretText>::json_schema(generator)
     }
 }
 
-impl JsonSchema for Hidden {
+impl JsonSchema for SecretText {
     fn schema_name() -> Cow<'static, str> {
         "Hidden".into()
     }
@@ -264,15 +264,15 @@ where
 
 /// Keys that the operator chose, in the order written.
 #[derive(Clone, Debug)]
-pub(super) struct Named<T>(pub Vec<(String, T)>);
+pub(super) struct NamedMap<T>(pub Vec<(String, T)>);
 
-impl<T> Default for Named<T> {
+impl<T> Default for NamedMap<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<'de, T: DeserializeOwned> Deserialize<'de> for Named<T> {
+impl<'de, T: DeserializeOwned> Deserialize<'de> for NamedMap<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(NamedVisitor(PhantomData))
     }
@@ -281,22 +281,22 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Named<T> {
 struct NamedVisitor<T>(PhantomData<T>);
 
 impl<'de, T: DeserializeOwned> Visitor<'de> for NamedVisitor<T> {
-    type Value = Named<T>;
+    type Value = NamedMap<T>;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("names with values; write {name: value}, or one name a line, indented")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Named<T>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NamedMap<T>, A::Error> {
         let mut entries = Vec::new();
         while let Some(entry) = map.next_entry()? {
             entries.push(entry);
         }
-        Ok(Named(entries))
+        Ok(NamedMap(entries))
     }
 }
 
-impl<T: JsonSchema> JsonSchema for Named<T> {
+impl<T: JsonSchema> JsonSchema for NamedMap<T> {
     fn schema_name() -> Cow<'static, str> {
         format!("Named_{}", T::schema_name()).into()
     }

@@ -1,9 +1,9 @@
 //! The configuration as meant: checked values that only [`super::load`] can make.
 
-use super::Written;
+use super::SourceMap;
 use crate::policy::Rules;
 use crate::policy::crawl_delay::CrawlDelays;
-use crate::policy::dns_pattern::NamePattern;
+use crate::policy::dns_pattern::DnsPattern;
 use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
 use std::net::{IpAddr, SocketAddr};
@@ -53,7 +53,7 @@ pub struct Settings {
     /// What is right but worth knowing, a sentence each: mostly keys that this version does not carry out.
     pub notes: Vec<String>,
     /// Where each of these was written.
-    pub written: Written,
+    pub written: SourceMap,
 }
 
 /// Where the count of what is spent is kept.
@@ -117,12 +117,12 @@ pub struct Redis {
     /// What its keys begin with; a plain name.
     pub prefix: String,
     /// What is done when it cannot be reached and the units in hand are spent.
-    pub when_lost: WhenLost,
+    pub when_lost: LedgerFailureMode,
 }
 
 /// What a gate does that is cut off from the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhenLost {
+pub enum LedgerFailureMode {
     /// Spends nothing more.
     Refuse,
     /// Spends the part of what is left that was put aside for it.
@@ -140,16 +140,16 @@ pub struct CrawlerOperator {
     /// Networks, URLs of lists that may be fetched, or files.
     pub ranges: Option<Vec<String>>,
     /// What their addresses are called in DNS.
-    pub names: Option<Vec<NamePattern>>,
+    pub names: Option<Vec<DnsPattern>>,
     /// By what all of them are known.
-    pub complete: Option<Vec<KnownBy>>,
+    pub complete: Option<Vec<ProofMethod>>,
     /// By which addresses its agents sign.
     pub signature_agents: Option<Vec<String>>,
 }
 
 /// By what crawlers are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KnownBy {
+pub enum ProofMethod {
     /// By their addresses.
     Addresses,
     /// By the names of their addresses.

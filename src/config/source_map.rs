@@ -1,18 +1,18 @@
 //! Where each setting was written, for whoever wants to point at it.
 
-use super::error::Place;
+use super::error::SourceLocation;
 use super::node::Places;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The place of every key and value of one file and of what was put over it.
 #[derive(Clone, Default)]
-pub struct Written {
+pub struct SourceMap {
     file: PathBuf,
     places: Places,
 }
 
-impl Written {
+impl SourceMap {
     pub(super) fn new(file: &Path, places: Places) -> Self {
         Self { file: file.to_owned(), places }
     }
@@ -29,12 +29,12 @@ impl Written {
     }
 
     /// The same, for whoever wants to write there.
-    pub fn place(&self, path: &str) -> Option<&Place> {
+    pub fn place(&self, path: &str) -> Option<&SourceLocation> {
         self.places.get(path)
     }
 
     /// Where `path` stands, or else what is around it.
-    pub(super) fn around(&self, path: &str) -> Place {
+    pub(super) fn around(&self, path: &str) -> SourceLocation {
         let mut path = path;
         loop {
             if let Some(place) = self.places.get(path) {
@@ -42,14 +42,14 @@ impl Written {
             }
             match path.rfind(['.', '[']) {
                 Some(end) => path = &path[..end],
-                None => return Place::START,
+                None => return SourceLocation::START,
             }
         }
     }
 }
 
 /// Two files that mean the same are shown alike, wherever they say it.
-impl fmt::Debug for Written {
+impl fmt::Debug for SourceMap {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Written").finish_non_exhaustive()
     }

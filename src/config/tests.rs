@@ -1,14 +1,14 @@
-use super::settings::{AccessLog, CrawlPolicy, Ledger, LegacyFamily, LogLevel, WhenLost};
+use super::settings::{AccessLog, CrawlPolicy, Ledger, LegacyFamily, LogLevel, LedgerFailureMode};
 use super::*;
 use crate::policy::cost::Cost;
 use crate::policy::crawl_delay::{CrawlDelay, CrawlDelays};
-use crate::policy::identity::{Carrier, KeyFrom};
-use crate::policy::address_lists::{ListId, Listed};
+use crate::policy::identity::{CredentialSource, KeySource};
+use crate::policy::address_lists::{ListId, ListSet};
 use crate::policy::throttle::Jitter;
 use crate::policy::throttle::controller::Controller;
 use crate::policy::throttle::gradient::Gradient;
-use crate::policy::throttle::rampup::{Lever, Rampup};
-use crate::policy::throttle::partition::{ByValue, ValueFrom};
+use crate::policy::throttle::rampup::{RampVariable, Rampup};
+use crate::policy::throttle::partition::{Partitioning, PartitionKey};
 use crate::policy::{ClassId, OperatorId, Units};
 use proptest::prelude::*;
 use std::num::NonZeroUsize;
@@ -20,7 +20,7 @@ mod spelling;
 const OPERATORS: [&str; 3] = ["googlebot", "bingbot", "applebot"];
 const EXAMPLE: &str = include_str!("../../config/tidegate.yaml");
 
-fn load_with(text: &str, environment: &[(&str, &str)], overrides: &[(&str, &str)]) -> Result<Settings, Mistakes> {
+fn load_with(text: &str, environment: &[(&str, &str)], overrides: &[(&str, &str)]) -> Result<Settings, ConfigErrors> {
     let environment: Vec<(String, String)> =
         environment.iter().map(|&(name, value)| (name.into(), value.into())).collect();
     let overrides: Vec<(&str, String)> = overrides.iter().map(|&(path, value)| (path, value.into())).collect();
@@ -73,15 +73,15 @@ fn every_setting_knows_where_it_was_written() {
 #[test]
 fn who_shares_a_bucket_is_a_word_or_a_name() {
     for (written, meant) in [
-        ("rate: 1/s", KeyFrom::Address),
-        ("rate: 1/s, key: address", KeyFrom::Address),
-        ("rate: 1/s, key: operator", KeyFrom::Operator),
-        ("capacity: 6, fill: 1, interval: 1s, key: class", KeyFrom::Class),
+        ("rate: 1/s", KeySource::Address),
+        ("rate: 1/s, key: address", KeySource::Address),
+        ("rate: 1/s, key: operator", KeySource::Operator),
+        ("capacity: 6, fill: 1, interval: 1s, key: class", KeySource::Class),
         (
             "rate: 1/s, key: { header: X-Api-Key }",
-            KeyFrom::Sent(Carrier::Header(http::HeaderName::from_static("x-api-key"))),
+            KeySource::Sent(CredentialSource::Header(http::HeaderName::from_static("x-api-key"))),
         ),
-        ("rate: 1/s, key: { cookie: Session }", KeyFrom::Sent(Carrier::Cookie("Session".into()))),
+        ("rate: 1/s, key: { cookie: Session }", KeySource::Sent(CredentialSource::Cookie("Session".into()))),
     ] {
         let settings = settings(&site(&format!("classes: [{{ name: a, bucket: {{ {written} }} }}]")));
         assert_eq!(settings.rules.classes[0].key, meant, "{written}");
@@ -204,7 +204,7 @@ fn a_class_may_be_for_those_on_a_list() {
     assert_eq!(settings.rules.lists, ["tor", "hosting"]);
     assert_eq!(settings.lists[1].file, Path::new("hosting.txt"));
     let rented = &settings.rules.classes[0].when;
-    assert_eq!(rented.lists, Listed::on([ListId(1)]));
+    assert_eq!(rented.lists, ListSet::on([ListId(1)]));
     assert!(!rented.fits_everybody() && settings.rules.classes[1].when.fits_everybody());
 }
 
@@ -311,15 +311,15 @@ routes: [{ match: '/**', scopes: a }]",
 #[test]
 fn a_scope_may_be_there_for_each_value() {
     for (written, meant) in [
-        ("host", ValueFrom::Host),
-        ("route", ValueFrom::Route),
-        ("{ query: tenant }", ValueFrom::Query("tenant".into())),
-        ("{ header: X-Tenant }", ValueFrom::Header(http::HeaderName::from_static("x-tenant"))),
-        ("{ path: 2 }", ValueFrom::Path(NonZeroUsize::new(2).expect("two"))),
+        ("host", PartitionKey::Host),
+        ("route", PartitionKey::Route),
+        ("{ query: tenant }", PartitionKey::Query("tenant".into())),
+        ("{ header: X-Tenant }", PartitionKey::Header(http::HeaderName::from_static("x-tenant"))),
+        ("{ path: 2 }", PartitionKey::Path(NonZeroUsize::new(2).expect("two"))),
     ] {
         let rules = settings(&site(&by_value("tenant", &format!("scope_from: {written}")))).rules;
         let most = NonZeroUsize::new(10_000).expect("many");
-        assert_eq!(rules.scopes[1].by_value, Some(ByValue { from: meant, most }), "{written}");
+        assert_eq!(rules.scopes[1].by_value, Some(Partitioning { from: meant, most }), "{written}");
     }
 }
 
@@ -369,14 +369,14 @@ fn how_a_scope_finds_its_pace() {
 
     let ms = Duration::from_millis;
     for (written, target, lever) in [
-        ("delay: 200ms, rampup: {}", 1..=1, Lever::Delay { start: ms(200), least: ms(20), most: ms(2000) }),
+        ("delay: 200ms, rampup: {}", 1..=1, RampVariable::Delay { start: ms(200), least: ms(20), most: ms(2000) }),
         (
             "delay: 200ms, concurrency: 9, rampup: { backoff_target: [1, 3], min_delay: 50ms, max_delay: 1s }",
             1..=3,
-            Lever::Delay { start: ms(200), least: ms(50), most: ms(1000) },
+            RampVariable::Delay { start: ms(200), least: ms(50), most: ms(1000) },
         ),
-        ("concurrency: 4, rampup: { backoff_target: 2 }", 2..=2, Lever::Concurrency { start: 4, most: 40 }),
-        ("concurrency: 4, rampup: { max_concurrency: 9 }", 1..=1, Lever::Concurrency { start: 4, most: 9 }),
+        ("concurrency: 4, rampup: { backoff_target: 2 }", 2..=2, RampVariable::Concurrency { start: 4, most: 40 }),
+        ("concurrency: 4, rampup: { max_concurrency: 9 }", 1..=1, RampVariable::Concurrency { start: 4, most: 9 }),
     ] {
         let meant = Rampup { target, window: Duration::from_secs(30), lever };
         let throttle = throttled(&format!("{{ backoff: {{ window: 30s }}, {written} }}"));
@@ -480,7 +480,7 @@ fn several_gates_share_a_redis_and_nobody_sees_its_password() {
     let settings = settings(&site("ledger: { redis: { url: 'redis://gate:secret@[::1]:7000/2', when_lost: share } }"));
     let Ledger::Redis(redis) = &settings.ledger else { panic!("{:?}", settings.ledger) };
     assert_eq!((redis.host.as_str(), redis.port, redis.database), ("::1", 7000, 2));
-    assert_eq!((redis.prefix.as_str(), redis.when_lost), ("tidegate", WhenLost::Share));
+    assert_eq!((redis.prefix.as_str(), redis.when_lost), ("tidegate", LedgerFailureMode::Share));
     assert!(redis.password.as_ref().is_some_and(|password| password.is(b"secret")));
     assert!(!format!("{settings:?}").contains("secret"));
     let told = mistakes_with(&site("ledger: { redis: { url: '${URL}' } }"), &[("URL", "redis://:secret@")]);

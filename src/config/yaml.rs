@@ -1,7 +1,7 @@
 //! YAML into the tree, with line and column of every key and value.
 
-use super::error::{Mistake, Place};
-use super::node::{Entry, Kind, Node};
+use super::error::{ConfigError, SourceLocation};
+use super::node::{Entry, NodeKind, Node};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Budget, Location, Options, Spanned};
@@ -13,17 +13,17 @@ const MAX_DEPTH: usize = 32;
 const MAX_ALIASES: usize = 1000;
 
 /// Reads the whole text. What cannot be read at all is one mistake; keys given twice are one each.
-pub(super) fn read(text: &str) -> (Node, Vec<Mistake>) {
+pub(super) fn read(text: &str) -> (Node, Vec<ConfigError>) {
     if text.lines().all(|line| matches!(line.trim_start().chars().next(), None | Some('#'))) {
         return (Node::nothing(), Vec::new());
     }
     match serde_saphyr::from_str_with_options::<Tree>(text, options()) {
         Ok(tree) => {
             let mut root = tree.0;
-            root.place = Place::START;
+            root.place = SourceLocation::START;
             root.set_path(String::new());
             let mut mistakes = Vec::new();
-            if !matches!(root.kind, Kind::Map(_)) {
+            if !matches!(root.kind, NodeKind::Map(_)) {
                 mistakes.push(mistake(&root.place, "found no keys at the top", "begin with a key such as `origin:`"));
                 root = Node::nothing();
             }
@@ -31,7 +31,7 @@ pub(super) fn read(text: &str) -> (Node, Vec<Mistake>) {
             (root, mistakes)
         }
         Err(error) => {
-            let place = error.location().map_or(Place::START, |location| place(&location));
+            let place = error.location().map_or(SourceLocation::START, |location| place(&location));
             let told = error.without_snippet().to_string();
             let told = told.lines().next().unwrap_or_default();
             let told = told.split_once(" at line ").map_or(told, |(told, _)| told);
@@ -45,8 +45,8 @@ pub(super) fn read(text: &str) -> (Node, Vec<Mistake>) {
     }
 }
 
-fn line_at<'a>(text: &'a str, place: &Place) -> &'a str {
-    let Place::File { line, .. } = place else { return "" };
+fn line_at<'a>(text: &'a str, place: &SourceLocation) -> &'a str {
+    let SourceLocation::File { line, .. } = place else { return "" };
     usize::try_from(*line).ok().and_then(|line| text.lines().nth(line.saturating_sub(1))).unwrap_or_default()
 }
 
@@ -63,27 +63,27 @@ fn options() -> Options {
     }
 }
 
-fn mistake(place: &Place, wrong: &str, remedy: &str) -> Mistake {
-    Mistake { place: place.clone(), path: String::new(), wrong: wrong.into(), remedy: remedy.into() }
+fn mistake(place: &SourceLocation, wrong: &str, remedy: &str) -> ConfigError {
+    ConfigError { place: place.clone(), path: String::new(), wrong: wrong.into(), remedy: remedy.into() }
 }
 
-fn place(location: &Location) -> Place {
-    Place::File { line: location.line().max(1), column: location.column().max(1) }
+fn place(location: &Location) -> SourceLocation {
+    SourceLocation::File { line: location.line().max(1), column: location.column().max(1) }
 }
 
-fn drop_doubles(node: &mut Node, mistakes: &mut Vec<Mistake>) {
-    let Kind::Map(entries) = &mut node.kind else { return };
+fn drop_doubles(node: &mut Node, mistakes: &mut Vec<ConfigError>) {
+    let NodeKind::Map(entries) = &mut node.kind else { return };
     let mut kept: Vec<Entry> = Vec::with_capacity(entries.len());
     for entry in entries.drain(..) {
         match kept.iter().find(|earlier| earlier.key == entry.key) {
             None => kept.push(entry),
             Some(earlier) => {
                 let first = match &earlier.key_place {
-                    Place::File { line, .. } => format!("also in line {line}"),
-                    Place::Whole => "also elsewhere in the file".to_owned(),
-                    Place::Variable(name) | Place::Option(name) => format!("also in {name}"),
+                    SourceLocation::File { line, .. } => format!("also in line {line}"),
+                    SourceLocation::Whole => "also elsewhere in the file".to_owned(),
+                    SourceLocation::Variable(name) | SourceLocation::Option(name) => format!("also in {name}"),
                 };
-                mistakes.push(Mistake {
+                mistakes.push(ConfigError {
                     place: entry.key_place,
                     path: entry.value.path,
                     wrong: format!("key given twice, {first}"),
@@ -100,14 +100,14 @@ struct Tree(Node);
 
 impl<'de> Deserialize<'de> for Tree {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let spanned = Spanned::<Shape>::deserialize(deserializer)?;
+        let spanned = Spanned::<NodeKindSeed>::deserialize(deserializer)?;
         Ok(Self(Node { path: String::new(), place: place(&spanned.referenced), kind: spanned.value.0 }))
     }
 }
 
-struct Shape(Kind);
+struct NodeKindSeed(NodeKind);
 
-impl<'de> Deserialize<'de> for Shape {
+impl<'de> Deserialize<'de> for NodeKindSeed {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ShapeVisitor).map(Self)
     }
@@ -116,58 +116,58 @@ impl<'de> Deserialize<'de> for Shape {
 struct ShapeVisitor;
 
 impl<'de> Visitor<'de> for ShapeVisitor {
-    type Value = Kind;
+    type Value = NodeKind;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("any value")
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Kind, E> {
-        Ok(Kind::Bool(value))
+    fn visit_bool<E>(self, value: bool) -> Result<NodeKind, E> {
+        Ok(NodeKind::Bool(value))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Kind, E> {
-        Ok(Kind::Whole(value))
+    fn visit_u64<E>(self, value: u64) -> Result<NodeKind, E> {
+        Ok(NodeKind::Whole(value))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Kind, E> {
-        Ok(u64::try_from(value).map_or(Kind::Negative(value), Kind::Whole))
+    fn visit_i64<E>(self, value: i64) -> Result<NodeKind, E> {
+        Ok(u64::try_from(value).map_or(NodeKind::Negative(value), NodeKind::Whole))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Kind, E> {
-        Ok(Kind::Decimal(value))
+    fn visit_f64<E>(self, value: f64) -> Result<NodeKind, E> {
+        Ok(NodeKind::Decimal(value))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Kind, E> {
-        Ok(Kind::Text { text: value.to_owned(), loose: false })
+    fn visit_str<E>(self, value: &str) -> Result<NodeKind, E> {
+        Ok(NodeKind::Text { text: value.to_owned(), loose: false })
     }
 
-    fn visit_unit<E>(self) -> Result<Kind, E> {
-        Ok(Kind::Null)
+    fn visit_unit<E>(self) -> Result<NodeKind, E> {
+        Ok(NodeKind::Null)
     }
 
-    fn visit_none<E>(self) -> Result<Kind, E> {
-        Ok(Kind::Null)
+    fn visit_none<E>(self) -> Result<NodeKind, E> {
+        Ok(NodeKind::Null)
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Kind, D::Error> {
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<NodeKind, D::Error> {
         deserializer.deserialize_any(self)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Kind, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<NodeKind, A::Error> {
         let mut items = Vec::new();
         while let Some(Tree(item)) = list.next_element()? {
             items.push(item);
         }
-        Ok(Kind::List(items))
+        Ok(NodeKind::List(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Kind, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NodeKind, A::Error> {
         let mut entries = Vec::new();
         while let Some(key) = map.next_key::<Spanned<String>>()? {
             let Tree(value) = map.next_value()?;
             entries.push(Entry { key_place: place(&key.referenced), key: key.value, value });
         }
-        Ok(Kind::Map(entries))
+        Ok(NodeKind::Map(entries))
     }
 }

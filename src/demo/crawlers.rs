@@ -3,15 +3,15 @@
 //! Crawlers that can be proven come from networks that their operators publish; everybody else from blocks that are
 //! reserved for documentation and benchmarks, so that nobody real is named.
 
-use super::site::Wants;
-use crate::policy::Kind;
+use super::site::CrawlTarget;
+use crate::policy::ClientKind;
 
 /// One crawler, as it behaves on a full-size day.
-pub(super) struct Crawler {
+pub(super) struct CrawlerProfile {
     /// What the story calls it.
     pub(super) actor: &'static str,
     /// What it really is.
-    pub(super) label: Kind,
+    pub(super) label: ClientKind,
     pub(super) user_agents: &'static [&'static str],
     pub(super) networks: &'static [&'static str],
     /// From how many addresses it comes.
@@ -21,7 +21,7 @@ pub(super) struct Crawler {
     /// How many of them read robots.txt.
     pub(super) robots: u32,
     pub(super) hours: &'static Hours,
-    pub(super) wants: Wants,
+    pub(super) wants: CrawlTarget,
     /// At even steps, as a timer does, instead of by chance.
     pub(super) even: bool,
     /// Assets it loads with a page, on average.
@@ -47,26 +47,26 @@ const OLD_CHROME: &str = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/
 /// A network of a hosting company in the story: browsers do not live there.
 pub const HOSTING_NETWORKS: [&str; 2] = ["198.19.64.0/22", "203.0.113.128/25"];
 
-const QUIET: Crawler = Crawler {
+const QUIET: CrawlerProfile = CrawlerProfile {
     actor: "",
-    label: Kind::DeclaredBot,
+    label: ClientKind::DeclaredBot,
     user_agents: &[],
     networks: &[],
     addresses: 1,
     visits: 0,
     robots: 0,
     hours: &STEADY,
-    wants: Wants::Everything,
+    wants: CrawlTarget::Everything,
     even: false,
     assets: 0.0,
     method: http::Method::GET,
 };
 
 /// All of them.
-pub(super) static CRAWLERS: [Crawler; 21] = [
-    Crawler {
+pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
+    CrawlerProfile {
         actor: "bingbot",
-        label: Kind::VerifiedBot,
+        label: ClientKind::VerifiedBot,
         user_agents: &[BINGBOT],
         networks: &["40.77.167.0/24", "157.55.39.0/24", "207.46.13.0/24", "52.167.144.0/24"],
         addresses: 40,
@@ -75,9 +75,9 @@ pub(super) static CRAWLERS: [Crawler; 21] = [
         hours: &BURSTS,
         ..QUIET
     },
-    Crawler {
+    CrawlerProfile {
         actor: "googlebot",
-        label: Kind::VerifiedBot,
+        label: ClientKind::VerifiedBot,
         user_agents: &[GOOGLEBOT, GOOGLEBOT_PHONE, GOOGLEBOT_PHONE],
         networks: &["66.249.66.0/27", "66.249.66.32/27", "66.249.79.128/27"],
         addresses: 18,
@@ -86,9 +86,9 @@ pub(super) static CRAWLERS: [Crawler; 21] = [
         assets: 0.05,
         ..QUIET
     },
-    Crawler {
+    CrawlerProfile {
         actor: "applebot",
-        label: Kind::VerifiedBot,
+        label: ClientKind::VerifiedBot,
         user_agents: &[
             "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.4 Safari/605.1.15 (Applebot/0.1; +http://www.apple.com/go/applebot)",
         ],
@@ -99,9 +99,9 @@ pub(super) static CRAWLERS: [Crawler; 21] = [
         assets: 0.1,
         ..QUIET
     },
-    Crawler {
+    CrawlerProfile {
         actor: "gptbot",
-        label: Kind::VerifiedBot,
+        label: ClientKind::VerifiedBot,
         user_agents: &[
             "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; GPTBot/1.3; +https://openai.com/gptbot)",
         ],
@@ -112,9 +112,9 @@ pub(super) static CRAWLERS: [Crawler; 21] = [
         hours: &NIGHTLY,
         ..QUIET
     },
-    Crawler {
+    CrawlerProfile {
         actor: "claudebot",
-        label: Kind::VerifiedBot,
+        label: ClientKind::VerifiedBot,
         user_agents: &[
             "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; ClaudeBot/1.0; +claudebot@anthropic.com)",
         ],
@@ -125,7 +125,7 @@ pub(super) static CRAWLERS: [Crawler; 21] = [
         hours: &NIGHTLY,
         ..QUIET
     },
-    Crawler {
+    CrawlerProfile {
         actor: "bytespider",
         user_agents: &[
             "Mozilla/5.0 (Linux; Android 5.0) AppleWebKit/537.36 (KHTML, like Gecko) Mobile Safari/537.36 (compatible; Bytespider; spider-feedback@bytedance.com)",
@@ -136,9 +136,9 @@ pub(super) static CRAWLERS: [Crawler; 21] = [
         hours: &NIGHTLY,
         ..QUIET
     },
-    Crawler {
+    CrawlerProfile {
         actor: "ahrefsbot",
-        label: Kind::VerifiedBot,
+        label: ClientKind::VerifiedBot,
         user_agents: &["Mozilla/5.0 (compatible; AhrefsBot/7.0; +http://ahrefs.com/robot/)"],
         networks: &["15.235.27.0/24", "51.81.104.32/28"],
         addresses: 30,
@@ -146,7 +146,7 @@ pub(super) static CRAWLERS: [Crawler; 21] = [
         robots: 40,
         ..QUIET
     },
-    Crawler {
+    CrawlerProfile {
         actor: "semrushbot",
         user_agents: &["Mozilla/5.0 (compatible; SemrushBot/7~bl; +http://www.semrush.com/bot.html)"],
         networks: &["198.19.17.0/24"],
@@ -155,7 +155,7 @@ pub(super) static CRAWLERS: [Crawler; 21] = [
         robots: 30,
         ..QUIET
     },
-    Crawler {
+    CrawlerProfile {
         actor: "mj12bot",
         user_agents: &["Mozilla/5.0 (compatible; MJ12bot/v1.4.8; http://mj12bot.com/)"],
         networks: &["198.19.18.0/23"],
@@ -164,7 +164,7 @@ pub(super) static CRAWLERS: [Crawler; 21] = [
         robots: 60,
         ..QUIET
     },
-    Crawler {
+    CrawlerProfile {
         actor: "feed readers",
         user_agents: &[
             "Feedly/1.0 (+http://www.feedly.com/fetcher.html; like FeedFetcher-Google)",
@@ -173,22 +173,22 @@ pub(super) static CRAWLERS: [Crawler; 21] = [
         networks: &["198.19.25.0/26"],
         addresses: 6,
         visits: 340,
-        wants: Wants::Feed,
+        wants: CrawlTarget::Feed,
         even: true,
         ..QUIET
     },
-    Crawler {
+    CrawlerProfile {
         actor: "uptime monitor",
         user_agents: &["Mozilla/5.0+(compatible; UptimeRobot/2.0; http://www.uptimerobot.com/)"],
         networks: &["198.19.26.0/28"],
         addresses: 3,
         visits: 288,
-        wants: Wants::Front,
+        wants: CrawlTarget::Front,
         even: true,
         method: http::Method::HEAD,
         ..QUIET
     },
-    Crawler {
+    CrawlerProfile {
         actor: "link previews",
         user_agents: &[
             "Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)",
@@ -201,27 +201,27 @@ pub(super) static CRAWLERS: [Crawler; 21] = [
         hours: &WAKING,
         ..QUIET
     },
-    Crawler {
+    CrawlerProfile {
         actor: "python script",
         user_agents: &["python-requests/2.32.3"],
         networks: &["203.0.113.7/32"],
         visits: 900,
         hours: &NIGHTLY,
-        wants: Wants::Searches,
+        wants: CrawlTarget::Searches,
         ..QUIET
     },
-    Crawler {
+    CrawlerProfile {
         actor: "curl in cron",
         user_agents: &["curl/8.9.1"],
         networks: &["203.0.113.44/32"],
         visits: 144,
-        wants: Wants::Categories,
+        wants: CrawlTarget::Categories,
         even: true,
         ..QUIET
     },
-    Crawler {
+    CrawlerProfile {
         actor: "false googlebot, three addresses",
-        label: Kind::Impostor,
+        label: ClientKind::Impostor,
         user_agents: &[GOOGLEBOT],
         networks: &["203.0.113.64/30"],
         addresses: 3,
@@ -229,18 +229,18 @@ pub(super) static CRAWLERS: [Crawler; 21] = [
         hours: &BURSTS,
         ..QUIET
     },
-    Crawler {
+    CrawlerProfile {
         actor: "false googlebot, many addresses",
-        label: Kind::Impostor,
+        label: ClientKind::Impostor,
         user_agents: &[GOOGLEBOT_PHONE],
         networks: &["198.51.100.0/25"],
         addresses: 90,
         visits: 780,
         ..QUIET
     },
-    Crawler {
+    CrawlerProfile {
         actor: "false bingbot",
-        label: Kind::Impostor,
+        label: ClientKind::Impostor,
         user_agents: &["Mozilla/5.0 (compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)"],
         networks: &["192.0.2.16/30"],
         addresses: 2,
@@ -248,29 +248,29 @@ pub(super) static CRAWLERS: [Crawler; 21] = [
         hours: &NIGHTLY,
         ..QUIET
     },
-    Crawler {
+    CrawlerProfile {
         actor: "scraper, one address",
-        label: Kind::SuspectedBot,
+        label: ClientKind::SuspectedBot,
         user_agents: &[OLD_CHROME],
         networks: &["203.0.113.130/32"],
         visits: 3_500,
         hours: &BURSTS,
-        wants: Wants::Items,
+        wants: CrawlTarget::Items,
         ..QUIET
     },
-    Crawler {
+    CrawlerProfile {
         actor: "scraper, rented addresses",
-        label: Kind::SuspectedBot,
+        label: ClientKind::SuspectedBot,
         user_agents: &super::people::BROWSERS,
         networks: &["198.19.64.0/22"],
         addresses: 400,
         visits: 2_300,
-        wants: Wants::Items,
+        wants: CrawlTarget::Items,
         ..QUIET
     },
-    Crawler {
+    CrawlerProfile {
         actor: "headless browser",
-        label: Kind::SuspectedBot,
+        label: ClientKind::SuspectedBot,
         user_agents: &[
             "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/131.0.6778.85 Safari/537.36",
         ],
@@ -278,19 +278,19 @@ pub(super) static CRAWLERS: [Crawler; 21] = [
         addresses: 2,
         visits: 420,
         hours: &NIGHTLY,
-        wants: Wants::Categories,
+        wants: CrawlTarget::Categories,
         assets: 3.0,
         ..QUIET
     },
-    Crawler {
+    CrawlerProfile {
         actor: "scanner",
-        label: Kind::SuspectedBot,
+        label: ClientKind::SuspectedBot,
         user_agents: &[OLD_CHROME, ""],
         networks: &["192.0.2.128/28"],
         addresses: 9,
         visits: 600,
         hours: &BURSTS,
-        wants: Wants::Probes,
+        wants: CrawlTarget::Probes,
         ..QUIET
     },
 ];

@@ -1,13 +1,13 @@
 //! Draws the live table. Pure: a board in, text out.
 
-use super::scoreboard::{Board, Gauge, Group, Row};
+use super::scoreboard::{Scoreboard, Gauge, Group, Row};
 use super::traffic;
-use crate::terminal::{Ink, bar, cut, span, thousands};
+use crate::terminal::{ColorMode, bar, cut, span, thousands};
 use std::fmt::Write;
 use std::time::Duration;
 
 /// The whole table for a terminal of `width` columns.
-pub fn frame(board: &Board, width: usize, ink: Ink) -> String {
+pub fn frame(board: &Scoreboard, width: usize, ink: ColorMode) -> String {
     let mut out = String::new();
     let hour = ink.bold(&clock(board.now));
     let _ =
@@ -27,7 +27,7 @@ pub fn frame(board: &Board, width: usize, ink: Ink) -> String {
 }
 
 /// One line for a log that nobody redraws.
-pub fn line_of_log(board: &Board) -> String {
+pub fn line_of_log(board: &Scoreboard) -> String {
     let mut out = format!("{}  quota {}/{}", clock(board.now), board.quota.used as u64, board.quota.limit as u64);
     for group in Group::ALL {
         let row = board.row(group);
@@ -64,12 +64,12 @@ fn bar_width(width: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn afternoon() -> Board {
-        let mut board = Board {
+    fn afternoon() -> Scoreboard {
+        let mut board = Scoreboard {
             now: Duration::from_secs(14 * 3600 + 25 * 60),
             quota: Gauge { limit: 2000.0, used: 1024.0 },
             marks: vec![20.0, 75.0],
-            ..Board::default()
+            ..Scoreboard::default()
         };
         board.rows[Group::People as usize] = Row { asked: 1203, costly: 400, ..Row::default() };
         board.rows[Group::Impostors as usize] =
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_frame_says_when_it_is_what_is_left_and_who_was_served() {
-        let drawn = frame(&afternoon(), 80, Ink::Plain);
+        let drawn = frame(&afternoon(), 80, ColorMode::Plain);
         let lines: Vec<&str> = drawn.lines().collect();
         assert!(lines[0].starts_with("  14:25  ███"), "{drawn}");
         assert!(
@@ -94,16 +94,16 @@ mod tests {
     #[test]
     fn a_frame_fits_into_a_narrow_terminal_and_is_plain_where_it_must_be() {
         for width in [40, 60, 80, 200] {
-            let drawn = frame(&afternoon(), width, Ink::Plain);
+            let drawn = frame(&afternoon(), width, ColorMode::Plain);
             assert!(drawn.lines().skip(2).all(|line| line.chars().count() <= width), "{width}\n{drawn}");
             assert!(!drawn.contains('\x1b'));
         }
-        assert!(frame(&afternoon(), 80, Ink::Coloured).contains("\x1b[1m14:25\x1b[0m"));
+        assert!(frame(&afternoon(), 80, ColorMode::Coloured).contains("\x1b[1m14:25\x1b[0m"));
     }
 
     #[test]
     fn an_empty_board_can_be_drawn() {
-        assert!(frame(&Board::default(), 80, Ink::Plain).contains("0 of 0 units"));
-        assert!(line_of_log(&Board::default()).starts_with("00:00  quota 0/0"));
+        assert!(frame(&Scoreboard::default(), 80, ColorMode::Plain).contains("0 of 0 units"));
+        assert!(line_of_log(&Scoreboard::default()).starts_with("00:00  quota 0/0"));
     }
 }

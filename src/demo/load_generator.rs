@@ -1,6 +1,6 @@
 //! Everybody who comes: sends a day's visits to a gate over real connections and hands back what each was told.
 
-use super::traffic::{self, Visit};
+use super::traffic::{self, DemoRequest};
 use crate::clock::Clock;
 use crate::policy::Timestamp;
 use bytes::Bytes;
@@ -17,9 +17,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 /// A day to be sent, and how.
-pub struct Crowd {
+pub struct LoadGenerator {
     /// The visits, by time.
-    pub day: Arc<Vec<Visit>>,
+    pub day: Arc<Vec<DemoRequest>>,
     /// The gate.
     pub gate: SocketAddr,
     /// When the day begins on the gate's clock, which the crowd moves along.
@@ -34,16 +34,16 @@ pub struct Crowd {
 
 /// What became of one visit.
 #[derive(Debug)]
-pub struct Heard {
+pub struct DemoResponse {
     /// Its place in the day.
     pub visit: usize,
     /// What came back.
-    pub answer: Result<Answer, SendError>,
+    pub answer: Result<ResponseParts, SendError>,
 }
 
 /// What the gate said.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct ResponseParts {
     /// The status.
     pub status: StatusCode,
     /// The header fields.
@@ -80,7 +80,7 @@ const LINE: usize = 4;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-impl Answer {
+impl ResponseParts {
     /// True when the gate turned the client away by rule.
     pub fn is_refusal(&self) -> bool {
         let by_rule = matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
@@ -93,14 +93,14 @@ impl Answer {
     }
 }
 
-impl Crowd {
+impl LoadGenerator {
     /// Sends the whole day, each answer to `heard` as it comes; returns when all have come.
-    pub async fn send(self, heard: mpsc::UnboundedSender<Heard>) {
+    pub async fn send(self, heard: mpsc::UnboundedSender<DemoResponse>) {
         let mut workers = JoinSet::new();
         let lines: Vec<mpsc::Sender<usize>> = (0..self.connections.max(1))
             .map(|_| {
                 let (line, waiting) = mpsc::channel(LINE);
-                let caller = Caller { gate: self.gate, day: Arc::clone(&self.day), connection: None };
+                let caller = ClientConnection { gate: self.gate, day: Arc::clone(&self.day), connection: None };
                 workers.spawn(caller.call_all(waiting, heard.clone()));
                 line
             })
@@ -124,14 +124,14 @@ impl Crowd {
     }
 }
 
-struct Caller {
+struct ClientConnection {
     gate: SocketAddr,
-    day: Arc<Vec<Visit>>,
+    day: Arc<Vec<DemoRequest>>,
     connection: Option<SendRequest<Empty<Bytes>>>,
 }
 
-impl Caller {
-    async fn call_all(mut self, mut waiting: mpsc::Receiver<usize>, heard: mpsc::UnboundedSender<Heard>) {
+impl ClientConnection {
+    async fn call_all(mut self, mut waiting: mpsc::Receiver<usize>, heard: mpsc::UnboundedSender<DemoResponse>) {
         while let Some(visit) = waiting.recv().await {
             let answer = match tokio::time::timeout(PATIENCE, self.call(visit)).await {
                 Ok(answer) => answer,
@@ -140,20 +140,20 @@ impl Caller {
             if answer.is_err() {
                 self.connection = None;
             }
-            if heard.send(Heard { visit, answer }).is_err() {
+            if heard.send(DemoResponse { visit, answer }).is_err() {
                 return;
             }
         }
     }
 
-    async fn call(&mut self, visit: usize) -> Result<Answer, SendError> {
+    async fn call(&mut self, visit: usize) -> Result<ResponseParts, SendError> {
         let request = request(&self.day[visit], self.gate)?;
         let mut connection = self.connected().await?;
         let response = connection.send_request(request).await?;
         let (head, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
         self.connection = Some(connection);
-        Ok(Answer { status: head.status, headers: head.headers, body })
+        Ok(ResponseParts { status: head.status, headers: head.headers, body })
     }
 
     async fn connected(&mut self) -> Result<SendRequest<Empty<Bytes>>, SendError> {
@@ -171,7 +171,7 @@ impl Caller {
     }
 }
 
-fn request(visit: &Visit, gate: SocketAddr) -> Result<Request<Empty<Bytes>>, http::Error> {
+fn request(visit: &DemoRequest, gate: SocketAddr) -> Result<Request<Empty<Bytes>>, http::Error> {
     let mut request = Request::builder()
         .method(visit.method.clone())
         .uri(&visit.path)
@@ -188,21 +188,21 @@ fn request(visit: &Visit, gate: SocketAddr) -> Result<Request<Empty<Bytes>>, htt
 
 #[cfg(test)]
 mod tests {
-    use super::super::origin::{Manner, Origin};
+    use super::super::origin::{OriginOptions, Origin};
     use super::*;
 
     #[tokio::test]
     async fn every_visit_is_answered_once_and_the_clock_follows_the_day() {
-        let origin = Origin::start(Manner::default()).expect("a free port");
+        let origin = Origin::start(OriginOptions::default()).expect("a free port");
         let day = Arc::new(traffic::generate(1, 0.005));
         let begins = Timestamp::from_seconds(1_000_000);
         let clock = Clock::standing_at(begins);
         let (heard, mut answers) = mpsc::unbounded_channel();
         let gate = origin.address();
-        let crowd = Crowd { day: Arc::clone(&day), gate, begins, clock: clock.clone(), takes: None, connections: 3 };
+        let crowd = LoadGenerator { day: Arc::clone(&day), gate, begins, clock: clock.clone(), takes: None, connections: 3 };
         crowd.send(heard).await;
         let mut seen = vec![0; day.len()];
-        while let Some(Heard { visit, answer }) = answers.recv().await {
+        while let Some(DemoResponse { visit, answer }) = answers.recv().await {
             assert_eq!(answer.expect("an answer").status, StatusCode::OK);
             seen[visit] += 1;
         }

@@ -1,7 +1,7 @@
 //! Made-up days as the access log of a site without a gate, in the combined format.
 
 use super::BEGINS;
-use super::traffic::{self, Visit};
+use super::traffic::{self, DemoRequest};
 use super::site;
 use std::io::{self, Write};
 
@@ -16,11 +16,11 @@ pub fn write(days: u64, seed: u64, scale: f64, out: &mut dyn Write) -> io::Resul
 }
 
 /// The lines of one day, so many days after the first.
-pub fn lines(number: u64, day: &[Visit]) -> impl Iterator<Item = String> {
+pub fn lines(number: u64, day: &[DemoRequest]) -> impl Iterator<Item = String> {
     let begins = BEGINS + traffic::LENGTH * u32::try_from(number).unwrap_or(u32::MAX);
     day.iter().map(move |visit| {
         let at = jiff::Timestamp::from_second((begins + visit.at).seconds() as i64).unwrap_or_default();
-        let Visit { client, method, path, user_agent, .. } = visit;
+        let DemoRequest { client, method, path, user_agent, .. } = visit;
         let time = at.strftime("%d/%b/%Y:%H:%M:%S +0000");
         let status = if site::exists(path) { 200 } else { 404 };
         let referer = visit.referer.as_deref().unwrap_or("-");
@@ -35,18 +35,18 @@ const BYTES: u32 = 5120;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::log::{Asker, Line};
+    use crate::replay::log::{LoggedClient, LogLine};
 
     #[test]
     fn every_visit_is_a_line_that_says_what_it_was() {
         let day = traffic::generate(1, 0.01);
         let begins = BEGINS + traffic::LENGTH;
         for (text, visit) in lines(1, &day).zip(&day) {
-            let line = Line::read(text.trim_end().as_bytes()).expect("a line").expect("not empty");
+            let line = LogLine::read(text.trim_end().as_bytes()).expect("a line").expect("not empty");
             let asked = line.asked.expect("a request");
             let query = asked.query.map_or_else(String::new, |query| format!("?{query}"));
             assert_eq!(format!("{}{query}", asked.path), visit.path);
-            assert_eq!((line.client, asked.method), (Asker::Address(visit.client), visit.method.clone()));
+            assert_eq!((line.client, asked.method), (LoggedClient::Address(visit.client), visit.method.clone()));
             assert_eq!(line.at.seconds(), (begins + visit.at).seconds());
             assert_eq!(line.user_agent.unwrap_or_default(), visit.user_agent.as_bytes());
         }

@@ -23,9 +23,9 @@ pub use screen::Screen;
 use crate::clock::Clock;
 use crate::policy::Timestamp;
 use anyhow::{Context, Result};
-use scoreboard::Board;
-use load_generator::Crowd;
-use origin::{Manner, Origin};
+use scoreboard::Scoreboard;
+use load_generator::LoadGenerator;
+use origin::{OriginOptions, Origin};
 use scrape::Scrape;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -42,12 +42,12 @@ pub struct Options {
     /// How much traffic, against a full-size day.
     pub scale: f64,
     /// Whether the gate stays up after the summary.
-    pub afterwards: Afterwards,
+    pub afterwards: AfterRun,
 }
 
 /// What happens after the summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Afterwards {
+pub enum AfterRun {
     /// The gate stays up until Ctrl-C.
     Stay,
     /// It is over.
@@ -66,7 +66,7 @@ pub trait Gate {
 
 /// How the demonstration ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum DemoOutcome {
     /// Everything was as promised.
     Kept,
     /// These promises were broken.
@@ -77,7 +77,7 @@ pub enum Outcome {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seconds: 60, seed: 1, scale: 0.25, afterwards: Afterwards::Stay }
+        Self { seconds: 60, seed: 1, scale: 0.25, afterwards: AfterRun::Stay }
     }
 }
 
@@ -94,8 +94,8 @@ pub async fn run(
     options: Options,
     screen: &mut Screen,
     start: impl FnOnce(&str, Clock) -> Result<Box<dyn Gate>>,
-) -> Result<Outcome> {
-    let origin = Origin::start(Manner { latency: LATENCY, keeps_pages: true, ..Manner::default() })
+) -> Result<DemoOutcome> {
+    let origin = Origin::start(OriginOptions { latency: LATENCY, keeps_pages: true, ..OriginOptions::default() })
         .context("the demonstration's origin cannot start")?;
     let clock = Clock::standing_at(BEGINS);
     let yaml = config::yaml(free_port(8080), free_port(9090), origin.address());
@@ -103,7 +103,7 @@ pub async fn run(
 
     let day = Arc::new(traffic::generate(options.seed, options.scale));
     screen.print(&summary::opening(config::RULES, options.seconds, day.len(), screen.ink()))?;
-    let crowd = Crowd {
+    let crowd = LoadGenerator {
         day: Arc::clone(&day),
         gate: gate.listen(),
         begins: BEGINS,
@@ -113,7 +113,7 @@ pub async fn run(
     };
     let Some(board) = watch(crowd, gate.admin(), screen).await? else {
         gate.shutdown();
-        return Ok(Outcome::Interrupted);
+        return Ok(DemoOutcome::Interrupted);
     };
 
     let served = origin.served();
@@ -123,18 +123,18 @@ pub async fn run(
     for promise in &broken {
         screen.print(&format!("Not as promised: {promise}.\n"))?;
     }
-    if options.afterwards == Afterwards::Stay {
+    if options.afterwards == AfterRun::Stay {
         screen.print(&summary::to_try(gate.listen(), gate.admin()))?;
         stay(&clock).await?;
     }
     gate.shutdown();
-    Ok(if broken.is_empty() { Outcome::Kept } else { Outcome::Broken(broken) })
+    Ok(if broken.is_empty() { DemoOutcome::Kept } else { DemoOutcome::Broken(broken) })
 }
 
 /// Sends the crowd and shows what becomes of it; nothing when Ctrl-C came first.
-async fn watch(crowd: Crowd, admin: SocketAddr, screen: &mut Screen) -> Result<Option<Board>> {
+async fn watch(crowd: LoadGenerator, admin: SocketAddr, screen: &mut Screen) -> Result<Option<Scoreboard>> {
     let (day, clock) = (Arc::clone(&crowd.day), crowd.clock.clone());
-    let mut board = Board { marks: config::MARKS.into(), ..Board::default() };
+    let mut board = Scoreboard { marks: config::MARKS.into(), ..Scoreboard::default() };
     let (heard, mut answers) = mpsc::unbounded_channel();
     let sending = tokio::spawn(crowd.send(heard));
     let mut redraw = tokio::time::interval(screen.pause());

@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 /// A running origin. It stops when it is dropped.
 pub struct Origin {
     address: SocketAddr,
-    books: Arc<Mutex<Books>>,
+    books: Arc<Mutex<OriginCounters>>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -50,7 +50,7 @@ pub struct Served {
 
 /// How fast the origin is, what its pages cost, and whether it keeps what it made.
 #[derive(Clone, Copy, Debug)]
-pub struct Manner {
+pub struct OriginOptions {
     /// Units that a path with its query costs to make.
     pub cost: fn(&str) -> u64,
     /// How long a page takes that has to be made; other things take none.
@@ -59,7 +59,7 @@ pub struct Manner {
     pub keeps_pages: bool,
 }
 
-impl Default for Manner {
+impl Default for OriginOptions {
     /// The shop of the story, as fast as it goes, keeping nothing.
     fn default() -> Self {
         Self { cost: site::cost, latency: Duration::ZERO, keeps_pages: false }
@@ -67,7 +67,7 @@ impl Default for Manner {
 }
 
 #[derive(Debug, Default)]
-struct Books {
+struct OriginCounters {
     served: Served,
     kept: HashSet<String>,
 }
@@ -82,12 +82,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Origin {
     /// Starts on a free port of the loopback interface, on a thread of its own.
-    pub fn start(manner: Manner) -> io::Result<Self> {
+    pub fn start(manner: OriginOptions) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let books = Arc::new(Mutex::new(Books::default()));
+        let books = Arc::new(Mutex::new(OriginCounters::default()));
         let (stop, stopped) = watch::channel(false);
         let shelf = Arc::clone(&books);
         let thread = std::thread::Builder::new().name("demo-origin".into()).spawn(move || {
@@ -129,8 +129,8 @@ impl Drop for Origin {
 
 async fn accept(
     listener: std::net::TcpListener,
-    manner: Manner,
-    books: Arc<Mutex<Books>>,
+    manner: OriginOptions,
+    books: Arc<Mutex<OriginCounters>>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let Ok(listener) = TcpListener::from_std(listener) else { return };
@@ -149,7 +149,7 @@ async fn accept(
     let _ = tokio::time::timeout(PATIENCE, finished).await;
 }
 
-async fn serve(stream: TcpStream, manner: Manner, books: Arc<Mutex<Books>>, mut stopped: watch::Receiver<bool>) {
+async fn serve(stream: TcpStream, manner: OriginOptions, books: Arc<Mutex<OriginCounters>>, mut stopped: watch::Receiver<bool>) {
     // Only a matter of speed.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| answer(request, manner, Arc::clone(&books)));
@@ -165,8 +165,8 @@ async fn serve(stream: TcpStream, manner: Manner, books: Arc<Mutex<Books>>, mut 
 
 async fn answer(
     request: Request<Incoming>,
-    manner: Manner,
-    books: Arc<Mutex<Books>>,
+    manner: OriginOptions,
+    books: Arc<Mutex<OriginCounters>>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
     // Read to its end, so that the connection can be used again; what it says matters to nobody here.
@@ -190,9 +190,9 @@ async fn answer(
     Ok(response)
 }
 
-impl Books {
+impl OriginCounters {
     /// Enters a request and says what it costs.
-    fn enter(&mut self, target: &str, class: String, manner: Manner) -> u64 {
+    fn enter(&mut self, target: &str, class: String, manner: OriginOptions) -> u64 {
         let cost = (manner.cost)(target);
         let had_it = cost > 0 && manner.keeps_pages && !self.kept.insert(target.to_owned());
         let spent = if had_it { 0 } else { cost };
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_was_made_once_costs_nothing_the_second_time() {
-        let (mut books, keeps) = (Books::default(), Manner { keeps_pages: true, ..Manner::default() });
+        let (mut books, keeps) = (OriginCounters::default(), OriginOptions { keeps_pages: true, ..OriginOptions::default() });
         assert_eq!(books.enter("/search?q=oak", "person".into(), keeps), 4);
         assert_eq!(books.enter("/search?q=oak", "person".into(), keeps), 0);
         assert_eq!(books.enter("/item/1", String::new(), keeps), 1);
@@ -248,13 +248,13 @@ mod tests {
 
     #[test]
     fn an_origin_that_keeps_nothing_pays_each_time() {
-        let mut books = Books::default();
-        assert_eq!((1..=3).map(|_| books.enter("/item/1", String::new(), Manner::default())).sum::<u64>(), 3);
+        let mut books = OriginCounters::default();
+        assert_eq!((1..=3).map(|_| books.enter("/item/1", String::new(), OriginOptions::default())).sum::<u64>(), 3);
     }
 
     #[test]
     fn it_stops_when_told_even_with_an_idle_connection_open() {
-        let origin = Origin::start(Manner::default()).expect("a free port");
+        let origin = Origin::start(OriginOptions::default()).expect("a free port");
         let idle = std::net::TcpStream::connect(origin.address()).expect("it listens");
         assert_eq!(origin.stop(), Served::default());
         drop(idle);

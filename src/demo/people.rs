@@ -1,10 +1,10 @@
 //! People: they come by the hour of the day, look at a few pages with everything on them, and leave.
 
 use super::crawlers::WAKING;
-use super::traffic::{self, Visit};
-use super::site::{self, ASSETS, Wants};
-use crate::rng::Chance;
-use crate::policy::Kind;
+use super::traffic::{self, DemoRequest};
+use super::site::{self, ASSETS, CrawlTarget};
+use crate::rng::Rng;
+use crate::policy::ClientKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -51,8 +51,8 @@ const READING: f64 = 45.0;
 const PAGES_MAX: u64 = 30;
 
 /// Everything people ask for on the day, in no order.
-pub(super) fn visits(seed: u64, scale: f64) -> Vec<Visit> {
-    let mut chance = Chance::of(seed, "people");
+pub(super) fn visits(seed: u64, scale: f64) -> Vec<DemoRequest> {
+    let mut chance = Rng::of(seed, "people");
     let mut visits = Vec::new();
     let avid = traffic::scaled(AVID, scale);
     for number in 0..traffic::scaled(SESSIONS, scale) + avid {
@@ -64,14 +64,14 @@ pub(super) fn visits(seed: u64, scale: f64) -> Vec<Visit> {
     visits
 }
 
-fn session(chance: &mut Chance, actor: &'static str, pages: u64, visits: &mut Vec<Visit>) {
+fn session(chance: &mut Rng, actor: &'static str, pages: u64, visits: &mut Vec<DemoRequest>) {
     let (client, actor) = address(chance, actor);
     let user_agent = *chance.pick(&BROWSERS);
     let returning = chance.happens(RETURNING);
     let mut at = traffic::moment(chance, &WAKING);
     let mut referer = (*chance.pick(&FOUND_BY)).to_owned();
     let mut path = if chance.happens(0.7) { site::popular_item(chance) } else { "/".to_owned() };
-    let visit = |at, path: &str, referer: &str| Visit {
+    let visit = |at, path: &str, referer: &str| DemoRequest {
         at,
         client,
         method: http::Method::GET,
@@ -79,7 +79,7 @@ fn session(chance: &mut Chance, actor: &'static str, pages: u64, visits: &mut Ve
         path: path.to_owned(),
         user_agent: user_agent.into(),
         referer: Some(referer.to_owned()).filter(|from| !from.is_empty()),
-        label: Kind::Human,
+        label: ClientKind::Human,
         actor,
     };
     for page in 0..pages {
@@ -97,15 +97,15 @@ fn session(chance: &mut Chance, actor: &'static str, pages: u64, visits: &mut Ve
             visits.push(visit(shortly_after(chance, at), &picture, &referer));
         }
         at += Duration::from_secs_f64(2.0 + chance.exponential(READING));
-        path = if chance.happens(0.65) { site::popular_item(chance) } else { Wants::Everything.page(chance) };
+        path = if chance.happens(0.65) { site::popular_item(chance) } else { CrawlTarget::Everything.page(chance) };
     }
 }
 
-fn shortly_after(chance: &mut Chance, at: Duration) -> Duration {
+fn shortly_after(chance: &mut Rng, at: Duration) -> Duration {
     (at + Duration::from_millis(60 + chance.below(1800))).min(traffic::LAST_MOMENT)
 }
 
-fn address(chance: &mut Chance, actor: &'static str) -> (IpAddr, &'static str) {
+fn address(chance: &mut Rng, actor: &'static str) -> (IpAddr, &'static str) {
     if chance.happens(BEHIND_NAT) {
         return (Ipv4Addr::new(198, 18, 255, 1 + chance.below(5) as u8).into(), "person, shared address");
     }

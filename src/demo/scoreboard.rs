@@ -1,15 +1,15 @@
 //! The state of the demonstration: who asked, who was served, what it cost. Filled from what the gate answered.
 
-use super::load_generator::Heard;
-use super::traffic::{self, Visit};
+use super::load_generator::DemoResponse;
+use super::traffic::{self, DemoRequest};
 use super::scrape::Scrape;
-use crate::policy::Kind;
+use crate::policy::ClientKind;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Everything that the live table and the summary show.
 #[derive(Clone, Debug, Default)]
-pub struct Board {
+pub struct Scoreboard {
     /// How far the day has come.
     pub now: Duration,
     /// The quota, as the gate counts it.
@@ -56,7 +56,7 @@ pub struct Row {
 #[derive(Clone, Debug)]
 pub struct Example {
     /// Who was refused.
-    pub visit: Visit,
+    pub visit: DemoRequest,
     /// The status.
     pub status: http::StatusCode,
     /// The fields that matter, in order.
@@ -85,13 +85,13 @@ impl Group {
     pub const ALL: [Self; 5] = [Self::People, Self::SearchEngines, Self::OtherBots, Self::Scrapers, Self::Impostors];
 
     /// Where a visit belongs.
-    pub fn of(visit: &Visit) -> Self {
+    pub fn of(visit: &DemoRequest) -> Self {
         match visit.label {
-            Kind::Human => Self::People,
-            Kind::VerifiedBot if matches!(visit.actor, "googlebot" | "bingbot" | "applebot") => Self::SearchEngines,
-            Kind::VerifiedBot | Kind::DeclaredBot => Self::OtherBots,
-            Kind::SuspectedBot => Self::Scrapers,
-            Kind::Impostor => Self::Impostors,
+            ClientKind::Human => Self::People,
+            ClientKind::VerifiedBot if matches!(visit.actor, "googlebot" | "bingbot" | "applebot") => Self::SearchEngines,
+            ClientKind::VerifiedBot | ClientKind::DeclaredBot => Self::OtherBots,
+            ClientKind::SuspectedBot => Self::Scrapers,
+            ClientKind::Impostor => Self::Impostors,
         }
     }
 
@@ -113,7 +113,7 @@ impl Row {
         self.asked - self.refused
     }
 
-    fn add(&mut self, visit: &Visit, refusal: Option<(&str, Option<u64>)>) {
+    fn add(&mut self, visit: &DemoRequest, refusal: Option<(&str, Option<u64>)>) {
         let costly = u64::from(visit.cost > 0);
         self.asked += 1;
         self.costly += costly;
@@ -126,14 +126,14 @@ impl Row {
     }
 }
 
-impl Board {
+impl Scoreboard {
     /// The row of `group`.
     pub fn row(&self, group: Group) -> &Row {
         &self.rows[group as usize]
     }
 
     /// Enters what one visit was told.
-    pub fn hear(&mut self, visit: &Visit, heard: &Heard) {
+    pub fn hear(&mut self, visit: &DemoRequest, heard: &DemoResponse) {
         let Ok(answer) = &heard.answer else {
             self.failed += 1;
             return;
@@ -173,7 +173,7 @@ impl Board {
 
 /// Early enough that there is still a day to wait for.
 fn is_telling(example: &Example) -> bool {
-    example.visit.label == Kind::Impostor && example.visit.at >= traffic::LENGTH / 2
+    example.visit.label == ClientKind::Impostor && example.visit.at >= traffic::LENGTH / 2
 }
 
 /// The fields of a refusal that a client should look at.
@@ -186,16 +186,16 @@ fn reason(problem: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::load_generator::Answer;
+    use super::super::load_generator::ResponseParts;
     use super::*;
     use bytes::Bytes;
 
     #[test]
     fn a_refusal_is_one_that_the_gate_made_itself() {
-        let visit = traffic::generate(1, 0.0).into_iter().find(|visit| visit.label == Kind::Impostor).expect("an impostor");
-        let mut board = Board::default();
+        let visit = traffic::generate(1, 0.0).into_iter().find(|visit| visit.label == ClientKind::Impostor).expect("an impostor");
+        let mut board = Scoreboard::default();
         let mut hears = |status: u16, by_gate: bool| {
-            let mut answer = Answer {
+            let mut answer = ResponseParts {
                 status: http::StatusCode::from_u16(status).expect("a status"),
                 headers: http::HeaderMap::new(),
                 body: Bytes::from_static(br#"{"reason":"tier"}"#),
@@ -204,7 +204,7 @@ mod tests {
             if by_gate {
                 answer.headers.insert("x-tidegate-decision", http::HeaderValue::from_static("1"));
             }
-            board.hear(&visit, &Heard { visit: 0, answer: Ok(answer) });
+            board.hear(&visit, &DemoResponse { visit: 0, answer: Ok(answer) });
         };
         hears(200, false);
         hears(429, false);

@@ -1,8 +1,8 @@
 //! Where the demonstration is shown: a terminal, redrawn in place, or a plain stream of lines.
 
-use super::scoreboard::Board;
+use super::scoreboard::Scoreboard;
 use super::frame;
-use crate::terminal::Ink;
+use crate::terminal::ColorMode;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 pub struct Screen {
     out: Box<dyn Write + Send>,
     surface: Surface,
-    ink: Ink,
+    ink: ColorMode,
 }
 
 enum Surface {
@@ -25,17 +25,17 @@ const USUAL_WIDTH: usize = 80;
 
 impl Screen {
     /// A terminal, `width` columns wide where that is known.
-    pub fn terminal(out: Box<dyn Write + Send>, width: Option<usize>, ink: Ink) -> Self {
+    pub fn terminal(out: Box<dyn Write + Send>, width: Option<usize>, ink: ColorMode) -> Self {
         Self { out, surface: Surface::Terminal { width: width.unwrap_or(USUAL_WIDTH), drawn: 0 }, ink }
     }
 
     /// A pipe or a file.
     pub fn lines(out: Box<dyn Write + Send>) -> Self {
-        Self { out, surface: Surface::Lines, ink: Ink::Plain }
+        Self { out, surface: Surface::Lines, ink: ColorMode::Plain }
     }
 
     /// Whether colours may be used.
-    pub fn ink(&self) -> Ink {
+    pub fn ink(&self) -> ColorMode {
         self.ink
     }
 
@@ -57,7 +57,7 @@ impl Screen {
     }
 
     /// Shows the board: over the last picture on a terminal, as one more line elsewhere.
-    pub fn draw(&mut self, board: &Board) -> io::Result<()> {
+    pub fn draw(&mut self, board: &Scoreboard) -> io::Result<()> {
         match &mut self.surface {
             Surface::Terminal { width, drawn } => {
                 let picture = frame::frame(board, *width, self.ink);
@@ -98,15 +98,15 @@ mod tests {
     #[test]
     fn a_terminal_is_drawn_over_and_a_pipe_is_not() {
         let paper = Paper::default();
-        let mut terminal = Screen::terminal(Box::new(paper.clone()), None, Ink::Plain);
-        terminal.draw(&Board::default()).expect("paper takes everything");
-        terminal.draw(&Board::default()).expect("paper takes everything");
+        let mut terminal = Screen::terminal(Box::new(paper.clone()), None, ColorMode::Plain);
+        terminal.draw(&Scoreboard::default()).expect("paper takes everything");
+        terminal.draw(&Scoreboard::default()).expect("paper takes everything");
         assert_eq!(written(&paper).matches("\x1b[9A\x1b[J").count(), 1);
 
         let paper = Paper::default();
         let mut pipe = Screen::lines(Box::new(paper.clone()));
-        pipe.draw(&Board::default()).expect("paper takes everything");
-        pipe.draw(&Board::default()).expect("paper takes everything");
+        pipe.draw(&Scoreboard::default()).expect("paper takes everything");
+        pipe.draw(&Scoreboard::default()).expect("paper takes everything");
         assert_eq!(written(&paper).lines().count(), 2);
         assert!(!written(&paper).contains('\x1b'));
     }
@@ -114,10 +114,10 @@ mod tests {
     #[test]
     fn what_is_printed_is_not_drawn_over() {
         let paper = Paper::default();
-        let mut terminal = Screen::terminal(Box::new(paper.clone()), Some(60), Ink::Plain);
-        terminal.draw(&Board::default()).expect("paper takes everything");
+        let mut terminal = Screen::terminal(Box::new(paper.clone()), Some(60), ColorMode::Plain);
+        terminal.draw(&Scoreboard::default()).expect("paper takes everything");
         terminal.print("The day is over.\n").expect("paper takes everything");
-        terminal.draw(&Board::default()).expect("paper takes everything");
+        terminal.draw(&Scoreboard::default()).expect("paper takes everything");
         assert!(!written(&paper).contains("\x1b[J"));
     }
 }

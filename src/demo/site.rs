@@ -1,6 +1,6 @@
 //! The site of the story: what its pages are called and what each costs to make.
 
-use crate::rng::Chance;
+use crate::rng::Rng;
 
 /// Units that a request for `path` costs when nothing is cached: the origin's own view.
 pub fn cost(path: &str) -> u64 {
@@ -59,7 +59,7 @@ const PROBES: [&str; 8] = [
 
 /// What a crawler comes for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wants {
+pub(super) enum CrawlTarget {
     /// Mostly items, some categories, a few searches, as links lead.
     Everything,
     /// Item after item.
@@ -76,9 +76,9 @@ pub(super) enum Wants {
     Probes,
 }
 
-impl Wants {
+impl CrawlTarget {
     /// One page of that.
-    pub(super) fn page(self, chance: &mut Chance) -> String {
+    pub(super) fn page(self, chance: &mut Rng) -> String {
         match self {
             Self::Everything => match chance.fraction() {
                 dice if dice < 0.64 => Self::Items.page(chance),
@@ -99,7 +99,7 @@ impl Wants {
 }
 
 /// An item as people find them: a few are asked for much more than the rest.
-pub(super) fn popular_item(chance: &mut Chance) -> String {
+pub(super) fn popular_item(chance: &mut Rng) -> String {
     let place = chance.fraction().powi(4);
     item((place * ITEMS as f64) as u64)
 }

@@ -1,16 +1,16 @@
 //! The end of the story: what was promised, what came of it, and what to try next. Pure: books in, text out.
 
-use super::scoreboard::{Board, Example, Group};
+use super::scoreboard::{Scoreboard, Example, Group};
 use super::frame::clock;
 use super::origin::Served;
 use super::scrape::Scrape;
 use super::config::LIMIT;
-use crate::terminal::{Ink, span, thousands};
+use crate::terminal::{ColorMode, span, thousands};
 use std::fmt::Write;
 use std::net::SocketAddr;
 
 /// Promises that were not kept, each as a sentence; empty when all is well.
-pub fn broken_promises(board: &Board, served: &Served) -> Vec<String> {
+pub fn broken_promises(board: &Scoreboard, served: &Served) -> Vec<String> {
     let mut broken = Vec::new();
     let people = board.row(Group::People);
     if people.refused > 0 {
@@ -34,7 +34,7 @@ pub fn broken_promises(board: &Board, served: &Served) -> Vec<String> {
 }
 
 /// What came of the day.
-pub fn summary(board: &Board, served: &Served, scrape: &Scrape, ink: Ink) -> String {
+pub fn summary(board: &Scoreboard, served: &Served, scrape: &Scrape, ink: ColorMode) -> String {
     let mut out = String::new();
     let people = board.row(Group::People);
     let _ = writeln!(out, "{}", ink.bold("The day is over."));
@@ -77,7 +77,7 @@ pub fn summary(board: &Board, served: &Served, scrape: &Scrape, ink: Ink) -> Str
     out
 }
 
-fn as_seen(example: &Example, ink: Ink) -> String {
+fn as_seen(example: &Example, ink: ColorMode) -> String {
     let visit = &example.visit;
     let mut out = format!("\n{}\n", ink.bold("A refusal, as its client saw it"));
     let _ = writeln!(
@@ -111,7 +111,7 @@ pub fn to_try(listen: SocketAddr, admin: SocketAddr) -> String {
 }
 
 /// What is about to happen.
-pub fn opening(rules: &str, seconds: u64, requests: usize, ink: Ink) -> String {
+pub fn opening(rules: &str, seconds: u64, requests: usize, ink: ColorMode) -> String {
     let mut out = format!("{}\n", ink.bold("What this gate was told"));
     for line in rules.lines() {
         let _ = writeln!(out, "  {line}");
@@ -129,8 +129,8 @@ mod tests {
     use super::super::scoreboard::{Gauge, Row};
     use super::*;
 
-    fn a_good_day() -> (Board, Served) {
-        let mut board = Board { quota: Gauge { limit: 2000.0, used: 1800.0 }, ..Board::default() };
+    fn a_good_day() -> (Scoreboard, Served) {
+        let mut board = Scoreboard { quota: Gauge { limit: 2000.0, used: 1800.0 }, ..Scoreboard::default() };
         board.rows[Group::People as usize] = Row { asked: 900, ..Row::default() };
         let refused = Row { asked: 10, refused: 8, costly: 8, costly_refused: 8, ..Row::default() };
         board.rows[Group::Impostors as usize] = refused.clone();
@@ -142,7 +142,7 @@ mod tests {
     fn a_good_day_breaks_no_promise() {
         let (board, served) = a_good_day();
         assert_eq!(broken_promises(&board, &served), Vec::<String>::new());
-        let said = summary(&board, &served, &Scrape::default(), Ink::Plain);
+        let said = summary(&board, &served, &Scrape::default(), ColorMode::Plain);
         assert!(said.contains("People asked 900 times and were refused 0 times."), "{said}");
         assert!(said.contains("false bingbot                          10         8   tier"), "{said}");
     }
@@ -155,6 +155,6 @@ mod tests {
         board.failed = 2;
         served.units = LIMIT + 1;
         assert_eq!(broken_promises(&board, &served).len(), 4);
-        assert_eq!(broken_promises(&Board::default(), &Served::default()), ["nobody came"]);
+        assert_eq!(broken_promises(&Scoreboard::default(), &Served::default()), ["nobody came"]);
     }
 }

@@ -3,11 +3,11 @@
 //! Labelled, so that a test or a demonstration knows what the gate is told only by address and user agent. The same
 //! seed and scale always give the same day.
 
-use super::crawlers::{CRAWLERS, Crawler, Hours};
+use super::crawlers::{CRAWLERS, CrawlerProfile, Hours};
 use super::people;
 use super::site::{self, ASSETS};
-use crate::rng::Chance;
-use crate::policy::Kind;
+use crate::rng::Rng;
+use crate::policy::ClientKind;
 use crate::policy::decide::ROBOTS_TXT;
 use ipnet::Ipv4Net;
 use std::borrow::Cow;
@@ -20,7 +20,7 @@ pub(super) const LAST_MOMENT: Duration = LENGTH.saturating_sub(Duration::from_mi
 
 /// One request of the day.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Visit {
+pub struct DemoRequest {
     /// When, from the start of the day.
     pub at: Duration,
     /// Whose address it comes from.
@@ -34,7 +34,7 @@ pub struct Visit {
     /// The page that led here.
     pub referer: Option<String>,
     /// What the client really is.
-    pub label: Kind,
+    pub label: ClientKind,
     /// What the story calls it.
     pub actor: &'static str,
     /// Units that the answer costs when the origin has not cached it.
@@ -42,7 +42,7 @@ pub struct Visit {
 }
 
 /// A day of `scale` times the usual traffic, by time. A day of scale 1 is about 50,000 requests.
-pub fn generate(seed: u64, scale: f64) -> Vec<Visit> {
+pub fn generate(seed: u64, scale: f64) -> Vec<DemoRequest> {
     let mut visits = people::visits(seed, scale);
     for crawler in &CRAWLERS {
         visits.extend(crawl(crawler, seed, scale));
@@ -51,8 +51,8 @@ pub fn generate(seed: u64, scale: f64) -> Vec<Visit> {
     visits
 }
 
-fn crawl(crawler: &Crawler, seed: u64, scale: f64) -> Vec<Visit> {
-    let mut chance = Chance::of(seed, crawler.actor);
+fn crawl(crawler: &CrawlerProfile, seed: u64, scale: f64) -> Vec<DemoRequest> {
+    let mut chance = Rng::of(seed, crawler.actor);
     let addresses: Vec<IpAddr> = (0..crawler.addresses).map(|place| address(crawler, place, &mut chance)).collect();
     let count = scaled(f64::from(crawler.visits), scale);
     let robots = if crawler.robots == 0 { 0 } else { scaled(f64::from(crawler.robots), scale) };
@@ -61,7 +61,7 @@ fn crawl(crawler: &Crawler, seed: u64, scale: f64) -> Vec<Visit> {
         let at = if crawler.even { even_step(number, count) } else { moment(&mut chance, crawler.hours) };
         let reads_robots = number < robots;
         let place = chance.below(crawler.addresses);
-        let visit = |at: Duration, path: String| Visit {
+        let visit = |at: Duration, path: String| DemoRequest {
             at,
             client: addresses[place as usize],
             method: crawler.method.clone(),
@@ -89,7 +89,7 @@ pub(super) fn scaled(count: f64, scale: f64) -> u64 {
 }
 
 /// A moment that follows how busy the hours are.
-pub(super) fn moment(chance: &mut Chance, hours: &Hours) -> Duration {
+pub(super) fn moment(chance: &mut Rng, hours: &Hours) -> Duration {
     let mut left = chance.below(hours.iter().map(|&weight| u64::from(weight)).sum());
     let mut hour = 0;
     while hour < 23 && left >= u64::from(hours[hour]) {
@@ -104,11 +104,11 @@ fn even_step(number: u64, count: u64) -> Duration {
     Duration::from_millis(milliseconds / count * number + milliseconds / count / 2)
 }
 
-fn loaded_assets(chance: &mut Chance, mean: f64) -> u64 {
+fn loaded_assets(chance: &mut Rng, mean: f64) -> u64 {
     mean.trunc() as u64 + u64::from(chance.happens(mean.fract()))
 }
 
-fn address(crawler: &Crawler, place: u64, chance: &mut Chance) -> IpAddr {
+fn address(crawler: &CrawlerProfile, place: u64, chance: &mut Rng) -> IpAddr {
     let network = crawler.networks[place as usize % crawler.networks.len()];
     let network: Ipv4Net = network.parse().expect("the crawlers' networks are written as addresses with a length");
     let size = 1u64 << (32 - u32::from(network.prefix_len()));
@@ -149,7 +149,7 @@ mod tests {
                 .into();
         for visit in generate(5, 0.1) {
             let made_up = reserved.iter().any(|network| network.contains(&visit.client));
-            assert_eq!(made_up, visit.label != Kind::VerifiedBot, "{visit:?}");
+            assert_eq!(made_up, visit.label != ClientKind::VerifiedBot, "{visit:?}");
         }
     }
 
@@ -157,14 +157,14 @@ mod tests {
     fn people_sleep_at_four_and_crawlers_take_most_of_the_units() {
         let day = generate(1, 1.0);
         let people_at = |hour: u64| {
-            day.iter().filter(|visit| visit.label == Kind::Human && visit.at.as_secs() / 3600 == hour).count()
+            day.iter().filter(|visit| visit.label == ClientKind::Human && visit.at.as_secs() / 3600 == hour).count()
         };
         assert!(people_at(21) > 5 * people_at(4), "{} {}", people_at(21), people_at(4));
-        let mut units: BTreeMap<Kind, u64> = BTreeMap::new();
+        let mut units: BTreeMap<ClientKind, u64> = BTreeMap::new();
         for visit in &day {
             *units.entry(visit.label).or_default() += visit.cost;
         }
-        let people = units.remove(&Kind::Human).unwrap_or(0);
+        let people = units.remove(&ClientKind::Human).unwrap_or(0);
         assert!(people > 0 && units.values().sum::<u64>() > 5 * people, "{people} {units:?}");
         assert!((40_000..65_000).contains(&day.len()), "{}", day.len());
     }

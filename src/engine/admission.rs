@@ -1,19 +1,19 @@
 //! Admission under one set of rules: the only place where a [`Permit`] is made.
 
-use super::quota::{Account, Book, OriginNews};
-use super::cost_estimates::Expectation;
+use super::quota::{QuotaCounter, QuotaState, OriginQuotaEvent};
+use super::cost_estimates::ExpectedCost;
 use super::permit::Reservation;
-use super::throttle::{Comer, Entrance, ScopeState, Way};
-use super::{Engine, Page, Permit, Slot};
-use crate::policy::bucket::{Bucket, Level};
-use crate::policy::quota_sync::OriginCount;
+use super::throttle::{SlotRequest, AcquireOutcome, ScopeState, RouteScopes};
+use super::{Engine, CrawledPage, Permit, StableClassId};
+use crate::policy::bucket::{Bucket, BucketState};
+use crate::policy::quota_sync::OriginReport;
 use crate::policy::class::Class;
 use crate::policy::cost::Cost;
-use crate::policy::decide::{self, Asked, Position};
-use crate::policy::crawler_guard::Guard;
+use crate::policy::decide::{self, DecisionRequest, QuotaSnapshot};
+use crate::policy::crawler_guard::CrawlerGuard;
 use crate::policy::identity::ClientKey;
 use crate::policy::route::Route;
-use crate::policy::throttle::partition::Said;
+use crate::policy::throttle::partition::PartitionInput;
 use crate::policy::{ClassId, OperatorId, QuotaId, Reason, Refusal, Rules, Timestamp, Units, Verdict};
 use http::Method;
 use parking_lot::MutexGuard;
@@ -22,11 +22,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Most requests touch one quota, few two.
-type Few<T> = SmallVec<[T; 2]>;
+type InlineVec<T> = SmallVec<[T; 2]>;
 
 /// An account that was charged, its book, what was decided on, and what it was told to expect.
 type Charged<'a, 'b> =
-    (((&'a &'b Arc<Account>, &'a MutexGuard<'b, Book>), &'a Position<'b>), &'a (QuotaId, Expectation));
+    (((&'a &'b Arc<QuotaCounter>, &'a MutexGuard<'b, QuotaState>), &'a QuotaSnapshot<'b>), &'a (QuotaId, ExpectedCost));
 
 /// A client that has not been seen for this long is forgotten once its bucket is full.
 const IDLE_AFTER: Duration = Duration::from_secs(600);
@@ -35,30 +35,30 @@ const IDLE_AFTER: Duration = Duration::from_secs(600);
 pub struct Admission {
     pub(super) engine: Arc<Engine>,
     pub(super) rules: Arc<Rules>,
-    pub(super) accounts: Vec<Arc<Account>>,
-    pub(super) slots: Vec<Slot>,
+    pub(super) accounts: Vec<Arc<QuotaCounter>>,
+    pub(super) slots: Vec<StableClassId>,
     /// What each route is expected to cost, in the order in which accounts are locked.
-    charges: Vec<Vec<(QuotaId, Expectation)>>,
+    charges: Vec<Vec<(QuotaId, ExpectedCost)>>,
     /// Through which scopes the requests of each route go; `None` where none of them is throttled.
-    ways: Vec<Option<Way>>,
+    ways: Vec<Option<RouteScopes>>,
 }
 
 /// A decision, with the numbers it was made on.
 pub struct Decision {
     /// What becomes of the request.
-    pub ruling: Ruling,
+    pub ruling: AdmissionOutcome,
     /// When it was made: at the time that was handed in, or the later one to which its quotas had been brought before.
     pub at: Timestamp,
     /// The first rule in shadow mode that said no to an admitted request.
     pub shadow: Option<Reason>,
     /// Where each of the request's quotas stood, in the order of [`Refusal::quotas`].
-    pub standings: Few<Standing>,
+    pub standings: InlineVec<QuotaUsage>,
     /// Where the client's bucket stands, if its class has one.
-    pub bucket: Option<BucketStanding>,
+    pub bucket: Option<BucketUsage>,
 }
 
 /// What becomes of a request.
-pub enum Ruling {
+pub enum AdmissionOutcome {
     /// It may go to the origin, once.
     Admitted(Permit),
     /// It is turned away.
@@ -67,22 +67,22 @@ pub enum Ruling {
 
 /// Who asks, as an account knows it.
 #[derive(Clone, Copy)]
-pub(super) struct Asker {
-    pub(super) slot: Slot,
-    pub(super) crawler: Option<Crawler>,
+pub(super) struct ChargeContext {
+    pub(super) slot: StableClassId,
+    pub(super) crawler: Option<GuardedCrawler>,
 }
 
 /// A verified crawler that its class guards.
 #[derive(Clone, Copy)]
-pub(super) struct Crawler {
-    guard: Guard,
+pub(super) struct GuardedCrawler {
+    guard: CrawlerGuard,
     operator: OperatorId,
     is_overdue: bool,
 }
 
 /// One quota as a decision left it.
 #[derive(Clone, Copy, Debug)]
-pub struct Standing {
+pub struct QuotaUsage {
     /// Which quota.
     pub quota: QuotaId,
     /// What the request is expected to cost.
@@ -105,7 +105,7 @@ pub struct Standing {
 
 /// One bucket as a decision left it.
 #[derive(Clone, Copy, Debug)]
-pub struct BucketStanding {
+pub struct BucketUsage {
     /// Tokens that can be taken now.
     pub remaining: u32,
     /// How long until the next token comes back.
@@ -113,17 +113,17 @@ pub struct BucketStanding {
     /// How long until the bucket is full again.
     pub full_after: Duration,
     /// The decision's number among those on some clients' buckets: of two with the same rest by
-    /// [`BucketStanding::TURNS`], the smaller was made first.
+    /// [`BucketUsage::TURNS`], the smaller was made first.
     pub turn: u64,
 }
 
-impl BucketStanding {
+impl BucketUsage {
     /// In so many parts decisions on buckets are counted.
     pub const TURNS: u64 = 64;
 }
 
 impl Admission {
-    pub(super) fn new(engine: Arc<Engine>, rules: Arc<Rules>, accounts: Vec<Arc<Account>>, slots: Vec<Slot>) -> Self {
+    pub(super) fn new(engine: Arc<Engine>, rules: Arc<Rules>, accounts: Vec<Arc<QuotaCounter>>, slots: Vec<StableClassId>) -> Self {
         let in_lock_order = |route: &Route| {
             let expectation = |&(id, cost): &(QuotaId, Cost)| {
                 let quota = &rules.quotas[usize::from(id.0)].name;
@@ -161,14 +161,14 @@ impl Admission {
         class: ClassId,
         route: usize,
         never_refused: bool,
-        page: Option<Page<'_>>,
+        page: Option<CrawledPage<'_>>,
         now: Timestamp,
     ) -> Decision {
         let class_rules = &self.rules.classes[usize::from(class.0)];
-        let asked = Asked { class, class_rules, route: &self.rules.routes[route], never_refused };
+        let asked = DecisionRequest { class, class_rules, route: &self.rules.routes[route], never_refused };
         let charges = self.charges(&asked, route);
         if asked.bucket().is_none() && charges.is_empty() {
-            return self.decide(&asked, None, &mut Level::default(), charges, now);
+            return self.decide(&asked, None, &mut BucketState::default(), charges, now);
         }
         let pages = &self.engine.refused_pages;
         let page = page.filter(|_| !charges.is_empty());
@@ -180,20 +180,20 @@ impl Admission {
                 level.since = level.since.max(decision.at);
             }
             client.set_level(level);
-            if matches!(&decision.ruling, Ruling::Refused(refusal) if refusal.reason != Reason::Ledger) {
+            if matches!(&decision.ruling, AdmissionOutcome::Refused(refusal) if refusal.reason != Reason::Ledger) {
                 client.refuse();
             }
             decision.bucket = asked.bucket().map(|bucket| {
                 let turn = self.engine.clients.next_turn(key);
-                BucketStanding { turn, ..BucketStanding::new(bucket, level, decision.at) }
+                BucketUsage { turn, ..BucketUsage::new(bucket, level, decision.at) }
             });
             decision
         });
         if let Some((_, page)) = crawler.zip(page) {
             match &decision.ruling {
-                Ruling::Admitted(_) => pages.clear(&page),
-                Ruling::Refused(Refusal { reason: Reason::Ledger, .. }) => {}
-                Ruling::Refused(_) => pages.note(&page, decision.at),
+                AdmissionOutcome::Admitted(_) => pages.clear(&page),
+                AdmissionOutcome::Refused(Refusal { reason: Reason::Ledger, .. }) => {}
+                AdmissionOutcome::Refused(_) => pages.note(&page, decision.at),
             }
         }
         decision
@@ -212,15 +212,15 @@ impl Admission {
         key: ClientKey,
         class: ClassId,
         route: usize,
-        said: &Said<'_>,
+        said: &PartitionInput<'_>,
         chance: f64,
         uptime: Timestamp,
-    ) -> Entrance {
+    ) -> AcquireOutcome {
         match &self.ways[route] {
-            None => Entrance::Open(None),
+            None => AcquireOutcome::Open(None),
             Some(way) => {
                 let priority = self.rules.classes[usize::from(class.0)].priority;
-                let comer = Comer { client: key, priority, chance };
+                let comer = SlotRequest { client: key, priority, chance };
                 self.engine.throttle.enter(way, said, comer, uptime)
             }
         }
@@ -231,7 +231,7 @@ impl Admission {
         self.engine.clients.with(key, self.slot(class), |client| {
             let level = client.level();
             if self.rules.classes[usize::from(class.0)].bucket.is_none() {
-                client.set_level(Level { since: level.since.max(now), ..level });
+                client.set_level(BucketState { since: level.since.max(now), ..level });
             }
             client.refuse();
         });
@@ -249,7 +249,7 @@ impl Admission {
 
     /// The origin has told where its own count of `quota` stands, in an answer to a request that was charged to `window`.
     /// Returns what is worth telling of it.
-    pub fn origin_counts(&self, quota: QuotaId, window: u64, said: OriginCount, now: Timestamp) -> Option<OriginNews> {
+    pub fn origin_counts(&self, quota: QuotaId, window: u64, said: OriginReport, now: Timestamp) -> Option<OriginQuotaEvent> {
         self.account(quota).origin_counts(window, said, now)
     }
 
@@ -267,22 +267,22 @@ impl Admission {
 
     fn decide(
         &self,
-        asked: &Asked<'_>,
-        crawler: Option<Crawler>,
-        level: &mut Level,
-        charges: &[(QuotaId, Expectation)],
+        asked: &DecisionRequest<'_>,
+        crawler: Option<GuardedCrawler>,
+        level: &mut BucketState,
+        charges: &[(QuotaId, ExpectedCost)],
         now: Timestamp,
     ) -> Decision {
         let slot = self.slot(asked.class);
-        let asker = Asker { slot, crawler };
+        let asker = ChargeContext { slot, crawler };
         // Filled where they stand: a list that is collected is copied once more.
-        let (mut accounts, mut books): (Few<&Arc<Account>>, Few<MutexGuard<'_, Book>>) = Default::default();
+        let (mut accounts, mut books): (InlineVec<&Arc<QuotaCounter>>, InlineVec<MutexGuard<'_, QuotaState>>) = Default::default();
         accounts.extend(charges.iter().map(|(quota, _)| self.account(*quota)));
         books.extend(accounts.iter().map(|account| account.at(now)));
         // One time for all: who looked at the clock first may come second.
         let now = books.iter().map(|book| book.latest).max().unwrap_or(now);
         accounts.iter().zip(&mut books).for_each(|(account, book)| account.turn_to(book, now));
-        let mut positions: Few<Position<'_>> = SmallVec::new();
+        let mut positions: InlineVec<QuotaSnapshot<'_>> = SmallVec::new();
         for (book, charge) in books.iter_mut().zip(charges) {
             book.turn += 1;
             positions.push(self.position(book, charge, asker));
@@ -306,14 +306,14 @@ impl Admission {
                 }
             }
         }
-        let standing = |(book, position): (&MutexGuard<'_, Book>, &Position<'_>)| {
+        let standing = |(book, position): (&MutexGuard<'_, QuotaState>, &QuotaSnapshot<'_>)| {
             let (window, turn) = (book.current.id, book.turn);
-            Standing { window, turn, ..Standing::new(asked, position, book.taken()) }
+            QuotaUsage { window, turn, ..QuotaUsage::new(asked, position, book.taken()) }
         };
-        let mut standings = Few::new();
+        let mut standings = InlineVec::new();
         standings.extend(books.iter().zip(&positions).map(standing));
         let (ruling, shadow) = match verdict {
-            Verdict::Refuse(refusal) => (Ruling::Refused(refusal), None),
+            Verdict::Refuse(refusal) => (AdmissionOutcome::Refused(refusal), None),
             Verdict::Admit { level: after, shadow } => {
                 *level = after;
                 let reserve = |(((account, book), position), (quota, expectation)): Charged<'_, '_>| Reservation {
@@ -325,36 +325,36 @@ impl Admission {
                     charged: Units::ZERO,
                     again: None,
                 };
-                let mut reservations = Few::new();
+                let mut reservations = InlineVec::new();
                 reservations.extend(accounts.iter().zip(&books).zip(&positions).zip(charges).map(reserve));
-                (Ruling::Admitted(Permit::new(slot, reservations)), shadow)
+                (AdmissionOutcome::Admitted(Permit::new(slot, reservations)), shadow)
             }
         };
         Decision { ruling, at: now, shadow, standings, bucket: None }
     }
 
     /// What a request is charged, in the order in which accounts are locked.
-    pub(super) fn charges(&self, asked: &Asked<'_>, route: usize) -> &[(QuotaId, Expectation)] {
+    pub(super) fn charges(&self, asked: &DecisionRequest<'_>, route: usize) -> &[(QuotaId, ExpectedCost)] {
         if asked.is_free() { &[] } else { &self.charges[route] }
     }
 
     /// The crawler that asks for `page`, where its class guards it.
-    pub(super) fn crawler(&self, class: &Class, page: Option<&Page<'_>>, now: Timestamp) -> Option<Crawler> {
+    pub(super) fn crawler(&self, class: &Class, page: Option<&CrawledPage<'_>>, now: Timestamp) -> Option<GuardedCrawler> {
         let (guard, page) = class.guard.zip(page)?;
         let refused_for = self.engine.refused_pages.refused_for(page, now);
         let is_overdue = refused_for.is_some_and(|span| span >= guard.max_refused_for);
-        Some(Crawler { guard, operator: page.operator, is_overdue })
+        Some(GuardedCrawler { guard, operator: page.operator, is_overdue })
     }
 
     /// One of its quotas as a request finds it.
     pub(super) fn position(
         &self,
-        book: &mut Book,
-        &(id, ref expectation): &(QuotaId, Expectation),
-        Asker { slot, crawler }: Asker,
-    ) -> Position<'_> {
+        book: &mut QuotaState,
+        &(id, ref expectation): &(QuotaId, ExpectedCost),
+        ChargeContext { slot, crawler }: ChargeContext,
+    ) -> QuotaSnapshot<'_> {
         let quota = &self.rules.quotas[usize::from(id.0)];
-        Position {
+        QuotaSnapshot {
             id,
             quota,
             cost: expectation.units(book.limit()),
@@ -369,18 +369,18 @@ impl Admission {
         }
     }
 
-    pub(super) fn slot(&self, class: ClassId) -> Slot {
+    pub(super) fn slot(&self, class: ClassId) -> StableClassId {
         self.slots[usize::from(class.0)]
     }
 
-    pub(super) fn account(&self, quota: QuotaId) -> &Arc<Account> {
+    pub(super) fn account(&self, quota: QuotaId) -> &Arc<QuotaCounter> {
         &self.accounts[usize::from(quota.0)]
     }
 }
 
-impl BucketStanding {
+impl BucketUsage {
     /// Where a bucket stands that has come to `level`, in no order yet.
-    pub fn new(bucket: &Bucket, level: Level, now: Timestamp) -> Self {
+    pub fn new(bucket: &Bucket, level: BucketState, now: Timestamp) -> Self {
         Self {
             remaining: bucket.remaining(level, now),
             next_after: bucket.next_at(level, now).since(now),
@@ -390,10 +390,10 @@ impl BucketStanding {
     }
 }
 
-impl Standing {
+impl QuotaUsage {
     /// Where a request leaves a quota, of which `used` is taken now, in no window and no order yet. Tiers of a class in shadow
     /// mode leave the class all of it.
-    pub fn new(asked: &Asked<'_>, position: &Position<'_>, used: Units) -> Self {
+    pub fn new(asked: &DecisionRequest<'_>, position: &QuotaSnapshot<'_>, used: Units) -> Self {
         let ceiling = match asked.class_rules.enforce {
             true => position.quota.ceiling(asked.class),
             false => position.quota.limit,

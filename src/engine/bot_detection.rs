@@ -7,7 +7,7 @@
 use super::Admission;
 use crate::policy::Timestamp;
 use crate::policy::bot_detection::{
-    Customs, Expected, Habits, Neighbourhood, Outcome, Sight, Suspicion, Witness, suspicion,
+    SiteBaseline, ExpectedBehavior, ClientProfile, NetworkProfile, ResponseOutcome, RequestFeatures, BotScore, BaselineSample, suspicion,
 };
 use crate::policy::identity::ClientKey;
 use foldhash::fast::SeedableRandomState as Hashing;
@@ -21,10 +21,10 @@ use std::time::Duration;
 const SHARDS: usize = 256;
 
 /// Everything that has been seen of browsers.
-pub(super) struct Observations {
-    clients: Memory<Habits>,
-    networks: Memory<Neighbourhood>,
-    customs: Mutex<Customs>,
+pub(super) struct ProfileStore {
+    clients: BoundedMap<ClientProfile>,
+    networks: BoundedMap<NetworkProfile>,
+    customs: Mutex<SiteBaseline>,
     /// What the customs come to, for everybody to read.
     expected: AtomicU64,
     hasher: Hashing,
@@ -32,35 +32,35 @@ pub(super) struct Observations {
 
 /// Whose habits these are: a client, and its network.
 #[derive(Clone, Copy, Debug)]
-pub struct Track {
+pub struct ProfileKey {
     client: u64,
     network: u64,
 }
 
 /// What is remembered by number, as much as there is room for.
-struct Memory<T> {
+struct BoundedMap<T> {
     shards: Box<[Mutex<HashMap<u64, T, Hashing>>]>,
 }
 
 /// Knows when it was last of use.
-trait Aged {
+trait LastSeen {
     fn since(&self) -> u32;
 }
 
 impl Admission {
     /// Whose habits a request of `key` with this user agent belongs to.
-    pub fn track(&self, key: ClientKey, user_agent: &[u8]) -> Track {
+    pub fn track(&self, key: ClientKey, user_agent: &[u8]) -> ProfileKey {
         let hasher = &self.engine.observations.hasher;
-        Track { client: hasher.hash_one((key.number(), user_agent)), network: hasher.hash_one(key.network()) }
+        ProfileKey { client: hasher.hash_one((key.number(), user_agent)), network: hasher.hash_one(key.network()) }
     }
 
     /// Returns why the client on this track is suspected, if it is. `graphical`: its browser shows pictures.
-    pub fn suspicion(&self, track: Track, graphical: bool, now: Timestamp) -> Option<Suspicion> {
+    pub fn suspicion(&self, track: ProfileKey, graphical: bool, now: Timestamp) -> Option<BotScore> {
         self.weigh(track, graphical, now).filter(|found| self.rules.suspects(found))
     }
 
     /// Returns how far what is known of the client on this track is from a person's habits, if anything is known.
-    pub fn weigh(&self, track: Track, graphical: bool, now: Timestamp) -> Option<Suspicion> {
+    pub fn weigh(&self, track: ProfileKey, graphical: bool, now: Timestamp) -> Option<BotScore> {
         let behaviour = self.rules.behaviour.as_ref()?;
         let observations = &self.engine.observations;
         let habits = observations.clients.get(track.client)?.at(now, behaviour.half_life);
@@ -69,7 +69,7 @@ impl Admission {
     }
 
     /// Learns from a request that is over.
-    pub fn learn(&self, track: Track, sight: &Sight, outcome: Outcome) {
+    pub fn learn(&self, track: ProfileKey, sight: &RequestFeatures, outcome: ResponseOutcome) {
         let Some(behaviour) = self.rules.behaviour.as_ref().filter(|_| sight.tells_something(outcome)) else { return };
         let (observations, half_life) = (&self.engine.observations, behaviour.half_life);
         let witness = observations
@@ -89,37 +89,37 @@ impl Admission {
     }
 }
 
-impl Observations {
+impl ProfileStore {
     pub(super) fn new(hasher: Hashing) -> Self {
         Self {
-            clients: Memory::new(&hasher),
-            networks: Memory::new(&hasher),
+            clients: BoundedMap::new(&hasher),
+            networks: BoundedMap::new(&hasher),
             customs: Mutex::default(),
             expected: AtomicU64::default(),
             hasher,
         }
     }
 
-    fn expected(&self) -> Expected {
+    fn expected(&self) -> ExpectedBehavior {
         let both = self.expected.load(Ordering::Relaxed);
-        Expected { assets: f32::from_bits((both >> 32) as u32), links: f32::from_bits(both as u32) }
+        ExpectedBehavior { assets: f32::from_bits((both >> 32) as u32), links: f32::from_bits(both as u32) }
     }
 
-    fn hear(&self, witness: Witness, now: Timestamp, half_life: Duration) {
+    fn hear(&self, witness: BaselineSample, now: Timestamp, half_life: Duration) {
         let mut customs = self.customs.lock();
         customs.hear(witness, now, half_life);
-        let Expected { assets, links } = customs.expected();
+        let ExpectedBehavior { assets, links } = customs.expected();
         self.expected.store(u64::from(assets.to_bits()) << 32 | u64::from(links.to_bits()), Ordering::Relaxed);
     }
 }
 
-impl<T> Memory<T> {
+impl<T> BoundedMap<T> {
     fn new(hasher: &Hashing) -> Self {
         Self { shards: (0..SHARDS).map(|_| Mutex::new(HashMap::with_hasher(hasher.clone()))).collect() }
     }
 }
 
-impl<T: Aged + Copy + Default> Memory<T> {
+impl<T: LastSeen + Copy + Default> BoundedMap<T> {
     fn get(&self, number: u64) -> Option<T> {
         self.shard(number).lock().get(&number).copied()
     }
@@ -143,8 +143,8 @@ impl<T: Aged + Copy + Default> Memory<T> {
 }
 
 /// Forgets the quarter that has been idle longest: a few thousand entries at most, once for every thousand newcomers.
-fn make_room<T: Aged>(shard: &mut HashMap<u64, T, Hashing>) {
-    let mut ages: Vec<u32> = shard.values().map(Aged::since).collect();
+fn make_room<T: LastSeen>(shard: &mut HashMap<u64, T, Hashing>) {
+    let mut ages: Vec<u32> = shard.values().map(LastSeen::since).collect();
     let mut to_go = ages.len().div_ceil(4);
     let (_, &mut oldest, _) = ages.select_nth_unstable(to_go - 1);
     shard.retain(|_, kept| {
@@ -154,13 +154,13 @@ fn make_room<T: Aged>(shard: &mut HashMap<u64, T, Hashing>) {
     });
 }
 
-impl Aged for Habits {
+impl LastSeen for ClientProfile {
     fn since(&self) -> u32 {
         self.since()
     }
 }
 
-impl Aged for Neighbourhood {
+impl LastSeen for NetworkProfile {
     fn since(&self) -> u32 {
         self.since()
     }
@@ -173,7 +173,7 @@ mod tests {
     #[derive(Clone, Copy, Default)]
     struct At(u32);
 
-    impl Aged for At {
+    impl LastSeen for At {
         fn since(&self) -> u32 {
             self.0
         }
@@ -181,12 +181,12 @@ mod tests {
 
     #[test]
     fn an_entry_is_as_small_as_promised() {
-        assert_eq!((size_of::<(u64, Habits)>(), size_of::<(u64, Neighbourhood)>()), (72, 32));
+        assert_eq!((size_of::<(u64, ClientProfile)>(), size_of::<(u64, NetworkProfile)>()), (72, 32));
     }
 
     #[test]
     fn there_is_never_more_than_there_is_room_for_and_the_active_stay() {
-        let memory = Memory::<At>::new(&Hashing::random());
+        let memory = BoundedMap::<At>::new(&Hashing::random());
         let most = 100 * SHARDS;
         for number in 0..200_000 {
             // Somebody comes again and again.

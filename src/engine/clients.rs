@@ -5,9 +5,9 @@
 //!
 //! Nobody is evicted to make room: who is made up would push out who is there. When there is none, newcomers share a bucket.
 
-use super::{BucketStanding, Slot};
+use super::{BucketUsage, StableClassId};
 use crate::policy::Timestamp;
-use crate::policy::bucket::Level;
+use crate::policy::bucket::BucketState;
 use crate::policy::identity::ClientKey;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 const SHARDS: usize = 256;
 
 /// In so many parts decisions on buckets are counted: workers seldom count in the same.
-const TURNS: usize = BucketStanding::TURNS as usize;
+const TURNS: usize = BucketUsage::TURNS as usize;
 
-type Map = DashMap<Key, State, foldhash::fast::RandomState>;
+type Map = DashMap<ClientClassKey, ClientState, foldhash::fast::RandomState>;
 
 /// The clients that the gate remembers.
 pub(super) struct Clients {
@@ -32,19 +32,19 @@ pub(super) struct Clients {
     /// Decisions on buckets, by part of the clients: changed only while one of these is seen by nobody else.
     turns: Box<[AtomicU64; TURNS]>,
     /// One bucket a class for all who no longer fit in: a flood of new clients is limited, not let through.
-    overflow: Mutex<Vec<State>>,
+    overflow: Mutex<Vec<ClientState>>,
 }
 
 /// A client in a class: two classes of one address have two buckets. Bytes, so that nothing is padded.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Key {
+struct ClientClassKey {
     client: [u8; 8],
     class: [u8; 2],
 }
 
 /// What is kept of one client. Bytes, so that nothing is padded.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct State {
+pub(super) struct ClientState {
     missing: [u8; 4],
     since: [u8; 8],
     refused: [u8; 4],
@@ -63,18 +63,18 @@ impl Clients {
     }
 
     /// Lets `decide` see and change a client's state; nobody else sees it meanwhile.
-    pub(super) fn with<T>(&self, client: ClientKey, class: Slot, decide: impl FnOnce(&mut State) -> T) -> T {
-        match self.map.entry(Key::new(client, class)) {
+    pub(super) fn with<T>(&self, client: ClientKey, class: StableClassId, decide: impl FnOnce(&mut ClientState) -> T) -> T {
+        match self.map.entry(ClientClassKey::new(client, class)) {
             Entry::Occupied(mut known) => decide(known.get_mut()),
             Entry::Vacant(vacant) if self.tracked.load(Ordering::Relaxed) < self.most => {
                 self.tracked.fetch_add(1, Ordering::Relaxed);
-                decide(&mut vacant.insert(State::default()))
+                decide(&mut vacant.insert(ClientState::default()))
             }
             Entry::Vacant(_) => {
                 let mut overflow = self.overflow.lock();
                 let place = usize::from(class);
                 if place >= overflow.len() {
-                    overflow.resize(place + 1, State::default());
+                    overflow.resize(place + 1, ClientState::default());
                 }
                 decide(&mut overflow[place])
             }
@@ -89,7 +89,7 @@ impl Clients {
     }
 
     /// Forgets the clients that `idle` says may go.
-    pub(super) fn forget(&self, idle: impl Fn(Slot, Level) -> bool) {
+    pub(super) fn forget(&self, idle: impl Fn(StableClassId, BucketState) -> bool) {
         let before = self.tracked.load(Ordering::Relaxed);
         let mut gone = 0;
         self.map.retain(|key, state| {
@@ -110,7 +110,7 @@ impl Clients {
     }
 
     /// The `count` most refused, most refused first; equals by key, so that the answer is the same each time.
-    pub(super) fn most_refused(&self, count: usize) -> Vec<(ClientKey, Slot, State)> {
+    pub(super) fn most_refused(&self, count: usize) -> Vec<(ClientKey, StableClassId, ClientState)> {
         let mut clients: Vec<_> = self
             .map
             .iter()
@@ -123,8 +123,8 @@ impl Clients {
     }
 }
 
-impl Key {
-    fn new(client: ClientKey, class: Slot) -> Self {
+impl ClientClassKey {
+    fn new(client: ClientKey, class: StableClassId) -> Self {
         Self { client: client.number().to_ne_bytes(), class: class.to_ne_bytes() }
     }
 
@@ -132,25 +132,25 @@ impl Key {
         ClientKey::from_number(u64::from_ne_bytes(self.client))
     }
 
-    fn class(self) -> Slot {
-        Slot::from_ne_bytes(self.class)
+    fn class(self) -> StableClassId {
+        StableClassId::from_ne_bytes(self.class)
     }
 }
 
 /// As two numbers: arrays are hashed with their lengths, which takes twice as long.
-impl Hash for Key {
+impl Hash for ClientClassKey {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         hasher.write_u64(self.client().number());
         hasher.write_u16(self.class());
     }
 }
 
-impl State {
-    pub(super) fn level(&self) -> Level {
-        Level { missing: u32::from_ne_bytes(self.missing), since: Timestamp(u64::from_ne_bytes(self.since)) }
+impl ClientState {
+    pub(super) fn level(&self) -> BucketState {
+        BucketState { missing: u32::from_ne_bytes(self.missing), since: Timestamp(u64::from_ne_bytes(self.since)) }
     }
 
-    pub(super) fn set_level(&mut self, level: Level) {
+    pub(super) fn set_level(&mut self, level: BucketState) {
         (self.missing, self.since) = (level.missing.to_ne_bytes(), level.since.0.to_ne_bytes());
     }
 
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_as_small_as_promised() {
-        assert_eq!(size_of::<(Key, State)>(), 26);
+        assert_eq!(size_of::<(ClientClassKey, ClientState)>(), 26);
     }
 
     #[test]

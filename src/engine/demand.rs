@@ -1,8 +1,8 @@
 //! What the plans of all quotas have learned, to be kept beyond the life of the process.
 
 use super::Engine;
-use crate::policy::pacing::demand::Demand;
-use crate::policy::pacing::week::{HOURS, Hour};
+use crate::policy::pacing::demand::DemandModel;
+use crate::policy::pacing::week::{HOURS, HourProfile};
 
 /// What is known of the demand of one class for one quota.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,7 +12,7 @@ pub struct LearnedDemand {
     /// The class, by name.
     pub class: String,
     /// Each hour of the week, from Monday 00:00 on.
-    pub week: [Hour; HOURS],
+    pub week: [HourProfile; HOURS],
 }
 
 impl Engine {
@@ -39,7 +39,7 @@ impl Engine {
         for LearnedDemand { quota, class, week } in learned {
             if let Some(account) = accounts.iter().find(|account| account.name() == quota) {
                 let slot = self.slot(class);
-                account.as_it_is().pacer_or_new().class(usize::from(slot)).demand = Demand::of(*week);
+                account.as_it_is().pacer_or_new().class(usize::from(slot)).demand = DemandModel::of(*week);
             }
         }
     }

@@ -1,20 +1,20 @@
 //! What a request would find if it came now: all that a decision about it is made on.
 
-use super::admission::Asker;
-use super::cost_estimates::Expectation;
-use super::{Admission, Page};
-use crate::policy::bucket::Level;
-use crate::policy::decide::{Asked, Position};
-use crate::policy::identity::Carrier;
+use super::admission::ChargeContext;
+use super::cost_estimates::ExpectedCost;
+use super::{Admission, CrawledPage};
+use crate::policy::bucket::BucketState;
+use crate::policy::decide::{DecisionRequest, QuotaSnapshot};
+use crate::policy::identity::CredentialSource;
 use crate::policy::{ClassId, Facts, QuotaId, Timestamp};
 
 /// What a request would find.
 #[derive(Clone, Debug)]
-pub struct Prospect<'a> {
+pub struct DryRun<'a> {
     /// What is left in its client's bucket.
-    pub level: Level,
+    pub level: BucketState,
     /// Where the quotas of its route stand, were its client of each of the classes, by [`ClassId`].
-    pub by_class: Vec<Vec<Position<'a>>>,
+    pub by_class: Vec<Vec<QuotaSnapshot<'a>>>,
 }
 
 impl Admission {
@@ -23,21 +23,21 @@ impl Admission {
     pub fn prospect(
         &self,
         facts: &Facts<'_>,
-        secret: impl FnOnce(&Carrier) -> Option<u64>,
+        secret: impl FnOnce(&CredentialSource) -> Option<u64>,
         now: Timestamp,
-    ) -> Prospect<'_> {
+    ) -> DryRun<'_> {
         let classified = self.rules.classify(facts);
         let route = self.rules.route(facts);
         let key = self.rules.key(&classified, facts.client, secret);
-        let page = Page::of(&classified, facts);
+        let page = CrawledPage::of(&classified, facts);
         let level = self.engine.clients.with(key, self.slot(classified.class), |client| client.level());
         let positions = |(place, class_rules)| {
             let never_refused = self.rules.never_refuses(facts.method, facts.path);
             let class = ClassId(place as u16);
-            let asked = Asked { class, class_rules, route: &self.rules.routes[route], never_refused };
+            let asked = DecisionRequest { class, class_rules, route: &self.rules.routes[route], never_refused };
             let charges = self.charges(&asked, route);
-            let asker = Asker { slot: self.slot(class), crawler: self.crawler(class_rules, page.as_ref(), now) };
-            let position = |charge: &(QuotaId, Expectation)| {
+            let asker = ChargeContext { slot: self.slot(class), crawler: self.crawler(class_rules, page.as_ref(), now) };
+            let position = |charge: &(QuotaId, ExpectedCost)| {
                 let mut book = self.account(charge.0).at(now);
                 let position = self.position(&mut book, charge, asker);
                 book.adopt_plan();
@@ -45,6 +45,6 @@ impl Admission {
             };
             charges.iter().map(position).collect()
         };
-        Prospect { level, by_class: self.rules.classes.iter().enumerate().map(positions).collect() }
+        DryRun { level, by_class: self.rules.classes.iter().enumerate().map(positions).collect() }
     }
 }

@@ -1,13 +1,13 @@
 //! From the facts of a request to its verdict: the same steps for a live request and for a line of a log.
 
-use super::{Admission, Decision, Page};
-use crate::policy::identity::{Carrier, ClientKey};
-use crate::policy::{Classified, Facts, Timestamp};
+use super::{Admission, Decision, CrawledPage};
+use crate::policy::identity::{CredentialSource, ClientKey};
+use crate::policy::{Classification, Facts, Timestamp};
 
 /// What was made of a request.
-pub struct Judgement {
+pub struct Evaluation {
     /// What kind of client asks, and in which class.
-    pub classified: Classified,
+    pub classified: Classification,
     /// The place of its route.
     pub route: usize,
     /// Whose bucket pays.
@@ -19,13 +19,13 @@ pub struct Judgement {
 impl Admission {
     /// Judges a request by all that is known of it. `secret` is asked for a hash of what it sends in the header or cookie
     /// that its class goes by, if anything is.
-    pub fn judge(&self, facts: &Facts<'_>, secret: impl FnOnce(&Carrier) -> Option<u64>, now: Timestamp) -> Judgement {
+    pub fn judge(&self, facts: &Facts<'_>, secret: impl FnOnce(&CredentialSource) -> Option<u64>, now: Timestamp) -> Evaluation {
         let classified = self.rules.classify(facts);
         let route = self.rules.route(facts);
         let key = self.rules.key(&classified, facts.client, secret);
-        let page = Page::of(&classified, facts);
+        let page = CrawledPage::of(&classified, facts);
         let never_refused = self.rules.never_refuses(facts.method, facts.path);
         let decision = self.admit_crawler(key, classified.class, route, never_refused, page, now);
-        Judgement { classified, route, key, decision }
+        Evaluation { classified, route, key, decision }
     }
 }

@@ -4,16 +4,16 @@
 //! and hands the answers back ([`Engine::leases`]).
 
 use super::Engine;
-use super::quota::{Account, Book};
-use crate::engine::quota::window_usage::Tally;
-use crate::policy::lease::{Ask, Lease, Spending, WindowKey};
+use super::quota::{QuotaCounter, QuotaState};
+use crate::engine::quota::window_usage::WindowUsage;
+use crate::policy::lease::{LeaseRequest, Lease, SpendProfile, WindowKey};
 use crate::policy::{Timestamp, Units};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Where units come from.
 #[derive(Clone, Default)]
-pub enum Supply {
+pub enum LeaseMode {
     /// Every window is this gate's own, and forgotten when it ends: the count is kept in memory alone.
     #[default]
     Whole,
@@ -27,7 +27,7 @@ const AHEAD: Duration = Duration::from_secs(5);
 /// So many leases must be left of a sliding window for its next part to be asked for ahead.
 const SCARCE: u64 = 4;
 
-impl Supply {
+impl LeaseMode {
     pub(super) fn wake(&self) {
         if let Self::Leased(wake) = self {
             wake();
@@ -37,7 +37,7 @@ impl Supply {
 
 impl Engine {
     /// What every account would like to hold. What it would give back it does not take any more from here on.
-    pub fn asks(&self, now: Timestamp) -> Vec<Ask> {
+    pub fn asks(&self, now: Timestamp) -> Vec<LeaseRequest> {
         let mut asks = Vec::new();
         for account in self.all_accounts() {
             let mut book = account.at(now);
@@ -54,7 +54,7 @@ impl Engine {
     }
 
     /// Hands out what a ledger has answered to `asks`.
-    pub fn supply(&self, asks: &[Ask], leases: &[Lease], now: Timestamp) {
+    pub fn supply(&self, asks: &[LeaseRequest], leases: &[Lease], now: Timestamp) {
         let accounts = self.all_accounts();
         for (ask, lease) in asks.iter().zip(leases) {
             let Some(account) = accounts.iter().find(|account| account.name() == ask.quota) else { continue };
@@ -68,9 +68,9 @@ impl Engine {
 
     /// What has been corrected, by hand or by the origin's word, and the ledger does not know yet; with what the window is
     /// to count in all.
-    pub fn corrections(&self, now: Timestamp) -> Vec<(Ask, Units)> {
+    pub fn corrections(&self, now: Timestamp) -> Vec<(LeaseRequest, Units)> {
         let accounts = self.all_accounts();
-        let correction = |account: &Arc<Account>| {
+        let correction = |account: &Arc<QuotaCounter>| {
             let mut book = account.at(now);
             if !std::mem::take(&mut book.corrected) {
                 return None;
@@ -83,7 +83,7 @@ impl Engine {
     }
 
     /// Keeps a correction that the ledger could not take.
-    pub fn put_back(&self, correction: &Ask) {
+    pub fn put_back(&self, correction: &LeaseRequest) {
         if let Some(account) = self.all_accounts().iter().find(|account| account.name() == correction.quota) {
             let mut book = account.as_it_is();
             book.corrected |= book.current.id == correction.window.id;
@@ -99,12 +99,12 @@ impl Engine {
         }
     }
 
-    pub(super) fn all_accounts(&self) -> Vec<Arc<Account>> {
+    pub(super) fn all_accounts(&self) -> Vec<Arc<QuotaCounter>> {
         self.accounts.lock().clone()
     }
 }
 
-fn ask_for_all(quota: &str, book: &mut Book, asks: &mut Vec<Ask>) {
+fn ask_for_all(quota: &str, book: &mut QuotaState, asks: &mut Vec<LeaseRequest>) {
     let back = book.window.back();
     let ahead = book.next_id();
     let (mut current, mut others) = (book.current, std::mem::take(&mut book.others));
@@ -115,7 +115,7 @@ fn ask_for_all(quota: &str, book: &mut Book, asks: &mut Vec<Ask>) {
         tally.held = tally.taken();
         if tally.told != (tally.taken(), tally.held) || held > tally.held || !tally.owed.is_zero() {
             let wanted = tally.taken().plus(tally.owed);
-            asks.push(Ask { wanted, ..ask(quota, book, tally, back, held, tally.owed) });
+            asks.push(LeaseRequest { wanted, ..ask(quota, book, tally, back, held, tally.owed) });
             tally.told = (tally.taken(), tally.held);
         }
     }
@@ -130,7 +130,7 @@ fn ask_for_all(quota: &str, book: &mut Book, asks: &mut Vec<Ask>) {
         current.held = held.min(wanted);
         let soon = size.soon.plus(current.owed);
         let expects = book.expects(&current);
-        asks.push(Ask { wanted, held, expects, ..ask(quota, book, &current, back, held, soon) });
+        asks.push(LeaseRequest { wanted, held, expects, ..ask(quota, book, &current, back, held, soon) });
         current.told = (current.taken(), current.held);
     }
     // Of a sliding window the next part takes from what this one has left: not when that is little.
@@ -141,15 +141,15 @@ fn ask_for_all(quota: &str, book: &mut Book, asks: &mut Vec<Ask>) {
         next.held = held.min(wanted);
         if wanted > next.taken() || held > next.held {
             let expects = book.expects(next);
-            asks.push(Ask { wanted, expects, ..ask(quota, book, next, back, held, size.soon) });
+            asks.push(LeaseRequest { wanted, expects, ..ask(quota, book, next, back, held, size.soon) });
         }
     }
     book.current = current;
     book.others = others;
 }
 
-fn spending(book: &Book, tally: &Tally) -> Spending {
-    Spending {
+fn spending(book: &QuotaState, tally: &WindowUsage) -> SpendProfile {
+    SpendProfile {
         limit: book.limit(),
         left: book.limit().minus(tally.elsewhere).minus(tally.taken()),
         length: book.window.usual_length(),
@@ -159,8 +159,8 @@ fn spending(book: &Book, tally: &Tally) -> Spending {
     }
 }
 
-fn ask(quota: &str, book: &Book, tally: &Tally, back: u32, held: Units, soon: Units) -> Ask {
-    Ask {
+fn ask(quota: &str, book: &QuotaState, tally: &WindowUsage, back: u32, held: Units, soon: Units) -> LeaseRequest {
+    LeaseRequest {
         quota: quota.to_owned(),
         limit: book.limit(),
         window: tally.key(back),
@@ -172,7 +172,7 @@ fn ask(quota: &str, book: &Book, tally: &Tally, back: u32, held: Units, soon: Un
     }
 }
 
-impl Book {
+impl QuotaState {
     /// Opens the books of the next window when the present one is about to end.
     fn ask_ahead(&mut self) {
         let Some(next) = self.next_span() else { return };
@@ -201,7 +201,7 @@ impl Book {
         weighs.fold(Units::ZERO, |sum, tally| sum.plus(tally.taken().minus(tally.told.0)))
     }
 
-    fn receive(&mut self, ask: &Ask, lease: &Lease) {
+    fn receive(&mut self, ask: &LeaseRequest, lease: &Lease) {
         let length = self.window.opened_by_use();
         let limit = self.limit();
         self.lost = self.lost.plus(lease.lost);

@@ -22,26 +22,26 @@ mod views;
 #[cfg(test)]
 mod tests;
 
-pub use quota::OriginNews;
-pub use admission::{Admission, BucketStanding, Decision, Ruling, Standing};
-pub use bot_detection::Track;
-pub use evaluate::Judgement;
+pub use quota::OriginQuotaEvent;
+pub use admission::{Admission, BucketUsage, Decision, AdmissionOutcome, QuotaUsage};
+pub use bot_detection::ProfileKey;
+pub use evaluate::Evaluation;
 pub use demand::LearnedDemand;
-pub use observation::{Look, Observation};
+pub use observation::{ObservedRequest, Observation};
 pub use permit::{Charged, Permit, Receipt};
-pub use dry_run::Prospect;
-pub use refused_pages::Page;
-pub use leases::Supply;
-pub use throttle::{Closed, Entrance, Heard, OLDEST_EVERY, Pass, ScopeState, Turn, Waiting};
+pub use dry_run::DryRun;
+pub use refused_pages::CrawledPage;
+pub use leases::LeaseMode;
+pub use throttle::{ThrottleRejection, AcquireOutcome, ResponseFeedback, OLDEST_EVERY, SlotGuard, ScopeState, QueuePoll, QueuedRequest};
 pub use views::{ClassPlan, ClassView, ClientView, PlanView, QuotaView, UnknownQuota};
 
-use crate::policy::cost::{Cost, Estimate};
+use crate::policy::cost::{Cost, CostEstimate};
 use crate::policy::quota::Quota;
 use crate::policy::{Rules, Timestamp, Units};
-use quota::Account;
-use bot_detection::Observations;
+use quota::QuotaCounter;
+use bot_detection::ProfileStore;
 use clients::Clients;
-use cost_estimates::Experience;
+use cost_estimates::CostEstimates;
 use foldhash::fast::SeedableRandomState as Hashing;
 use parking_lot::Mutex;
 use refused_pages::RefusedPages;
@@ -50,36 +50,36 @@ use throttle::Throttle;
 
 /// What the gate remembers from one request, and from one set of rules, to the next.
 pub struct Engine {
-    supply: Supply,
+    supply: LeaseMode,
     clients: Clients,
-    observations: Observations,
-    experience: Experience,
-    accounts: Mutex<Vec<Arc<Account>>>,
+    observations: ProfileStore,
+    experience: CostEstimates,
+    accounts: Mutex<Vec<Arc<QuotaCounter>>>,
     class_names: Mutex<Vec<String>>,
     refused_pages: RefusedPages,
     throttle: Arc<Throttle>,
 }
 
 /// A class by its name, whatever its place in the present rules: slots outlive reloads.
-pub(crate) type Slot = u16;
+pub(crate) type StableClassId = u16;
 
 impl Engine {
     /// An engine that spends what comes from `supply` and remembers at most `max_clients` clients.
-    pub fn new(supply: Supply, max_clients: usize) -> Arc<Self> {
+    pub fn new(supply: LeaseMode, max_clients: usize) -> Arc<Self> {
         Self::hashing_by(Hashing::random(), supply, max_clients)
     }
 
     /// An engine on accounts of its own that does the same in every run, whoever has chosen the keys of its maps.
     pub fn repeatable(max_clients: usize) -> Arc<Self> {
-        Self::hashing_by(Hashing::fixed(), Supply::Whole, max_clients)
+        Self::hashing_by(Hashing::fixed(), LeaseMode::Whole, max_clients)
     }
 
-    fn hashing_by(hashing: Hashing, supply: Supply, max_clients: usize) -> Arc<Self> {
+    fn hashing_by(hashing: Hashing, supply: LeaseMode, max_clients: usize) -> Arc<Self> {
         Arc::new(Self {
             supply,
             clients: Clients::new(max_clients),
-            observations: Observations::new(hashing),
-            experience: Experience::default(),
+            observations: ProfileStore::new(hashing),
+            experience: CostEstimates::default(),
             accounts: Mutex::default(),
             class_names: Mutex::default(),
             refused_pages: RefusedPages::default(),
@@ -100,31 +100,31 @@ impl Engine {
         self.open(rules, &self.slots(rules), now);
     }
 
-    fn open(&self, rules: &Rules, slots: &[Slot], now: Timestamp) -> Vec<Arc<Account>> {
+    fn open(&self, rules: &Rules, slots: &[StableClassId], now: Timestamp) -> Vec<Arc<QuotaCounter>> {
         let open = |(place, quota)| self.account(quota, slots, dearest(rules, place), now);
         rules.quotas.iter().enumerate().map(open).collect()
     }
 
-    fn slots(&self, rules: &Rules) -> Vec<Slot> {
+    fn slots(&self, rules: &Rules) -> Vec<StableClassId> {
         rules.classes.iter().map(|class| self.slot(&class.name)).collect()
     }
 
-    fn slot(&self, class: &str) -> Slot {
+    fn slot(&self, class: &str) -> StableClassId {
         let mut names = self.class_names.lock();
         let place = names.iter().position(|name| name == class).unwrap_or_else(|| {
             names.push(class.to_owned());
             names.len() - 1
         });
-        place as Slot
+        place as StableClassId
     }
 
-    fn account(&self, quota: &Quota, slots: &[Slot], dearest: Units, now: Timestamp) -> Arc<Account> {
+    fn account(&self, quota: &Quota, slots: &[StableClassId], dearest: Units, now: Timestamp) -> Arc<QuotaCounter> {
         let mut accounts = self.accounts.lock();
         if let Some(account) = accounts.iter().find(|account| account.name() == quota.name) {
             account.follow(quota, slots, dearest, now);
             return Arc::clone(account);
         }
-        let account = Arc::new(Account::open(accounts.len(), quota, slots, dearest, self.supply.clone(), now));
+        let account = Arc::new(QuotaCounter::open(accounts.len(), quota, slots, dearest, self.supply.clone(), now));
         accounts.push(Arc::clone(&account));
         self.supply.wake();
         account
@@ -136,7 +136,7 @@ fn dearest(rules: &Rules, place: usize) -> Units {
     let costs = rules.routes.iter().flat_map(|route| &route.costs);
     let of_quota = costs.filter(|(quota, _)| usize::from(quota.0) == place).map(|(_, cost)| match cost {
         Cost::Known(units) => *units,
-        Cost::Learned => Estimate::FIRST.0,
+        Cost::Learned => CostEstimate::FIRST.0,
     });
     of_quota.max().unwrap_or(Units::whole(1))
 }

@@ -1,13 +1,13 @@
 //! A look at one request of a client that says it is a browser: what is made of it now, and learned once it is over.
 
-use super::{Admission, Track};
+use super::{Admission, ProfileKey};
 use crate::policy::Timestamp;
-use crate::policy::bot_detection::{Aim, Browser, Outcome, Referer, Seen, Sight, Suspicion};
+use crate::policy::bot_detection::{ResourceKind, BrowserTraits, ResponseOutcome, Referer, HeadersSeen, RequestFeatures, BotScore};
 use std::net::IpAddr;
 
 /// All that there is to see of a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Look<'a> {
+pub struct ObservedRequest<'a> {
     /// The method.
     pub method: &'a http::Method,
     /// The path, normalised.
@@ -19,31 +19,31 @@ pub struct Look<'a> {
     /// Its user agent.
     pub user_agent: &'a [u8],
     /// What follows from the browser that it names.
-    pub browser: Browser,
+    pub browser: BrowserTraits,
     /// The page that it says led here.
     pub referer: Referer,
     /// The headers that were there.
-    pub seen: Seen,
+    pub seen: HeadersSeen,
 }
 
 /// A request that was seen and not learned from yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation {
-    track: Track,
-    sight: Sight,
+    track: ProfileKey,
+    sight: RequestFeatures,
     /// How far its client is from a person.
-    weighed: Option<Suspicion>,
+    weighed: Option<BotScore>,
 }
 
 impl Observation {
     /// What there is to see; nothing where nobody looks.
-    pub fn of(look: &Look<'_>, admission: &Admission, now: Timestamp) -> Option<Self> {
+    pub fn of(look: &ObservedRequest<'_>, admission: &Admission, now: Timestamp) -> Option<Self> {
         let rules = admission.rules();
         let behaviour = rules.behaviour.as_ref()?;
-        let sight = Sight {
+        let sight = RequestFeatures {
             at: now,
             browser: look.browser,
-            aim: Aim::of(look.method, look.path, look.query, behaviour.trap.as_deref()),
+            aim: ResourceKind::of(look.method, look.path, look.query, behaviour.trap.as_deref()),
             costly: false,
             referer: look.referer,
             seen: look.seen,
@@ -54,7 +54,7 @@ impl Observation {
     }
 
     /// Why its client is suspected, if it is.
-    pub fn suspicion(&self, admission: &Admission) -> Option<Suspicion> {
+    pub fn suspicion(&self, admission: &Admission) -> Option<BotScore> {
         self.weighed.filter(|weighed| admission.rules().suspects(weighed))
     }
 
@@ -66,16 +66,16 @@ impl Observation {
     /// The same, of a request that would be charged if `costly`.
     #[must_use]
     pub fn that_is(self, costly: bool) -> Self {
-        Self { sight: Sight { costly, ..self.sight }, ..self }
+        Self { sight: RequestFeatures { costly, ..self.sight }, ..self }
     }
 
     /// The headers that were there.
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> HeadersSeen {
         self.sight.seen
     }
 
     /// It is over: it was answered with `status`, or was not.
     pub fn is_over(&self, status: Option<u16>, admission: &Admission) {
-        admission.learn(self.track, &self.sight, status.map_or(Outcome::Refused, Outcome::of_status));
+        admission.learn(self.track, &self.sight, status.map_or(ResponseOutcome::Refused, ResponseOutcome::of_status));
     }
 }

@@ -1,8 +1,8 @@
 //! The right to send one request to the origin, and what has been set aside for it.
 
-use super::Slot;
-use super::quota::{Account, Book};
-use super::cost_estimates::Learned;
+use super::StableClassId;
+use super::quota::{QuotaCounter, QuotaState};
+use super::cost_estimates::LearnedCost;
 use crate::policy::{QuotaId, Timestamp, Units};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
@@ -14,18 +14,18 @@ use std::sync::Arc;
 /// cost stands, because the origin may have done the work.
 #[must_use]
 pub struct Permit {
-    class: Slot,
+    class: StableClassId,
     reservations: SmallVec<[Reservation; 2]>,
     sent: bool,
 }
 
 /// Units set aside in one account.
 pub(super) struct Reservation {
-    pub(super) account: Arc<Account>,
+    pub(super) account: Arc<QuotaCounter>,
     pub(super) quota: QuotaId,
     pub(super) expected: Units,
     /// Where experience is kept, if that is where the expectation came from.
-    pub(super) learned: Option<Learned>,
+    pub(super) learned: Option<LearnedCost>,
     /// The window that pays.
     pub(super) window: u64,
     /// What earlier tries of the same request were charged ...
@@ -57,7 +57,7 @@ pub struct Charged {
 }
 
 impl Permit {
-    pub(super) fn new(class: Slot, reservations: SmallVec<[Reservation; 2]>) -> Self {
+    pub(super) fn new(class: StableClassId, reservations: SmallVec<[Reservation; 2]>) -> Self {
         Self { class, reservations, sent: false }
     }
 
@@ -77,7 +77,7 @@ impl Permit {
         let accounts: SmallVec<[_; 2]> = self.reservations.iter().map(|one| Arc::clone(&one.account)).collect();
         let mut books: SmallVec<[_; 2]> = accounts.iter().map(|account| account.at(now)).collect();
         let affordable =
-            |(one, book): (&Reservation, &mut MutexGuard<'_, Book>)| book.taken().plus(one.expected) <= book.granted();
+            |(one, book): (&Reservation, &mut MutexGuard<'_, QuotaState>)| book.taken().plus(one.expected) <= book.granted();
         if !self.reservations.iter().zip(&mut books).all(affordable) {
             return false;
         }

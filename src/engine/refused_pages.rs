@@ -3,7 +3,7 @@
 //! A page is kept as a hash, 16 bytes in a table that is at worst a little less than half full: at most 36 bytes a page.
 //! When there is no room, newcomers are not remembered: those that were refused first are the first in danger.
 
-use crate::policy::{Classified, Facts, OperatorId, Timestamp};
+use crate::policy::{Classification, Facts, OperatorId, Timestamp};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
@@ -18,7 +18,7 @@ const ASKED_FOR_WITHIN: Duration = Duration::from_secs(7 * 86_400);
 
 /// A page as one operator's crawlers know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Page<'a> {
+pub struct CrawledPage<'a> {
     /// Whose crawlers.
     pub operator: OperatorId,
     /// The host asked for.
@@ -29,9 +29,9 @@ pub struct Page<'a> {
     pub query: Option<&'a str>,
 }
 
-impl<'a> Page<'a> {
+impl<'a> CrawledPage<'a> {
     /// The page that a request asks for, where it is a verified crawler's.
-    pub(super) fn of(classified: &Classified, facts: &Facts<'a>) -> Option<Self> {
+    pub(super) fn of(classified: &Classification, facts: &Facts<'a>) -> Option<Self> {
         let Facts { host, path, query, .. } = *facts;
         classified.operator.map(|operator| Self { operator, host, path, query })
     }
@@ -41,14 +41,14 @@ impl<'a> Page<'a> {
 #[derive(Default)]
 pub(super) struct RefusedPages {
     hasher: foldhash::fast::RandomState,
-    pages: Mutex<HashMap<u64, Refused, foldhash::fast::RandomState>>,
+    pages: Mutex<HashMap<u64, RefusalTimes, foldhash::fast::RandomState>>,
     /// How many there are, for whoever need not wait to know.
     count: AtomicUsize,
 }
 
 /// When a page was refused.
 #[derive(Clone, Copy, Debug)]
-struct Refused {
+struct RefusalTimes {
     operator: OperatorId,
     first_s: u32,
     last_s: u32,
@@ -56,7 +56,7 @@ struct Refused {
 
 impl RefusedPages {
     /// Returns how long a page has been refused, if it has.
-    pub(super) fn refused_for(&self, page: &Page<'_>, now: Timestamp) -> Option<Duration> {
+    pub(super) fn refused_for(&self, page: &CrawledPage<'_>, now: Timestamp) -> Option<Duration> {
         if self.is_empty() {
             return None;
         }
@@ -65,14 +65,14 @@ impl RefusedPages {
     }
 
     /// Notes that a page was refused.
-    pub(super) fn note(&self, page: &Page<'_>, now: Timestamp) {
+    pub(super) fn note(&self, page: &CrawledPage<'_>, now: Timestamp) {
         let (hash, now_s) = (self.hash(page), seconds(now));
         let mut pages = self.pages.lock();
         let has_room = pages.len() < MOST;
         match pages.get_mut(&hash) {
             Some(known) => known.last_s = known.last_s.max(now_s),
             None if has_room => {
-                pages.insert(hash, Refused { operator: page.operator, first_s: now_s, last_s: now_s });
+                pages.insert(hash, RefusalTimes { operator: page.operator, first_s: now_s, last_s: now_s });
             }
             None => {}
         }
@@ -80,7 +80,7 @@ impl RefusedPages {
     }
 
     /// Notes that a page was let through.
-    pub(super) fn clear(&self, page: &Page<'_>) {
+    pub(super) fn clear(&self, page: &CrawledPage<'_>) {
         if self.is_empty() {
             return;
         }
@@ -115,7 +115,7 @@ impl RefusedPages {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    fn hash(&self, page: &Page<'_>) -> u64 {
+    fn hash(&self, page: &CrawledPage<'_>) -> u64 {
         self.hasher.hash_one(page)
     }
 }
@@ -131,8 +131,8 @@ mod tests {
     const GOOGLE: OperatorId = OperatorId(0);
     const BING: OperatorId = OperatorId(1);
 
-    fn page(operator: OperatorId, path: &str) -> Page<'_> {
-        Page { operator, host: "example.com", path, query: None }
+    fn page(operator: OperatorId, path: &str) -> CrawledPage<'_> {
+        CrawledPage { operator, host: "example.com", path, query: None }
     }
 
     fn at(seconds: u64) -> Timestamp {

@@ -1,14 +1,14 @@
 use super::*;
 use crate::policy::bucket::Bucket;
-use crate::policy::class::{Class, When};
+use crate::policy::class::{Class, ClassMatcher};
 use crate::policy::cost::Cost;
 use crate::policy::decide::ROBOTS_TXT;
-use crate::policy::identity::{ClientKey, KeyFrom, Trust};
-use crate::policy::lease::{Ask, Lease};
-use crate::policy::quota::{ClassLadder, Quota};
+use crate::policy::identity::{ClientKey, KeySource, ProxyTrust};
+use crate::policy::lease::{LeaseRequest, Lease};
+use crate::policy::quota::{ClassTiers, Quota};
 use crate::policy::route::{Pattern, Route};
 use crate::policy::throttle::Scope;
-use crate::policy::tier::{Ladder, Share, Tier};
+use crate::policy::tier::{TierSet, Share, Tier};
 use crate::policy::window::Window;
 use crate::policy::{ClassId, QuotaId, Reason, Units};
 use proptest::prelude::*;
@@ -27,7 +27,7 @@ const ANN: ClientKey = ClientKey::from_number(1);
 fn quota(name: &str, limit: u64, bot_tiers: &[(u64, u32)]) -> Quota {
     let limit = Units::whole(limit);
     let tier = |&(above, percent)| Tier { above: Units::whole(above), shed: Share::from_millionths(percent * 10_000) };
-    let ladder = Ladder::new(bot_tiers.iter().map(tier).collect(), limit);
+    let ladder = TierSet::new(bot_tiers.iter().map(tier).collect(), limit);
     Quota {
         name: name.into(),
         limit,
@@ -37,7 +37,7 @@ fn quota(name: &str, limit: u64, bot_tiers: &[(u64, u32)]) -> Quota {
         free_when_cached: true,
         sync_from: None,
         pacing: None,
-        ladders: vec![None, Some(ClassLadder { ladder, enforce: true })],
+        ladders: vec![None, Some(ClassTiers { ladder, enforce: true })],
     }
 }
 
@@ -57,10 +57,10 @@ fn route(costs: &[(u16, u64)]) -> Route {
 fn class(name: &str, bucket: Option<Bucket>) -> Class {
     Class {
         name: name.into(),
-        when: When::default(),
+        when: ClassMatcher::default(),
         blocked: false,
         bucket,
-        key: KeyFrom::Address,
+        key: KeySource::Address,
         enforce: true,
         priority: 0,
         guard: None,
@@ -70,7 +70,7 @@ fn class(name: &str, bucket: Option<Bucket>) -> Class {
 fn rules(quotas: Vec<Quota>, routes: Vec<Route>) -> Arc<Rules> {
     let bucket = Bucket { capacity: 2, fill: 1, interval: Duration::from_secs(10), smooth: false, costed_only: false };
     Arc::new(Rules {
-        trust: Trust::default(),
+        trust: ProxyTrust::default(),
         behaviour: None,
         lists: Vec::new(),
         agent_rules: vec![],
@@ -83,13 +83,13 @@ fn rules(quotas: Vec<Quota>, routes: Vec<Route>) -> Arc<Rules> {
 }
 
 fn admission(quotas: Vec<Quota>, routes: Vec<Route>) -> Admission {
-    Engine::new(Supply::Whole, 1000).admission(rules(quotas, routes), NOON)
+    Engine::new(LeaseMode::Whole, 1000).admission(rules(quotas, routes), NOON)
 }
 
 fn ask(admission: &Admission, class: ClassId, route: usize, now: Timestamp) -> Result<Permit, Reason> {
     match admission.admit(ANN, class, route, "/item/1", now).ruling {
-        Ruling::Admitted(permit) => Ok(permit),
-        Ruling::Refused(refusal) => Err(refusal.reason),
+        AdmissionOutcome::Admitted(permit) => Ok(permit),
+        AdmissionOutcome::Refused(refusal) => Err(refusal.reason),
     }
 }
 
@@ -104,7 +104,7 @@ fn robots_txt_takes_nothing_even_where_its_route_costs_something() {
     let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)])]);
     let _last = ask(&admission, PERSON, 0, NOON).expect("one is left");
     let decision = admission.admit(ANN, BOT, 0, ROBOTS_TXT, NOON);
-    let Ruling::Admitted(_permit) = &decision.ruling else { panic!("never refused") };
+    let AdmissionOutcome::Admitted(_permit) = &decision.ruling else { panic!("never refused") };
     assert!(decision.standings.is_empty());
     assert_eq!(books(&admission, 0), (0, 1), "no more than the limit");
 }
@@ -149,7 +149,7 @@ fn a_task_that_panics_settles_what_it_held() {
 
 #[test]
 fn a_correction_by_hand_reaches_the_ledger_whichever_way_it_goes() {
-    let engine = Engine::new(Supply::Leased(Arc::new(|| ())), 1000);
+    let engine = Engine::new(LeaseMode::Leased(Arc::new(|| ())), 1000);
     let admission = engine.admission(rules(vec![quota("api", 100, &[])], vec![route(&[(0, 1)])]), NOON);
     for used in [20, 20, 30, 5, 0] {
         admission.set_used("api", Units::whole(used), NOON).expect("it is known");
@@ -160,7 +160,7 @@ fn a_correction_by_hand_reaches_the_ledger_whichever_way_it_goes() {
 }
 
 /// Hands out whatever is asked for.
-fn hand_out(engine: &Engine, now: Timestamp) -> Vec<Ask> {
+fn hand_out(engine: &Engine, now: Timestamp) -> Vec<LeaseRequest> {
     let asks = engine.asks(now);
     let leases: Vec<Lease> = asks.iter().map(|ask| Lease { held: ask.wanted, ..Lease::default() }).collect();
     engine.supply(&asks, &leases, now);
@@ -169,7 +169,7 @@ fn hand_out(engine: &Engine, now: Timestamp) -> Vec<Ask> {
 
 #[test]
 fn one_dear_answer_makes_no_later_lease_large() {
-    let engine = Engine::new(Supply::Leased(Arc::new(|| ())), 1000);
+    let engine = Engine::new(LeaseMode::Leased(Arc::new(|| ())), 1000);
     let admission = engine.admission(rules(vec![quota("api", 10_000, &[])], vec![route(&[(0, 1)])]), NOON);
     let lease = |now| hand_out(&engine, now)[0].wanted.minus(Units::whole(2001)).floor();
     hand_out(&engine, NOON);
@@ -216,7 +216,7 @@ fn what_was_spent_goes_with_a_quota_whatever_becomes_of_its_window() {
         [Window::Fixed { length }, Window::FirstUse { length }, Window::Sliding { length: length / 2, parts: 60 }];
     for before in &windows {
         for after in &windows {
-            for supply in [Supply::Whole, Supply::Leased(Arc::new(|| ()))] {
+            for supply in [LeaseMode::Whole, LeaseMode::Leased(Arc::new(|| ()))] {
                 let engine = Engine::new(supply, 1000);
                 let under = |window: &Window| {
                     let quota = Quota { window: window.clone(), ..quota("api", 100, &[]) };
@@ -254,14 +254,14 @@ fn who_looked_at_the_clock_first_and_comes_second_is_decided_at_the_later_time()
 
 #[test]
 fn what_a_page_cost_beyond_the_lease_counts_at_once() {
-    let engine = Engine::new(Supply::Leased(Arc::new(|| ())), 1000);
+    let engine = Engine::new(LeaseMode::Leased(Arc::new(|| ())), 1000);
     let admission = engine.admission(rules(vec![quota("api", 100, &[])], vec![route(&[(0, 1)])]), NOON);
     hand_out(&engine, NOON);
     let receipt = ask(&admission, PERSON, 0, NOON).expect("plenty").settle(|_, _| Units::whole(120));
     assert_eq!(receipt[0].overrun, Units::whole(20), "that much is beyond the limit, whatever is leased");
     let decision = admission.admit(ANN, PERSON, 0, "/item/1", NOON);
     assert_eq!(decision.standings[0].used, Units::whole(100));
-    assert!(matches!(decision.ruling, Ruling::Refused(refusal) if refusal.reason == Reason::Quota));
+    assert!(matches!(decision.ruling, AdmissionOutcome::Refused(refusal) if refusal.reason == Reason::Quota));
 }
 
 #[test]
@@ -392,7 +392,7 @@ fn a_correction_by_hand_reaches_what_earlier_parts_weigh() {
 
 #[test]
 fn a_window_cut_otherwise_is_weighed_on_by_the_one_before() {
-    let engine = Engine::new(Supply::Whole, 1000);
+    let engine = Engine::new(LeaseMode::Whole, 1000);
     let daily = quota("api", 10, &[]);
     let hourly = Quota { window: Window::Fixed { length: Duration::from_secs(3600) }, ..daily.clone() };
     let routes = || vec![route(&[(0, 6)])];
@@ -406,7 +406,7 @@ fn a_window_cut_otherwise_is_weighed_on_by_the_one_before() {
 
 #[test]
 fn a_reload_keeps_what_was_counted() {
-    let engine = Engine::new(Supply::Whole, 1000);
+    let engine = Engine::new(LeaseMode::Whole, 1000);
     let before = engine.admission(rules(vec![quota("api", 10, &[(5, 50)])], vec![route(&[(0, 6)])]), NOON);
     ask(&before, PERSON, 0, NOON).expect("plenty").settle(|_, cost| cost);
     let after = engine.admission(
@@ -449,8 +449,8 @@ fn race(admission: &Admission, threads: usize, each: usize, held: usize) -> Vec<
             let decision = admission.admit(ClientKey::from_number(thread as u64), BOT, 0, "/item/1", NOON);
             let turn = decision.standings[0].turn;
             match decision.ruling {
-                Ruling::Refused(refusal) => turns.push((turn, refusal.reason == Reason::Tier)),
-                Ruling::Admitted(mut permit) => {
+                AdmissionOutcome::Refused(refusal) => turns.push((turn, refusal.reason == Reason::Tier)),
+                AdmissionOutcome::Admitted(mut permit) => {
                     turns.push((turn, false));
                     if round % 2 == 0 {
                         permit.sent();

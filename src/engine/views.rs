@@ -1,9 +1,9 @@
 //! What the engine shows of itself, for metrics, the admin API and the dashboard.
 
-use super::quota::Book;
-use super::{Admission, Engine, Slot};
+use super::quota::QuotaState;
+use super::{Admission, Engine, StableClassId};
 use crate::policy::identity::ClientKey;
-use crate::policy::pacing::{Forecast, Role};
+use crate::policy::pacing::{PacingMode, Role};
 use crate::policy::quota::Quota;
 use crate::policy::tier::Share;
 use crate::policy::{ClassId, OperatorId, QuotaId, Reason, Timestamp, Units};
@@ -44,7 +44,7 @@ pub struct QuotaView {
 #[derive(Clone, Copy, Debug)]
 pub struct PlanView {
     /// What it goes by.
-    pub forecast: Forecast,
+    pub forecast: PacingMode,
     /// What would be taken by now, had it been followed from the beginning.
     pub line: Units,
     /// Units that are put aside for those served first.
@@ -175,7 +175,7 @@ impl Admission {
         name: impl Fn(OperatorId) -> &'a str,
         now: Timestamp,
     ) -> Vec<ClientView> {
-        let view = |(key, slot, state): (ClientKey, Slot, super::clients::State)| {
+        let view = |(key, slot, state): (ClientKey, StableClassId, super::clients::ClientState)| {
             let class = self.rules.classes.get(self.slots.iter().position(|&of_class| of_class == slot)?)?;
             let tokens = class.bucket.map(|bucket| bucket.remaining(state.level(), now));
             let (limited_by, lifts_after) = match class.bucket {
@@ -218,12 +218,12 @@ impl Admission {
     }
 }
 
-fn plan(book: &Book, quota: &Quota) -> Option<PlanView> {
+fn plan(book: &QuotaState, quota: &Quota) -> Option<PlanView> {
     let (pacing, pacer) = quota.pacing.as_ref().zip(book.pacer())?;
     Some(PlanView { forecast: pacing.forecast, line: pacer.line(), aside: pacer.aside() })
 }
 
-fn class_plan(book: &Book, quota: &Quota, class: ClassId, slot: Slot) -> Option<ClassPlan> {
+fn class_plan(book: &QuotaState, quota: &Quota, class: ClassId, slot: StableClassId) -> Option<ClassPlan> {
     let (pacing, pacer) = quota.pacing.as_ref().zip(book.pacer())?;
     let paced = pacer.classes().get(usize::from(slot));
     let (share, allotment) = match pacing.role(class) {

@@ -1,20 +1,20 @@
 //! What each rule of admission says, in the order in which they are asked.
 
-use super::input::Case;
-use super::assessment::Outcome;
+use super::input::ExplainInput;
+use super::assessment::Assessment;
 use super::pacing;
-use super::step::{Finding, Stage, Step};
-use crate::policy::decide::{self, Asked, Position};
-use crate::policy::tier::{Ladder, Share};
+use super::step::{StepResult, Stage, Step};
+use crate::policy::decide::{self, DecisionRequest, QuotaSnapshot};
+use crate::policy::tier::{TierSet, Share};
 use crate::policy::{Reason, Units};
 use crate::telemetry::rfc3339;
 use crate::terminal::{decimal, span};
 
 /// The rules, and what each says by itself; those behind one that has decided are not asked.
-pub(super) fn steps(case: &Case<'_>, outcome: &Outcome<'_>) -> Vec<Step> {
+pub(super) fn steps(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<Step> {
     let asked = case.asked_as(case.classified().class);
     if asked.never_refused {
-        return vec![Step::new(Stage::Exempt, Finding::Passed, format!("{} is never refused", case.asked.path))];
+        return vec![Step::new(Stage::Exempt, StepResult::Passed, format!("{} is never refused", case.asked.path))];
     }
     let said_no = |reason| outcome.certain_refusal().is_some_and(|refusal| refusal.reason == reason);
     let mut steps = vec![block(case, &asked)];
@@ -37,40 +37,40 @@ pub(super) fn steps(case: &Case<'_>, outcome: &Outcome<'_>) -> Vec<Step> {
 }
 
 pub(super) fn not_asked(stage: Stage) -> Step {
-    Step::new(stage, Finding::NotAsked, "not asked any more")
+    Step::new(stage, StepResult::NotAsked, "not asked any more")
 }
 
 /// What it means that a rule said no.
-pub(super) fn no(enforced: bool) -> Finding {
-    if enforced { Finding::Refused } else { Finding::Shadow }
+pub(super) fn no(enforced: bool) -> StepResult {
+    if enforced { StepResult::Refused } else { StepResult::Shadow }
 }
 
-fn block(case: &Case<'_>, asked: &Asked<'_>) -> Step {
+fn block(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>) -> Step {
     let class = asked.class_rules;
     let (finding, says) = match decide::blocked(class) {
         Err(_) => (no(class.enforce), format!("the class {} is blocked", class.name)),
-        Ok(()) => (Finding::Passed, format!("the class {} is not blocked", class.name)),
+        Ok(()) => (StepResult::Passed, format!("the class {} is not blocked", class.name)),
     };
     Step::new(Stage::Block, finding, says).by(case.known.class_rule(asked.class, ".block"))
 }
 
-fn bucket(case: &Case<'_>, asked: &Asked<'_>) -> Step {
+fn bucket(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>) -> Step {
     let class = asked.class_rules;
     let Some(bucket) = &class.bucket else {
-        return Step::new(Stage::Bucket, Finding::Passed, format!("clients of the class {} have none", class.name));
+        return Step::new(Stage::Bucket, StepResult::Passed, format!("clients of the class {} have none", class.name));
     };
     if asked.bucket().is_none() {
-        return Step::new(Stage::Bucket, Finding::Passed, "it counts only requests that cost something")
+        return Step::new(Stage::Bucket, StepResult::Passed, "it counts only requests that cost something")
             .by(case.known.class_rule(asked.class, ".bucket.counts"));
     }
     let left = bucket.remaining(case.level, case.now);
     let holds = format!("holds {} at most, {} more every {:?}", bucket.capacity, bucket.fill, bucket.interval);
     let (finding, says) = match decide::bucket(asked, case.level, case.now) {
         Ok(_) if case.happened.is_some() && case.found.is_none() => {
-            (Finding::Passed, format!("{holds}: there was one for it"))
+            (StepResult::Passed, format!("{holds}: there was one for it"))
         }
-        Ok(_) if left == bucket.capacity => (Finding::Passed, format!("{holds}: full, for a client that comes anew")),
-        Ok(_) => (Finding::Passed, format!("{holds}: {left} left")),
+        Ok(_) if left == bucket.capacity => (StepResult::Passed, format!("{holds}: full, for a client that comes anew")),
+        Ok(_) => (StepResult::Passed, format!("{holds}: {left} left")),
         Err(_) => (no(class.enforce), format!("{holds}: empty")),
     };
     Step::new(Stage::Bucket, finding, says)
@@ -79,7 +79,7 @@ fn bucket(case: &Case<'_>, asked: &Asked<'_>) -> Step {
         .with("tokens", left)
 }
 
-fn tier(case: &Case<'_>, asked: &Asked<'_>, mut may_be: Vec<Position<'_>>) -> Step {
+fn tier(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>, mut may_be: Vec<QuotaSnapshot<'_>>) -> Step {
     let known = case.known;
     let said: Vec<bool> =
         may_be.iter_mut().map(|position| decide::tier(asked.class, position, case.now).is_ok()).collect();
@@ -88,12 +88,12 @@ fn tier(case: &Case<'_>, asked: &Asked<'_>, mut may_be: Vec<Position<'_>>) -> St
     let Some(ladder) = quota.ladder(asked.class) else {
         let says = format!("the class {} has no tiers: refused only when nothing is left", asked.class_rules.name);
         let rule = known.quota_rule(position.id, ".tiers");
-        return Step::new(Stage::Tier, Finding::Passed, says).of_quota(&quota.name).by(rule);
+        return Step::new(Stage::Tier, StepResult::Passed, says).of_quota(&quota.name).by(rule);
     };
     let enforced = asked.enforces_tiers_of(quota);
     let finding = match (said.contains(&true), said.contains(&false)) {
-        (_, false) => Finding::Passed,
-        (true, true) if enforced => Finding::Depends,
+        (_, false) => StepResult::Passed,
+        (true, true) if enforced => StepResult::Depends,
         _ => no(enforced),
     };
     let tier = position.shedding.tier;
@@ -119,14 +119,14 @@ fn tier(case: &Case<'_>, asked: &Asked<'_>, mut may_be: Vec<Position<'_>>) -> St
 }
 
 /// What the crawler guard does for it.
-fn guard(position: &Position<'_>, share: Share) -> Option<String> {
+fn guard(position: &QuotaSnapshot<'_>, share: Share) -> Option<String> {
     let guarded = position.guarded.filter(|_| share > Share::NONE)?;
     let every = span(guarded.guard.trickle.as_secs());
     Some(format!("as a guarded crawler, one of its requests is let through every {every}"))
 }
 
 /// Where a class stands on its ladder.
-fn standing(ladder: &Ladder, tier: u8, taken: Units, limit: Units) -> String {
+fn standing(ladder: &TierSet, tier: u8, taken: Units, limit: Units) -> String {
     let used = format!("{} of {} used", amount(taken), amount(limit));
     let Some(place) = usize::from(tier).checked_sub(1) else {
         let first = ladder.tiers().first().map_or(Units::ZERO, |step| step.above);
@@ -140,12 +140,12 @@ fn standing(ladder: &Ladder, tier: u8, taken: Units, limit: Units) -> String {
     format!("{used}: tier {tier}, in which {refused} refused, begins at {}", amount(step.above))
 }
 
-fn left(case: &Case<'_>, position: &Position<'_>) -> Step {
+fn left(case: &ExplainInput<'_>, position: &QuotaSnapshot<'_>) -> Step {
     let quota = position.quota;
     let left = position.limit.minus(position.taken);
     let asks = format!("{} left, {} asked for", amount(left), amount(position.cost));
     let (finding, says) = match decide::spent(position, case.now) {
-        Ok(()) => (Finding::Passed, asks),
+        Ok(()) => (StepResult::Passed, asks),
         Err((Reason::Ledger, _)) => {
             (no(quota.enforce), format!("{asks}, but the ledger has not handed out enough of it yet"))
         }

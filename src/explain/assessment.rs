@@ -1,15 +1,15 @@
 //! What becomes of a request, as far as that can be told.
 
-use super::input::{Case, Past};
-use crate::policy::decide::Position;
+use super::input::{ExplainInput, History};
+use crate::policy::decide::QuotaSnapshot;
 use crate::policy::{Reason, Refusal, Verdict};
 
 /// What the rules say, all together.
-pub(super) struct Outcome<'a> {
+pub(super) struct Assessment<'a> {
     /// How the requests before it may have gone.
-    pub(super) pasts: Vec<Past>,
+    pub(super) pasts: Vec<History>,
     /// The verdict; two, where it depends on that.
-    pub(super) rulings: Vec<Ruled<'a>>,
+    pub(super) rulings: Vec<AssessedVerdict<'a>>,
     /// A log says that it was decided otherwise.
     pub(super) differs_from_log: bool,
     /// Nothing but a log knows what the client was told.
@@ -17,13 +17,13 @@ pub(super) struct Outcome<'a> {
 }
 
 /// A verdict, and where it leaves the quotas.
-pub(super) struct Ruled<'a> {
+pub(super) struct AssessedVerdict<'a> {
     pub(super) verdict: Verdict,
-    pub(super) positions: Vec<Position<'a>>,
+    pub(super) positions: Vec<QuotaSnapshot<'a>>,
 }
 
-impl<'a> Outcome<'a> {
-    pub(super) fn of(case: &Case<'a>) -> Self {
+impl<'a> Assessment<'a> {
+    pub(super) fn of(case: &ExplainInput<'a>) -> Self {
         match case.decided() {
             _ if case.found.is_some() => Self::found(case),
             Some(decided) if decided.is_refused_out_of_sight() => Self::out_of_sight(case),
@@ -33,9 +33,9 @@ impl<'a> Outcome<'a> {
     }
 
     /// Whatever may have been before.
-    fn open(case: &Case<'a>) -> Self {
+    fn open(case: &ExplainInput<'a>) -> Self {
         let pasts = case.pasts();
-        let mut rulings: Vec<Ruled<'a>> = pasts.iter().map(|past| Ruled::of(case, *past)).collect();
+        let mut rulings: Vec<AssessedVerdict<'a>> = pasts.iter().map(|past| AssessedVerdict::of(case, *past)).collect();
         // Also where it is refused either way, for another reason.
         rulings.dedup_by_key(|ruled| ruled.refusal().copied());
         Self { pasts, rulings, differs_from_log: false, is_as_logged: false }
@@ -43,7 +43,7 @@ impl<'a> Outcome<'a> {
 
     /// As a replay decides: by the rules, unless it was the origin that had no room, or the ledger. That a log tells, and
     /// nobody can work it out again.
-    fn found(case: &Case<'a>) -> Self {
+    fn found(case: &ExplainInput<'a>) -> Self {
         let open = Self::open(case);
         let logged = case.decided().map(|decided| decided.reason);
         match (logged.flatten(), open.refusal().map(|refusal| refusal.reason)) {
@@ -53,10 +53,10 @@ impl<'a> Outcome<'a> {
     }
 
     /// As it was decided, where the rules of today may say so.
-    fn as_decided(case: &Case<'a>, reason: Option<Reason>) -> Self {
-        let ruled = |past| (past, Ruled::of(case, past));
-        let says_so = |ruled: &Ruled<'_>| ruled.refusal().map(|refusal| refusal.reason) == reason;
-        match [Past::Kind, Past::Unkind].map(ruled).into_iter().find(|(_, ruled)| says_so(ruled)) {
+    fn as_decided(case: &ExplainInput<'a>, reason: Option<Reason>) -> Self {
+        let ruled = |past| (past, AssessedVerdict::of(case, past));
+        let says_so = |ruled: &AssessedVerdict<'_>| ruled.refusal().map(|refusal| refusal.reason) == reason;
+        match [History::Kind, History::Unkind].map(ruled).into_iter().find(|(_, ruled)| says_so(ruled)) {
             Some((past, ruled)) => {
                 Self { pasts: vec![past], rulings: vec![ruled], differs_from_log: false, is_as_logged: true }
             }
@@ -65,15 +65,15 @@ impl<'a> Outcome<'a> {
     }
 
     /// What can be asked here admitted it; what only the gate saw did not.
-    fn out_of_sight(case: &Case<'a>) -> Self {
-        let ruled = Ruled::of(case, Past::Kind);
+    fn out_of_sight(case: &ExplainInput<'a>) -> Self {
+        let ruled = AssessedVerdict::of(case, History::Kind);
         let differs_from_log = ruled.refusal().is_some();
-        let open = Self { pasts: vec![Past::Kind], rulings: vec![ruled], differs_from_log, is_as_logged: false };
+        let open = Self { pasts: vec![History::Kind], rulings: vec![ruled], differs_from_log, is_as_logged: false };
         if differs_from_log { open } else { open.told_by_log(case) }
     }
 
     /// Refused as the log says.
-    fn told_by_log(mut self, case: &Case<'a>) -> Self {
+    fn told_by_log(mut self, case: &ExplainInput<'a>) -> Self {
         if let Some((reason, wait)) = case.decided().and_then(|decided| Some((decided.reason?, decided.wait()))) {
             let verdict = Verdict::Refuse(Refusal { reason, quotas: 0, wait });
             self.rulings.iter_mut().for_each(|ruled| ruled.verdict = verdict);
@@ -83,7 +83,7 @@ impl<'a> Outcome<'a> {
 
     /// Why it is refused, if ever.
     pub(super) fn refusal(&self) -> Option<&Refusal> {
-        self.rulings.iter().find_map(Ruled::refusal)
+        self.rulings.iter().find_map(AssessedVerdict::refusal)
     }
 
     /// Why it is refused whatever came before, if it is.
@@ -92,14 +92,14 @@ impl<'a> Outcome<'a> {
     }
 
     /// Where the quotas stand when it is refused.
-    pub(super) fn refused_positions(&self) -> &[Position<'a>] {
+    pub(super) fn refused_positions(&self) -> &[QuotaSnapshot<'a>] {
         let refused = self.rulings.iter().find(|ruled| ruled.refusal().is_some());
         refused.map_or(&[], |ruled| &ruled.positions)
     }
 }
 
-impl<'a> Ruled<'a> {
-    fn of(case: &Case<'a>, past: Past) -> Self {
+impl<'a> AssessedVerdict<'a> {
+    fn of(case: &ExplainInput<'a>, past: History) -> Self {
         let (verdict, positions) = case.decide(case.classified().class, past);
         Self { verdict, positions }
     }

@@ -1,13 +1,13 @@
 //! What kind of client it is, and why it falls into its class and into none before it.
 
-use super::input::Case;
+use super::input::ExplainInput;
 use super::evidence;
 use super::step::{Stage, Step};
-use crate::policy::class::{Class, Condition};
-use crate::policy::address_lists::{ListId, Listed};
-use crate::policy::{ClassId, Kind};
+use crate::policy::class::{Class, ConditionKind};
+use crate::policy::address_lists::{ListId, ListSet};
+use crate::policy::{ClassId, ClientKind};
 
-pub(super) fn step(case: &Case<'_>) -> Step {
+pub(super) fn step(case: &ExplainInput<'_>) -> Step {
     let classified = case.classified();
     let name = case.known.class_name(classified.class);
     let operator = classified.operator.map(|operator| case.known.operators.name(operator));
@@ -24,45 +24,45 @@ pub(super) fn step(case: &Case<'_>) -> Step {
         .with("operator", operator)
 }
 
-const fn article(kind: Kind) -> &'static str {
+const fn article(kind: ClientKind) -> &'static str {
     match kind {
-        Kind::Human => "a person",
-        Kind::VerifiedBot => "a verified bot",
-        Kind::DeclaredBot => "a declared bot",
-        Kind::SuspectedBot => "a suspected bot",
-        Kind::Impostor => "an impostor",
+        ClientKind::Human => "a person",
+        ClientKind::VerifiedBot => "a verified bot",
+        ClientKind::DeclaredBot => "a declared bot",
+        ClientKind::SuspectedBot => "a suspected bot",
+        ClientKind::Impostor => "an impostor",
     }
 }
 
 /// What a person does is remembered by a running gate only.
-fn behaviour(case: &Case<'_>, kind: Kind) -> Option<String> {
-    let looks = case.known.rules().behaviour.is_some() && kind == Kind::Human && case.found.is_none();
+fn behaviour(case: &ExplainInput<'_>, kind: ClientKind) -> Option<String> {
+    let looks = case.known.rules().behaviour.is_some() && kind == ClientKind::Human && case.found.is_none();
     looks.then(|| "how it behaves, only a running gate knows".into())
 }
 
 /// Why a class that comes before does not fit.
-fn passed_over(case: &Case<'_>, class: ClassId) -> String {
+fn passed_over(case: &ExplainInput<'_>, class: ClassId) -> String {
     let rules = case.known.rules();
     let Class { name, when, .. } = &rules.classes[usize::from(class.0)];
     let classified = case.classified();
     let unmet = when.unmet(class, classified.kind, classified.operator, &case.facts());
     let wants = match unmet {
-        Some(Condition::Kind) => kinds(&when.kinds),
-        Some(Condition::Operator) => {
+        Some(ConditionKind::Kind) => kinds(&when.kinds),
+        Some(ConditionKind::Operator) => {
             let names: Vec<&str> = when.operators.iter().map(|id| case.known.operators.name(*id)).collect();
             format!("proof that it is {}", any_of(&names))
         }
-        Some(Condition::UserAgent) => {
+        Some(ConditionKind::UserAgent) => {
             let words: Vec<&str> = when.user_agents.iter().map(String::as_str).collect();
             format!("a user agent with {}", any_of(&words))
         }
-        Some(Condition::Address) => "another address".into(),
-        Some(Condition::List) => {
-            let on = |place: usize| when.lists.first_in_common(Listed::on([ListId(place as u8)])).is_some();
+        Some(ConditionKind::Address) => "another address".into(),
+        Some(ConditionKind::List) => {
+            let on = |place: usize| when.lists.first_in_common(ListSet::on([ListId(place as u8)])).is_some();
             let names = rules.lists.iter().enumerate().filter(|(place, _)| on(*place));
             format!("an address on the list {}", any_of(&names.map(|(_, name)| name.as_str()).collect::<Vec<_>>()))
         }
-        Some(Condition::Key) => {
+        Some(ConditionKind::Key) => {
             let header = when.keys.as_ref().map_or("", |keys| keys.carrier.header());
             format!("one of its keys in {header}")
         }
@@ -71,7 +71,7 @@ fn passed_over(case: &Case<'_>, class: ClassId) -> String {
     format!("not {name}, which wants {wants}")
 }
 
-fn kinds(kinds: &[Kind]) -> String {
+fn kinds(kinds: &[ClientKind]) -> String {
     any_of(&kinds.iter().map(|kind| article(*kind)).collect::<Vec<_>>())
 }
 

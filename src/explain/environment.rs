@@ -1,26 +1,26 @@
 //! What a gate knows whoever asks.
 
 use super::step::Rule;
-use crate::user_agents::Agents;
+use crate::user_agents::UserAgentMatcher;
 use crate::config::Settings;
-use crate::policy::address_lists::Lists;
+use crate::policy::address_lists::AddressLists;
 use crate::policy::{ClassId, QuotaId, Rules};
-use crate::verify::Operators;
+use crate::verify::OperatorTable;
 
 /// The settings in force, and whom a gate knows.
 #[derive(Clone, Copy)]
-pub struct Known<'a> {
+pub struct Environment<'a> {
     /// The settings.
     pub settings: &'a Settings,
     /// What user agents say.
-    pub agents: &'a Agents,
+    pub agents: &'a UserAgentMatcher,
     /// Whose crawlers come from where.
-    pub operators: &'a Operators,
+    pub operators: &'a OperatorTable,
     /// The networks of the address lists.
-    pub lists: &'a Lists,
+    pub lists: &'a AddressLists,
 }
 
-impl<'a> Known<'a> {
+impl<'a> Environment<'a> {
     pub(super) fn rules(self) -> &'a Rules {
         &self.settings.rules
     }

@@ -1,19 +1,19 @@
 //! What speaks for a classification, in sentences.
 
-use super::input::Case;
+use super::input::ExplainInput;
 use crate::policy::class::Evidence;
 use crate::policy::{Claim, OperatorId, Proof, Signature};
-use crate::verify::Method;
+use crate::verify::OperatorProofMethod;
 
 /// Why the client is taken for what it is, the most telling last.
-pub(super) fn sentences(case: &Case<'_>) -> Vec<String> {
+pub(super) fn sentences(case: &ExplainInput<'_>) -> Vec<String> {
     let mut told: Vec<String> =
         case.classified().evidence.into_iter().flatten().map(|found| sentence(case, found)).collect();
     told.extend(unproven(case));
     told
 }
 
-fn sentence(case: &Case<'_>, found: Evidence) -> String {
+fn sentence(case: &ExplainInput<'_>, found: Evidence) -> String {
     let known = case.known;
     let client = case.who.origin.client;
     let operator = |id: OperatorId| known.operators.name(id);
@@ -55,20 +55,20 @@ fn sentence(case: &Case<'_>, found: Evidence) -> String {
 }
 
 /// What is still open about whose crawler it is.
-fn unproven(case: &Case<'_>) -> Option<String> {
+fn unproven(case: &ExplainInput<'_>) -> Option<String> {
     let Claim::Bot { operator: Some(operator), .. } = case.who.claim else { return None };
     let is_open = case.who.proof == Proof::Unknown && matches!(case.who.signature, Signature::Absent);
     let name = case.known.operators.name(operator);
-    is_open.then(|| match case.known.operators.proves_by(operator, Method::Names) {
+    is_open.then(|| match case.known.operators.proves_by(operator, OperatorProofMethod::Names) {
         true => format!("nothing proves here that it is {name}; a running gate asks DNS in the background"),
         false => format!("nothing proves that it is {name}"),
     })
 }
 
-fn agent_rule<'a>(case: &Case<'a>, place: u16) -> &'a str {
+fn agent_rule<'a>(case: &ExplainInput<'a>, place: u16) -> &'a str {
     case.known.rules().agent_rules.get(usize::from(place)).map_or("", |rule| &rule.contains)
 }
 
-fn agent<'a>(case: &Case<'a>, operator: Option<OperatorId>) -> &'a str {
+fn agent<'a>(case: &ExplainInput<'a>, operator: Option<OperatorId>) -> &'a str {
     operator.map_or("an agent", |operator| case.known.operators.name(operator))
 }

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
     /// The request.
-    pub request: Request,
+    pub request: RequestSummary,
     /// Every step, in the order of a request's life.
     pub steps: Vec<Step>,
     /// What the client is told. Two, where it depends on the requests before it: if it is let through, and if not.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<ResponseSummary>,
     /// Each by itself would have been enough; nothing, where it is let through.
     pub would_let_it_through: Vec<Remedy>,
     /// What a log says otherwise, or does not say.
@@ -22,7 +22,7 @@ pub struct Explanation {
 
 /// What was asked, by whom.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Request {
+pub struct RequestSummary {
     /// When.
     pub time: String,
     /// The decision's id, where it was made by a gate.
@@ -43,7 +43,7 @@ pub struct Request {
 
 /// What the client is told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct ResponseSummary {
     /// Whether it goes on.
     pub verdict: Verdict,
     /// What said no.

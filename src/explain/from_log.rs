@@ -1,26 +1,26 @@
 //! A request that a gate has decided about, by its own log, which says what the gate saw.
 
-use super::input::{Asking, Case, Who};
-use super::logged_outcome::{Decided, Happened};
-use super::environment::Known;
-use crate::policy::bucket::Level;
+use super::input::{RequestAttributes, ExplainInput, ClientAttributes};
+use super::logged_outcome::{LoggedDecision, LoggedOutcome};
+use super::environment::Environment;
+use crate::policy::bucket::BucketState;
 use crate::policy::facts::claimed_operator;
-use crate::policy::identity::Origin;
+use crate::policy::identity::ClientAddress;
 use crate::policy::{Proof, Reason, Timestamp};
-use crate::replay::log::{Line, Own};
-use crate::replay::{Request, Testimony};
+use crate::replay::log::{LogLine, NativeFields};
+use crate::replay::{ReplayRequest, LoggedEvidence};
 use http::HeaderMap;
 
 /// A line that tells of no decision of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the line tells of no decision of a gate")]
-pub struct NoRequest;
+pub struct NotADecision;
 
 /// The request of a line of the gate's own log.
-pub fn logged<'a>(line: &Line<'_>, known: Known<'a>) -> Result<Case<'a>, NoRequest> {
-    let request = Request::of(line).ok_or(NoRequest)?;
+pub fn logged<'a>(line: &LogLine<'_>, known: Environment<'a>) -> Result<ExplainInput<'a>, NotADecision> {
+    let request = ReplayRequest::of(line).ok_or(NotADecision)?;
     let who = who(line, &request, known);
-    let asked = Asking {
+    let asked = RequestAttributes {
         method: request.method.clone(),
         host: request.host.to_owned(),
         path: request.path.into_owned(),
@@ -28,27 +28,27 @@ pub fn logged<'a>(line: &Line<'_>, known: Known<'a>) -> Result<Case<'a>, NoReque
         user_agent: request.user_agent.to_vec(),
         sent: HeaderMap::new(),
     };
-    let happened = Happened::of(line);
+    let happened = LoggedOutcome::of(line);
     let case = match (&line.own, &happened.decided) {
-        (Some(own), Some(decided)) => as_decided(Case::new(known, asked, who, line.at), own, decided),
-        _ => return Err(NoRequest),
+        (Some(own), Some(decided)) => as_decided(ExplainInput::new(known, asked, who, line.at), own, decided),
+        _ => return Err(NotADecision),
     };
-    Ok(Case { happened: Some(happened), ..case })
+    Ok(ExplainInput { happened: Some(happened), ..case })
 }
 
 /// Who asked, by what the line says; what a gate found out about it counts, whatever would be found now.
-fn who(line: &Line<'_>, request: &Request<'_>, known: Known<'_>) -> Who {
-    let Request { client, is_named, user_agent, .. } = *request;
+fn who(line: &LogLine<'_>, request: &ReplayRequest<'_>, known: Environment<'_>) -> ClientAttributes {
+    let ReplayRequest { client, is_named, user_agent, .. } = *request;
     let operator = |name: &str| known.operators.id(name);
-    let said = line.own.as_ref().map(|own| Testimony::of(own, known.rules(), operator)).unwrap_or_default();
+    let said = line.own.as_ref().map(|own| LoggedEvidence::of(own, known.rules(), operator)).unwrap_or_default();
     let claim = known.agents.claim(user_agent);
     let found_now = || {
         let claimed = claimed_operator(claim, said.signature).filter(|_| !is_named);
         claimed.map_or(Proof::Unknown, |operator| known.operators.proof(operator, client, Timestamp::default()))
     };
-    Who {
+    ClientAttributes {
         peer: client,
-        origin: Origin { client, hops: Vec::new() },
+        origin: ClientAddress { client, hops: Vec::new() },
         listed: known.lists.of(client),
         claim,
         proof: said.proof.unwrap_or_else(found_now),
@@ -59,7 +59,7 @@ fn who(line: &Line<'_>, request: &Request<'_>, known: Known<'_>) -> Who {
 }
 
 /// The request where a gate found its quotas and its bucket.
-fn as_decided<'a>(case: Case<'a>, own: &Own<'_>, decided: &Decided) -> Case<'a> {
+fn as_decided<'a>(case: ExplainInput<'a>, own: &NativeFields<'_>, decided: &LoggedDecision) -> ExplainInput<'a> {
     let account = |quota: &str| own.accounts.iter().find(|account| account.quota == quota);
     let taken_before = |quota: &str| {
         let account = account(quota)?;
@@ -85,10 +85,10 @@ fn as_decided<'a>(case: Case<'a>, own: &Own<'_>, decided: &Decided) -> Case<'a> 
 }
 
 /// A bucket that holds a token again when the client was told to come back, at the latest.
-fn empty(case: &Case<'_>, decided: &Decided) -> Level {
+fn empty(case: &ExplainInput<'_>, decided: &LoggedDecision) -> BucketState {
     let class = case.classified().class;
-    let Some(bucket) = case.asked_as(class).class_rules.bucket else { return Level::default() };
-    let spent = Level { missing: bucket.capacity, since: case.now };
+    let Some(bucket) = case.asked_as(class).class_rules.bucket else { return BucketState::default() };
+    let spent = BucketState { missing: bucket.capacity, since: case.now };
     let whole_step = bucket.next_at(spent, case.now).since(case.now);
-    Level { since: case.now - whole_step.saturating_sub(decided.wait()), ..spent }
+    BucketState { since: case.now - whole_step.saturating_sub(decided.wait()), ..spent }
 }

@@ -1,8 +1,8 @@
 //! A request that somebody made up, to see what would become of it.
 
-use super::input::{Asking, Case, Who};
-use super::environment::Known;
-use crate::policy::identity::{Carrier, canonical, cookie};
+use super::input::{RequestAttributes, ExplainInput, ClientAttributes};
+use super::environment::Environment;
+use crate::policy::identity::{CredentialSource, canonical, cookie};
 use crate::policy::route::normalise;
 use crate::policy::{Proof, Signature, Timestamp, Units};
 use http::{HeaderMap, Method, Uri, header};
@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 /// A request, and what has been used when it comes.
 #[derive(Clone, Debug)]
-pub struct MadeUp {
+pub struct HypotheticalRequest {
     /// Who connects.
     pub peer: IpAddr,
     /// The method.
@@ -28,14 +28,14 @@ pub struct MadeUp {
 /// A path with an encoded NUL, which no gate passes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the path contains an encoded NUL, which no gate passes on; leave out %00")]
-pub struct NoPath;
+pub struct InvalidPath;
 
-impl MadeUp {
+impl HypotheticalRequest {
     /// The request as the rules would see it.
-    pub fn case(self, known: Known<'_>) -> Result<Case<'_>, NoPath> {
-        let path = normalise(self.url.path()).map_err(|_| NoPath)?.into_owned();
+    pub fn case(self, known: Environment<'_>) -> Result<ExplainInput<'_>, InvalidPath> {
+        let path = normalise(self.url.path()).map_err(|_| InvalidPath)?.into_owned();
         let user_agent = self.sent.get(header::USER_AGENT).map(|value| value.as_bytes().to_vec()).unwrap_or_default();
-        let asked = Asking {
+        let asked = RequestAttributes {
             method: self.method,
             host: self.url.host().unwrap_or_default().to_ascii_lowercase(),
             path,
@@ -45,12 +45,12 @@ impl MadeUp {
         };
         let who = who(known, &asked, canonical(self.peer), self.at);
         let used = |quota: &str| self.used.iter().rev().find(|(name, _)| name == quota).map(|(_, used)| *used);
-        Ok(Case::new(known, asked, who, self.at).where_used(used))
+        Ok(ExplainInput::new(known, asked, who, self.at).where_used(used))
     }
 }
 
 /// Who asks, as far as that can be told without a running gate.
-fn who(known: Known<'_>, asked: &Asking, peer: IpAddr, now: Timestamp) -> Who {
+fn who(known: Environment<'_>, asked: &RequestAttributes, peer: IpAddr, now: Timestamp) -> ClientAttributes {
     let rules = known.rules();
     let lines: Vec<&[u8]> = match rules.trust.source.header() {
         Some(name) => asked.sent.get_all(name).iter().map(header::HeaderValue::as_bytes).collect(),
@@ -60,7 +60,7 @@ fn who(known: Known<'_>, asked: &Asking, peer: IpAddr, now: Timestamp) -> Who {
     let claim = known.agents.claim(&asked.user_agent);
     let claimed = crate::policy::facts::claimed_operator(claim, Signature::Absent);
     let proof = claimed.map_or(Proof::Unknown, |operator| known.operators.proof(operator, origin.client, now));
-    Who {
+    ClientAttributes {
         peer,
         listed: known.lists.of(origin.client),
         claim,
@@ -73,10 +73,10 @@ fn who(known: Known<'_>, asked: &Asking, peer: IpAddr, now: Timestamp) -> Who {
 }
 
 /// What is sent in the place where clients are known by it.
-fn sent<'a>(carrier: &Carrier, headers: &'a HeaderMap) -> Option<&'a [u8]> {
+fn sent<'a>(carrier: &CredentialSource, headers: &'a HeaderMap) -> Option<&'a [u8]> {
     match carrier {
-        Carrier::Header(name) => headers.get(name).map(header::HeaderValue::as_bytes).filter(|value| !value.is_empty()),
-        Carrier::Cookie(name) => {
+        CredentialSource::Header(name) => headers.get(name).map(header::HeaderValue::as_bytes).filter(|value| !value.is_empty()),
+        CredentialSource::Cookie(name) => {
             cookie(headers.get_all(header::COOKIE).iter().map(header::HeaderValue::as_bytes), name)
         }
     }

@@ -1,11 +1,11 @@
 //! Whose request it is: the address behind trusted proxies, and the key whose bucket pays.
 
-use super::input::Case;
+use super::input::ExplainInput;
 use super::step::{Stage, Step};
-use crate::policy::identity::KeyFrom;
+use crate::policy::identity::KeySource;
 use std::net::IpAddr;
 
-pub(super) fn step(case: &Case<'_>) -> Step {
+pub(super) fn step(case: &ExplainInput<'_>) -> Step {
     let (origin, peer) = (&case.who.origin, case.who.peer);
     let client = origin.client;
     let trust = &case.known.rules().trust;
@@ -28,16 +28,16 @@ pub(super) fn step(case: &Case<'_>) -> Step {
 }
 
 /// Whose bucket the request goes by.
-fn payer(case: &Case<'_>) -> String {
+fn payer(case: &ExplainInput<'_>) -> String {
     let (rules, classified) = (case.known.rules(), case.classified());
     let class = &rules.classes[usize::from(classified.class.0)];
     let network = rules.trust.key(case.who.origin.client).shown(|_| "").to_string();
     match (&class.key, classified.operator) {
-        (KeyFrom::Class, _) => format!("everybody in the class {} pays together", class.name),
-        (KeyFrom::Operator, Some(operator)) => {
+        (KeySource::Class, _) => format!("everybody in the class {} pays together", class.name),
+        (KeySource::Operator, Some(operator)) => {
             format!("all crawlers of {} pay together", case.known.operators.name(operator))
         }
-        (KeyFrom::Sent(carrier), _) => {
+        (KeySource::Sent(carrier), _) => {
             format!("who sends the same in {} pays together; who sends nothing, as {network}", carrier.header())
         }
         _ if network.contains("::") => format!("its network {network}/{} pays as one client", rules.trust.ipv6_prefix),

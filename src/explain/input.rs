@@ -1,23 +1,23 @@
 //! One request with all that the rules see of it.
 
-use super::explanation::Request;
-use super::logged_outcome::{Decided, Happened};
-use super::environment::Known;
-use crate::engine::{ClassPlan, Engine, PlanView, QuotaView, Supply};
-use crate::policy::bot_detection::Suspicion;
-use crate::policy::bucket::Level;
-use crate::policy::cost::{Cost, Estimate};
-use crate::policy::decide::{self, Asked, Position};
+use super::explanation::RequestSummary;
+use super::logged_outcome::{LoggedDecision, LoggedOutcome};
+use super::environment::Environment;
+use crate::engine::{ClassPlan, Engine, PlanView, QuotaView, LeaseMode};
+use crate::policy::bot_detection::BotScore;
+use crate::policy::bucket::BucketState;
+use crate::policy::cost::{Cost, CostEstimate};
+use crate::policy::decide::{self, DecisionRequest, QuotaSnapshot};
 use crate::policy::facts::claimed_operator;
-use crate::policy::crawler_guard::Guarded;
-use crate::policy::identity::Origin;
-use crate::policy::address_lists::Listed;
-use crate::policy::pacing::bucket::Allotment;
-use crate::policy::pacing::{Pacing, Planned};
+use crate::policy::crawler_guard::GuardState;
+use crate::policy::identity::ClientAddress;
+use crate::policy::address_lists::ListSet;
+use crate::policy::pacing::bucket::PacingAllowance;
+use crate::policy::pacing::{Pacing, PlanSnapshot};
 use crate::policy::route::Route;
-use crate::policy::tier::{Share, Shedding};
+use crate::policy::tier::{Share, ShedState};
 use crate::policy::{
-    Claim, ClassId, Classified, Facts, OperatorId, Proof, QuotaId, Signature, Timestamp, Units, Verdict,
+    Claim, ClassId, Classification, Facts, OperatorId, Proof, QuotaId, Signature, Timestamp, Units, Verdict,
 };
 use crate::telemetry::{hexadecimal, rfc3339};
 use http::{HeaderMap, Method};
@@ -26,37 +26,37 @@ use std::sync::Arc;
 
 /// A request before its decision.
 #[derive(Clone)]
-pub struct Case<'a> {
-    pub(super) known: Known<'a>,
-    pub(super) asked: Asking,
-    pub(super) who: Who,
+pub struct ExplainInput<'a> {
+    pub(super) known: Environment<'a>,
+    pub(super) asked: RequestAttributes,
+    pub(super) who: ClientAttributes,
     pub(super) now: Timestamp,
     /// What is left in the client's bucket.
-    pub(super) level: Level,
+    pub(super) level: BucketState,
     /// Where each quota of its route stands.
-    pub(super) positions: Vec<Position<'a>>,
+    pub(super) positions: Vec<QuotaSnapshot<'a>>,
     /// What a replay found before it, where there was one; elsewhere much depends on the requests before.
-    pub(super) found: Option<Found<'a>>,
+    pub(super) found: Option<ReplayedState<'a>>,
     /// The quotas of a running gate or of a replay, where there is one: with its plans.
     pub(super) quotas: &'a [QuotaView],
     /// This part of its `Retry-After` is added to it.
     pub(super) spread: f64,
     /// What became of it, where a log tells.
-    pub(super) happened: Option<Happened>,
+    pub(super) happened: Option<LoggedOutcome>,
 }
 
 /// Where the quotas of its route stand for each class.
 #[derive(Clone)]
-pub(super) struct Found<'a> {
-    /// The class of [`Case::positions`].
+pub(super) struct ReplayedState<'a> {
+    /// The class of [`ExplainInput::positions`].
     pub(super) class: ClassId,
     /// By [`ClassId`].
-    pub(super) by_class: Vec<Vec<Position<'a>>>,
+    pub(super) by_class: Vec<Vec<QuotaSnapshot<'a>>>,
 }
 
 /// What is asked for.
 #[derive(Clone, Debug)]
-pub(super) struct Asking {
+pub(super) struct RequestAttributes {
     pub(super) method: Method,
     pub(super) host: String,
     /// As rules match it.
@@ -69,29 +69,29 @@ pub(super) struct Asking {
 
 /// What is known of who asks.
 #[derive(Clone, Debug)]
-pub(super) struct Who {
+pub(super) struct ClientAttributes {
     pub(super) peer: IpAddr,
-    pub(super) origin: Origin,
-    pub(super) listed: Listed,
+    pub(super) origin: ClientAddress,
+    pub(super) listed: ListSet,
     pub(super) claim: Claim,
     pub(super) proof: Proof,
     pub(super) signature: Signature,
     pub(super) holds_key_of: Vec<ClassId>,
-    pub(super) suspicion: Option<Suspicion>,
+    pub(super) suspicion: Option<BotScore>,
 }
 
 /// How the requests before this one have gone, where that decides and is not known: whose turn it was to be refused, whether
 /// the crawler guard has let one through of late, and what they have left of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Past {
+pub(super) enum History {
     /// As is best for this one.
     Kind,
     /// As is worst.
     Unkind,
 }
 
-impl<'a> Case<'a> {
-    pub(super) fn new(known: Known<'a>, asked: Asking, who: Who, now: Timestamp) -> Self {
+impl<'a> ExplainInput<'a> {
+    pub(super) fn new(known: Environment<'a>, asked: RequestAttributes, who: ClientAttributes, now: Timestamp) -> Self {
         let (level, positions) = Default::default();
         Self { known, asked, who, now, level, positions, found: None, quotas: &[], spread: 0.0, happened: None }
     }
@@ -99,7 +99,7 @@ impl<'a> Case<'a> {
     /// The same where `used` says how much of each quota has been taken; of the others, nothing.
     pub(super) fn where_used(self, used: impl Fn(&str) -> Option<Units>) -> Self {
         let rules = &self.known.settings.rules;
-        let books = Engine::new(Supply::Whole, 1).admission(Arc::clone(rules), self.now);
+        let books = Engine::new(LeaseMode::Whole, 1).admission(Arc::clone(rules), self.now);
         for quota in &rules.quotas {
             if let Some(used) = used(&quota.name) {
                 let _ = books.set_used(&quota.name, used, self.now);
@@ -110,9 +110,9 @@ impl<'a> Case<'a> {
             let (quota, view) = (&rules.quotas[usize::from(id.0)], &views[usize::from(id.0)]);
             let cost = match cost {
                 Cost::Known(units) => units,
-                Cost::Learned => Estimate::FIRST.0.min(quota.limit),
+                Cost::Learned => CostEstimate::FIRST.0.min(quota.limit),
             };
-            Position {
+            QuotaSnapshot {
                 id,
                 quota,
                 cost,
@@ -120,9 +120,9 @@ impl<'a> Case<'a> {
                 limit: view.limit,
                 grant: view.limit,
                 resets_at: view.window_end,
-                shedding: Shedding::default(),
+                shedding: ShedState::default(),
                 // The best guess is that the plan is followed, whatever it has for this class.
-                planned: quota.pacing.as_ref().map(|_| Planned {
+                planned: quota.pacing.as_ref().map(|_| PlanSnapshot {
                     is_ahead: false,
                     aside: Units::ZERO,
                     allotment: None,
@@ -132,7 +132,7 @@ impl<'a> Case<'a> {
             }
         };
         // In the order in which a gate asks them.
-        let mut positions: Vec<Position<'a>> = self.route().costs.iter().map(position).collect();
+        let mut positions: Vec<QuotaSnapshot<'a>> = self.route().costs.iter().map(position).collect();
         positions.sort_by_key(|position| position.id);
         Self { positions, found: None, ..self }
     }
@@ -156,29 +156,29 @@ impl<'a> Case<'a> {
     }
 
     /// How the requests before it may have gone, the kindest first.
-    pub(super) fn pasts(&self) -> Vec<Past> {
-        if self.found.is_some() { vec![Past::Kind] } else { vec![Past::Kind, Past::Unkind] }
+    pub(super) fn pasts(&self) -> Vec<History> {
+        if self.found.is_some() { vec![History::Kind] } else { vec![History::Kind, History::Unkind] }
     }
 
     /// The same position with so much of its quota taken.
-    pub(super) fn with_taken(&self, position: Position<'a>, taken: Units) -> Position<'a> {
+    pub(super) fn with_taken(&self, position: QuotaSnapshot<'a>, taken: Units) -> QuotaSnapshot<'a> {
         let is_ahead = |pacing: &Pacing| {
             let plan = self.quotas.iter().find(|view| view.name == position.quota.name)?.plan?;
             Some(taken > plan.line.plus(pacing.burst.of(position.quota.limit)))
         };
         let is_ahead = position.quota.pacing.as_ref().and_then(is_ahead);
         let planned =
-            position.planned.map(|planned| Planned { is_ahead: is_ahead.unwrap_or(planned.is_ahead), ..planned });
-        Position { taken, planned, ..position }
+            position.planned.map(|planned| PlanSnapshot { is_ahead: is_ahead.unwrap_or(planned.is_ahead), ..planned });
+        QuotaSnapshot { taken, planned, ..position }
     }
 
     /// The same where `used` says otherwise of how much of some quotas has been taken.
     pub fn but_used(mut self, used: impl Fn(&str) -> Option<Units>) -> Self {
-        let retaken = |position: &Position<'a>| match used(&position.quota.name) {
+        let retaken = |position: &QuotaSnapshot<'a>| match used(&position.quota.name) {
             Some(taken) => self.with_taken(*position, taken),
             None => *position,
         };
-        let all = |positions: &Vec<Position<'a>>| positions.iter().map(retaken).collect::<Vec<_>>();
+        let all = |positions: &Vec<QuotaSnapshot<'a>>| positions.iter().map(retaken).collect::<Vec<_>>();
         let positions = all(&self.positions);
         let found = self.found.as_ref().map(|found| found.by_class.iter().map(all).collect());
         self.positions = positions;
@@ -189,7 +189,7 @@ impl<'a> Case<'a> {
     }
 
     /// What a gate decided, where its log tells.
-    pub(super) fn decided(&self) -> Option<&Decided> {
+    pub(super) fn decided(&self) -> Option<&LoggedDecision> {
         self.happened.as_ref()?.decided.as_ref()
     }
 
@@ -211,7 +211,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    pub(super) fn classified(&self) -> Classified {
+    pub(super) fn classified(&self) -> Classification {
         self.known.rules().classify(&self.facts())
     }
 
@@ -229,15 +229,15 @@ impl<'a> Case<'a> {
     }
 
     /// The request as the rules are asked about it, were its client of `class`.
-    pub(super) fn asked_as(&self, class: ClassId) -> Asked<'a> {
+    pub(super) fn asked_as(&self, class: ClassId) -> DecisionRequest<'a> {
         let rules = self.known.rules();
         let never_refused = rules.never_refuses(&self.asked.method, &self.asked.path);
-        Asked { class, class_rules: &rules.classes[usize::from(class.0)], route: self.route(), never_refused }
+        DecisionRequest { class, class_rules: &rules.classes[usize::from(class.0)], route: self.route(), never_refused }
     }
 
     /// Where its quotas stand, were its client of `class`; none, where it costs nothing. Where nobody has found out how the
     /// requests before it have gone, that is as `past` says.
-    pub(super) fn positions_as(&self, class: ClassId, past: Past) -> Vec<Position<'a>> {
+    pub(super) fn positions_as(&self, class: ClassId, past: History) -> Vec<QuotaSnapshot<'a>> {
         let asked = self.asked_as(class);
         match &self.found {
             _ if asked.is_free() => Vec::new(),
@@ -247,40 +247,40 @@ impl<'a> Case<'a> {
         }
     }
 
-    fn positions_after(&self, asked: &Asked<'a>, past: Past) -> Vec<Position<'a>> {
+    fn positions_after(&self, asked: &DecisionRequest<'a>, past: History) -> Vec<QuotaSnapshot<'a>> {
         let guard = asked.class_rules.guard.filter(|_| self.classified().operator.is_some());
         let (carry, last_admitted) = match past {
-            Past::Kind => (0, Timestamp::default()),
-            Past::Unkind => (Share::ALL.millionths() - 1, self.now),
+            History::Kind => (0, Timestamp::default()),
+            History::Unkind => (Share::ALL.millionths() - 1, self.now),
         };
-        let guarded = guard.map(|guard| Guarded {
+        let guarded = guard.map(|guard| GuardState {
             guard,
             last_admitted,
             is_overdue: false,
             spent: Units::ZERO,
             passed: Share::ALL,
         });
-        let placed = |position: &Position<'a>| {
-            let shedding = Shedding { carry, ..position.shedding };
+        let placed = |position: &QuotaSnapshot<'a>| {
+            let shedding = ShedState { carry, ..position.shedding };
             let is_paced = position.quota.pacing.as_ref().is_some_and(|pacing| pacing.paces(asked.class));
             // At worst nothing is left of it.
-            let allotment = (is_paced && past == Past::Unkind).then(Allotment::default);
-            let planned = position.planned.map(|planned| Planned { allotment, ..planned });
-            Position { shedding, guarded, planned, ..*position }
+            let allotment = (is_paced && past == History::Unkind).then(PacingAllowance::default);
+            let planned = position.planned.map(|planned| PlanSnapshot { allotment, ..planned });
+            QuotaSnapshot { shedding, guarded, planned, ..*position }
         };
         self.positions.iter().map(placed).collect()
     }
 
     /// What the rules say to it, were its client of `class`, and where that leaves its quotas.
-    pub(super) fn decide(&self, class: ClassId, past: Past) -> (Verdict, Vec<Position<'a>>) {
+    pub(super) fn decide(&self, class: ClassId, past: History) -> (Verdict, Vec<QuotaSnapshot<'a>>) {
         let mut positions = self.positions_as(class, past);
         let verdict = decide::decide(&self.asked_as(class), self.level, &mut positions, self.now);
         (verdict, positions)
     }
 
-    pub(super) fn told(&self) -> Request {
-        let Asking { method, host, path, query, user_agent, .. } = &self.asked;
-        Request {
+    pub(super) fn told(&self) -> RequestSummary {
+        let RequestAttributes { method, host, path, query, user_agent, .. } = &self.asked;
+        RequestSummary {
             time: rfc3339(self.now),
             decision: self.decided().map(|decided| String::from_utf8_lossy(&hexadecimal(decided.id)).into_owned()),
             method: method.to_string(),

@@ -1,23 +1,23 @@
 //! What became of a request, by a log.
 
 use crate::policy::Reason;
-use crate::replay::log::{Fact, Line};
+use crate::replay::log::{LogField, LogLine};
 use std::time::Duration;
 
 /// What a line says of its end.
 #[derive(Clone, Debug)]
-pub(super) struct Happened {
+pub(super) struct LoggedOutcome {
     /// The status that the client got.
     pub(super) status: u16,
     /// What the line does not say.
-    pub(super) lacks: Vec<Fact>,
+    pub(super) lacks: Vec<LogField>,
     /// What a gate decided, where the line is a gate's.
-    pub(super) decided: Option<Decided>,
+    pub(super) decided: Option<LoggedDecision>,
 }
 
 /// A gate's decision.
 #[derive(Clone, Debug)]
-pub(super) struct Decided {
+pub(super) struct LoggedDecision {
     pub(super) id: u64,
     /// The class that it took the client for.
     pub(super) class: String,
@@ -31,9 +31,9 @@ pub(super) struct Decided {
     pub(super) scope: Option<String>,
 }
 
-impl Happened {
-    pub(super) fn of(line: &Line<'_>) -> Self {
-        let decided = line.own.as_ref().map(|own| Decided {
+impl LoggedOutcome {
+    pub(super) fn of(line: &LogLine<'_>) -> Self {
+        let decided = line.own.as_ref().map(|own| LoggedDecision {
             id: own.id,
             class: own.class.to_string(),
             reason: own.reason.and_then(|name| Reason::ALL.into_iter().find(|reason| reason.name() == name)),
@@ -45,7 +45,7 @@ impl Happened {
     }
 }
 
-impl Decided {
+impl LoggedDecision {
     /// True where the rules had admitted it, and its scopes could not take it in time.
     pub(super) fn is_refused_by_scopes(&self) -> bool {
         matches!(self.reason, Some(Reason::Throttle | Reason::Backoff))

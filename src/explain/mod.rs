@@ -1,7 +1,7 @@
 //! Why a request is treated as it is: each step of its life, what it saw, which setting decided, and what would have let
 //! the request through.
 //!
-//! Nothing is decided here. A [`Case`] holds what the rules see, be it of a request that somebody made up or of one that a
+//! Nothing is decided here. A [`ExplainInput`] holds what the rules see, be it of a request that somebody made up or of one that a
 //! log tells of. The steps ask each rule by itself, the verdict is that of all of them together, and what would have let a
 //! refused request through is found by asking again with one thing changed. All of it happens when somebody asks: a gate
 //! does nothing for it on a request.
@@ -27,20 +27,20 @@ mod route;
 mod step;
 mod throttle;
 
-pub use input::Case;
-pub use explanation::{Answer, Explanation, Request, Verdict};
-pub use environment::Known;
-pub use from_log::{NoRequest, logged};
-pub use hypothetical::{MadeUp, NoPath};
-pub use remedy::{Change, Remedy};
+pub use input::ExplainInput;
+pub use explanation::{ResponseSummary, Explanation, RequestSummary, Verdict};
+pub use environment::Environment;
+pub use from_log::{NotADecision, logged};
+pub use hypothetical::{HypotheticalRequest, InvalidPath};
+pub use remedy::{ChangeKind, Remedy};
 pub use from_replay::replayed;
-pub use step::{Finding, Rule, Stage, Step};
+pub use step::{StepResult, Rule, Stage, Step};
 
-use assessment::Outcome;
+use assessment::Assessment;
 
 /// Explains what becomes of a request, step by step.
-pub fn explain(case: &Case<'_>) -> Explanation {
-    let outcome = Outcome::of(case);
+pub fn explain(case: &ExplainInput<'_>) -> Explanation {
+    let outcome = Assessment::of(case);
     let mut steps = vec![identity::step(case), class::step(case), route::step(case)];
     steps.extend(admission::steps(case, &outcome));
     steps.push(throttle::step(case, &outcome));

@@ -1,10 +1,10 @@
 //! What a log says otherwise than the rules of today, or does not say.
 
-use super::input::Case;
-use super::assessment::Outcome;
-use crate::replay::log::Fact;
+use super::input::ExplainInput;
+use super::assessment::Assessment;
+use crate::replay::log::LogField;
 
-pub(super) fn notes(case: &Case<'_>, outcome: &Outcome<'_>) -> Vec<String> {
+pub(super) fn notes(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<String> {
     let Some(happened) = &case.happened else { return Vec::new() };
     let mut notes = Vec::new();
     match &happened.decided {
@@ -28,7 +28,7 @@ pub(super) fn notes(case: &Case<'_>, outcome: &Outcome<'_>) -> Vec<String> {
         }
     }
     if !happened.lacks.is_empty() {
-        let lacks: Vec<&str> = happened.lacks.iter().map(|fact| Fact::name(*fact)).collect();
+        let lacks: Vec<&str> = happened.lacks.iter().map(|fact| LogField::name(*fact)).collect();
         notes.push(format!("the line does not say: {}", lacks.join(", ")));
     }
     notes

@@ -1,29 +1,29 @@
 //! Whether the request's class is within what the plan of a quota has for it.
 
 use super::admission::{amount, no, percent};
-use super::input::Case;
-use super::assessment::Outcome;
-use super::step::{Finding, Stage, Step};
+use super::input::ExplainInput;
+use super::assessment::Assessment;
+use super::step::{StepResult, Stage, Step};
 use crate::engine::{ClassPlan, PlanView};
 use crate::policy::Reason;
-use crate::policy::decide::{self, Asked, Position};
-use crate::policy::pacing::bucket::Allotment;
+use crate::policy::decide::{self, DecisionRequest, QuotaSnapshot};
+use crate::policy::pacing::bucket::PacingAllowance;
 use crate::policy::pacing::{Pacing, Role};
 use crate::policy::tier::Share;
 
 /// What the plan of a quota says; nothing, where it has none. `may_be` is where the quota may stand.
 pub(super) fn step(
-    case: &Case<'_>,
-    asked: &Asked<'_>,
-    may_be: Vec<Position<'_>>,
-    outcome: &Outcome<'_>,
+    case: &ExplainInput<'_>,
+    asked: &DecisionRequest<'_>,
+    may_be: Vec<QuotaSnapshot<'_>>,
+    outcome: &Assessment<'_>,
 ) -> Option<Step> {
     let position = *may_be.first()?;
     let (quota, pacing) = (position.quota, position.quota.pacing.as_ref()?);
     let class = &asked.class_rules.name;
     let (finding, says) = match pacing.role(asked.class) {
-        Role::First => (Finding::Passed, format!("{class} is served first: others are paced")),
-        Role::ShutOut => (Finding::Passed, format!("plans nothing for {class}, which a tier shuts out")),
+        Role::First => (StepResult::Passed, format!("{class} is served first: others are paced")),
+        Role::ShutOut => (StepResult::Passed, format!("plans nothing for {class}, which a tier shuts out")),
         Role::Paced(_) => said(case, asked, may_be, outcome),
     };
     let step = Step::new(Stage::Pacing, finding, says)
@@ -38,17 +38,17 @@ pub(super) fn step(
 }
 
 /// What a plan says to a request of a class that it paces.
-fn said(case: &Case<'_>, asked: &Asked<'_>, mut may_be: Vec<Position<'_>>, outcome: &Outcome<'_>) -> (Finding, String) {
+fn said(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>, mut may_be: Vec<QuotaSnapshot<'_>>, outcome: &Assessment<'_>) -> (StepResult, String) {
     let class = &asked.class_rules.name;
-    let not_asked = || (Finding::NotAsked, "not asked any more".to_owned());
+    let not_asked = || (StepResult::NotAsked, "not asked any more".to_owned());
     if let Some(decided) = case.decided().filter(|_| case.found.is_none() && !outcome.differs_from_log) {
         return match decided.reason {
-            Some(Reason::Pacing) => (Finding::Refused, format!("{class} was ahead of its plan")),
+            Some(Reason::Pacing) => (StepResult::Refused, format!("{class} was ahead of its plan")),
             Some(Reason::Tier) => not_asked(),
-            _ => (Finding::Passed, format!("{class} was within its plan, or the guard let it through")),
+            _ => (StepResult::Passed, format!("{class} was within its plan, or the guard let it through")),
         };
     }
-    let by_tier = |position: &mut Position<'_>| {
+    let by_tier = |position: &mut QuotaSnapshot<'_>| {
         decide::tier(asked.class, position, case.now).is_err() && asked.enforces_tiers_of(position.quota)
     };
     if may_be.iter_mut().all(by_tier) {
@@ -58,16 +58,16 @@ fn said(case: &Case<'_>, asked: &Asked<'_>, mut may_be: Vec<Position<'_>>, outco
     let enforced = asked.class_rules.enforce && position.quota.enforced_pacing().is_some();
     if case.found.is_none() {
         let who_knows = "what its plan has for the class, only a running gate knows, or a replay of a log (--log)";
-        let finding = if enforced { Finding::Depends } else { Finding::Unknown };
+        let finding = if enforced { StepResult::Depends } else { StepResult::Unknown };
         return (finding, format!("{class} is paced: {who_knows}"));
     }
-    let before = Position { is_let_through: false, ..*position };
+    let before = QuotaSnapshot { is_let_through: false, ..*position };
     *position = before;
     match decide::plan(position, case.now) {
         Ok(()) if position.is_let_through => {
-            (Finding::Passed, format!("{class} is ahead of its plan, and the crawler guard lets it through"))
+            (StepResult::Passed, format!("{class} is ahead of its plan, and the crawler guard lets it through"))
         }
-        Ok(()) => (Finding::Passed, format!("{class} is within its plan")),
+        Ok(()) => (StepResult::Passed, format!("{class} is within its plan")),
         Err(_) if is_by_share(before, case) => {
             (no(enforced), format!("the plan serves a share of {class}, and this one is not part of it"))
         }
@@ -83,12 +83,12 @@ fn said(case: &Case<'_>, asked: &Asked<'_>, mut may_be: Vec<Position<'_>>, outco
 }
 
 /// Whether the plan would let a request pass, were it its turn.
-fn is_by_share(position: Position<'_>, case: &Case<'_>) -> bool {
+fn is_by_share(position: QuotaSnapshot<'_>, case: &ExplainInput<'_>) -> bool {
     decide::plan(&mut in_turn(position), case.now).is_ok()
 }
 
 /// The same, with the next request of its class to be let through.
-pub(super) fn in_turn(mut position: Position<'_>) -> Position<'_> {
+pub(super) fn in_turn(mut position: QuotaSnapshot<'_>) -> QuotaSnapshot<'_> {
     position.shedding.carry = 0;
     if let Some(allotment) = position.planned.as_mut().and_then(|planned| planned.allotment.as_mut()) {
         allotment.purse = allotment.purse.with_its_turn();
@@ -100,10 +100,10 @@ pub(super) fn in_turn(mut position: Position<'_>) -> Position<'_> {
 /// has written down.
 fn with_plan(
     step: Step,
-    case: &Case<'_>,
+    case: &ExplainInput<'_>,
     pacing: &Pacing,
     (plan, of_class): (&PlanView, Option<&ClassPlan>),
-    found: Option<Allotment>,
+    found: Option<PacingAllowance>,
 ) -> Step {
     let (line, aside) = (amount(plan.line), amount(plan.aside));
     let mut evidence = vec![match case.found {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Remedy {
     /// What would be other.
-    pub change: Change,
+    pub change: ChangeKind,
     /// What would have to be so, in words.
     pub says: String,
     /// The same in numbers and names.
@@ -17,7 +17,7 @@ pub struct Remedy {
 /// What would have to be other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Change {
+pub enum ChangeKind {
     /// What is proven of the client.
     Proof,
     /// How much of quotas is used.
@@ -37,7 +37,7 @@ pub enum Change {
 }
 
 impl Remedy {
-    pub(crate) fn new(change: Change, says: impl Into<String>) -> Self {
+    pub(crate) fn new(change: ChangeKind, says: impl Into<String>) -> Self {
         Self { change, says: says.into(), numbers: Map::new() }
     }
 

@@ -1,40 +1,40 @@
 //! What the client is told.
 
 use super::admission::percent;
-use super::input::Case;
-use super::explanation::{self, Answer};
-use super::logged_outcome::Happened;
-use super::assessment::{Outcome, Ruled};
-use crate::engine::{BucketStanding, Standing};
-use crate::gateway::{Told, preview};
-use crate::policy::decide::Position;
+use super::input::ExplainInput;
+use super::explanation::{self, ResponseSummary};
+use super::logged_outcome::LoggedOutcome;
+use super::assessment::{Assessment, AssessedVerdict};
+use crate::engine::{BucketUsage, QuotaUsage};
+use crate::gateway::{RateLimitSnapshot, preview};
+use crate::policy::decide::QuotaSnapshot;
 use crate::policy::tier::Share;
 use crate::policy::{Reason, Verdict};
 use crate::terminal::span;
 use std::collections::BTreeMap;
 
 /// The answer; or both, where it depends on the requests before.
-pub(super) fn answers(case: &Case<'_>, outcome: &Outcome<'_>) -> Vec<Answer> {
+pub(super) fn answers(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<ResponseSummary> {
     let depends_on = if outcome.rulings.len() > 1 { what_it_depends_on(case, outcome) } else { Vec::new() };
-    let answer = |ruled| Answer { depends_on: depends_on.clone(), ..answer(case, ruled) };
+    let answer = |ruled| ResponseSummary { depends_on: depends_on.clone(), ..answer(case, ruled) };
     let answers = outcome.rulings.iter().map(answer);
     match &case.happened {
         Some(happened) if outcome.is_as_logged => answers.map(|answer| as_given(answer, happened)).collect(),
         // What a replay decides as the gate did ended as the log says.
-        Some(Happened { status, decided: Some(_), .. }) if !outcome.differs_from_log => {
-            answers.map(|answer| Answer { status: Some(*status), ..answer }).collect()
+        Some(LoggedOutcome { status, decided: Some(_), .. }) if !outcome.differs_from_log => {
+            answers.map(|answer| ResponseSummary { status: Some(*status), ..answer }).collect()
         }
         _ => answers.collect(),
     }
 }
 
 /// As the log says that it was given. What was left in a bucket the log does not say.
-fn as_given(answer: Answer, happened: &Happened) -> Answer {
+fn as_given(answer: ResponseSummary, happened: &LoggedOutcome) -> ResponseSummary {
     let retry_after_s = happened.decided.as_ref().and_then(|decided| decided.retry_after_s);
-    Answer { status: Some(happened.status), retry_after_s, fields: BTreeMap::new(), ..answer }
+    ResponseSummary { status: Some(happened.status), retry_after_s, fields: BTreeMap::new(), ..answer }
 }
 
-fn answer(case: &Case<'_>, ruled: &Ruled<'_>) -> Answer {
+fn answer(case: &ExplainInput<'_>, ruled: &AssessedVerdict<'_>) -> ResponseSummary {
     let class = case.classified().class;
     let refusal = ruled.refusal();
     let (level, shadow) = match ruled.verdict {
@@ -44,18 +44,18 @@ fn answer(case: &Case<'_>, ruled: &Ruled<'_>) -> Answer {
     // What a plan will have for it then, nobody can tell who does not know the plan.
     let knows_when = case.found.is_some() || refusal.is_none_or(|refusal| refusal.reason != Reason::Pacing);
     let asked = case.asked_as(class);
-    let standing = |position: &Position<'_>| {
+    let standing = |position: &QuotaSnapshot<'_>| {
         let used = if refusal.is_some() { position.taken } else { position.taken.plus(position.cost) };
-        Standing::new(&asked, position, used)
+        QuotaUsage::new(&asked, position, used)
     };
-    let standings: Vec<Standing> = ruled.positions.iter().map(standing).collect();
-    let bucket = asked.bucket().map(|bucket| BucketStanding::new(bucket, level, case.now));
-    let told = Told { class, route: case.route_place(), standings: &standings, bucket, refusal };
+    let standings: Vec<QuotaUsage> = ruled.positions.iter().map(standing).collect();
+    let bucket = asked.bucket().map(|bucket| BucketUsage::new(bucket, level, case.now));
+    let told = RateLimitSnapshot { class, route: case.route_place(), standings: &standings, bucket, refusal };
     let shown = preview(case.known.settings, told, case.spread, case.now);
     let field = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
         (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
     };
-    Answer {
+    ResponseSummary {
         verdict: if refusal.is_some() { explanation::Verdict::Refused } else { explanation::Verdict::Admitted },
         reason: refusal.map(|refusal| refusal.reason.name().to_owned()),
         shadow: shadow.map(|reason| reason.name().to_owned()),
@@ -67,7 +67,7 @@ fn answer(case: &Case<'_>, ruled: &Ruled<'_>) -> Answer {
 }
 
 /// What of the requests before makes the difference.
-fn what_it_depends_on(case: &Case<'_>, outcome: &Outcome<'_>) -> Vec<String> {
+fn what_it_depends_on(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<String> {
     let class = case.classified().class;
     let mut told = Vec::new();
     for position in outcome.refused_positions() {

@@ -1,13 +1,13 @@
 //! Which route the request falls into, and what it is expected to cost.
 
-use super::input::Case;
+use super::input::ExplainInput;
 use super::step::{Stage, Step};
 use crate::policy::cost::Cost;
-use crate::policy::decide::Position;
+use crate::policy::decide::QuotaSnapshot;
 use crate::terminal::decimal;
 use serde_json::{Map, Value};
 
-pub(super) fn step(case: &Case<'_>) -> Step {
+pub(super) fn step(case: &ExplainInput<'_>) -> Step {
     let (route, place) = (case.route(), case.route_place());
     let says = match case.positions.as_slice() {
         [] => format!("{} costs nothing, so no quota refuses it", route.name),
@@ -27,6 +27,6 @@ pub(super) fn step(case: &Case<'_>) -> Step {
         .with("cost", costs)
 }
 
-fn cost(position: &Position<'_>) -> String {
+fn cost(position: &QuotaSnapshot<'_>) -> String {
     format!("{} of {}", decimal(&position.cost.to_string()), position.quota.name)
 }

@@ -12,7 +12,7 @@ pub struct Step {
     /// Which quota, where there is one for each.
     pub quota: Option<String>,
     /// What came of it.
-    pub finding: Finding,
+    pub finding: StepResult,
     /// The same in a sentence.
     pub says: String,
     /// What speaks for it, a sentence each.
@@ -52,7 +52,7 @@ pub enum Stage {
 /// What came of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Finding {
+pub enum StepResult {
     /// It found something out; it refuses nobody.
     Found,
     /// It let the request pass.
@@ -81,10 +81,10 @@ pub struct Rule {
 impl Step {
     /// A step that refuses nobody.
     pub(super) fn found(step: Stage, says: impl Into<String>) -> Self {
-        Self::new(step, Finding::Found, says)
+        Self::new(step, StepResult::Found, says)
     }
 
-    pub(super) fn new(step: Stage, finding: Finding, says: impl Into<String>) -> Self {
+    pub(super) fn new(step: Stage, finding: StepResult, says: impl Into<String>) -> Self {
         let (says, evidence, numbers) = (says.into(), Vec::new(), Map::new());
         Self { step, quota: None, finding, says, evidence, numbers, rule: None }
     }

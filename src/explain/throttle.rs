@@ -1,14 +1,14 @@
 //! Whether the origin has room for the request.
 
 use super::admission::not_asked;
-use super::input::Case;
-use super::logged_outcome::Decided;
-use super::assessment::Outcome;
-use super::step::{Finding, Stage, Step};
+use super::input::ExplainInput;
+use super::logged_outcome::LoggedDecision;
+use super::assessment::Assessment;
+use super::step::{StepResult, Stage, Step};
 use crate::policy::Reason;
 use crate::policy::throttle::Scope;
 
-pub(super) fn step(case: &Case<'_>, outcome: &Outcome<'_>) -> Step {
+pub(super) fn step(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Step {
     if let Some(step) = case.decided().filter(|_| !outcome.differs_from_log).and_then(|decided| by_log(case, decided)) {
         return step;
     }
@@ -20,27 +20,27 @@ pub(super) fn step(case: &Case<'_>, outcome: &Outcome<'_>) -> Step {
     let throttled: Vec<&Scope> = scopes.filter(|scope| scope.throttle.is_some()).collect();
     let is_never_refused = case.asked_as(case.classified().class).never_refused;
     let Some(first) = throttled.first().filter(|_| !is_never_refused) else {
-        return Step::new(Stage::Turn, Finding::Passed, "nothing throttles it on its way to the origin");
+        return Step::new(Stage::Turn, StepResult::Passed, "nothing throttles it on its way to the origin");
     };
     let names: Vec<&str> = throttled.iter().map(|scope| scope.name.as_str()).collect();
     let says = format!("whether {} has room for it, only a running gate knows", names.join(" and "));
-    Step::new(Stage::Turn, Finding::Unknown, says).by(case.known.rule(format!("scopes.{}", first.name)))
+    Step::new(Stage::Turn, StepResult::Unknown, says).by(case.known.rule(format!("scopes.{}", first.name)))
 }
 
 /// What the log says of it.
-fn by_log(case: &Case<'_>, decided: &Decided) -> Option<Step> {
+fn by_log(case: &ExplainInput<'_>, decided: &LoggedDecision) -> Option<Step> {
     let waited = decided.waited.as_millis();
     let scope = decided.scope.as_deref().unwrap_or("its scopes");
     let (finding, says, key) = match decided.reason {
         Some(Reason::Throttle) => {
-            (Finding::Refused, format!("{scope} had no room for it in time; it waited {waited} ms"), "")
+            (StepResult::Refused, format!("{scope} had no room for it in time; it waited {waited} ms"), "")
         }
         Some(Reason::Backoff) => {
-            (Finding::Refused, format!("{scope} rested, because the origin had complained"), ".backoff")
+            (StepResult::Refused, format!("{scope} rested, because the origin had complained"), ".backoff")
         }
         Some(_) => return None,
-        None if waited > 0 => (Finding::Passed, format!("it waited {waited} ms for its turn"), ""),
-        None => (Finding::Passed, "it went to the origin at once".to_owned(), ""),
+        None if waited > 0 => (StepResult::Passed, format!("it waited {waited} ms for its turn"), ""),
+        None => (StepResult::Passed, "it went to the origin at once".to_owned(), ""),
     };
     let step = Step::new(Stage::Turn, finding, says).with("waited_ms", decided.waited.as_secs_f64() * 1000.0);
     Some(match &decided.scope {

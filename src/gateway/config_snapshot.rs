@@ -1,36 +1,36 @@
 //! All that follows from one reading of the settings. A reload makes a new one; requests under way keep theirs.
 
-use super::rate_limit_headers::Announcements;
+use super::rate_limit_headers::RateLimitHeaders;
 use super::crawl_policy::CrawlPolicy;
 use super::untrusted_proxy::UntrustedProxy;
 use crate::config::Settings;
 use crate::engine::{Admission, Engine};
 use crate::policy::Timestamp;
-use crate::policy::address_lists::{Listed, Lists};
+use crate::policy::address_lists::{ListSet, AddressLists};
 use arc_swap::ArcSwap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// The settings, and what is made of them once so that no request has to.
-pub(super) struct Generation {
+pub(super) struct ConfigSnapshot {
     pub(super) settings: Settings,
     pub(super) admission: Admission,
-    pub(super) announcements: Announcements,
+    pub(super) announcements: RateLimitHeaders,
     pub(super) crawl_policy: CrawlPolicy,
     pub(super) untrusted_proxy: UntrustedProxy,
     /// Where its origin is, as last resolved; empty until it has been. Each generation has its own, so that no request is
     /// sent to the origin of another.
     pub(super) addresses: ArcSwap<Vec<SocketAddr>>,
     /// The networks of the address lists of its settings, as last read.
-    lists: ArcSwap<Lists>,
+    lists: ArcSwap<AddressLists>,
 }
 
-impl Generation {
-    pub(super) fn new(settings: Settings, lists: Lists, engine: &Arc<Engine>, now: Timestamp) -> Self {
+impl ConfigSnapshot {
+    pub(super) fn new(settings: Settings, lists: AddressLists, engine: &Arc<Engine>, now: Timestamp) -> Self {
         let rules = Arc::clone(&settings.rules);
         Self {
             admission: engine.admission(Arc::clone(&rules), now),
-            announcements: Announcements::new(&settings.headers, &rules),
+            announcements: RateLimitHeaders::new(&settings.headers, &rules),
             crawl_policy: CrawlPolicy::default(),
             untrusted_proxy: UntrustedProxy::default(),
             addresses: ArcSwap::from_pointee(settings.origin.address().into_iter().collect()),
@@ -40,20 +40,20 @@ impl Generation {
     }
 
     /// The address lists that `address` stands on; nobody looks where there are none.
-    pub(super) fn listed(&self, address: IpAddr) -> Listed {
+    pub(super) fn listed(&self, address: IpAddr) -> ListSet {
         match self.settings.rules.lists.is_empty() {
-            true => Listed::default(),
+            true => ListSet::default(),
             false => self.lists.load().of(address),
         }
     }
 
     /// The networks of the address lists, as last read.
-    pub(super) fn lists(&self) -> Arc<Lists> {
+    pub(super) fn lists(&self) -> Arc<AddressLists> {
         self.lists.load_full()
     }
 
     /// Puts networks that were read anew in force.
-    pub(super) fn replace_lists(&self, lists: Lists) {
+    pub(super) fn replace_lists(&self, lists: AddressLists) {
         self.lists.store(Arc::new(lists));
     }
 

@@ -1,8 +1,8 @@
 //! One client connection: which protocol it speaks, and its life under watch.
 
 use super::body::{ClientBody, ResponseBody};
-use super::handler::Exchange;
-use super::connection_timeouts::{Order, Watch};
+use super::handler::RequestHandler;
+use super::connection_timeouts::{ConnectionCommand, ConnectionState};
 use super::worker::Worker;
 use crate::config::settings::Limits;
 use crate::http1::{self, Fields, Request, RequestHead, Response, server};
@@ -40,15 +40,15 @@ const FIRST_READ: usize = 8 * 1024;
 /// Serves one client until it leaves, is told to, or takes too long.
 pub(super) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
     let limits = worker.current().settings.limits.clone();
-    let watch = Watch::new(worker.uptime(), limits.requests_per_connection);
+    let watch = ConnectionState::new(worker.uptime(), limits.requests_per_connection);
     worker.watched().add(&watch);
     let _ = stream.set_nodelay(true);
-    let mut stream = Watched { io: stream, watch: Rc::clone(&watch) };
+    let mut stream = TrackedStream { io: stream, watch: Rc::clone(&watch) };
     let mut first = BytesMut::with_capacity(FIRST_READ);
-    let spoken = under_orders(&watch, speaks_http2(&mut stream, &mut first), |_| Ending::Now).await;
-    let exchange = Exchange::new(Rc::clone(&worker), Rc::clone(&watch), peer);
+    let spoken = under_orders(&watch, speaks_http2(&mut stream, &mut first), |_| CloseMode::Now).await;
+    let exchange = RequestHandler::new(Rc::clone(&worker), Rc::clone(&watch), peer);
     match spoken {
-        Some(Ok(true)) => serve_http2(&limits, &watch, Replayed { first, io: stream }, exchange).await,
+        Some(Ok(true)) => serve_http2(&limits, &watch, RewindStream { first, io: stream }, exchange).await,
         Some(Ok(false)) => serve_http1(&worker, &limits, &watch, stream, first, exchange).await,
         _ => {}
     }
@@ -57,34 +57,34 @@ pub(super) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAdd
 async fn serve_http1(
     worker: &Worker,
     limits: &Limits,
-    watch: &Watch,
-    stream: Watched,
+    watch: &ConnectionState,
+    stream: TrackedStream,
     first: BytesMut,
-    exchange: Exchange,
+    exchange: RequestHandler,
 ) {
     let finish = Cell::new(false);
     let limits = http1::Limits { size: limits.max_head_size, fields: limits.max_headers };
     let refuse = |fault| exchange.refuse_unread(fault);
-    let terms = server::Terms { limits, finish: &finish, date: || worker.date(), refuse };
+    let terms = server::ServeOptions { limits, finish: &finish, date: || worker.date(), refuse };
     let connection = server::serve(stream, first, terms, |Request { head, body }| {
         exchange.clone().handle(Request { head, body: ClientBody::Http1(body) })
     });
     let ended = under_orders(watch, connection, |_| {
         finish.set(true);
-        Ending::InItsTime
+        CloseMode::InItsTime
     });
     if let Some(Some(lingering)) = ended.await {
-        let closed = under_orders(watch, lingering.until_closed(), |_| Ending::InItsTime);
+        let closed = under_orders(watch, lingering.until_closed(), |_| CloseMode::InItsTime);
         let _ = tokio::time::timeout(LINGER, closed).await;
     }
 }
 
-async fn serve_http2(limits: &Limits, watch: &Watch, stream: Replayed, exchange: Exchange) {
+async fn serve_http2(limits: &Limits, watch: &ConnectionState, stream: RewindStream, exchange: RequestHandler) {
     let service = service_fn(move |request: http::Request<_>| {
         let answer = exchange.clone().handle(from_http2(request));
         async move { Ok::<_, Infallible>(to_http2(answer.await)) }
     });
-    let connection = hyper::server::conn::http2::Builder::new(OnThisThread)
+    let connection = hyper::server::conn::http2::Builder::new(LocalExecutor)
         .timer(TokioTimer::new())
         .keep_alive_interval(HTTP2_PING_EVERY)
         .initial_stream_window_size(HTTP2_STREAM_WINDOW)
@@ -94,7 +94,7 @@ async fn serve_http2(limits: &Limits, watch: &Watch, stream: Replayed, exchange:
         .serve_connection(TokioIo::new(stream), service);
     under_orders(watch, connection, |connection| {
         connection.graceful_shutdown();
-        Ending::InItsTime
+        CloseMode::InItsTime
     })
     .await;
 }
@@ -113,7 +113,7 @@ fn to_http2(response: Response<ResponseBody>) -> http::Response<ResponseBody> {
 }
 
 /// Reads into `first` until it is certain which protocol the client speaks.
-async fn speaks_http2(stream: &mut Watched, first: &mut BytesMut) -> io::Result<bool> {
+async fn speaks_http2(stream: &mut TrackedStream, first: &mut BytesMut) -> io::Result<bool> {
     loop {
         let known = first.len().min(PREFACE.len());
         if first[..known] != PREFACE[..known] {
@@ -130,23 +130,23 @@ async fn speaks_http2(stream: &mut Watched, first: &mut BytesMut) -> io::Result<
 
 /// Runs `work` until it ends or is ordered to; `finish` asks it to come to its end. `None` if it was cut off.
 async fn under_orders<F: Future>(
-    watch: &Watch,
+    watch: &ConnectionState,
     work: F,
-    mut finish: impl FnMut(Pin<&mut F>) -> Ending,
+    mut finish: impl FnMut(Pin<&mut F>) -> CloseMode,
 ) -> Option<F::Output> {
     let mut work = pin!(work);
     let mut finishing = false;
     std::future::poll_fn(|context| {
         match watch.order(context) {
-            Order::Serve => {}
-            Order::Finish if finishing => {}
-            Order::Finish => {
+            ConnectionCommand::Serve => {}
+            ConnectionCommand::Finish if finishing => {}
+            ConnectionCommand::Finish => {
                 finishing = true;
-                if let Ending::Now = finish(work.as_mut()) {
+                if let CloseMode::Now = finish(work.as_mut()) {
                     return Poll::Ready(None);
                 }
             }
-            Order::Close => return Poll::Ready(None),
+            ConnectionCommand::Close => return Poll::Ready(None),
         }
         work.as_mut().poll(context).map(Some)
     })
@@ -154,18 +154,18 @@ async fn under_orders<F: Future>(
 }
 
 /// How work that is asked to come to its end does so.
-enum Ending {
+enum CloseMode {
     Now,
     InItsTime,
 }
 
 /// A stream that notes for the watch what it waits for.
-pub(super) struct Watched {
+pub(super) struct TrackedStream {
     io: TcpStream,
-    watch: Rc<Watch>,
+    watch: Rc<ConnectionState>,
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for TrackedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -179,7 +179,7 @@ impl AsyncRead for Watched {
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for TrackedStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(context, bytes);
         self.watch.wrote(written.is_pending());
@@ -210,12 +210,12 @@ impl AsyncWrite for Watched {
 }
 
 /// A stream that begins with bytes that were read to see what is spoken.
-struct Replayed {
+struct RewindStream {
     first: BytesMut,
-    io: Watched,
+    io: TrackedStream,
 }
 
-impl AsyncRead for Replayed {
+impl AsyncRead for RewindStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -233,7 +233,7 @@ impl AsyncRead for Replayed {
     }
 }
 
-impl AsyncWrite for Replayed {
+impl AsyncWrite for RewindStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.io).poll_write(context, bytes)
     }
@@ -261,9 +261,9 @@ impl AsyncWrite for Replayed {
 
 /// Runs the streams of an HTTP/2 connection on the worker's own thread.
 #[derive(Clone, Copy)]
-struct OnThisThread;
+struct LocalExecutor;
 
-impl<F: Future + 'static> Executor<F> for OnThisThread {
+impl<F: Future + 'static> Executor<F> for LocalExecutor {
     fn execute(&self, stream: F) {
         tokio::task::spawn_local(async move {
             stream.await;

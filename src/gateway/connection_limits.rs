@@ -9,9 +9,9 @@ use std::num::NonZeroUsize;
 
 /// Open connections by address. It never has more entries than there are connections.
 #[derive(Default)]
-pub(super) struct Neighbours(Mutex<HashMap<ClientKey, usize, foldhash::fast::RandomState>>);
+pub(super) struct ConnectionCounts(Mutex<HashMap<ClientKey, usize, foldhash::fast::RandomState>>);
 
-impl Neighbours {
+impl ConnectionCounts {
     /// Counts one more connection from `address`; false, and nothing counted, where it has `most` already.
     pub(super) fn enter(&self, address: ClientKey, most: NonZeroUsize) -> bool {
         let mut open = self.0.lock();
@@ -37,12 +37,12 @@ impl Neighbours {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::identity::Trust;
+    use crate::policy::identity::ProxyTrust;
 
     #[test]
     fn an_address_that_has_left_leaves_nothing_behind() {
-        let neighbours = Neighbours::default();
-        let key = Trust::default().key([192, 0, 2, 1].into());
+        let neighbours = ConnectionCounts::default();
+        let key = ProxyTrust::default().key([192, 0, 2, 1].into());
         let two = NonZeroUsize::new(2).expect("two is not zero");
         assert_eq!([0; 3].map(|_| neighbours.enter(key, two)), [true, true, false]);
         neighbours.leave(key);

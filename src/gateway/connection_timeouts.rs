@@ -16,7 +16,7 @@ use std::time::Duration;
 const RESETS_BORNE: u32 = 100;
 
 /// One client connection, as the sweep sees it.
-pub(super) struct Watch {
+pub(super) struct ConnectionState {
     clock: Rc<Cell<Timestamp>>,
     phase: Cell<Phase>,
     since: Cell<Timestamp>,
@@ -34,7 +34,7 @@ pub(super) struct Watch {
     framed: Cell<bool>,
     requests_allowed: u32,
     aborted: Cell<u32>,
-    order: Cell<Order>,
+    order: Cell<ConnectionCommand>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -50,7 +50,7 @@ enum Phase {
 
 /// What a connection is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Order {
+pub(super) enum ConnectionCommand {
     /// Go on.
     Serve,
     /// Finish what is under way, then close.
@@ -59,7 +59,7 @@ pub(super) enum Order {
     Close,
 }
 
-impl Watch {
+impl ConnectionState {
     pub(super) fn new(clock: Rc<Cell<Timestamp>>, requests_allowed: u32) -> Rc<Self> {
         let now = clock.get();
         Rc::new(Self {
@@ -74,7 +74,7 @@ impl Watch {
             framed: Cell::new(false),
             requests_allowed,
             aborted: Cell::new(0),
-            order: Cell::new(Order::Serve),
+            order: Cell::new(ConnectionCommand::Serve),
             waker: RefCell::new(None),
         })
     }
@@ -111,7 +111,7 @@ impl Watch {
         self.active.set(self.active.get() + 1);
         self.served.set(self.served.get().saturating_add(1));
         if self.served.get() >= self.requests_allowed {
-            self.give(Order::Finish);
+            self.give(ConnectionCommand::Finish);
         }
     }
 
@@ -143,7 +143,7 @@ impl Watch {
     }
 
     /// What to do, asked on each poll of the connection; an order given later wakes it up.
-    pub(super) fn order(&self, context: &Context<'_>) -> Order {
+    pub(super) fn order(&self, context: &Context<'_>) -> ConnectionCommand {
         let mut waker = self.waker.borrow_mut();
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
             *waker = Some(context.waker().clone());
@@ -152,7 +152,7 @@ impl Watch {
     }
 
     /// Gives an order; a stronger one given before stays.
-    pub(super) fn give(&self, order: Order) {
+    pub(super) fn give(&self, order: ConnectionCommand) {
         if order > self.order.get() {
             self.order.set(order);
             if let Some(waker) = self.waker.borrow().as_ref() {
@@ -166,34 +166,34 @@ impl Watch {
         self.since.set(self.clock.get());
     }
 
-    fn verdict(&self, limits: &Limits, response_timeout: Duration) -> Order {
+    fn verdict(&self, limits: &Limits, response_timeout: Duration) -> ConnectionCommand {
         let now = self.clock.get();
         let over = |since: Option<Timestamp>, limit: Duration| since.is_some_and(|since| overdue(since, limit, now));
         if over(self.stalled.get(), limits.response_write_timeout)
             || over(self.starved.get(), limits.request_body_timeout)
         {
-            return Order::Close;
+            return ConnectionCommand::Close;
         }
         // Had it been the origin that was waited for, its own time would have run out before this.
         let longest = response_timeout + limits.response_write_timeout;
         if self.answers.borrow().iter().any(|(_, &moved)| over(Some(moved), longest)) {
-            return Order::Close;
+            return ConnectionCommand::Close;
         }
         let aborted = self.aborted.get();
         if aborted > RESETS_BORNE && aborted > self.served.get() / 2 {
-            return Order::Close;
+            return ConnectionCommand::Close;
         }
         if self.active.get() > 0 {
-            return Order::Serve;
+            return ConnectionCommand::Serve;
         }
         let since = Some(self.since.get());
         match self.phase.get() {
-            Phase::Silent if over(since, limits.first_byte_timeout) => Order::Close,
-            Phase::Head if over(since, limits.head_timeout) => Order::Close,
+            Phase::Silent if over(since, limits.first_byte_timeout) => ConnectionCommand::Close,
+            Phase::Head if over(since, limits.head_timeout) => ConnectionCommand::Close,
             // An idle HTTP/2 client that does not answer the farewell is not waited for.
-            Phase::Idle if over(since, limits.keep_alive_timeout * 2) => Order::Close,
-            Phase::Idle if over(since, limits.keep_alive_timeout) => Order::Finish,
-            _ => Order::Serve,
+            Phase::Idle if over(since, limits.keep_alive_timeout * 2) => ConnectionCommand::Close,
+            Phase::Idle if over(since, limits.keep_alive_timeout) => ConnectionCommand::Finish,
+            _ => ConnectionCommand::Serve,
         }
     }
 }
@@ -206,10 +206,10 @@ pub(super) fn overdue(since: Timestamp, limit: Duration, now: Timestamp) -> bool
 
 /// All connections of one worker.
 #[derive(Default)]
-pub(super) struct Watched(RefCell<Vec<Weak<Watch>>>);
+pub(super) struct ConnectionRegistry(RefCell<Vec<Weak<ConnectionState>>>);
 
-impl Watched {
-    pub(super) fn add(&self, watch: &Rc<Watch>) {
+impl ConnectionRegistry {
+    pub(super) fn add(&self, watch: &Rc<ConnectionState>) {
         self.0.borrow_mut().push(Rc::downgrade(watch));
     }
 
@@ -223,7 +223,7 @@ impl Watched {
     }
 
     /// Gives all the same order.
-    pub(super) fn give_all(&self, order: Order) {
+    pub(super) fn give_all(&self, order: ConnectionCommand) {
         for watch in self.0.borrow().iter().filter_map(Weak::upgrade) {
             watch.give(order);
         }

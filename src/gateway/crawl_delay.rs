@@ -2,10 +2,10 @@
 
 use crate::config::Settings;
 use crate::engine::QuotaView;
-use crate::policy::crawl_delay::{Advice, Budget, CrawlDelay, budgets};
+use crate::policy::crawl_delay::{AdvisedDelay, CrawlBudget, CrawlDelay, budgets};
 use crate::policy::{ClassId, OperatorId, Timestamp, Units};
-use crate::robots::Wishes;
-use crate::verify::Operators;
+use crate::robots::RobotsDirectives;
+use crate::verify::OperatorTable;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,15 +15,15 @@ const EXPERIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Remembers what was advised, because crawlers do.
 #[derive(Default)]
-pub(super) struct Adviser(Mutex<BTreeMap<ClassId, Advice>>);
+pub(super) struct CrawlDelayAdviser(Mutex<BTreeMap<ClassId, AdvisedDelay>>);
 
 /// What is asked, by operator and by the names of its crawlers.
-pub(super) struct Asked {
+pub(super) struct AdvertisedDelays {
     pub(super) of_operators: Vec<(OperatorId, u32)>,
-    pub(super) wishes: Wishes,
+    pub(super) wishes: RobotsDirectives,
 }
 
-impl Adviser {
+impl CrawlDelayAdviser {
     /// Forgets what was advised under other settings.
     pub(super) fn begin_anew(&self) {
         self.0.lock().clear();
@@ -33,10 +33,10 @@ impl Adviser {
     pub(super) fn asked(
         &self,
         settings: &Settings,
-        operators: &Operators,
+        operators: &OperatorTable,
         quotas: &[QuotaView],
         uptime: Timestamp,
-    ) -> Asked {
+    ) -> AdvertisedDelays {
         let delays = &settings.robots.delays;
         let seconds = |delay: CrawlDelay| match delay {
             CrawlDelay::Seconds(seconds) => Some(seconds),
@@ -44,7 +44,7 @@ impl Adviser {
                 let others = |place| {
                     quotas.get(place).map_or(Units::ZERO, |quota| others(quota, class, settings, place, uptime))
                 };
-                let affords = budgets(&settings.rules, class, others).map(|budget| Budget::affords(&budget)).max()?;
+                let affords = budgets(&settings.rules, class, others).map(|budget| CrawlBudget::affords(&budget)).max()?;
                 Some(self.advised(class, affords, uptime))
             }
         };
@@ -53,17 +53,17 @@ impl Adviser {
         let asked_of =
             |operator| of_operators.iter().find(|(known, _)| *known == operator).map(|(_, seconds)| *seconds);
         let crawlers = operators.tokens().filter_map(|(token, operator)| Some((token.to_owned(), asked_of(operator)?)));
-        let wishes = Wishes {
+        let wishes = RobotsDirectives {
             of_crawlers: crawlers.collect(),
             of_everybody: delays.of_everybody.and_then(seconds),
             trap: settings.robots.trap.clone(),
         };
-        Asked { of_operators, wishes }
+        AdvertisedDelays { of_operators, wishes }
     }
 
     fn advised(&self, class: ClassId, seconds: u32, now: Timestamp) -> u32 {
         let mut advice = self.0.lock();
-        let standing = advice.entry(class).or_insert(Advice { seconds, since: now });
+        let standing = advice.entry(class).or_insert(AdvisedDelay { seconds, since: now });
         *standing = standing.after(seconds, now);
         standing.seconds
     }

@@ -3,10 +3,10 @@
 mod page;
 mod document;
 
-pub(super) use document::Policy;
+pub(super) use document::PolicyDocument;
 
 use crate::policy::Timestamp;
-use crate::robots::{Edition, Handout};
+use crate::robots::{RobotsDocument, CachedRobots};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -23,30 +23,30 @@ const HTML: &[u8] = b"text/html; charset=utf-8";
 
 /// The policy under one set of rules, as last written.
 #[derive(Default)]
-pub(super) struct CrawlPolicy(Mutex<Option<Written>>);
+pub(super) struct CrawlPolicy(Mutex<Option<RenderedPolicy>>);
 
-struct Written {
+struct RenderedPolicy {
     at: Timestamp,
-    document: Arc<Edition>,
-    page: Arc<Edition>,
+    document: Arc<RobotsDocument>,
+    page: Arc<RobotsDocument>,
 }
 
 impl CrawlPolicy {
     /// The page or the document, written anew from what `gather` finds where the last one is too old.
-    pub(super) fn handout<'a>(&self, page: bool, now: Timestamp, gather: impl FnOnce() -> Policy<'a>) -> Handout {
+    pub(super) fn handout<'a>(&self, page: bool, now: Timestamp, gather: impl FnOnce() -> PolicyDocument<'a>) -> CachedRobots {
         let mut written = self.0.lock();
         let written = match &mut *written {
             Some(written) if now.since(written.at) < WRITTEN_EVERY => written,
-            old => old.insert(Written::new(&gather(), now)),
+            old => old.insert(RenderedPolicy::new(&gather(), now)),
         };
         let edition = Arc::clone(if page { &written.page } else { &written.document });
-        Handout { edition, age: now.since(written.at), fresh_for: FRESH_FOR }
+        CachedRobots { edition, age: now.since(written.at), fresh_for: FRESH_FOR }
     }
 }
 
-impl Written {
-    fn new(policy: &Policy<'_>, at: Timestamp) -> Self {
-        let edition = |content_type, text| Arc::new(Edition::of(200, Bytes::from_static(content_type), text));
+impl RenderedPolicy {
+    fn new(policy: &PolicyDocument<'_>, at: Timestamp) -> Self {
+        let edition = |content_type, text| Arc::new(RobotsDocument::of(200, Bytes::from_static(content_type), text));
         let document = serde_json::to_vec_pretty(policy).expect("text and numbers can be written");
         Self { at, document: edition(JSON, document.into()), page: edition(HTML, page::of(policy).into()) }
     }

@@ -31,20 +31,20 @@ mod request_context;
 mod connection_timeouts;
 mod worker;
 
-pub use rate_limit_headers::Told;
-pub use response_preview::{Preview, preview};
+pub use rate_limit_headers::RateLimitSnapshot;
+pub use response_preview::{ResponsePreview, preview};
 
-use crate::user_agents::Agents;
+use crate::user_agents::UserAgentMatcher;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::engine::{Admission, ClientView, Engine, QuotaView, UnknownQuota};
-use crate::policy::crawl_delay::ConductView;
-use crate::policy::address_lists::Lists;
+use crate::policy::crawl_delay::ComplianceView;
+use crate::policy::address_lists::AddressLists;
 use crate::policy::{Timestamp, Units};
 use crate::telemetry::WorkerTelemetry;
-use crate::verify::Operators;
-use crate::verify::signature::Signatures;
-use config_snapshot::Generation;
+use crate::verify::OperatorTable;
+use crate::verify::signature::SignatureVerifier;
+use config_snapshot::ConfigSnapshot;
 use shared::Shared;
 use std::io;
 use std::net::SocketAddr;
@@ -63,19 +63,19 @@ const FORGET_EVERY: u64 = 10;
 const RESOLVE_EVERY: u64 = 30;
 
 /// What a gate is made of besides its settings: handed in, so that tests and demonstrations bring their own.
-pub struct Surroundings {
+pub struct Dependencies {
     /// Tells the time.
     pub clock: Clock,
     /// Remembers what was spent, from one set of rules to the next.
     pub engine: Arc<Engine>,
     /// Knows what user agents say.
-    pub agents: Arc<Agents>,
+    pub agents: Arc<UserAgentMatcher>,
     /// Knows whose addresses are whose.
-    pub operators: Arc<Operators>,
+    pub operators: Arc<OperatorTable>,
     /// Knows whose signatures are whose.
-    pub signatures: Arc<Signatures>,
+    pub signatures: Arc<SignatureVerifier>,
     /// The networks of the settings' address lists.
-    pub lists: Lists,
+    pub lists: AddressLists,
     /// Tells that the ledger has answered, where it answers soon enough for a request to wait for it.
     pub ledger_answers: Option<Arc<Notify>>,
     /// A number nobody can guess: ids and jitter come from it.
@@ -83,7 +83,7 @@ pub struct Surroundings {
 }
 
 /// A gate that serves.
-pub struct Gate {
+pub struct Gateway {
     handle: Handle,
     listen: Vec<SocketAddr>,
     stage: stages::Sender<Stage>,
@@ -110,11 +110,11 @@ pub enum StartError {
     Thread(io::Error),
 }
 
-impl Gate {
+impl Gateway {
     /// Binds every socket, then starts the workers. `telemetry` gives each its own counters.
     pub fn start(
         settings: Settings,
-        surroundings: Surroundings,
+        surroundings: Dependencies,
         mut telemetry: impl FnMut(usize) -> WorkerTelemetry,
     ) -> Result<Self, StartError> {
         let count = worker_count(&settings);
@@ -177,16 +177,16 @@ impl Gate {
 impl Handle {
     /// Puts new settings in force, and the networks of their address lists. What was counted is kept; requests under way
     /// end by the rules they began with.
-    pub fn replace_settings(&self, settings: Settings, lists: Lists) {
+    pub fn replace_settings(&self, settings: Settings, lists: AddressLists) {
         let before = self.0.generation();
-        self.0.replace_generation(Generation::new(settings, lists, &self.0.engine, self.now()).after(&before));
+        self.0.replace_generation(ConfigSnapshot::new(settings, lists, &self.0.engine, self.now()).after(&before));
         self.0.adviser.begin_anew();
         self.look_after_robots();
         self.0.new_origin.notify_one();
     }
 
     /// Puts networks in force that were read anew from the address lists of the present settings.
-    pub fn replace_lists(&self, lists: Lists) {
+    pub fn replace_lists(&self, lists: AddressLists) {
         self.0.generation().replace_lists(lists);
     }
 
@@ -196,7 +196,7 @@ impl Handle {
     }
 
     /// The networks of the address lists in force.
-    pub fn lists(&self) -> Arc<Lists> {
+    pub fn lists(&self) -> Arc<AddressLists> {
         self.0.generation().lists()
     }
 
@@ -296,7 +296,7 @@ impl Handle {
     }
 
     /// How crawlers keep to what they are asked, by operator.
-    pub fn conduct(&self) -> Vec<ConductView> {
+    pub fn conduct(&self) -> Vec<ComplianceView> {
         self.0.conduct.views()
     }
 

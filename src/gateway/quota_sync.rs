@@ -2,8 +2,8 @@
 
 use crate::gateway::upstream::rate_limit::{least_left, moment, units};
 use crate::http1::{Fields, Name};
-use crate::policy::quota_sync::OriginCount;
-use crate::policy::quota::{Exhausted, SyncFrom};
+use crate::policy::quota_sync::OriginReport;
+use crate::policy::quota::{ExhaustedRule, SyncFrom};
 use crate::policy::{QuotaId, Timestamp};
 use http::{HeaderName, StatusCode};
 
@@ -11,8 +11,8 @@ use http::{HeaderName, StatusCode};
 const MOST_READ: usize = 16 * 1024;
 
 /// What the head of an answer tells of a quota.
-pub(super) struct Told<'a> {
-    pub(super) count: OriginCount,
+pub(super) struct SyncHeaders<'a> {
+    pub(super) count: OriginReport,
     /// A header that should tell something, and cannot be read.
     pub(super) unreadable: Option<&'a HeaderName>,
     /// It tells that nothing is left if its body has this text.
@@ -20,17 +20,17 @@ pub(super) struct Told<'a> {
 }
 
 /// Bodies that are looked at for what they say.
-pub(super) struct Listening {
+pub(super) struct BodyScan {
     pub(super) quota: QuotaId,
     /// The window that the request was charged to.
     pub(super) window: u64,
-    pub(super) count: OriginCount,
+    pub(super) count: OriginReport,
     says: String,
     read: Vec<u8>,
 }
 
 /// Reads what an answer's head tells.
-pub(super) fn read<'a>(sync: &'a SyncFrom, status: StatusCode, fields: &Fields, now: Timestamp) -> Told<'a> {
+pub(super) fn read<'a>(sync: &'a SyncFrom, status: StatusCode, fields: &Fields, now: Timestamp) -> SyncHeaders<'a> {
     let (remaining, limits_reset) = match (&sync.remaining_header, said(fields, &sync.remaining_header)) {
         (Some(name), Some(_)) if Name::of(name.as_str().as_bytes()) == Name::RateLimit => {
             least_left(fields, now).map_or((None, None), |left| (Some(left.units), left.resets_at))
@@ -44,22 +44,22 @@ pub(super) fn read<'a>(sync: &'a SyncFrom, status: StatusCode, fields: &Fields, 
     };
     let unreadable =
         unread(&sync.remaining_header, remaining.is_some()).or(unread(&sync.reset_header, reset.is_some()));
-    let mut count = OriginCount { remaining, resets_at, exhausted: false };
+    let mut count = OriginReport { remaining, resets_at, exhausted: false };
     let mut if_body_says = None;
     if let Some(exhausted) = sync.exhausted.as_ref().filter(|exhausted| exhausted.statuses.contains(&status.as_u16())) {
         match exhausted {
-            Exhausted { says: Some(text), .. } if !is_in_fields(text, fields) => if_body_says = Some(text.clone()),
+            ExhaustedRule { says: Some(text), .. } if !is_in_fields(text, fields) => if_body_says = Some(text.clone()),
             _ => count.exhausted = true,
         }
         // What asks to come back later says when.
         let retry = || fields.get(Name::RetryAfter).and_then(|value| moment(value, now));
         count.resets_at = count.resets_at.or_else(retry);
     }
-    Told { count, unreadable, if_body_says }
+    SyncHeaders { count, unreadable, if_body_says }
 }
 
-impl Listening {
-    pub(super) fn new(quota: QuotaId, window: u64, count: OriginCount, says: String) -> Self {
+impl BodyScan {
+    pub(super) fn new(quota: QuotaId, window: u64, count: OriginReport, says: String) -> Self {
         Self { quota, window, count, says, read: Vec::new() }
     }
 
@@ -97,12 +97,12 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
-    fn sync(remaining: &'static str, exhausted: Option<Exhausted>) -> SyncFrom {
+    fn sync(remaining: &'static str, exhausted: Option<ExhaustedRule>) -> SyncFrom {
         let header = HeaderName::from_static;
         SyncFrom { remaining_header: Some(header(remaining)), reset_header: Some(header("x-reset")), exhausted }
     }
 
-    fn told<'a>(sync: &'a SyncFrom, status: u16, fields: &[(&'static str, &'static str)]) -> Told<'a> {
+    fn told<'a>(sync: &'a SyncFrom, status: u16, fields: &[(&'static str, &'static str)]) -> SyncHeaders<'a> {
         let status = StatusCode::from_u16(status).expect("a status");
         read(sync, status, &fields.iter().copied().collect(), NOW)
     }
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn an_answer_is_exhaustion_by_its_status_and_what_it_says() {
         let exhausted = |says: Option<&str>| {
-            sync("x-left", Some(Exhausted { statuses: vec![403, 429], says: says.map(str::to_owned) }))
+            sync("x-left", Some(ExhaustedRule { statuses: vec![403, 429], says: says.map(str::to_owned) }))
         };
         let (any, of_text) = (exhausted(None), exhausted(Some("dailyLimit")));
         let by_status = told(&any, 429, &[("retry-after", "60")]);
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_body_is_heard_across_its_pieces_and_up_to_a_bound() {
-        let listening = || Listening::new(QuotaId(0), 0, OriginCount::default(), "dailyLimit".into());
+        let listening = || BodyScan::new(QuotaId(0), 0, OriginReport::default(), "dailyLimit".into());
         let hears = |pieces: &[&[u8]]| {
             let mut ear = listening();
             pieces.iter().any(|piece| ear.hears(piece))

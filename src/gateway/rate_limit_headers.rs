@@ -4,7 +4,7 @@
 mod legacy;
 
 use crate::config::settings::{Headers, LegacyFamily};
-use crate::engine::{BucketStanding, Standing};
+use crate::engine::{BucketUsage, QuotaUsage};
 use crate::http1::{Fields, Name};
 use crate::policy::bucket::Bucket;
 use crate::policy::class::Class;
@@ -18,7 +18,7 @@ use std::fmt::Write;
 const LARGEST: u64 = 999_999_999_999_999;
 
 /// The announcements of one set of rules, as far as they can be written beforehand.
-pub(super) struct Announcements {
+pub(super) struct RateLimitHeaders {
     ratelimit: bool,
     families: Vec<LegacyFamily>,
     /// By class, then by route; `None` where nothing is limited.
@@ -30,28 +30,28 @@ pub(super) struct Announcements {
 
 /// The numbers of one decision.
 #[derive(Clone, Copy)]
-pub struct Told<'a> {
+pub struct RateLimitSnapshot<'a> {
     /// The client's class.
     pub class: ClassId,
     /// The route, by its place in the settings.
     pub route: usize,
     /// Where its quotas stand.
-    pub standings: &'a [Standing],
+    pub standings: &'a [QuotaUsage],
     /// Where its bucket stands.
-    pub bucket: Option<BucketStanding>,
+    pub bucket: Option<BucketUsage>,
     /// Why it is refused, if it is.
     pub refusal: Option<&'a Refusal>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> RateLimitSnapshot<'a> {
     /// The quotas that are enforced, each with its place among all quotas of the route. Shadow mode is announced nowhere.
-    fn enforced(self, rules: &'a Rules) -> impl Iterator<Item = (usize, &'a Standing)> {
-        let is_enforced = |(_, standing): &(usize, &Standing)| rules.quotas[usize::from(standing.quota.0)].enforce;
+    fn enforced(self, rules: &'a Rules) -> impl Iterator<Item = (usize, &'a QuotaUsage)> {
+        let is_enforced = |(_, standing): &(usize, &QuotaUsage)| rules.quotas[usize::from(standing.quota.0)].enforce;
         self.standings.iter().enumerate().filter(is_enforced)
     }
 }
 
-impl Announcements {
+impl RateLimitHeaders {
     pub(super) fn new(headers: &Headers, rules: &Rules) -> Self {
         let of_class = |class: &Class| rules.routes.iter().map(|route| policies(class, route, rules)).collect();
         let opening = |name: &str| format!("\"{name}\";r=");
@@ -65,9 +65,9 @@ impl Announcements {
     }
 
     /// Writes what `told` says into the `fields` of an answer with `status`, over whatever the origin said there.
-    pub(super) fn write(&self, rules: &Rules, told: Told<'_>, now: Timestamp, status: StatusCode, fields: &mut Fields) {
+    pub(super) fn write(&self, rules: &Rules, told: RateLimitSnapshot<'_>, now: Timestamp, status: StatusCode, fields: &mut Fields) {
         let Some(policy) = &self.policies[usize::from(told.class.0)][told.route] else { return };
-        let told = Told { bucket: told.bucket.filter(|_| rules.classes[usize::from(told.class.0)].enforce), ..told };
+        let told = RateLimitSnapshot { bucket: told.bucket.filter(|_| rules.classes[usize::from(told.class.0)].enforce), ..told };
         // Robots.txt on a costly route: nothing limits it.
         if told.standings.is_empty() && told.bucket.is_none() {
             return;
@@ -80,7 +80,7 @@ impl Announcements {
     }
 
     /// What is left, policy by policy. A policy that has just refused has nothing left until the client may come back.
-    fn ratelimit(&self, text: &mut impl Write, rules: &Rules, told: Told<'_>, now: Timestamp) -> std::fmt::Result {
+    fn ratelimit(&self, text: &mut impl Write, rules: &Rules, told: RateLimitSnapshot<'_>, now: Timestamp) -> std::fmt::Result {
         let refused_wait = told.refusal.map(|refusal| seconds_rounded_up(refusal.wait));
         if let Some(bucket) = told.bucket {
             let said_no = told.refusal.is_some_and(|refusal| refusal.quotas == 0);

@@ -2,24 +2,24 @@
 //! count in the metrics.
 
 use crate::gateway::upstream::rate_limit;
-use super::rate_limit_headers::Told;
-use super::quota_sync::{self, Listening};
+use super::rate_limit_headers::RateLimitSnapshot;
+use super::quota_sync::{self, BodyScan};
 use super::cost;
 use super::target;
 use super::upstream::{ForwardError, OriginBody};
-use super::connection_timeouts::Watch;
-use super::worker::{Current, Worker};
+use super::connection_timeouts::ConnectionState;
+use super::worker::{CurrentConfig, Worker};
 use crate::engine::{
-    BucketStanding, Charged, Closed, Decision, Heard, Observation, Pass, Permit, Receipt, Ruling, Standing,
+    BucketUsage, Charged, ThrottleRejection, Decision, ResponseFeedback, Observation, SlotGuard, Permit, Receipt, AdmissionOutcome, QuotaUsage,
 };
 use crate::http1::{Fields, Name, RequestHead, Response};
-use crate::policy::bot_detection::Seen;
-use crate::policy::quota_sync::OriginCount;
-use crate::policy::identity::{ClientKey, Origin};
+use crate::policy::bot_detection::HeadersSeen;
+use crate::policy::quota_sync::OriginReport;
+use crate::policy::identity::{ClientKey, ClientAddress};
 use crate::policy::throttle;
 use crate::policy::throttle::autothrottle::Adjustment;
-use crate::policy::{Classified, QuotaId, Reason, Timestamp, Units};
-use crate::telemetry::{Charge, OriginCall, Outcome, Record};
+use crate::policy::{Classification, QuotaId, Reason, Timestamp, Units};
+use crate::telemetry::{QuotaCharge, UpstreamCall, RecordedOutcome, Record};
 use http::StatusCode;
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -28,29 +28,29 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 /// Who asked, and for what.
-pub(super) struct Visitor {
+pub(super) struct ClientRequest {
     /// What was asked; on its way to the origin, what the origin is asked.
     pub(super) head: RequestHead,
-    pub(super) origin: Origin,
+    pub(super) origin: ClientAddress,
     pub(super) key: ClientKey,
     /// Its signature was looked at, whatever that said.
     pub(super) signed: bool,
-    pub(super) classified: Classified,
+    pub(super) classified: Classification,
     /// What its behaviour is judged by; nothing, where it says that it is a bot.
     pub(super) observation: Option<Observation>,
     pub(super) route: usize,
 }
 
 /// One request under way.
-pub(super) struct Visit {
+pub(super) struct RequestContext {
     worker: Rc<Worker>,
-    watch: Rc<Watch>,
-    current: Rc<Current>,
-    visitor: Visitor,
+    watch: Rc<ConnectionState>,
+    current: Rc<CurrentConfig>,
+    visitor: ClientRequest,
     id: u64,
     began: Timestamp,
-    standings: SmallVec<[Standing; 2]>,
-    bucket: Option<BucketStanding>,
+    standings: SmallVec<[QuotaUsage; 2]>,
+    bucket: Option<BucketUsage>,
     shadow: Option<Reason>,
     refused: Option<Reason>,
     /// The scope that could not take it in time.
@@ -59,7 +59,7 @@ pub(super) struct Visit {
     /// Held from admission until its cost is known.
     permit: Option<Permit>,
     /// Its slots in the scopes, held until the answer has gone.
-    pass: Option<Pass>,
+    pass: Option<SlotGuard>,
     /// How long it waited for them.
     scope_wait: Duration,
     receipt: Receipt,
@@ -71,20 +71,20 @@ pub(super) struct Visit {
     origin_status: Option<u16>,
     origin_took: Option<Duration>,
     /// What the answer's body may still tell of a quota.
-    listening: Vec<Listening>,
+    listening: Vec<BodyScan>,
     complete: bool,
 }
 
 /// What the log says of a client that left before there was an answer. Nobody is ever sent it.
 const CLIENT_LEFT: u16 = 499;
 
-impl Visit {
+impl RequestContext {
     /// A visit on which `decision` has been made.
     pub(super) fn new(
         worker: Rc<Worker>,
-        watch: Rc<Watch>,
-        current: Rc<Current>,
-        visitor: Visitor,
+        watch: Rc<ConnectionState>,
+        current: Rc<CurrentConfig>,
+        visitor: ClientRequest,
         decision: &Decision,
         id: u64,
     ) -> Box<Self> {
@@ -100,8 +100,8 @@ impl Visit {
             bucket: decision.bucket,
             shadow: decision.shadow,
             refused: match &decision.ruling {
-                Ruling::Refused(refusal) => Some(refusal.reason),
-                Ruling::Admitted(_) => None,
+                AdmissionOutcome::Refused(refusal) => Some(refusal.reason),
+                AdmissionOutcome::Admitted(_) => None,
             },
             refused_by: None,
             retry_after: None,
@@ -142,22 +142,22 @@ impl Visit {
         self.worker.uptime().get()
     }
 
-    pub(super) fn current(&self) -> Rc<Current> {
+    pub(super) fn current(&self) -> Rc<CurrentConfig> {
         Rc::clone(&self.current)
     }
 
-    pub(super) fn visitor(&self) -> &Visitor {
+    pub(super) fn visitor(&self) -> &ClientRequest {
         &self.visitor
     }
 
     /// Who asked, so that what was asked can be made what the origin gets.
-    pub(super) fn visitor_mut(&mut self) -> &mut Visitor {
+    pub(super) fn visitor_mut(&mut self) -> &mut ClientRequest {
         &mut self.visitor
     }
 
     /// The numbers that the client is told.
-    pub(super) fn told(&self) -> Told<'_> {
-        Told {
+    pub(super) fn told(&self) -> RateLimitSnapshot<'_> {
+        RateLimitSnapshot {
             class: self.visitor.classified.class,
             route: self.visitor.route,
             standings: &self.standings,
@@ -179,7 +179,7 @@ impl Visit {
     }
 
     fn refused_for_now(&mut self, reason: Reason, retry_after: Option<u64>) {
-        let Visitor { key, classified, .. } = &self.visitor;
+        let ClientRequest { key, classified, .. } = &self.visitor;
         self.current.admission.refused_by_scopes(*key, classified.class, self.began);
         self.refused(reason, retry_after);
     }
@@ -200,7 +200,7 @@ impl Visit {
     }
 
     /// It is on its way to the origin, as far as its permit and `pass` allow.
-    pub(super) fn goes_to_origin(&mut self, pass: Option<Pass>) {
+    pub(super) fn goes_to_origin(&mut self, pass: Option<SlotGuard>) {
         self.pass = pass;
         self.at_origin = true;
         self.worker.telemetry().origin_began(&self.route().scopes, &self.worker.names(&self.current));
@@ -225,7 +225,7 @@ impl Visit {
     }
 
     /// Its scopes learn what the origin did. Returns how long they rest, if that was a complaint.
-    pub(super) fn scopes_hear(&self, answer: Result<&Response<OriginBody>, &ForwardError>) -> Option<Closed> {
+    pub(super) fn scopes_hear(&self, answer: Result<&Response<OriginBody>, &ForwardError>) -> Option<ThrottleRejection> {
         let pass = self.pass.as_ref()?;
         let (status, asked_for) = match answer {
             // Nothing that the origin did.
@@ -244,7 +244,7 @@ impl Visit {
             warn!(%scope, ?wait, "The origin complains: {scope} is left alone for {wait:?}");
         }
         let rest = heard.rest?;
-        Some(Closed { wait: rest.wait.max(asked_for.unwrap_or_default()), ..rest })
+        Some(ThrottleRejection { wait: rest.wait.max(asked_for.unwrap_or_default()), ..rest })
     }
 
     /// The origin's answer broke off, or fell silent, after its head. Its scopes learn that, too, and are left.
@@ -254,9 +254,9 @@ impl Visit {
         }
     }
 
-    fn tell(&self, pass: &Pass, status: Option<u16>, measured: bool, asked_for: Option<Duration>) -> Heard {
+    fn tell(&self, pass: &SlotGuard, status: Option<u16>, measured: bool, asked_for: Option<Duration>) -> ResponseFeedback {
         let latency = self.origin_took.unwrap_or_default();
-        let outcome = throttle::Outcome { status, latency, measured, asked_for };
+        let outcome = throttle::OriginOutcome { status, latency, measured, asked_for };
         pass.heard(&outcome, self.chance(), self.worker.time())
     }
 
@@ -286,7 +286,7 @@ impl Visit {
                 self.worker.cannot_read(&current, quota, window, header);
             }
             if let Some(text) = told.if_body_says {
-                self.listening.push(Listening::new(quota, window, told.count, text));
+                self.listening.push(BodyScan::new(quota, window, told.count, text));
             }
         }
     }
@@ -305,7 +305,7 @@ impl Visit {
         self.listening.retain_mut(|ear| {
             let heard = ear.hears(data);
             if heard {
-                let count = OriginCount { exhausted: true, ..ear.count };
+                let count = OriginReport { exhausted: true, ..ear.count };
                 worker.origin_counts(current, ear.quota, ear.window, count, worker.now());
             }
             !heard && !ear.has_heard_enough()
@@ -358,12 +358,12 @@ impl Visit {
 
     fn record(&self) {
         let rules = &self.current.settings.rules;
-        let Visitor { head, classified, observation, .. } = &self.visitor;
+        let ClientRequest { head, classified, observation, .. } = &self.visitor;
         let names = self.worker.names(&self.current);
-        let charges: SmallVec<[Charge<'_>; 2]> = self
+        let charges: SmallVec<[QuotaCharge<'_>; 2]> = self
             .standings
             .iter()
-            .map(|standing| Charge {
+            .map(|standing| QuotaCharge {
                 quota: standing.quota,
                 quota_name: &rules.quotas[usize::from(standing.quota.0)].name,
                 expected: standing.cost,
@@ -390,7 +390,7 @@ impl Visit {
             bytes: self.bytes,
             user_agent: head.fields.get(Name::UserAgent).unwrap_or_default(),
             referer: head.fields.get(Name::Referer),
-            headers_seen: observation.map_or(Seen::USER_AGENT, |observation| observation.seen()),
+            headers_seen: observation.map_or(HeadersSeen::USER_AGENT, |observation| observation.seen()),
             kind: classified.kind,
             class: classified.class,
             class_name: &rules.classes[usize::from(classified.class.0)].name,
@@ -403,15 +403,15 @@ impl Visit {
             charges: &charges,
             bucket_turn: self.bucket.map(|bucket| bucket.turn),
             outcome: match self.refused {
-                Some(reason) => Outcome::Refused(reason),
-                None => Outcome::Admitted { shadow: self.shadow },
+                Some(reason) => RecordedOutcome::Refused(reason),
+                None => RecordedOutcome::Admitted { shadow: self.shadow },
             },
             retry_after_s: self.retry_after,
             scope: self.refused_by.as_deref(),
             tier: self.standings.iter().map(|standing| standing.tier).max(),
             guarded: self.refused.is_none() && self.standings.iter().any(|standing| standing.by_guard),
             scope_wait: self.scope_wait,
-            origin: self.at_origin.then(|| OriginCall {
+            origin: self.at_origin.then(|| UpstreamCall {
                 scopes: &self.route().scopes,
                 status: self.origin_status,
                 took: self.origin_took.unwrap_or_else(|| settled.since(self.began + self.scope_wait)),
@@ -423,18 +423,18 @@ impl Visit {
     }
 
     /// What a quota was charged; none where the request was refused.
-    fn charged(&self, standing: &Standing) -> Option<&Charged> {
+    fn charged(&self, standing: &QuotaUsage) -> Option<&Charged> {
         self.receipt.iter().find(|charged| charged.quota == standing.quota)
     }
 }
 
 /// One line of each answer, where a scope's autothrottle says `debug: true`.
 fn tell_adjustment(scope: &str, adjustment: &Adjustment) {
-    let Adjustment { outcome: throttle::Outcome { status, latency, .. }, old, new, why } = adjustment;
+    let Adjustment { outcome: throttle::OriginOutcome { status, latency, .. }, old, new, why } = adjustment;
     info!(target: "autothrottle", scope, ?latency, status, ?old, ?new, why, "Delay of {scope}: {old:?} -> {new:?}, {why}");
 }
 
-impl Drop for Visit {
+impl Drop for RequestContext {
     fn drop(&mut self) {
         if let Some(answer) = self.answer {
             self.watch.answer_ends(answer);

@@ -10,9 +10,9 @@ const BLOCK: usize = 8192;
 const ROOM: usize = 1024;
 
 /// Text that becomes bodies.
-pub(super) struct Scratch(BytesMut);
+pub(super) struct ScratchBuffer(BytesMut);
 
-impl Scratch {
+impl ScratchBuffer {
     pub(super) fn new() -> Self {
         Self(BytesMut::with_capacity(BLOCK))
     }
@@ -28,7 +28,7 @@ impl Scratch {
     }
 }
 
-impl fmt::Write for Scratch {
+impl fmt::Write for ScratchBuffer {
     #[inline]
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0.extend_from_slice(text.as_bytes());

@@ -1,16 +1,16 @@
 //! What workers share: read by all, written by none of them but for counters.
 
-use super::Surroundings;
-use super::crawl_delay::Adviser;
-use super::config_snapshot::Generation;
-use super::connection_limits::Neighbours;
-use crate::user_agents::Agents;
+use super::Dependencies;
+use super::crawl_delay::CrawlDelayAdviser;
+use super::config_snapshot::ConfigSnapshot;
+use super::connection_limits::ConnectionCounts;
+use crate::user_agents::UserAgentMatcher;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::engine::Engine;
-use crate::robots::{Conduct, Own, Shelf};
-use crate::verify::Operators;
-use crate::verify::signature::Signatures;
+use crate::robots::{CrawlCompliance, OverrideFile, RobotsCache};
+use crate::verify::OperatorTable;
+use crate::verify::signature::SignatureVerifier;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::hash::RandomState;
@@ -22,9 +22,9 @@ use tokio::sync::Notify;
 pub(super) struct Shared {
     pub(super) clock: Clock,
     pub(super) engine: Arc<Engine>,
-    pub(super) agents: Arc<Agents>,
-    pub(super) operators: Arc<Operators>,
-    pub(super) signatures: Arc<Signatures>,
+    pub(super) agents: Arc<UserAgentMatcher>,
+    pub(super) operators: Arc<OperatorTable>,
+    pub(super) signatures: Arc<SignatureVerifier>,
     /// Tells that the ledger has answered, where a request may wait for it.
     pub(super) ledger_answers: Option<Arc<Notify>>,
     /// Told when there is an origin to be looked up at once.
@@ -32,18 +32,18 @@ pub(super) struct Shared {
     /// Client connections open now, on all workers.
     pub(super) connections: AtomicUsize,
     /// The same by address, as far as they are bounded.
-    pub(super) neighbours: Neighbours,
+    pub(super) neighbours: ConnectionCounts,
     pub(super) workers: usize,
     pub(super) via: Via,
     /// Turns what clients send to be known by into numbers that nobody else can compute, and that end with the process.
     pub(super) secrets: RandomState,
     /// The robots.txt of each site, what is asked in it, and who keeps to it.
-    pub(super) robots: Shelf,
-    pub(super) adviser: Adviser,
-    pub(super) conduct: Conduct,
+    pub(super) robots: RobotsCache,
+    pub(super) adviser: CrawlDelayAdviser,
+    pub(super) conduct: CrawlCompliance,
     /// The operator's robots.txt, if there is one.
-    pub(super) own_robots: Mutex<Own>,
-    generation: ArcSwap<Generation>,
+    pub(super) own_robots: Mutex<OverrideFile>,
+    generation: ArcSwap<ConfigSnapshot>,
     number: AtomicU64,
 }
 
@@ -55,10 +55,10 @@ pub(super) struct Via {
 }
 
 impl Shared {
-    pub(super) fn new(surroundings: Surroundings, settings: Settings, workers: usize) -> Self {
-        let Surroundings { clock, engine, agents, operators, signatures, lists, ledger_answers, seed } = surroundings;
-        let generation = Generation::new(settings, lists, &engine, clock.now());
-        let conduct = Conduct::of(operators.names().count());
+    pub(super) fn new(surroundings: Dependencies, settings: Settings, workers: usize) -> Self {
+        let Dependencies { clock, engine, agents, operators, signatures, lists, ledger_answers, seed } = surroundings;
+        let generation = ConfigSnapshot::new(settings, lists, &engine, clock.now());
+        let conduct = CrawlCompliance::of(operators.names().count());
         Self {
             clock,
             engine,
@@ -68,12 +68,12 @@ impl Shared {
             ledger_answers,
             new_origin: Notify::new(),
             connections: AtomicUsize::new(0),
-            neighbours: Neighbours::default(),
+            neighbours: ConnectionCounts::default(),
             workers,
             via: Via::new(seed),
             secrets: RandomState::new(),
-            robots: Shelf::default(),
-            adviser: Adviser::default(),
+            robots: RobotsCache::default(),
+            adviser: CrawlDelayAdviser::default(),
             conduct,
             own_robots: Mutex::default(),
             generation: ArcSwap::from_pointee(generation),
@@ -82,7 +82,7 @@ impl Shared {
     }
 
     /// The settings in force.
-    pub(super) fn generation(&self) -> Arc<Generation> {
+    pub(super) fn generation(&self) -> Arc<ConfigSnapshot> {
         self.generation.load_full()
     }
 
@@ -92,7 +92,7 @@ impl Shared {
     }
 
     /// Puts new settings in force.
-    pub(super) fn replace_generation(&self, generation: Generation) {
+    pub(super) fn replace_generation(&self, generation: ConfigSnapshot) {
         self.generation.store(Arc::new(generation));
         self.number.fetch_add(1, Ordering::Release);
     }

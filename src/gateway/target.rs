@@ -20,7 +20,7 @@ pub(super) struct Target<'a> {
 
 /// Why a request is not one that can be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Malformed {
+pub(super) enum RequestError {
     /// No host, two, or one that is not a host.
     Host,
     /// A path with an encoded NUL.
@@ -43,28 +43,28 @@ pub(super) enum Malformed {
 
 impl<'a> Target<'a> {
     /// Reads the target of a request; everything that could mean one thing here and another at the origin is refused.
-    pub(super) fn of(head: &'a RequestHead, via: &str, max_body: u64) -> Result<Self, Malformed> {
+    pub(super) fn of(head: &'a RequestHead, via: &str, max_body: u64) -> Result<Self, RequestError> {
         let fields = &head.fields;
         if matches!(head.method, Method::CONNECT | Method::TRACE) {
-            return Err(Malformed::Method);
+            return Err(RequestError::Method);
         }
         if let Some(length) = fields.get(Name::ContentLength) {
             if fields.contains(Name::TransferEncoding) {
-                return Err(Malformed::Framing);
+                return Err(RequestError::Framing);
             }
             if number(length).is_none_or(|length| length > max_body) {
-                return Err(Malformed::TooLarge);
+                return Err(RequestError::TooLarge);
             }
         }
         if fields.get(Name::Expect).is_some_and(|value| !value.eq_ignore_ascii_case(b"100-continue")) {
-            return Err(Malformed::Expectation);
+            return Err(RequestError::Expectation);
         }
         if fields.all(Name::Via).any(|value| names(value, via)) {
-            return Err(Malformed::Loop);
+            return Err(RequestError::Loop);
         }
         check_host(head)?;
         check_path(head)?;
-        let path = normalise(head.target.path()).map_err(|_| Malformed::Path)?;
+        let path = normalise(head.target.path()).map_err(|_| RequestError::Path)?;
         Ok(Self { host: asked_host(head), path, query: head.target.query() })
     }
 }
@@ -103,11 +103,11 @@ fn names(via: &[u8], pseudonym: &str) -> bool {
 }
 
 /// RFC 9112 section 3.2 and RFC 9113 section 8.3.1: exactly one host, the same wherever it is given.
-fn check_host(head: &RequestHead) -> Result<(), Malformed> {
+fn check_host(head: &RequestHead) -> Result<(), RequestError> {
     let mut given = head.fields.all(Name::Host);
     let (field, second) = (given.next(), given.next());
     if second.is_some() {
-        return Err(Malformed::Host);
+        return Err(RequestError::Host);
     }
     let fits = match (head.target.authority(), field) {
         (Some(authority), _) if authority.as_str().contains('@') => false,
@@ -118,7 +118,7 @@ fn check_host(head: &RequestHead) -> Result<(), Malformed> {
         (None, Some(field)) => is_host(field),
         (None, None) => head.version == Version::HTTP_10,
     };
-    if fits { Ok(()) } else { Err(Malformed::Host) }
+    if fits { Ok(()) } else { Err(RequestError::Host) }
 }
 
 fn is_host(value: &[u8]) -> bool {
@@ -131,10 +131,10 @@ fn is_host(value: &[u8]) -> bool {
     value.iter().all(simple) || Authority::try_from(value).is_ok_and(|authority| authority.host().len() > 1)
 }
 
-fn check_path(head: &RequestHead) -> Result<(), Malformed> {
+fn check_path(head: &RequestHead) -> Result<(), RequestError> {
     let fits = match head.target.path_and_query() {
         Some(path) => path.as_str().starts_with('/') || (path.as_str() == "*" && head.method == Method::OPTIONS),
         None => head.target.authority().is_some(),
     };
-    if fits { Ok(()) } else { Err(Malformed::Target) }
+    if fits { Ok(()) } else { Err(RequestError::Target) }
 }

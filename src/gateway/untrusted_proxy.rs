@@ -6,7 +6,7 @@
 
 use super::headers;
 use crate::http1::{Fields, Name};
-use crate::policy::identity::{AddressSource, Prefix, Trust, is_private};
+use crate::policy::identity::{AddressSource, IpPrefix, ProxyTrust, is_private};
 use parking_lot::Mutex;
 use std::fmt;
 use std::net::IpAddr;
@@ -25,12 +25,12 @@ pub(super) struct UntrustedProxy {
 struct Sighting {
     peer: IpAddr,
     header: &'static str,
-    trusted: Vec<Prefix>,
+    trusted: Vec<IpPrefix>,
 }
 
 impl UntrustedProxy {
     /// Looks at a request from `peer`, and warns of the first one that a proxy seems to have forwarded.
-    pub(super) fn observe(&self, trust: &Trust, peer: IpAddr, fields: &Fields) {
+    pub(super) fn observe(&self, trust: &ProxyTrust, peer: IpAddr, fields: &Fields) {
         if self.is_found.load(Ordering::Relaxed) || !is_private(peer) || is_believed(trust, peer) {
             return;
         }
@@ -71,28 +71,28 @@ impl fmt::Display for Sighting {
 impl Sighting {
     /// The proxies that are trusted already, and the peer, as YAML.
     fn trusted_proxies(&self) -> Vec<String> {
-        let loopback = ["127.0.0.0/8", "::1/128"].map(Prefix::parse);
+        let loopback = ["127.0.0.0/8", "::1/128"].map(IpPrefix::parse);
         let added = match self.peer.is_loopback() {
             true => loopback.into_iter().flatten().collect(),
-            false => Vec::from_iter(Prefix::parse(&self.peer.to_string())),
+            false => Vec::from_iter(IpPrefix::parse(&self.peer.to_string())),
         };
-        let is_new = |range: &Prefix| !self.trusted.contains(range);
+        let is_new = |range: &IpPrefix| !self.trusted.contains(range);
         self.trusted.iter().copied().chain(added.into_iter().filter(is_new)).map(quoted).collect()
     }
 }
 
 /// An IPv6 range in a YAML list needs quotes.
-fn quoted(range: Prefix) -> String {
+fn quoted(range: IpPrefix) -> String {
     let text = range.to_string();
     if text.contains(':') { format!("\"{text}\"") } else { text }
 }
 
-fn is_believed(trust: &Trust, peer: IpAddr) -> bool {
+fn is_believed(trust: &ProxyTrust, peer: IpAddr) -> bool {
     trust.source != AddressSource::Peer && trust.believes(peer)
 }
 
 /// The forwarding header of the request: the one that the settings name, else the first known one.
-fn forwarding_header(trust: &Trust, fields: &Fields) -> Option<&'static str> {
+fn forwarding_header(trust: &ProxyTrust, fields: &Fields) -> Option<&'static str> {
     let preferred = trust.source.header().map(|name| Name::of(name.as_bytes()));
     let is_sent = |(name, _): &&(Name, &str)| fields.contains(*name);
     let first = FORWARDING_HEADERS.iter().find(|(name, _)| Some(*name) == preferred).filter(is_sent);
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use http::HeaderMap;
 
-    fn warning(trust: &Trust, peer: &str, header: Option<&'static str>) -> Option<String> {
+    fn warning(trust: &ProxyTrust, peer: &str, header: Option<&'static str>) -> Option<String> {
         let mut sent = HeaderMap::new();
         header.map(|name| sent.insert(name, http::HeaderValue::from_static("192.0.2.1")));
         let proxy = UntrustedProxy::default();
@@ -129,9 +129,9 @@ mod tests {
         proxy.warning()
     }
 
-    fn trust(source: AddressSource, proxies: &[&str]) -> Trust {
-        let proxies = proxies.iter().filter_map(|range| Prefix::parse(range)).collect();
-        Trust { source, proxies, ipv6_prefix: 64 }
+    fn trust(source: AddressSource, proxies: &[&str]) -> ProxyTrust {
+        let proxies = proxies.iter().filter_map(|range| IpPrefix::parse(range)).collect();
+        ProxyTrust { source, proxies, ipv6_prefix: 64 }
     }
 
     #[test]

@@ -2,20 +2,20 @@
 //! the engine and nothing else that a request touches.
 
 use super::connection;
-use super::config_snapshot::Generation;
-use super::scratch::Scratch;
+use super::config_snapshot::ConfigSnapshot;
+use super::scratch::ScratchBuffer;
 use super::shared::Shared;
 use super::upstream::{Deadlines, ForwardError, Upstream};
-use super::connection_timeouts::{Order, Watched};
+use super::connection_timeouts::{ConnectionCommand, ConnectionRegistry};
 use crate::user_agents::ClaimCache;
-use crate::engine::OriginNews;
-use crate::http1::Dates;
-use crate::policy::bot_detection::Browser;
-use crate::policy::quota_sync::OriginCount;
+use crate::engine::OriginQuotaEvent;
+use crate::http1::DateCache;
+use crate::policy::bot_detection::BrowserTraits;
+use crate::policy::quota_sync::OriginReport;
 use crate::policy::identity::ClientKey;
 use crate::policy::address_lists::ListId;
 use crate::policy::{BotId, Claim, ClassId, OperatorId, QuotaId, Rules, ScopeId, Timestamp};
-use crate::telemetry::{Names, WorkerTelemetry, rfc3339};
+use crate::telemetry::{NameResolver, WorkerTelemetry, rfc3339};
 use http::HeaderName;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -46,15 +46,15 @@ const DRAIN_TIME: Duration = Duration::from_secs(2);
 /// What all requests of one thread share.
 pub(super) struct Worker {
     shared: Arc<Shared>,
-    current: RefCell<Rc<Current>>,
+    current: RefCell<Rc<CurrentConfig>>,
     /// How long the clock had been running when it was last asked: good enough for timeouts.
     uptime: Rc<Cell<Timestamp>>,
-    dates: Dates,
-    watched: Watched,
+    dates: DateCache,
+    watched: ConnectionRegistry,
     upstream: Upstream,
     claims: RefCell<ClaimCache>,
     telemetry: WorkerTelemetry,
-    scratch: RefCell<Scratch>,
+    scratch: RefCell<ScratchBuffer>,
     /// The window in which the origin's count of a quota was last found unreadable.
     unreadable: RefCell<BTreeMap<QuotaId, u64>>,
     drain: mpsc::Sender<Incoming>,
@@ -63,9 +63,9 @@ pub(super) struct Worker {
 }
 
 /// The settings in force, counted by this thread alone.
-pub(super) struct Current {
+pub(super) struct CurrentConfig {
     number: u64,
-    generation: Arc<Generation>,
+    generation: Arc<ConfigSnapshot>,
 }
 
 /// Whether the gate serves or comes to its end.
@@ -111,7 +111,7 @@ async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, mut stage
         match accepted {
             Ok((stream, peer)) => {
                 worker.time();
-                let Some(place) = Place::take(&worker, peer.ip()) else { continue };
+                let Some(place) = ConnectionSlot::take(&worker, peer.ip()) else { continue };
                 let worker = Rc::clone(&worker);
                 tokio::task::spawn_local(async move {
                     connection::serve(worker, stream, peer).await;
@@ -130,14 +130,14 @@ async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, mut stage
 }
 
 /// One of the connections that may be open at once.
-struct Place {
+struct ConnectionSlot {
     shared: Arc<Shared>,
     telemetry: WorkerTelemetry,
     /// Whose it is, where connections from one address are bounded.
     counted_for: Option<ClientKey>,
 }
 
-impl Place {
+impl ConnectionSlot {
     fn take(worker: &Rc<Worker>, peer: IpAddr) -> Option<Self> {
         let current = worker.current();
         let limits = &current.settings.limits;
@@ -155,7 +155,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.shared.connections.fetch_sub(1, Ordering::Relaxed);
         if let Some(key) = self.counted_for {
@@ -184,16 +184,16 @@ impl Worker {
     fn new(shared: Arc<Shared>, telemetry: WorkerTelemetry, drain: mpsc::Sender<Incoming>, seed: u64) -> Rc<Self> {
         let uptime = Rc::new(Cell::new(shared.clock.uptime()));
         let deadlines = Deadlines::new(Rc::clone(&uptime));
-        let current = Current { number: shared.generation_number(), generation: shared.generation() };
+        let current = CurrentConfig { number: shared.generation_number(), generation: shared.generation() };
         Rc::new(Self {
             current: RefCell::new(Rc::new(current)),
             uptime,
-            dates: Dates::new(),
-            watched: Watched::default(),
+            dates: DateCache::new(),
+            watched: ConnectionRegistry::default(),
             upstream: Upstream::new(deadlines),
             claims: RefCell::new(ClaimCache::new(foldhash::fast::RandomState::default())),
             telemetry,
-            scratch: RefCell::new(Scratch::new()),
+            scratch: RefCell::new(ScratchBuffer::new()),
             unreadable: RefCell::default(),
             drain,
             seed,
@@ -213,7 +213,7 @@ impl Worker {
             }
             match *stage.borrow_and_update() {
                 Stage::Serving => {}
-                Stage::Draining => self.watched.give_all(Order::Finish),
+                Stage::Draining => self.watched.give_all(ConnectionCommand::Finish),
                 Stage::Closed => break,
             }
             self.tick().await;
@@ -221,7 +221,7 @@ impl Worker {
                 break;
             }
         }
-        self.watched.give_all(Order::Close);
+        self.watched.give_all(ConnectionCommand::Close);
         while self.watched.open() > 0 {
             tokio::task::yield_now().await;
         }
@@ -246,11 +246,11 @@ impl Worker {
     }
 
     /// The settings in force. A reload is seen by the next request.
-    pub(super) fn current(&self) -> Rc<Current> {
+    pub(super) fn current(&self) -> Rc<CurrentConfig> {
         let number = self.shared.generation_number();
         let mut current = self.current.borrow_mut();
         if current.number != number {
-            *current = Rc::new(Current { number, generation: self.shared.generation() });
+            *current = Rc::new(CurrentConfig { number, generation: self.shared.generation() });
         }
         Rc::clone(&current)
     }
@@ -277,7 +277,7 @@ impl Worker {
         Rc::clone(&self.uptime)
     }
 
-    pub(super) fn watched(&self) -> &Watched {
+    pub(super) fn watched(&self) -> &ConnectionRegistry {
         &self.watched
     }
 
@@ -285,7 +285,7 @@ impl Worker {
         &self.upstream
     }
 
-    pub(super) fn claim(&self, user_agent: &[u8]) -> (Claim, Browser) {
+    pub(super) fn claim(&self, user_agent: &[u8]) -> (Claim, BrowserTraits) {
         self.claims.borrow_mut().claim(&self.shared.agents, user_agent)
     }
 
@@ -293,7 +293,7 @@ impl Worker {
         &self.telemetry
     }
 
-    pub(super) fn scratch(&self) -> RefMut<'_, Scratch> {
+    pub(super) fn scratch(&self) -> RefMut<'_, ScratchBuffer> {
         self.scratch.borrow_mut()
     }
 
@@ -308,29 +308,29 @@ impl Worker {
         mix(self.seed.wrapping_add(count.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 
-    pub(super) fn names<'a>(&'a self, current: &'a Current) -> KnownNames<'a> {
-        KnownNames { shared: &self.shared, rules: &current.settings.rules, number: current.number }
+    pub(super) fn names<'a>(&'a self, current: &'a CurrentConfig) -> ConfigNames<'a> {
+        ConfigNames { shared: &self.shared, rules: &current.settings.rules, number: current.number }
     }
 
     /// The origin has told where its own count of a quota stands.
     pub(super) fn origin_counts(
         &self,
-        current: &Current,
+        current: &CurrentConfig,
         quota: QuotaId,
         window: u64,
-        said: OriginCount,
+        said: OriginReport,
         now: Timestamp,
     ) {
         let Some(news) = current.admission.origin_counts(quota, window, said, now) else { return };
         let quota = &current.settings.rules.quotas[usize::from(quota.0)].name;
         let drift = match news {
-            OriginNews::Closed { until } => {
+            OriginQuotaEvent::Closed { until } => {
                 let until = rfc3339(until);
                 return warn!(
                     "The origin says that nothing is left of {quota}: closed until {until}, or until the quota is set by hand"
                 );
             }
-            OriginNews::Drift { milli } => milli as f64 / 1000.0,
+            OriginQuotaEvent::Drift { milli } => milli as f64 / 1000.0,
         };
         match drift > 0.0 {
             true => warn!(
@@ -342,7 +342,7 @@ impl Worker {
     }
 
     /// The origin's own count of a quota cannot be read in this answer: told once a window.
-    pub(super) fn cannot_read(&self, current: &Current, quota: QuotaId, window: u64, header: &HeaderName) {
+    pub(super) fn cannot_read(&self, current: &CurrentConfig, quota: QuotaId, window: u64, header: &HeaderName) {
         if self.unreadable.borrow_mut().insert(quota, window) != Some(window) {
             let quota = &current.settings.rules.quotas[usize::from(quota.0)].name;
             warn!("The origin's {header} cannot be read: {quota} is not compared with its count by such answers");
@@ -354,22 +354,22 @@ impl Worker {
     }
 }
 
-impl Deref for Current {
-    type Target = Generation;
+impl Deref for CurrentConfig {
+    type Target = ConfigSnapshot;
 
-    fn deref(&self) -> &Generation {
+    fn deref(&self) -> &ConfigSnapshot {
         &self.generation
     }
 }
 
 /// Names for what records know by number.
-pub(super) struct KnownNames<'a> {
+pub(super) struct ConfigNames<'a> {
     shared: &'a Shared,
     rules: &'a Rules,
     number: u64,
 }
 
-impl Names for KnownNames<'_> {
+impl NameResolver for ConfigNames<'_> {
     fn settings(&self) -> u64 {
         self.number
     }

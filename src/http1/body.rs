@@ -1,8 +1,8 @@
 //! Bodies as they cross the wire: cut out of what was read, put into what is written.
 
-use super::chunked::{self, ChunkReader, Piece};
-use super::framing::{Length, Malformed};
-use super::buffer::Outgoing;
+use super::chunked::{self, ChunkReader, BodyChunk};
+use super::framing::{BodyLength, Malformed};
+use super::buffer::WriteBuffer;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName};
 use hyper::body::{Body, SizeHint};
@@ -21,27 +21,27 @@ pub(super) enum BodyReader {
 }
 
 impl BodyReader {
-    pub(super) fn new(length: Length) -> Self {
+    pub(super) fn new(length: BodyLength) -> Self {
         match length {
-            Length::Exact(length) => Self::Exact(length),
-            Length::Chunked => Self::Chunked(ChunkReader::new()),
-            Length::UntilClose => Self::UntilClose { closed: false },
+            BodyLength::Exact(length) => Self::Exact(length),
+            BodyLength::Chunked => Self::Chunked(ChunkReader::new()),
+            BodyLength::UntilClose => Self::UntilClose { closed: false },
         }
     }
 
     /// What `buffer` holds of the body.
-    pub(super) fn next(&mut self, buffer: &mut BytesMut) -> Result<Piece, Malformed> {
+    pub(super) fn next(&mut self, buffer: &mut BytesMut) -> Result<BodyChunk, Malformed> {
         match self {
-            Self::Exact(0) => Ok(Piece::End),
+            Self::Exact(0) => Ok(BodyChunk::End),
             Self::Chunked(chunks) => chunks.next(buffer),
-            Self::UntilClose { closed: true } if buffer.is_empty() => Ok(Piece::End),
-            _ if buffer.is_empty() => Ok(Piece::Later),
+            Self::UntilClose { closed: true } if buffer.is_empty() => Ok(BodyChunk::End),
+            _ if buffer.is_empty() => Ok(BodyChunk::Later),
             Self::Exact(left) => {
                 let length = usize::try_from(*left).unwrap_or(usize::MAX).min(buffer.len());
                 *left -= length as u64;
-                Ok(Piece::Data(buffer.split_to(length).freeze()))
+                Ok(BodyChunk::Data(buffer.split_to(length).freeze()))
             }
-            Self::UntilClose { .. } => Ok(Piece::Data(buffer.split().freeze())),
+            Self::UntilClose { .. } => Ok(BodyChunk::Data(buffer.split().freeze())),
         }
     }
 
@@ -84,13 +84,13 @@ impl BodyReader {
 }
 
 /// A body that can be written.
-pub trait Sendable: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin {}
+pub trait SendBody: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin {}
 
-impl<B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin> Sendable for B {}
+impl<B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin> SendBody for B {}
 
 /// How a body is written.
 #[derive(Debug)]
-pub(super) enum Coding {
+pub(super) enum BodyCoding {
     /// So many bytes are still owed.
     Exact(u64),
     /// In chunks, and in the end those trailers.
@@ -102,7 +102,7 @@ pub(super) enum Coding {
 /// Writes a body as it comes, no faster than the other side takes it.
 pub(super) struct BodyWriter<B> {
     body: B,
-    coding: Coding,
+    coding: BodyCoding,
     /// The end, good or bad, once nothing more will come; what came before it is still written.
     end: Option<Result<(), WriteError>>,
 }
@@ -118,9 +118,9 @@ pub(super) enum WriteError {
     Io(io::Error),
 }
 
-impl<B: Sendable> BodyWriter<B> {
-    pub(super) fn new(body: B, coding: Coding) -> Self {
-        let end = matches!(coding, Coding::Exact(0)).then_some(Ok(()));
+impl<B: SendBody> BodyWriter<B> {
+    pub(super) fn new(body: B, coding: BodyCoding) -> Self {
+        let end = matches!(coding, BodyCoding::Exact(0)).then_some(Ok(()));
         Self { body, coding, end }
     }
 
@@ -130,7 +130,7 @@ impl<B: Sendable> BodyWriter<B> {
     pub(super) fn poll_write<IO: AsyncWrite + Unpin>(
         &mut self,
         io: &mut IO,
-        out: &mut Outgoing,
+        out: &mut WriteBuffer,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), WriteError>> {
         loop {
@@ -159,28 +159,28 @@ impl<B: Sendable> BodyWriter<B> {
         }
     }
 
-    fn put(&mut self, data: Bytes, out: &mut Outgoing) -> Result<(), WriteError> {
+    fn put(&mut self, data: Bytes, out: &mut WriteBuffer) -> Result<(), WriteError> {
         match &mut self.coding {
             // An empty chunk would be the last.
             _ if data.is_empty() => {}
-            Coding::Exact(left) => {
+            BodyCoding::Exact(left) => {
                 *left = left.checked_sub(data.len() as u64).ok_or(WriteError::Length)?;
                 out.push(data);
             }
-            Coding::Chunked(_) => {
+            BodyCoding::Chunked(_) => {
                 chunked::write_size(out.text(), data.len());
                 out.push(data);
                 out.text().extend_from_slice(b"\r\n");
             }
-            Coding::UntilClose => out.push(data),
+            BodyCoding::UntilClose => out.push(data),
         }
         Ok(())
     }
 
-    fn finish(&self, out: &mut Outgoing, trailers: Option<&HeaderMap>) -> Result<(), WriteError> {
+    fn finish(&self, out: &mut WriteBuffer, trailers: Option<&HeaderMap>) -> Result<(), WriteError> {
         match &self.coding {
-            Coding::Exact(left) if *left > 0 => return Err(WriteError::Length),
-            Coding::Chunked(announced) => chunked::write_end(out.text(), trailers, announced),
+            BodyCoding::Exact(left) if *left > 0 => return Err(WriteError::Length),
+            BodyCoding::Chunked(announced) => chunked::write_end(out.text(), trailers, announced),
             _ => {}
         }
         Ok(())

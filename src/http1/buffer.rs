@@ -27,14 +27,14 @@ const MOST_SPARE: usize = 8;
 
 /// What has been read and not yet understood.
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(super) struct ReadBuffer {
     pub(super) buffer: BytesMut,
     /// What the next read makes room for; grows while reads fill it.
     room: usize,
     grown: bool,
 }
 
-impl Incoming {
+impl ReadBuffer {
     pub(super) fn new(first: BytesMut) -> Self {
         Self { buffer: first, room: SMALL, grown: false }
     }
@@ -97,14 +97,14 @@ impl Incoming {
 /// What waits to be written: bytes that were put together here, at most one piece that was not copied, and what
 /// follows it.
 #[derive(Debug, Default)]
-pub(super) struct Outgoing {
+pub(super) struct WriteBuffer {
     front: Vec<u8>,
     written: usize,
     piece: Bytes,
     behind: Vec<u8>,
 }
 
-impl Outgoing {
+impl WriteBuffer {
     /// Where the next bytes go that are put together here.
     pub(super) fn text(&mut self) -> &mut Vec<u8> {
         if self.piece.is_empty() { &mut self.front } else { &mut self.behind }

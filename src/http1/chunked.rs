@@ -17,12 +17,12 @@ const MOST_DIGITS: u8 = 16;
 /// Takes a chunked body apart.
 #[derive(Debug)]
 pub(super) struct ChunkReader {
-    state: State,
+    state: ChunkState,
     extensions_left: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ChunkState {
     /// Before the first digit of a size.
     Begin,
     /// After so many digits of a size.
@@ -41,7 +41,7 @@ enum State {
 
 /// What comes next in a body.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum BodyChunk {
     Data(Bytes),
     Trailers(HeaderMap),
     /// Nothing, until more has been read.
@@ -51,44 +51,44 @@ pub(super) enum Piece {
 
 impl ChunkReader {
     pub(super) fn new() -> Self {
-        Self { state: State::Begin, extensions_left: MOST_EXTENSIONS }
+        Self { state: ChunkState::Begin, extensions_left: MOST_EXTENSIONS }
     }
 
-    pub(super) fn next(&mut self, buffer: &mut BytesMut) -> Result<Piece, Malformed> {
+    pub(super) fn next(&mut self, buffer: &mut BytesMut) -> Result<BodyChunk, Malformed> {
         self.skip_lines(buffer)?;
         match self.state {
-            State::Data(left) if !buffer.is_empty() => {
+            ChunkState::Data(left) if !buffer.is_empty() => {
                 let length = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
                 let data = buffer.split_to(length).freeze();
                 self.state = match left - length as u64 {
-                    0 => State::DataEnd,
-                    left => State::Data(left),
+                    0 => ChunkState::DataEnd,
+                    left => ChunkState::Data(left),
                 };
                 // The end is often at hand already. What is wrong there comes to light when it is asked for.
-                if self.skip_lines(buffer).is_ok() && self.state == State::Trailers && buffer.starts_with(b"\r\n") {
+                if self.skip_lines(buffer).is_ok() && self.state == ChunkState::Trailers && buffer.starts_with(b"\r\n") {
                     buffer.advance(2);
-                    self.state = State::Done;
+                    self.state = ChunkState::Done;
                 }
-                Ok(Piece::Data(data))
+                Ok(BodyChunk::Data(data))
             }
-            State::Trailers if !buffer.is_empty() => {
-                let Some(trailers) = head::trailers(buffer, MOST_TRAILERS)? else { return Ok(Piece::Later) };
-                self.state = State::Done;
-                Ok(if trailers.is_empty() { Piece::End } else { Piece::Trailers(trailers) })
+            ChunkState::Trailers if !buffer.is_empty() => {
+                let Some(trailers) = head::trailers(buffer, MOST_TRAILERS)? else { return Ok(BodyChunk::Later) };
+                self.state = ChunkState::Done;
+                Ok(if trailers.is_empty() { BodyChunk::End } else { BodyChunk::Trailers(trailers) })
             }
-            State::Done => Ok(Piece::End),
-            _ => Ok(Piece::Later),
+            ChunkState::Done => Ok(BodyChunk::End),
+            _ => Ok(BodyChunk::Later),
         }
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == ChunkState::Done
     }
 
     /// How much of the chunk at hand is still to come.
     pub(super) fn expected(&self) -> u64 {
         match self.state {
-            State::Data(left) => left,
+            ChunkState::Data(left) => left,
             _ => 0,
         }
     }
@@ -97,7 +97,7 @@ impl ChunkReader {
     fn skip_lines(&mut self, buffer: &mut BytesMut) -> Result<(), Malformed> {
         let mut skipped = 0;
         for &byte in buffer.iter() {
-            if matches!(self.state, State::Data(_) | State::Trailers | State::Done) {
+            if matches!(self.state, ChunkState::Data(_) | ChunkState::Trailers | ChunkState::Done) {
                 break;
             }
             self.state = self.after(byte)?;
@@ -107,27 +107,27 @@ impl ChunkReader {
         Ok(())
     }
 
-    fn after(&mut self, byte: u8) -> Result<State, Malformed> {
+    fn after(&mut self, byte: u8) -> Result<ChunkState, Malformed> {
         Ok(match (self.state, byte) {
-            (State::Begin, _) => State::Size(digit(byte).ok_or(Malformed::Chunk)?, 1),
-            (State::Size(size, _), b'\r') => State::SizeEnd(size),
-            (State::Size(size, _) | State::SizeSpace(size), b';') => State::Extension(size),
-            (State::Size(size, _) | State::SizeSpace(size), b' ' | b'\t') => {
+            (ChunkState::Begin, _) => ChunkState::Size(digit(byte).ok_or(Malformed::Chunk)?, 1),
+            (ChunkState::Size(size, _), b'\r') => ChunkState::SizeEnd(size),
+            (ChunkState::Size(size, _) | ChunkState::SizeSpace(size), b';') => ChunkState::Extension(size),
+            (ChunkState::Size(size, _) | ChunkState::SizeSpace(size), b' ' | b'\t') => {
                 self.count_extension()?;
-                State::SizeSpace(size)
+                ChunkState::SizeSpace(size)
             }
-            (State::Size(size, digits), _) if digits < MOST_DIGITS => {
-                State::Size(size << 4 | digit(byte).ok_or(Malformed::Chunk)?, digits + 1)
+            (ChunkState::Size(size, digits), _) if digits < MOST_DIGITS => {
+                ChunkState::Size(size << 4 | digit(byte).ok_or(Malformed::Chunk)?, digits + 1)
             }
-            (State::Extension(size), b'\r') => State::SizeEnd(size),
-            (State::Extension(size), byte) if byte >= b' ' && byte != 0x7f || byte == b'\t' => {
+            (ChunkState::Extension(size), b'\r') => ChunkState::SizeEnd(size),
+            (ChunkState::Extension(size), byte) if byte >= b' ' && byte != 0x7f || byte == b'\t' => {
                 self.count_extension()?;
-                State::Extension(size)
+                ChunkState::Extension(size)
             }
-            (State::SizeEnd(0), b'\n') => State::Trailers,
-            (State::SizeEnd(size), b'\n') => State::Data(size),
-            (State::DataEnd, b'\r') => State::DataEndLine,
-            (State::DataEndLine, b'\n') => State::Begin,
+            (ChunkState::SizeEnd(0), b'\n') => ChunkState::Trailers,
+            (ChunkState::SizeEnd(size), b'\n') => ChunkState::Data(size),
+            (ChunkState::DataEnd, b'\r') => ChunkState::DataEndLine,
+            (ChunkState::DataEndLine, b'\n') => ChunkState::Begin,
             _ => return Err(Malformed::Chunk),
         })
     }
@@ -198,10 +198,10 @@ mod tests {
         let (mut reader, mut buffer, mut data) = (ChunkReader::new(), BytesMut::from(body), Vec::new());
         loop {
             match reader.next(&mut buffer)? {
-                Piece::Data(more) => data.extend_from_slice(&more),
-                Piece::Trailers(_) => {}
-                Piece::Later => return Ok((data, false)),
-                Piece::End => return Ok((data, true)),
+                BodyChunk::Data(more) => data.extend_from_slice(&more),
+                BodyChunk::Trailers(_) => {}
+                BodyChunk::Later => return Ok((data, false)),
+                BodyChunk::End => return Ok((data, true)),
             }
         }
     }

@@ -4,13 +4,13 @@
 //! it once request and answer are both through: [`ResponseBody::take_connection`]. Dropped anywhere in between, it is
 //! closed.
 
-use super::body::{BodyReader, BodyWriter, Coding, Sendable, WriteError};
-use super::chunked::{self, Piece};
+use super::body::{BodyReader, BodyWriter, BodyCoding, SendBody, WriteError};
+use super::chunked::{self, BodyChunk};
 use super::framing::Malformed;
 use super::head::{self, HeadReader, Limits, ResponseHead};
 use super::message::{RequestHead, Response};
 use super::name::Name;
-use super::buffer::{Incoming, Outgoing};
+use super::buffer::{ReadBuffer, WriteBuffer};
 use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
@@ -26,12 +26,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 /// A connection to the origin on which nothing is under way.
-pub struct Connection<IO>(Box<Line<IO>>);
+pub struct Connection<IO>(Box<ConnectionInner<IO>>);
 
-struct Line<IO> {
+struct ConnectionInner<IO> {
     io: IO,
-    incoming: Incoming,
-    outgoing: Outgoing,
+    incoming: ReadBuffer,
+    outgoing: WriteBuffer,
     limits: Limits,
     carried: u32,
 }
@@ -64,7 +64,7 @@ pub enum Error {
 
 /// An error, and the request's body if it provably did not leave.
 #[derive(Debug)]
-pub struct Failed<B> {
+pub struct SendFailure<B> {
     /// Why.
     pub error: Error,
     /// The body as it was handed in.
@@ -87,8 +87,8 @@ impl Stream for TcpStream {
 impl<IO: Stream> Connection<IO> {
     /// A connection over `io`, which is connected.
     pub fn new(io: IO, limits: Limits) -> Self {
-        let incoming = Incoming::new(BytesMut::new());
-        Self(Box::new(Line { io, incoming, outgoing: Outgoing::default(), limits, carried: 0 }))
+        let incoming = ReadBuffer::new(BytesMut::new());
+        Self(Box::new(ConnectionInner { io, incoming, outgoing: WriteBuffer::default(), limits, carried: 0 }))
     }
 
     /// True while the origin has neither closed it nor said something unasked, as far as anyone has noticed.
@@ -107,9 +107,9 @@ impl<IO: Stream> Connection<IO> {
     }
 
     /// Sends a request as it is: its target in origin form, its fields, its body. Waits for the head of the answer.
-    pub fn send<B: Sendable>(self, head: &RequestHead, body: B) -> Sending<'_, IO, B> {
+    pub fn send<B: SendBody>(self, head: &RequestHead, body: B) -> SendRequest<'_, IO, B> {
         let reader = HeadReader::new(self.0.limits);
-        Sending { line: Some(self.0), head, unsent: Some(body), upload: None, reader, heard: false }
+        SendRequest { line: Some(self.0), head, unsent: Some(body), upload: None, reader, heard: false }
     }
 }
 
@@ -119,15 +119,15 @@ impl<IO> fmt::Debug for Connection<IO> {
     }
 }
 
-impl<IO: Stream> Line<IO> {
+impl<IO: Stream> ConnectionInner<IO> {
     fn is_quiet(&mut self, context: &mut Context<'_>) -> bool {
         self.incoming.buffer.is_empty() && self.incoming.poll_read(&mut self.io, context, 0).is_pending()
     }
 }
 
 /// A request on its way, until the head of its answer is there.
-pub struct Sending<'a, IO, B> {
-    line: Option<Box<Line<IO>>>,
+pub struct SendRequest<'a, IO, B> {
+    line: Option<Box<ConnectionInner<IO>>>,
     head: &'a RequestHead,
     unsent: Option<B>,
     upload: Option<Upload<B>>,
@@ -144,21 +144,21 @@ struct Upload<B> {
     refused: Option<io::Error>,
 }
 
-impl<IO: Stream, B: Sendable> Future for Sending<'_, IO, B> {
-    type Output = Result<Response<ResponseBody<IO, B>>, Failed<B>>;
+impl<IO: Stream, B: SendBody> Future for SendRequest<'_, IO, B> {
+    type Output = Result<Response<ResponseBody<IO, B>>, SendFailure<B>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         if let Some(body) = this.unsent.take()
             && let Err(body) = this.begin(body, context)
         {
-            return Poll::Ready(Err(Failed { error: Error::Unsent, unsent: Some(body) }));
+            return Poll::Ready(Err(SendFailure { error: Error::Unsent, unsent: Some(body) }));
         }
-        this.poll_answer(context).map_err(|error| Failed { error, unsent: None })
+        this.poll_answer(context).map_err(|error| SendFailure { error, unsent: None })
     }
 }
 
-impl<IO: Stream, B: Sendable> Sending<'_, IO, B> {
+impl<IO: Stream, B: SendBody> SendRequest<'_, IO, B> {
     /// Writes the head, and all of a request without a body; gives the body back if the connection is gone.
     fn begin(&mut self, body: B, context: &mut Context<'_>) -> Result<(), B> {
         let line = self.line.as_mut().expect("polled until it is ready, and no further");
@@ -167,7 +167,7 @@ impl<IO: Stream, B: Sendable> Sending<'_, IO, B> {
         }
         line.carried = line.carried.saturating_add(1);
         let coding = write_head(line.outgoing.text(), self.head, &body);
-        if let Coding::Exact(0) = coding
+        if let BodyCoding::Exact(0) = coding
             && let Poll::Ready(Err(_)) = line.outgoing.poll_flush(&mut line.io, context)
             && line.outgoing.is_untouched()
         {
@@ -209,9 +209,9 @@ impl<IO: Stream, B: Sendable> Sending<'_, IO, B> {
     }
 }
 
-impl<B: Sendable> Upload<B> {
+impl<B: SendBody> Upload<B> {
     /// Writes what can be written. An origin that takes no more is no error yet: it may have answered.
-    fn go_on<IO: AsyncWrite + Unpin>(&mut self, line: &mut Line<IO>, context: &mut Context<'_>) -> Result<(), Error> {
+    fn go_on<IO: AsyncWrite + Unpin>(&mut self, line: &mut ConnectionInner<IO>, context: &mut Context<'_>) -> Result<(), Error> {
         if self.done || self.refused.is_some() {
             return Ok(());
         }
@@ -227,7 +227,7 @@ impl<B: Sendable> Upload<B> {
 }
 
 /// Writes a request's head and says how its body is to follow.
-fn write_head<B: Body>(out: &mut Vec<u8>, head: &RequestHead, body: &B) -> Coding {
+fn write_head<B: Body>(out: &mut Vec<u8>, head: &RequestHead, body: &B) -> BodyCoding {
     let RequestHead { method, target, fields, .. } = head;
     out.extend_from_slice(method.as_str().as_bytes());
     out.push(b' ');
@@ -240,14 +240,14 @@ fn write_head<B: Body>(out: &mut Vec<u8>, head: &RequestHead, body: &B) -> Codin
     });
     let expects_body = has_length || matches!(*method, Method::POST | Method::PUT | Method::PATCH);
     let coding = match body.size_hint().exact() {
-        Some(0) if !expects_body => Coding::Exact(0),
+        Some(0) if !expects_body => BodyCoding::Exact(0),
         Some(length) => {
             head::write_content_length(out, length);
-            Coding::Exact(length)
+            BodyCoding::Exact(length)
         }
         None => {
             head::write_chunked(out);
-            Coding::Chunked(chunked::announced(fields))
+            BodyCoding::Chunked(chunked::announced(fields))
         }
     };
     out.extend_from_slice(b"\r\n");
@@ -256,7 +256,7 @@ fn write_head<B: Body>(out: &mut Vec<u8>, head: &RequestHead, body: &B) -> Codin
 
 /// The body of an answer, and the connection it comes on.
 pub struct ResponseBody<IO, B> {
-    line: Option<Box<Line<IO>>>,
+    line: Option<Box<ConnectionInner<IO>>>,
     /// What is still being sent, if the origin answered before it had everything.
     upload: Option<Upload<B>>,
     body: BodyReader,
@@ -273,9 +273,9 @@ impl<IO, B> ResponseBody<IO, B> {
     }
 }
 
-impl<IO: Stream, B: Sendable> ResponseBody<IO, B> {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Piece, Error>> {
-        let Some(line) = &mut self.line else { return Poll::Ready(Ok(Piece::End)) };
+impl<IO: Stream, B: SendBody> ResponseBody<IO, B> {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<BodyChunk, Error>> {
+        let Some(line) = &mut self.line else { return Poll::Ready(Ok(BodyChunk::End)) };
         if let Some(upload) = &mut self.upload {
             upload.go_on(line, context)?;
             if upload.done {
@@ -284,7 +284,7 @@ impl<IO: Stream, B: Sendable> ResponseBody<IO, B> {
         }
         loop {
             match self.body.next(&mut line.incoming.buffer)? {
-                Piece::Later => {}
+                BodyChunk::Later => {}
                 piece => return Poll::Ready(Ok(piece)),
             }
             match ready!(line.incoming.poll_read(&mut line.io, context, self.body.expected())) {
@@ -297,7 +297,7 @@ impl<IO: Stream, B: Sendable> ResponseBody<IO, B> {
     }
 }
 
-impl<IO: Stream, B: Sendable> Body for ResponseBody<IO, B> {
+impl<IO: Stream, B: SendBody> Body for ResponseBody<IO, B> {
     type Data = Bytes;
     type Error = Error;
 
@@ -310,9 +310,9 @@ impl<IO: Stream, B: Sendable> Body for ResponseBody<IO, B> {
             }
         };
         Poll::Ready(match piece {
-            Piece::Data(data) => Some(Ok(Frame::data(data))),
-            Piece::Trailers(trailers) => Some(Ok(Frame::trailers(trailers))),
-            Piece::End | Piece::Later => None,
+            BodyChunk::Data(data) => Some(Ok(Frame::data(data))),
+            BodyChunk::Trailers(trailers) => Some(Ok(Frame::trailers(trailers))),
+            BodyChunk::End | BodyChunk::Later => None,
         })
     }
 

@@ -5,9 +5,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// The last second that was asked for, and its text.
 #[derive(Debug)]
-pub struct Dates(Cell<(u64, [u8; 29])>);
+pub struct DateCache(Cell<(u64, [u8; 29])>);
 
-impl Dates {
+impl DateCache {
     /// Knows no second yet.
     pub fn new() -> Self {
         Self(Cell::new((0, *b"Thu, 01 Jan 1970 00:00:00 GMT")))
@@ -26,7 +26,7 @@ impl Dates {
     }
 }
 
-impl Default for Dates {
+impl Default for DateCache {
     fn default() -> Self {
         Self::new()
     }
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn a_date_changes_with_the_second() {
-        let dates = Dates::new();
+        let dates = DateCache::new();
         assert_eq!(&dates.text(784_111_777), b"Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(&dates.text(784_111_777), b"Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(&dates.text(784_111_778), b"Sun, 06 Nov 1994 08:49:38 GMT");

@@ -14,7 +14,7 @@ use std::fmt;
 pub struct Fields {
     read: Bytes,
     added: Vec<u8>,
-    lines: Vec<Line>,
+    lines: Vec<FieldLine>,
 }
 
 /// One field.
@@ -30,7 +30,7 @@ pub struct Field<'a> {
 
 /// Where a field stands.
 #[derive(Clone, Copy)]
-pub(super) struct Line {
+pub(super) struct FieldLine {
     name: Name,
     source: Source,
     /// Exactly `name: value`, CR and LF: such lines are written on as they stand.
@@ -55,7 +55,7 @@ const USUALLY_ADDED: usize = 320;
 /// Lines a gate adds to a message.
 pub(super) const LINES_ADDED: usize = 8;
 
-impl Line {
+impl FieldLine {
     /// A field of the head that begins with `head`, `name` and `value` being parts of it.
     pub(super) fn read(head: &[u8], name: &[u8], value: &[u8]) -> Self {
         let start = offset(head, name);
@@ -101,7 +101,7 @@ impl Fields {
     }
 
     /// The fields that `lines` point out in `head`.
-    pub(super) fn read(head: Bytes, lines: Vec<Line>) -> Self {
+    pub(super) fn read(head: Bytes, lines: Vec<FieldLine>) -> Self {
         Self { read: head, added: Vec::new(), lines }
     }
 
@@ -219,7 +219,7 @@ impl Fields {
         }
         added.extend_from_slice(LINE_END);
         let [start, name_end, value, end] = [start, name_end, value, end].map(|place| place as u32);
-        self.lines.push(Line { name, source: Source::Added, neat: true, start, name_end, value, end });
+        self.lines.push(FieldLine { name, source: Source::Added, neat: true, start, name_end, value, end });
     }
 
     /// Writes the fields of which `keep` says so. Neighbours are written together.
@@ -247,7 +247,7 @@ impl Fields {
         out.extend_from_slice(&bytes[start as usize..end as usize]);
     }
 
-    fn source(&self, line: &Line) -> &[u8] {
+    fn source(&self, line: &FieldLine) -> &[u8] {
         if line.source == Source::Read { &self.read } else { &self.added }
     }
 

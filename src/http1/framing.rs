@@ -44,7 +44,7 @@ pub enum Malformed {
 
 /// Where a body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Length {
+pub(super) enum BodyLength {
     /// After so many bytes; none at all for 0.
     Exact(u64),
     /// After the last chunk.
@@ -55,7 +55,7 @@ pub(super) enum Length {
 
 /// What a head's fields say about its framing, noted as they are read.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Noted {
+pub(super) struct FramingInfo {
     length: Option<u64>,
     chunked: bool,
     close: bool,
@@ -66,7 +66,7 @@ pub(super) struct Noted {
     pub(super) takes_trailers: bool,
 }
 
-impl Noted {
+impl FramingInfo {
     /// Notes one field. False if it repeats what is known and need not be kept.
     pub(super) fn note(&mut self, name: Name, value: &[u8]) -> Result<bool, Malformed> {
         match name {
@@ -103,8 +103,8 @@ impl Noted {
     }
 
     /// How long a request's body is.
-    pub(super) fn of_request(&self, version: Version) -> Result<Length, Malformed> {
-        Ok(self.given(version)?.unwrap_or(Length::Exact(0)))
+    pub(super) fn of_request(&self, version: Version) -> Result<BodyLength, Malformed> {
+        Ok(self.given(version)?.unwrap_or(BodyLength::Exact(0)))
     }
 
     /// How long the body of an answer to `method` is.
@@ -113,11 +113,11 @@ impl Noted {
         method: &Method,
         status: StatusCode,
         version: Version,
-    ) -> Result<Length, Malformed> {
+    ) -> Result<BodyLength, Malformed> {
         let given = self.given(version)?;
         Ok(match has_no_body(method, status) {
-            true => Length::Exact(0),
-            false => given.unwrap_or(Length::UntilClose),
+            true => BodyLength::Exact(0),
+            false => given.unwrap_or(BodyLength::UntilClose),
         })
     }
 
@@ -126,12 +126,12 @@ impl Noted {
         !self.close && (version == Version::HTTP_11 || self.keep_alive)
     }
 
-    fn given(&self, version: Version) -> Result<Option<Length>, Malformed> {
+    fn given(&self, version: Version) -> Result<Option<BodyLength>, Malformed> {
         match (self.chunked, self.length) {
             (true, Some(_)) => Err(Malformed::BothLengths),
             (true, None) if version != Version::HTTP_11 => Err(Malformed::TransferEncoding),
-            (true, None) => Ok(Some(Length::Chunked)),
-            (false, length) => Ok(length.map(Length::Exact)),
+            (true, None) => Ok(Some(BodyLength::Chunked)),
+            (false, length) => Ok(length.map(BodyLength::Exact)),
         }
     }
 }
@@ -156,8 +156,8 @@ fn decimal(digits: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn noted(fields: &[(&'static str, &'static str)]) -> Result<Noted, Malformed> {
-        let mut noted = Noted::default();
+    fn noted(fields: &[(&'static str, &'static str)]) -> Result<FramingInfo, Malformed> {
+        let mut noted = FramingInfo::default();
         for (name, value) in fields {
             noted.note(Name::of(name.as_bytes()), value.as_bytes())?;
         }
@@ -166,10 +166,10 @@ mod tests {
 
     #[test]
     fn a_request_is_framed_one_way_or_refused() {
-        use Length::{Chunked, Exact};
+        use BodyLength::{Chunked, Exact};
         let cl = |value| ("content-length", value);
         let te = |value| ("transfer-encoding", value);
-        type Case<'a> = (&'a [(&'static str, &'static str)], Version, Result<Length, Malformed>);
+        type Case<'a> = (&'a [(&'static str, &'static str)], Version, Result<BodyLength, Malformed>);
         let table: &[Case<'_>] = &[
             (&[], Version::HTTP_11, Ok(Exact(0))),
             (&[cl("5")], Version::HTTP_11, Ok(Exact(5))),
@@ -209,12 +209,12 @@ mod tests {
         let answer = |fields: &[_], method, status| {
             noted(fields).and_then(|noted| noted.of_response(&method, status, Version::HTTP_11))
         };
-        assert_eq!(answer(&length, Method::GET, StatusCode::OK), Ok(Length::Exact(5)));
-        assert_eq!(answer(&length, Method::HEAD, StatusCode::OK), Ok(Length::Exact(0)));
-        assert_eq!(answer(&length, Method::GET, StatusCode::NOT_MODIFIED), Ok(Length::Exact(0)));
-        assert_eq!(answer(&length, Method::GET, StatusCode::NO_CONTENT), Ok(Length::Exact(0)));
-        assert_eq!(answer(&[], Method::GET, StatusCode::OK), Ok(Length::UntilClose));
-        assert_eq!(answer(&[("transfer-encoding", "chunked")], Method::GET, StatusCode::OK), Ok(Length::Chunked));
+        assert_eq!(answer(&length, Method::GET, StatusCode::OK), Ok(BodyLength::Exact(5)));
+        assert_eq!(answer(&length, Method::HEAD, StatusCode::OK), Ok(BodyLength::Exact(0)));
+        assert_eq!(answer(&length, Method::GET, StatusCode::NOT_MODIFIED), Ok(BodyLength::Exact(0)));
+        assert_eq!(answer(&length, Method::GET, StatusCode::NO_CONTENT), Ok(BodyLength::Exact(0)));
+        assert_eq!(answer(&[], Method::GET, StatusCode::OK), Ok(BodyLength::UntilClose));
+        assert_eq!(answer(&[("transfer-encoding", "chunked")], Method::GET, StatusCode::OK), Ok(BodyLength::Chunked));
         assert_eq!(
             answer(&[("transfer-encoding", "gzip")], Method::HEAD, StatusCode::OK),
             Err(Malformed::TransferEncoding)

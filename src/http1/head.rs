@@ -1,7 +1,7 @@
 //! Heads of messages: parsed into what the rest of the gate reads, written out again field by field.
 
-use super::fields::{Fields, LINES_ADDED, Line, offset, write_field};
-use super::framing::{Malformed, Noted};
+use super::fields::{Fields, LINES_ADDED, FieldLine, offset, write_field};
+use super::framing::{Malformed, FramingInfo};
 use super::message::RequestHead;
 use bytes::{Buf, BytesMut};
 use http::uri::Uri;
@@ -29,7 +29,7 @@ pub(super) struct ResponseHead {
     pub(super) status: StatusCode,
     pub(super) version: Version,
     pub(super) fields: Fields,
-    pub(super) noted: Noted,
+    pub(super) noted: FramingInfo,
 }
 
 /// Reads heads from a buffer that fills bit by bit.
@@ -46,8 +46,8 @@ struct Parsed<S> {
     start: S,
     version: Version,
     length: usize,
-    lines: Vec<Line>,
-    noted: Noted,
+    lines: Vec<FieldLine>,
+    noted: FramingInfo,
 }
 
 impl HeadReader {
@@ -56,7 +56,7 @@ impl HeadReader {
     }
 
     /// Takes a request's head off `buffer`, with what its fields say of its framing; `None` until it is all there.
-    pub(super) fn request(&mut self, buffer: &mut BytesMut) -> Result<Option<(RequestHead, Noted)>, Malformed> {
+    pub(super) fn request(&mut self, buffer: &mut BytesMut) -> Result<Option<(RequestHead, FramingInfo)>, Malformed> {
         let parsed = self.parse(buffer, |bytes, slots| {
             let mut request = httparse::Request::new(&mut []);
             let config = ParserConfig::default();
@@ -203,12 +203,12 @@ impl From<httparse::Error> for Malformed {
 
 /// Where the fields of `head` stand, what they say of its framing, and how its lines end. A field that only repeats another
 /// is left out.
-fn lines(head: &[u8], headers: &[Header<'_>]) -> Result<(Vec<Line>, Noted, LineEnds), Malformed> {
+fn lines(head: &[u8], headers: &[Header<'_>]) -> Result<(Vec<FieldLine>, FramingInfo, LineEnds), Malformed> {
     let mut lines = Vec::with_capacity(headers.len() + LINES_ADDED);
-    let mut noted = Noted::default();
+    let mut noted = FramingInfo::default();
     let mut all_neat = true;
     for header in headers {
-        let line = Line::read(head, header.name.as_bytes(), header.value);
+        let line = FieldLine::read(head, header.name.as_bytes(), header.value);
         all_neat &= line.is_neat();
         if noted.note(line.name(), header.value)? {
             lines.push(line);

@@ -21,8 +21,8 @@ mod test_io;
 pub mod server;
 mod buffer;
 
-pub use body::Sendable;
-pub use date::Dates;
+pub use body::SendBody;
+pub use date::DateCache;
 pub(crate) use fields::list;
 pub use fields::{Field, Fields, Value};
 pub use framing::Malformed;

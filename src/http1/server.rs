@@ -12,13 +12,13 @@ mod tests;
 pub use conn::Lingering;
 pub use request::{BodyError, RequestBody};
 
-use super::body::Sendable;
-use super::framing::{Length, Malformed};
+use super::body::SendBody;
+use super::framing::{BodyLength, Malformed};
 use super::head::{HeadReader, Limits};
 use super::message::{Request, Response};
-use super::buffer::Outgoing;
+use super::buffer::WriteBuffer;
 use bytes::BytesMut;
-use conn::{Line, Skipped};
+use conn::{SharedConn, SkipResult};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -27,7 +27,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 /// What a connection is served by.
 #[derive(Debug)]
-pub struct Terms<'a, D, R> {
+pub struct ServeOptions<'a, D, R> {
     /// How large heads may be.
     pub limits: Limits,
     /// Set to end the connection after the answer under way, or at once if there is none. Whoever sets it polls.
@@ -40,14 +40,14 @@ pub struct Terms<'a, D, R> {
 
 /// What of a request its answer depends on.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct ResponseContext {
     is_http10: bool,
     is_head: bool,
     keeps_alive: bool,
     takes_trailers: bool,
 }
 
-impl Asked {
+impl ResponseContext {
     /// Nobody knows what was asked, nor where it ends.
     const NOT_UNDERSTOOD: Self = Self { is_http10: false, is_head: false, keeps_alive: false, takes_trailers: false };
 }
@@ -59,27 +59,27 @@ impl Asked {
 pub async fn serve<IO, S, F, B, D, R>(
     io: IO,
     first: BytesMut,
-    terms: Terms<'_, D, R>,
+    terms: ServeOptions<'_, D, R>,
     mut service: S,
 ) -> Option<Lingering<IO>>
 where
     IO: AsyncRead + AsyncWrite + Unpin,
     S: FnMut(Request<RequestBody<IO>>) -> F,
     F: Future<Output = Response<B>>,
-    B: Sendable,
+    B: SendBody,
     D: Fn() -> [u8; 29],
     R: Fn(Malformed) -> Response<B>,
 {
-    let mut line = Line::new(io, first);
-    let mut out = Outgoing::default();
+    let mut line = SharedConn::new(io, first);
+    let mut out = WriteBuffer::default();
     let mut reader = HeadReader::new(terms.limits);
     loop {
         let head = poll_fn(|context| line.poll_head(&mut reader, terms.finish, context)).await?;
         let (asked, request) = match head.and_then(|(head, noted)| request::begin(&line, head, noted)) {
             Ok(request) => request,
             Err(fault) => {
-                line.expect_body(Length::Exact(0), false);
-                response::send(&mut line, &mut out, Asked::NOT_UNDERSTOOD, (terms.refuse)(fault), &terms).await?;
+                line.expect_body(BodyLength::Exact(0), false);
+                response::send(&mut line, &mut out, ResponseContext::NOT_UNDERSTOOD, (terms.refuse)(fault), &terms).await?;
                 return Some(Lingering::new(line));
             }
         };
@@ -93,9 +93,9 @@ where
         };
         let kept = response::send(&mut line, &mut out, asked, response, &terms).await?;
         match poll_fn(|context| line.poll_skip_body(kept, context)).await {
-            Skipped::All if kept => line.rest(),
-            Skipped::All => return line.close().await,
-            Skipped::NotAll => return Some(Lingering::new(line)),
+            SkipResult::All if kept => line.rest(),
+            SkipResult::All => return line.close().await,
+            SkipResult::NotAll => return Some(Lingering::new(line)),
         }
     }
 }

@@ -15,12 +15,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// One side of a connection whose other side is the test's. Clones are the same connection.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Script(Rc<RefCell<State>>);
+pub(super) struct MockStream(Rc<RefCell<MockState>>);
 
 #[derive(Debug, Default)]
-struct State {
+struct MockState {
     says: VecDeque<Vec<u8>>,
-    then: Then,
+    then: AfterScript,
     heard: Vec<u8>,
     reads: usize,
     writes: usize,
@@ -29,7 +29,7 @@ struct State {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Then {
+enum AfterScript {
     #[default]
     Waits,
     Closes,
@@ -37,7 +37,7 @@ enum Then {
     Repeats,
 }
 
-impl Script {
+impl MockStream {
     /// A peer that says each of `parts` in a segment of its own, then waits.
     pub(super) fn says<T: AsRef<[u8]>>(parts: impl IntoIterator<Item = T>) -> Self {
         let script = Self::default();
@@ -69,17 +69,17 @@ impl Script {
     }
 
     pub(super) fn closes(&self) {
-        self.state().then = Then::Closes;
+        self.state().then = AfterScript::Closes;
     }
 
     pub(super) fn then_fails(self) -> Self {
-        self.state().then = Then::Fails;
+        self.state().then = AfterScript::Fails;
         self
     }
 
     /// A peer that says its last part again and again.
     pub(super) fn then_repeats(self) -> Self {
-        self.state().then = Then::Repeats;
+        self.state().then = AfterScript::Repeats;
         self
     }
 
@@ -101,42 +101,42 @@ impl Script {
         self.state().writes
     }
 
-    fn state(&self) -> RefMut<'_, State> {
+    fn state(&self) -> RefMut<'_, MockState> {
         self.0.borrow_mut()
     }
 }
 
-impl AsyncRead for Script {
+impl AsyncRead for MockStream {
     fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut state = self.state();
         state.reads += 1;
         let then = state.then;
         let Some(mut next) = state.says.pop_front() else {
             return match then {
-                Then::Closes => Poll::Ready(Ok(())),
-                Then::Fails => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
-                Then::Waits | Then::Repeats => Poll::Pending,
+                AfterScript::Closes => Poll::Ready(Ok(())),
+                AfterScript::Fails => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+                AfterScript::Waits | AfterScript::Repeats => Poll::Pending,
             };
         };
         let rest = next.split_off(next.len().min(buffer.remaining()));
         buffer.put_slice(&next);
         if !rest.is_empty() {
             state.says.push_front(rest);
-        } else if let (Then::Repeats, true) = (then, state.says.is_empty()) {
+        } else if let (AfterScript::Repeats, true) = (then, state.says.is_empty()) {
             state.says.push_back(next);
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl Stream for Script {
+impl Stream for MockStream {
     fn is_silent(&self) -> bool {
         let state = self.state();
-        state.says.is_empty() && matches!(state.then, Then::Waits)
+        state.says.is_empty() && matches!(state.then, AfterScript::Waits)
     }
 }
 
-impl AsyncWrite for Script {
+impl AsyncWrite for MockStream {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut state = self.state();
         let room = state.takes.map_or(usize::MAX, |most| most - state.heard.len());
@@ -174,9 +174,9 @@ impl AsyncWrite for Script {
 
 /// A body of unknown length, piece by piece. Clones are the same body.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pieces(Rc<RefCell<VecDeque<Option<Frame<Bytes>>>>>);
+pub(super) struct MockBody(Rc<RefCell<VecDeque<Option<Frame<Bytes>>>>>);
 
-impl Pieces {
+impl MockBody {
     /// A body that has only begun.
     pub(super) fn open() -> Self {
         Self::default()
@@ -194,7 +194,7 @@ impl Pieces {
     }
 }
 
-impl Body for Pieces {
+impl Body for MockBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -208,12 +208,12 @@ impl Body for Pieces {
 
 /// A body that is not as long as it says.
 #[derive(Debug)]
-pub(super) struct Announced {
+pub(super) struct WrongLengthBody {
     pub(super) length: u64,
-    pub(super) body: Pieces,
+    pub(super) body: MockBody,
 }
 
-impl Body for Announced {
+impl Body for WrongLengthBody {
     type Data = Bytes;
     type Error = Infallible;
 

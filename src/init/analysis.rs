@@ -1,31 +1,31 @@
 //! What a log holds that a first YAML can be made of.
 
-use super::bots::{Bots, Who};
-use super::time_range::Days;
-use super::logs::{Logs, Unkept};
-use super::self_requests::OwnCalls;
-use super::dry_run::Untried;
-use super::path_tree::{Tree, Visit};
-use crate::user_agents::{Agents, ClaimCache};
-use crate::policy::bot_detection::Aim;
+use super::bots::{Bots, RequesterKind};
+use super::time_range::LogTimeRange;
+use super::logs::{Logs, LogBufferError};
+use super::self_requests::SelfRequests;
+use super::dry_run::DryRunError;
+use super::path_tree::{Tree, PageRequest};
+use crate::user_agents::{UserAgentMatcher, ClaimCache};
+use crate::policy::bot_detection::ResourceKind;
 use crate::policy::route::normalise;
-use crate::replay::log::{Asker, Broken, Counts, Line, Merged, Next, Place, Unreadable, east};
-use crate::verify::Operators;
+use crate::replay::log::{LoggedClient, LineError, Counts, LogLine, MergedLog, OrderedLine, LinePosition, LogReadError, east};
+use crate::verify::OperatorTable;
 use http::Method;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// All that is remembered of a log; it does not grow with it.
-pub(super) struct Findings<'a> {
-    pub(super) agents: &'a Arc<Agents>,
-    pub(super) operators: &'a Arc<Operators>,
-    pub(super) days: Days,
+pub(super) struct LogAnalysis<'a> {
+    pub(super) agents: &'a Arc<UserAgentMatcher>,
+    pub(super) operators: &'a Arc<OperatorTable>,
+    pub(super) days: LogTimeRange,
     pub(super) bots: Bots,
     pub(super) tree: Tree,
     /// How the names of assets end, as they are spelled, and how often each was asked for.
     pub(super) endings: BTreeMap<String, u64>,
-    pub(super) own_calls: OwnCalls,
+    pub(super) own_calls: SelfRequests,
     pub(super) requests: Requests,
     /// Whether any line says by which program it was asked.
     pub(super) has_user_agents: bool,
@@ -44,16 +44,16 @@ pub(super) struct Requests {
 
 /// Why nothing can be proposed.
 #[derive(Debug, thiserror::Error)]
-pub enum Nothing {
+pub enum InitError {
     /// A log cannot be read.
     #[error(transparent)]
-    Unreadable(#[from] Unreadable),
+    Unreadable(#[from] LogReadError),
     /// A log that comes only once is too long.
     #[error(transparent)]
-    Unkept(#[from] Unkept),
+    Unkept(#[from] LogBufferError),
     /// What follows from it could not be tried.
     #[error(transparent)]
-    Untried(#[from] Untried),
+    Untried(#[from] DryRunError),
     /// There is no request in it.
     #[error(
         "no request in {lines} lines{first}; give an access log in the combined or common format, or the gate's own, \
@@ -67,10 +67,10 @@ pub enum Nothing {
     },
 }
 
-impl Nothing {
+impl InitError {
     fn of(counts: &Counts, names: &[String]) -> Self {
         let first = counts.broken.iter().min_by_key(|(_, (_, place))| *place);
-        let told = |(kind, (_, place)): (&Broken, &(u64, Place))| {
+        let told = |(kind, (_, place)): (&LineError, &(u64, LinePosition))| {
             let name = names.get(place.file).map_or("", String::as_str);
             format!("; the first that is not empty, {name}:{}, is {}", place.number, kind.said())
         };
@@ -78,26 +78,26 @@ impl Nothing {
     }
 }
 
-impl<'a> Findings<'a> {
+impl<'a> LogAnalysis<'a> {
     /// Reads logs, with what is known of bots.
-    pub(super) fn of(logs: &Logs, agents: &'a Arc<Agents>, operators: &'a Arc<Operators>) -> Result<Self, Nothing> {
+    pub(super) fn of(logs: &Logs, agents: &'a Arc<UserAgentMatcher>, operators: &'a Arc<OperatorTable>) -> Result<Self, InitError> {
         let mut findings = Self {
             agents,
             operators,
-            days: Days::default(),
+            days: LogTimeRange::default(),
             bots: Bots::default(),
             tree: Tree::default(),
             endings: BTreeMap::new(),
-            own_calls: OwnCalls::default(),
+            own_calls: SelfRequests::default(),
             requests: Requests::default(),
             has_user_agents: false,
         };
         let mut claims = ClaimCache::new(foldhash::fast::RandomState::default());
-        let mut lines = Merged::new(logs.open()?, OUT_OF_ORDER);
-        while let Some(Next { at, place, text }) = lines.next_line()? {
+        let mut lines = MergedLog::new(logs.open()?, OUT_OF_ORDER);
+        while let Some(OrderedLine { at, place, text }) = lines.next_line()? {
             let east = east(text).unwrap_or(0);
-            let read = Line::read(text).map(|line| {
-                line.into_iter().for_each(|line| findings.see(&Line { at, ..line }, east, &mut claims));
+            let read = LogLine::read(text).map(|line| {
+                line.into_iter().for_each(|line| findings.see(&LogLine { at, ..line }, east, &mut claims));
             });
             if let Err(broken) = read {
                 lines.is_broken(broken, place);
@@ -105,42 +105,42 @@ impl<'a> Findings<'a> {
         }
         findings.requests.broken = lines.counts.broken.values().map(|(count, _)| count).sum();
         match findings.requests.all {
-            0 => Err(Nothing::of(&lines.counts, &logs.names())),
+            0 => Err(InitError::of(&lines.counts, &logs.names())),
             _ => Ok(findings),
         }
     }
 
-    fn see(&mut self, line: &Line<'_>, east: i64, claims: &mut ClaimCache) {
+    fn see(&mut self, line: &LogLine<'_>, east: i64, claims: &mut ClaimCache) {
         self.requests.all += 1;
         self.has_user_agents |= line.user_agent.is_some();
         let (claim, _) = claims.claim(self.agents, line.user_agent.as_deref().unwrap_or_default());
         let client = match line.client {
-            Asker::Address(address) => Some(address),
-            Asker::Named(_) => None,
+            LoggedClient::Address(address) => Some(address),
+            LoggedClient::Named(_) => None,
         };
-        let who = Who::of(claim, client, self.operators);
+        let who = RequesterKind::of(claim, client, self.operators);
         self.bots.count(who, line.at);
         self.days.see(line.at, east);
         let Some(asked) = &line.asked else { return };
         let Ok(path) = normalise(&asked.path) else { return };
-        if let (Who::Bot(Some(bot)), Some(client)) = (who, client) {
+        if let (RequesterKind::Bot(Some(bot)), Some(client)) = (who, client) {
             self.own_calls.see(self.agents.name(bot), &path, client);
         }
-        self.place(Visit { path: &path, query: asked.query.as_deref(), by_person: who == Who::Person }, line.status);
+        self.place(PageRequest { path: &path, query: asked.query.as_deref(), by_person: who == RequesterKind::Person }, line.status);
     }
 
     /// Puts a page that somebody wanted and that there is in the tree, and remembers what assets look like.
-    fn place(&mut self, visit: Visit<'_>, status: u16) {
+    fn place(&mut self, visit: PageRequest<'_>, status: u16) {
         // What the path is, whatever is done with it: to post to a page takes work, too.
         match aim(visit.path) {
-            Aim::Robots => self.requests.robots += 1,
-            Aim::Page(_) if is_wanted(status) => {
+            ResourceKind::Robots => self.requests.robots += 1,
+            ResourceKind::Page(_) if is_wanted(status) => {
                 self.requests.pages += 1;
                 self.tree.see_page(visit);
             }
-            Aim::Page(_) => {}
+            ResourceKind::Page(_) => {}
             aim => {
-                self.requests.assets += u64::from(aim == Aim::Asset && is_wanted(status));
+                self.requests.assets += u64::from(aim == ResourceKind::Asset && is_wanted(status));
                 self.see_ending(visit.path);
             }
         }
@@ -150,14 +150,14 @@ impl<'a> Findings<'a> {
     fn see_ending(&mut self, path: &str) {
         let Some((_, ending)) = path.rsplit_once('.') else { return };
         let has_room = self.endings.len() < MOST_ENDINGS || self.endings.contains_key(ending);
-        if has_room && aim(&format!("/a.{ending}")) == Aim::Asset {
+        if has_room && aim(&format!("/a.{ending}")) == ResourceKind::Asset {
             *self.endings.entry(ending.to_owned()).or_default() += 1;
         }
     }
 }
 
-fn aim(path: &str) -> Aim {
-    Aim::of(&Method::GET, path, None, None)
+fn aim(path: &str) -> ResourceKind {
+    ResourceKind::of(&Method::GET, path, None, None)
 }
 
 /// True for what was answered, or would have been had there been more to spend. To say that there is nothing, or to send

@@ -1,15 +1,15 @@
 //! The bots of a log: whose they are, as far as addresses prove it, and how fast they come.
 
-use super::request_rate::Tally;
-use crate::user_agents::Agents;
+use super::request_rate::RequestRate;
+use crate::user_agents::UserAgentMatcher;
 use crate::policy::{BotId, Claim, OperatorId, Proof, Timestamp};
-use crate::verify::Operators;
+use crate::verify::OperatorTable;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Who a request is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Who {
+pub(super) enum RequesterKind {
     /// Nothing says that it is a bot.
     Person,
     /// A bot that names nobody whose crawlers can be known, or whose own name nobody knows.
@@ -21,27 +21,27 @@ pub(super) enum Who {
 /// All of them. There are no more than names in our own lists.
 #[derive(Default)]
 pub(super) struct Bots {
-    crawlers: BTreeMap<OperatorId, Crawler>,
-    named: BTreeMap<BotId, Tally>,
+    crawlers: BTreeMap<OperatorId, OperatorTraffic>,
+    named: BTreeMap<BotId, RequestRate>,
     /// Bots by their shape alone.
-    pub(super) unnamed: Tally,
-    pub(super) people: Tally,
+    pub(super) unnamed: RequestRate,
+    pub(super) people: RequestRate,
 }
 
 /// The crawlers of one operator.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Crawler {
+pub(super) struct OperatorTraffic {
     /// Those at addresses that the operator publishes.
-    pub(super) proven: Tally,
+    pub(super) proven: RequestRate,
     /// Those at addresses that none of its crawlers has.
-    pub(super) contradicted: Tally,
+    pub(super) contradicted: RequestRate,
     /// Those of which addresses alone tell nothing.
-    pub(super) open: Tally,
+    pub(super) open: RequestRate,
 }
 
-impl Who {
+impl RequesterKind {
     /// Reads the user agent's word, and what the client's address makes of it.
-    pub(super) fn of(claim: Claim, client: Option<IpAddr>, operators: &Operators) -> Self {
+    pub(super) fn of(claim: Claim, client: Option<IpAddr>, operators: &OperatorTable) -> Self {
         match claim {
             Claim::Nothing | Claim::Browser => Self::Person,
             Claim::Bot { operator: Some(operator), .. } => {
@@ -55,12 +55,12 @@ impl Who {
 }
 
 impl Bots {
-    pub(super) fn count(&mut self, who: Who, at: Timestamp) {
+    pub(super) fn count(&mut self, who: RequesterKind, at: Timestamp) {
         let tally = match who {
-            Who::Person => &mut self.people,
-            Who::Bot(None) => &mut self.unnamed,
-            Who::Bot(Some(bot)) => self.named.entry(bot).or_default(),
-            Who::Crawler(operator, proof) => {
+            RequesterKind::Person => &mut self.people,
+            RequesterKind::Bot(None) => &mut self.unnamed,
+            RequesterKind::Bot(Some(bot)) => self.named.entry(bot).or_default(),
+            RequesterKind::Crawler(operator, proof) => {
                 let crawler = self.crawlers.entry(operator).or_default();
                 match proof {
                     Proof::Proven(_) => &mut crawler.proven,
@@ -73,7 +73,7 @@ impl Bots {
     }
 
     /// The crawlers of operators that are search engines, or that are none, busiest first.
-    pub(super) fn crawlers<'a>(&'a self, operators: &'a Operators, search: bool) -> Vec<(&'a str, &'a Crawler)> {
+    pub(super) fn crawlers<'a>(&'a self, operators: &'a OperatorTable, search: bool) -> Vec<(&'a str, &'a OperatorTraffic)> {
         let named = self.crawlers.iter().map(|(id, crawler)| (operators.name(*id), crawler));
         let mut crawlers: Vec<_> = named.filter(|(name, _)| SEARCH_ENGINES.contains(name) == search).collect();
         crawlers.retain(|(_, crawler)| crawler.may_be_genuine() > 0);
@@ -82,13 +82,13 @@ impl Bots {
     }
 
     /// Whose crawlers somebody pretends to be, and how often.
-    pub(super) fn impostors<'a>(&self, operators: &'a Operators) -> Vec<(&'a str, u64)> {
+    pub(super) fn impostors<'a>(&self, operators: &'a OperatorTable) -> Vec<(&'a str, u64)> {
         let lied = self.crawlers.iter().map(|(id, crawler)| (operators.name(*id), crawler.contradicted.requests));
         busiest_first(lied.filter(|(_, requests)| *requests > 0).collect())
     }
 
     /// Bots that nothing can prove, busiest first; those that are libraries of programs, or those that are none.
-    pub(super) fn others<'a>(&'a self, agents: &'a Agents, libraries: bool) -> Vec<(&'a str, &'a Tally)> {
+    pub(super) fn others<'a>(&'a self, agents: &'a UserAgentMatcher, libraries: bool) -> Vec<(&'a str, &'a RequestRate)> {
         let named = self.named.iter().map(|(id, tally)| (agents.name(*id), tally));
         let mut bots: Vec<_> = named.filter(|(name, _)| is_library(name) == libraries).collect();
         bots.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.requests));
@@ -96,14 +96,14 @@ impl Bots {
     }
 }
 
-impl Crawler {
+impl OperatorTraffic {
     /// The requests that no address contradicts.
     pub(super) fn may_be_genuine(&self) -> u64 {
         self.proven.requests + self.open.requests
     }
 
     /// The larger part of these: addresses prove nearly all crawlers of some operators, and none of others.
-    pub(super) fn genuine(&self) -> &Tally {
+    pub(super) fn genuine(&self) -> &RequestRate {
         if self.proven.requests >= self.open.requests { &self.proven } else { &self.open }
     }
 }

@@ -1,20 +1,20 @@
 //! What a proposed file would have charged on its own log: it is replayed, with nobody refused.
 
-use super::time_range::Days;
-use super::analysis::{Findings, OUT_OF_ORDER};
+use super::time_range::LogTimeRange;
+use super::analysis::{LogAnalysis, OUT_OF_ORDER};
 use super::logs::Logs;
 use super::generate::{PEOPLE, QUOTA};
 use crate::config;
-use crate::replay::log::{Line, Merged, Unreadable};
+use crate::replay::log::{LogLine, MergedLog, LogReadError};
 use crate::replay::report::{QuotaReport, WindowReport};
-use crate::replay::{Assumptions, Policy, Request, Trial};
+use crate::replay::{Assumptions, Policy, ReplayRequest, Simulator};
 use crate::terminal::thousands;
 use std::path::Path;
 use std::sync::Arc;
 
 /// What a day of the site needs.
 #[derive(Debug)]
-pub(super) struct Demand {
+pub(super) struct DailyDemand {
     /// Units charged on the busiest day.
     pub(super) busiest: u64,
     /// The most that people were charged on a day: those who ask, less those whose conduct gives them away as bots.
@@ -25,35 +25,35 @@ pub(super) struct Demand {
 
 /// Why a proposal was not tried.
 #[derive(Debug, thiserror::Error)]
-pub enum Untried {
+pub enum DryRunError {
     /// A log cannot be read again.
     #[error(transparent)]
-    Unreadable(#[from] Unreadable),
+    Unreadable(#[from] LogReadError),
     /// Our own mistake: what was proposed is no file that would be accepted.
     #[error("what was proposed would not be accepted: {0}")]
     Wrong(String),
 }
 
-impl Demand {
+impl DailyDemand {
     /// Before anything has been tried.
     pub(super) fn unknown() -> Self {
         Self { busiest: 1, people: 0, reckoned: String::new() }
     }
 
     /// What the file `yaml` would have charged on these logs.
-    pub(super) fn under(yaml: &str, logs: &Logs, findings: &Findings<'_>) -> Result<Self, Untried> {
-        let Findings { agents, operators, days, .. } = findings;
+    pub(super) fn under(yaml: &str, logs: &Logs, findings: &LogAnalysis<'_>) -> Result<Self, DryRunError> {
+        let LogAnalysis { agents, operators, days, .. } = findings;
         let names: Vec<&str> = operators.names().collect();
         let settings = config::load(Path::new("proposed"), yaml, &[], &[], &names)
-            .map_err(|mistakes| Untried::Wrong(mistakes.to_string()))?;
+            .map_err(|mistakes| DryRunError::Wrong(mistakes.to_string()))?;
         let (operators, agents) = (Arc::clone(operators), Arc::clone(agents));
         let policy = Policy { name: "proposed".into(), settings, operators, agents, lists: Arc::default() };
-        let quotas = replayed(policy, Merged::new(logs.open()?, OUT_OF_ORDER))?;
+        let quotas = replayed(policy, MergedLog::new(logs.open()?, OUT_OF_ORDER))?;
         Ok(quotas.iter().find(|quota| quota.name == QUOTA).map_or_else(Self::unknown, |quota| Self::of(quota, days)))
     }
 
     /// The most of any day, or where the log is shorter than a day, as much as a day would have.
-    fn of(quota: &QuotaReport, days: &Days) -> Self {
+    fn of(quota: &QuotaReport, days: &LogTimeRange) -> Self {
         let used = |window: &WindowReport| window.used.ceil() as u64;
         let of_people = |window: &WindowReport| window.by_class.get(PEOPLE).map_or(0, |units| units.ceil() as u64);
         if days.is_short() {
@@ -79,15 +79,15 @@ impl Demand {
     }
 }
 
-fn replayed(policy: Policy, mut lines: Merged) -> Result<Vec<QuotaReport>, Unreadable> {
+fn replayed(policy: Policy, mut lines: MergedLog) -> Result<Vec<QuotaReport>, LogReadError> {
     let assumptions = Assumptions::default();
     let mut waiting = Some(policy);
-    let mut trial: Option<Trial> = None;
+    let mut trial: Option<Simulator> = None;
     while let Some(next) = lines.next_line()? {
-        let Ok(Some(line)) = Line::read(next.text) else { continue };
-        let Some(request) = Request::of(&line) else { continue };
+        let Ok(Some(line)) = LogLine::read(next.text) else { continue };
+        let Some(request) = ReplayRequest::of(&line) else { continue };
         if let Some(policy) = waiting.take() {
-            trial = Some(Trial::new(policy, &assumptions, next.at));
+            trial = Some(Simulator::new(policy, &assumptions, next.at));
         }
         if let Some(trial) = &mut trial {
             trial.take(next, &line, &request, &mut |_, _| {});

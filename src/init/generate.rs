@@ -1,38 +1,38 @@
 //! The YAML that follows from a log, with a comment for every value.
 
-use super::bots::{Bots, Crawler, SEARCH_ENGINES};
-use super::analysis::{Findings, Nothing};
+use super::bots::{Bots, OperatorTraffic, SEARCH_ENGINES};
+use super::analysis::{LogAnalysis, InitError};
 use super::logs::Logs;
 use super::self_requests::{CRON, WORDPRESS};
-use super::dry_run::Demand;
+use super::dry_run::DailyDemand;
 use super::routes::{Route, Routes};
-use super::request_rate::Tally;
-use crate::user_agents::Agents;
+use super::request_rate::RequestRate;
+use crate::user_agents::UserAgentMatcher;
 use crate::terminal::thousands;
-use crate::verify::Operators;
+use crate::verify::OperatorTable;
 use std::fmt::Write as _;
 use std::mem::take;
 use std::sync::Arc;
 
 /// The whole file.
-pub fn proposed(logs: &Logs, agents: &Arc<Agents>, operators: &Arc<Operators>) -> Result<String, Nothing> {
-    let mut findings = Findings::of(logs, agents, operators)?;
+pub fn proposed(logs: &Logs, agents: &Arc<UserAgentMatcher>, operators: &Arc<OperatorTable>) -> Result<String, InitError> {
+    let mut findings = LogAnalysis::of(logs, agents, operators)?;
     let tree = take(&mut findings.tree);
     let routes = Routes::of(tree, findings.requests.pages, findings.endings());
-    let draft = findings.yaml(logs, &routes, &Demand::unknown());
-    let demand = Demand::under(&draft, logs, &findings)?;
+    let draft = findings.yaml(logs, &routes, &DailyDemand::unknown());
+    let demand = DailyDemand::under(&draft, logs, &findings)?;
     Ok(findings.yaml(logs, &routes, &demand))
 }
 
 /// What follows from what a day needs.
-struct Figures {
+struct QuotaFigures {
     limit: u64,
     /// From these shares of the limit on, in percent, search engines are refused half, three quarters and all.
     marks: [u64; 3],
 }
 
-impl Figures {
-    fn of(demand: &Demand) -> Self {
+impl QuotaFigures {
+    fn of(demand: &DailyDemand) -> Self {
         let limit = rounded_up(demand.busiest);
         // What people take is put aside, and no less than the last tenth.
         let last = 100_u64.saturating_sub((demand.people * 100).div_ceil(limit)).clamp(LEAST_FOR_BOTS, MOST_FOR_BOTS);
@@ -40,8 +40,8 @@ impl Figures {
     }
 }
 
-impl Findings<'_> {
-    fn yaml(&self, logs: &Logs, routes: &Routes, demand: &Demand) -> String {
+impl LogAnalysis<'_> {
+    fn yaml(&self, logs: &Logs, routes: &Routes, demand: &DailyDemand) -> String {
         let mut out = String::new();
         self.opening(&mut out, &logs.names());
         out.push_str(GATE);
@@ -198,8 +198,8 @@ impl Findings<'_> {
         writeln!(out, "  - {{ name: site, when: {when}, priority: 3 }}").unwrap_or(());
     }
 
-    fn quota(&self, out: &mut String, demand: &Demand, has_libraries: bool) {
-        let Figures { limit, marks: [half, most, all] } = Figures::of(demand);
+    fn quota(&self, out: &mut String, demand: &DailyDemand, has_libraries: bool) {
+        let QuotaFigures { limit, marks: [half, most, all] } = QuotaFigures::of(demand);
         let zone = self.days.zone();
         writeln!(out, "\nquotas:\n  {QUOTA}:                         # one unit is one page").unwrap_or(());
         note(
@@ -267,8 +267,8 @@ fn note(out: &mut String, indent: usize, text: &str) {
     wrapped.lines().for_each(|line| writeln!(out, "{margin}# {line}").unwrap_or(()));
 }
 
-fn crawler_told(name: &str, crawler: &Crawler) -> String {
-    let Crawler { proven, open, contradicted } = crawler;
+fn crawler_told(name: &str, crawler: &OperatorTraffic) -> String {
+    let OperatorTraffic { proven, open, contradicted } = crawler;
     let mut told = format!("{name}: {} requests proven by address", thousands(proven.requests));
     if open.requests > 0 {
         told += &format!(", {} left open (the gate asks DNS, where that can tell)", thousands(open.requests));
@@ -284,7 +284,7 @@ fn crawler_told(name: &str, crawler: &Crawler) -> String {
     )
 }
 
-fn requests<'a>(bots: &[(&'a str, &Tally)]) -> Vec<(&'a str, u64)> {
+fn requests<'a>(bots: &[(&'a str, &RequestRate)]) -> Vec<(&'a str, u64)> {
     bots.iter().map(|(name, tally)| (*name, tally.requests)).collect()
 }
 
@@ -300,7 +300,7 @@ fn told(bots: &[(&str, u64)]) -> String {
 }
 
 /// How many seconds apart its requests would be if its busiest day were even; nothing where it is slow anyhow.
-fn delay(tally: &Tally) -> Option<u64> {
+fn delay(tally: &RequestRate) -> Option<u64> {
     let even = 86_400 / tally.busiest_day.most.max(1);
     (tally.busiest_hour.most >= FAST).then_some(even.clamp(1, MOST_DELAY))
 }

@@ -1,6 +1,6 @@
 //! Logs that are read twice: first for what is in them, then to try on them what is proposed.
 
-use crate::replay::log::{Files, Source, Unreadable};
+use crate::replay::log::{LogFiles, LogSource, LogReadError};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ enum Log {
 
 /// Why logs cannot be read twice.
 #[derive(Debug, thiserror::Error)]
-pub enum Unkept {
+pub enum LogBufferError {
     /// One cannot be read.
     #[error(transparent)]
-    Unreadable(#[from] Unreadable),
+    Unreadable(#[from] LogReadError),
     /// One that comes only once does not fit in memory.
     #[error("{name}: has more than 1 GiB and can be read only once; give the name of a file, or fewer days")]
     TooLong {
@@ -31,7 +31,7 @@ pub enum Unkept {
 
 impl Logs {
     /// The files at these paths. What comes only once, as standard input does, is read now.
-    pub fn of(paths: &[PathBuf]) -> Result<Self, Unkept> {
+    pub fn of(paths: &[PathBuf]) -> Result<Self, LogBufferError> {
         let log = |path: &PathBuf| match path.is_file() && path != Path::new("-") {
             true => Ok(Log::File(path.clone())),
             false => kept(path),
@@ -54,21 +54,21 @@ impl Logs {
     }
 
     /// Their lines, from the beginning.
-    pub(super) fn open(&self) -> Result<Vec<Source>, Unreadable> {
+    pub(super) fn open(&self) -> Result<Vec<LogSource>, LogReadError> {
         let source = |log: &Log| match log {
-            Log::File(path) => Ok(Files::open(std::slice::from_ref(path))?.sources),
-            Log::Kept { name, text } => Ok(vec![Source::new(name.clone(), Box::new(Cursor::new(Arc::clone(text))))]),
+            Log::File(path) => Ok(LogFiles::open(std::slice::from_ref(path))?.sources),
+            Log::Kept { name, text } => Ok(vec![LogSource::new(name.clone(), Box::new(Cursor::new(Arc::clone(text))))]),
         };
-        let sources: Result<Vec<Vec<Source>>, Unreadable> = self.0.iter().map(source).collect();
+        let sources: Result<Vec<Vec<LogSource>>, LogReadError> = self.0.iter().map(source).collect();
         Ok(sources?.into_iter().flatten().collect())
     }
 }
 
-fn kept(path: &PathBuf) -> Result<Log, Unkept> {
+fn kept(path: &PathBuf) -> Result<Log, LogBufferError> {
     let mut text = Vec::new();
     let name = path.display().to_string();
-    for source in Files::open(std::slice::from_ref(path))?.sources {
-        text = source.into_text(MOST_KEPT)?.ok_or_else(|| Unkept::TooLong { name: name.clone() })?;
+    for source in LogFiles::open(std::slice::from_ref(path))?.sources {
+        text = source.into_text(MOST_KEPT)?.ok_or_else(|| LogBufferError::TooLong { name: name.clone() })?;
     }
     Ok(Log::Kept { name, text: text.into() })
 }

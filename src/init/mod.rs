@@ -19,7 +19,7 @@ mod path_tree;
 #[cfg(test)]
 mod tests;
 
-pub use analysis::Nothing;
-pub use logs::{Logs, Unkept};
+pub use analysis::InitError;
+pub use logs::{Logs, LogBufferError};
 pub use generate::proposed;
-pub use dry_run::Untried;
+pub use dry_run::DryRunError;

@@ -3,7 +3,7 @@
 //! Names that come seldom are put together as `*` whenever there are too many, so the tree stays small however long the log
 //! is, and whoever makes up paths only adds to a `*`.
 
-use super::pattern::{Part, Pattern, name};
+use super::pattern::{PatternSegment, Pattern, name};
 use std::collections::BTreeMap;
 
 /// All paths of a log.
@@ -19,18 +19,18 @@ struct Folder {
     /// All requests for it and what is in it.
     weight: u64,
     /// For `/folder`.
-    page: Visits,
+    page: PageCounts,
     /// For `/folder/`.
-    index: Visits,
+    index: PageCounts,
     /// For what lies too deep to be told apart.
-    deeper: Visits,
+    deeper: PageCounts,
     names: BTreeMap<Box<str>, Folder>,
     any: Option<Box<Folder>>,
 }
 
 /// The requests for one page, or for pages of one pattern.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Visits {
+pub(super) struct PageCounts {
     pub(super) all: u64,
     /// Those of people.
     pub(super) people: u64,
@@ -40,7 +40,7 @@ pub(super) struct Visits {
 
 /// A request for a page.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Visit<'a> {
+pub(super) struct PageRequest<'a> {
     /// Its normalised path.
     pub(super) path: &'a str,
     /// What follows the question mark.
@@ -53,7 +53,7 @@ pub(super) struct Visit<'a> {
 #[derive(Debug)]
 pub(super) struct Pages {
     pub(super) pattern: Pattern,
-    pub(super) visits: Visits,
+    pub(super) visits: PageCounts,
 }
 
 /// Parameters that sites give what somebody searches for.
@@ -61,13 +61,13 @@ pub(super) const SEARCHES: [&str; 7] = ["q", "s", "query", "search", "keyword", 
 
 impl Tree {
     /// Counts a page.
-    pub(super) fn see_page(&mut self, visit: Visit<'_>) {
+    pub(super) fn see_page(&mut self, visit: PageRequest<'_>) {
         let Self { root, folders } = self;
         let (folder, last) = root.walk(visit.path, folders);
         let visits = match last {
-            Last::Deeper => &mut folder.deeper,
-            Last::Name("") => &mut folder.index,
-            Last::Name(name) => {
+            LastSegment::Deeper => &mut folder.deeper,
+            LastSegment::Name("") => &mut folder.index,
+            LastSegment::Name(name) => {
                 let child = folder.child(name, folders);
                 child.weight += 1;
                 &mut child.page
@@ -101,26 +101,26 @@ impl Tree {
 }
 
 /// What a path has behind its last folder.
-enum Last<'a> {
+enum LastSegment<'a> {
     Name(&'a str),
     Deeper,
 }
 
 impl Folder {
     /// The folder of a path below this one, and what it has of it.
-    fn walk<'a, 'b>(&'a mut self, path: &'b str, count: &mut usize) -> (&'a mut Self, Last<'b>) {
+    fn walk<'a, 'b>(&'a mut self, path: &'b str, count: &mut usize) -> (&'a mut Self, LastSegment<'b>) {
         let path = path.strip_prefix('/').unwrap_or(path);
         let (folders, last) = path.rsplit_once('/').map_or((None, path), |(folders, last)| (Some(folders), last));
         let mut folder = self;
         folder.weight += 1;
         for (depth, segment) in folders.into_iter().flat_map(|folders| folders.split('/')).enumerate() {
             if depth == DEEPEST {
-                return (folder, Last::Deeper);
+                return (folder, LastSegment::Deeper);
             }
             folder = folder.child(segment, count);
             folder.weight += 1;
         }
-        (folder, Last::Name(last))
+        (folder, LastSegment::Name(last))
     }
 
     fn child(&mut self, segment: &str, count: &mut usize) -> &mut Self {
@@ -183,25 +183,25 @@ impl Folder {
     }
 
     fn list(self, here: &Pattern, pages: &mut Vec<Pages>) {
-        let mut list = |pattern: Pattern, visits: Visits| {
+        let mut list = |pattern: Pattern, visits: PageCounts| {
             if visits.all > 0 {
                 pages.push(Pages { pattern, visits });
             }
         };
         list(here.clone(), self.page);
-        list(here.and(Part::Name("".into())), self.index);
-        list(here.and(Part::Rest), self.deeper);
+        list(here.and(PatternSegment::Name("".into())), self.index);
+        list(here.and(PatternSegment::Rest), self.deeper);
         for (name, child) in self.names {
-            child.list(&here.and(Part::Name(name)), pages);
+            child.list(&here.and(PatternSegment::Name(name)), pages);
         }
         if let Some(any) = self.any {
-            any.list(&here.and(Part::Any), pages);
+            any.list(&here.and(PatternSegment::Any), pages);
         }
     }
 }
 
-impl Visits {
-    fn count(&mut self, visit: Visit<'_>) {
+impl PageCounts {
+    fn count(&mut self, visit: PageRequest<'_>) {
         self.all += 1;
         self.people += u64::from(visit.by_person);
         let named = |parameter: &str| visit.query.is_some_and(|query| has_parameter(query, parameter));

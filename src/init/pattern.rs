@@ -5,11 +5,11 @@ use std::fmt;
 
 /// A path pattern as routes have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pattern(Vec<Part>);
+pub(super) struct Pattern(Vec<PatternSegment>);
 
 /// One segment. What is more particular comes first, as it must among routes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Part {
+pub(super) enum PatternSegment {
     /// This one.
     Name(Box<str>),
     /// Any.
@@ -37,23 +37,23 @@ fn is_key(word: &str) -> bool {
 
 impl Pattern {
     /// This with one more segment.
-    pub(super) fn and(&self, part: Part) -> Self {
+    pub(super) fn and(&self, part: PatternSegment) -> Self {
         Self(self.0.iter().cloned().chain([part]).collect())
     }
 
     /// True where it may fit names that are not in it.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.0.last(), Some(Part::Any | Part::Rest))
+        matches!(self.0.last(), Some(PatternSegment::Any | PatternSegment::Rest))
     }
 
     /// The order of routes: of two that fit the same path, the more particular first.
     pub(super) fn before(&self, other: &Self) -> Ordering {
-        let particular = |pattern: &Self| pattern.0.iter().map(Part::rank).collect::<Vec<_>>();
+        let particular = |pattern: &Self| pattern.0.iter().map(PatternSegment::rank).collect::<Vec<_>>();
         particular(self).cmp(&particular(other))
     }
 }
 
-impl Part {
+impl PatternSegment {
     const fn rank(&self) -> u8 {
         match self {
             Self::Name(_) => 0,
@@ -66,9 +66,9 @@ impl Part {
 impl fmt::Display for Pattern {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|part| match part {
-            Part::Name(name) => write!(out, "/{name}"),
-            Part::Any => out.write_str("/*"),
-            Part::Rest => out.write_str("/**"),
+            PatternSegment::Name(name) => write!(out, "/{name}"),
+            PatternSegment::Any => out.write_str("/*"),
+            PatternSegment::Rest => out.write_str("/**"),
         })
     }
 }
@@ -102,12 +102,12 @@ mod tests {
 
     #[test]
     fn the_more_particular_comes_first() {
-        let pattern = |parts: &[Part]| Pattern(parts.to_vec());
-        let named = |text: &str| Part::Name(text.into());
+        let pattern = |parts: &[PatternSegment]| Pattern(parts.to_vec());
+        let named = |text: &str| PatternSegment::Name(text.into());
         let mut patterns = [
-            pattern(&[Part::Rest]),
-            pattern(&[Part::Any]),
-            pattern(&[named("item"), Part::Any]),
+            pattern(&[PatternSegment::Rest]),
+            pattern(&[PatternSegment::Any]),
+            pattern(&[named("item"), PatternSegment::Any]),
             pattern(&[named("item"), named("new")]),
         ];
         patterns.sort_by(Pattern::before);

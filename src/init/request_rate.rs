@@ -4,25 +4,25 @@ use crate::policy::Timestamp;
 
 /// The requests of one bot, or of all of a kind.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct RequestRate {
     /// All of them.
     pub(super) requests: u64,
     /// Most of them in one hour.
-    pub(super) busiest_hour: Busiest,
+    pub(super) busiest_hour: PeakCounter,
     /// Most of them in one day.
-    pub(super) busiest_day: Busiest,
+    pub(super) busiest_day: PeakCounter,
 }
 
 /// The most that came in any hour, or any day.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Busiest {
+pub(super) struct PeakCounter {
     current: u64,
     count: u64,
     /// That many.
     pub(super) most: u64,
 }
 
-impl Tally {
+impl RequestRate {
     /// Counts a request; none may come before the last.
     pub(super) fn count(&mut self, at: Timestamp) {
         self.requests += 1;
@@ -31,7 +31,7 @@ impl Tally {
     }
 }
 
-impl Busiest {
+impl PeakCounter {
     fn count(&mut self, stretch: u64) {
         if stretch != self.current {
             (self.current, self.count) = (stretch, 0);

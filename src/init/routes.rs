@@ -1,7 +1,7 @@
 //! Which of the site's patterns become routes, and in which order.
 
 use super::pattern::Pattern;
-use super::path_tree::{Pages, SEARCHES, Tree, Visits};
+use super::path_tree::{Pages, SEARCHES, Tree, PageCounts};
 use crate::policy::route as rule;
 
 /// The routes of a site, the first that fits before the others; what fits none of them is free.
@@ -18,7 +18,7 @@ pub(super) struct Route {
     pub(super) pattern: Pattern,
     /// The parameter that must be there.
     pub(super) parameter: Option<&'static str>,
-    pub(super) visits: Visits,
+    pub(super) visits: PageCounts,
 }
 
 impl Routes {
@@ -44,10 +44,10 @@ fn of_pages(tree: Tree, pages: u64) -> Vec<Route> {
         let rest = match is_both {
             true => {
                 let searched =
-                    Visits { all: searches, people: searches * visits.people / visits.all, ..Visits::default() };
+                    PageCounts { all: searches, people: searches * visits.people / visits.all, ..PageCounts::default() };
                 routes.push(Route { pattern: pattern.clone(), parameter: Some(parameter), visits: searched });
                 let people = visits.people - searches * visits.people / visits.all;
-                Visits { all: visits.all - searches, people, ..visits }
+                PageCounts { all: visits.all - searches, people, ..visits }
             }
             false => visits,
         };

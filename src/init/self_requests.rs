@@ -7,9 +7,9 @@ use std::net::IpAddr;
 
 /// Who calls the page, and how often.
 #[derive(Debug, Default)]
-pub(super) struct OwnCalls(BTreeMap<IpAddr, u64>);
+pub(super) struct SelfRequests(BTreeMap<IpAddr, u64>);
 
-impl OwnCalls {
+impl SelfRequests {
     /// Takes a request of a bot for a path.
     pub(super) fn see(&mut self, bot: &str, path: &str, client: IpAddr) {
         let is_one = bot == WORDPRESS && path == CRON;

@@ -1,43 +1,43 @@
 use super::*;
-use crate::user_agents::Agents;
+use crate::user_agents::UserAgentMatcher;
 use crate::config;
-use crate::policy::bot_detection::Aim;
-use crate::replay::log::{Line, Merged};
+use crate::policy::bot_detection::ResourceKind;
+use crate::replay::log::{LogLine, MergedLog};
 use crate::replay::report::PolicyReport;
-use crate::replay::{Assumptions, Policy, Request, Trial};
-use crate::verify::Operators;
+use crate::replay::{Assumptions, Policy, ReplayRequest, Simulator};
+use crate::verify::OperatorTable;
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-static OPERATORS: LazyLock<Arc<Operators>> = LazyLock::new(|| Arc::new(Operators::builtin()));
-static AGENTS: LazyLock<Arc<Agents>> = LazyLock::new(|| Arc::new(Agents::builtin(OPERATORS.tokens())));
+static OPERATORS: LazyLock<Arc<OperatorTable>> = LazyLock::new(|| Arc::new(OperatorTable::builtin()));
+static AGENTS: LazyLock<Arc<UserAgentMatcher>> = LazyLock::new(|| Arc::new(UserAgentMatcher::builtin(OPERATORS.tokens())));
 
 fn proposed(log: &str) -> String {
     try_proposed(log.as_bytes().to_vec()).expect("there are requests in it")
 }
 
-fn try_proposed(log: Vec<u8>) -> Result<String, Nothing> {
+fn try_proposed(log: Vec<u8>) -> Result<String, InitError> {
     super::proposed(&Logs::kept("a log".into(), log), &AGENTS, &OPERATORS)
 }
 
 /// What the proposal for a log does with it, and the assets that it charges for.
 fn replayed(yaml: &str, log: &str) -> (PolicyReport, Vec<String>) {
     let logs = Logs::kept("a log".into(), log.as_bytes().to_vec());
-    let mut lines = Merged::new(logs.open().expect("it is in memory"), analysis::OUT_OF_ORDER);
+    let mut lines = MergedLog::new(logs.open().expect("it is in memory"), analysis::OUT_OF_ORDER);
     let (operators, agents) = (Arc::clone(&OPERATORS), Arc::clone(&AGENTS));
     let settings = is_accepted(yaml);
     let mut policy = Some(Policy { name: "x".into(), settings, operators, agents, lists: Arc::default() });
     let (mut trial, mut charged) = (None, Vec::new());
     while let Some(next) = lines.next_line().expect("it is in memory") {
-        let Ok(Some(line)) = Line::read(next.text) else { continue };
-        let Some(request) = Request::of(&line) else { continue };
+        let Ok(Some(line)) = LogLine::read(next.text) else { continue };
+        let Some(request) = ReplayRequest::of(&line) else { continue };
         let trial = trial.get_or_insert_with(|| {
-            Trial::new(policy.take().expect("there is one trial"), &Assumptions::default(), next.at)
+            Simulator::new(policy.take().expect("there is one trial"), &Assumptions::default(), next.at)
         });
         trial.take(next, &line, &request, &mut |_, decided| {
-            let aim = Aim::of(&http::Method::GET, &request.path, None, None);
-            if aim == Aim::Asset && decided.is_costly() {
+            let aim = ResourceKind::of(&http::Method::GET, &request.path, None, None);
+            if aim == ResourceKind::Asset && decided.is_costly() {
                 charged.push(request.path.to_string());
             }
         });

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// The time of a log.
 #[derive(Default)]
-pub(super) struct Days {
+pub(super) struct LogTimeRange {
     clocks: BTreeMap<i64, u64>,
     span: Option<(Timestamp, Timestamp)>,
 }
@@ -20,7 +20,7 @@ pub(super) struct Zone {
     pub(super) remark: String,
 }
 
-impl Days {
+impl LogTimeRange {
     /// Takes a request's time, by a clock so many seconds east of Greenwich.
     pub(super) fn see(&mut self, at: Timestamp, east: i64) {
         let (first, last) = self.span.unwrap_or((at, at));

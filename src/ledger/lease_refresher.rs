@@ -1,7 +1,7 @@
 //! The one loop between the engine and a ledger, on a thread of its own: no request ever waits for it.
 
-use super::store::{Ask, Lease, Store, StoreError};
-use crate::engine::{Engine, Supply};
+use super::store::{LeaseRequest, Lease, Store, StoreError};
+use crate::engine::{Engine, LeaseMode};
 use crate::policy::Timestamp;
 use parking_lot::{Condvar, Mutex};
 use std::io;
@@ -22,18 +22,18 @@ const COMPLAIN_EVERY: u32 = 60;
 
 /// Wakes a keeper that sleeps. Made before the engine that rings it and the keeper that hears it.
 #[derive(Clone, Default)]
-pub struct Bell(Arc<Notify>);
+pub struct WakeHandle(Arc<Notify>);
 
 /// Keeps accounts supplied from a ledger until it is closed.
-pub struct Keeper {
-    bell: Bell,
-    shared: Arc<Shared>,
+pub struct LeaseRefresher {
+    bell: WakeHandle,
+    shared: Arc<RefresherState>,
     answers: Arc<Notify>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct RefresherState {
     progress: Mutex<Progress>,
     went_on: Condvar,
 }
@@ -47,23 +47,23 @@ struct Progress {
     trouble: Option<String>,
 }
 
-impl Bell {
+impl WakeHandle {
     /// The supply of an engine whose accounts ring this bell.
-    pub fn supply(&self) -> Supply {
+    pub fn supply(&self) -> LeaseMode {
         let bell = Arc::clone(&self.0);
-        Supply::Leased(Arc::new(move || bell.notify_one()))
+        LeaseMode::Leased(Arc::new(move || bell.notify_one()))
     }
 }
 
-impl Keeper {
+impl LeaseRefresher {
     /// Supplies the accounts of `engine` from `store`, whenever `bell` rings and at least once a second.
     pub fn start<S: Store>(
         store: S,
         engine: Arc<Engine>,
-        bell: Bell,
+        bell: WakeHandle,
         now: impl Fn() -> Timestamp + Send + 'static,
     ) -> io::Result<Self> {
-        let (shared, answers) = (Arc::new(Shared::default()), Arc::new(Notify::new()));
+        let (shared, answers) = (Arc::new(RefresherState::default()), Arc::new(Notify::new()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = {
             let (bell, shared, answers) = (bell.clone(), Arc::clone(&shared), Arc::clone(&answers));
@@ -111,8 +111,8 @@ impl Keeper {
 async fn keep<S: Store>(
     mut store: S,
     engine: &Engine,
-    bell: &Bell,
-    shared: &Shared,
+    bell: &WakeHandle,
+    shared: &RefresherState,
     answers: &Notify,
     now: impl Fn() -> Timestamp,
 ) {
@@ -205,7 +205,7 @@ async fn correct<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -> Re
 }
 
 /// False when there would be more to have than was handed out, and it is needed soon.
-fn is_enough((ask, lease): (&Ask, &Lease)) -> bool {
+fn is_enough((ask, lease): (&LeaseRequest, &Lease)) -> bool {
     let needed = ask.taken.plus(ask.soon).min(ask.wanted).min(ask.limit.minus(lease.elsewhere));
     lease.held >= needed
 }

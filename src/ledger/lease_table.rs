@@ -2,28 +2,28 @@
 //!
 //! Pure: no time but what is handed in, no disk. A model can be held against it.
 
-use super::store::{Ask, Lease, WindowKey};
-use crate::policy::window::{Forgotten, Span};
+use super::store::{LeaseRequest, Lease, WindowKey};
+use crate::policy::window::{EvictedWindows, Span};
 use crate::policy::{Timestamp, Units};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Quotas, their windows, and what each holder has of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Table {
-    pub(super) quotas: BTreeMap<String, Series>,
+pub struct LeaseTable {
+    pub(super) quotas: BTreeMap<String, QuotaWindows>,
 }
 
 /// The windows of one quota.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Series {
-    pub(super) windows: BTreeMap<u64, Window>,
-    pub(super) forgotten: Forgotten,
+pub(super) struct QuotaWindows {
+    pub(super) windows: BTreeMap<u64, LeasedWindow>,
+    pub(super) forgotten: EvictedWindows,
 }
 
 /// One window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Window {
+pub(super) struct LeasedWindow {
     /// When it is; `None` for one that its first use has not opened yet.
     pub(super) span: Option<Span>,
     pub(super) holdings: BTreeMap<Holder, Holding>,
@@ -49,9 +49,9 @@ pub struct Holding {
 /// So many windows of a quota are remembered beside those that weigh on the newest.
 const REMEMBERED: usize = 8;
 
-impl Table {
+impl LeaseTable {
     /// Gives `who` what it asks for, as far as there is room, and says how things stand.
-    pub fn lease(&mut self, who: Holder, ask: &Ask, now: Timestamp) -> Lease {
+    pub fn lease(&mut self, who: Holder, ask: &LeaseRequest, now: Timestamp) -> Lease {
         let series = self.quotas.entry(ask.quota.clone()).or_default();
         if series.is_forgotten(&ask.window) {
             return forgotten(ask);
@@ -70,7 +70,7 @@ impl Table {
 
     /// Forgets the oldest windows that nothing in `asks` needs, which is all that a gate asks for at once: what is of no
     /// weight for a window that it gives back may weigh on the one that it spends.
-    pub fn forget_old(&mut self, asks: &[Ask]) {
+    pub fn forget_old(&mut self, asks: &[LeaseRequest]) {
         for of_quota in asks.chunk_by(|one, next| one.quota == next.quota) {
             if let Some(series) = self.quotas.get_mut(&of_quota[0].quota) {
                 series.forget_old(of_quota);
@@ -79,7 +79,7 @@ impl Table {
     }
 
     /// Notes that `who` has taken what it says, and is no more.
-    pub fn close(&mut self, who: Holder, ask: &Ask) {
+    pub fn close(&mut self, who: Holder, ask: &LeaseRequest) {
         let series = self.quotas.entry(ask.quota.clone()).or_default();
         if !series.is_forgotten(&ask.window) {
             let window = series.windows.entry(ask.window.id).or_default();
@@ -90,11 +90,11 @@ impl Table {
     }
 
     /// Counts `used` as taken in all of the window of `ask` and what weighs on it: what is no live gate's is replaced.
-    pub fn correct(&mut self, who: Holder, ask: &Ask, used: Units, now: Timestamp) {
+    pub fn correct(&mut self, who: Holder, ask: &LeaseRequest, used: Units, now: Timestamp) {
         let series = self.quotas.entry(ask.quota.clone()).or_default();
         let key = in_time(&ask.window, now);
         // The operator knows what nobody here remembers.
-        series.forgotten = Forgotten::default();
+        series.forgotten = EvictedWindows::default();
         for (&id, window) in &mut series.windows {
             if id == key.id || key.is_weighed_on_by(id, window.span) {
                 window.holdings.retain(|&holder, _| holder != EARLIER && holder != BY_HAND);
@@ -110,8 +110,8 @@ impl Table {
     }
 
     /// How things stand for `who`, without a change.
-    pub fn stands(&self, who: Holder, ask: &Ask, now: Timestamp) -> Lease {
-        let nothing = Series::default();
+    pub fn stands(&self, who: Holder, ask: &LeaseRequest, now: Timestamp) -> Lease {
+        let nothing = QuotaWindows::default();
         let series = self.quotas.get(&ask.quota).unwrap_or(&nothing);
         if series.is_forgotten(&ask.window) {
             return forgotten(ask);
@@ -164,7 +164,7 @@ impl Table {
     }
 }
 
-impl Series {
+impl QuotaWindows {
     /// What everybody but `who` holds of the window, with all that other windows weigh on it.
     fn elsewhere(&self, who: Holder, key: &WindowKey, now: Timestamp) -> (Units, Units) {
         let key = in_time(key, now);
@@ -192,17 +192,17 @@ impl Series {
 
     /// Forgets the oldest windows beyond a few. One more than weighs on those asked for is kept: it may be asked for
     /// ahead.
-    fn forget_old(&mut self, asks: &[Ask]) {
+    fn forget_old(&mut self, asks: &[LeaseRequest]) {
         let newest = self.windows.values().filter_map(|window| window.span).max_by_key(|span| span.start);
         let Some(newest) = newest else { return };
-        let needed = |ask: &Ask, id: u64, span: Option<Span>| {
+        let needed = |ask: &LeaseRequest, id: u64, span: Option<Span>| {
             let back = if ask.window.back == 0 { 0 } else { ask.window.back + 1 };
             let spans = [ask.window.span.unwrap_or(newest), newest];
             let mut keys = spans.map(|span| WindowKey { id: u64::MAX, span: Some(span), back }).into_iter();
             id == ask.window.id || keys.any(|key| key.is_weighed_on_by(id, span))
         };
         while self.windows.len() > REMEMBERED {
-            let idle = |(id, window): &(&u64, &Window)| {
+            let idle = |(id, window): &(&u64, &LeasedWindow)| {
                 window.span.is_some_and(|span| span != newest) && !asks.iter().any(|ask| needed(ask, **id, window.span))
             };
             let oldest = self.windows.iter().filter(idle).min_by_key(|(_, window)| window.span.map(|span| span.start));
@@ -225,7 +225,7 @@ impl Series {
     }
 }
 
-impl Window {
+impl LeasedWindow {
     fn add_to_earlier(&mut self, taken: Units) {
         let earlier = self.holdings.entry(EARLIER).or_default();
         earlier.taken = earlier.taken.plus(taken);
@@ -243,7 +243,7 @@ impl Window {
 }
 
 /// A window that counts as spent, and as over where its first use would open it.
-fn forgotten(ask: &Ask) -> Lease {
+fn forgotten(ask: &LeaseRequest) -> Lease {
     let elsewhere = ask.limit.minus(ask.taken);
     let over = Span { start: Timestamp(0), end: Timestamp(0) };
     let span = ask.window.span.is_none().then_some(over);

@@ -1,11 +1,11 @@
 //! The account of what has been bought and spent, beyond the life of a request and of a process.
 //!
-//! The engine takes from what its accounts hold and asks nobody. The [`Keeper`] sees to it that they hold something: it
+//! The engine takes from what its accounts hold and asks nobody. The [`LeaseRefresher`] sees to it that they hold something: it
 //! asks a [`Store`] for leases ahead of the need, all accounts in one call. A store writes down what it hands out before
 //! it does, so whatever dies, nobody can have taken more than is written.
 //!
-//! [`File`] keeps the account of one gate in its state directory; [`Memory`] that of several gates in one process. Both
-//! do their arithmetic in a [`Table`]. [`RedisStore`] leaves it to a script in a server that several gates share.
+//! [`FileStore`] keeps the account of one gate in its state directory; [`MemoryStore`] that of several gates in one process. Both
+//! do their arithmetic in a [`LeaseTable`]. [`RedisStore`] leaves it to a script in a server that several gates share.
 
 mod file;
 mod lease_refresher;
@@ -17,10 +17,10 @@ mod lease_table;
 #[cfg(test)]
 mod tests;
 
-pub use file::{File, Uptime, boot_id};
-pub use lease_refresher::{Bell, Keeper};
-pub use memory::Memory;
+pub use file::{FileStore, Uptime, boot_id};
+pub use lease_refresher::{WakeHandle, LeaseRefresher};
+pub use memory::MemoryStore;
 pub use crate::ledger::file::open_error::OpenError;
 pub use redis::RedisStore;
-pub use store::{Ask, Lease, Store, StoreError, WindowKey};
-pub use lease_table::{EARLIER, Holder, Holding, Table};
+pub use store::{LeaseRequest, Lease, Store, StoreError, WindowKey};
+pub use lease_table::{EARLIER, Holder, Holding, LeaseTable};

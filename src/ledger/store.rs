@@ -1,6 +1,6 @@
 //! What every ledger does: it hands out parts of a window and remembers them beyond the life of a gate.
 
-pub use crate::policy::lease::{Ask, Lease, WindowKey};
+pub use crate::policy::lease::{LeaseRequest, Lease, WindowKey};
 use crate::policy::{Timestamp, Units};
 use std::future::Future;
 use std::io;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// gate says it has taken already is recorded even where it does.
 pub trait Store: Send + 'static {
     /// Answers every ask with what may be taken now, in their order. What is handed out is remembered before it is.
-    fn lease(&mut self, asks: &[Ask], now: Timestamp) -> impl Future<Output = Result<Vec<Lease>, StoreError>>;
+    fn lease(&mut self, asks: &[LeaseRequest], now: Timestamp) -> impl Future<Output = Result<Vec<Lease>, StoreError>>;
 
     /// What an operator should know of it, though it answers.
     fn trouble(&self) -> Option<String> {
@@ -20,11 +20,11 @@ pub trait Store: Send + 'static {
     }
 
     /// A clean stop: nothing is held any more but what is taken.
-    fn close(&mut self, asks: &[Ask], now: Timestamp) -> impl Future<Output = Result<(), StoreError>>;
+    fn close(&mut self, asks: &[LeaseRequest], now: Timestamp) -> impl Future<Output = Result<(), StoreError>>;
 
     /// Corrects by hand: the window of `ask`, with all that weighs on it, counts `used` as taken in all, whoever took it;
     /// what gates have reserved stays. `ask.taken` is already what this gate counts after the correction.
-    fn correct(&mut self, ask: &Ask, used: Units, now: Timestamp) -> impl Future<Output = Result<(), StoreError>> {
+    fn correct(&mut self, ask: &LeaseRequest, used: Units, now: Timestamp) -> impl Future<Output = Result<(), StoreError>> {
         let _ = (used, now);
         let told = format!("{}: this ledger takes no corrections by hand", ask.quota);
         std::future::ready(Err(StoreError::Refused(told)))

@@ -1,10 +1,10 @@
 //! The file ledger on a folder that can die at any operation, lose what was not synced, and fail.
 
 use super::file::Inner;
-use crate::ledger::file::dir::Folder;
+use crate::ledger::file::dir::StateDir;
 use crate::ledger::file::open_error::OpenError;
-use crate::ledger::file::record_file::Slots;
-use super::store::{Ask, Lease, StoreError, WindowKey};
+use crate::ledger::file::record_file::RecordFile;
+use super::store::{LeaseRequest, Lease, StoreError, WindowKey};
 use crate::policy::window::Span;
 use crate::policy::{Timestamp, Units};
 use parking_lot::Mutex;
@@ -21,7 +21,7 @@ const LIMIT: u64 = 1000;
 
 /// A folder in memory that knows what is on the disk and what only in the cache.
 #[derive(Clone, Default)]
-struct Sim(Arc<Mutex<SimState>>);
+struct SimulatedDir(Arc<Mutex<SimState>>);
 
 #[derive(Clone, Default)]
 struct SimState {
@@ -40,13 +40,13 @@ struct Bytes {
 
 /// How a life ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum End {
+enum CrashKind {
     Killed,
     /// With so many of 16 blocks of each unsynced file on the disk already.
     PowerCut(usize),
 }
 
-impl Sim {
+impl SimulatedDir {
     fn step(&self) -> io::Result<parking_lot::MutexGuard<'_, SimState>> {
         let mut state = self.0.lock();
         state.operations += 1;
@@ -60,10 +60,10 @@ impl Sim {
     }
 
     /// The folder as the next life finds it.
-    fn after(&self, end: End) -> Self {
+    fn after(&self, end: CrashKind) -> Self {
         let mut state = self.0.lock().clone();
         for bytes in state.files.values_mut() {
-            if let End::PowerCut(reached) = end {
+            if let CrashKind::PowerCut(reached) = end {
                 let cut = bytes.cached.len() * reached / 16;
                 let mut torn = bytes.durable.clone();
                 torn.resize(bytes.cached.len(), 0);
@@ -76,7 +76,7 @@ impl Sim {
     }
 }
 
-impl Folder for Sim {
+impl StateDir for SimulatedDir {
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
         Ok(self.0.lock().files.get(name).map(|bytes| bytes.cached.clone()))
     }
@@ -114,13 +114,13 @@ impl Folder for Sim {
 
 /// A gate that spends one quota of one window.
 struct Gate {
-    sim: Sim,
-    ledger: Inner<Sim>,
+    sim: SimulatedDir,
+    ledger: Inner<SimulatedDir>,
     taken: u64,
     held: u64,
 }
 
-fn open(sim: &Sim, boot: &str) -> Result<Inner<Sim>, OpenError> {
+fn open(sim: &SimulatedDir, boot: &str) -> Result<Inner<SimulatedDir>, OpenError> {
     let ticks = AtomicU64::new(0);
     // Time passes between any two looks: syncs are never too many.
     let uptime = Box::new(move || Timestamp::from_seconds(ticks.fetch_add(1, Ordering::Relaxed)));
@@ -132,13 +132,13 @@ fn window() -> WindowKey {
     WindowKey { id: 0, span: Some(Span { start, end: start + Duration::from_secs(86_400) }), back: 0 }
 }
 
-fn ask(taken: u64, held: u64, wanted: u64, soon: u64) -> Ask {
+fn ask(taken: u64, held: u64, wanted: u64, soon: u64) -> LeaseRequest {
     let [limit, taken, held, wanted, soon] = [LIMIT, taken, held, wanted, soon].map(Units::whole);
-    Ask { quota: "api".into(), limit, window: window(), taken, held, wanted, soon, expects: Units::ZERO }
+    LeaseRequest { quota: "api".into(), limit, window: window(), taken, held, wanted, soon, expects: Units::ZERO }
 }
 
 impl Gate {
-    fn start(sim: Sim, boot: &str) -> Self {
+    fn start(sim: SimulatedDir, boot: &str) -> Self {
         let ledger = open(&sim, boot).expect("a whole ledger");
         Self { sim, ledger, taken: 0, held: 0 }
     }
@@ -155,8 +155,8 @@ impl Gate {
     }
 
     /// What the next life counts as taken by this one and those before it.
-    fn counted_after(&self, end: End) -> (u64, u64) {
-        let boot = if end == End::Killed { "this" } else { "next" };
+    fn counted_after(&self, end: CrashKind) -> (u64, u64) {
+        let boot = if end == CrashKind::Killed { "this" } else { "next" };
         let mut next = Gate::start(self.sim.after(end), boot);
         let lease = next.asks(0, 0).expect("an answer");
         assert_eq!(lease.elsewhere, lease.taken_elsewhere);
@@ -166,19 +166,19 @@ impl Gate {
 
 #[test]
 fn a_kill_costs_the_mark_and_a_power_cut_the_lease() {
-    let mut gate = Gate::start(Sim::default(), "this");
+    let mut gate = Gate::start(SimulatedDir::default(), "this");
     gate.asks(100, 10).expect("a lease");
     assert_eq!(gate.held, 10, "the mark, not the lease");
     gate.spends(4);
-    assert_eq!(gate.counted_after(End::Killed), (10, 10));
-    assert_eq!(gate.counted_after(End::PowerCut(0)), (100, 100));
+    assert_eq!(gate.counted_after(CrashKind::Killed), (10, 10));
+    assert_eq!(gate.counted_after(CrashKind::PowerCut(0)), (100, 100));
     gate.asks(100, 10).expect("more");
-    assert_eq!((gate.held, gate.counted_after(End::Killed)), (14, (14, 10)));
+    assert_eq!((gate.held, gate.counted_after(CrashKind::Killed)), (14, (14, 10)));
 }
 
 #[test]
 fn small_steps_cost_no_sync() {
-    let mut gate = Gate::start(Sim::default(), "this");
+    let mut gate = Gate::start(SimulatedDir::default(), "this");
     gate.asks(100, 10).expect("a lease");
     gate.sim.0.lock().syncs_fail = true;
     for _ in 0..4 {
@@ -190,17 +190,17 @@ fn small_steps_cost_no_sync() {
 
 #[test]
 fn a_clean_stop_costs_nothing() {
-    let mut gate = Gate::start(Sim::default(), "this");
+    let mut gate = Gate::start(SimulatedDir::default(), "this");
     gate.asks(100, 10).expect("a lease");
     gate.spends(4);
     gate.ledger.close(&[ask(4, 10, 4, 0)]).expect("it is written");
-    assert_eq!(gate.counted_after(End::Killed), (4, 0));
-    assert_eq!(gate.counted_after(End::PowerCut(0)), (4, 0));
+    assert_eq!(gate.counted_after(CrashKind::Killed), (4, 0));
+    assert_eq!(gate.counted_after(CrashKind::PowerCut(0)), (4, 0));
 }
 
 #[test]
 fn a_disk_that_fails_lets_the_lease_be_spent_and_no_more() {
-    let mut gate = Gate::start(Sim::default(), "this");
+    let mut gate = Gate::start(SimulatedDir::default(), "this");
     gate.asks(100, 100).expect("a lease");
     gate.sim.0.lock().syncs_fail = true;
     gate.spends(100);
@@ -209,42 +209,42 @@ fn a_disk_that_fails_lets_the_lease_be_spent_and_no_more() {
         assert_eq!(gate.held, 100);
         assert!(gate.ledger.ill.as_ref().is_some_and(|ill| ill.starts_with("Cannot write ledger: no sync")));
     }
-    for end in [End::Killed, End::PowerCut(0), End::PowerCut(9), End::PowerCut(16)] {
+    for end in [CrashKind::Killed, CrashKind::PowerCut(0), CrashKind::PowerCut(9), CrashKind::PowerCut(16)] {
         assert!(gate.counted_after(end).0 >= 100);
     }
     gate.sim.0.lock().syncs_fail = false;
     gate.asks(100, 100).expect("it works again");
     assert_eq!(gate.ledger.ill, None);
-    assert_eq!((gate.held, gate.counted_after(End::PowerCut(0)).0), (200, 200));
+    assert_eq!((gate.held, gate.counted_after(CrashKind::PowerCut(0)).0), (200, 200));
 }
 
 #[test]
 fn a_journal_of_another_start_of_the_machine_proves_nothing() {
-    let mut gate = Gate::start(Sim::default(), "this");
+    let mut gate = Gate::start(SimulatedDir::default(), "this");
     gate.asks(100, 10).expect("a lease");
     for boot in ["other", ""] {
-        let next = Gate::start(gate.sim.after(End::Killed), boot).asks(0, 0).expect("an answer");
+        let next = Gate::start(gate.sim.after(CrashKind::Killed), boot).asks(0, 0).expect("an answer");
         assert_eq!(next.elsewhere, Units::whole(100), "{boot:?}");
     }
 }
 
 #[test]
 fn a_record_that_outgrows_its_slot_moves_into_a_larger_file() {
-    let mut sim = Sim::default();
-    let mut slots = Slots::create("ledger", b"ledger\0\0", &mut sim, 0, b"small").expect("it is made");
+    let mut sim = SimulatedDir::default();
+    let mut slots = RecordFile::create("ledger", b"ledger\0\0", &mut sim, 0, b"small").expect("it is made");
     let large = vec![b'x'; 100_000];
     slots.commit(&mut sim, &large).expect("it fits");
     slots.commit(&mut sim, b"small again").expect("it fits");
     let read = |end| {
         let bytes = sim.after(end).read("ledger").expect("a file").expect("a file");
-        Slots::read("ledger", b"ledger\0\0", &bytes).map(|(_, record)| record)
+        RecordFile::read("ledger", b"ledger\0\0", &bytes).map(|(_, record)| record)
     };
-    assert_eq!(read(End::PowerCut(0)), Ok(b"small again".to_vec()));
+    assert_eq!(read(CrashKind::PowerCut(0)), Ok(b"small again".to_vec()));
 }
 
 #[test]
 fn a_quota_with_many_windows_and_a_long_name_is_read_back() {
-    let mut ledger = open(&Sim::default(), "this").expect("a ledger");
+    let mut ledger = open(&SimulatedDir::default(), "this").expect("a ledger");
     let part = Duration::from_secs(60);
     for number in 100..300u64 {
         let start = Timestamp::from_seconds(number * 60);
@@ -258,15 +258,15 @@ fn a_quota_with_many_windows_and_a_long_name_is_read_back() {
 
 #[test]
 fn what_weighs_on_a_redefined_window_is_remembered_while_the_one_before_is_given_back() {
-    let mut ledger = open(&Sim::default(), "this").expect("a ledger");
+    let mut ledger = open(&SimulatedDir::default(), "this").expect("a ledger");
     let second = |number: u64| {
         let start = NOON + Duration::from_secs(number);
         WindowKey { id: start.0, span: Some(Span { start, end: start + Duration::from_secs(1) }), back: 0 }
     };
     for number in 0..8 {
-        ledger.lease(&[Ask { window: second(number), ..ask(1, 0, 1, 0) }], NOON).expect("it is noted");
+        ledger.lease(&[LeaseRequest { window: second(number), ..ask(1, 0, 1, 0) }], NOON).expect("it is noted");
     }
-    let given_back = Ask { window: second(8), ..ask(0, 0, 0, 0) };
+    let given_back = LeaseRequest { window: second(8), ..ask(0, 0, 0, 0) };
     let today = ledger.lease(&[given_back, ask(0, 0, 2, 2)], NOON).expect("an answer").remove(1);
     assert_eq!(today.taken_elsewhere, Units::whole(8), "each second weighs on the day");
 }
@@ -281,7 +281,7 @@ proptest! {
         spends in proptest::collection::vec((0u64..60, 1u64..80, 1u64..20), 1..30),
         dies_after in 0usize..90, reached in 0usize..=16, killed: bool, failing in 0usize..60,
     ) {
-        let mut gate = Gate::start(Sim::default(), "this");
+        let mut gate = Gate::start(SimulatedDir::default(), "this");
         gate.sim.0.lock().lives_for = Some(dies_after);
         let (mut leased, mut marked) = (0, 0);
         let a_sync_fails = failing < spends.len();
@@ -295,7 +295,7 @@ proptest! {
             }
             prop_assert!(gate.held <= LIMIT);
         }
-        let end = if killed { End::Killed } else { End::PowerCut(reached) };
+        let end = if killed { CrashKind::Killed } else { CrashKind::PowerCut(reached) };
         let (counted, lost) = gate.counted_after(end);
         prop_assert!(counted >= gate.taken, "{counted} of {} counted", gate.taken);
         prop_assert!(counted <= leased.max(gate.held), "{counted} of {leased} leased");
@@ -311,7 +311,7 @@ proptest! {
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..9000), prefixed: bool) {
         let mut file = if prefixed { b"tidegateledger\0\0\x01\0\0\0\0\0\x01\0".to_vec() } else { Vec::new() };
         file.extend(bytes);
-        let sim = Sim::default();
+        let sim = SimulatedDir::default();
         sim.0.lock().files.insert("ledger".into(), Bytes { durable: file.clone(), cached: file });
         prop_assert!(open(&sim, "this").is_err());
     }

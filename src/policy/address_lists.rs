@@ -3,7 +3,7 @@
 //! All lists together are cut into spans that touch and never overlap, each with the lists it stands on: however many
 //! networks there are, an address is found by one search.
 
-use super::identity::{Prefix, canonical};
+use super::identity::{IpPrefix, canonical};
 use std::net::IpAddr;
 
 /// A list, by its place in the settings.
@@ -12,19 +12,19 @@ pub struct ListId(pub u8);
 
 /// The lists that an address stands on: one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Listed(u64);
+pub struct ListSet(u64);
 
 /// The networks of all lists.
 #[derive(Clone, Debug, Default)]
-pub struct Lists {
-    v4: Spans<u32>,
-    v6: Spans<u128>,
+pub struct AddressLists {
+    v4: IntervalTable<u32>,
+    v6: IntervalTable<u128>,
     counts: Vec<usize>,
 }
 
 /// A line of a file that is no network, by its number from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadLine {
+pub struct InvalidLine {
     /// The number of the line.
     pub number: u64,
     /// What stands there, cut short.
@@ -33,12 +33,12 @@ pub struct BadLine {
 
 /// Where each span begins and on which lists it stands, in order.
 #[derive(Clone, Debug, Default)]
-struct Spans<T> {
+struct IntervalTable<T> {
     starts: Vec<T>,
-    listed: Vec<Listed>,
+    listed: Vec<ListSet>,
 }
 
-impl Listed {
+impl ListSet {
     /// The lists of these numbers.
     pub fn on(lists: impl IntoIterator<Item = ListId>) -> Self {
         Self(lists.into_iter().fold(0, |bits, list| bits | 1 << list.0))
@@ -56,12 +56,12 @@ impl Listed {
     }
 }
 
-impl Lists {
+impl AddressLists {
     /// The most lists that there can be.
     pub const MOST: usize = 64;
 
     /// Puts the networks of all lists together, in the order of their numbers; of more than 64 lists, the first 64.
-    pub fn new(lists: &[Vec<Prefix>]) -> Self {
+    pub fn new(lists: &[Vec<IpPrefix>]) -> Self {
         let counts = lists.iter().map(Vec::len).collect();
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for (number, networks) in lists.iter().take(Self::MOST).enumerate() {
@@ -74,11 +74,11 @@ impl Lists {
                 }
             }
         }
-        Self { v4: Spans::of(&v4, |last| last.checked_add(1)), v6: Spans::of(&v6, |last| last.checked_add(1)), counts }
+        Self { v4: IntervalTable::of(&v4, |last| last.checked_add(1)), v6: IntervalTable::of(&v6, |last| last.checked_add(1)), counts }
     }
 
     /// The lists that `address` stands on.
-    pub fn of(&self, address: IpAddr) -> Listed {
+    pub fn of(&self, address: IpAddr) -> ListSet {
         match canonical(address) {
             IpAddr::V4(v4) => self.v4.at(u32::from(v4)),
             IpAddr::V6(v6) => self.v6.at(u128::from(v6)),
@@ -91,7 +91,7 @@ impl Lists {
     }
 }
 
-impl<T: Ord + Copy> Spans<T> {
+impl<T: Ord + Copy> IntervalTable<T> {
     /// `after` is the number behind one, if there is any.
     fn of(networks: &[(T, T, usize)], after: impl Fn(T) -> Option<T>) -> Self {
         let mut turns: Vec<(T, usize, bool)> = Vec::with_capacity(networks.len() * 2);
@@ -100,13 +100,13 @@ impl<T: Ord + Copy> Spans<T> {
             turns.extend(after(last).map(|behind| (behind, list, false)));
         }
         turns.sort_unstable_by_key(|&(at, ..)| at);
-        let mut depth = [0_u32; Lists::MOST];
+        let mut depth = [0_u32; AddressLists::MOST];
         let mut spans = Self { starts: Vec::new(), listed: Vec::new() };
         for of_one_place in turns.chunk_by(|one, other| one.0 == other.0) {
             // Beginnings first, or a depth would fall below zero where one network follows on another.
             of_one_place.iter().filter(|turn| turn.2).for_each(|turn| depth[turn.1] += 1);
             of_one_place.iter().filter(|turn| !turn.2).for_each(|turn| depth[turn.1] -= 1);
-            let listed = Listed::on((0..).map(ListId).zip(depth).filter(|(_, depth)| *depth > 0).map(|(list, _)| list));
+            let listed = ListSet::on((0..).map(ListId).zip(depth).filter(|(_, depth)| *depth > 0).map(|(list, _)| list));
             if spans.listed.last().copied().unwrap_or_default() != listed {
                 spans.starts.push(of_one_place[0].0);
                 spans.listed.push(listed);
@@ -115,23 +115,23 @@ impl<T: Ord + Copy> Spans<T> {
         spans
     }
 
-    fn at(&self, number: T) -> Listed {
+    fn at(&self, number: T) -> ListSet {
         let begun = self.starts.partition_point(|start| *start <= number);
-        begun.checked_sub(1).map_or(Listed::default(), |place| self.listed[place])
+        begun.checked_sub(1).map_or(ListSet::default(), |place| self.listed[place])
     }
 }
 
 /// Reads a list: one address or network a line; `#` begins a comment, empty lines are nothing. Every bad line is told, up to
 /// a hundred of them.
-pub fn read(text: &str) -> Result<Vec<Prefix>, Vec<BadLine>> {
+pub fn read(text: &str) -> Result<Vec<IpPrefix>, Vec<InvalidLine>> {
     let mut networks = Vec::new();
     let mut bad = Vec::new();
     for (number, line) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
         let written = line.split('#').next().unwrap_or_default().trim();
-        match Prefix::parse(written) {
+        match IpPrefix::parse(written) {
             Some(network) => networks.push(network),
             None if written.is_empty() => {}
-            None => bad.push(BadLine { number, found: written.chars().take(LONGEST).collect() }),
+            None => bad.push(InvalidLine { number, found: written.chars().take(LONGEST).collect() }),
         }
         if bad.len() >= MOST_TOLD {
             break;
@@ -149,19 +149,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn networks(text: &str) -> Vec<Prefix> {
+    fn networks(text: &str) -> Vec<IpPrefix> {
         read(text).unwrap_or_else(|bad| panic!("{bad:?}"))
     }
 
-    fn listed(lists: &Lists, address: &str) -> Vec<u8> {
+    fn listed(lists: &AddressLists, address: &str) -> Vec<u8> {
         let found = lists.of(address.parse().expect("an address"));
-        (0..64).filter(|&list| found.first_in_common(Listed::on([ListId(list)])).is_some()).collect()
+        (0..64).filter(|&list| found.first_in_common(ListSet::on([ListId(list)])).is_some()).collect()
     }
 
     #[test]
     fn a_list_is_one_network_a_line_with_comments() {
         let text = "\u{feff}# hosting\r\n\r\n192.0.2.0/24  # a data centre\n198.51.100.7\n2001:db8::/32\n 10.1.2.3/8\n::ffff:203.0.113.0/120\n";
-        let lists = Lists::new(&[networks(text)]);
+        let lists = AddressLists::new(&[networks(text)]);
         for inside in
             ["192.0.2.255", "198.51.100.7", "2001:db8:ffff::1", "10.255.0.1", "::ffff:192.0.2.1", "203.0.113.9"]
         {
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn an_address_may_stand_on_several_lists_and_the_last_addresses_count() {
-        let lists = Lists::new(&[
+        let lists = AddressLists::new(&[
             networks("0.0.0.0/0\n::/0"),
             networks("10.0.0.0/8\n10.0.0.0/9\n10.0.0.0/8"),
             networks("10.0.0.0/16\n10.1.0.0/16\n255.255.255.255"),
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(listed(&lists, "255.255.255.255"), [0, 2]);
         assert_eq!(listed(&lists, "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), [0]);
         assert_eq!(listed(&lists, "0.0.0.0"), [0]);
-        assert_eq!(listed(&Lists::default(), "10.1.2.3"), [0u8; 0]);
+        assert_eq!(listed(&AddressLists::default(), "10.1.2.3"), [0u8; 0]);
     }
 
     proptest! {
@@ -205,15 +205,15 @@ mod tests {
         ) {
             let mut of_list = vec![Vec::new(); 3];
             for &(address, length, list) in &written {
-                of_list[list].extend(Prefix::new(IpAddr::V4(address.into()), length));
+                of_list[list].extend(IpPrefix::new(IpAddr::V4(address.into()), length));
             }
-            let lists = Lists::new(&of_list);
+            let lists = AddressLists::new(&of_list);
             // Also at the edges, where a slip would be.
             let edges = written.iter().flat_map(|&(address, ..)| [address, address.wrapping_add(1), address.wrapping_sub(1)]);
             for address in asked.iter().copied().chain(edges) {
                 let address = IpAddr::V4(address.into());
                 let one_by_one = (0..3).filter(|&list: &usize| of_list[list].iter().any(|network| network.contains(address)));
-                prop_assert_eq!(lists.of(address), Listed::on(one_by_one.map(|list| ListId(list as u8))));
+                prop_assert_eq!(lists.of(address), ListSet::on(one_by_one.map(|list| ListId(list as u8))));
             }
         }
     }

@@ -23,7 +23,7 @@ pub struct Bucket {
 
 /// What one bucket holds. The default is a bucket nobody has touched, which is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Level {
+pub struct BucketState {
     /// Tokens that are gone.
     pub missing: u32,
     /// When the present interval began.
@@ -36,36 +36,36 @@ pub struct EmptyUntil(pub Timestamp);
 
 impl Bucket {
     /// Takes one token, or says when the next one comes.
-    pub fn take(&self, level: Level, now: Timestamp) -> Result<Level, EmptyUntil> {
+    pub fn take(&self, level: BucketState, now: Timestamp) -> Result<BucketState, EmptyUntil> {
         let level = self.filled(level, now);
         if level.missing >= self.capacity {
             return Err(EmptyUntil(level.since + self.step()));
         }
-        Ok(Level { missing: level.missing + 1, ..level })
+        Ok(BucketState { missing: level.missing + 1, ..level })
     }
 
     /// Tokens that can be taken now.
-    pub fn remaining(&self, level: Level, now: Timestamp) -> u32 {
+    pub fn remaining(&self, level: BucketState, now: Timestamp) -> u32 {
         self.capacity.saturating_sub(self.filled(level, now).missing)
     }
 
     /// When the next token comes back; `now` where none is missing.
-    pub fn next_at(&self, level: Level, now: Timestamp) -> Timestamp {
+    pub fn next_at(&self, level: BucketState, now: Timestamp) -> Timestamp {
         let level = self.filled(level, now);
         if level.missing == 0 { now } else { level.since + self.step() }
     }
 
     /// When a bucket that nobody touches is full again; such a bucket may be forgotten.
-    pub fn full_at(&self, level: Level) -> Timestamp {
+    pub fn full_at(&self, level: BucketState) -> Timestamp {
         level.since + self.step() * level.missing.div_ceil(self.batch())
     }
 
-    fn filled(&self, level: Level, now: Timestamp) -> Level {
+    fn filled(&self, level: BucketState, now: Timestamp) -> BucketState {
         if level.missing == 0 {
-            return Level { missing: 0, since: now };
+            return BucketState { missing: 0, since: now };
         }
         // It may have been larger before a reload.
-        let level = Level { missing: level.missing.min(self.capacity), ..level };
+        let level = BucketState { missing: level.missing.min(self.capacity), ..level };
         let step = u64::try_from(self.step().as_nanos()).unwrap_or(u64::MAX).max(1);
         let passed = now.0.saturating_sub(level.since.0);
         if passed < step {
@@ -74,9 +74,9 @@ impl Bucket {
         let steps = passed / step;
         match u32::try_from(steps.saturating_mul(self.batch().into())) {
             Ok(tokens) if tokens < level.missing => {
-                Level { missing: level.missing - tokens, since: Timestamp(level.since.0 + steps * step) }
+                BucketState { missing: level.missing - tokens, since: Timestamp(level.since.0 + steps * step) }
             }
-            _ => Level { missing: 0, since: now },
+            _ => BucketState { missing: 0, since: now },
         }
     }
 
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn sixty_at_once_then_ten_more_every_ten_seconds() {
-        let mut level = Level::default();
+        let mut level = BucketState::default();
         for _ in 0..60 {
             level = ATLASSIAN.take(level, at(0)).expect("sixty are saved up");
         }
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn a_bucket_that_was_larger_is_empty_and_no_more() {
         let small = Bucket { capacity: 2, fill: 1, interval: Duration::from_secs(1), smooth: true, costed_only: false };
-        let level = Level { missing: 50, since: at(0) };
+        let level = BucketState { missing: 50, since: at(0) };
         assert_eq!(small.take(level, at(0)), Err(EmptyUntil(at(1))));
         assert!(small.take(level, at(1)).is_ok(), "who waited as told is let in");
     }
@@ -131,7 +131,7 @@ mod tests {
             pauses in proptest::collection::vec(0u64..20_000, 1..200),
         ) {
             let bucket = Bucket { capacity, fill, interval: Duration::from_millis(interval_ms), smooth, costed_only: false };
-            let (mut level, mut now) = (Level::default(), at(0));
+            let (mut level, mut now) = (BucketState::default(), at(0));
             for pause in pauses {
                 now += Duration::from_millis(pause);
                 level = match bucket.take(level, now) {
@@ -152,7 +152,7 @@ mod tests {
             pauses in proptest::collection::vec(0u64..2_000, 1..200),
         ) {
             let bucket = Bucket { capacity, fill, interval: Duration::from_millis(interval_ms), smooth, costed_only: false };
-            let (mut level, mut now, mut granted) = (Level::default(), at(0), 0u128);
+            let (mut level, mut now, mut granted) = (BucketState::default(), at(0), 0u128);
             for pause in pauses {
                 now += Duration::from_millis(pause);
                 if let Ok(next) = bucket.take(level, now) {

@@ -1,16 +1,16 @@
 //! What kind of client this is, on what evidence, and which of the operator's classes it falls into.
 
-use super::bot_detection::{Signal, Suspicion};
+use super::bot_detection::{Signal, BotScore};
 use super::bucket::Bucket;
-use super::facts::{BotId, Claim, Facts, Means, OperatorId, Proof, Signature, claimed_operator};
-use super::crawler_guard::Guard;
-use super::identity::{Carrier, KeyFrom, Prefix};
-use super::address_lists::{ListId, Listed};
+use super::facts::{BotId, Claim, Facts, ProofMethod, OperatorId, Proof, Signature, claimed_operator};
+use super::crawler_guard::CrawlerGuard;
+use super::identity::{CredentialSource, KeySource, IpPrefix};
+use super::address_lists::{ListId, ListSet};
 use super::secret::Secret;
 
 /// The kinds of client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum ClientKind {
     /// Nothing says it is a bot.
     Human,
     /// A bot whose operator is proven.
@@ -65,7 +65,7 @@ pub enum Evidence {
 }
 
 /// What speaks for a classification, most telling last.
-pub type Reasons = [Option<Evidence>; 7];
+pub type EvidenceList = [Option<Evidence>; 7];
 
 /// The places of what the class itself asks for, behind what says the kind.
 const ON_LIST: usize = 5;
@@ -73,15 +73,15 @@ const HOLDS_KEY: usize = 6;
 
 /// A client, classified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Classified {
+pub struct Classification {
     /// What kind of client it is.
-    pub kind: Kind,
+    pub kind: ClientKind,
     /// Whose crawler it is; only with proof.
     pub operator: Option<OperatorId>,
     /// The class it falls into.
     pub class: ClassId,
     /// Why.
-    pub evidence: Reasons,
+    pub evidence: EvidenceList,
 }
 
 /// A class, by its place in the settings.
@@ -94,41 +94,41 @@ pub struct Class {
     /// Its name in YAML, metrics, headers and logs.
     pub name: String,
     /// Who belongs to it.
-    pub when: When,
+    pub when: ClassMatcher,
     /// Refused everything but robots.txt.
     pub blocked: bool,
     /// The bucket of each of its clients.
     pub bucket: Option<Bucket>,
     /// Who shares one bucket.
-    pub key: KeyFrom,
+    pub key: KeySource,
     /// False: its refusals by bucket, tier or block are counted and logged, not carried out.
     pub enforce: bool,
     /// Who goes first where there is a line; higher goes first.
     pub priority: u8,
     /// What its verified crawlers are let through although a tier refuses them.
-    pub guard: Option<Guard>,
+    pub guard: Option<CrawlerGuard>,
 }
 
 /// Conditions that must all hold; within each, one match is enough, and an empty one always holds.
 #[derive(Clone, Debug, Default)]
-pub struct When {
+pub struct ClassMatcher {
     /// The kind is one of these.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<ClientKind>,
     /// The proven operator is one of these.
     pub operators: Vec<OperatorId>,
     /// The user agent contains one of these, in any case.
     pub user_agents: Vec<String>,
     /// The address is in one of these ranges.
-    pub addresses: Vec<Prefix>,
+    pub addresses: Vec<IpPrefix>,
     /// The address stands on one of these lists.
-    pub lists: Listed,
+    pub lists: ListSet,
     /// One of these keys is sent.
-    pub keys: Option<KnownKeys>,
+    pub keys: Option<ApiKeys>,
 }
 
 /// One of the conditions of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Condition {
+pub enum ConditionKind {
     /// Its kinds.
     Kind,
     /// Its operators.
@@ -145,20 +145,20 @@ pub enum Condition {
 
 /// Keys that are known beforehand, all sent in the same place.
 #[derive(Clone, Debug)]
-pub struct KnownKeys {
+pub struct ApiKeys {
     /// Where they are sent.
-    pub carrier: Carrier,
+    pub carrier: CredentialSource,
     /// Every key that counts.
     pub values: Vec<Secret>,
 }
 
 /// The operator's own word on a user agent; goes before the built-in list.
 #[derive(Clone, Debug)]
-pub struct AgentRule {
+pub struct UserAgentRule {
     /// Fits user agents that contain this, in any case.
     pub contains: String,
     /// What such a client is.
-    pub kind: Kind,
+    pub kind: ClientKind,
 }
 
 impl Evidence {
@@ -174,7 +174,7 @@ impl Evidence {
     }
 }
 
-impl Kind {
+impl ClientKind {
     /// All kinds, in the order of the contract.
     pub const ALL: [Self; 5] = [Self::Human, Self::VerifiedBot, Self::DeclaredBot, Self::SuspectedBot, Self::Impostor];
 
@@ -191,7 +191,7 @@ impl Kind {
 }
 
 /// Classifies a client: the operator's rules, then proof, then what the user agent says, then behaviour.
-pub fn classify(rules: &[AgentRule], classes: &[Class], facts: &Facts<'_>) -> Classified {
+pub fn classify(rules: &[UserAgentRule], classes: &[Class], facts: &Facts<'_>) -> Classification {
     let (kind, operator, mut evidence) = kind(rules, facts);
     let id = |place: usize| ClassId(place as u16);
     let fits = |(place, class): (usize, &Class)| class.when.unmet(id(place), kind, operator, facts).is_none();
@@ -200,15 +200,15 @@ pub fn classify(rules: &[AgentRule], classes: &[Class], facts: &Facts<'_>) -> Cl
         evidence[ON_LIST] = when.lists.first_in_common(facts.listed).map(Evidence::OnList);
         evidence[HOLDS_KEY] = when.keys.is_some().then_some(Evidence::HoldsKey);
     }
-    Classified { kind, operator, class: id(place), evidence }
+    Classification { kind, operator, class: id(place), evidence }
 }
 
 /// The place of the operator's rule that fits a user agent, if one does.
-pub fn agent_rule(rules: &[AgentRule], user_agent: &[u8]) -> Option<usize> {
+pub fn agent_rule(rules: &[UserAgentRule], user_agent: &[u8]) -> Option<usize> {
     rules.iter().position(|rule| contains_ignoring_case(user_agent, rule.contains.as_bytes()))
 }
 
-fn kind(rules: &[AgentRule], facts: &Facts<'_>) -> (Kind, Option<OperatorId>, Reasons) {
+fn kind(rules: &[UserAgentRule], facts: &Facts<'_>) -> (ClientKind, Option<OperatorId>, EvidenceList) {
     if let Some(place) = agent_rule(rules, facts.user_agent) {
         return (rules[place].kind, None, because([Some(Evidence::AgentRule(place as u16))]));
     }
@@ -217,28 +217,28 @@ fn kind(rules: &[AgentRule], facts: &Facts<'_>) -> (Kind, Option<OperatorId>, Re
     match (facts.signature, facts.proof, claimed) {
         // Whoever says by its user agent that it is somebody else lies, whatever it signs.
         (Signature::Verified(signer), proof, _) if !matches!(proof, Proof::Disproven(_)) || claimed == Some(signer) => {
-            (Kind::VerifiedBot, Some(signer), because([said, Some(Evidence::Signed(signer))]))
+            (ClientKind::VerifiedBot, Some(signer), because([said, Some(Evidence::Signed(signer))]))
         }
         (_, Proof::Proven(means), Some(operator)) => {
-            (Kind::VerifiedBot, Some(operator), because([said, Some(proven(operator, means))]))
+            (ClientKind::VerifiedBot, Some(operator), because([said, Some(proven(operator, means))]))
         }
         // The signature may prove what the address does not, once the keys are there.
         (Signature::Pending(signer), _, _) if claimed.is_none_or(|operator| operator == signer) => {
-            (Kind::DeclaredBot, None, because([said, Some(Evidence::SignatureUnknown(Some(signer)))]))
+            (ClientKind::DeclaredBot, None, because([said, Some(Evidence::SignatureUnknown(Some(signer)))]))
         }
         (_, Proof::Disproven(means), Some(operator)) => {
-            (Kind::Impostor, None, because([said, Some(disproven(operator, means))]))
+            (ClientKind::Impostor, None, because([said, Some(disproven(operator, means))]))
         }
         (signature, Proof::PrivateAddress, Some(operator)) => {
             let evidence = because([said, signed(signature), Some(Evidence::AddressPrivate(operator))]);
-            (Kind::DeclaredBot, None, evidence)
+            (ClientKind::DeclaredBot, None, evidence)
         }
         // Who signs as an agent says that it is one.
         (signature, ..) => match facts.claim {
             Claim::Nothing | Claim::Browser if !signature.names_an_agent() => {
                 of_nobody([said, signed(signature)], facts.suspicion)
             }
-            _ => (Kind::DeclaredBot, None, because([said, signed(signature)])),
+            _ => (ClientKind::DeclaredBot, None, because([said, signed(signature)])),
         },
     }
 }
@@ -251,17 +251,17 @@ fn said(claim: Claim) -> Option<Evidence> {
     })
 }
 
-fn proven(operator: OperatorId, means: Means) -> Evidence {
+fn proven(operator: OperatorId, means: ProofMethod) -> Evidence {
     match means {
-        Means::Address => Evidence::AddressPublished(operator),
-        Means::Name => Evidence::NameProven(operator),
+        ProofMethod::Address => Evidence::AddressPublished(operator),
+        ProofMethod::Name => Evidence::NameProven(operator),
     }
 }
 
-fn disproven(operator: OperatorId, means: Means) -> Evidence {
+fn disproven(operator: OperatorId, means: ProofMethod) -> Evidence {
     match means {
-        Means::Address => Evidence::AddressForeign(operator),
-        Means::Name => Evidence::NameForeign(operator),
+        ProofMethod::Address => Evidence::AddressForeign(operator),
+        ProofMethod::Name => Evidence::NameForeign(operator),
     }
 }
 
@@ -277,8 +277,8 @@ fn signed(signature: Signature) -> Option<Evidence> {
     }
 }
 
-fn because<const FEW: usize>(found: [Option<Evidence>; FEW]) -> Reasons {
-    let mut reasons = Reasons::default();
+fn because<const FEW: usize>(found: [Option<Evidence>; FEW]) -> EvidenceList {
+    let mut reasons = EvidenceList::default();
     reasons[..FEW].copy_from_slice(&found);
     reasons
 }
@@ -286,18 +286,18 @@ fn because<const FEW: usize>(found: [Option<Evidence>; FEW]) -> Reasons {
 /// Who names no bot is a person, unless it is suspected.
 fn of_nobody(
     [said, signed]: [Option<Evidence>; 2],
-    suspicion: Option<Suspicion>,
-) -> (Kind, Option<OperatorId>, Reasons) {
+    suspicion: Option<BotScore>,
+) -> (ClientKind, Option<OperatorId>, EvidenceList) {
     match suspicion {
-        None => (Kind::Human, None, because([said, signed])),
-        Some(Suspicion { signals: [strongest, second, third], .. }) => {
+        None => (ClientKind::Human, None, because([said, signed])),
+        Some(BotScore { signals: [strongest, second, third], .. }) => {
             let behaves = |signal: Option<Signal>| signal.map(Evidence::Behaves);
-            (Kind::SuspectedBot, None, because([said, signed, behaves(third), behaves(second), behaves(strongest)]))
+            (ClientKind::SuspectedBot, None, because([said, signed, behaves(third), behaves(second), behaves(strongest)]))
         }
     }
 }
 
-impl When {
+impl ClassMatcher {
     /// True for whoever comes, with or without a proof of anything.
     pub fn fits_everybody(&self) -> bool {
         let Self { kinds, operators, user_agents, addresses, lists, keys } = self;
@@ -313,31 +313,31 @@ impl When {
     pub fn unmet(
         &self,
         class: ClassId,
-        kind: Kind,
+        kind: ClientKind,
         operator: Option<OperatorId>,
         facts: &Facts<'_>,
-    ) -> Option<Condition> {
+    ) -> Option<ConditionKind> {
         let named = |text: &String| contains_ignoring_case(facts.user_agent, text.as_bytes());
         if !self.kinds.is_empty() && !self.kinds.contains(&kind) {
-            return Some(Condition::Kind);
+            return Some(ConditionKind::Kind);
         }
         if !self.operators.is_empty() && !operator.is_some_and(|operator| self.operators.contains(&operator)) {
-            return Some(Condition::Operator);
+            return Some(ConditionKind::Operator);
         }
         if !self.user_agents.is_empty() && !self.user_agents.iter().any(named) {
-            return Some(Condition::UserAgent);
+            return Some(ConditionKind::UserAgent);
         }
         if !self.addresses.is_empty() && !self.addresses.iter().any(|range| range.contains(facts.client)) {
-            return Some(Condition::Address);
+            return Some(ConditionKind::Address);
         }
         if !self.lists.is_empty() && self.lists.first_in_common(facts.listed).is_none() {
-            return Some(Condition::List);
+            return Some(ConditionKind::List);
         }
-        (self.keys.is_some() && !facts.holds_key_of.contains(&class)).then_some(Condition::Key)
+        (self.keys.is_some() && !facts.holds_key_of.contains(&class)).then_some(ConditionKind::Key)
     }
 }
 
-impl KnownKeys {
+impl ApiKeys {
     /// Returns whether `sent` is one of them. A guess is not faster the nearer it comes.
     pub fn contain(&self, sent: &[u8]) -> bool {
         self.values.iter().fold(false, |found, known| found | known.is(sent))
@@ -354,16 +354,16 @@ mod tests {
 
     const GOOGLE: OperatorId = OperatorId(0);
     const BING: OperatorId = OperatorId(1);
-    const PROVEN: Proof = Proof::Proven(Means::Address);
-    const DISPROVEN: Proof = Proof::Disproven(Means::Address);
+    const PROVEN: Proof = Proof::Proven(ProofMethod::Address);
+    const DISPROVEN: Proof = Proof::Disproven(ProofMethod::Address);
 
-    fn class(name: &str, when: When) -> Class {
+    fn class(name: &str, when: ClassMatcher) -> Class {
         Class {
             name: name.into(),
             when,
             blocked: false,
             bucket: None,
-            key: KeyFrom::Address,
+            key: KeySource::Address,
             enforce: true,
             priority: 0,
             guard: None,
@@ -372,37 +372,37 @@ mod tests {
 
     fn classes() -> Vec<Class> {
         vec![
-            class("search", When { operators: vec![GOOGLE], ..When::default() }),
-            class("impostor", When { kinds: vec![Kind::Impostor], ..When::default() }),
-            class("bot", When { kinds: vec![Kind::VerifiedBot, Kind::DeclaredBot], ..When::default() }),
-            class("person", When::default()),
+            class("search", ClassMatcher { operators: vec![GOOGLE], ..ClassMatcher::default() }),
+            class("impostor", ClassMatcher { kinds: vec![ClientKind::Impostor], ..ClassMatcher::default() }),
+            class("bot", ClassMatcher { kinds: vec![ClientKind::VerifiedBot, ClientKind::DeclaredBot], ..ClassMatcher::default() }),
+            class("person", ClassMatcher::default()),
         ]
     }
 
-    fn classified(claim: Claim, proof: Proof) -> (Kind, Option<OperatorId>, String) {
+    fn classified(claim: Claim, proof: Proof) -> (ClientKind, Option<OperatorId>, String) {
         suspected(claim, proof, None)
     }
 
-    fn suspected(claim: Claim, proof: Proof, suspicion: Option<Suspicion>) -> (Kind, Option<OperatorId>, String) {
+    fn suspected(claim: Claim, proof: Proof, suspicion: Option<BotScore>) -> (ClientKind, Option<OperatorId>, String) {
         told(&found(claim, proof, Signature::Absent, suspicion))
     }
 
-    fn signed(claim: Claim, proof: Proof, signature: Signature) -> (Kind, Option<OperatorId>, String) {
+    fn signed(claim: Claim, proof: Proof, signature: Signature) -> (ClientKind, Option<OperatorId>, String) {
         told(&found(claim, proof, signature, None))
     }
 
-    fn told(found: &Classified) -> (Kind, Option<OperatorId>, String) {
+    fn told(found: &Classification) -> (ClientKind, Option<OperatorId>, String) {
         (found.kind, found.operator, classes()[usize::from(found.class.0)].name.clone())
     }
 
-    fn found(claim: Claim, proof: Proof, signature: Signature, suspicion: Option<Suspicion>) -> Classified {
+    fn found(claim: Claim, proof: Proof, signature: Signature, suspicion: Option<BotScore>) -> Classification {
         let facts = Facts {
             method: &http::Method::GET,
             host: "example.com",
             path: "/",
             query: None,
             client: std::net::Ipv4Addr::LOCALHOST.into(),
-            listed: Listed::default(),
+            listed: ListSet::default(),
             user_agent: b"Mozilla/5.0 AcmeMonitor/1",
             claim,
             proof,
@@ -419,34 +419,34 @@ mod tests {
 
     #[test]
     fn an_operator_is_set_only_with_proof() {
-        for means in [Means::Address, Means::Name] {
+        for means in [ProofMethod::Address, ProofMethod::Name] {
             let (proven, disproven) = (Proof::Proven(means), Proof::Disproven(means));
-            assert_eq!(classified(claims(Some(GOOGLE)), proven), (Kind::VerifiedBot, Some(GOOGLE), "search".into()));
-            assert_eq!(classified(claims(Some(GOOGLE)), disproven), (Kind::Impostor, None, "impostor".into()));
-            assert_eq!(classified(claims(Some(BING)), proven), (Kind::VerifiedBot, Some(BING), "bot".into()));
+            assert_eq!(classified(claims(Some(GOOGLE)), proven), (ClientKind::VerifiedBot, Some(GOOGLE), "search".into()));
+            assert_eq!(classified(claims(Some(GOOGLE)), disproven), (ClientKind::Impostor, None, "impostor".into()));
+            assert_eq!(classified(claims(Some(BING)), proven), (ClientKind::VerifiedBot, Some(BING), "bot".into()));
         }
-        assert_eq!(classified(claims(Some(GOOGLE)), Proof::Unknown), (Kind::DeclaredBot, None, "bot".into()));
-        assert_eq!(classified(claims(None), Proof::Unknown), (Kind::DeclaredBot, None, "bot".into()));
+        assert_eq!(classified(claims(Some(GOOGLE)), Proof::Unknown), (ClientKind::DeclaredBot, None, "bot".into()));
+        assert_eq!(classified(claims(None), Proof::Unknown), (ClientKind::DeclaredBot, None, "bot".into()));
     }
 
     #[test]
     fn private_addresses_disprove_no_claim() {
         let claim = claims(Some(GOOGLE));
-        assert_eq!(classified(claim, Proof::PrivateAddress), (Kind::DeclaredBot, None, "bot".into()));
+        assert_eq!(classified(claim, Proof::PrivateAddress), (ClientKind::DeclaredBot, None, "bot".into()));
         let evidence = found(claim, Proof::PrivateAddress, Signature::Absent, None).evidence;
         assert_eq!(evidence[2], Some(Evidence::AddressPrivate(GOOGLE)));
-        let verified = (Kind::VerifiedBot, Some(GOOGLE), "search".into());
+        let verified = (ClientKind::VerifiedBot, Some(GOOGLE), "search".into());
         assert_eq!(signed(claim, Proof::PrivateAddress, Signature::Verified(GOOGLE)), verified);
-        assert_eq!(signed(claim, Proof::PrivateAddress, Signature::Invalid(Some(GOOGLE))).0, Kind::DeclaredBot);
+        assert_eq!(signed(claim, Proof::PrivateAddress, Signature::Invalid(Some(GOOGLE))).0, ClientKind::DeclaredBot);
     }
 
     #[test]
     fn the_evidence_says_by_what_it_was_proven() {
         let last = |proof| found(claims(Some(GOOGLE)), proof, Signature::Absent, None).evidence[1];
-        assert_eq!(last(Proof::Proven(Means::Address)), Some(Evidence::AddressPublished(GOOGLE)));
-        assert_eq!(last(Proof::Disproven(Means::Address)), Some(Evidence::AddressForeign(GOOGLE)));
-        assert_eq!(last(Proof::Proven(Means::Name)), Some(Evidence::NameProven(GOOGLE)));
-        assert_eq!(last(Proof::Disproven(Means::Name)), Some(Evidence::NameForeign(GOOGLE)));
+        assert_eq!(last(Proof::Proven(ProofMethod::Address)), Some(Evidence::AddressPublished(GOOGLE)));
+        assert_eq!(last(Proof::Disproven(ProofMethod::Address)), Some(Evidence::AddressForeign(GOOGLE)));
+        assert_eq!(last(Proof::Proven(ProofMethod::Name)), Some(Evidence::NameProven(GOOGLE)));
+        assert_eq!(last(Proof::Disproven(ProofMethod::Name)), Some(Evidence::NameForeign(GOOGLE)));
         assert_eq!(last(Proof::Unknown), None);
     }
 
@@ -458,19 +458,19 @@ mod tests {
 
     #[test]
     fn suspicion_concerns_only_those_who_name_no_bot() {
-        let odd = Some(Suspicion { points: 120, signals: [Some(Signal::Trapped), Some(Signal::NoAssets), None] });
-        assert_eq!(suspected(Claim::Browser, Proof::Unknown, odd).0, Kind::SuspectedBot);
-        assert_eq!(suspected(Claim::Nothing, Proof::Unknown, odd).0, Kind::SuspectedBot);
-        assert_eq!(suspected(claims(None), Proof::Unknown, odd).0, Kind::DeclaredBot);
-        assert_eq!(suspected(claims(Some(GOOGLE)), Proof::Proven(Means::Address), odd).0, Kind::VerifiedBot);
+        let odd = Some(BotScore { points: 120, signals: [Some(Signal::Trapped), Some(Signal::NoAssets), None] });
+        assert_eq!(suspected(Claim::Browser, Proof::Unknown, odd).0, ClientKind::SuspectedBot);
+        assert_eq!(suspected(Claim::Nothing, Proof::Unknown, odd).0, ClientKind::SuspectedBot);
+        assert_eq!(suspected(claims(None), Proof::Unknown, odd).0, ClientKind::DeclaredBot);
+        assert_eq!(suspected(claims(Some(GOOGLE)), Proof::Proven(ProofMethod::Address), odd).0, ClientKind::VerifiedBot);
     }
 
     #[test]
     fn a_class_may_be_for_those_on_a_list_which_is_evidence() {
         let (hosting, tor) = (ListId(0), ListId(5));
         let classes = [
-            class("hosting", When { lists: Listed::on([hosting, tor]), kinds: vec![Kind::Human], ..When::default() }),
-            class("person", When::default()),
+            class("hosting", ClassMatcher { lists: ListSet::on([hosting, tor]), kinds: vec![ClientKind::Human], ..ClassMatcher::default() }),
+            class("person", ClassMatcher::default()),
         ];
         let found = |listed| {
             let facts = Facts {
@@ -490,14 +490,14 @@ mod tests {
             let found = classify(&[], &classes, &facts);
             (found.class.0, found.evidence[ON_LIST])
         };
-        assert_eq!(found(Listed::on([tor])), (0, Some(Evidence::OnList(tor))));
-        assert_eq!(found(Listed::on([ListId(3)])), (1, None));
-        assert_eq!(found(Listed::default()), (1, None));
+        assert_eq!(found(ListSet::on([tor])), (0, Some(Evidence::OnList(tor))));
+        assert_eq!(found(ListSet::on([ListId(3)])), (1, None));
+        assert_eq!(found(ListSet::default()), (1, None));
     }
 
     #[test]
     fn who_signs_is_known_whatever_its_user_agent_says() {
-        let verified = (Kind::VerifiedBot, Some(GOOGLE), "search".into());
+        let verified = (ClientKind::VerifiedBot, Some(GOOGLE), "search".into());
         for claim in [Claim::Nothing, Claim::Browser, claims(None), claims(Some(BING)), claims(Some(GOOGLE))] {
             assert_eq!(signed(claim, Proof::Unknown, Signature::Verified(GOOGLE)), verified, "{claim:?}");
         }
@@ -507,12 +507,12 @@ mod tests {
     #[test]
     fn who_claims_somebody_elses_name_is_an_impostor_though_it_signs() {
         let found = signed(claims(Some(BING)), DISPROVEN, Signature::Verified(GOOGLE));
-        assert_eq!(found, (Kind::Impostor, None, "impostor".into()));
+        assert_eq!(found, (ClientKind::Impostor, None, "impostor".into()));
     }
 
     #[test]
     fn who_signs_without_proof_is_a_bot_by_its_own_word() {
-        let declared = (Kind::DeclaredBot, None, "bot".into());
+        let declared = (ClientKind::DeclaredBot, None, "bot".into());
         for signature in [
             Signature::Unlisted,
             Signature::Invalid(None),
@@ -527,7 +527,7 @@ mod tests {
 
     #[test]
     fn fields_that_name_no_agent_are_evidence_and_change_nothing() {
-        let odd = Some(Suspicion { points: 120, signals: [Some(Signal::Trapped), Some(Signal::NoAssets), None] });
+        let odd = Some(BotScore { points: 120, signals: [Some(Signal::Trapped), Some(Signal::NoAssets), None] });
         for claim in [Claim::Nothing, Claim::Browser, claims(None), claims(Some(GOOGLE))] {
             for proof in [Proof::Unknown, PROVEN, DISPROVEN] {
                 for suspicion in [None, odd] {
@@ -546,28 +546,28 @@ mod tests {
     #[test]
     fn a_wrong_signature_takes_no_proof_away_and_a_claim_by_it_is_put_to_the_test() {
         let wrong = Signature::Invalid(Some(GOOGLE));
-        assert_eq!(signed(claims(Some(GOOGLE)), PROVEN, wrong).0, Kind::VerifiedBot);
-        assert_eq!(signed(Claim::Browser, DISPROVEN, wrong).0, Kind::Impostor);
+        assert_eq!(signed(claims(Some(GOOGLE)), PROVEN, wrong).0, ClientKind::VerifiedBot);
+        assert_eq!(signed(Claim::Browser, DISPROVEN, wrong).0, ClientKind::Impostor);
     }
 
     #[test]
     fn nobody_is_an_impostor_before_the_keys_that_may_prove_it_are_there() {
         let claim = claims(Some(GOOGLE));
-        assert_eq!(signed(claim, DISPROVEN, Signature::Pending(GOOGLE)).0, Kind::DeclaredBot);
-        assert_eq!(signed(claim, DISPROVEN, Signature::Pending(BING)).0, Kind::Impostor);
-        assert_eq!(signed(claim, DISPROVEN, Signature::Unknown(Some(GOOGLE))).0, Kind::Impostor);
+        assert_eq!(signed(claim, DISPROVEN, Signature::Pending(GOOGLE)).0, ClientKind::DeclaredBot);
+        assert_eq!(signed(claim, DISPROVEN, Signature::Pending(BING)).0, ClientKind::Impostor);
+        assert_eq!(signed(claim, DISPROVEN, Signature::Unknown(Some(GOOGLE))).0, ClientKind::Impostor);
     }
 
     #[test]
     fn the_operators_own_rule_goes_before_everything() {
-        let rules = [AgentRule { contains: "acmemonitor".into(), kind: Kind::Human }];
+        let rules = [UserAgentRule { contains: "acmemonitor".into(), kind: ClientKind::Human }];
         let facts = Facts {
             method: &http::Method::GET,
             host: "",
             path: "/",
             query: None,
             client: std::net::Ipv4Addr::LOCALHOST.into(),
-            listed: Listed::default(),
+            listed: ListSet::default(),
             user_agent: b"AcmeMonitor/2.0",
             claim: claims(None),
             proof: Proof::Unknown,
@@ -576,17 +576,17 @@ mod tests {
             suspicion: None,
         };
         let found = classify(&rules, &classes(), &facts);
-        assert_eq!((found.kind, found.evidence[0]), (Kind::Human, Some(Evidence::AgentRule(0))));
+        assert_eq!((found.kind, found.evidence[0]), (ClientKind::Human, Some(Evidence::AgentRule(0))));
     }
 
     #[test]
     fn a_class_by_key_is_of_those_who_hold_one_of_its_own() {
-        let carrier = || Carrier::Header(http::HeaderName::from_static("x-api-key"));
-        let known = |value: &str| Some(KnownKeys { carrier: carrier(), values: vec![Secret::new(value.into())] });
+        let carrier = || CredentialSource::Header(http::HeaderName::from_static("x-api-key"));
+        let known = |value: &str| Some(ApiKeys { carrier: carrier(), values: vec![Secret::new(value.into())] });
         let classes = [
-            class("partner", When { keys: known("sesame"), kinds: vec![Kind::Human], ..When::default() }),
-            class("other partner", When { keys: known("barley"), ..When::default() }),
-            class("rest", When::default()),
+            class("partner", ClassMatcher { keys: known("sesame"), kinds: vec![ClientKind::Human], ..ClassMatcher::default() }),
+            class("other partner", ClassMatcher { keys: known("barley"), ..ClassMatcher::default() }),
+            class("rest", ClassMatcher::default()),
         ];
         for (claim, held, place) in [
             (Claim::Browser, &[][..], 2),
@@ -603,7 +603,7 @@ mod tests {
                 user_agent: b"",
                 claim,
                 proof: Proof::Unknown,
-                listed: Listed::default(),
+                listed: ListSet::default(),
                 signature: Signature::Absent,
                 holds_key_of: held,
                 suspicion: None,

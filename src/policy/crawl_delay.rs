@@ -1,9 +1,9 @@
 //! How long crawlers are asked, in robots.txt, to wait between two requests.
 
-use super::class::{Class, ClassId, Kind};
+use super::class::{Class, ClassId, ClientKind};
 use super::cost::Cost;
 use super::facts::OperatorId;
-use super::address_lists::Listed;
+use super::address_lists::ListSet;
 use super::time::{Timestamp, seconds_rounded_up};
 use super::{Rules, Units};
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub enum CrawlDelay {
 
 /// What a class of crawlers may spend in one window of one quota.
 #[derive(Clone, Copy, Debug)]
-pub struct Budget {
+pub struct CrawlBudget {
     /// From this much used on, the class is refused wholly.
     pub ceiling: Units,
     /// What everybody else uses of it in a window.
@@ -48,7 +48,7 @@ pub struct Budget {
 
 /// A delay that follows the budget, and since when it is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Advice {
+pub struct AdvisedDelay {
     /// The delay.
     pub seconds: u32,
     /// Since when.
@@ -57,7 +57,7 @@ pub struct Advice {
 
 /// One operator's crawlers since the process began.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ConductView {
+pub struct ComplianceView {
     /// Whose.
     pub operator: OperatorId,
     /// The delay that is asked of them.
@@ -83,14 +83,14 @@ pub fn in_seconds(delay: Duration) -> u32 {
 }
 
 /// The class that a bot of this kind and operator falls into by these alone, whatever it asks for and from where.
-pub fn class_of(classes: &[Class], kind: Kind, operator: Option<OperatorId>) -> Option<ClassId> {
+pub fn class_of(classes: &[Class], kind: ClientKind, operator: Option<OperatorId>) -> Option<ClassId> {
     let fits = |class: &Class| {
         let when = &class.when;
         (when.kinds.is_empty() || when.kinds.contains(&kind))
             && (when.operators.is_empty() || operator.is_some_and(|operator| when.operators.contains(&operator)))
             && when.user_agents.is_empty()
             && when.addresses.is_empty()
-            && when.lists == Listed::default()
+            && when.lists == ListSet::default()
             && when.keys.is_none()
     };
     classes.iter().position(fits).and_then(|place| u16::try_from(place).ok()).map(ClassId)
@@ -101,12 +101,12 @@ pub fn budgets<'r>(
     rules: &'r Rules,
     class: ClassId,
     others: impl Fn(usize) -> Units + 'r,
-) -> impl Iterator<Item = Budget> + 'r {
+) -> impl Iterator<Item = CrawlBudget> + 'r {
     let crawlers = rules.classes.get(usize::from(class.0)).map_or(1, |class| class.when.operators.len().max(1));
     rules.quotas.iter().enumerate().filter_map(move |(place, quota)| {
         let costs = rules.routes.iter().flat_map(|route| &route.costs).filter(|(id, _)| usize::from(id.0) == place);
         let page = costs.map(|(_, cost)| usual(*cost)).filter(|cost| !cost.is_zero()).min()?;
-        Some(Budget {
+        Some(CrawlBudget {
             ceiling: quota.ceiling(class),
             others: others(place),
             window: quota.window.usual_length(),
@@ -120,11 +120,11 @@ pub fn budgets<'r>(
 fn usual(cost: Cost) -> Units {
     match cost {
         Cost::Known(units) => units,
-        Cost::Learned => super::cost::Estimate::FIRST.0,
+        Cost::Learned => super::cost::CostEstimate::FIRST.0,
     }
 }
 
-impl Budget {
+impl CrawlBudget {
     /// The delay that makes the budget last for the window, as far as crawlers read it.
     pub fn affords(&self) -> u32 {
         self.needs().map_or(MOST, |seconds| seconds.clamp(LEAST, MOST))
@@ -138,7 +138,7 @@ impl Budget {
     }
 }
 
-impl Advice {
+impl AdvisedDelay {
     /// The advice from now on, where the budget affords `seconds`: it changes once a day at most, and only by a quarter or
     /// more, or it would never come to rest.
     #[must_use]
@@ -160,7 +160,7 @@ mod tests {
         let day = Duration::from_secs(86_400);
         let affords = |ceiling, others, page_milli, crawlers| {
             let (ceiling, others, page) = (Units::whole(ceiling), Units::whole(others), Units::from_milli(page_milli));
-            Budget { ceiling, others, window: day, page, crawlers }.affords()
+            CrawlBudget { ceiling, others, window: day, page, crawlers }.affords()
         };
         for (ceiling, others, page_milli, crawlers, seconds) in [
             (9500, 0, 1000, 1, 10),     // 9.1 s, rounded up
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn what_a_budget_needs_may_be_more_than_crawlers_read() {
-        let budget = |ceiling| Budget {
+        let budget = |ceiling| CrawlBudget {
             ceiling: Units::whole(ceiling),
             others: Units::ZERO,
             window: Duration::from_secs(86_400),
@@ -199,7 +199,7 @@ mod tests {
     fn advice_changes_once_a_day_and_by_a_clear_step() {
         let begin = Timestamp::from_seconds(1_000_000);
         let hours = |count: u64| begin + Duration::from_secs(count * 3600);
-        let advice = Advice { seconds: 10, since: begin };
+        let advice = AdvisedDelay { seconds: 10, since: begin };
         for (seconds, hour, after) in [(20, 23, 10), (20, 24, 20), (12, 24, 10), (13, 24, 13), (8, 48, 10), (7, 48, 7)]
         {
             assert_eq!(advice.after(seconds, hours(hour)).seconds, after, "{seconds} after {hour} h");

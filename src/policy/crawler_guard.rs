@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// What a class lets through of each verified operator's crawlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Guard {
+pub struct CrawlerGuard {
     /// None of them goes for longer without a request that is let through, as long as they ask.
     pub trickle: Duration,
     /// No page is refused to them for longer.
@@ -22,9 +22,9 @@ pub struct Guard {
 
 /// A guarded crawler's request, and how its operator has fared with one quota.
 #[derive(Clone, Copy, Debug)]
-pub struct Guarded {
+pub struct GuardState {
     /// What the settings say.
-    pub guard: Guard,
+    pub guard: CrawlerGuard,
     /// When a request of the operator was last let through.
     pub last_admitted: Timestamp,
     /// Its page has been refused to it for too long.
@@ -35,7 +35,7 @@ pub struct Guarded {
     pub passed: Share,
 }
 
-impl Guarded {
+impl GuardState {
     /// Returns whether a request of `cost` is let through although its tier refuses it, of a quota of `limit`.
     pub fn lets_through(&self, cost: Units, limit: Units, now: Timestamp) -> bool {
         (self.is_overdue || self.trickles(now)) && self.has_left(cost, self.guard.up_to.of(limit))
@@ -69,9 +69,9 @@ impl Guarded {
 mod tests {
     use super::*;
 
-    fn guarded() -> Guarded {
-        Guarded {
-            guard: Guard {
+    fn guarded() -> GuardState {
+        GuardState {
+            guard: CrawlerGuard {
                 trickle: Duration::from_secs(300),
                 max_refused_for: Duration::from_secs(86_400),
                 up_to: Share::from_millionths(20_000),
@@ -83,7 +83,7 @@ mod tests {
         }
     }
 
-    fn lets_through(guarded: Guarded, cost: u64, seconds: u64) -> bool {
+    fn lets_through(guarded: GuardState, cost: u64, seconds: u64) -> bool {
         guarded.lets_through(Units::whole(cost), Units::whole(1000), Timestamp::from_seconds(seconds))
     }
 
@@ -95,13 +95,13 @@ mod tests {
 
     #[test]
     fn a_page_that_was_refused_for_too_long_does_not_wait_for_its_turn() {
-        assert!(lets_through(Guarded { is_overdue: true, ..guarded() }, 1, 1001));
+        assert!(lets_through(GuardState { is_overdue: true, ..guarded() }, 1, 1001));
     }
 
     #[test]
     fn the_share_is_never_exceeded() {
         for is_overdue in [false, true] {
-            let nearly_spent = Guarded { is_overdue, spent: Units::whole(19), ..guarded() };
+            let nearly_spent = GuardState { is_overdue, spent: Units::whole(19), ..guarded() };
             assert!(lets_through(nearly_spent, 1, 2000), "a fiftieth of a thousand is twenty");
             assert!(!lets_through(nearly_spent, 2, 2000));
         }
@@ -111,22 +111,22 @@ mod tests {
     fn where_a_plan_holds_who_has_waited_longest_goes_first() {
         let at = Timestamp::from_seconds;
         assert_eq!(guarded().goes_before(at(1299)), 0);
-        assert_eq!(Guarded { is_overdue: true, ..guarded() }.goes_before(at(1299)), 1);
-        assert_eq!(Guarded { is_overdue: true, ..guarded() }.goes_before(at(1300)), 2);
+        assert_eq!(GuardState { is_overdue: true, ..guarded() }.goes_before(at(1299)), 1);
+        assert_eq!(GuardState { is_overdue: true, ..guarded() }.goes_before(at(1300)), 2);
     }
 
     #[test]
     fn beyond_a_plan_there_is_as_much_in_the_morning_as_in_the_evening_and_none_for_a_page_alone() {
-        let lets_through = |guarded: Guarded, seconds| {
+        let lets_through = |guarded: GuardState, seconds| {
             guarded.lets_through_beyond_plan(Units::whole(1), Units::whole(1000), Timestamp::from_seconds(seconds))
         };
-        let spent = |units, millionths| Guarded {
+        let spent = |units, millionths| GuardState {
             spent: Units::whole(units),
             passed: Share::from_millionths(millionths),
             ..guarded()
         };
         assert!(lets_through(spent(4, 250_000), 1300), "five of twenty by a quarter of the window");
         assert!(!lets_through(spent(5, 250_000), 1300));
-        assert!(!lets_through(Guarded { is_overdue: true, ..spent(0, 1_000_000) }, 1299));
+        assert!(!lets_through(GuardState { is_overdue: true, ..spent(0, 1_000_000) }, 1299));
     }
 }

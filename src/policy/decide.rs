@@ -1,14 +1,14 @@
 //! The rules of the gate, in the order in which they are asked.
 
 use super::Timestamp;
-use super::bucket::{Bucket, EmptyUntil, Level};
+use super::bucket::{Bucket, EmptyUntil, BucketState};
 use super::class::{Class, ClassId};
-use super::crawler_guard::Guarded;
-use super::pacing::Planned;
-use super::pacing::bucket::NotBefore;
+use super::crawler_guard::GuardState;
+use super::pacing::PlanSnapshot;
+use super::pacing::bucket::PacingRefused;
 use super::quota::Quota;
 use super::route::Route;
-use super::tier::{Share, Shedding};
+use super::tier::{Share, ShedState};
 use super::time::{seconds_rounded_up, spread_out};
 use super::units::Units;
 use http::Method;
@@ -32,7 +32,7 @@ pub fn reads(method: &Method) -> bool {
 
 /// A request that has been classified and routed, with all that a verdict depends on.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct DecisionRequest<'a> {
     /// The client's class ...
     pub class: ClassId,
     /// ... and what the settings say of it.
@@ -43,7 +43,7 @@ pub struct Asked<'a> {
     pub never_refused: bool,
 }
 
-impl Asked<'_> {
+impl DecisionRequest<'_> {
     /// Returns whether the request costs nothing. What is never refused never does, whatever its route says: it would take
     /// what is no longer there.
     pub fn is_free(&self) -> bool {
@@ -67,7 +67,7 @@ pub struct QuotaId(pub u16);
 
 /// One quota as the request finds it.
 #[derive(Clone, Copy, Debug)]
-pub struct Position<'a> {
+pub struct QuotaSnapshot<'a> {
     /// Which quota.
     pub id: QuotaId,
     /// What the settings say of it.
@@ -83,11 +83,11 @@ pub struct Position<'a> {
     /// When the window ends.
     pub resets_at: Timestamp,
     /// Where the client's class stands on its ladder.
-    pub shedding: Shedding,
+    pub shedding: ShedState,
     /// What the plan has for it, where the quota is paced.
-    pub planned: Option<Planned>,
+    pub planned: Option<PlanSnapshot>,
     /// How its operator has fared, where it is a crawler that is guarded.
-    pub guarded: Option<Guarded>,
+    pub guarded: Option<GuardState>,
     /// Set by [`decide`]: its tier or the plan refused it, and the guard let it through.
     pub is_let_through: bool,
 }
@@ -98,7 +98,7 @@ pub enum Verdict {
     /// It goes on. `shadow` is what would have refused it, were that rule enforced.
     Admit {
         /// The bucket after it.
-        level: Level,
+        level: BucketState,
         /// The first rule in shadow mode that said no.
         shadow: Option<Reason>,
     },
@@ -151,7 +151,7 @@ const PARTLY_SHED_FOR: Duration = Duration::from_secs(60);
 ///
 /// `positions` leave with their shedding and their purse moved on where the request came that far, and say whether the
 /// guard let it through; nothing else of anyone's state is touched by a refusal.
-pub fn decide(asked: &Asked<'_>, level: Level, positions: &mut [Position<'_>], now: Timestamp) -> Verdict {
+pub fn decide(asked: &DecisionRequest<'_>, level: BucketState, positions: &mut [QuotaSnapshot<'_>], now: Timestamp) -> Verdict {
     if asked.never_refused {
         return Verdict::Admit { level, shadow: None };
     }
@@ -186,7 +186,7 @@ pub fn blocked(class: &Class) -> Result<(), Refusal> {
 }
 
 /// Takes a token, where the class has a bucket that counts the request, or says when the next one comes.
-pub fn bucket(asked: &Asked<'_>, level: Level, now: Timestamp) -> Result<Level, Refusal> {
+pub fn bucket(asked: &DecisionRequest<'_>, level: BucketState, now: Timestamp) -> Result<BucketState, Refusal> {
     let Some(bucket) = asked.bucket() else { return Ok(level) };
     bucket.take(level, now).map_err(|EmptyUntil(moment)| Refusal {
         reason: Reason::Bucket,
@@ -198,7 +198,7 @@ pub fn bucket(asked: &Asked<'_>, level: Level, now: Timestamp) -> Result<Level, 
 /// All quotas must say yes. Each counts the request against its own share, whatever the others say; the longest wait
 /// is the one told. Tier and plan are asked before what is left, so that a class keeps its share up to the last unit; the
 /// plan only about what the tier lets through.
-fn quotas(asked: &Asked<'_>, positions: &mut [Position<'_>], now: Timestamp) -> Result<Option<Reason>, Refusal> {
+fn quotas(asked: &DecisionRequest<'_>, positions: &mut [QuotaSnapshot<'_>], now: Timestamp) -> Result<Option<Reason>, Refusal> {
     let mut refusal: Option<Refusal> = None;
     let mut shadow = None;
     for (place, position) in positions.iter_mut().enumerate() {
@@ -224,30 +224,30 @@ fn quotas(asked: &Asked<'_>, positions: &mut [Position<'_>], now: Timestamp) -> 
 }
 
 /// Counts the request against the share that the class's tier refuses, and says no where it is its turn.
-pub fn tier(class: ClassId, position: &mut Position<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
+pub fn tier(class: ClassId, position: &mut QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
     let Some(ladder) = position.quota.ladder(class) else { return Ok(()) };
     let tier = ladder.tier_at(
         position.shedding.tier,
         position.quota.counted_by_tiers(position.taken, position.planned.map(|planned| planned.is_ahead)),
     );
     let share = ladder.share(tier);
-    let (shed, shedding) = Shedding { tier, ..position.shedding }.next(share);
+    let (shed, shedding) = ShedState { tier, ..position.shedding }.next(share);
     position.shedding = shedding;
-    match shed && !position.is_let_through(Guarded::lets_through, now) {
+    match shed && !position.is_let_through(GuardState::lets_through, now) {
         true => Err((Reason::Tier, partly_shed_wait(share).min(position.resets_at.since(now)))),
         false => Ok(()),
     }
 }
 
 /// Counts the request against what the plan has for its class, and says no where that is used up.
-pub fn plan(position: &mut Position<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
-    let Some(Planned { allotment: Some(allotment), aside, .. }) = &mut position.planned else { return Ok(()) };
+pub fn plan(position: &mut QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
+    let Some(PlanSnapshot { allotment: Some(allotment), aside, .. }) = &mut position.planned else { return Ok(()) };
     let is_spare = position.taken.plus(*aside) < position.limit;
     let before = position.guarded.map_or(0, |guarded| guarded.goes_before(now));
     let (purse, said) = allotment.purse.asks(&allotment.offer, position.cost, before, now);
     allotment.purse = purse;
     match said {
-        Err(NotBefore(wait)) if !(is_spare && position.is_let_through(Guarded::lets_through_beyond_plan, now)) => {
+        Err(PacingRefused(wait)) if !(is_spare && position.is_let_through(GuardState::lets_through_beyond_plan, now)) => {
             Err((Reason::Pacing, wait.min(position.resets_at.since(now))))
         }
         _ => Ok(()),
@@ -255,7 +255,7 @@ pub fn plan(position: &mut Position<'_>, now: Timestamp) -> Result<(), (Reason, 
 }
 
 /// Says no where too little is left for the request, of the quota or of what the ledger has handed out.
-pub fn spent(position: &Position<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
+pub fn spent(position: &QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
     let after = position.taken.plus(position.cost);
     if after > position.limit {
         return Err((Reason::Quota, position.resets_at.since(now)));
@@ -279,9 +279,9 @@ impl Refusal {
     }
 }
 
-impl Position<'_> {
+impl QuotaSnapshot<'_> {
     /// Whether the guard lets through what was just refused, by its rule for what refused it.
-    fn is_let_through(&mut self, rule: fn(&Guarded, Units, Units, Timestamp) -> bool, now: Timestamp) -> bool {
+    fn is_let_through(&mut self, rule: fn(&GuardState, Units, Units, Timestamp) -> bool, now: Timestamp) -> bool {
         self.is_let_through = self.guarded.is_some_and(|guarded| rule(&guarded, self.cost, self.quota.limit, now));
         self.is_let_through
     }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// `googlebot.com`, which is that name and all below it, or `rate-limited-proxy-*.google.com`, which is one label that
 /// begins so, right below the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamePattern {
+pub struct DnsPattern {
     /// What the first label begins with, where only such ones fit.
     begins: Option<String>,
     domain: String,
@@ -14,9 +14,9 @@ pub struct NamePattern {
 
 /// Text that is no pattern of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotAPattern;
+pub struct InvalidDnsPattern;
 
-impl NamePattern {
+impl DnsPattern {
     /// True when `name`, in small letters and without the dot at its end, is such a name.
     pub fn fits(&self, name: &str) -> bool {
         let Some(before) = name.strip_suffix(&self.domain) else { return false };
@@ -30,21 +30,21 @@ impl NamePattern {
     }
 }
 
-impl FromStr for NamePattern {
-    type Err = NotAPattern;
+impl FromStr for DnsPattern {
+    type Err = InvalidDnsPattern;
 
-    fn from_str(text: &str) -> Result<Self, NotAPattern> {
+    fn from_str(text: &str) -> Result<Self, InvalidDnsPattern> {
         let text = text.to_ascii_lowercase();
         let (begins, domain) = match text.split_once("*.") {
             Some((begins, domain)) => (Some(begins.to_owned()), domain),
             None => (None, text.as_str()),
         };
         let right = is_name(domain) && begins.as_deref().is_none_or(is_label);
-        right.then(|| Self { begins, domain: domain.to_owned() }).ok_or(NotAPattern)
+        right.then(|| Self { begins, domain: domain.to_owned() }).ok_or(InvalidDnsPattern)
     }
 }
 
-impl fmt::Display for NamePattern {
+impl fmt::Display for DnsPattern {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.begins {
             Some(begins) => write!(out, "{begins}*.{}", self.domain),
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     fn fits(pattern: &str, name: &str) -> bool {
-        pattern.parse::<NamePattern>().expect("a pattern").fits(name)
+        pattern.parse::<DnsPattern>().expect("a pattern").fits(name)
     }
 
     #[test]
@@ -90,13 +90,13 @@ mod tests {
         {
             assert!(!fits(pattern, name), "{name}");
         }
-        assert_eq!(pattern.parse::<NamePattern>().expect("a pattern").to_string(), pattern);
+        assert_eq!(pattern.parse::<DnsPattern>().expect("a pattern").to_string(), pattern);
     }
 
     #[test]
     fn what_nobody_owns_is_no_pattern() {
         for text in ["", "com", ".com", "*.com", "a..com", "*", "*.example.com", "a.*", "exa mple.com", "\u{e9}.com"] {
-            assert_eq!(text.parse::<NamePattern>(), Err(NotAPattern), "{text}");
+            assert_eq!(text.parse::<DnsPattern>(), Err(InvalidDnsPattern), "{text}");
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Everything a rule may know about a request, in one plain struct, so that a live request, a log line
 //! and a test look the same.
 
-use super::bot_detection::Suspicion;
+use super::bot_detection::BotScore;
 use super::class::ClassId;
-use super::address_lists::Listed;
+use super::address_lists::ListSet;
 use std::net::IpAddr;
 
 /// One request as policy sees it.
@@ -20,7 +20,7 @@ pub struct Facts<'a> {
     /// The client's address, after the trusted proxies have been peeled off.
     pub client: IpAddr,
     /// The operator's address lists that it stands on.
-    pub listed: Listed,
+    pub listed: ListSet,
     /// The user agent as sent; empty when there was none.
     pub user_agent: &'a [u8],
     /// What that user agent says of itself.
@@ -32,7 +32,7 @@ pub struct Facts<'a> {
     /// The classes of whose keys it holds one.
     pub holds_key_of: &'a [ClassId],
     /// Why it is suspected, if it says it is a browser and does not behave like one.
-    pub suspicion: Option<Suspicion>,
+    pub suspicion: Option<BotScore>,
 }
 
 /// What a user agent says of itself.
@@ -59,9 +59,9 @@ pub enum Proof {
     #[default]
     Unknown,
     /// The client is that operator's crawler.
-    Proven(Means),
+    Proven(ProofMethod),
     /// It is not: the operator says by what all of its crawlers are known, and this client is not.
-    Disproven(Means),
+    Disproven(ProofMethod),
     /// Its address is loopback, private, link-local or shared: that of a proxy, or of a machine next door, which proves and
     /// disproves nothing.
     PrivateAddress,
@@ -69,7 +69,7 @@ pub enum Proof {
 
 /// By what a claim was proven or disproven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Means {
+pub enum ProofMethod {
     /// The addresses that the operator publishes.
     Address,
     /// The names of the address in DNS, there and back.

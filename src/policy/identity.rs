@@ -2,7 +2,7 @@
 
 mod key;
 
-pub use key::{Carrier, ClientKey, KeyFrom, Payer, cookie};
+pub use key::{CredentialSource, ClientKey, KeySource, KeyOwner, cookie};
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -40,7 +40,7 @@ impl AddressSource {
 
 /// An address range, as a network and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefix {
+pub struct IpPrefix {
     network: u128,
     mask: u128,
     v6: bool,
@@ -48,18 +48,18 @@ pub struct Prefix {
 
 /// Who is believed about the addresses of others.
 #[derive(Clone, Debug, Default)]
-pub struct Trust {
+pub struct ProxyTrust {
     /// Where the address comes from.
     pub source: AddressSource,
     /// Peers and hops that are believed.
-    pub proxies: Vec<Prefix>,
+    pub proxies: Vec<IpPrefix>,
     /// How much of an IPv6 address is one client.
     pub ipv6_prefix: u8,
 }
 
 /// The client and the hops between it and us, nearest last (without the peer itself).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct ClientAddress {
     /// The client's address.
     pub client: IpAddr,
     /// Trusted hops that stand between the client and the peer.
@@ -71,7 +71,7 @@ pub fn is_wider_than_crawlers(address: IpAddr, length: u8) -> bool {
     length < if address.is_ipv4() { 8 } else { 19 }
 }
 
-impl Prefix {
+impl IpPrefix {
     /// The range of `length` leading bits of `address`, host bits cleared; `None` when the length is too long.
     pub fn new(address: IpAddr, length: u8) -> Option<Self> {
         let (bits, width, v6) = match address {
@@ -114,14 +114,14 @@ impl Prefix {
     }
 }
 
-impl fmt::Display for Prefix {
+impl fmt::Display for IpPrefix {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bits = self.mask.count_ones();
         write!(out, "{}/{}", self.bounds().0, if self.v6 { bits } else { bits.saturating_sub(96) })
     }
 }
 
-impl Trust {
+impl ProxyTrust {
     /// True when `address` is a proxy that is believed.
     pub fn believes(&self, address: IpAddr) -> bool {
         self.proxies.iter().any(|prefix| prefix.contains(address))
@@ -131,8 +131,8 @@ impl Trust {
     ///
     /// Walks from the right: trusted hops are passed, the first untrusted address is the client, and junk stops the
     /// walk at the last good hop. A chain beyond 32 hops or 4 KiB counts as none.
-    pub fn client(&self, peer: IpAddr, lines: &[&[u8]]) -> Origin {
-        let mut origin = Origin { client: canonical(peer), hops: Vec::new() };
+    pub fn client(&self, peer: IpAddr, lines: &[&[u8]]) -> ClientAddress {
+        let mut origin = ClientAddress { client: canonical(peer), hops: Vec::new() };
         if self.source == AddressSource::Peer || !self.believes(origin.client) {
             return origin;
         }
@@ -275,12 +275,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn trust(source: AddressSource) -> Trust {
+    fn trust(source: AddressSource) -> ProxyTrust {
         let proxies = ["10.0.0.0/8", "127.0.0.0/8", "2001:db8:aaaa::/48"].map(|text| {
             let (address, length) = text.split_once('/').expect("written with a slash");
-            Prefix::new(address.parse().expect("an address"), length.parse().expect("a length")).expect("a range")
+            IpPrefix::new(address.parse().expect("an address"), length.parse().expect("a length")).expect("a range")
         });
-        Trust { source, proxies: proxies.to_vec(), ipv6_prefix: 64 }
+        ProxyTrust { source, proxies: proxies.to_vec(), ipv6_prefix: 64 }
     }
 
     fn client(source: AddressSource, peer: &str, lines: &[&str]) -> String {
@@ -364,8 +364,8 @@ mod tests {
         for disguise in ["::ffff:192.0.2.1", "64:ff9b::192.0.2.1", "2002:c000:201::1"] {
             assert_eq!(key(disguise), key("192.0.2.1"), "{disguise}");
         }
-        assert_eq!(key("192.0.2.1").payer(), Payer::V4(Ipv4Addr::new(192, 0, 2, 1)));
-        assert_eq!(key("2001:db8:1:2::1").payer(), Payer::V6("2001:db8:1:2::".parse().expect("an address")));
+        assert_eq!(key("192.0.2.1").payer(), KeyOwner::V4(Ipv4Addr::new(192, 0, 2, 1)));
+        assert_eq!(key("2001:db8:1:2::1").payer(), KeyOwner::V6("2001:db8:1:2::".parse().expect("an address")));
     }
 
     #[test]
@@ -394,7 +394,7 @@ mod tests {
     #[test]
     fn a_range_is_written_as_it_is_read() {
         for text in ["127.0.0.0/8", "192.0.2.1/32", "0.0.0.0/0", "::1/128", "2001:db8::/32", "::/0"] {
-            assert_eq!(Prefix::parse(text).expect("a range").to_string(), text);
+            assert_eq!(IpPrefix::parse(text).expect("a range").to_string(), text);
         }
     }
 

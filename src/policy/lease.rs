@@ -21,7 +21,7 @@ pub struct WindowKey {
 
 /// What a gate says of one window, and what it would like.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct LeaseRequest {
     /// The quota, by name.
     pub quota: String,
     /// Units that were bought for the window.
@@ -74,7 +74,7 @@ impl WindowKey {
 
 /// How one gate spends a quota, as far as the size of its leases depends on it.
 #[derive(Clone, Copy, Debug)]
-pub struct Spending {
+pub struct SpendProfile {
     /// Units that were bought for the window.
     pub limit: Units,
     /// What is neither taken nor leased to others.
@@ -91,7 +91,7 @@ pub struct Spending {
 
 /// How much to hold beyond what is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
+pub struct LeaseSize {
     /// For about a second.
     pub lease: Units,
     /// For about a tenth of one.
@@ -105,11 +105,11 @@ const A_FEW: u64 = 4;
 /// needs is there in milliseconds.
 const CROWD: u64 = 256;
 
-impl Spending {
+impl SpendProfile {
     /// Returns how much to hold: about a second of spending, and what is waited for, between a small floor and
-    /// [`Spending::largest`]; never more than half of what is left, down to one request. Whole units, where requests cost
+    /// [`SpendProfile::largest`]; never more than half of what is left, down to one request. Whole units, where requests cost
     /// whole units.
-    pub fn size(&self) -> Size {
+    pub fn size(&self) -> LeaseSize {
         let few = times(self.dearest, A_FEW);
         let tapered = part_of(self.left, 2).max(self.dearest).min(self.left);
         let quiet = part_of(self.limit, 256).min(times(self.dearest, CROWD * 4));
@@ -117,7 +117,7 @@ impl Spending {
         let lease = self.whole(usual.max(self.short).min(self.largest()).min(tapered)).max(self.dearest.min(self.left));
         let quiet = part_of(self.limit, 1024).min(times(self.dearest, CROWD));
         let soon = part_of(self.per_second, 10).max(quiet).max(few).max(self.short).min(lease);
-        Size { lease, soon: self.whole(soon).max(self.dearest.min(self.left)) }
+        LeaseSize { lease, soon: self.whole(soon).max(self.dearest.min(self.left)) }
     }
 
     /// Rounded down, where a part of a unit would be of no use.
@@ -151,8 +151,8 @@ mod tests {
     use crate::policy::Timestamp;
     use proptest::prelude::*;
 
-    fn spending(left: u64, per_second: u64) -> Spending {
-        Spending {
+    fn spending(left: u64, per_second: u64) -> SpendProfile {
+        SpendProfile {
             limit: Units::whole(10_000),
             left: Units::whole(left),
             length: Duration::from_secs(86_400),
@@ -170,21 +170,21 @@ mod tests {
         assert_eq!(lease(10_000, 5000), 156, "a 64th at most");
         assert_eq!([100, 10, 3, 2, 1, 0].map(|left| lease(left, 100)), [50, 5, 1, 1, 1, 0]);
         assert_eq!(spending(10_000, 100).size().soon.floor(), 10);
-        let large = Spending { limit: Units::whole(100_000_000), ..spending(100_000_000, 0) }.size();
+        let large = SpendProfile { limit: Units::whole(100_000_000), ..spending(100_000_000, 0) }.size();
         assert_eq!((large.lease.floor(), large.soon.floor()), (1024, 256), "a crowd, however much was bought");
     }
 
     #[test]
     fn what_is_waited_for_is_leased_at_once() {
-        let Size { lease, soon } = Spending { short: Units::whole(100), ..spending(10_000, 0) }.size();
+        let LeaseSize { lease, soon } = SpendProfile { short: Units::whole(100), ..spending(10_000, 0) }.size();
         assert_eq!((lease.floor(), soon.floor()), (100, 100));
-        let Size { lease, soon } = Spending { short: Units::whole(9000), ..spending(10_000, 0) }.size();
+        let LeaseSize { lease, soon } = SpendProfile { short: Units::whole(9000), ..spending(10_000, 0) }.size();
         assert_eq!((lease.floor(), soon.floor()), (156, 156), "a 64th at most");
     }
 
     #[test]
     fn a_window_of_a_second_can_be_spent_in_a_few_leases() {
-        let spending = Spending { length: Duration::from_secs(1), ..spending(10_000, 10_000) };
+        let spending = SpendProfile { length: Duration::from_secs(1), ..spending(10_000, 10_000) };
         assert_eq!(spending.size().lease, Units::whole(2500));
     }
 
@@ -207,7 +207,7 @@ mod tests {
             limit in 1u64..1_000_000_000, left in 0u64..1_000_000_000, seconds in 0u64..100_000,
             per_second in 0u64..1_000_000_000, dearest in 0u64..1_000_000, short in 0u64..1_000_000_000,
         ) {
-            let spending = Spending {
+            let spending = SpendProfile {
                 limit: Units::from_milli(limit),
                 left: Units::from_milli(left),
                 length: Duration::from_secs(seconds),
@@ -215,7 +215,7 @@ mod tests {
                 dearest: Units::from_milli(dearest),
                 short: Units::from_milli(short),
             };
-            let Size { lease, soon } = spending.size();
+            let LeaseSize { lease, soon } = spending.size();
             prop_assert!(soon <= lease && lease <= spending.left && lease <= spending.largest());
             prop_assert!(lease >= spending.dearest.min(spending.left), "one request is never kept waiting for size");
         }

@@ -29,28 +29,28 @@ pub mod time;
 pub mod units;
 pub mod window;
 
-pub use class::{ClassId, Classified, Kind};
+pub use class::{ClassId, Classification, ClientKind};
 pub use decide::{QuotaId, Reason, Refusal, Verdict};
-pub use facts::{BotId, Claim, Facts, Means, OperatorId, Proof, Signature};
+pub use facts::{BotId, Claim, Facts, ProofMethod, OperatorId, Proof, Signature};
 pub use route::ScopeId;
 pub use time::Timestamp;
 pub use units::Units;
 
 use http::Method;
-use identity::{Carrier, ClientKey, KeyFrom};
+use identity::{CredentialSource, ClientKey, KeySource};
 use std::net::IpAddr;
 
 /// All that the settings say about who may have what. Built by `config`, never half right.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// Whom to believe about addresses.
-    pub trust: identity::Trust,
+    pub trust: identity::ProxyTrust,
     /// How those that say they are browsers are told from people; `None` where nobody looks.
-    pub behaviour: Option<bot_detection::Behaviour>,
+    pub behaviour: Option<bot_detection::BotDetection>,
     /// The names of the operator's address lists.
     pub lists: Vec<String>,
     /// The operator's own word on user agents, first match first.
-    pub agent_rules: Vec<class::AgentRule>,
+    pub agent_rules: Vec<class::UserAgentRule>,
     /// The first that fits is a client's class; the last fits everybody.
     pub classes: Vec<class::Class>,
     /// What may be spent.
@@ -65,13 +65,13 @@ pub struct Rules {
 
 impl Rules {
     /// Says what kind of client this is and which class it falls into.
-    pub fn classify(&self, facts: &Facts<'_>) -> Classified {
+    pub fn classify(&self, facts: &Facts<'_>) -> Classification {
         class::classify(&self.agent_rules, &self.classes, facts)
     }
 
     /// The classes of whose keys a request holds one. `sent` is asked for what it sends in a header or cookie.
-    pub fn keys_held<'a>(&'a self, sent: impl Fn(&'a Carrier) -> Option<&'a [u8]>) -> Vec<ClassId> {
-        let holds = |keys: &'a class::KnownKeys| sent(&keys.carrier).is_some_and(|sent| keys.contain(sent));
+    pub fn keys_held<'a>(&'a self, sent: impl Fn(&'a CredentialSource) -> Option<&'a [u8]>) -> Vec<ClassId> {
+        let holds = |keys: &'a class::ApiKeys| sent(&keys.carrier).is_some_and(|sent| keys.contain(sent));
         let held = self.classes.iter().enumerate().filter(|(_, class)| class.when.keys.as_ref().is_some_and(holds));
         held.map(|(place, _)| ClassId(place as u16)).collect()
     }
@@ -81,11 +81,11 @@ impl Rules {
     pub fn key_headers(&self, class: ClassId, signed: bool) -> Vec<&str> {
         let keys = self.classes.iter().filter_map(|class| Some(&class.when.keys.as_ref()?.carrier));
         let bucket = match &self.classes[usize::from(class.0)].key {
-            KeyFrom::Sent(carrier) => Some(carrier),
+            KeySource::Sent(carrier) => Some(carrier),
             _ => None,
         };
         let mut seen = if signed { vec!["signature-agent", "signature-input", "signature"] } else { Vec::new() };
-        for header in keys.chain(bucket).map(Carrier::header) {
+        for header in keys.chain(bucket).map(CredentialSource::header) {
             if !seen.contains(&header) {
                 seen.push(header);
             }
@@ -97,21 +97,21 @@ impl Rules {
     /// in the header or cookie that its class goes by, if anything is.
     pub fn key(
         &self,
-        classified: &Classified,
+        classified: &Classification,
         client: IpAddr,
-        secret: impl FnOnce(&Carrier) -> Option<u64>,
+        secret: impl FnOnce(&CredentialSource) -> Option<u64>,
     ) -> ClientKey {
         let of_address = || self.trust.key(client);
         match &self.classes[usize::from(classified.class.0)].key {
-            KeyFrom::Address => of_address(),
-            KeyFrom::Class => ClientKey::OF_CLASS,
-            KeyFrom::Operator => classified.operator.map_or_else(of_address, ClientKey::of_operator),
-            KeyFrom::Sent(carrier) => secret(carrier).map_or_else(of_address, ClientKey::of_secret),
+            KeySource::Address => of_address(),
+            KeySource::Class => ClientKey::OF_CLASS,
+            KeySource::Operator => classified.operator.map_or_else(of_address, ClientKey::of_operator),
+            KeySource::Sent(carrier) => secret(carrier).map_or_else(of_address, ClientKey::of_secret),
         }
     }
 
     /// True where somebody with so many points is suspected.
-    pub fn suspects(&self, weighed: &bot_detection::Suspicion) -> bool {
+    pub fn suspects(&self, weighed: &bot_detection::BotScore) -> bool {
         self.behaviour.as_ref().is_some_and(|behaviour| weighed.points >= behaviour.threshold)
     }
 

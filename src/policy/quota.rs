@@ -2,7 +2,7 @@
 
 use super::class::ClassId;
 use super::pacing::Pacing;
-use super::tier::Ladder;
+use super::tier::TierSet;
 use super::units::Units;
 use super::window::Window;
 
@@ -26,7 +26,7 @@ pub struct Quota {
     /// How what remains is spread over the time that remains, if it is.
     pub pacing: Option<Pacing>,
     /// The ladder of each class, by [`ClassId`]; a class without one is refused only when nothing is left.
-    pub ladders: Vec<Option<ClassLadder>>,
+    pub ladders: Vec<Option<ClassTiers>>,
 }
 
 /// How an origin tells, with its answers, where its own count of a quota stands.
@@ -37,12 +37,12 @@ pub struct SyncFrom {
     /// The response header that says when they are renewed.
     pub reset_header: Option<http::HeaderName>,
     /// Which answers say that nothing is left.
-    pub exhausted: Option<Exhausted>,
+    pub exhausted: Option<ExhaustedRule>,
 }
 
 /// Which answers say that nothing is left.
 #[derive(Clone, Debug)]
-pub struct Exhausted {
+pub struct ExhaustedRule {
     /// Those with one of these statuses ...
     pub statuses: Vec<u16>,
     /// ... and, if given, with this text in a header's value or near the beginning of the body.
@@ -51,16 +51,16 @@ pub struct Exhausted {
 
 /// One class's tiers in one quota.
 #[derive(Clone, Debug)]
-pub struct ClassLadder {
+pub struct ClassTiers {
     /// The tiers.
-    pub ladder: Ladder,
+    pub ladder: TierSet,
     /// False: its refusals are counted and logged, not carried out.
     pub enforce: bool,
 }
 
 impl Quota {
     /// The ladder of `class`, if it has one.
-    pub fn ladder(&self, class: ClassId) -> Option<&Ladder> {
+    pub fn ladder(&self, class: ClassId) -> Option<&TierSet> {
         self.class_ladder(class).map(|of_class| &of_class.ladder)
     }
 
@@ -91,7 +91,7 @@ impl Quota {
         enforced.and_then(|of_class| of_class.ladder.shuts_at()).map_or(self.limit, |mark| mark.min(self.limit))
     }
 
-    fn class_ladder(&self, class: ClassId) -> Option<&ClassLadder> {
+    fn class_ladder(&self, class: ClassId) -> Option<&ClassTiers> {
         self.ladders.get(usize::from(class.0)).and_then(Option::as_ref)
     }
 }

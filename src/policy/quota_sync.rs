@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// What an answer says of a quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OriginCount {
+pub struct OriginReport {
     /// Units that are left.
     pub remaining: Option<Units>,
     /// When they are renewed.
@@ -18,7 +18,7 @@ pub struct OriginCount {
 
 /// Where our own count of the same window stands.
 #[derive(Clone, Copy, Debug)]
-pub struct OurCount {
+pub struct LocalCount {
     /// Units that were bought for the window.
     pub limit: Units,
     /// Units that are settled.
@@ -35,7 +35,7 @@ pub struct OurCount {
 
 /// What follows from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Calibration {
+pub struct SyncResult {
     /// So much counts as taken in all from now on, if it is more than what does already.
     pub taken: Units,
     /// Nothing is let through before this moment.
@@ -55,24 +55,24 @@ const GRACE_PART: u32 = 100;
 const SLACK: Duration = Duration::from_secs(3600);
 
 /// Says what to make of an answer that was received at `now`.
-pub fn calibrate(said: OriginCount, ours: OurCount, now: Timestamp) -> Calibration {
+pub fn calibrate(said: OriginReport, ours: LocalCount, now: Timestamp) -> SyncResult {
     let remaining = if said.exhausted { Some(Units::ZERO) } else { said.remaining };
     let closed_until = said.exhausted.then(|| renewal(said.resets_at, ours, now));
     if !(is_same_window(said.resets_at, ours, now)) {
-        return Calibration { closed_until, ..Calibration::default() };
+        return SyncResult { closed_until, ..SyncResult::default() };
     }
-    let Some(remaining) = remaining else { return Calibration::default() };
+    let Some(remaining) = remaining else { return SyncResult::default() };
     let counted = ours.limit.minus(remaining);
     let taken = ours.used.plus(ours.reserved);
     let drift = match counted.milli().checked_sub(taken.milli()) {
         Some(beyond) => signed(beyond),
         None => -signed(ours.used.minus(counted).milli()),
     };
-    Calibration { taken: counted, closed_until, drift: Some(drift) }
+    SyncResult { taken: counted, closed_until, drift: Some(drift) }
 }
 
 /// True when the origin's window can be taken for ours: they end together, as far as is known.
-fn is_same_window(resets_at: Option<Timestamp>, ours: OurCount, now: Timestamp) -> bool {
+fn is_same_window(resets_at: Option<Timestamp>, ours: LocalCount, now: Timestamp) -> bool {
     let length = ours.length;
     match resets_at {
         None if !ours.turns => true,
@@ -86,7 +86,7 @@ fn is_same_window(resets_at: Option<Timestamp>, ours: OurCount, now: Timestamp) 
     }
 }
 
-fn renewal(resets_at: Option<Timestamp>, ours: OurCount, now: Timestamp) -> Timestamp {
+fn renewal(resets_at: Option<Timestamp>, ours: LocalCount, now: Timestamp) -> Timestamp {
     let latest = now + ours.length + SLACK;
     resets_at.filter(|moment| *moment > now && *moment <= latest).unwrap_or(ours.span.end)
 }
@@ -102,16 +102,16 @@ mod tests {
     const DAY: Span = Span { start: Timestamp::from_seconds(86_400), end: Timestamp::from_seconds(2 * 86_400) };
     const NOON: Timestamp = Timestamp::from_seconds(86_400 + 43_200);
 
-    fn ours(used: u64, reserved: u64) -> OurCount {
+    fn ours(used: u64, reserved: u64) -> LocalCount {
         let [limit, used, reserved] = [100, used, reserved].map(Units::whole);
-        OurCount { limit, used, reserved, span: DAY, turns: true, length: DAY.length() }
+        LocalCount { limit, used, reserved, span: DAY, turns: true, length: DAY.length() }
     }
 
-    fn left(units: u64) -> OriginCount {
-        OriginCount { remaining: Some(Units::whole(units)), ..OriginCount::default() }
+    fn left(units: u64) -> OriginReport {
+        OriginReport { remaining: Some(Units::whole(units)), ..OriginReport::default() }
     }
 
-    fn drift(said: OriginCount, ours: OurCount) -> Option<i64> {
+    fn drift(said: OriginReport, ours: LocalCount) -> Option<i64> {
         calibrate(said, ours, NOON).drift.map(|milli| milli / 1000)
     }
 
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(drift(left(50), ours(40, 5)), Some(5), "five that nobody here has sent");
         assert_eq!(drift(left(70), ours(40, 5)), Some(-10));
         assert_eq!(drift(left(500), ours(40, 5)), Some(-40), "more than was bought");
-        assert_eq!(drift(OriginCount::default(), ours(40, 5)), None, "it says nothing");
+        assert_eq!(drift(OriginReport::default(), ours(40, 5)), None, "it says nothing");
     }
 
     #[test]
@@ -133,15 +133,15 @@ mod tests {
 
     #[test]
     fn a_count_of_another_window_is_none_of_ours() {
-        let resetting = |at: u64| OriginCount { resets_at: Some(Timestamp::from_seconds(at)), ..left(3) };
+        let resetting = |at: u64| OriginReport { resets_at: Some(Timestamp::from_seconds(at)), ..left(3) };
         assert_eq!(drift(resetting(2 * 86_400 + 600), ours(40, 0)), Some(57), "ten minutes apart are one window");
         assert_eq!(drift(resetting(2 * 86_400 - 600), ours(40, 0)), Some(57));
         assert_eq!(drift(resetting(2 * 86_400 + 30_000), ours(40, 0)), None);
         assert_eq!(drift(resetting(86_400 + 44_000), ours(40, 0)), None);
         let just_begun = calibrate(left(3), ours(0, 1), DAY.start + Duration::from_secs(30));
-        assert_eq!(just_begun, Calibration::default(), "it may still speak of yesterday");
+        assert_eq!(just_begun, SyncResult::default(), "it may still speak of yesterday");
         assert_eq!(calibrate(left(3), ours(0, 1), DAY.start + Duration::from_secs(60)).taken, Units::whole(97));
-        let sliding = OurCount { turns: false, ..ours(40, 0) };
+        let sliding = LocalCount { turns: false, ..ours(40, 0) };
         assert_eq!(drift(resetting(86_400 + 43_200 + 44_000), sliding), Some(57));
         assert_eq!(drift(resetting(86_400 + 43_201), sliding), None, "a limit of a second, not of a day");
         assert_eq!(drift(left(3), sliding), Some(57));
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn an_exhausted_origin_closes_until_it_is_renewed() {
-        let exhausted = |resets_at| OriginCount { exhausted: true, resets_at, remaining: Some(Units::whole(9)) };
+        let exhausted = |resets_at| OriginReport { exhausted: true, resets_at, remaining: Some(Units::whole(9)) };
         let closed = |at: u64| {
             let calibration = calibrate(exhausted(Some(Timestamp::from_seconds(at))), ours(40, 0), NOON);
             (calibration.closed_until.map(Timestamp::seconds), calibration.taken)

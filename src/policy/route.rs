@@ -34,7 +34,7 @@ pub struct ScopeId(pub u16);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     segments: Vec<Segment>,
-    rest: Rest,
+    rest: PatternTail,
     spelling: Spelling,
 }
 
@@ -49,7 +49,7 @@ pub struct Spelling {
 
 /// What may follow the segments of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Rest {
+enum PatternTail {
     Nothing,
     Anything,
     /// Any folders, or none, and this in the last of them.
@@ -69,7 +69,7 @@ enum Segment {
 
 /// Why a pattern cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadPattern {
+pub enum PatternError {
     /// It does not begin with a slash.
     NoSlash,
     /// `**` stands somewhere else than alone at the end or before the last segment.
@@ -78,27 +78,27 @@ pub enum BadPattern {
 
 /// A path that no rule may be asked about: it contains an encoded NUL or broken percent-encoding of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadPath;
+pub struct PathError;
 
 impl Pattern {
     /// Reads a pattern such as `/item/*`, `/shop/**` or `/**/*.css`. Repeated slashes are one, as in the paths.
-    pub fn parse(text: &str) -> Result<Self, BadPattern> {
-        let path = text.strip_prefix('/').ok_or(BadPattern::NoSlash)?;
+    pub fn parse(text: &str) -> Result<Self, PatternError> {
+        let path = text.strip_prefix('/').ok_or(PatternError::NoSlash)?;
         let (folders, last) = path.rsplit_once('/').unwrap_or(("", path));
         let folders = folders.split('/').filter(|segment| !segment.is_empty());
         let mut segments: Vec<&str> = folders.chain([last]).collect();
         let rest = match segments[..] {
-            [.., "**"] => Rest::Anything,
-            [.., "**", last] if !last.contains("**") => Rest::Last(Segment::parse(last)),
-            _ => Rest::Nothing,
+            [.., "**"] => PatternTail::Anything,
+            [.., "**", last] if !last.contains("**") => PatternTail::Last(Segment::parse(last)),
+            _ => PatternTail::Nothing,
         };
         segments.truncate(match rest {
-            Rest::Nothing => segments.len(),
-            Rest::Anything => segments.len() - 1,
-            Rest::Last(_) => segments.len() - 2,
+            PatternTail::Nothing => segments.len(),
+            PatternTail::Anything => segments.len() - 1,
+            PatternTail::Last(_) => segments.len() - 2,
         });
         if segments.iter().any(|segment| segment.contains("**")) {
-            return Err(BadPattern::RestWithin);
+            return Err(PatternError::RestWithin);
         }
         let segments = segments.into_iter().map(Segment::parse).collect();
         Ok(Self { segments, rest, spelling: Spelling::default() })
@@ -123,7 +123,7 @@ impl Pattern {
 
     /// True for `/**`, which matches every path.
     pub fn is_any(&self) -> bool {
-        self.segments.is_empty() && self.rest == Rest::Anything
+        self.segments.is_empty() && self.rest == PatternTail::Anything
     }
 
     /// True when every path that `other` matches plainly matches, too. Says nothing about overlapping patterns.
@@ -147,16 +147,16 @@ impl Pattern {
             rest = behind;
         }
         match &self.rest {
-            Rest::Nothing => rest.is_none(),
-            Rest::Anything => true,
-            Rest::Last(last) => rest.is_some_and(|rest| last.fits(rest.rsplit('/').next().unwrap_or(rest), case)),
+            PatternTail::Nothing => rest.is_none(),
+            PatternTail::Anything => true,
+            PatternTail::Last(last) => rest.is_some_and(|rest| last.fits(rest.rsplit('/').next().unwrap_or(rest), case)),
         }
     }
 
     fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
         let last = match &mut self.rest {
-            Rest::Last(last) => Some(last),
-            Rest::Nothing | Rest::Anything => None,
+            PatternTail::Last(last) => Some(last),
+            PatternTail::Nothing | PatternTail::Anything => None,
         };
         self.segments.iter_mut().chain(last).flat_map(Segment::texts_mut)
     }
@@ -164,10 +164,10 @@ impl Pattern {
     /// `/search/` is matched as `/search`, `/shop/**/` as `/shop/**`; `/` stays.
     fn drop_trailing_slash(&mut self) {
         let nothing = Segment::Text(String::new());
-        if self.rest == Rest::Last(nothing.clone()) {
-            self.rest = Rest::Anything;
+        if self.rest == PatternTail::Last(nothing.clone()) {
+            self.rest = PatternTail::Anything;
         }
-        if self.rest == Rest::Nothing && self.segments.len() > 1 && self.segments.last() == Some(&nothing) {
+        if self.rest == PatternTail::Nothing && self.segments.len() > 1 && self.segments.last() == Some(&nothing) {
             self.segments.pop();
         }
     }
@@ -259,7 +259,7 @@ impl Route {
 ///
 /// The origin gets the path as sent; this form only decides which route it is, so that `/x/../item/1`, `//item/1` and
 /// `/%69tem/1` cost what `/item/1` costs.
-pub fn normalise(path: &str) -> Result<Cow<'_, str>, BadPath> {
+pub fn normalise(path: &str) -> Result<Cow<'_, str>, PathError> {
     if !needs_work(path.as_bytes()) {
         return Ok(Cow::Borrowed(path));
     }
@@ -299,14 +299,14 @@ fn without_trailing_slash(path: &str) -> &str {
     path.strip_suffix('/').filter(|path| !path.is_empty()).unwrap_or(path)
 }
 
-fn decode_unreserved(path: &str) -> Result<String, BadPath> {
+fn decode_unreserved(path: &str) -> Result<String, PathError> {
     let mut decoded = String::with_capacity(path.len());
     let mut rest = path;
     while let Some(at) = rest.find('%') {
         decoded.push_str(&rest[..at]);
         let byte = encoded_byte(&rest.as_bytes()[at + 1..]);
         match byte {
-            Some(0) => return Err(BadPath),
+            Some(0) => return Err(PathError),
             Some(byte) if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => decoded.push(char::from(byte)),
             Some(byte) => decoded.push_str(&format!("%{byte:02X}")),
             // A stray percent sign is itself, encoded: it must not join what is decoded behind it.
@@ -386,9 +386,9 @@ mod tests {
         assert!(matches("/search", "/search"));
         assert!(!matches("/search", "/search/"));
         assert!(matches("/shop//b/**", "/shop/b/") && matches("//search", "/search"));
-        assert_eq!(Pattern::parse("item"), Err(BadPattern::NoSlash));
-        assert_eq!(Pattern::parse("/**/x/y"), Err(BadPattern::RestWithin));
-        assert_eq!(Pattern::parse("/**/x**"), Err(BadPattern::RestWithin));
+        assert_eq!(Pattern::parse("item"), Err(PatternError::NoSlash));
+        assert_eq!(Pattern::parse("/**/x/y"), Err(PatternError::RestWithin));
+        assert_eq!(Pattern::parse("/**/x**"), Err(PatternError::RestWithin));
     }
 
     #[test]
@@ -471,7 +471,7 @@ mod tests {
         ] {
             assert_eq!(normalise(spelling).as_deref(), Ok(normal), "{spelling}");
         }
-        assert_eq!(normalise("/a%00b"), Err(BadPath));
+        assert_eq!(normalise("/a%00b"), Err(PathError));
     }
 
     #[test]

@@ -59,21 +59,21 @@ pub struct Tier {
 
 /// The tiers of one class in one quota, lowest first, each shedding more than the one before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ladder {
+pub struct TierSet {
     tiers: Vec<Tier>,
     slack: Units,
 }
 
 /// Where a class stands on its ladder: what the engine keeps from one request to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shedding {
+pub struct ShedState {
     /// How many tiers have been entered; 0 is none.
     pub tier: u8,
     /// What has been added up towards the next refusal, in millionths.
     pub carry: u32,
 }
 
-impl Ladder {
+impl TierSet {
     /// A ladder of `tiers`, which the settings have sorted, for a quota of `limit`.
     ///
     /// A tier is left again only when the quota has fallen a twentieth of the limit below its mark (or half the
@@ -110,7 +110,7 @@ impl Ladder {
     }
 }
 
-impl Shedding {
+impl ShedState {
     /// Counts one request against `share`: whether it is the one to be refused, and where that leaves the count.
     pub fn next(self, share: Share) -> (bool, Self) {
         self.next_before(share, 0)
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn ladder(steps: &[(u64, u32)]) -> Ladder {
+    fn ladder(steps: &[(u64, u32)]) -> TierSet {
         let tiers = steps
             .iter()
             .map(|&(above, percent)| Tier {
@@ -138,7 +138,7 @@ mod tests {
                 shed: Share::from_millionths(percent * 10_000),
             })
             .collect();
-        Ladder::new(tiers, Units::whole(1000))
+        TierSet::new(tiers, Units::whole(1000))
     }
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
             millionths in 0u32..=1_000_000, carry in 0u32..1_000_000, length in 1usize..2000,
         ) {
             let share = Share::from_millionths(millionths);
-            let mut shedding = Shedding { tier: 1, carry };
+            let mut shedding = ShedState { tier: 1, carry };
             let mut refused = 0u64;
             for _ in 0..length {
                 let (refuse, next) = shedding.next(share);

@@ -9,7 +9,7 @@ pub struct Units(u64);
 
 /// A decimal that is not an amount: negative, too fine, too large or not a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotUnits;
+pub struct ParseUnitsError;
 
 impl Units {
     /// Nothing at all.
@@ -59,19 +59,19 @@ impl Units {
 }
 
 impl FromStr for Units {
-    type Err = NotUnits;
+    type Err = ParseUnitsError;
 
     /// Reads `12`, `0.25` or `12.`; a finer fraction than a thousandth is rounded up, against the client.
-    fn from_str(text: &str) -> Result<Self, NotUnits> {
+    fn from_str(text: &str) -> Result<Self, ParseUnitsError> {
         let text = text.trim();
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
         let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
         if whole.len() + fraction.len() == 0 || whole.len() > 15 || !digits(whole) || !digits(fraction) {
-            return Err(NotUnits);
+            return Err(ParseUnitsError);
         }
-        let whole = if whole.is_empty() { 0 } else { whole.parse::<u64>().map_err(|_| NotUnits)? };
+        let whole = if whole.is_empty() { 0 } else { whole.parse::<u64>().map_err(|_| ParseUnitsError)? };
         let (kept, finer) = fraction.split_at(fraction.len().min(3));
-        let kept = format!("{kept:0<3}").parse::<u64>().map_err(|_| NotUnits)?;
+        let kept = format!("{kept:0<3}").parse::<u64>().map_err(|_| ParseUnitsError)?;
         let round_up = u64::from(finer.bytes().any(|byte| byte != b'0'));
         Ok(Self::from_milli(whole * 1000 + kept + round_up))
     }
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(milli("1.0000"), Ok(1000));
         assert_eq!(milli("0.0001"), Ok(1));
         for junk in ["", ".", "-1", "1e3", "+5", "1,5", "0x10", "1.2.3", "9999999999999999"] {
-            assert_eq!(milli(junk), Err(NotUnits), "{junk}");
+            assert_eq!(milli(junk), Err(ParseUnitsError), "{junk}");
         }
     }
 

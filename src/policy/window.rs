@@ -53,7 +53,7 @@ pub trait Calendar: fmt::Debug + Send + Sync {
 /// How much of a series of windows is no longer remembered. A window that may be among them counts as spent: a clock set
 /// back must not open it a second time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Forgotten {
+pub struct EvictedWindows {
     /// Windows that begin before this moment ...
     pub before: Timestamp,
     /// ... and are not much longer than the longest of the forgotten: others belong to other rules.
@@ -136,7 +136,7 @@ impl Span {
     }
 }
 
-impl Forgotten {
+impl EvictedWindows {
     /// Notes that `span` is no longer remembered.
     pub fn forget(&mut self, span: Span) {
         self.before = self.before.max(span.end);
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn a_forgotten_window_is_known_by_when_it_was_and_how_long() {
         let day = |number: u64| tile(Timestamp::from_seconds(number * 86_400), Duration::from_secs(86_400));
-        let mut forgotten = Forgotten::default();
+        let mut forgotten = EvictedWindows::default();
         assert!(!forgotten.covers(day(3)));
         forgotten.forget(day(3));
         assert!(forgotten.covers(day(3)) && forgotten.covers(day(1)));

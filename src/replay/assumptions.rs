@@ -1,6 +1,6 @@
 //! What no log tells: what a request really cost, how long it took, what its client did next.
 
-use super::log::Fact;
+use super::log::LogField;
 use super::report::AssumptionsReport;
 use super::summary::amount;
 use crate::policy::Units;
@@ -15,14 +15,14 @@ pub struct Assumptions {
     /// How long a request holds what was set aside for it.
     pub latency: Duration,
     /// What clients do that are refused.
-    pub clients: Clients,
+    pub clients: RetryModel,
     /// What requests of a route really cost, by the route's name.
     pub costs: Vec<(String, Units)>,
 }
 
 /// What clients do that are refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Clients {
+pub enum RetryModel {
     /// Whatever the log says: each request comes once, at its time.
     #[default]
     Deaf,
@@ -35,16 +35,16 @@ pub enum Clients {
 
 impl Default for Assumptions {
     fn default() -> Self {
-        Self { cache_ttl: None, latency: Duration::from_millis(200), clients: Clients::Deaf, costs: Vec::new() }
+        Self { cache_ttl: None, latency: Duration::from_millis(200), clients: RetryModel::Deaf, costs: Vec::new() }
     }
 }
 
 impl Assumptions {
     /// What is done where a line does not say a fact.
-    pub(super) fn instead_of(&self, fact: Fact) -> String {
+    pub(super) fn instead_of(&self, fact: LogField) -> String {
         match fact {
-            Fact::Latency => format!("no latency: every request takes {}", self.report().latency()),
-            Fact::Cost if self.cache_ttl.is_some() || !self.costs.is_empty() => {
+            LogField::Latency => format!("no latency: every request takes {}", self.report().latency()),
+            LogField::Cost if self.cache_ttl.is_some() || !self.costs.is_empty() => {
                 "no actual cost: every request costs what is assumed below, else what its route is expected to"
                     .to_owned()
             }
@@ -93,7 +93,7 @@ impl AssumptionsReport {
     }
 }
 
-impl Clients {
+impl RetryModel {
     /// Its name on the command line and in reports.
     pub const fn name(self) -> &'static str {
         match self {

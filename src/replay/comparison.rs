@@ -1,6 +1,6 @@
 //! Where two policies differ, line by line.
 
-use super::decision::Decided;
+use super::decision::ReplayedDecision;
 use super::report::{ComparisonReport, DifferenceReport, ExampleReport};
 use crate::policy::{Reason, Rules};
 use crate::telemetry::rfc3339;
@@ -20,7 +20,7 @@ pub(super) struct Differences {
 
 impl Differences {
     /// Both have decided a line, each by its rules.
-    pub(super) fn add(&mut self, (first, rules): (&Decided, &Rules), (second, other_rules): (&Decided, &Rules)) {
+    pub(super) fn add(&mut self, (first, rules): (&ReplayedDecision, &Rules), (second, other_rules): (&ReplayedDecision, &Rules)) {
         let class = &rules.classes[usize::from(first.classified.class.0)].name;
         let second_class = &other_rules.classes[usize::from(second.classified.class.0)].name;
         self.other_class += u64::from(class != second_class);
@@ -40,7 +40,7 @@ impl Differences {
             _ => self.other_reason += 1,
         }
         if self.examples.len() < MOST_EXAMPLES {
-            let said = |decided: &Decided| decided.refused.map_or("admitted", Reason::name);
+            let said = |decided: &ReplayedDecision| decided.refused.map_or("admitted", Reason::name);
             self.examples.push(ExampleReport {
                 place: first.place.into(),
                 time: rfc3339(first.at),

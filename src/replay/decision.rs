@@ -1,19 +1,19 @@
 //! What became of one request under one policy.
 
-use super::log::Place;
-use crate::engine::Standing;
-use crate::policy::{BotId, Classified, QuotaId, Reason, Timestamp, Units};
+use super::log::LinePosition;
+use crate::engine::QuotaUsage;
+use crate::policy::{BotId, Classification, QuotaId, Reason, Timestamp, Units};
 use smallvec::SmallVec;
 
 /// One decision, with all that a report tells of it.
 #[derive(Clone, Debug)]
-pub struct Decided {
+pub struct ReplayedDecision {
     /// Where the line stands.
-    pub place: Place,
+    pub place: LinePosition,
     /// When it was decided.
     pub at: Timestamp,
     /// Who asked.
-    pub classified: Classified,
+    pub classified: Classification,
     /// Which bot the user agent names, if it is one of the list.
     pub bot: Option<BotId>,
     /// The place of its route.
@@ -27,19 +27,19 @@ pub struct Decided {
     /// The `Retry-After` that it was told.
     pub retry_after_s: Option<u64>,
     /// Where each of its quotas stood.
-    pub standings: SmallVec<[Standing; 2]>,
+    pub standings: SmallVec<[QuotaUsage; 2]>,
     /// What each of them was charged in the end; what it would have been, where it was refused.
     pub costs: SmallVec<[(QuotaId, Units); 2]>,
 }
 
-impl Decided {
+impl ReplayedDecision {
     /// True where it costs something.
     pub fn is_costly(&self) -> bool {
         !self.standings.is_empty()
     }
 
     /// What was used of a quota, as the request found it.
-    pub fn found(&self, standing: &Standing) -> Units {
+    pub fn found(&self, standing: &QuotaUsage) -> Units {
         let had_a_share = matches!(self.refused, None | Some(Reason::Throttle | Reason::Backoff));
         if had_a_share { standing.used.minus(standing.cost) } else { standing.used }
     }

@@ -6,9 +6,9 @@ use jiff::civil::DateTime;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 /// The clocks of one zone.
-pub(super) struct Zone(TimeZone);
+pub(super) struct DisplayZone(TimeZone);
 
-impl Zone {
+impl DisplayZone {
     /// The one that a report is told in.
     pub(super) fn of(report: &Report) -> Self {
         let mut quotas = report.policies.iter().flat_map(|policy| &policy.quotas);
@@ -54,7 +54,7 @@ fn moment(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).unwrap_or_default()
 }
 
-impl Default for Zone {
+impl Default for DisplayZone {
     fn default() -> Self {
         Self(TimeZone::UTC)
     }
@@ -74,15 +74,15 @@ mod tests {
             ("UTC", "UTC"),
             ("Mars", "UTC"),
         ] {
-            assert_eq!(Zone::named(zone).name(), name);
+            assert_eq!(DisplayZone::named(zone).name(), name);
         }
-        assert_eq!(Zone::named("Etc/GMT-9").shown(0, "%-d %b %H:%M"), "1 Jan 09:00");
+        assert_eq!(DisplayZone::named("Etc/GMT-9").shown(0, "%-d %b %H:%M"), "1 Jan 09:00");
     }
 
     proptest! {
         #[test]
         fn what_clocks_show_leads_back_to_the_moment(seconds in 0..4_000_000_000_i64) {
-            let zone = Zone::named("America/Los_Angeles");
+            let zone = DisplayZone::named("America/Los_Angeles");
             let back = zone.moment_of(zone.local(seconds));
             // What is shown twice a year leads to the first time.
             prop_assert!(back == seconds || back == seconds - 3600);

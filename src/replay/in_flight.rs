@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Requests under way, by when they end.
 #[derive(Default)]
-pub(super) struct UnderWay {
-    by_time: VecDeque<Ending>,
+pub(super) struct InFlight {
+    by_time: VecDeque<Completion>,
     /// Bills of one quota each, by their number on it and in the order in which they came.
-    by_turn: BTreeMap<(Account, u64, u64), Bill>,
+    by_turn: BTreeMap<(Account, u64, u64), PendingCharge>,
     count: u64,
 }
 
@@ -21,17 +21,17 @@ pub(super) struct UnderWay {
 pub(super) type Account = (usize, QuotaId);
 
 /// The end of a request.
-pub(super) struct Ending {
+pub(super) struct Completion {
     /// When.
     pub(super) due: Timestamp,
     /// What is settled then. In a box: most requests have none, and all ends are moved about.
-    pub(super) bill: Option<Box<Bill>>,
+    pub(super) bill: Option<Box<PendingCharge>>,
     /// What is learned then, and with what status it was answered, if it was.
     pub(super) lesson: Option<(Observation, Option<u16>)>,
 }
 
 /// What a request costs.
-pub(super) struct Bill {
+pub(super) struct PendingCharge {
     pub(super) permit: Permit,
     pub(super) class: ClassId,
     /// What it really costs, quota by quota; none where it was never sent.
@@ -42,9 +42,9 @@ pub(super) struct Bill {
     pub(super) page: Option<PageNumber>,
 }
 
-impl UnderWay {
+impl InFlight {
     /// Adds a request. Where there is no room, the one that would end first has to end now.
-    pub(super) fn add(&mut self, ending: Ending) -> Option<Ending> {
+    pub(super) fn add(&mut self, ending: Completion) -> Option<Completion> {
         let line = &mut self.by_time;
         let first = if line.len() >= MOST { line.pop_front() } else { None };
         match line.back().is_some_and(|last| last.due > ending.due) {
@@ -55,12 +55,12 @@ impl UnderWay {
     }
 
     /// The next that is over by `now`.
-    pub(super) fn over_by(&mut self, now: Timestamp) -> Option<Ending> {
+    pub(super) fn over_by(&mut self, now: Timestamp) -> Option<Completion> {
         if self.by_time.front()?.due > now { None } else { self.by_time.pop_front() }
     }
 
     /// Adds a bill of one quota that is the settlement `turn` there. Where there is no room, another has to be settled now.
-    pub(super) fn add_bill(&mut self, account: Account, turn: u64, bill: Bill) -> Option<Bill> {
+    pub(super) fn add_bill(&mut self, account: Account, turn: u64, bill: PendingCharge) -> Option<PendingCharge> {
         let first = if self.by_turn.len() >= MOST { self.last_bill() } else { None };
         self.count += 1;
         self.by_turn.insert((account, turn, self.count), bill);
@@ -68,13 +68,13 @@ impl UnderWay {
     }
 
     /// The next bill that was settled before the decision `turn` on an account.
-    pub(super) fn settled_before(&mut self, account: Account, turn: u64) -> Option<Bill> {
+    pub(super) fn settled_before(&mut self, account: Account, turn: u64) -> Option<PendingCharge> {
         let (&next, _) = self.by_turn.range((account, 0, 0)..(account, turn, 0)).next()?;
         self.by_turn.remove(&next)
     }
 
     /// A bill that is still open, whatever its turn.
-    pub(super) fn last_bill(&mut self) -> Option<Bill> {
+    pub(super) fn last_bill(&mut self) -> Option<PendingCharge> {
         self.by_turn.pop_first().map(|(_, bill)| bill)
     }
 }

@@ -1,6 +1,6 @@
 //! What a policy would have done: the requests of a log through the very decision code of the gate, on a virtual clock.
 //!
-//! [`log`] reads lines, whatever wrote them, in the order of time. [`Replay`] gives each to a [`Trial`], which judges it as
+//! [`log`] reads lines, whatever wrote them, in the order of time. [`Replay`] gives each to a [`Simulator`], which judges it as
 //! the gate would and holds what it was admitted for until its answer would have come. What a log cannot know is in
 //! [`Assumptions`]. A [`report::Report`] says what came of it.
 
@@ -26,11 +26,11 @@ mod unsupported;
 mod verdicts;
 mod display_zone;
 
-pub use assumptions::{Assumptions, Clients};
-pub use decision::Decided;
-pub use observer::Asking;
+pub use assumptions::{Assumptions, RetryModel};
+pub use decision::ReplayedDecision;
+pub use observer::PendingRequest;
 pub use policy::Policy;
-pub use request::Request;
-pub use run::{Failed, Replay, Watcher};
-pub use logged_evidence::Testimony;
-pub use simulator::Trial;
+pub use request::ReplayRequest;
+pub use run::{ReplayError, Replay, Watcher};
+pub use logged_evidence::LoggedEvidence;
+pub use simulator::Simulator;

@@ -1,37 +1,37 @@
 //! Who hears what a replay comes to.
 
-use super::decision::Decided;
-use super::log::{Line, Place};
-use super::simulator::Trial;
-use crate::engine::{Admission, Prospect, QuotaView};
+use super::decision::ReplayedDecision;
+use super::log::{LogLine, LinePosition};
+use super::simulator::Simulator;
+use crate::engine::{Admission, DryRun, QuotaView};
 use crate::policy::{Facts, Timestamp};
 
 /// Hears of every decision.
-pub(super) trait Listener {
+pub(super) trait Observer {
     /// A request is about to be decided about.
-    fn asked(&mut self, _asking: &Asking<'_, '_>) {}
+    fn asked(&mut self, _asking: &PendingRequest<'_, '_>) {}
 
     /// It has been decided about.
-    fn decided(&mut self, trial: &Trial, decided: &Decided);
+    fn decided(&mut self, trial: &Simulator, decided: &ReplayedDecision);
 }
 
 /// Hears what has been decided.
-pub(super) struct Told<T>(pub(super) T);
+pub(super) struct FnObserver<T>(pub(super) T);
 
-impl<T: FnMut(&Trial, &Decided)> Listener for Told<T> {
-    fn decided(&mut self, trial: &Trial, decided: &Decided) {
+impl<T: FnMut(&Simulator, &ReplayedDecision)> Observer for FnObserver<T> {
+    fn decided(&mut self, trial: &Simulator, decided: &ReplayedDecision) {
         self.0(trial, decided);
     }
 }
 
 /// A request of a log, with all that the rules see of it.
-pub struct Asking<'a, 'text> {
+pub struct PendingRequest<'a, 'text> {
     /// Where it stands.
-    pub place: Place,
+    pub place: LinePosition,
     /// When it comes.
     pub at: Timestamp,
     /// The line.
-    pub line: &'a Line<'text>,
+    pub line: &'a LogLine<'text>,
     /// What is known of it.
     pub facts: &'a Facts<'a>,
     /// What part of `retry_after_spread` is added to its `Retry-After`.
@@ -40,9 +40,9 @@ pub struct Asking<'a, 'text> {
     pub(super) admission: &'a Admission,
 }
 
-impl Asking<'_, '_> {
+impl PendingRequest<'_, '_> {
     /// What it will find.
-    pub fn prospect(&self) -> Prospect<'_> {
+    pub fn prospect(&self) -> DryRun<'_> {
         self.admission.prospect(self.facts, |_| self.secret, self.at)
     }
 

@@ -1,6 +1,6 @@
 //! The site's own cache of pages, as far as it matters for what a request costs.
 
-use super::request::Request;
+use super::request::ReplayRequest;
 use crate::policy::Timestamp;
 use foldhash::fast::FixedState;
 use http::Method;
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// When pages were last fetched.
 ///
 /// Each page has one place, and the last to want it has it: what is forgotten costs once more. Nothing grows.
-pub(super) struct PageCache {
+pub(super) struct OriginCache {
     ttl: Duration,
     places: Box<[(u64, u32)]>,
 }
@@ -19,13 +19,13 @@ pub(super) struct PageCache {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageNumber(u64);
 
-impl PageCache {
+impl OriginCache {
     pub(super) fn new(ttl: Duration) -> Self {
         Self { ttl, places: vec![(0, 0); PLACES].into() }
     }
 
     /// The page that a request asks for; nothing where no cache would keep it.
-    pub(super) fn page(&self, request: &Request<'_>) -> Option<PageNumber> {
+    pub(super) fn page(&self, request: &ReplayRequest<'_>) -> Option<PageNumber> {
         let kept = matches!(*request.method, Method::GET | Method::HEAD);
         // Never zero, which marks an empty place.
         kept.then(|| PageNumber(FixedState::default().hash_one((request.host, &*request.path, request.query)) | 1))

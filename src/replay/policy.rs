@@ -1,9 +1,9 @@
 //! A policy that is tried on a log: settings, and what they refer to.
 
-use crate::user_agents::Agents;
+use crate::user_agents::UserAgentMatcher;
 use crate::config::Settings;
-use crate::policy::address_lists::Lists;
-use crate::verify::Operators;
+use crate::policy::address_lists::AddressLists;
+use crate::verify::OperatorTable;
 use std::sync::Arc;
 
 /// One file, as a gate would have started with it.
@@ -13,17 +13,17 @@ pub struct Policy {
     /// What it says.
     pub settings: Settings,
     /// The operators of crawlers under these settings. Nobody is asked about them: there is no network here.
-    pub operators: Arc<Operators>,
+    pub operators: Arc<OperatorTable>,
     /// What user agents say, these among them.
-    pub agents: Arc<Agents>,
+    pub agents: Arc<UserAgentMatcher>,
     /// The networks of its address lists.
-    pub lists: Arc<Lists>,
+    pub lists: Arc<AddressLists>,
 }
 
 impl Policy {
     /// What a gate would have started with.
-    pub fn new(name: String, settings: Settings, operators: Operators, lists: Lists) -> Self {
-        let agents = Arc::new(Agents::builtin(operators.tokens()));
+    pub fn new(name: String, settings: Settings, operators: OperatorTable, lists: AddressLists) -> Self {
+        let agents = Arc::new(UserAgentMatcher::builtin(operators.tokens()));
         Self { name, settings, operators: Arc::new(operators), agents, lists: Arc::new(lists) }
     }
 

@@ -3,9 +3,9 @@
 //! Times are RFC 3339 in UTC, spans in seconds, quantities in whole units. Everything is in an order that follows from the
 //! log and the files alone.
 
-use crate::user_agents::Agents;
+use crate::user_agents::UserAgentMatcher;
 use crate::policy::{BotId, OperatorId};
-use crate::verify::Operators;
+use crate::verify::OperatorTable;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub struct LogReport {
     /// Lines with nothing in them.
     pub empty: u64,
     /// Lines that no log has, by what is wrong with them.
-    pub broken: BTreeMap<&'static str, BrokenReport>,
+    pub broken: BTreeMap<&'static str, LineErrorReport>,
     /// Requests that the gate does not take for one: none was sent, or not to a path.
     pub not_requests: u64,
     /// The first of them, as FILE:LINE; null where there is none.
@@ -52,12 +52,12 @@ pub struct LogReport {
     /// From one to the other.
     pub span_s: u64,
     /// What policy would like to know and lines do not say.
-    pub lacking: Vec<LackReport>,
+    pub lacking: Vec<MissingFieldReport>,
 }
 
 /// Lines that no log has.
 #[derive(Clone, Debug, Serialize)]
-pub struct BrokenReport {
+pub struct LineErrorReport {
     /// How many.
     pub lines: u64,
     /// The first of them, as FILE:LINE.
@@ -68,7 +68,7 @@ pub struct BrokenReport {
 
 /// Something that lines do not say.
 #[derive(Clone, Debug, Serialize)]
-pub struct LackReport {
+pub struct MissingFieldReport {
     /// What.
     pub fact: &'static str,
     /// How many lines do not say it.
@@ -372,12 +372,12 @@ pub struct ExampleReport {
 }
 
 /// Gives names to bots.
-pub(super) struct Names<'a> {
-    pub(super) agents: &'a Agents,
-    pub(super) operators: &'a Operators,
+pub(super) struct NameLookup<'a> {
+    pub(super) agents: &'a UserAgentMatcher,
+    pub(super) operators: &'a OperatorTable,
 }
 
-impl Names<'_> {
+impl NameLookup<'_> {
     pub(super) fn operator(&self, operator: OperatorId) -> &str {
         self.operators.name(operator)
     }
@@ -387,8 +387,8 @@ impl Names<'_> {
     }
 }
 
-impl From<super::log::Place> for PlaceReport {
-    fn from(place: super::log::Place) -> Self {
+impl From<super::log::LinePosition> for PlaceReport {
+    fn from(place: super::log::LinePosition) -> Self {
         Self { file: place.file + 1, line: place.number }
     }
 }

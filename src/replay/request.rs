@@ -1,7 +1,7 @@
 //! A line as the gate would have seen it.
 
-use super::log::{Asker, Line};
-use crate::policy::bot_detection::{Referer, Seen};
+use super::log::{LoggedClient, LogLine};
+use crate::policy::bot_detection::{Referer, HeadersSeen};
 use crate::policy::route::normalise;
 use http::{Method, Version};
 use std::borrow::Cow;
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 /// What a line asks for, checked as the gate checks it.
 #[derive(Clone, Debug)]
-pub struct Request<'a> {
+pub struct ReplayRequest<'a> {
     /// The method.
     pub method: &'a Method,
     /// The host; empty where it is not known.
@@ -27,19 +27,19 @@ pub struct Request<'a> {
     /// The page that led here.
     pub referer: Referer,
     /// The headers that were there, as far as is known.
-    pub seen: Seen,
+    pub seen: HeadersSeen,
 }
 
-impl<'a> Request<'a> {
+impl<'a> ReplayRequest<'a> {
     /// The request of a line; nothing where the gate would not have taken it for one.
-    pub fn of(line: &'a Line<'_>) -> Option<Self> {
+    pub fn of(line: &'a LogLine<'_>) -> Option<Self> {
         let asked = line.asked.as_ref()?;
         let fits = asked.path.starts_with('/') || (asked.path == "*" && asked.method == Method::OPTIONS);
         if !fits || matches!(asked.method, Method::CONNECT | Method::TRACE) {
             return None;
         }
         let host = line.host.as_deref().unwrap_or_default();
-        let referer = match line.lacks.has(super::log::Fact::Referer) {
+        let referer = match line.lacks.has(super::log::LogField::Referer) {
             true => Referer::Unknown,
             false => Referer::of(line.referer.as_deref(), host),
         };
@@ -50,10 +50,10 @@ impl<'a> Request<'a> {
             path: normalise(&asked.path).ok()?,
             query: asked.query.as_deref(),
             client: line.client.address(),
-            is_named: matches!(line.client, Asker::Named(_)),
+            is_named: matches!(line.client, LoggedClient::Named(_)),
             user_agent: line.user_agent.as_deref().unwrap_or_default(),
             referer,
-            seen: line.own.as_ref().map_or(Seen::default().and(Seen::OLD_HTTP, old_http), |own| own.seen),
+            seen: line.own.as_ref().map_or(HeadersSeen::default().and(HeadersSeen::OLD_HTTP, old_http), |own| own.seen),
         })
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! Such a client has everything put off that it would have asked for meanwhile. What was refused comes first again.
 
-use super::log::{Next, Place};
-use super::request::Request;
+use super::log::{OrderedLine, LinePosition};
+use super::request::ReplayRequest;
 use crate::policy::Timestamp;
 use foldhash::fast::FixedState;
 use std::cmp::Reverse;
@@ -14,59 +14,59 @@ use std::time::Duration;
 
 /// Who is behind, and with what.
 #[derive(Default)]
-pub(super) struct Returns {
-    behind: HashMap<Client, Behind, FixedState>,
+pub(super) struct RetryQueue {
+    behind: HashMap<ClientHash, DeferredClient, FixedState>,
     /// When each of them asks next.
-    due: BinaryHeap<Reverse<(Timestamp, Client)>>,
+    due: BinaryHeap<Reverse<(Timestamp, ClientHash)>>,
     put_off: usize,
     given_up: u64,
 }
 
 /// A client, by a hash of its address and user agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Client(u64);
+pub(super) struct ClientHash(u64);
 
 /// A client that is behind.
 #[derive(Default)]
-struct Behind {
+struct DeferredClient {
     /// It asks nothing before.
     until: Timestamp,
     /// By how much it is late.
     delay: Duration,
     /// What it has put off, in order.
-    later: VecDeque<Later>,
+    later: VecDeque<DeferredRequest>,
 }
 
 /// A request that was put off.
-pub(super) struct Later {
+pub(super) struct DeferredRequest {
     /// When it would have come.
     pub(super) planned: Timestamp,
-    pub(super) place: Place,
+    pub(super) place: LinePosition,
     pub(super) text: Box<[u8]>,
     /// How often it has been refused.
     pub(super) refusals: u32,
 }
 
-impl Client {
-    pub(super) fn of(request: &Request<'_>) -> Self {
+impl ClientHash {
+    pub(super) fn of(request: &ReplayRequest<'_>) -> Self {
         Self(FixedState::default().hash_one((request.client, request.user_agent)))
     }
 }
 
-impl Later {
-    pub(super) fn new(next: Next<'_>) -> Self {
+impl DeferredRequest {
+    pub(super) fn new(next: OrderedLine<'_>) -> Self {
         Self { planned: next.at, place: next.place, text: next.text.into(), refusals: 0 }
     }
 }
 
-impl Returns {
+impl RetryQueue {
     /// True where a client is behind: what it asks for now has to wait.
-    pub(super) fn is_behind(&self, client: impl FnOnce() -> Client) -> bool {
+    pub(super) fn is_behind(&self, client: impl FnOnce() -> ClientHash) -> bool {
         !self.behind.is_empty() && self.behind.contains_key(&client())
     }
 
     /// A client that is behind puts a request off.
-    pub(super) fn put_off(&mut self, client: Client, later: Later) {
+    pub(super) fn put_off(&mut self, client: ClientHash, later: DeferredRequest) {
         match self.behind.get_mut(&client).filter(|_| self.put_off < MOST_PUT_OFF) {
             Some(behind) => {
                 behind.later.push_back(later);
@@ -78,7 +78,7 @@ impl Returns {
 
     /// A client was refused at `now` and stays away for `wait`; then it asks for the same again, unless it has done so too
     /// often.
-    pub(super) fn is_refused(&mut self, client: Client, mut later: Later, now: Timestamp, wait: Duration) {
+    pub(super) fn is_refused(&mut self, client: ClientHash, mut later: DeferredRequest, now: Timestamp, wait: Duration) {
         if self.behind.len() >= MOST_BEHIND && !self.behind.contains_key(&client) {
             self.given_up += 1;
             return;
@@ -98,7 +98,7 @@ impl Returns {
     }
 
     /// A client asks for the next thing that it has put off, or is no longer behind.
-    pub(super) fn goes_on(&mut self, client: Client) {
+    pub(super) fn goes_on(&mut self, client: ClientHash) {
         let Some(behind) = self.behind.get(&client) else { return };
         match behind.later.front() {
             Some(next) => self.due.push(Reverse((behind.until.max(next.planned + behind.delay), client))),
@@ -107,7 +107,7 @@ impl Returns {
     }
 
     /// The next that is asked for by `now`, by whom, and when.
-    pub(super) fn due_by(&mut self, now: Timestamp) -> Option<(Client, Timestamp, Later)> {
+    pub(super) fn due_by(&mut self, now: Timestamp) -> Option<(ClientHash, Timestamp, DeferredRequest)> {
         let Reverse((at, client)) = *self.due.peek()?;
         if at > now {
             return None;

@@ -1,13 +1,13 @@
 //! The replay itself: one pass over the log, for one policy or two.
 
 use super::assumptions::Assumptions;
-use super::decision::Decided;
+use super::decision::ReplayedDecision;
 use super::comparison::Differences;
-use super::log::{Broken, Counts, Fact, Facts, Line, Merged, Next, Place, Unreadable};
+use super::log::{LineError, Counts, LogField, MissingFields, LogLine, MergedLog, OrderedLine, LinePosition, LogReadError};
 use super::policy::Policy;
-use super::report::{BrokenReport, LackReport, LogReport, Report};
-use super::request::Request;
-use super::simulator::Trial;
+use super::report::{LineErrorReport, MissingFieldReport, LogReport, Report};
+use super::request::ReplayRequest;
+use super::simulator::Simulator;
 use super::verdicts;
 use crate::policy::Timestamp;
 use crate::telemetry::rfc3339;
@@ -19,7 +19,7 @@ pub struct Replay {
     /// The names of the files.
     pub files: Vec<String>,
     /// Their lines.
-    pub lines: Merged,
+    pub lines: MergedLog,
     /// By how much a line may be late.
     pub window: Duration,
     /// What is taken for true where the log is silent.
@@ -28,10 +28,10 @@ pub struct Replay {
 
 /// Why a replay has no result.
 #[derive(Debug, thiserror::Error)]
-pub enum Failed {
+pub enum ReplayError {
     /// A file cannot be read to its end.
     #[error(transparent)]
-    Unreadable(#[from] Unreadable),
+    Unreadable(#[from] LogReadError),
     /// The verdicts cannot be written.
     #[error("the verdicts cannot be written: {0}")]
     Verdicts(#[from] io::Error),
@@ -56,10 +56,10 @@ impl Replay {
         other: Option<Policy>,
         verdicts: Option<&mut dyn Write>,
         watch: &mut Watcher<'_>,
-    ) -> Result<Report, Failed> {
+    ) -> Result<Report, ReplayError> {
         // A pass borrows everything for as long as the files, which are gone sooner.
         let verdicts = verdicts.map(|out| out as &mut dyn Write);
-        let mut pass = Pass::new(&self.files, &self.assumptions, (policy, other), verdicts);
+        let mut pass = ReplayPass::new(&self.files, &self.assumptions, (policy, other), verdicts);
         loop {
             if self.lines.counts.lines.is_multiple_of(WATCH_EVERY) {
                 watch(&self.lines.counts);
@@ -73,22 +73,22 @@ impl Replay {
         }
         watch(&self.lines.counts);
         pass.verdicts.as_mut().map_or(Ok(()), |out| out.flush())?;
-        let Pass { trials, differences, seen, .. } = pass;
+        let ReplayPass { trials, differences, seen, .. } = pass;
         if seen.requests == 0 {
-            return Err(Failed::nothing(&self.lines.counts));
+            return Err(ReplayError::nothing(&self.lines.counts));
         }
         Ok(Report {
             log: self.log(&seen),
             assumptions: self.assumptions.report(),
-            policies: trials.into_iter().map(Trial::end).collect(),
+            policies: trials.into_iter().map(Simulator::end).collect(),
             comparison: differences.map(Differences::report),
         })
     }
 
-    fn log(&self, seen: &Seen) -> LogReport {
+    fn log(&self, seen: &LogStats) -> LogReport {
         let counts = &self.lines.counts;
-        let broken = |(kind, (lines, first)): (&Broken, &(u64, Place))| {
-            (kind.name(), BrokenReport { lines: *lines, first: self.named(*first), what: kind.said() })
+        let broken = |(kind, (lines, first)): (&LineError, &(u64, LinePosition))| {
+            (kind.name(), LineErrorReport { lines: *lines, first: self.named(*first), what: kind.said() })
         };
         LogReport {
             files: self.files.clone(),
@@ -109,25 +109,25 @@ impl Replay {
     }
 
     /// FILE:LINE
-    fn named(&self, place: Place) -> String {
+    fn named(&self, place: LinePosition) -> String {
         format!("{}:{}", self.files[place.file], place.number)
     }
 }
 
 /// One pass over the lines.
-struct Pass<'a> {
+struct ReplayPass<'a> {
     files: &'a [String],
     assumptions: &'a Assumptions,
     /// The policies, until the first line says when they begin.
     waiting: Option<(Policy, Option<Policy>)>,
-    trials: Vec<Trial>,
+    trials: Vec<Simulator>,
     differences: Option<Differences>,
-    seen: Seen,
+    seen: LogStats,
     verdicts: Option<&'a mut dyn Write>,
     written: io::Result<()>,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> ReplayPass<'a> {
     fn new(
         files: &'a [String],
         assumptions: &'a Assumptions,
@@ -135,31 +135,31 @@ impl<'a> Pass<'a> {
         verdicts: Option<&'a mut dyn Write>,
     ) -> Self {
         let differences = policies.1.is_some().then(Differences::default);
-        let (trials, seen) = (Vec::new(), Seen::default());
+        let (trials, seen) = (Vec::new(), LogStats::default());
         Self { files, assumptions, waiting: Some(policies), trials, differences, seen, verdicts, written: Ok(()) }
     }
 
-    fn take(&mut self, next: Next<'_>) -> Result<(), Broken> {
+    fn take(&mut self, next: OrderedLine<'_>) -> Result<(), LineError> {
         // Looked at where it was read: a line is large to move.
-        let read = Line::read(next.text);
+        let read = LogLine::read(next.text);
         let line = match &read {
             Ok(Some(line)) => line,
             Ok(None) => return Ok(()),
             Err(broken) => return Err(*broken),
         };
-        let Some(request) = Request::of(line) else {
+        let Some(request) = ReplayRequest::of(line) else {
             self.seen.not_requests += 1;
             self.seen.first_not_request.get_or_insert(next.place);
             return Ok(());
         };
         if let Some((policy, other)) = self.waiting.take() {
-            let trial = |policy| Trial::new(policy, self.assumptions, next.at);
+            let trial = |policy| Simulator::new(policy, self.assumptions, next.at);
             self.trials.extend([Some(policy), other].into_iter().flatten().map(trial));
             self.seen.first = next.at;
         }
         self.seen.add(next.at, line.lacks);
         let Self { files, trials, differences, verdicts, written, .. } = self;
-        let mut said: [Option<Decided>; 2] = [None, None];
+        let mut said: [Option<ReplayedDecision>; 2] = [None, None];
         for (number, trial) in trials.iter_mut().enumerate() {
             trial.take(next, line, &request, &mut |trial, decided| {
                 if written.is_ok()
@@ -187,42 +187,42 @@ impl<'a> Pass<'a> {
 }
 
 /// What has been seen of the log.
-struct Seen {
+struct LogStats {
     requests: u64,
     not_requests: u64,
-    first_not_request: Option<Place>,
+    first_not_request: Option<LinePosition>,
     first: Timestamp,
     last: Timestamp,
     /// How many lines lack just these facts, by their number.
     lacks: [u64; 256],
 }
 
-impl Default for Seen {
+impl Default for LogStats {
     fn default() -> Self {
         let (first, last) = Default::default();
         Self { requests: 0, not_requests: 0, first_not_request: None, first, last, lacks: [0; 256] }
     }
 }
 
-impl Seen {
-    fn add(&mut self, at: Timestamp, lacks: Facts) {
+impl LogStats {
+    fn add(&mut self, at: Timestamp, lacks: MissingFields) {
         self.requests += 1;
         self.last = self.last.max(at);
         self.lacks[usize::from(lacks.number())] += 1;
     }
 
-    fn lacking(&self, assumptions: &Assumptions) -> Vec<LackReport> {
-        let lines = |fact: Fact| {
-            let lacks = |number: &usize| Facts::numbered(*number as u8).has(fact);
+    fn lacking(&self, assumptions: &Assumptions) -> Vec<MissingFieldReport> {
+        let lines = |fact: LogField| {
+            let lacks = |number: &usize| MissingFields::numbered(*number as u8).has(fact);
             (0..self.lacks.len()).filter(lacks).map(|number| self.lacks[number]).sum()
         };
         let lack =
-            |fact: Fact| LackReport { fact: fact.name(), lines: lines(fact), instead: assumptions.instead_of(fact) };
-        Fact::ALL.into_iter().map(lack).filter(|lack| lack.lines > 0).collect()
+            |fact: LogField| MissingFieldReport { fact: fact.name(), lines: lines(fact), instead: assumptions.instead_of(fact) };
+        LogField::ALL.into_iter().map(lack).filter(|lack| lack.lines > 0).collect()
     }
 }
 
-impl Failed {
+impl ReplayError {
     /// There was no request in what was read.
     pub fn nothing(counts: &Counts) -> Self {
         let most = counts.broken.iter().max_by_key(|(_, (lines, _))| *lines);

@@ -2,25 +2,25 @@
 
 mod native_log;
 
-use super::assumptions::{Assumptions, Clients};
-use super::decision::Decided;
-use super::observer::{Asking, Listener, Told};
-use super::log::{Line, Next, Own};
-use super::origin_cache::{PageCache, PageNumber};
+use super::assumptions::{Assumptions, RetryModel};
+use super::decision::ReplayedDecision;
+use super::observer::{PendingRequest, Observer, FnObserver};
+use super::log::{LogLine, OrderedLine, NativeFields};
+use super::origin_cache::{OriginCache, PageNumber};
 use super::policy::Policy;
 use super::report::PolicyReport;
-use super::request::Request;
-use super::retry_queue::{Client, Later, Returns};
-use super::stats::Tally;
-use super::logged_evidence::Testimony;
-use super::in_flight::{Bill, Ending, UnderWay};
+use super::request::ReplayRequest;
+use super::retry_queue::{ClientHash, DeferredRequest, RetryQueue};
+use super::stats::ReplayStats;
+use super::logged_evidence::LoggedEvidence;
+use super::in_flight::{PendingCharge, Completion, InFlight};
 use super::unsupported::untried;
 use crate::user_agents::ClaimCache;
-use crate::engine::{Admission, Engine, Judgement, Look, Observation, Ruling, Standing};
+use crate::engine::{Admission, Engine, Evaluation, ObservedRequest, Observation, AdmissionOutcome, QuotaUsage};
 use crate::policy::facts::claimed_operator;
-use crate::policy::address_lists::Listed;
+use crate::policy::address_lists::ListSet;
 use crate::policy::{
-    BotId, Claim, Facts, Kind, OperatorId, Proof, QuotaId, Reason, Rules, Signature, Timestamp, Units,
+    BotId, Claim, Facts, ClientKind, OperatorId, Proof, QuotaId, Reason, Rules, Signature, Timestamp, Units,
 };
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A policy at work.
-pub struct Trial {
+pub struct Simulator {
     policy: Policy,
     rules: Arc<Rules>,
     engine: Arc<Engine>,
@@ -39,17 +39,17 @@ pub struct Trial {
     latency: Duration,
     /// What requests of each route really cost, where somebody says so.
     costs: Vec<Option<Units>>,
-    cache: Option<PageCache>,
-    clients: Clients,
-    under_way: UnderWay,
-    returns: Returns,
-    tally: Tally,
+    cache: Option<OriginCache>,
+    clients: RetryModel,
+    under_way: InFlight,
+    returns: RetryQueue,
+    tally: ReplayStats,
     /// Of each quota, whether it is known what was used of it before the log began.
     begun: Vec<bool>,
     tidied: Timestamp,
 }
 
-impl Trial {
+impl Simulator {
     /// Begins at `now`.
     pub fn new(policy: Policy, assumptions: &Assumptions, now: Timestamp) -> Self {
         let rules = Arc::clone(&policy.settings.rules);
@@ -62,11 +62,11 @@ impl Trial {
             claims: ClaimCache::new(RandomState::default()),
             latency: assumptions.latency,
             costs: rules.routes.iter().map(|route| cost(&route.name)).collect(),
-            cache: assumptions.cache_ttl.map(PageCache::new),
+            cache: assumptions.cache_ttl.map(OriginCache::new),
             clients: assumptions.clients,
-            under_way: UnderWay::default(),
-            returns: Returns::default(),
-            tally: Tally::new(&rules),
+            under_way: InFlight::default(),
+            returns: RetryQueue::default(),
+            tally: ReplayStats::new(&rules),
             begun: vec![false; rules.quotas.len()],
             tidied: now,
             rules,
@@ -77,29 +77,29 @@ impl Trial {
     /// Takes the next line, after all who come back before it. `tell` hears of every decision.
     pub fn take(
         &mut self,
-        next: Next<'_>,
-        line: &Line<'_>,
-        request: &Request<'_>,
-        tell: &mut impl FnMut(&Self, &Decided),
+        next: OrderedLine<'_>,
+        line: &LogLine<'_>,
+        request: &ReplayRequest<'_>,
+        tell: &mut impl FnMut(&Self, &ReplayedDecision),
     ) {
-        self.take_heard(next, line, request, &mut Told(tell));
+        self.take_heard(next, line, request, &mut FnObserver(tell));
     }
 
     /// The same, heard by whoever wants to know what is about to be decided, too.
     pub(super) fn take_heard(
         &mut self,
-        next: Next<'_>,
-        line: &Line<'_>,
-        request: &Request<'_>,
-        listener: &mut impl Listener,
+        next: OrderedLine<'_>,
+        line: &LogLine<'_>,
+        request: &ReplayRequest<'_>,
+        listener: &mut impl Observer,
     ) {
         self.let_return(next.at, listener);
-        if self.returns.is_behind(|| Client::of(request)) {
-            return self.returns.put_off(Client::of(request), Later::new(next));
+        if self.returns.is_behind(|| ClientHash::of(request)) {
+            return self.returns.put_off(ClientHash::of(request), DeferredRequest::new(next));
         }
         let decided = self.ask(next, line, request, listener);
         if let Some(wait) = self.told_to_wait(&decided) {
-            self.returns.is_refused(Client::of(request), Later::new(next), next.at, wait);
+            self.returns.is_refused(ClientHash::of(request), DeferredRequest::new(next), next.at, wait);
         }
         listener.decided(self, &decided);
     }
@@ -107,7 +107,7 @@ impl Trial {
     /// Ends: what is under way is settled, and who would come back later does not.
     pub fn end(mut self) -> PolicyReport {
         self.settle_all(self.tidied);
-        let names = super::report::Names { agents: &self.policy.agents, operators: &self.policy.operators };
+        let names = super::report::NameLookup { agents: &self.policy.agents, operators: &self.policy.operators };
         self.tally.report(&self.policy.name, &self.rules, &names, self.returns.left(), untried(&self.policy.settings))
     }
 
@@ -132,11 +132,11 @@ impl Trial {
     }
 
     /// Those come back who were told to by `now`.
-    fn let_return(&mut self, now: Timestamp, listener: &mut impl Listener) {
+    fn let_return(&mut self, now: Timestamp, listener: &mut impl Observer) {
         while let Some((client, at, later)) = self.returns.due_by(now) {
-            let decided = match Line::read(&later.text) {
-                Ok(Some(line)) => Request::of(&line).map(|request| {
-                    self.ask(Next { at, place: later.place, text: &later.text }, &line, &request, listener)
+            let decided = match LogLine::read(&later.text) {
+                Ok(Some(line)) => ReplayRequest::of(&line).map(|request| {
+                    self.ask(OrderedLine { at, place: later.place, text: &later.text }, &line, &request, listener)
                 }),
                 _ => None,
             };
@@ -148,14 +148,14 @@ impl Trial {
         }
     }
 
-    fn ask(&mut self, next: Next<'_>, line: &Line<'_>, request: &Request<'_>, listener: &mut impl Listener) -> Decided {
+    fn ask(&mut self, next: OrderedLine<'_>, line: &LogLine<'_>, request: &ReplayRequest<'_>, listener: &mut impl Observer) -> ReplayedDecision {
         self.pass_time(next.at);
         if let Some(own) = &line.own {
             self.follow(own, next);
         }
         let decided = self.decide(next, line, request, listener);
         self.tally.decided(&decided, request);
-        for Standing { quota, .. } in &decided.standings {
+        for QuotaUsage { quota, .. } in &decided.standings {
             if let Some(plan) = self.admission.plan(*quota, next.at) {
                 self.tally.planned(*quota, plan.line, next.at);
             }
@@ -167,11 +167,11 @@ impl Trial {
     }
 
     /// How long its client stays away, if it does.
-    fn told_to_wait(&self, decided: &Decided) -> Option<Duration> {
+    fn told_to_wait(&self, decided: &ReplayedDecision) -> Option<Duration> {
         let obeys = match self.clients {
-            Clients::Deaf => false,
-            Clients::Obey => decided.classified.kind != Kind::Human,
-            Clients::AsKnown => decided.classified.kind == Kind::VerifiedBot,
+            RetryModel::Deaf => false,
+            RetryModel::Obey => decided.classified.kind != ClientKind::Human,
+            RetryModel::AsKnown => decided.classified.kind == ClientKind::VerifiedBot,
         };
         decided.retry_after_s.filter(|_| obeys && decided.refused.is_some()).map(Duration::from_secs)
     }
@@ -197,8 +197,8 @@ impl Trial {
         }
     }
 
-    fn settle(&mut self, ending: Ending) {
-        let Ending { due, bill, lesson } = ending;
+    fn settle(&mut self, ending: Completion) {
+        let Completion { due, bill, lesson } = ending;
         if let Some(bill) = bill {
             self.pay(*bill, due);
         }
@@ -207,8 +207,8 @@ impl Trial {
         }
     }
 
-    fn pay(&mut self, bill: Bill, now: Timestamp) {
-        let Bill { permit, class, costs, page, .. } = bill;
+    fn pay(&mut self, bill: PendingCharge, now: Timestamp) {
+        let PendingCharge { permit, class, costs, page, .. } = bill;
         let receipt = match costs {
             Some(costs) => permit.settle_in_all(|quota, expected| {
                 costs.iter().find(|(known, _)| *known == quota).map_or(expected, |(_, cost)| *cost)
@@ -223,16 +223,16 @@ impl Trial {
 
     fn decide(
         &mut self,
-        next: Next<'_>,
-        line: &Line<'_>,
-        request: &Request<'_>,
-        listener: &mut impl Listener,
-    ) -> Decided {
+        next: OrderedLine<'_>,
+        line: &LogLine<'_>,
+        request: &ReplayRequest<'_>,
+        listener: &mut impl Observer,
+    ) -> ReplayedDecision {
         let (at, own) = (next.at, line.own.as_deref());
         let (claim, browser) = self.claims.claim(&self.policy.agents, request.user_agent);
-        let said = own.map(|own| Testimony::of(own, &self.rules, |name| self.policy.operators.id(name)));
+        let said = own.map(|own| LoggedEvidence::of(own, &self.rules, |name| self.policy.operators.id(name)));
         let signature = said.as_ref().map_or(Signature::Absent, |said| said.signature);
-        let look = Look {
+        let look = ObservedRequest {
             method: request.method,
             path: &request.path,
             query: request.query,
@@ -256,7 +256,7 @@ impl Trial {
             query: request.query,
             client: request.client,
             listed: match self.rules.lists.is_empty() {
-                true => Listed::default(),
+                true => ListSet::default(),
                 false => self.policy.lists.of(request.client),
             },
             user_agent: request.user_agent,
@@ -270,7 +270,7 @@ impl Trial {
             },
         };
         let secret = said.as_ref().and_then(|said| said.secret);
-        listener.asked(&Asking {
+        listener.asked(&PendingRequest {
             place: next.place,
             at,
             line,
@@ -292,8 +292,8 @@ impl Trial {
     }
 
     /// A request that was turned away because the ledger had not handed out enough.
-    fn as_logged(&self, next: Next<'_>, line: &Line<'_>, facts: &Facts<'_>) -> Decided {
-        Decided {
+    fn as_logged(&self, next: OrderedLine<'_>, line: &LogLine<'_>, facts: &Facts<'_>) -> ReplayedDecision {
+        ReplayedDecision {
             place: next.place,
             at: next.at,
             classified: self.rules.classify(facts),
@@ -311,14 +311,14 @@ impl Trial {
     /// What becomes of a request that has been judged, now and when it is over.
     fn conclude(
         &mut self,
-        next: Next<'_>,
-        line: &Line<'_>,
-        request: &Request<'_>,
-        (judgement, observation, bot): (Judgement, Option<Observation>, Option<BotId>),
-    ) -> Decided {
+        next: OrderedLine<'_>,
+        line: &LogLine<'_>,
+        request: &ReplayRequest<'_>,
+        (judgement, observation, bot): (Evaluation, Option<Observation>, Option<BotId>),
+    ) -> ReplayedDecision {
         let (at, own) = (next.at, line.own.as_deref());
-        let Judgement { classified, route, decision, .. } = judgement;
-        let mut decided = Decided {
+        let Evaluation { classified, route, decision, .. } = judgement;
+        let mut decided = ReplayedDecision {
             place: next.place,
             at,
             classified,
@@ -340,22 +340,22 @@ impl Trial {
         }
         let mut bill = None;
         match decision.ruling {
-            Ruling::Refused(refusal) => {
+            AdmissionOutcome::Refused(refusal) => {
                 decided.refused = Some(refusal.reason);
                 decided.refused_by = refusal.quotas;
                 decided.retry_after_s = Some(refusal.retry_after(self.spread(own)));
             }
-            Ruling::Admitted(permit) => match own.and_then(|own| Some((refused_by_the_origin(own)?, own))) {
+            AdmissionOutcome::Admitted(permit) => match own.and_then(|own| Some((refused_by_the_origin(own)?, own))) {
                 Some((reason, own)) => {
                     decided.refused = Some(reason);
                     decided.retry_after_s = own.retry_after_s;
                     // It waited for its turn, and then gave its units back.
-                    bill = Some(Bill { permit, class: classified.class, costs: None, then_settled: None, page: None });
+                    bill = Some(PendingCharge { permit, class: classified.class, costs: None, then_settled: None, page: None });
                 }
                 None if decided.is_costly() => {
                     let fetched = page.filter(|(_, is_kept)| !is_kept).map(|(page, _)| page);
                     let costs = Some(decided.costs.clone());
-                    bill = Some(Bill { permit, class: classified.class, costs, then_settled: None, page: fetched });
+                    bill = Some(PendingCharge { permit, class: classified.class, costs, then_settled: None, page: fetched });
                 }
                 None => {}
             },
@@ -372,16 +372,16 @@ impl Trial {
         {
             self.settles_in_turn(&turns, bill, at);
         }
-        self.ends(Ending { due, bill: bill.map(Box::new), lesson });
+        self.ends(Completion { due, bill: bill.map(Box::new), lesson });
         decided
     }
 
     /// What the gate has added to the `Retry-After` of a decision, as part of it.
-    fn spread(&self, own: Option<&Own<'_>>) -> f64 {
+    fn spread(&self, own: Option<&NativeFields<'_>>) -> f64 {
         own.map_or(0.0, |own| self.policy.settings.headers.retry_after_spread.ratio() * chance(own.id))
     }
 
-    fn ends(&mut self, ending: Ending) {
+    fn ends(&mut self, ending: Completion) {
         if ending.bill.is_none() && ending.lesson.is_none() {
             return;
         }
@@ -391,7 +391,7 @@ impl Trial {
     }
 
     /// The page that a request asks for, and whether the site has it; nothing where none is kept.
-    fn page(&self, request: &Request<'_>, now: Timestamp) -> Option<(PageNumber, bool)> {
+    fn page(&self, request: &ReplayRequest<'_>, now: Timestamp) -> Option<(PageNumber, bool)> {
         let cache = self.cache.as_ref()?;
         let page = cache.page(request)?;
         Some((page, cache.has(page, now)))
@@ -400,12 +400,12 @@ impl Trial {
     /// What a request really costs: what the gate was told, else what somebody says of the route, else what is expected.
     fn costs(
         &self,
-        standings: &[Standing],
+        standings: &[QuotaUsage],
         route: usize,
-        own: Option<&Own<'_>>,
+        own: Option<&NativeFields<'_>>,
         is_kept: bool,
     ) -> SmallVec<[(QuotaId, Units); 2]> {
-        let cost = |standing: &Standing| {
+        let cost = |standing: &QuotaUsage| {
             let name = &self.rules.quotas[usize::from(standing.quota.0)].name;
             let told = own.filter(|own| own.reason.is_none()).and_then(|own| own.charged(name));
             let assumed = || if is_kept { Units::ZERO } else { self.costs[route].unwrap_or(standing.cost) };
@@ -415,7 +415,7 @@ impl Trial {
     }
 
     /// What the published addresses say of a claim.
-    fn proof(&self, claim: Claim, signature: Signature, request: &Request<'_>) -> Proof {
+    fn proof(&self, claim: Claim, signature: Signature, request: &ReplayRequest<'_>) -> Proof {
         match claimed_operator(claim, signature).filter(|_| !request.is_named) {
             Some(operator) => self.policy.operators.proof(operator, request.client, Timestamp::default()),
             None => Proof::Unknown,
@@ -424,7 +424,7 @@ impl Trial {
 }
 
 /// A refusal that followed from how the origin was: nobody can work that out again.
-fn refused_by_the_origin(own: &Own<'_>) -> Option<Reason> {
+fn refused_by_the_origin(own: &NativeFields<'_>) -> Option<Reason> {
     let given = [Reason::Throttle, Reason::Backoff];
     given.into_iter().find(|reason| own.reason == Some(reason.name()))
 }

@@ -5,14 +5,14 @@ use super::report::{
     AgreementReport, AssumptionsReport, ClassReport, ComparisonReport, DifferenceReport, LogReport, PolicyReport,
     QuotaReport, Report, ServedHourReport, WindowReport,
 };
-use super::display_zone::{Zone, seconds};
-use crate::terminal::{Align, Ink, columns, span, thousands, wrapped};
+use super::display_zone::{DisplayZone, seconds};
+use crate::terminal::{Align, ColorMode, columns, span, thousands, wrapped};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// The report in words and tables.
-pub fn summary(report: &Report, ink: Ink) -> String {
-    let clock = Clock(Zone::of(report));
+pub fn summary(report: &Report, ink: ColorMode) -> String {
+    let clock = Clock(DisplayZone::of(report));
     let mut out = log(&report.log, &clock, ink);
     out += &assumed(&report.assumptions, ink);
     for policy in &report.policies {
@@ -26,7 +26,7 @@ pub fn summary(report: &Report, ink: Ink) -> String {
 }
 
 /// By whose clocks times are shown.
-struct Clock(Zone);
+struct Clock(DisplayZone);
 
 impl Clock {
     /// `2026-09-04 06:00`; its seconds where it has any: windows may be shorter than a minute.
@@ -41,7 +41,7 @@ impl Clock {
     }
 }
 
-fn log(log: &LogReport, clock: &Clock, ink: Ink) -> String {
+fn log(log: &LogReport, clock: &Clock, ink: ColorMode) -> String {
     let mut out = String::new();
     let day_and_time = |time: &Option<String>| time.as_deref().map_or("-".to_owned(), |time| clock.day_and_time(time));
     let (first, last) = (day_and_time(&log.first), day_and_time(&log.last));
@@ -69,13 +69,13 @@ fn log(log: &LogReport, clock: &Clock, ink: Ink) -> String {
 }
 
 /// What was taken for true, where somebody asked for it.
-fn assumed(assumptions: &AssumptionsReport, ink: Ink) -> String {
+fn assumed(assumptions: &AssumptionsReport, ink: ColorMode) -> String {
     let usual = Assumptions::default().report().said();
     let asked_for = assumptions.said().into_iter().filter(|told| !usual.contains(told));
     asked_for.map(|told| aside(&format!("taken for true: {told}"), ink)).collect()
 }
 
-fn policy(policy: &PolicyReport, requests: u64, clock: &Clock, ink: Ink) -> String {
+fn policy(policy: &PolicyReport, requests: u64, clock: &Clock, ink: ColorMode) -> String {
     let mut out = String::new();
     let _ = writeln!(out, ": {} admitted, {} refused", thousands(policy.admitted), thousands(policy.refused));
     if policy.requests != requests {
@@ -128,7 +128,7 @@ fn classes(classes: &[ClassReport]) -> String {
     columns(2, &alignment, [heading].into_iter().chain(classes.iter().map(row)))
 }
 
-fn quota(quota: &QuotaReport, clock: &Clock, ink: Ink) -> String {
+fn quota(quota: &QuotaReport, clock: &Clock, ink: ColorMode) -> String {
     let mut out = format!("\n  {} {} units\n", ink.bold(&quota.name), amount(quota.limit));
     let heading = ["from", "used", "left", "first refused", "spent"].map(str::to_owned).to_vec();
     let row = |window: &WindowReport| {
@@ -175,7 +175,7 @@ fn bots(policy: &PolicyReport) -> String {
     format!("\n{}", columns(2, &alignment, [heading].into_iter().chain(rows)))
 }
 
-fn agreement(agreement: &AgreementReport, ink: Ink) -> String {
+fn agreement(agreement: &AgreementReport, ink: ColorMode) -> String {
     let all = agreement.same + agreement.different;
     let mut out = format!("\n  {} of {} verdicts are those of the log", thousands(agreement.same), thousands(all));
     if let Some(first) = agreement.first_different {
@@ -196,7 +196,7 @@ fn agreement(agreement: &AgreementReport, ink: Ink) -> String {
     out
 }
 
-fn comparison(comparison: &ComparisonReport, first: &PolicyReport, second: &PolicyReport, ink: Ink) -> String {
+fn comparison(comparison: &ComparisonReport, first: &PolicyReport, second: &PolicyReport, ink: ColorMode) -> String {
     let mut out = format!("\n{}\n", ink.bold("Side by side"));
     let heading = ["", &first.name, &second.name].map(str::to_owned).to_vec();
     let mut rows = vec![
@@ -250,7 +250,7 @@ fn note(text: &str) -> String {
 }
 
 /// A sentence that can be passed over.
-fn aside(text: &str, ink: Ink) -> String {
+fn aside(text: &str, ink: ColorMode) -> String {
     format!("  {}\n", ink.faint(&wrapped(text, 2, 4, WIDTH)))
 }
 

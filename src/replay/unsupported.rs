@@ -2,7 +2,7 @@
 
 use crate::config::Settings;
 use crate::policy::Rules;
-use crate::policy::identity::KeyFrom;
+use crate::policy::identity::KeySource;
 
 /// Each of them, in a line that begins with its key.
 pub(super) fn untried(settings: &Settings) -> Vec<String> {
@@ -29,5 +29,5 @@ pub(super) fn untried(settings: &Settings) -> Vec<String> {
 
 /// True where the buckets of a class go by what its clients send, which no log tells but the gate's own.
 fn goes_by_secrets(rules: &Rules) -> bool {
-    rules.classes.iter().any(|class| matches!(class.key, KeyFrom::Sent(_)) || class.when.keys.is_some())
+    rules.classes.iter().any(|class| matches!(class.key, KeySource::Sent(_)) || class.when.keys.is_some())
 }

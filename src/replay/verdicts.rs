@@ -1,8 +1,8 @@
 //! `--verdicts`: one line of JSON for each decision.
 
-use super::decision::Decided;
-use super::simulator::Trial;
-use crate::engine::Standing;
+use super::decision::ReplayedDecision;
+use super::simulator::Simulator;
+use crate::engine::QuotaUsage;
 use crate::policy::{QuotaId, Reason};
 use crate::telemetry::{rfc3339, rfc3339_exact};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use std::io::{self, Write};
 
 /// One decision, as it is written.
 #[derive(Serialize)]
-struct Verdict<'a> {
+struct VerdictLine<'a> {
     file: &'a str,
     line: u64,
     time: String,
@@ -36,18 +36,18 @@ struct Verdict<'a> {
 pub(super) fn write(
     out: &mut dyn Write,
     files: &[String],
-    trial: &Trial,
-    decided: &Decided,
+    trial: &Simulator,
+    decided: &ReplayedDecision,
     policy: Option<&str>,
 ) -> io::Result<()> {
     let rules = trial.rules();
     let classified = &decided.classified;
     let quota = |quota: QuotaId| rules.quotas[usize::from(quota.0)].name.as_str();
     let standings = || decided.standings.iter();
-    let of_each = |amount: &dyn Fn(&Standing) -> f64| {
+    let of_each = |amount: &dyn Fn(&QuotaUsage) -> f64| {
         standings().map(|standing| (quota(standing.quota), amount(standing))).collect()
     };
-    let verdict = Verdict {
+    let verdict = VerdictLine {
         file: &files[decided.place.file],
         line: decided.place.number,
         time: rfc3339_exact(decided.at),

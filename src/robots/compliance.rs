@@ -1,6 +1,6 @@
 //! How crawlers keep to what robots.txt asks of them. Counters only, for the few operators that are known.
 
-use crate::policy::crawl_delay::ConductView;
+use crate::policy::crawl_delay::ComplianceView;
 use crate::policy::{OperatorId, Timestamp};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_secs(10 * 60);
 
 /// What the crawlers of each operator did.
-pub struct Conduct(Box<[OfOperator]>);
+pub struct CrawlCompliance(Box<[OperatorCompliance]>);
 
 #[derive(Default)]
-struct OfOperator {
+struct OperatorCompliance {
     requests: AtomicU64,
     robots: AtomicU64,
     /// When the last page was asked for, in nanoseconds of the clock that nobody can set, plus one; 0 is never.
@@ -24,10 +24,10 @@ struct OfOperator {
     asked: AtomicU32,
 }
 
-impl Conduct {
+impl CrawlCompliance {
     /// Counts for so many operators.
     pub fn of(operators: usize) -> Self {
-        Self((0..operators).map(|_| OfOperator::default()).collect())
+        Self((0..operators).map(|_| OperatorCompliance::default()).collect())
     }
 
     /// Notes what each operator is asked; the others are asked nothing.
@@ -57,10 +57,10 @@ impl Conduct {
     }
 
     /// Every operator that was seen or is asked for a delay.
-    pub fn views(&self) -> Vec<ConductView> {
-        let view = |(counts, place): (&OfOperator, u16)| {
+    pub fn views(&self) -> Vec<ComplianceView> {
+        let view = |(counts, place): (&OperatorCompliance, u16)| {
             let asked = counts.asked.load(Relaxed);
-            ConductView {
+            ComplianceView {
                 operator: OperatorId(place),
                 asked: (asked > 0).then_some(asked),
                 requests: counts.requests.load(Relaxed),
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn spacing_is_counted_between_pages_and_pauses_are_not() {
-        let conduct = Conduct::of(2);
+        let conduct = CrawlCompliance::of(2);
         let bing = OperatorId(1);
         conduct.asks(&[(bing, 10)]);
         for (second, is_robots) in
@@ -91,7 +91,7 @@ mod tests {
         conduct.saw(OperatorId(9), false, Timestamp::from_seconds(1));
         let gaps_took = Duration::from_secs(4 + 12 + 10);
         let seen =
-            ConductView { operator: bing, asked: Some(10), requests: 7, robots: 2, gaps: 3, gaps_took, early: 1 };
+            ComplianceView { operator: bing, asked: Some(10), requests: 7, robots: 2, gaps: 3, gaps_took, early: 1 };
         assert_eq!(conduct.views(), [seen]);
     }
 }

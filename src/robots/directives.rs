@@ -1,10 +1,10 @@
 //! Who is asked for which delay, and whose groups each crawler goes by.
 
-use super::parser::{Delay, EVERYBODY, Record, Text, What, largest_delay, product, runs, stated};
+use super::parser::{Delay, EVERYBODY, Record, RobotsText, RecordKind, largest_delay, product, runs, stated};
 
 /// What is asked of whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wishes {
+pub struct RobotsDirectives {
     /// Seconds between two requests, by the crawler's name.
     pub of_crawlers: Vec<(String, u32)>,
     /// The same of everybody who has no group.
@@ -13,7 +13,7 @@ pub struct Wishes {
     pub trap: Option<String>,
 }
 
-impl Wishes {
+impl RobotsDirectives {
     /// True when nothing is wished of anybody.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -21,7 +21,7 @@ impl Wishes {
 }
 
 /// One crawler, and what it is asked.
-pub(super) struct Asked<'t> {
+pub(super) struct CrawlerDelay<'t> {
     pub(super) product: &'t [u8],
     pub(super) delay: Delay,
     /// Whose groups it goes by; `None` where nobody's.
@@ -36,24 +36,24 @@ const HEEDS_ITS_NAME_ALONE: [&str; 5] =
     ["AdsBot-Google", "AdsBot-Google-Mobile", "AdsBot-Google-Mobile-Apps", "APIs-Google", "Mediapartners-Google"];
 
 /// What each crawler is asked, once the origin's own word is known: of two delays the larger holds.
-pub(super) fn asked<'t>(text: &Text<'t>, wishes: &'t Wishes) -> Vec<Asked<'t>> {
+pub(super) fn asked<'t>(text: &RobotsText<'t>, wishes: &'t RobotsDirectives) -> Vec<CrawlerDelay<'t>> {
     let crawlers = wishes.of_crawlers.iter().map(|(name, seconds)| (product(name.as_bytes()), *seconds));
     let everybody = wishes.of_everybody.map(|seconds| (EVERYBODY, seconds));
-    let mut asked: Vec<Asked<'t>> = Vec::new();
+    let mut asked: Vec<CrawlerDelay<'t>> = Vec::new();
     for (product, seconds) in crawlers.chain(everybody).filter(|(product, _)| !product.is_empty()) {
         if asked.iter().any(|known| known.product.eq_ignore_ascii_case(product)) {
             continue;
         }
         let goes_by = goes_by(text, product, wishes);
         let stated = goes_by.and_then(|name| stated_to(text, name));
-        asked.push(Asked { product, delay: Delay::seconds(seconds).max(stated.unwrap_or(Delay::seconds(0))), goes_by });
+        asked.push(CrawlerDelay { product, delay: Delay::seconds(seconds).max(stated.unwrap_or(Delay::seconds(0))), goes_by });
     }
     asked
 }
 
 /// Whose groups in `text` the crawler goes by: its own, those of the family (`Googlebot-Image` goes by `Googlebot`), those
 /// that its operator names, everybody's.
-fn goes_by<'t>(text: &Text<'_>, name: &'t [u8], wishes: &Wishes) -> Option<&'t [u8]> {
+fn goes_by<'t>(text: &RobotsText<'_>, name: &'t [u8], wishes: &RobotsDirectives) -> Option<&'t [u8]> {
     let has_group = |name: &&[u8]| text.groups_of(name).next().is_some();
     let is_crawler = |name: &[u8]| wishes.of_crawlers.iter().any(|(known, _)| is(name, known));
     let families = (0..name.len()).rev().filter(|&end| name[end] == b'-').map(|end| &name[..end]);
@@ -76,19 +76,19 @@ fn is(name: &[u8], known: &str) -> bool {
 }
 
 /// The largest delay that `text` states to a crawler of this name.
-fn stated_to(text: &Text<'_>, name: &[u8]) -> Option<Delay> {
+fn stated_to(text: &RobotsText<'_>, name: &[u8]) -> Option<Delay> {
     runs_of(text, name).filter_map(largest_delay).max()
 }
 
 /// True when `text` states this delay, once, to a crawler of this name wherever it is named, and no other.
-pub(super) fn states_only(text: &Text<'_>, name: &[u8], delay: Delay) -> bool {
+pub(super) fn states_only(text: &RobotsText<'_>, name: &[u8], delay: Delay) -> bool {
     let mut runs = runs_of(text, name).peekable();
     let states_it = |run: &[Record<'_>]| run.iter().filter_map(stated).eq([delay]);
     runs.peek().is_some() && runs.all(states_it)
 }
 
-fn runs_of<'g>(text: &'g Text<'_>, name: &'g [u8]) -> impl Iterator<Item = &'g [Record<'g>]> {
+fn runs_of<'g>(text: &'g RobotsText<'_>, name: &'g [u8]) -> impl Iterator<Item = &'g [Record<'g>]> {
     let names =
-        move |record: &Record<'_>| matches!(record.what, What::Agent(agent) if agent.eq_ignore_ascii_case(name));
+        move |record: &Record<'_>| matches!(record.what, RecordKind::Agent(agent) if agent.eq_ignore_ascii_case(name));
     text.groups().flat_map(runs).filter(move |run| run.iter().any(names))
 }

@@ -1,13 +1,13 @@
 //! A robots.txt as it is served: the origin's text, or ours in its place, with the wishes in force written in.
 
-use super::{Wishes, merged};
+use super::{RobotsDirectives, merged};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// What the origin said, whole.
 #[derive(Clone, Debug)]
-pub struct Original {
+pub struct OriginRobots {
     /// 200, or one that says that there is no robots.txt.
     pub status: u16,
     /// Its `Content-Type`, if it gave one.
@@ -18,7 +18,7 @@ pub struct Original {
 
 /// What is served.
 #[derive(Clone, Debug)]
-pub struct Edition {
+pub struct RobotsDocument {
     /// 200, unless there is nothing to be said.
     pub status: u16,
     /// Its `Content-Type`.
@@ -32,29 +32,29 @@ pub struct Edition {
 }
 
 /// An original, and the edition that was last made of it.
-pub(super) struct Kept {
-    original: Original,
-    edition: Mutex<Option<(Arc<Wishes>, Arc<Edition>)>>,
+pub(super) struct RenderedSource {
+    original: OriginRobots,
+    edition: Mutex<Option<(Arc<RobotsDirectives>, Arc<RobotsDocument>)>>,
 }
 
 const PLAIN: &[u8] = b"text/plain; charset=utf-8";
 
-impl Kept {
-    pub(super) fn new(original: Original) -> Self {
+impl RenderedSource {
+    pub(super) fn new(original: OriginRobots) -> Self {
         Self { original, edition: Mutex::default() }
     }
 
-    pub(super) fn original(&self) -> &Original {
+    pub(super) fn original(&self) -> &OriginRobots {
         &self.original
     }
 
     /// The edition with these wishes.
-    pub(super) fn edition(&self, wishes: &Arc<Wishes>) -> Arc<Edition> {
+    pub(super) fn edition(&self, wishes: &Arc<RobotsDirectives>) -> Arc<RobotsDocument> {
         let mut kept = self.edition.lock();
         match &*kept {
             Some((of, edition)) if Arc::ptr_eq(of, wishes) => Arc::clone(edition),
             _ => {
-                let edition = Arc::new(Edition::new(&self.original, wishes));
+                let edition = Arc::new(RobotsDocument::new(&self.original, wishes));
                 *kept = Some((Arc::clone(wishes), Arc::clone(&edition)));
                 edition
             }
@@ -62,15 +62,15 @@ impl Kept {
     }
 }
 
-impl Edition {
+impl RobotsDocument {
     /// A text that is served as it is.
     pub fn of(status: u16, content_type: Bytes, text: Bytes) -> Self {
         let etag = format!("\"{:x}-{:016x}\"", text.len(), fingerprint(&text));
         Self { status, content_type, text, etag, is_bare: false }
     }
 
-    fn new(original: &Original, wishes: &Wishes) -> Self {
-        let Original { status, content_type, text } = original;
+    fn new(original: &OriginRobots, wishes: &RobotsDirectives) -> Self {
+        let OriginRobots { status, content_type, text } = original;
         let plain = || Bytes::from_static(PLAIN);
         let as_it_is = || Self::of(*status, content_type.clone().unwrap_or_else(plain), text.clone());
         if wishes.is_empty() {

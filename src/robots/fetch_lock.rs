@@ -7,41 +7,41 @@ use tokio::sync::watch;
 
 /// All that are on the way, by site: no more than there are requests.
 #[derive(Default)]
-pub struct Errands(Mutex<HashMap<String, watch::Receiver<()>>>);
+pub struct FetchLocks(Mutex<HashMap<String, watch::Receiver<()>>>);
 
 /// What somebody is to do who needs a robots.txt that is not kept.
-pub enum Turn<'e> {
+pub enum FetchRole<'e> {
     /// Ask the origin.
-    Go(Errand<'e>),
+    Go(FetchGuard<'e>),
     /// Wait for somebody who is asking already.
-    Wait(Return),
+    Wait(FetchWaiter),
 }
 
 /// Somebody's way to the origin, for as long as this is held.
-pub struct Errand<'e> {
-    errands: &'e Errands,
+pub struct FetchGuard<'e> {
+    errands: &'e FetchLocks,
     site: String,
     /// Those who wait see that it is gone.
     _ends: watch::Sender<()>,
 }
 
 /// The end of somebody else's errand.
-pub struct Return(watch::Receiver<()>);
+pub struct FetchWaiter(watch::Receiver<()>);
 
-impl Errands {
+impl FetchLocks {
     /// Whose turn it is to ask the origin for the robots.txt of `site`.
-    pub fn turn(&self, site: &str) -> Turn<'_> {
+    pub fn turn(&self, site: &str) -> FetchRole<'_> {
         let mut under_way = self.0.lock();
         if let Some(ends) = under_way.get(site) {
-            return Turn::Wait(Return(ends.clone()));
+            return FetchRole::Wait(FetchWaiter(ends.clone()));
         }
         let (begins, ends) = watch::channel(());
         under_way.insert(site.to_owned(), ends);
-        Turn::Go(Errand { errands: self, site: site.to_owned(), _ends: begins })
+        FetchRole::Go(FetchGuard { errands: self, site: site.to_owned(), _ends: begins })
     }
 }
 
-impl Return {
+impl FetchWaiter {
     /// Waits for it, whatever came of the errand.
     pub async fn wait(mut self) {
         // Nothing is ever sent: the errand ends, and with it the channel.
@@ -49,7 +49,7 @@ impl Return {
     }
 }
 
-impl Drop for Errand<'_> {
+impl Drop for FetchGuard<'_> {
     fn drop(&mut self) {
         self.errands.0.lock().remove(&self.site);
     }
@@ -61,15 +61,15 @@ mod tests {
 
     #[tokio::test]
     async fn one_goes_for_each_site_and_the_others_wait() {
-        let errands = Errands::default();
-        let Turn::Go(errand) = errands.turn("a") else { panic!("nobody is on the way") };
-        let Turn::Wait(first) = errands.turn("a") else { panic!("somebody is") };
-        let Turn::Wait(second) = errands.turn("a") else { panic!("somebody is") };
-        assert!(matches!(errands.turn("b"), Turn::Go(_)));
+        let errands = FetchLocks::default();
+        let FetchRole::Go(errand) = errands.turn("a") else { panic!("nobody is on the way") };
+        let FetchRole::Wait(first) = errands.turn("a") else { panic!("somebody is") };
+        let FetchRole::Wait(second) = errands.turn("a") else { panic!("somebody is") };
+        assert!(matches!(errands.turn("b"), FetchRole::Go(_)));
         drop(errand);
         first.wait().await;
         second.wait().await;
-        assert!(matches!(errands.turn("a"), Turn::Go(_)));
+        assert!(matches!(errands.turn("a"), FetchRole::Go(_)));
         assert!(errands.0.lock().is_empty(), "all are back");
     }
 }

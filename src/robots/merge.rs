@@ -5,33 +5,33 @@
 //! that it is for; a crawler without a group gets one that repeats the rules it went by; and a group of several crawlers
 //! who are asked different delays is taken apart, each part with the rules again.
 
-use super::directives::{Asked, Wishes, asked, heeds_its_name_alone, is_family, states_only};
-use super::writer::Page;
-use super::parser::{Delay, EVERYBODY, Record, Text, What, number_in, runs, stated};
+use super::directives::{CrawlerDelay, RobotsDirectives, asked, heeds_its_name_alone, is_family, states_only};
+use super::writer::RobotsWriter;
+use super::parser::{Delay, EVERYBODY, Record, RobotsText, RecordKind, number_in, runs, stated};
 
 /// Returns `text` with all `wishes` written in; `None` where that would be too long. Doing it again changes nothing.
-pub fn merged(text: &[u8], wishes: &Wishes) -> Option<Vec<u8>> {
-    let parsed = Text::parse(text);
-    let merging = Merging { text, asked: asked(&parsed, wishes), trap: wishes.trap.as_deref(), parsed };
-    merging.write(Page::of(text))
+pub fn merged(text: &[u8], wishes: &RobotsDirectives) -> Option<Vec<u8>> {
+    let parsed = RobotsText::parse(text);
+    let merging = Merger { text, asked: asked(&parsed, wishes), trap: wishes.trap.as_deref(), parsed };
+    merging.write(RobotsWriter::of(text))
 }
 
-struct Merging<'t> {
+struct Merger<'t> {
     text: &'t [u8],
-    parsed: Text<'t>,
-    asked: Vec<Asked<'t>>,
+    parsed: RobotsText<'t>,
+    asked: Vec<CrawlerDelay<'t>>,
     trap: Option<&'t str>,
 }
 
 /// A group that is missing: whom it is for, what they are asked, and whose rules held for them.
-struct Missing<'t> {
+struct MissingGroup<'t> {
     products: Vec<&'t [u8]>,
     delay: Option<Delay>,
     rules_of: Option<&'t [u8]>,
 }
 
-impl<'t> Merging<'t> {
-    fn write(&self, mut page: Page<'_>) -> Option<Vec<u8>> {
+impl<'t> Merger<'t> {
+    fn write(&self, mut page: RobotsWriter<'_>) -> Option<Vec<u8>> {
         let missing = self.missing();
         let mut groups = self.parsed.groups().peekable();
         while let Some(group) = groups.next() {
@@ -50,7 +50,7 @@ impl<'t> Merging<'t> {
     /// What the crawler that a record names is asked.
     fn asked_of(&self, agent: &Record<'_>) -> Option<Delay> {
         match agent.what {
-            What::Agent(product) => self.asked(product),
+            RecordKind::Agent(product) => self.asked(product),
             _ => None,
         }
     }
@@ -60,7 +60,7 @@ impl<'t> Merging<'t> {
     }
 
     /// Adds to a group what it lacks. Where others follow that must not be taken for part of it, it has an open end.
-    fn complete(&self, group: &[Record<'_>], has_open_end: bool, page: &mut Page<'_>) {
+    fn complete(&self, group: &[Record<'_>], has_open_end: bool, page: &mut RobotsWriter<'_>) {
         let trap = self.trap.filter(|_| !self.has_trap(group)).map(disallow);
         let mut runs = runs(group).peekable();
         while let Some(run) = runs.next() {
@@ -92,7 +92,7 @@ impl<'t> Merging<'t> {
     }
 
     /// Puts `delay` in the place of the first that the run states, and leaves the others out.
-    fn state_once(&self, delay: Delay, run: &[Record<'_>], page: &mut Page<'_>) {
+    fn state_once(&self, delay: Delay, run: &[Record<'_>], page: &mut RobotsWriter<'_>) {
         let mut said = run.iter().filter_map(|record| Some((&record.span, stated(record)?)));
         if let Some((first, _)) = said.next().filter(|(_, smaller)| *smaller != delay) {
             let number = number_in(&self.text[first.clone()]);
@@ -107,7 +107,7 @@ impl<'t> Merging<'t> {
     }
 
     /// Parts user agents from those that follow them in the same run and are asked something else.
-    fn part(&self, group: &[Record<'_>], run: &[Record<'_>], asked: Option<Delay>, page: &mut Page<'_>) {
+    fn part(&self, group: &[Record<'_>], run: &[Record<'_>], asked: Option<Delay>, page: &mut RobotsWriter<'_>) {
         let delays: Vec<Delay> = asked.map_or_else(|| run.iter().filter_map(stated).collect(), |delay| vec![delay]);
         delays.iter().for_each(|delay| page.add(&crawl_delay(*delay)));
         // A delay alone parts them for those who read delays. Nobody else reads this as a group of its own.
@@ -118,7 +118,7 @@ impl<'t> Merging<'t> {
     }
 
     /// Adds the rules of `groups`, and the trap where they lack it; or what says that there are none.
-    fn repeat_rules(&self, groups: &[&[Record<'_>]], page: &mut Page<'_>) {
+    fn repeat_rules(&self, groups: &[&[Record<'_>]], page: &mut RobotsWriter<'_>) {
         let trap = self.trap.filter(|_| !groups.iter().any(|group| self.has_trap(group))).map(disallow);
         trap.iter().for_each(|trap| page.add(trap));
         for rule in groups.iter().flat_map(|group| self.rules_in(group)) {
@@ -134,28 +134,28 @@ impl<'t> Merging<'t> {
 
     /// What holds for the group besides delays, line by line.
     fn rules_in(&self, group: &[Record<'_>]) -> impl Iterator<Item = &'t [u8]> {
-        let is_rule = |record: &&Record<'_>| matches!(record.what, What::Allow | What::Disallow(_) | What::Other);
+        let is_rule = |record: &&Record<'_>| matches!(record.what, RecordKind::Allow | RecordKind::Disallow(_) | RecordKind::Other);
         group.iter().filter(is_rule).map(|record| self.text[record.span.clone()].trim_ascii())
     }
 
     fn has_trap(&self, group: &[Record<'_>]) -> bool {
         let is_trap = |path: &[u8]| self.trap.is_some_and(|trap| trap.as_bytes() == path);
-        group.iter().any(|record| matches!(record.what, What::Disallow(path) if is_trap(path)))
+        group.iter().any(|record| matches!(record.what, RecordKind::Disallow(path) if is_trap(path)))
     }
 
     /// The groups that crawlers need which have none of their own, those that would say the same in one.
-    fn missing(&self) -> Vec<Missing<'t>> {
+    fn missing(&self) -> Vec<MissingGroup<'t>> {
         let has_everybody = self.parsed.groups_of(EVERYBODY).next().is_some();
         let everybody = self.asked(EVERYBODY);
-        let mut missing: Vec<Missing<'t>> = Vec::new();
+        let mut missing: Vec<MissingGroup<'t>> = Vec::new();
         if !has_everybody && (everybody.is_some() || self.trap.is_some()) {
-            missing.push(Missing { products: vec![EVERYBODY], delay: everybody, rules_of: None });
+            missing.push(MissingGroup { products: vec![EVERYBODY], delay: everybody, rules_of: None });
         }
         let is_told_everybody = |delay| match everybody {
             Some(asked) => asked == delay,
             None => states_only(&self.parsed, EVERYBODY, delay),
         };
-        for Asked { product, delay, goes_by } in &self.asked {
+        for CrawlerDelay { product, delay, goes_by } in &self.asked {
             let heeds_everybody = match goes_by {
                 Some(name) => *name == EVERYBODY,
                 None => !heeds_its_name_alone(product),
@@ -164,19 +164,19 @@ impl<'t> Merging<'t> {
             if *product == EVERYBODY || has_group || (heeds_everybody && is_told_everybody(*delay)) {
                 continue;
             }
-            let says_the_same = |known: &&mut Missing<'_>| {
+            let says_the_same = |known: &&mut MissingGroup<'_>| {
                 known.products != [EVERYBODY] && known.delay == Some(*delay) && known.rules_of == *goes_by
             };
             match missing.iter_mut().find(says_the_same) {
                 Some(known) => known.products.push(product),
-                None => missing.push(Missing { products: vec![product], delay: Some(*delay), rules_of: *goes_by }),
+                None => missing.push(MissingGroup { products: vec![product], delay: Some(*delay), rules_of: *goes_by }),
             }
         }
         missing
     }
 
-    fn append(&self, missing: &Missing<'_>, page: &mut Page<'_>) {
-        let Missing { products, delay, rules_of } = missing;
+    fn append(&self, missing: &MissingGroup<'_>, page: &mut RobotsWriter<'_>) {
+        let MissingGroup { products, delay, rules_of } = missing;
         products.iter().for_each(|product| page.add(&[b"User-agent: ", *product].concat()));
         delay.iter().for_each(|delay| page.add(&crawl_delay(*delay)));
         let groups: Vec<_> = rules_of.iter().flat_map(|name| self.parsed.groups_of(name)).collect();
@@ -186,7 +186,7 @@ impl<'t> Merging<'t> {
 
 /// True when a rule ends the group's run of user agents.
 fn is_closed(group: &[Record<'_>]) -> bool {
-    group.iter().any(|record| matches!(record.what, What::Allow | What::Disallow(_)))
+    group.iter().any(|record| matches!(record.what, RecordKind::Allow | RecordKind::Disallow(_)))
 }
 
 /// Ends a run of user agents without forbidding anything.
@@ -201,5 +201,5 @@ fn disallow(path: &str) -> Vec<u8> {
 }
 
 fn is_agent(record: &Record<'_>) -> bool {
-    matches!(record.what, What::Agent(_))
+    matches!(record.what, RecordKind::Agent(_))
 }

@@ -1,8 +1,8 @@
 //! robots.txt: the origin's own text with what the gate asks of crawlers written in, kept for when the origin cannot
 //! be asked, and how crawlers keep to it.
 //!
-//! [`merged`] writes the wishes in. A [`Shelf`] keeps the text of each site and makes an [`Edition`] of it, once for each
-//! set of wishes. [`Conduct`] counts. Who fetches and who answers is the gateway's.
+//! [`merged`] writes the wishes in. A [`RobotsCache`] keeps the text of each site and makes an [`RobotsDocument`] of it, once for each
+//! set of wishes. [`CrawlCompliance`] counts. Who fetches and who answers is the gateway's.
 
 mod directives;
 mod compliance;
@@ -15,11 +15,11 @@ mod writer;
 mod cache;
 mod parser;
 
-pub use directives::Wishes;
-pub use compliance::Conduct;
-pub use document::{Edition, Original};
-pub use fetch_lock::{Errand, Turn};
+pub use directives::RobotsDirectives;
+pub use compliance::CrawlCompliance;
+pub use document::{RobotsDocument, OriginRobots};
+pub use fetch_lock::{FetchGuard, FetchRole};
 pub use freshness::fresh_for;
 pub use merge::merged;
-pub use override_file::{Own, read as read_own};
-pub use cache::{Asker, Found, Handout, LARGEST, Shelf};
+pub use override_file::{OverrideFile, read as read_own};
+pub use cache::{Requester, CacheLookup, CachedRobots, LARGEST, RobotsCache};

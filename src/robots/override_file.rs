@@ -1,7 +1,7 @@
 //! A robots.txt of the operator's own.
 
 use super::LARGEST;
-use crate::bounded_file::{self, Emptied};
+use crate::bounded_file::{self, EmptyFileDebounce};
 use bytes::Bytes;
 use std::io;
 use std::path::Path;
@@ -9,13 +9,13 @@ use tracing::warn;
 
 /// The file, as it is looked at again and again.
 #[derive(Debug, Default)]
-pub struct Own {
-    emptied: Emptied,
+pub struct OverrideFile {
+    emptied: EmptyFileDebounce,
     /// It cannot be read, and that has been told.
     told: bool,
 }
 
-impl Own {
+impl OverrideFile {
     /// Looks at the file; `None` where what is `served` until now still is, because there is nothing better.
     pub fn look(&mut self, file: &Path, served: Option<&Bytes>) -> Option<Bytes> {
         let text = match read(file) {
@@ -51,7 +51,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("robots.txt");
         let write = |text: &str| std::fs::write(&file, text).expect("it can be written");
-        let mut own = Own::default();
+        let mut own = OverrideFile::default();
         assert_eq!(own.look(&file, None), None, "it is not there");
         write("");
         assert_eq!(own.look(&file, None), Some(Bytes::new()), "it was never anything else");

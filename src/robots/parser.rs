@@ -11,7 +11,7 @@ use std::ops::Range;
 pub(super) struct Delay(u64);
 
 /// The groups of a robots.txt.
-pub(super) struct Text<'t> {
+pub(super) struct RobotsText<'t> {
     records: Vec<Record<'t>>,
     /// Places among the records. A group goes from its first user agent to that of the next group.
     groups: Vec<Range<usize>>,
@@ -22,12 +22,12 @@ pub(super) struct Text<'t> {
 pub(super) struct Record<'t> {
     /// Where it stands in the text, its line ending included.
     pub(super) span: Range<usize>,
-    pub(super) what: What<'t>,
+    pub(super) what: RecordKind<'t>,
 }
 
 /// What a line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What<'t> {
+pub(super) enum RecordKind<'t> {
     /// The group is for this product; `*` is everybody else.
     Agent(&'t [u8]),
     Disallow(&'t [u8]),
@@ -45,7 +45,7 @@ pub(super) const EVERYBODY: &[u8] = b"*";
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-impl<'t> Text<'t> {
+impl<'t> RobotsText<'t> {
     pub(super) fn parse(text: &'t [u8]) -> Self {
         let mut parsed = Self { records: Vec::new(), groups: Vec::new() };
         let mut has_rules = true;
@@ -54,11 +54,11 @@ impl<'t> Text<'t> {
             let line = if span.start == 0 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line };
             let Some(what) = what(line) else { continue };
             match what {
-                What::Agent(_) if has_rules => {
+                RecordKind::Agent(_) if has_rules => {
                     parsed.groups.push(parsed.records.len()..parsed.records.len());
                     has_rules = false;
                 }
-                What::Allow | What::Disallow(_) => has_rules = true,
+                RecordKind::Allow | RecordKind::Disallow(_) => has_rules = true,
                 _ => {}
             }
             // What stands before the first user agent is for nobody.
@@ -78,7 +78,7 @@ impl<'t> Text<'t> {
     /// The records of all groups that name `product`.
     pub(super) fn groups_of(&self, product: &[u8]) -> impl Iterator<Item = &[Record<'t>]> {
         let names =
-            move |record: &Record<'_>| matches!(record.what, What::Agent(agent) if agent.eq_ignore_ascii_case(product));
+            move |record: &Record<'_>| matches!(record.what, RecordKind::Agent(agent) if agent.eq_ignore_ascii_case(product));
         self.groups().filter(move |group| group.iter().any(names))
     }
 }
@@ -126,7 +126,7 @@ pub(super) fn product(value: &[u8]) -> &[u8] {
 /// User agents with what follows until the next user agent. RFC 9309 takes them for one group until there is a rule, but
 /// whoever reads delays takes a delay for the end of a group, as who writes them does.
 pub(super) fn runs<'g, 't>(group: &'g [Record<'t>]) -> impl Iterator<Item = &'g [Record<'t>]> {
-    let is_agent = |record: &Record<'_>| matches!(record.what, What::Agent(_));
+    let is_agent = |record: &Record<'_>| matches!(record.what, RecordKind::Agent(_));
     group.chunk_by(move |one, next| is_agent(one) || !is_agent(next))
 }
 
@@ -144,7 +144,7 @@ pub(super) fn largest_delay(run: &[Record<'_>]) -> Option<Delay> {
 
 pub(super) fn stated(record: &Record<'_>) -> Option<Delay> {
     match record.what {
-        What::CrawlDelay(delay) => delay,
+        RecordKind::CrawlDelay(delay) => delay,
         _ => None,
     }
 }
@@ -165,7 +165,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-fn what(line: &[u8]) -> Option<What<'_>> {
+fn what(line: &[u8]) -> Option<RecordKind<'_>> {
     let line = line.split(|&byte| byte == b'#').next().unwrap_or_default().trim_ascii();
     let (key, value) = match line.iter().position(|&byte| byte == b':') {
         Some(colon) => (line[..colon].trim_ascii_end(), line[colon + 1..].trim_ascii_start()),
@@ -179,19 +179,19 @@ fn what(line: &[u8]) -> Option<What<'_>> {
     };
     let is = |names: &[&str]| names.iter().any(|name| key.eq_ignore_ascii_case(name.as_bytes()));
     Some(if is(&["user-agent", "useragent", "user agent"]) {
-        What::Agent(product(value))
+        RecordKind::Agent(product(value))
     } else if is(&["disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"]) {
-        What::Disallow(value)
+        RecordKind::Disallow(value)
     } else if is(&["allow"]) {
-        What::Allow
+        RecordKind::Allow
     } else if is(&["crawl-delay", "crawl delay"]) {
-        What::CrawlDelay(Delay::parse(value))
+        RecordKind::CrawlDelay(Delay::parse(value))
     } else if is(&["sitemap", "sitemaps", "site-map", "host"]) {
-        What::Sitewide
+        RecordKind::Sitewide
     } else if key.is_empty() || !line.contains(&b':') {
         return None;
     } else {
-        What::Other
+        RecordKind::Other
     })
 }
 
@@ -200,8 +200,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn said(text: &str) -> Vec<What<'_>> {
-        Text::parse(text.as_bytes()).records.iter().map(|record| record.what).collect()
+    fn said(text: &str) -> Vec<RecordKind<'_>> {
+        RobotsText::parse(text.as_bytes()).records.iter().map(|record| record.what).collect()
     }
 
     #[test]
@@ -214,9 +214,9 @@ mod tests {
             "user-agent\ta",
             "\u{feff}User-agent: a",
         ] {
-            assert_eq!(said(line), [What::Agent(b"a")], "{line}");
+            assert_eq!(said(line), [RecordKind::Agent(b"a")], "{line}");
         }
-        assert_eq!(said("User-agent: *\nDisalow: /x"), [What::Agent(b"*"), What::Disallow(b"/x")]);
+        assert_eq!(said("User-agent: *\nDisalow: /x"), [RecordKind::Agent(b"*"), RecordKind::Disallow(b"/x")]);
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
             let text = ["User-agent: a", "Crawl-delay: 2.5", "Allow: /"].join(ending);
             assert_eq!(
                 said(&text),
-                [What::Agent(b"a"), What::CrawlDelay(Some(Delay(2500))), What::Allow],
+                [RecordKind::Agent(b"a"), RecordKind::CrawlDelay(Some(Delay(2500))), RecordKind::Allow],
                 "{ending:?}"
             );
         }
@@ -233,10 +233,10 @@ mod tests {
 
     #[test]
     fn only_a_rule_ends_a_run_of_user_agents() {
-        let text = Text::parse(
+        let text = RobotsText::parse(
             b"Disallow: /nobody\nUser-agent: a\n\nSitemap: /s\nUser-agent: b\nDisallow:\nUser-agent: c\nNoise: 1\n",
         );
-        let agents = |group: &[Record<'_>]| group.iter().filter(|record| matches!(record.what, What::Agent(_))).count();
+        let agents = |group: &[Record<'_>]| group.iter().filter(|record| matches!(record.what, RecordKind::Agent(_))).count();
         assert_eq!(text.groups().map(agents).collect::<Vec<_>>(), [2, 1]);
         assert_eq!(text.groups_of(b"B").count(), 1);
     }
@@ -277,7 +277,7 @@ mod tests {
         fn lines_put_together_are_the_text(text in prop::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), any::<u8>()], 0..300)) {
             let together: Vec<u8> = lines(&text).flat_map(|line| text[line].to_vec()).collect();
             prop_assert_eq!(&together, &text);
-            Text::parse(&text);
+            RobotsText::parse(&text);
         }
     }
 }

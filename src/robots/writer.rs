@@ -5,14 +5,14 @@
 const LONGEST: usize = 500 * 1024;
 
 /// A copy in the making.
-pub(super) struct Page<'t> {
+pub(super) struct RobotsWriter<'t> {
     text: &'t [u8],
     /// How much of it has been copied, or left out.
     copied: usize,
     out: Vec<u8>,
 }
 
-impl<'t> Page<'t> {
+impl<'t> RobotsWriter<'t> {
     pub(super) fn of(text: &'t [u8]) -> Self {
         Self { text, copied: 0, out: Vec::with_capacity(text.len() + 1024) }
     }

@@ -1,18 +1,18 @@
 //! Proof of crawlers, put together from the settings, and what it needs in the background.
 
-use super::Running;
+use super::ServiceState;
 use crate::clock::Clock;
 use crate::config::Settings;
-use crate::config::settings::{CrawlerOperator, KnownBy};
+use crate::config::settings::{CrawlerOperator, ProofMethod};
 use crate::policy::Proof;
-use crate::telemetry::{Finding, Method as Counted};
+use crate::telemetry::{VerificationResult, VerificationMethod as Counted};
 use crate::verify::fetch::Fetcher;
-use crate::verify::{Declared, Dns, Method, Operators, Refresh, Source};
+use crate::verify::{OperatorOverride, Resolver, OperatorProofMethod, OperatorTable, RangeRefresher, RangeSource};
 use std::sync::Arc;
 use tracing::warn;
 
 /// The operators of crawlers under these settings.
-pub fn operators(settings: &Settings) -> Operators {
+pub fn operators(settings: &Settings) -> OperatorTable {
     let operators = without_dns(settings);
     match settings.verify.dns {
         Some(_) => operators.asking_dns(),
@@ -21,20 +21,20 @@ pub fn operators(settings: &Settings) -> Operators {
 }
 
 /// The same, for whoever has no network to ask.
-pub fn without_dns(settings: &Settings) -> Operators {
-    Operators::with(settings.operators.iter().map(declared).collect())
+pub fn without_dns(settings: &Settings) -> OperatorTable {
+    OperatorTable::with(settings.operators.iter().map(declared).collect())
 }
 
 /// Who keeps the lists of addresses up to date; what is on this disk is taken over at once.
 pub(super) fn refresh(
-    operators: &Arc<Operators>,
+    operators: &Arc<OperatorTable>,
     fetcher: &Fetcher,
     settings: &Settings,
     clock: &Clock,
     seed: u64,
-) -> Refresh {
+) -> RangeRefresher {
     let (folder, every) = (&settings.state_dir, settings.verify.refresh);
-    Refresh::new(Arc::clone(operators), fetcher.clone(), folder, every, clock.clone(), seed)
+    RangeRefresher::new(Arc::clone(operators), fetcher.clone(), folder, every, clock.clone(), seed)
 }
 
 /// One sentence on operators' lists that cannot be taken over: where there is no way out, that is nearly all of them.
@@ -48,34 +48,34 @@ pub(super) fn note_of_stale(troubles: &[(String, String)]) -> Option<String> {
 }
 
 /// Asks DNS about those whom requests have come across, for as long as it is polled.
-pub(super) async fn ask_dns(running: Arc<Running>) {
+pub(super) async fn ask_dns(running: Arc<ServiceState>) {
     let Some(names) = running.operators.by_name() else { return };
     let Some(settings) = running.handle.with_settings(|settings| settings.verify.dns.clone()) else { return };
-    let dns = match Dns::new(&settings.nameservers, settings.timeout) {
+    let dns = match Resolver::new(&settings.nameservers, settings.timeout) {
         Ok(dns) => dns,
         Err(error) => return warn!(%error, "No crawler is proven by name: {error}"),
     };
     let clock = running.handle.clone();
     let told = move |operator, said| {
         let finding = match running.operators.judge(operator, said) {
-            Proof::Proven(_) => Finding::Verified,
-            Proof::Disproven(_) => Finding::Impostor,
-            Proof::Unknown | Proof::PrivateAddress => Finding::Unknown,
+            Proof::Proven(_) => VerificationResult::Verified,
+            Proof::Disproven(_) => VerificationResult::Impostor,
+            Proof::Unknown | Proof::PrivateAddress => VerificationResult::Unknown,
         };
         running.telemetry.verification(running.operators.name(operator), Counted::Dns, finding);
     };
     names.serve(dns, move || clock.uptime(), told).await;
 }
 
-fn declared(operator: &CrawlerOperator) -> Declared {
-    let method = |known: &KnownBy| match known {
-        KnownBy::Addresses => Method::Addresses,
-        KnownBy::Names => Method::Names,
+fn declared(operator: &CrawlerOperator) -> OperatorOverride {
+    let method = |known: &ProofMethod| match known {
+        ProofMethod::Addresses => OperatorProofMethod::Addresses,
+        ProofMethod::Names => OperatorProofMethod::Names,
     };
-    Declared {
+    OperatorOverride {
         name: operator.name.clone(),
         tokens: operator.tokens.clone(),
-        ranges: operator.ranges.clone().map(|ranges| ranges.into_iter().map(Source::from).collect()),
+        ranges: operator.ranges.clone().map(|ranges| ranges.into_iter().map(RangeSource::from).collect()),
         names: operator.names.clone(),
         complete: operator.complete.as_ref().map(|complete| complete.iter().map(method).collect()),
         signature_agents: operator.signature_agents.clone(),

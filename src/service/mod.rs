@@ -4,27 +4,27 @@
 
 pub mod crawlers;
 
-use crate::admin::{self, Access, Operations, Places, ScopeView, SettingsView};
-use crate::user_agents::Agents;
+use crate::admin::{self, AccessControl, GatewayApi, ListenAddresses, ScopeView, SettingsView};
+use crate::user_agents::UserAgentMatcher;
 use crate::cli::check;
 use crate::clock::Clock;
-use crate::config::settings::{AccessLog as Destination, Ledger, WhenLost};
-use crate::config::{Mistakes, Settings};
-use crate::engine::{ClientView, Engine, QuotaView, Supply, UnknownQuota};
-use crate::explain::{Explanation, Known, explain, logged};
-use crate::gateway::{Gate, Handle, StartError, Surroundings};
-use crate::demand_store::Notebook;
-use crate::ledger::redis::{Identity, Server};
-use crate::ledger::{self, Bell, Keeper, OpenError, RedisStore, Store};
-use crate::address_list_files::{self, Files, News, counted};
-use crate::policy::crawl_delay::ConductView;
+use crate::config::settings::{AccessLog as Destination, Ledger, LedgerFailureMode};
+use crate::config::{ConfigErrors, Settings};
+use crate::engine::{ClientView, Engine, QuotaView, LeaseMode, UnknownQuota};
+use crate::explain::{Explanation, Environment, explain, logged};
+use crate::gateway::{Gateway, Handle, StartError, Dependencies};
+use crate::demand_store::DemandStore;
+use crate::ledger::redis::{Incarnation, RedisEndpoint};
+use crate::ledger::{self, WakeHandle, LeaseRefresher, OpenError, RedisStore, Store};
+use crate::address_list_files::{self, AddressListFiles, ReloadResult, counted};
+use crate::policy::crawl_delay::ComplianceView;
 use crate::policy::throttle::Scope;
 use crate::policy::{Timestamp, Units};
-use crate::replay::log::Line;
-use crate::telemetry::{AccessLog, ListView, ListsView, Target, Telemetry};
-use crate::verify::fetch::{Fetcher, Reach};
-use crate::verify::signature::Signatures;
-use crate::verify::{Operators, Refresh};
+use crate::replay::log::LogLine;
+use crate::telemetry::{AccessLog, ListView, ListsView, LogTarget, Telemetry};
+use crate::verify::fetch::{Fetcher, AllowedAddresses};
+use crate::verify::signature::SignatureVerifier;
+use crate::verify::{OperatorTable, RangeRefresher};
 use parking_lot::Mutex;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -63,28 +63,28 @@ pub const BUILD: (&str, &str) = (
 );
 
 /// Where settings come from, asked once at the start and again for each reload.
-pub type Source = Box<dyn Fn(&[&str]) -> Result<Settings, Mistakes> + Send + Sync>;
+pub type SettingsSource = Box<dyn Fn(&[&str]) -> Result<Settings, ConfigErrors> + Send + Sync>;
 
 /// The world beyond the origin, as far as a gate asks it anything.
 #[derive(Clone)]
-pub struct Outside {
+pub struct ExternalAccess {
     /// Fetches what operators of crawlers publish.
     pub fetcher: Fetcher,
     /// Which addresses may be asked where a request has named them.
-    pub reach: Reach,
+    pub reach: AllowedAddresses,
 }
 
-impl Default for Outside {
+impl Default for ExternalAccess {
     /// The internet.
     fn default() -> Self {
-        Self { fetcher: Fetcher::public(), reach: Reach::Public }
+        Self { fetcher: Fetcher::public(), reach: AllowedAddresses::Public }
     }
 }
 
 /// A gate that serves, with all that belongs to it.
 pub struct Service {
-    gate: Gate,
-    running: Arc<Running>,
+    gate: Gateway,
+    running: Arc<ServiceState>,
     admin: Option<SocketAddr>,
     control: JoinHandle<()>,
     end: oneshot::Sender<()>,
@@ -95,7 +95,7 @@ pub struct Service {
 pub enum ServiceError {
     /// The settings are wrong.
     #[error("{0}")]
-    Settings(Mistakes),
+    Settings(ConfigErrors),
     /// The gate cannot start.
     #[error(transparent)]
     Gate(#[from] StartError),
@@ -124,7 +124,7 @@ pub enum ServiceError {
     },
     /// A file of addresses is wrong.
     #[error("{0}")]
-    Lists(address_list_files::Mistakes),
+    Lists(address_list_files::AddressListErrors),
     /// The ledger cannot be opened.
     #[error(transparent)]
     Ledger(#[from] OpenError),
@@ -135,16 +135,16 @@ pub enum ServiceError {
 
 impl Service {
     /// Starts a gate with the settings of `source`, by `clock`. `seed` is a number that nobody can guess.
-    pub fn start(source: Source, clock: Clock, seed: u64) -> Result<Self, ServiceError> {
-        Self::start_in(Outside::default(), source, clock, seed)
+    pub fn start(source: SettingsSource, clock: Clock, seed: u64) -> Result<Self, ServiceError> {
+        Self::start_in(ExternalAccess::default(), source, clock, seed)
     }
 
     /// The same in a world of one's own.
-    pub fn start_in(outside: Outside, source: Source, clock: Clock, seed: u64) -> Result<Self, ServiceError> {
-        let settings = source(&Operators::builtin().names().collect::<Vec<_>>()).map_err(ServiceError::Settings)?;
+    pub fn start_in(outside: ExternalAccess, source: SettingsSource, clock: Clock, seed: u64) -> Result<Self, ServiceError> {
+        let settings = source(&OperatorTable::builtin().names().collect::<Vec<_>>()).map_err(ServiceError::Settings)?;
         let operators = Arc::new(crawlers::operators(&settings));
         let names: Vec<&str> = operators.names().collect();
-        let files = Files::read(settings.list_files()).map_err(ServiceError::Lists)?;
+        let files = AddressListFiles::read(settings.list_files()).map_err(ServiceError::Lists)?;
         let lists = files.lists();
         let started = clock.now();
 
@@ -157,21 +157,21 @@ impl Service {
                 Ok((listener.local_addr()?, listener))
             });
             let listener = listener.map_err(|source| ServiceError::Admin { address: admin.listen, source });
-            listener.map(|(listen, listener)| (listener, Access { token: admin.token.clone(), listen }))
+            listener.map(|(listen, listener)| (listener, AccessControl { token: admin.token.clone(), listen }))
         });
         let admin = admin.transpose()?;
 
         let refresh = crawlers::refresh(&operators, &outside.fetcher, &settings, &clock, seed);
         let (engine, keeper) = engine(&settings, &clock, seed)?;
-        let notebook = Notebook::of(&settings.state_dir);
+        let notebook = DemandStore::of(&settings.state_dir);
         engine.prepare(&settings.rules, started);
         match notebook.read() {
             Ok(learned) => engine.recall(&learned),
             Err(unreadable) => warn!("What was learned of demand is lost and is learned anew: {unreadable}"),
         }
-        let signatures = Arc::new(Signatures::of(operators.signature_agents()));
-        let agents = Arc::new(Agents::builtin(operators.tokens()));
-        let surroundings = Surroundings {
+        let signatures = Arc::new(SignatureVerifier::of(operators.signature_agents()));
+        let agents = Arc::new(UserAgentMatcher::builtin(operators.tokens()));
+        let surroundings = Dependencies {
             clock,
             engine: Arc::clone(&engine),
             agents: Arc::clone(&agents),
@@ -179,15 +179,15 @@ impl Service {
             lists,
             signatures: Arc::clone(&signatures),
             // Redis may be far away: no request waits for it.
-            ledger_answers: keeper.as_ref().filter(|_| settings.ledger == Ledger::File).map(Keeper::answers),
+            ledger_answers: keeper.as_ref().filter(|_| settings.ledger == Ledger::File).map(LeaseRefresher::answers),
             seed,
         };
         let begun_with = settings.clone();
-        let gate = Gate::start(settings, surroundings, |_| telemetry.worker())?;
+        let gate = Gateway::start(settings, surroundings, |_| telemetry.worker())?;
         let admin_address = admin.as_ref().map(|(_, access)| access.listen);
-        let addresses = Addresses { listen: gate.listen().to_vec(), admin: admin_address };
+        let addresses = BoundAddresses { listen: gate.listen().to_vec(), admin: admin_address };
         let settings = Mutex::new(SettingsView { loaded: started, failed: None });
-        let running = Arc::new(Running {
+        let running = Arc::new(ServiceState {
             handle: gate.handle(),
             telemetry,
             agents,
@@ -263,30 +263,30 @@ impl Service {
 }
 
 /// The engine, with accounts that hold something before anybody asks, and who keeps them supplied.
-fn engine(settings: &Settings, clock: &Clock, seed: u64) -> Result<(Arc<Engine>, Option<Keeper>), ServiceError> {
+fn engine(settings: &Settings, clock: &Clock, seed: u64) -> Result<(Arc<Engine>, Option<LeaseRefresher>), ServiceError> {
     match &settings.ledger {
-        Ledger::Memory => Ok((Engine::new(Supply::Whole, settings.limits.max_clients), None)),
+        Ledger::Memory => Ok((Engine::new(LeaseMode::Whole, settings.limits.max_clients), None)),
         Ledger::File => {
             let uptime = {
                 let clock = clock.clone();
                 Box::new(move || clock.uptime())
             };
-            let file = ledger::File::open(&settings.state_dir, &ledger::boot_id(), uptime, clock.now())?;
+            let file = ledger::FileStore::open(&settings.state_dir, &ledger::boot_id(), uptime, clock.now())?;
             supplied(file, settings, clock)
         }
         Ledger::Redis(redis) => {
             // Nothing here tells what an earlier life has spent, so what it held when it crashed is lost.
-            let identity = Identity::next_life(&settings.state_dir, seed, false);
+            let identity = Incarnation::next_life(&settings.state_dir, seed, false);
             let identity =
                 identity.map_err(|source| OpenError::Folder { folder: settings.state_dir.clone(), source })?;
-            let server = Server {
+            let server = RedisEndpoint {
                 host: redis.host.clone(),
                 port: redis.port,
                 user: redis.user.clone(),
                 password: redis.password.as_ref().map(|password| password.reveal().to_owned()),
                 database: redis.database,
             };
-            let shares = redis.when_lost == WhenLost::Share;
+            let shares = redis.when_lost == LedgerFailureMode::Share;
             supplied(RedisStore::new(server, &redis.prefix, shares, identity), settings, clock)
         }
     }
@@ -296,15 +296,15 @@ fn supplied<S: Store>(
     store: S,
     settings: &Settings,
     clock: &Clock,
-) -> Result<(Arc<Engine>, Option<Keeper>), ServiceError> {
-    let bell = Bell::default();
+) -> Result<(Arc<Engine>, Option<LeaseRefresher>), ServiceError> {
+    let bell = WakeHandle::default();
     let engine = Engine::new(bell.supply(), settings.limits.max_clients);
     engine.prepare(&settings.rules, clock.now());
     let now = {
         let clock = clock.clone();
         move || clock.now()
     };
-    let keeper = Keeper::start(store, Arc::clone(&engine), bell, now).map_err(ServiceError::Thread)?;
+    let keeper = LeaseRefresher::start(store, Arc::clone(&engine), bell, now).map_err(ServiceError::Thread)?;
     if !keeper.catch_up(LEDGER_PATIENCE) {
         warn!("The ledger has not handed out anything within {LEDGER_PATIENCE:?}");
     }
@@ -314,17 +314,17 @@ fn supplied<S: Store>(
 fn access_log(destination: &Destination) -> Result<Option<AccessLog>, ServiceError> {
     let (target, path) = match destination {
         Destination::Off => return Ok(None),
-        Destination::Stdout => (Target::Stdout, "standard output".into()),
-        Destination::File { path } => (Target::File(path.clone()), path.clone()),
+        Destination::Stdout => (LogTarget::Stdout, "standard output".into()),
+        Destination::File { path } => (LogTarget::File(path.clone()), path.clone()),
     };
     AccessLog::start(target).map(Some).map_err(|source| ServiceError::AccessLog { path, source })
 }
 
 /// Runs what is not the data plane, on one thread: the admin listener and whatever outlives a request.
 fn control(
-    running: &Arc<Running>,
-    admin: Option<(TcpListener, Access)>,
-    refresh: Refresh,
+    running: &Arc<ServiceState>,
+    admin: Option<(TcpListener, AccessControl)>,
+    refresh: RangeRefresher,
     found: mpsc::Sender<()>,
     ended: oneshot::Receiver<()>,
 ) {
@@ -334,7 +334,7 @@ fn control(
     };
     runtime.block_on(async {
         if let Some((listener, access)) = admin {
-            let router = admin::router(Arc::clone(running) as Arc<dyn Operations>, access);
+            let router = admin::router(Arc::clone(running) as Arc<dyn GatewayApi>, access);
             match tokio::net::TcpListener::from_std(listener) {
                 Ok(listener) => drop(tokio::spawn(admin::serve(listener, router, std::future::pending()))),
                 Err(error) => warn!(%error, "The admin listener cannot run: {error}"),
@@ -345,7 +345,7 @@ fn control(
         let work = async move {
             running.handle.find_origin().await;
             let _ = found.send(());
-            let Outside { fetcher, reach } = &running.outside;
+            let ExternalAccess { fetcher, reach } = &running.outside;
             let keys = running.signatures.tend(fetcher, *reach, || running.handle.uptime());
             tokio::join!(running.handle.tend(), running.watch_lists(), running.keep_learned(), keys);
         };
@@ -357,32 +357,32 @@ fn control(
 }
 
 /// What a running gate can be asked and told.
-struct Running {
+struct ServiceState {
     handle: Handle,
     telemetry: Telemetry,
-    agents: Arc<Agents>,
-    operators: Arc<Operators>,
-    signatures: Arc<Signatures>,
-    outside: Outside,
-    source: Source,
+    agents: Arc<UserAgentMatcher>,
+    operators: Arc<OperatorTable>,
+    signatures: Arc<SignatureVerifier>,
+    outside: ExternalAccess,
+    source: SettingsSource,
     started: Timestamp,
     engine: Arc<Engine>,
-    keeper: Option<Keeper>,
-    notebook: Notebook,
-    addresses: Addresses,
+    keeper: Option<LeaseRefresher>,
+    notebook: DemandStore,
+    addresses: BoundAddresses,
     /// Some of it stays as it was until the next start, whatever a reload brings.
     begun_with: Settings,
     settings: Mutex<SettingsView>,
-    files: Mutex<Files>,
+    files: Mutex<AddressListFiles>,
 }
 
 /// Where it listens.
-struct Addresses {
+struct BoundAddresses {
     listen: Vec<SocketAddr>,
     admin: Option<SocketAddr>,
 }
 
-impl Running {
+impl ServiceState {
     /// Looks at the address lists again and again, for as long as it is polled.
     async fn watch_lists(&self) {
         let mut ticks = tokio::time::interval(LOOK_AT_LISTS_EVERY);
@@ -409,7 +409,7 @@ impl Running {
 
     fn look_at_lists(&self) {
         let mut files = self.files.lock();
-        let News { changed, lists, mistakes } = files.look();
+        let ReloadResult { changed, lists, mistakes } = files.look();
         for mistake in mistakes {
             warn!("An address list is wrong; what was read of it before stays in force: {mistake}");
         }
@@ -423,20 +423,20 @@ impl Running {
     }
 
     /// The address lists by name, each with how many networks it has and what is wrong with its file now.
-    fn lists<'f>(&self, files: &'f Files) -> impl Iterator<Item = (String, usize, Option<&'f str>)> + use<'f> {
+    fn lists<'f>(&self, files: &'f AddressListFiles) -> impl Iterator<Item = (String, usize, Option<&'f str>)> + use<'f> {
         let names = self.handle.with_settings(|settings| settings.rules.lists.clone());
         names.into_iter().zip(files.states()).map(|(name, (networks, trouble))| (name, networks, trouble))
     }
 
     /// The new settings with the lists that belong to them, or all that is wrong with either.
-    fn read_again(&self, names: &[&str]) -> Result<(Settings, Files), String> {
+    fn read_again(&self, names: &[&str]) -> Result<(Settings, AddressListFiles), String> {
         let settings = (self.source)(names).map_err(|mistakes| mistakes.to_string())?;
-        let files = Files::read(settings.list_files()).map_err(|mistakes| mistakes.to_string())?;
+        let files = AddressListFiles::read(settings.list_files()).map_err(|mistakes| mistakes.to_string())?;
         Ok((settings, files))
     }
 }
 
-impl Operations for Running {
+impl GatewayApi for ServiceState {
     fn now(&self) -> Timestamp {
         self.handle.now()
     }
@@ -453,9 +453,9 @@ impl Operations for Running {
         BUILD.1
     }
 
-    fn places(&self) -> Places {
-        let Addresses { listen, admin } = &self.addresses;
-        Places {
+    fn places(&self) -> ListenAddresses {
+        let BoundAddresses { listen, admin } = &self.addresses;
+        ListenAddresses {
             listen: listen.clone(),
             admin: *admin,
             origin: self.handle.with_settings(|settings| settings.origin.authority.clone()),
@@ -480,7 +480,7 @@ impl Operations for Running {
     }
 
     fn ledger_trouble(&self) -> Option<String> {
-        self.keeper.as_ref().and_then(Keeper::trouble)
+        self.keeper.as_ref().and_then(LeaseRefresher::trouble)
     }
 
     fn untrusted_proxy(&self) -> Option<String> {
@@ -549,8 +549,8 @@ impl Operations for Running {
         })
     }
 
-    fn crawlers(&self) -> Vec<(String, ConductView)> {
-        let named = |seen: ConductView| (self.operators.name(seen.operator).to_owned(), seen);
+    fn crawlers(&self) -> Vec<(String, ComplianceView)> {
+        let named = |seen: ComplianceView| (self.operators.name(seen.operator).to_owned(), seen);
         self.handle.conduct().into_iter().map(named).collect()
     }
 
@@ -580,10 +580,10 @@ impl Operations for Running {
 
     fn explanation(&self, id: u64) -> Option<Explanation> {
         let line = self.telemetry.decision(id)?;
-        let line = Line::read(&line).ok()??;
+        let line = LogLine::read(&line).ok()??;
         let (lists, quotas) = (self.handle.lists(), self.handle.quotas());
         self.handle.with_settings(|settings| {
-            let known = Known { settings, agents: &self.agents, operators: &self.operators, lists: &lists };
+            let known = Environment { settings, agents: &self.agents, operators: &self.operators, lists: &lists };
             logged(&line, known).ok().map(|case| explain(&case.with_quotas(&quotas)))
         })
     }

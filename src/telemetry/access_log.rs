@@ -1,6 +1,6 @@
 //! The access log: workers fill buffers, one thread writes them, and no request ever waits for the disk.
 
-use super::log_writer::{LogWriter, Open, Order};
+use super::log_writer::{LogWriter, OpenSink, WriterCommand};
 use parking_lot::Mutex;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Where the access log goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum LogTarget {
     /// Standard output, for whoever collects it there.
     Stdout,
     /// A file, appended to. It is made, with its directories, where it is missing: readable by owner and group.
@@ -23,8 +23,8 @@ pub enum Target {
 
 /// The access log of the process.
 pub struct AccessLog {
-    orders: SyncSender<Order>,
-    shared: Arc<Shared>,
+    orders: SyncSender<WriterCommand>,
+    shared: Arc<LogShared>,
     writer: Thread,
     finished: Mutex<Receiver<()>>,
 }
@@ -32,8 +32,8 @@ pub struct AccessLog {
 /// One worker's end of the access log: a buffer that is handed over when it is full enough.
 pub struct LogBuffer {
     lines: Lines,
-    orders: SyncSender<Order>,
-    shared: Arc<Shared>,
+    orders: SyncSender<WriterCommand>,
+    shared: Arc<LogShared>,
 }
 
 /// Lines on their way to the writer.
@@ -45,7 +45,7 @@ pub(super) struct Lines {
 
 /// What the workers and the writer have in common.
 #[derive(Default)]
-pub(super) struct Shared {
+pub(super) struct LogShared {
     /// Lines that were thrown away because the writer could not keep up.
     pub(super) dropped: AtomicU64,
     /// Somebody has moved the file away.
@@ -57,18 +57,18 @@ pub(super) struct Shared {
 
 impl AccessLog {
     /// Opens the log and starts its thread; fails where the file cannot be opened now.
-    pub fn start(target: Target) -> io::Result<Self> {
+    pub fn start(target: LogTarget) -> io::Result<Self> {
         match target {
-            Target::Stdout => Self::start_with(|| Ok(Box::new(io::stdout()))),
-            Target::File(path) => Self::start_with(move || open(&path)),
+            LogTarget::Stdout => Self::start_with(|| Ok(Box::new(io::stdout()))),
+            LogTarget::File(path) => Self::start_with(move || open(&path)),
         }
     }
 
     /// The same over anything that can be opened, and opened again.
-    pub fn start_with(open: impl Open) -> io::Result<Self> {
+    pub fn start_with(open: impl OpenSink) -> io::Result<Self> {
         let (orders, inbox) = mpsc::sync_channel(QUEUE_LENGTH);
         let (done, finished) = mpsc::channel();
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(LogShared::default());
         let writer = LogWriter::new(open, inbox, Arc::clone(&shared))?;
         let thread = std::thread::Builder::new().name("access-log".into()).spawn(move || {
             writer.run();
@@ -103,7 +103,7 @@ impl AccessLog {
     /// The writer waits for an order or, while the disk is full, for the next try. An inbox without room needs no
     /// further order.
     fn wake(&self) {
-        let _ = self.orders.try_send(Order::LookUp);
+        let _ = self.orders.try_send(WriterCommand::LookUp);
         self.writer.unpark();
     }
 }
@@ -130,8 +130,8 @@ impl LogBuffer {
         let empty = Lines { bytes: self.shared.spare_buffer(), count: 0 };
         let full = std::mem::replace(&mut self.lines, empty);
         if let Err(TrySendError::Full(order) | TrySendError::Disconnected(order)) =
-            self.orders.try_send(Order::Write(full))
-            && let Order::Write(lines) = order
+            self.orders.try_send(WriterCommand::Write(full))
+            && let WriterCommand::Write(lines) = order
         {
             self.shared.drop_lines(lines.count);
             self.shared.give_back(lines.bytes);
@@ -139,7 +139,7 @@ impl LogBuffer {
     }
 }
 
-impl Shared {
+impl LogShared {
     pub(super) fn drop_lines(&self, count: u64) {
         self.dropped.fetch_add(count, Ordering::Relaxed);
     }

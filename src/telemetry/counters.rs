@@ -3,84 +3,84 @@
 //! Classes, scopes and operators keep their place once they have one, whatever a reload does to theirs in the
 //! settings. Their names come from the settings and the built-in lists, so clients cannot add any.
 
-use super::status_class::Code;
+use super::status_class::StatusClass;
 use super::histogram::Histogram;
-use super::record::{Names, Outcome, Record};
+use super::record::{NameResolver, RecordedOutcome, Record};
 use crate::policy::bot_detection::Signal;
 use crate::policy::class::Evidence;
-use crate::policy::{Kind, Reason, ScopeId};
+use crate::policy::{ClientKind, Reason, ScopeId};
 
 /// The counts of one worker, or of several added up.
 #[derive(Clone, Debug, Default)]
-pub struct Cells {
-    pub(super) classes: Slots<OfClass>,
-    pub(super) scopes: Slots<OfScope>,
-    pub(super) operators: Slots<OfOperator>,
+pub struct WorkerCounters {
+    pub(super) classes: NamedSlots<ClassCounters>,
+    pub(super) scopes: NamedSlots<ScopeCounters>,
+    pub(super) operators: NamedSlots<OperatorCounters>,
     /// Requests of suspected bots, by what they are suspected for.
     pub(super) signals: [u64; Signal::ALL.len()],
-    pub(super) kinds: [[u64; 2]; Kind::ALL.len()],
+    pub(super) kinds: [[u64; 2]; ClientKind::ALL.len()],
     /// Answers to what was not even a request: no class ever saw it.
-    pub(super) unclassed: [u64; Code::NAMES.len()],
+    pub(super) unclassed: [u64; StatusClass::NAMES.len()],
     pub(super) connections_open: u64,
     pub(super) connections_refused: u64,
-    known: Known,
+    known: SlotIndex,
 }
 
 /// Where the classes and scopes of the settings in force have their slots, so that names are compared once and not
 /// with every request.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct SlotIndex {
     settings: u64,
-    classes: Places,
+    classes: SlotMap,
     /// The default scope, then the scopes by number.
-    scopes: Places,
+    scopes: SlotMap,
 }
 
 /// Places in slots, by number in the settings.
 #[derive(Clone, Debug, Default)]
-struct Places(Vec<Option<usize>>);
+struct SlotMap(Vec<Option<usize>>);
 
 /// Numbers by name, in the order in which the names came up.
 #[derive(Clone, Debug)]
-pub(super) struct Slots<T>(Vec<(Box<str>, T)>);
+pub(super) struct NamedSlots<T>(Vec<(Box<str>, T)>);
 
 /// What is counted for each class.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OfClass {
+pub(super) struct ClassCounters {
     pub(super) admitted: u64,
     pub(super) refused: [u64; Reason::ALL.len()],
     pub(super) shadow: [u64; Reason::ALL.len()],
-    pub(super) codes: [u64; Code::NAMES.len()],
+    pub(super) codes: [u64; StatusClass::NAMES.len()],
     pub(super) admitted_took: Histogram,
     pub(super) refused_took: Histogram,
 }
 
 /// What is counted for each scope.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OfScope {
-    pub(super) codes: [u64; Code::NAMES.len()],
+pub(super) struct ScopeCounters {
+    pub(super) codes: [u64; StatusClass::NAMES.len()],
     pub(super) took: Histogram,
     pub(super) inflight: u64,
 }
 
 /// What is counted for each operator of crawlers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OfOperator {
+pub(super) struct OperatorCounters {
     pub(super) proven: u64,
     pub(super) disproven: u64,
     /// Signatures: verified, wrong, and those of which nobody could tell.
     pub(super) signed: [u64; 3],
 }
 
-impl Cells {
+impl WorkerCounters {
     /// Counts a finished request.
     pub fn record(&mut self, record: &Record<'_>) {
-        let refused = usize::from(matches!(record.outcome, Outcome::Refused(_)));
+        let refused = usize::from(matches!(record.outcome, RecordedOutcome::Refused(_)));
         self.kinds[record.kind as usize][refused] += 1;
         self.known.be_of(record.names.settings());
         self.known.classes.slot(usize::from(record.class.0), &mut self.classes, || record.class_name).record(record);
         if let Some(origin) = record.origin {
-            let code = origin.status.map_or(Code::ERROR, Code::of);
+            let code = origin.status.map_or(StatusClass::ERROR, StatusClass::of);
             self.each_scope(record.names, origin.scopes, |scope| {
                 scope.codes[code.place()] += 1;
                 scope.took.record(origin.took);
@@ -97,7 +97,7 @@ impl Cells {
     }
 
     /// Calls `each` with the slots of `scopes`, or with that of the default scope.
-    pub(super) fn each_scope(&mut self, names: &dyn Names, scopes: &[ScopeId], mut each: impl FnMut(&mut OfScope)) {
+    pub(super) fn each_scope(&mut self, names: &dyn NameResolver, scopes: &[ScopeId], mut each: impl FnMut(&mut ScopeCounters)) {
         let Self { known, scopes: slots, .. } = self;
         known.be_of(names.settings());
         if scopes.is_empty() {
@@ -110,7 +110,7 @@ impl Cells {
 
     /// Counts an answer to something that was turned away before it had a class.
     pub fn answered_unclassed(&mut self, status: u16) {
-        self.unclassed[Code::of(status).place()] += 1;
+        self.unclassed[StatusClass::of(status).place()] += 1;
     }
 
     /// Counts a connection that was accepted.
@@ -132,7 +132,7 @@ impl Cells {
     pub(super) fn take(&mut self) -> Self {
         let left = Self {
             classes: self.classes.emptied(),
-            scopes: self.scopes.emptied_but(|scope| OfScope { inflight: scope.inflight, ..OfScope::default() }),
+            scopes: self.scopes.emptied_but(|scope| ScopeCounters { inflight: scope.inflight, ..ScopeCounters::default() }),
             operators: self.operators.emptied(),
             connections_open: self.connections_open,
             known: std::mem::take(&mut self.known),
@@ -164,22 +164,22 @@ impl Cells {
     }
 }
 
-impl OfClass {
+impl ClassCounters {
     fn record(&mut self, record: &Record<'_>) {
         match record.outcome {
-            Outcome::Admitted { shadow } => {
+            RecordedOutcome::Admitted { shadow } => {
                 self.admitted += 1;
                 self.admitted_took.record(record.total);
                 if let Some(reason) = shadow {
                     self.shadow[reason as usize] += 1;
                 }
             }
-            Outcome::Refused(reason) => {
+            RecordedOutcome::Refused(reason) => {
                 self.refused[reason as usize] += 1;
                 self.refused_took.record(record.total);
             }
         }
-        self.codes[Code::of(record.status).place()] += 1;
+        self.codes[StatusClass::of(record.status).place()] += 1;
     }
 
     fn merge(&mut self, other: &Self) {
@@ -192,7 +192,7 @@ impl OfClass {
     }
 }
 
-impl OfOperator {
+impl OperatorCounters {
     fn record(&mut self, found: &Evidence) {
         match found {
             Evidence::AddressPublished(_) => self.proven += 1,
@@ -205,13 +205,13 @@ impl OfOperator {
     }
 }
 
-impl<T> Default for Slots<T> {
+impl<T> Default for NamedSlots<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<T: Default> Slots<T> {
+impl<T: Default> NamedSlots<T> {
     /// The slot of `name`, made where it is missing.
     pub(super) fn named(&mut self, name: &str) -> &mut T {
         let place = self.place(name);
@@ -239,7 +239,7 @@ impl<T: Default> Slots<T> {
     }
 }
 
-impl Known {
+impl SlotIndex {
     /// Forgets what was known of other settings.
     fn be_of(&mut self, settings: u64) {
         if self.settings != settings {
@@ -248,12 +248,12 @@ impl Known {
     }
 }
 
-impl Places {
+impl SlotMap {
     /// The slot of what has this `number` in the settings; it is looked for by `name` the first time.
     fn slot<'a, 'n, T: Default>(
         &mut self,
         number: usize,
-        slots: &'a mut Slots<T>,
+        slots: &'a mut NamedSlots<T>,
         name: impl FnOnce() -> &'n str,
     ) -> &'a mut T {
         if self.0.len() <= number {
@@ -273,17 +273,17 @@ pub(super) const DEFAULT_SCOPE: &str = "default";
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{Nameless, person};
+    use super::super::sample::{TestNames, person};
     use super::*;
     use crate::policy::ClassId;
 
     #[test]
     fn a_reload_that_moves_a_class_does_not_mix_up_its_counts() {
-        let mut cells = Cells::default();
+        let mut cells = WorkerCounters::default();
         for known in ["bot", "person"] {
             cells.classes.named(known);
         }
-        let names = &Nameless(1);
+        let names = &TestNames(1);
         cells.record(&person());
         cells.record(&Record { class: ClassId(0), names, ..person() });
         cells.record(&Record { class: ClassId(1), class_name: "bot", names, ..person() });
@@ -295,13 +295,13 @@ mod tests {
     #[test]
     fn reasons_and_kinds_are_counted_where_they_are_shown() {
         assert!(Reason::ALL.iter().enumerate().all(|(place, &reason)| reason as usize == place));
-        assert!(Kind::ALL.iter().enumerate().all(|(place, &kind)| kind as usize == place));
+        assert!(ClientKind::ALL.iter().enumerate().all(|(place, &kind)| kind as usize == place));
     }
 
     #[test]
     fn scopes_are_counted_by_name_whatever_their_numbers() {
-        let mut cells = Cells::default();
-        for (names, scopes) in [(Nameless(0), &[ScopeId(0)][..]), (Nameless(1), &[ScopeId(3)]), (Nameless(1), &[])] {
+        let mut cells = WorkerCounters::default();
+        for (names, scopes) in [(TestNames(0), &[ScopeId(0)][..]), (TestNames(1), &[ScopeId(3)]), (TestNames(1), &[])] {
             cells.each_scope(&names, scopes, |scope| scope.inflight += 1);
         }
         let open: Vec<_> = cells.scopes.iter().map(|(name, scope)| (name, scope.inflight)).collect();
@@ -310,11 +310,11 @@ mod tests {
 
     #[test]
     fn what_was_taken_away_is_not_counted_twice_and_what_is_open_stays() {
-        let mut cells = Cells::default();
+        let mut cells = WorkerCounters::default();
         cells.connection_opened();
         cells.scopes.named("default").inflight = 3;
         cells.record(&person());
-        let mut total = Cells::default();
+        let mut total = WorkerCounters::default();
         total.merge(&cells.take());
         total.merge(&cells.take());
         assert_eq!(total.classes.named("person").admitted, 1);
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn proof_by_address_is_counted_for_the_operator() {
         use crate::policy::OperatorId;
-        let mut cells = Cells::default();
+        let mut cells = WorkerCounters::default();
         cells.record(&Record { evidence: &[None, Some(Evidence::AddressPublished(OperatorId(0)))], ..person() });
         cells.record(&Record { evidence: &[Some(Evidence::AddressForeign(OperatorId(0)))], ..person() });
         let google = cells.operators.named("googlebot");
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn signatures_are_counted_for_the_operator_that_they_name() {
         use crate::policy::OperatorId;
-        let mut cells = Cells::default();
+        let mut cells = WorkerCounters::default();
         for found in [
             Evidence::Signed(OperatorId(0)),
             Evidence::SignatureInvalid(Some(OperatorId(0))),
@@ -346,7 +346,7 @@ mod tests {
         ] {
             cells.record(&Record { evidence: &[None, Some(found)], ..person() });
         }
-        let mut total = Cells::default();
+        let mut total = WorkerCounters::default();
         total.merge(&cells.take());
         assert_eq!(total.operators.named("googlebot").signed, [1, 1, 2]);
     }

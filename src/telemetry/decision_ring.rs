@@ -2,8 +2,8 @@
 
 /// A ring of access-log lines. The oldest is overwritten.
 #[derive(Debug)]
-pub(super) struct Recent {
-    entries: Box<[Entry]>,
+pub(super) struct DecisionRing {
+    entries: Box<[RingEntry]>,
     next: usize,
     /// The lines, one behind the other and from the start again: a store that moves on steadily is one that the
     /// processor sees coming.
@@ -14,20 +14,20 @@ pub(super) struct Recent {
 
 /// Where a line was put.
 #[derive(Clone, Copy, Debug, Default)]
-struct Entry {
+struct RingEntry {
     id: u64,
-    /// As counted by [`Recent::written`].
+    /// As counted by [`DecisionRing::written`].
     start: u64,
     /// None is the length of no line.
     length: usize,
 }
 
-impl Recent {
+impl DecisionRing {
     /// Remembers up to `capacity` decisions; fewer where their lines are longer than is usual.
     pub(super) fn new(capacity: usize) -> Self {
         let capacity = capacity.max(1);
         let bytes = (capacity * LINE_BYTES_USUAL).max(LINE_BYTES_MAX);
-        Self { entries: vec![Entry::default(); capacity].into(), next: 0, text: vec![0; bytes].into(), written: 0 }
+        Self { entries: vec![RingEntry::default(); capacity].into(), next: 0, text: vec![0; bytes].into(), written: 0 }
     }
 
     /// Remembers the line of decision `id`, unless it is too long to be kept.
@@ -41,7 +41,7 @@ impl Recent {
         }
         let start = self.place(self.written);
         self.text[start..start + line.len()].copy_from_slice(line);
-        self.entries[self.next] = Entry { id, start: self.written, length: line.len() };
+        self.entries[self.next] = RingEntry { id, start: self.written, length: line.len() };
         self.written += line.len() as u64;
         self.next = if self.next + 1 == self.entries.len() { 0 } else { self.next + 1 };
     }
@@ -49,7 +49,7 @@ impl Recent {
     /// The line of decision `id`, if it is still there.
     pub(super) fn find(&self, id: u64) -> Option<&[u8]> {
         let kept =
-            |entry: &&Entry| entry.id == id && entry.length > 0 && self.written - entry.start <= self.text.len() as u64;
+            |entry: &&RingEntry| entry.id == id && entry.length > 0 && self.written - entry.start <= self.text.len() as u64;
         self.entries.iter().find(kept).map(|entry| &self.text[self.place(entry.start)..][..entry.length])
     }
 
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn the_oldest_decision_is_forgotten_first() {
-        let mut recent = Recent::new(2);
+        let mut recent = DecisionRing::new(2);
         assert_eq!(recent.find(0), None, "an id that nobody had");
         recent.remember(1, b"one");
         recent.remember(2, b"two");
@@ -82,7 +82,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_found_is_what_was_remembered(lengths in proptest::collection::vec(1..=LINE_BYTES_MAX, 1..40)) {
-            let mut recent = Recent::new(8);
+            let mut recent = DecisionRing::new(8);
             let line = |place: usize| vec![place as u8; lengths[place]];
             for last in 0..lengths.len() {
                 recent.remember(last as u64, &line(last));
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_too_long_takes_nobodys_place() {
-        let mut recent = Recent::new(1);
+        let mut recent = DecisionRing::new(1);
         recent.remember(1, b"one");
         recent.remember(2, &[b'x'; LINE_BYTES_MAX + 1]);
         assert_eq!((recent.find(1), recent.find(2)), (Some(&b"one"[..]), None));

@@ -1,13 +1,13 @@
 //! What Prometheus is told when it asks: the workers' counts added up, and the engine as it stands.
 
 use super::ListsView;
-use super::counters::{Cells, OfClass};
-use super::status_class::Code;
+use super::counters::{WorkerCounters, ClassCounters};
+use super::status_class::StatusClass;
 use super::exposition::Exposition;
 use super::metrics::*;
 use crate::engine::{Admission, QuotaView, ScopeState};
 use crate::policy::bot_detection::Signal;
-use crate::policy::{Kind, Reason};
+use crate::policy::{ClientKind, Reason};
 use metrics::{Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use std::fmt::Display;
@@ -25,9 +25,9 @@ impl Exporter {
         let recorder = PrometheusBuilder::new().build_recorder();
         for metric in METRICS {
             match metric.form {
-                Form::Counter => recorder.describe_counter(metric.name.into(), None, metric.help.into()),
-                Form::Gauge => recorder.describe_gauge(metric.name.into(), None, metric.help.into()),
-                Form::Histogram => {}
+                MetricKind::Counter => recorder.describe_counter(metric.name.into(), None, metric.help.into()),
+                MetricKind::Gauge => recorder.describe_gauge(metric.name.into(), None, metric.help.into()),
+                MetricKind::Histogram => {}
             }
         }
         let handle = recorder.handle();
@@ -52,7 +52,7 @@ impl Exporter {
     /// Everything so far, and `cells`, and what the engine shows; `operators` by their numbers.
     pub(super) fn render(
         &self,
-        cells: &Cells,
+        cells: &WorkerCounters,
         admission: &Admission,
         quotas: &[QuotaView],
         scopes: &[ScopeState],
@@ -84,7 +84,7 @@ impl Exporter {
         text.finish()
     }
 
-    fn count_requests(&self, cells: &Cells) {
+    fn count_requests(&self, cells: &WorkerCounters) {
         for (class, counts) in cells.classes.iter() {
             self.count(REQUESTS, &[class, "admitted", ""], counts.admitted);
             for (reason, (&refused, &shadow)) in Reason::ALL.iter().zip(counts.refused.iter().zip(&counts.shadow)) {
@@ -93,7 +93,7 @@ impl Exporter {
             }
             self.count_codes(class, &counts.codes);
         }
-        for (kind, [admitted, refused]) in Kind::ALL.iter().zip(cells.kinds) {
+        for (kind, [admitted, refused]) in ClientKind::ALL.iter().zip(cells.kinds) {
             self.count(REQUESTS_BY_KIND, &[kind.name(), "admitted"], admitted);
             self.count(REQUESTS_BY_KIND, &[kind.name(), "refused"], refused);
         }
@@ -104,14 +104,14 @@ impl Exporter {
     }
 
     fn count_codes(&self, class: &str, codes: &[u64]) {
-        for (code, &count) in Code::NAMES.iter().zip(codes) {
+        for (code, &count) in StatusClass::NAMES.iter().zip(codes) {
             self.count(RESPONSES, &[class, code], count);
         }
     }
 
-    fn count_the_rest(&self, cells: &Cells) {
+    fn count_the_rest(&self, cells: &WorkerCounters) {
         for (scope, counts) in cells.scopes.iter() {
-            for (code, &count) in Code::NAMES.iter().zip(&counts.codes) {
+            for (code, &count) in StatusClass::NAMES.iter().zip(&counts.codes) {
                 self.count(ORIGIN_REQUESTS, &[scope, code], count);
             }
         }
@@ -127,9 +127,9 @@ impl Exporter {
     }
 }
 
-fn write_durations(text: &mut Exposition, cells: &Cells) {
+fn write_durations(text: &mut Exposition, cells: &WorkerCounters) {
     let mut family = text.family(REQUEST_DURATION);
-    for (class, OfClass { admitted_took, refused_took, .. }) in cells.classes.iter() {
+    for (class, ClassCounters { admitted_took, refused_took, .. }) in cells.classes.iter() {
         family.histogram(&[class, "admitted"], admitted_took);
         family.histogram(&[class, "refused"], refused_took);
     }

@@ -1,12 +1,12 @@
 //! One finished request as one line of the access log.
 
 use super::number_text::{self, hexadecimal};
-use super::timestamp::InstantText;
+use super::timestamp::TimestampWriter;
 use super::json;
-use super::line_cache::{Passage, Passages};
-use super::record::{Charge, Record};
+use super::line_cache::{LineFragment, FragmentCache};
+use super::record::{QuotaCharge, Record};
 use crate::policy::Timestamp;
-use crate::policy::identity::Payer;
+use crate::policy::identity::KeyOwner;
 use std::io::Write as _;
 use std::net::IpAddr;
 
@@ -15,9 +15,9 @@ use std::net::IpAddr;
 pub struct LineWriter {
     /// When the gate was started, in microseconds: decisions are numbered from then on.
     run: u64,
-    admitted: InstantText,
-    settled: InstantText,
-    passages: Passages,
+    admitted: TimestampWriter,
+    settled: TimestampWriter,
+    passages: FragmentCache,
 }
 
 impl LineWriter {
@@ -52,7 +52,7 @@ fn client(out: &mut Vec<u8>, record: &Record<'_>) {
     }
     out.extend_from_slice(b"\",\"key\":\"");
     match record.key.payer() {
-        Payer::V4(v4) => number_text::ipv4(out, v4),
+        KeyOwner::V4(v4) => number_text::ipv4(out, v4),
         _ => write_infallibly(out, format_args!("{}", record.key.shown(|operator| record.names.operator(operator)))),
     }
 }
@@ -85,7 +85,7 @@ fn request(out: &mut Vec<u8>, record: &Record<'_>) {
 }
 
 /// What is another for every request, though its passage is the same.
-fn numbers(out: &mut Vec<u8>, record: &Record<'_>, passage: &Passage) {
+fn numbers(out: &mut Vec<u8>, record: &Record<'_>, passage: &LineFragment) {
     out.extend_from_slice(b",\"retry_after_s\":");
     json::number_or_null(out, record.retry_after_s);
     out.extend_from_slice(b",\"tier\":");
@@ -134,8 +134,8 @@ fn numbers(out: &mut Vec<u8>, record: &Record<'_>, passage: &Passage) {
 fn of_each_quota(
     out: &mut Vec<u8>,
     record: &Record<'_>,
-    passage: &Passage,
-    number: impl Fn(&mut Vec<u8>, &Charge<'_>),
+    passage: &LineFragment,
+    number: impl Fn(&mut Vec<u8>, &QuotaCharge<'_>),
 ) {
     for (place, (key, charge)) in passage.quotas().zip(record.charges).enumerate() {
         if place > 0 {

@@ -2,10 +2,10 @@
 //! It is written once and then copied.
 
 use super::json;
-use super::record::{Charge, Names, Outcome, Record};
-use crate::policy::bot_detection::Seen;
+use super::record::{QuotaCharge, NameResolver, RecordedOutcome, Record};
+use crate::policy::bot_detection::HeadersSeen;
 use crate::policy::class::Evidence;
-use crate::policy::{ClassId, Kind, OperatorId, QuotaId, Reason, Units};
+use crate::policy::{ClassId, ClientKind, OperatorId, QuotaId, Reason, Units};
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -15,12 +15,12 @@ use std::hash::{BuildHasher, Hash, Hasher};
 /// Each has one place, and the last to want it has it: nothing grows, and what clients make up costs others at most a
 /// second writing. There is nothing of a client in them but which bot it claims to be.
 #[derive(Clone, Debug)]
-pub(super) struct Passages(Box<[Option<Passage>]>);
+pub(super) struct FragmentCache(Box<[Option<LineFragment>]>);
 
 /// One passage, and what it is about.
 #[derive(Clone, Debug)]
-pub(super) struct Passage {
-    about: Subject,
+pub(super) struct LineFragment {
+    about: FragmentKey,
     /// From the headers that were seen to where `Retry-After` follows.
     text: Vec<u8>,
     /// The key of each quota, as it stands in objects.
@@ -29,49 +29,49 @@ pub(super) struct Passage {
 
 /// All that a passage depends on: two records that agree in this have the same.
 #[derive(Clone, Debug)]
-struct Subject {
+struct FragmentKey {
     settings: u64,
-    headers_seen: Seen,
-    kind: Kind,
+    headers_seen: HeadersSeen,
+    kind: ClientKind,
     class: ClassId,
     operator: Option<OperatorId>,
     evidence: SmallVec<[Option<Evidence>; 6]>,
     signed: bool,
     route: usize,
     charges: SmallVec<[(QuotaId, Units, Units); 2]>,
-    outcome: Outcome,
+    outcome: RecordedOutcome,
 }
 
-impl Default for Passages {
+impl Default for FragmentCache {
     fn default() -> Self {
         Self(vec![None; PLACES].into())
     }
 }
 
-impl Passages {
+impl FragmentCache {
     /// The passage of `record`.
-    pub(super) fn of(&mut self, record: &Record<'_>) -> &Passage {
+    pub(super) fn of(&mut self, record: &Record<'_>) -> &LineFragment {
         let place = &mut self.0[place(record)];
         if !place.as_ref().is_some_and(|passage| passage.about.is_of(record)) {
             *place = None;
         }
-        place.get_or_insert_with(|| Passage::new(record))
+        place.get_or_insert_with(|| LineFragment::new(record))
     }
 }
 
-impl Passage {
+impl LineFragment {
     fn new(record: &Record<'_>) -> Self {
         let mut text = Vec::with_capacity(512);
         classification(&mut text, record);
         verdict(&mut text, record);
         text.shrink_to_fit();
-        let key = |charge: &Charge<'_>| {
+        let key = |charge: &QuotaCharge<'_>| {
             let mut key = Vec::new();
             json::string(&mut key, charge.quota_name.as_bytes());
             key.push(b':');
             key.into()
         };
-        Self { about: Subject::of(record), text, quotas: record.charges.iter().map(key).collect() }
+        Self { about: FragmentKey::of(record), text, quotas: record.charges.iter().map(key).collect() }
     }
 
     /// Its text.
@@ -85,7 +85,7 @@ impl Passage {
     }
 }
 
-impl Subject {
+impl FragmentKey {
     fn of(record: &Record<'_>) -> Self {
         let charges = record.charges.iter().map(|charge| (charge.quota, charge.expected, charge.settled));
         Self {
@@ -103,7 +103,7 @@ impl Subject {
     }
 
     fn is_of(&self, record: &Record<'_>) -> bool {
-        let same_charge = |(known, charge): (&(QuotaId, Units, Units), &Charge<'_>)| {
+        let same_charge = |(known, charge): (&(QuotaId, Units, Units), &QuotaCharge<'_>)| {
             *known == (charge.quota, charge.expected, charge.settled)
         };
         self.settings == record.names.settings()
@@ -139,10 +139,10 @@ fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
     }
     out.extend_from_slice(b"],\"secure\":");
     // Null where nobody looked: then a header that is not named may have been there.
-    let looked = record.headers_seen.has(Seen::LOOKED);
-    json::truth_or_null(out, looked.then(|| record.headers_seen.has(Seen::SECURE)));
+    let looked = record.headers_seen.has(HeadersSeen::LOOKED);
+    json::truth_or_null(out, looked.then(|| record.headers_seen.has(HeadersSeen::SECURE)));
     out.extend_from_slice(b",\"old_http\":");
-    json::truth_or_null(out, looked.then(|| record.headers_seen.has(Seen::OLD_HTTP)));
+    json::truth_or_null(out, looked.then(|| record.headers_seen.has(HeadersSeen::OLD_HTTP)));
     out.extend_from_slice(b",\"kind\":");
     json::string(out, record.kind.name().as_bytes());
     out.extend_from_slice(b",\"class\":");
@@ -169,7 +169,7 @@ fn verdict(out: &mut Vec<u8>, record: &Record<'_>) {
     reason(out, record.outcome.shadow());
 }
 
-fn amounts(out: &mut Vec<u8>, opening: &[u8], charges: &[Charge<'_>], amount: fn(&Charge<'_>) -> Units) {
+fn amounts(out: &mut Vec<u8>, opening: &[u8], charges: &[QuotaCharge<'_>], amount: fn(&QuotaCharge<'_>) -> Units) {
     out.extend_from_slice(opening);
     for (place, charge) in charges.iter().enumerate() {
         comma(out, place);
@@ -184,7 +184,7 @@ fn reason(out: &mut Vec<u8>, reason: Option<Reason>) {
 }
 
 /// `names_bot:GPTBot`: what was found, and whose name it bears.
-fn evidence(out: &mut Vec<u8>, found: Evidence, names: &dyn Names) {
+fn evidence(out: &mut Vec<u8>, found: Evidence, names: &dyn NameResolver) {
     let (what, whose) = match found {
         Evidence::AgentRule(place) => ("agent_rule:", names.agent_rule(place)),
         Evidence::NoUserAgent => ("no_user_agent", ""),

@@ -1,6 +1,6 @@
 //! The thread that writes the access log, through full disks and moved files.
 
-use super::access_log::{Lines, Shared};
+use super::access_log::{Lines, LogShared};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,12 +10,12 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 /// Opens what is written to; called again when the file has been moved away.
-pub trait Open: FnMut() -> io::Result<Box<dyn Write + Send>> + Send + 'static {}
+pub trait OpenSink: FnMut() -> io::Result<Box<dyn Write + Send>> + Send + 'static {}
 
-impl<T: FnMut() -> io::Result<Box<dyn Write + Send>> + Send + 'static> Open for T {}
+impl<T: FnMut() -> io::Result<Box<dyn Write + Send>> + Send + 'static> OpenSink for T {}
 
 /// What the writer is asked to do.
-pub(super) enum Order {
+pub(super) enum WriterCommand {
     /// Write these.
     Write(Lines),
     /// See whether the file is to be reopened or the log to be closed.
@@ -26,13 +26,13 @@ pub(super) enum Order {
 pub(super) struct LogWriter<O> {
     open: O,
     sink: Box<dyn Write + Send>,
-    inbox: Receiver<Order>,
-    shared: Arc<Shared>,
+    inbox: Receiver<WriterCommand>,
+    shared: Arc<LogShared>,
     failing: bool,
 }
 
-impl<O: Open> LogWriter<O> {
-    pub(super) fn new(mut open: O, inbox: Receiver<Order>, shared: Arc<Shared>) -> io::Result<Self> {
+impl<O: OpenSink> LogWriter<O> {
+    pub(super) fn new(mut open: O, inbox: Receiver<WriterCommand>, shared: Arc<LogShared>) -> io::Result<Self> {
         let sink = open()?;
         Ok(Self { open, sink, inbox, shared, failing: false })
     }
@@ -41,14 +41,14 @@ impl<O: Open> LogWriter<O> {
     pub(super) fn run(mut self) {
         while let Some(order) = self.next() {
             self.reopen_if_asked();
-            if let Order::Write(lines) = order {
+            if let WriterCommand::Write(lines) = order {
                 self.write(lines);
             }
         }
         let _ = self.sink.flush();
     }
 
-    fn next(&self) -> Option<Order> {
+    fn next(&self) -> Option<WriterCommand> {
         match self.shared.closing.load(Ordering::Acquire) {
             true => self.inbox.try_recv().ok(),
             false => self.inbox.recv().ok(),

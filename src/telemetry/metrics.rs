@@ -8,14 +8,14 @@ pub struct Metric {
     /// What it says.
     pub help: &'static str,
     /// How it behaves.
-    pub form: Form,
+    pub form: MetricKind,
     /// Its labels.
     pub labels: &'static [&'static str],
 }
 
 /// How a metric behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum MetricKind {
     /// It only grows.
     Counter,
     /// It goes up and down.
@@ -24,7 +24,7 @@ pub enum Form {
     Histogram,
 }
 
-impl Form {
+impl MetricKind {
     /// Its name in the exposition.
     pub const fn name(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ macro_rules! metrics {
         $(
             #[doc = $help]
             pub const $id: Metric =
-                Metric { name: $name, help: $help.trim_ascii(), form: Form::$form, labels: &[$($label),*] };
+                Metric { name: $name, help: $help.trim_ascii(), form: MetricKind::$form, labels: &[$($label),*] };
         )*
         /// All of them.
         pub const METRICS: &[Metric] = &[$($id),*];
@@ -161,7 +161,7 @@ mod tests {
         for (place, metric) in METRICS.iter().enumerate() {
             let name = metric.name;
             assert!(name.starts_with("tidegate_"), "{name}");
-            assert_eq!(name.ends_with("_total"), metric.form == Form::Counter, "{name}");
+            assert_eq!(name.ends_with("_total"), metric.form == MetricKind::Counter, "{name}");
             assert!(!["_count", "_sum", "_bucket"].iter().any(|end| name.ends_with(end)), "{name}");
             assert!(metric.help.ends_with('.') && metric.help.is_ascii(), "{name}: {}", metric.help);
             assert!(METRICS[..place].iter().all(|other| other.name != name), "{name} twice");

@@ -25,18 +25,18 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
-pub use access_log::{AccessLog, LogBuffer, Target};
-pub use counters::Cells;
+pub use access_log::{AccessLog, LogBuffer, LogTarget};
+pub use counters::WorkerCounters;
 pub use number_text::hexadecimal;
 pub use histogram::Histogram;
 pub use timestamp::{rfc3339, rfc3339_exact};
 pub use line::LineWriter;
-pub use log_writer::Open;
-pub use record::{Charge, Names, OriginCall, Outcome, Record};
+pub use log_writer::OpenSink;
+pub use record::{QuotaCharge, NameResolver, UpstreamCall, RecordedOutcome, Record};
 pub use worker::{DECISIONS_REMEMBERED, WorkerTelemetry};
 
 use crate::engine::Admission;
-use crate::policy::crawl_delay::ConductView;
+use crate::policy::crawl_delay::ComplianceView;
 use crate::policy::{Rules, Timestamp};
 use metrics::{
     ACCESS_LOG_DROPPED, BUILD_INFO, CRAWL_DELAY_ADVERTISED, CRAWL_EARLY, CRAWL_GAP_SECONDS, CRAWL_GAPS,
@@ -50,7 +50,7 @@ use std::time::Duration;
 /// Telemetry of one gate.
 pub struct Telemetry {
     exporter: Exporter,
-    totals: Mutex<Cells>,
+    totals: Mutex<WorkerCounters>,
     workers: Mutex<Vec<WorkerTelemetry>>,
     started: Timestamp,
     log: Option<AccessLog>,
@@ -78,14 +78,14 @@ pub struct ListView {
 
 /// How a claim was put to the test in the background; what a request shows by itself is counted with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub enum VerificationMethod {
     /// Reverse and forward DNS.
     Dns,
 }
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finding {
+pub enum VerificationResult {
     /// The crawler is who it says.
     Verified,
     /// It is not.
@@ -135,7 +135,7 @@ impl Telemetry {
     }
 
     /// Counts a claim that was put to the test in the background. `operator` is a name of the built-in list.
-    pub fn verification(&self, operator: &str, method: Method, finding: Finding) {
+    pub fn verification(&self, operator: &str, method: VerificationMethod, finding: VerificationResult) {
         self.exporter.add_one(VERIFICATIONS, &[operator, method.name(), finding.name()]);
     }
 
@@ -145,7 +145,7 @@ impl Telemetry {
     }
 
     /// Notes how the crawlers of `operator` keep to what they are asked. `operator` is a name of the built-in list.
-    pub fn conduct(&self, operator: &str, seen: &ConductView) {
+    pub fn conduct(&self, operator: &str, seen: &ComplianceView) {
         self.exporter.gauge(CRAWL_DELAY_ADVERTISED, &[operator], seen.asked.unwrap_or(0).into());
         for (metric, total) in [
             (CRAWLER_REQUESTS, seen.requests),
@@ -174,7 +174,7 @@ impl Telemetry {
     }
 
     /// What all workers have counted since the start, and what they have open now.
-    fn counted(&self) -> Cells {
+    fn counted(&self) -> WorkerCounters {
         let mut totals = self.totals.lock();
         let mut open = Vec::new();
         for worker in self.workers.lock().iter() {
@@ -230,7 +230,7 @@ impl Telemetry {
     }
 }
 
-impl Method {
+impl VerificationMethod {
     const fn name(self) -> &'static str {
         match self {
             Self::Dns => "dns",
@@ -238,7 +238,7 @@ impl Method {
     }
 }
 
-impl Finding {
+impl VerificationResult {
     const fn name(self) -> &'static str {
         match self {
             Self::Verified => "verified",

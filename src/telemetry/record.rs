@@ -1,10 +1,10 @@
 //! All that is known of a request once it is over: what the access log writes and the metrics count.
 
-use crate::policy::bot_detection::Seen;
+use crate::policy::bot_detection::HeadersSeen;
 use crate::policy::class::Evidence;
 use crate::policy::identity::ClientKey;
 use crate::policy::address_lists::ListId;
-use crate::policy::{BotId, ClassId, Kind, OperatorId, QuotaId, Reason, ScopeId, Timestamp, Units};
+use crate::policy::{BotId, ClassId, ClientKind, OperatorId, QuotaId, Reason, ScopeId, Timestamp, Units};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -40,9 +40,9 @@ pub struct Record<'a> {
     /// Where the client says it came from.
     pub referer: Option<&'a [u8]>,
     /// Which headers policy found; never their values.
-    pub headers_seen: Seen,
+    pub headers_seen: HeadersSeen,
     /// What kind of client it is.
-    pub kind: Kind,
+    pub kind: ClientKind,
     /// Its class, by place ...
     pub class: ClassId,
     /// ... and by name.
@@ -60,11 +60,11 @@ pub struct Record<'a> {
     /// ... and by name.
     pub route_name: &'a str,
     /// What it was charged, quota by quota; a refused request has what it would have cost.
-    pub charges: &'a [Charge<'a>],
+    pub charges: &'a [QuotaCharge<'a>],
     /// The decision's number among those on its client's bucket, where it has one.
     pub bucket_turn: Option<u64>,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: RecordedOutcome,
     /// The `Retry-After` that it was told.
     pub retry_after_s: Option<u64>,
     /// The scope that could not take it in time.
@@ -76,18 +76,18 @@ pub struct Record<'a> {
     /// How long it waited for its turn.
     pub scope_wait: Duration,
     /// What the origin did, if it was asked.
-    pub origin: Option<OriginCall<'a>>,
+    pub origin: Option<UpstreamCall<'a>>,
     /// From the first byte of the request to the last of the answer.
     pub total: Duration,
     /// What the cache said.
     pub cache: Option<&'a str>,
     /// Knows the names of bots, operators, rules and scopes.
-    pub names: &'a dyn Names,
+    pub names: &'a dyn NameResolver,
 }
 
 /// What one quota was charged for one request.
 #[derive(Clone, Copy, Debug)]
-pub struct Charge<'a> {
+pub struct QuotaCharge<'a> {
     /// The quota, by place ...
     pub quota: QuotaId,
     /// ... and by name.
@@ -108,7 +108,7 @@ pub struct Charge<'a> {
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
+pub enum RecordedOutcome {
     /// It went on; `shadow` would have refused it, were that rule enforced.
     Admitted {
         /// The first rule in shadow mode that said no.
@@ -120,7 +120,7 @@ pub enum Outcome {
 
 /// A request that the origin was asked to answer.
 #[derive(Clone, Copy, Debug)]
-pub struct OriginCall<'a> {
+pub struct UpstreamCall<'a> {
     /// The scopes it belonged to; none is the default one.
     pub scopes: &'a [ScopeId],
     /// The origin's status; none where it failed to answer.
@@ -130,7 +130,7 @@ pub struct OriginCall<'a> {
 }
 
 /// Gives names to what policy knows by number. Only names from the settings and the built-in lists.
-pub trait Names {
+pub trait NameResolver {
     /// The number of the settings that the names are from. As long as it is the same, so is the name of every class,
     /// route, quota, scope and rule: what was made of them may be used again.
     fn settings(&self) -> u64;
@@ -148,7 +148,7 @@ pub trait Names {
     fn scope(&self, scope: ScopeId) -> &str;
 }
 
-impl Outcome {
+impl RecordedOutcome {
     /// Its name in logs and metrics.
     pub const fn verdict(self) -> &'static str {
         match self {

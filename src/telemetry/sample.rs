@@ -1,11 +1,11 @@
 //! A finished request for tests and benchmarks to start from.
 
-use super::record::{Charge, Names, OriginCall, Outcome, Record};
-use crate::policy::bot_detection::Seen;
+use super::record::{QuotaCharge, NameResolver, UpstreamCall, RecordedOutcome, Record};
+use crate::policy::bot_detection::HeadersSeen;
 use crate::policy::class::Evidence;
-use crate::policy::identity::Trust;
+use crate::policy::identity::ProxyTrust;
 use crate::policy::address_lists::ListId;
-use crate::policy::{BotId, ClassId, Kind, OperatorId, QuotaId, ScopeId, Timestamp, Units};
+use crate::policy::{BotId, ClassId, ClientKind, OperatorId, QuotaId, ScopeId, Timestamp, Units};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub fn person() -> Record<'static> {
         settled: Timestamp(1_795_252_443_165_356_789),
         id: 0x00c0_ffee,
         client,
-        key: Trust::default().key(client),
+        key: ProxyTrust::default().key(client),
         method: &http::Method::GET,
         host: b"example.com",
         path: "/item/42",
@@ -28,12 +28,12 @@ pub fn person() -> Record<'static> {
         user_agent:
             b"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36",
         referer: Some(b"https://example.com/"),
-        headers_seen: Seen::LOOKED
-            .and(Seen::SECURE, true)
-            .and(Seen::ACCEPT, true)
-            .and(Seen::LANGUAGE, true)
-            .and(Seen::FETCH, true),
-        kind: Kind::Human,
+        headers_seen: HeadersSeen::LOOKED
+            .and(HeadersSeen::SECURE, true)
+            .and(HeadersSeen::ACCEPT, true)
+            .and(HeadersSeen::LANGUAGE, true)
+            .and(HeadersSeen::FETCH, true),
+        kind: ClientKind::Human,
         class: ClassId(1),
         class_name: "person",
         operator: None,
@@ -44,20 +44,20 @@ pub fn person() -> Record<'static> {
         route_name: "/item/*",
         charges: &CHARGES,
         bucket_turn: None,
-        outcome: Outcome::Admitted { shadow: None },
+        outcome: RecordedOutcome::Admitted { shadow: None },
         retry_after_s: None,
         tier: None,
         scope: None,
         guarded: false,
         scope_wait: Duration::ZERO,
-        origin: Some(OriginCall { scopes: &[], status: Some(200), took: Duration::from_micros(41_200) }),
+        origin: Some(UpstreamCall { scopes: &[], status: Some(200), took: Duration::from_micros(41_200) }),
         total: Duration::from_micros(41_900),
         cache: None,
-        names: &Nameless(0),
+        names: &TestNames(0),
     }
 }
 
-const CHARGES: [Charge<'static>; 1] = [Charge {
+const CHARGES: [QuotaCharge<'static>; 1] = [QuotaCharge {
     quota: QuotaId(0),
     quota_name: "places_api",
     expected: Units::whole(1),
@@ -69,9 +69,9 @@ const CHARGES: [Charge<'static>; 1] = [Charge {
 }];
 
 /// Names everything by what it is, in the settings of this number.
-pub struct Nameless(pub u64);
+pub struct TestNames(pub u64);
 
-impl Names for Nameless {
+impl NameResolver for TestNames {
     fn settings(&self) -> u64 {
         self.0
     }

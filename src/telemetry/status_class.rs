@@ -2,9 +2,9 @@
 
 /// A closed list of codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Code(u8);
+pub(super) struct StatusClass(u8);
 
-impl Code {
+impl StatusClass {
     /// All labels, by place.
     pub(super) const NAMES: [&'static str; 8] = ["1xx", "2xx", "3xx", "4xx", "429", "5xx", "503", "error"];
     /// No answer at all.

@@ -1,8 +1,8 @@
-use super::metrics::{Form, METRICS, Metric};
+use super::metrics::{MetricKind, METRICS, Metric};
 use super::sample::person;
 use super::*;
-use crate::engine::{Engine, Supply};
-use crate::policy::class::{Class, When};
+use crate::engine::{Engine, LeaseMode};
+use crate::policy::class::{Class, ClassMatcher};
 use crate::policy::throttle::Scope;
 use crate::policy::window::Window;
 use crate::policy::{Reason, Units};
@@ -15,11 +15,11 @@ const NOW: Timestamp = Timestamp::from_seconds(1_795_252_443);
 fn every_sample_has_its_help_and_type_and_no_series_comes_twice() {
     let gate = Gate::new();
     gate.worker.record(&person());
-    gate.telemetry.verification("googlebot", Method::Dns, Finding::Verified);
+    gate.telemetry.verification("googlebot", VerificationMethod::Dns, VerificationResult::Verified);
     gate.telemetry.names_waiting(3);
     let operator = crate::policy::OperatorId(0);
     let seen =
-        ConductView { operator, asked: Some(9), requests: 3, robots: 1, gaps: 1, gaps_took: Duration::ZERO, early: 1 };
+        ComplianceView { operator, asked: Some(9), requests: 3, robots: 1, gaps: 1, gaps_took: Duration::ZERO, early: 1 };
     gate.telemetry.conduct("googlebot", &seen);
     let scraped = Scraped::read(&gate.scrape());
     for metric in METRICS {
@@ -54,8 +54,8 @@ fn scrapes_add_up_what_all_workers_counted() {
     other.origin_began(&[], person().names);
     gate.scrape();
     other.record(&person());
-    other.record(&Record { outcome: Outcome::Refused(Reason::Bucket), status: 429, origin: None, ..person() });
-    other.record(&Record { outcome: Outcome::Admitted { shadow: Some(Reason::Tier) }, origin: None, ..person() });
+    other.record(&Record { outcome: RecordedOutcome::Refused(Reason::Bucket), status: 429, origin: None, ..person() });
+    other.record(&Record { outcome: RecordedOutcome::Admitted { shadow: Some(Reason::Tier) }, origin: None, ..person() });
     other.answered_unclassed(400);
     assert!(gate.telemetry.origin_inflight().contains(&("default".to_owned(), 1)));
     let scraped = Scraped::read(&gate.scrape());
@@ -103,7 +103,7 @@ fn a_decision_is_found_whichever_worker_took_it() {
 fn closing_writes_what_the_workers_still_hold() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("access.log");
-    let log = AccessLog::start(Target::File(path.clone())).expect("it starts");
+    let log = AccessLog::start(LogTarget::File(path.clone())).expect("it starts");
     let telemetry = Telemetry::new(Some(log), ("1.0.0", "abc"), NOW);
     let workers = [telemetry.worker(), telemetry.worker()];
     workers.iter().for_each(|worker| worker.record(&person()));
@@ -122,7 +122,7 @@ impl Gate {
         let telemetry = Telemetry::new(None, ("1.0.0", "abc"), NOW);
         telemetry.rules_in_force(&rules(), &["googlebot", "bingbot"], NOW);
         let worker = telemetry.worker();
-        let admission = Engine::new(Supply::Whole, 100).admission(Arc::new(rules()), NOW);
+        let admission = Engine::new(LeaseMode::Whole, 100).admission(Arc::new(rules()), NOW);
         Self { telemetry, worker, admission }
     }
 
@@ -134,7 +134,7 @@ impl Gate {
 fn rules() -> Rules {
     let class = |name: &str| Class {
         name: name.into(),
-        when: When::default(),
+        when: ClassMatcher::default(),
         blocked: false,
         bucket: None,
         key: Default::default(),
@@ -203,8 +203,8 @@ fn check_sample(metric: &Metric, series: &str) {
         labels.split("\",").filter_map(|pair| pair.split_once("=\"")).map(|(name, _)| name).collect();
     let mut expected = metric.labels.to_vec();
     match (metric.form, suffix) {
-        (Form::Histogram, "_bucket") => expected.push("le"),
-        (Form::Histogram, "_sum" | "_count") | (Form::Counter | Form::Gauge, "") => {}
+        (MetricKind::Histogram, "_bucket") => expected.push("le"),
+        (MetricKind::Histogram, "_sum" | "_count") | (MetricKind::Counter | MetricKind::Gauge, "") => {}
         _ => panic!("{series} does not belong to {}", metric.name),
     }
     assert_eq!(labels, expected, "{series}");

@@ -5,13 +5,13 @@ use crate::policy::Timestamp;
 
 /// Writes moments; remembers the text of the second that it wrote last, because most lines share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct InstantText {
+pub(super) struct TimestampWriter {
     second: Option<u64>,
     /// To the point before the fraction.
     prefix: [u8; 20],
 }
 
-impl InstantText {
+impl TimestampWriter {
     /// Appends `moment`, as `2026-11-21T09:14:03.123456Z`.
     pub(super) fn write(&mut self, out: &mut Vec<u8>, moment: Timestamp) {
         if self.second != Some(moment.seconds()) {
@@ -34,7 +34,7 @@ pub fn rfc3339(moment: Timestamp) -> String {
 /// `moment` to the microsecond, as the access log writes it.
 pub fn rfc3339_exact(moment: Timestamp) -> String {
     let mut text = Vec::new();
-    InstantText::default().write(&mut text, moment);
+    TimestampWriter::default().write(&mut text, moment);
     String::from_utf8(text).expect("digits and signs")
 }
 
@@ -52,7 +52,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_the_moment_to_the_microsecond(moments in proptest::collection::vec(any::<u64>(), 1..5)) {
-            let mut text = InstantText::default();
+            let mut text = TimestampWriter::default();
             for nanoseconds in moments {
                 let mut out = Vec::new();
                 text.write(&mut out, Timestamp(nanoseconds));

@@ -2,22 +2,22 @@
 //! a scrape ever contends for.
 
 use super::access_log::LogBuffer;
-use super::counters::Cells;
+use super::counters::WorkerCounters;
 use super::line::LineWriter;
-use super::decision_ring::Recent;
-use super::record::{Names, Record};
+use super::decision_ring::DecisionRing;
+use super::record::{NameResolver, Record};
 use crate::policy::{ScopeId, Timestamp};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// What a worker tells about its requests.
 #[derive(Clone)]
-pub struct WorkerTelemetry(pub(super) Arc<Mutex<Desk>>);
+pub struct WorkerTelemetry(pub(super) Arc<Mutex<WorkerState>>);
 
 /// Where a worker's notes lie.
-pub(super) struct Desk {
-    pub(super) cells: Cells,
-    pub(super) recent: Recent,
+pub(super) struct WorkerState {
+    pub(super) cells: WorkerCounters,
+    pub(super) recent: DecisionRing,
     lines: LineWriter,
     log: Option<LogBuffer>,
     /// Where a line is written when there is no log to write it to.
@@ -26,9 +26,9 @@ pub(super) struct Desk {
 
 impl WorkerTelemetry {
     pub(super) fn new(log: Option<LogBuffer>, started: Timestamp) -> Self {
-        let (cells, recent) = (Cells::default(), Recent::new(DECISIONS_REMEMBERED));
+        let (cells, recent) = (WorkerCounters::default(), DecisionRing::new(DECISIONS_REMEMBERED));
         let lines = LineWriter::of_run(started);
-        Self(Arc::new(Mutex::new(Desk { cells, recent, lines, log, scratch: Vec::new() })))
+        Self(Arc::new(Mutex::new(WorkerState { cells, recent, lines, log, scratch: Vec::new() })))
     }
 
     /// Counts a finished request, remembers it and writes its line.
@@ -69,12 +69,12 @@ impl WorkerTelemetry {
     }
 
     /// Counts a request of `scopes` that goes to the origin now.
-    pub fn origin_began(&self, scopes: &[ScopeId], names: &dyn Names) {
+    pub fn origin_began(&self, scopes: &[ScopeId], names: &dyn NameResolver) {
         self.0.lock().cells.each_scope(names, scopes, |scope| scope.inflight += 1);
     }
 
     /// Counts it out again. The scopes must be those that it went in with.
-    pub fn origin_ended(&self, scopes: &[ScopeId], names: &dyn Names) {
+    pub fn origin_ended(&self, scopes: &[ScopeId], names: &dyn NameResolver) {
         self.0.lock().cells.each_scope(names, scopes, |scope| scope.inflight = scope.inflight.saturating_sub(1));
     }
 

@@ -1,17 +1,17 @@
 //! A policy that may be tried: what of the file has which values.
 
 use super::tiers;
-use super::pacing::Pace;
+use super::pacing::PacingChoice;
 use crate::policy::Units;
 use crate::policy::tier::{Share, Tier};
 
 /// The values of everything that may be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Draft {
+pub struct Candidate {
     /// The tiers of each class that is tuned.
     pub(super) ladders: Vec<Vec<Tier>>,
     /// How the quota is paced.
-    pub(super) pace: Pace,
+    pub(super) pace: PacingChoice,
 }
 
 /// How much a draft differs from another: first in what nobody would expect, then in how many values, then by how far.
@@ -24,8 +24,8 @@ pub(super) struct Changes {
     pub(super) distance: u64,
 }
 
-impl Draft {
-    pub(super) fn new(ladders: Vec<Vec<Tier>>, pace: Pace) -> Self {
+impl Candidate {
+    pub(super) fn new(ladders: Vec<Vec<Tier>>, pace: PacingChoice) -> Self {
         let open: Vec<bool> = ladders.iter().map(|tiers| is_open(tiers)).collect();
         Self { ladders, pace: pace.with_meaning(&open) }
     }
@@ -58,7 +58,7 @@ impl Draft {
     }
 
     /// The same, paced otherwise.
-    pub(super) fn with_pace(&self, pace: Pace) -> Self {
+    pub(super) fn with_pace(&self, pace: PacingChoice) -> Self {
         Self::new(self.ladders.clone(), pace)
     }
 }
@@ -81,17 +81,17 @@ impl Changes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::pacing::Forecast;
+    use crate::policy::pacing::PacingMode;
     use crate::tune::tiers;
 
     #[test]
     fn of_equal_drafts_the_one_whose_weights_follow_priorities_is_nearer_to_the_file() {
         let limit = Units::whole(100);
         let paced = |weights: [u32; 2]| {
-            let pace = Pace { forecast: Some(Forecast::Learned), weights: weights.to_vec() };
-            Draft::new(vec![tiers::open(limit); 2], pace)
+            let pace = PacingChoice { forecast: Some(PacingMode::Learned), weights: weights.to_vec() };
+            Candidate::new(vec![tiers::open(limit); 2], pace)
         };
-        let changes = |draft: &Draft, present: &Draft| draft.changes(present, &[1, 2], limit);
+        let changes = |draft: &Candidate, present: &Candidate| draft.changes(present, &[1, 2], limit);
         let plain = paced([1, 1]);
         let [against, along] = [paced([2, 1]), paced([1, 8])].map(|draft| changes(&draft, &plain));
         assert!(along < against, "{along:?} {against:?}");

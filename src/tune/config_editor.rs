@@ -1,16 +1,16 @@
 //! The file as text, with other values written where the present ones stand. All else stays: order, comments, spelling.
 
-use super::candidate::Draft;
-use super::pacing::Pace;
-use super::space::{Space, path_of_quota};
+use super::candidate::Candidate;
+use super::pacing::PacingChoice;
+use super::space::{SearchSpace, path_of_quota};
 use super::diff;
-use crate::config::{Place, Settings};
+use crate::config::{SourceLocation, Settings};
 use crate::policy::Units;
 use crate::policy::tier::{Share, Tier};
 use std::ops::Range;
 
 /// A file that is to be changed.
-pub struct Manuscript<'a> {
+pub struct ConfigEditor<'a> {
     text: &'a str,
     settings: &'a Settings,
 }
@@ -18,7 +18,7 @@ pub struct Manuscript<'a> {
 /// Why a value cannot be written: it is not in the file, or not as a value of its own.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path} cannot be changed where it stands{place}; write it out in the file, without an anchor or a variable")]
-pub struct Unwritable {
+pub struct EditError {
     path: String,
     place: String,
 }
@@ -29,7 +29,7 @@ struct Edit {
     new: String,
 }
 
-impl<'a> Manuscript<'a> {
+impl<'a> ConfigEditor<'a> {
     /// The `text` that these settings were read from.
     pub fn new(text: &'a str, settings: &'a Settings) -> Self {
         Self { text, settings }
@@ -41,7 +41,7 @@ impl<'a> Manuscript<'a> {
     }
 
     /// The text with the values of a draft.
-    pub(super) fn with(&self, space: &Space, draft: &Draft) -> Result<String, Unwritable> {
+    pub(super) fn with(&self, space: &SearchSpace, draft: &Candidate) -> Result<String, EditError> {
         let mut edits = Vec::new();
         let ladders = draft.ladders.iter().zip(&space.present().ladders).zip(space.classes());
         for ((tiers, present), class) in ladders.filter(|((tiers, present), _)| tiers != present) {
@@ -60,12 +60,12 @@ impl<'a> Manuscript<'a> {
     }
 
     /// The same for people: each line that is another says who wrote it, in the place of a comment that may be true no more.
-    pub(super) fn signed(&self, space: &Space, draft: &Draft) -> Result<String, Unwritable> {
+    pub(super) fn signed(&self, space: &SearchSpace, draft: &Candidate) -> Result<String, EditError> {
         Ok(diff::rewritten(self.text, &self.with(space, draft)?, signed))
     }
 
     /// That a draft was not understood as it was meant.
-    pub(super) fn unwritable(&self, space: &Space) -> Unwritable {
+    pub(super) fn unwritable(&self, space: &SearchSpace) -> EditError {
         self.unwritable_at(&self.path_of_ladder(space.quota(), space.classes()[0]))
     }
 
@@ -78,7 +78,7 @@ impl<'a> Manuscript<'a> {
         if self.is_written(&long) { long } else { path }
     }
 
-    fn ladder(&self, path: &str, present: &[Tier], tiers: &[Tier], limit: Units) -> Result<Vec<Edit>, Unwritable> {
+    fn ladder(&self, path: &str, present: &[Tier], tiers: &[Tier], limit: Units) -> Result<Vec<Edit>, EditError> {
         let mut edits = Vec::new();
         for (place, (tier, was)) in tiers.iter().zip(present).enumerate() {
             if tier.above != was.above {
@@ -98,7 +98,7 @@ impl<'a> Manuscript<'a> {
         Ok(edits)
     }
 
-    fn pacing(&self, space: &Space, pace: &Pace) -> Result<Vec<Edit>, Unwritable> {
+    fn pacing(&self, space: &SearchSpace, pace: &PacingChoice) -> Result<Vec<Edit>, EditError> {
         let rules = &self.settings.rules;
         let quota = path_of_quota(self.settings, &rules.quotas[space.quota()].name);
         let path = format!("{quota}.pacing");
@@ -123,7 +123,7 @@ impl<'a> Manuscript<'a> {
     }
 
     /// A key and its value, after the scalar at `path` and on a level with it.
-    fn added_after(&self, path: &str, new: &str) -> Result<Edit, Unwritable> {
+    fn added_after(&self, path: &str, new: &str) -> Result<Edit, EditError> {
         let start = self.offset(path)?;
         let end = self.end_of_scalar(start);
         let line = self.text[..start].rfind('\n').map_or(0, |end| end + 1);
@@ -136,13 +136,13 @@ impl<'a> Manuscript<'a> {
         Ok(Edit { old: at..at, new })
     }
 
-    fn replaced(&self, path: &str, new: String) -> Result<Edit, Unwritable> {
+    fn replaced(&self, path: &str, new: String) -> Result<Edit, EditError> {
         let start = self.offset(path)?;
         Ok(Edit { old: start..self.end_of_scalar(start), new })
     }
 
     /// Whether tiers stand below each other after dashes, and how far these are indented; otherwise they are in brackets.
-    fn layout(&self, path: &str) -> Result<(bool, usize), Unwritable> {
+    fn layout(&self, path: &str) -> Result<(bool, usize), EditError> {
         let first = self.offset(&format!("{path}[0]"))?;
         let before = self.text[..first].trim_end();
         let line = before.rfind('\n').map_or(0, |end| end + 1);
@@ -154,7 +154,7 @@ impl<'a> Manuscript<'a> {
     }
 
     /// Where what belongs to a tier ends: with its bracket, or with its line where tiers stand below each other.
-    fn end_of_tier(&self, path: &str, place: usize) -> Result<usize, Unwritable> {
+    fn end_of_tier(&self, path: &str, place: usize) -> Result<usize, EditError> {
         let [above, shed] = ["above", "shed"].map(|key| self.offset(&format!("{path}[{place}].{key}")));
         let last = self.end_of_scalar(above?.max(shed?));
         match self.layout(path)?.0 {
@@ -168,8 +168,8 @@ impl<'a> Manuscript<'a> {
     }
 
     /// Where in the text a value stands.
-    fn offset(&self, path: &str) -> Result<usize, Unwritable> {
-        let Some(Place::File { line, column }) = self.settings.written.place(path) else {
+    fn offset(&self, path: &str) -> Result<usize, EditError> {
+        let Some(SourceLocation::File { line, column }) = self.settings.written.place(path) else {
             return Err(self.unwritable_at(path));
         };
         let (line, column) = (*line as usize - 1, *column as usize - 1);
@@ -204,9 +204,9 @@ impl<'a> Manuscript<'a> {
         start + length.unwrap_or(rest.len())
     }
 
-    fn unwritable_at(&self, path: &str) -> Unwritable {
+    fn unwritable_at(&self, path: &str) -> EditError {
         let place = self.settings.written.at(path).map_or(String::new(), |place| format!(" ({place})"));
-        Unwritable { path: path.to_owned(), place }
+        EditError { path: path.to_owned(), place }
     }
 }
 

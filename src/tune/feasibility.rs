@@ -6,35 +6,35 @@
 
 use super::goal::{Bound, Goal, Term};
 use super::tiers;
-use super::measure::What;
+use super::measure::MeasureKind;
 use super::rank::Rank;
-use super::space::Space;
+use super::space::SearchSpace;
 use super::summary;
-use super::tuner::Tuning;
-use crate::policy::quota::ClassLadder;
-use crate::policy::tier::Ladder;
+use super::tuner::Tuner;
+use crate::policy::quota::ClassTiers;
+use crate::policy::tier::TierSet;
 use std::sync::Arc;
 
 /// The policy that is the best for a term.
-struct Extreme {
+struct ExtremePolicy {
     /// The tuned classes that are shut out in it, by their places among all.
     shut: Vec<usize>,
 }
 
 /// For each term that the nearest policy misses and that no policy can meet: why.
-pub(super) fn impossible(tuning: &Tuning<'_>, nearest: &Rank) -> Vec<String> {
+pub(super) fn impossible(tuning: &Tuner<'_>, nearest: &Rank) -> Vec<String> {
     let Goal { terms } = tuning.goal;
     let missed = terms.iter().enumerate().filter(|(place, _)| nearest.misses(*place)).map(|(_, term)| term);
     missed.filter_map(|term| why(tuning, term)).collect()
 }
 
-fn why(tuning: &Tuning<'_>, term: &Term) -> Option<String> {
-    let extreme = Extreme::of(term, tuning)?;
+fn why(tuning: &Tuner<'_>, term: &Term) -> Option<String> {
+    let extreme = ExtremePolicy::of(term, tuning)?;
     let mut settings = tuning.policy.settings.clone();
     let quota = &mut Arc::make_mut(&mut settings.rules).quotas[tuning.space.quota()];
     quota.pacing = None;
     for class in tuning.space.classes() {
-        let shut = || ClassLadder { ladder: Ladder::new(tiers::shut(), quota.limit), enforce: true };
+        let shut = || ClassTiers { ladder: TierSet::new(tiers::shut(), quota.limit), enforce: true };
         quota.ladders[*class] = extreme.shut.contains(class).then(shut);
     }
     let report = tuning.recording.replay(tuning.policy.with(settings), tuning.assumptions);
@@ -43,24 +43,24 @@ fn why(tuning: &Tuning<'_>, term: &Term) -> Option<String> {
     (term.shortfall(Some(figure)) > 0.0).then(|| format!("{}, {} is {told}", extreme.told(tuning), term.measure))
 }
 
-impl Extreme {
-    fn of(term: &Term, tuning: &Tuning<'_>) -> Option<Self> {
-        let (space, rules): (&Space, _) = (tuning.space, &tuning.policy.settings.rules);
+impl ExtremePolicy {
+    fn of(term: &Term, tuning: &Tuner<'_>) -> Option<Self> {
+        let (space, rules): (&SearchSpace, _) = (tuning.space, &tuning.policy.settings.rules);
         let is_tuned_quota = rules.quotas[space.quota()].name == term.measure.name;
         let all = || space.classes().to_vec();
         let shut = match (term.measure.what, term.bound) {
-            (What::Served, Bound::AtLeast) | (What::Refused, Bound::AtMost) => {
+            (MeasureKind::Served, Bound::AtLeast) | (MeasureKind::Refused, Bound::AtMost) => {
                 all().into_iter().filter(|class| rules.classes[*class].name != term.measure.name).collect()
             }
-            (What::Used, Bound::AtLeast) | (What::Unused, Bound::AtMost) if is_tuned_quota => Vec::new(),
-            (What::Used, Bound::AtMost) | (What::Unused, Bound::AtLeast) if is_tuned_quota => all(),
+            (MeasureKind::Used, Bound::AtLeast) | (MeasureKind::Unused, Bound::AtMost) if is_tuned_quota => Vec::new(),
+            (MeasureKind::Used, Bound::AtMost) | (MeasureKind::Unused, Bound::AtLeast) if is_tuned_quota => all(),
             _ => return None,
         };
         Some(Self { shut })
     }
 
     /// In words.
-    fn told(&self, tuning: &Tuning<'_>) -> String {
+    fn told(&self, tuning: &Tuner<'_>) -> String {
         let classes = &tuning.policy.settings.rules.classes;
         let names: Vec<&str> = self.shut.iter().map(|class| classes[*class].name.as_str()).collect();
         match names.is_empty() {

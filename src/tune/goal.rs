@@ -3,7 +3,7 @@
 //! Terms count in their order: a policy that does better in the first is nearer to the goal, whatever it does in those
 //! after it.
 
-use super::measure::{Measure, What};
+use super::measure::{Measure, MeasureKind};
 use crate::config::did_you_mean;
 use std::fmt;
 
@@ -36,7 +36,7 @@ pub enum Bound {
 
 /// What a goal may speak of.
 #[derive(Clone, Debug)]
-pub struct Known<'a> {
+pub struct GoalContext<'a> {
     /// The classes.
     pub classes: Vec<&'a str>,
     /// The quotas, and whether there ever is an end at which something may be left of them.
@@ -47,7 +47,7 @@ pub struct Known<'a> {
 
 /// What is wrong with a term.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WrongTerm {
+pub struct GoalError {
     /// Where it begins, in characters from 1.
     pub column: usize,
     /// The term.
@@ -58,14 +58,14 @@ pub struct WrongTerm {
 
 impl Goal {
     /// Reads a goal, or says all that is wrong with it.
-    pub fn read(text: &str, known: &Known<'_>) -> Result<Self, Vec<WrongTerm>> {
+    pub fn read(text: &str, known: &GoalContext<'_>) -> Result<Self, Vec<GoalError>> {
         let (mut terms, mut wrong, mut column) = (Vec::new(), Vec::new(), 1);
         for part in text.split(',') {
             let found = part.trim();
             let begins = column + part.chars().take_while(|sign| sign.is_whitespace()).count();
             match Term::read(found, known) {
                 Ok(term) => terms.push(term),
-                Err(why) => wrong.push(WrongTerm { column: begins, found: found.to_owned(), wrong: why }),
+                Err(why) => wrong.push(GoalError { column: begins, found: found.to_owned(), wrong: why }),
             }
             column += part.chars().count() + 1;
         }
@@ -74,7 +74,7 @@ impl Goal {
 }
 
 impl Term {
-    fn read(text: &str, known: &Known<'_>) -> Result<Self, String> {
+    fn read(text: &str, known: &GoalContext<'_>) -> Result<Self, String> {
         if text.is_empty() {
             return Err(format!("there is nothing; write a term such as {EXAMPLE}"));
         }
@@ -132,19 +132,19 @@ impl<'a> Amount<'a> {
     }
 }
 
-fn measure(text: &str, is_share: bool, known: &Known<'_>) -> Result<Measure, String> {
+fn measure(text: &str, is_share: bool, known: &GoalContext<'_>) -> Result<Measure, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let (name, word) = match words[..] {
         [word] => (None, word),
         [name, word] => (Some(name), word),
         _ => return Err(format!("{:?} is not a name and a measure; write a term such as {EXAMPLE}", text.trim())),
     };
-    let Some(what) = What::ALL.into_iter().find(|what| what.name() == word) else {
-        let measures = What::ALL.map(What::name);
+    let Some(what) = MeasureKind::ALL.into_iter().find(|what| what.name() == word) else {
+        let measures = MeasureKind::ALL.map(MeasureKind::name);
         let hint = did_you_mean(word, measures);
         return Err(format!("there is no measure {word:?}{hint}; the measures are {}", measures.join(", ")));
     };
-    if what == What::Evenness && !is_share {
+    if what == MeasureKind::Evenness && !is_share {
         return Err("evenness is a share; write a percent sign, such as evenness >= 80 %".to_owned());
     }
     let name = match what.is_of_a_class() {
@@ -154,7 +154,7 @@ fn measure(text: &str, is_share: bool, known: &Known<'_>) -> Result<Measure, Str
     Ok(Measure { what, name: name.to_owned(), is_share })
 }
 
-fn class<'a>(name: Option<&str>, what: What, known: &Known<'a>) -> Result<&'a str, String> {
+fn class<'a>(name: Option<&str>, what: MeasureKind, known: &GoalContext<'a>) -> Result<&'a str, String> {
     let classes = known.classes.join(", ");
     let Some(name) = name else {
         return Err(format!("whose {:?}? write a class before it; the classes are {classes}", what.name()));
@@ -165,7 +165,7 @@ fn class<'a>(name: Option<&str>, what: What, known: &Known<'a>) -> Result<&'a st
     })
 }
 
-fn quota<'a>(name: &str, what: What, known: &Known<'a>) -> Result<&'a str, String> {
+fn quota<'a>(name: &str, what: MeasureKind, known: &GoalContext<'a>) -> Result<&'a str, String> {
     let names = || known.quotas.iter().map(|(quota, _)| *quota);
     match known.quotas.iter().find(|(quota, _)| *quota == name) {
         Some((quota, true)) => Ok(quota),
@@ -199,7 +199,7 @@ impl fmt::Display for Term {
     }
 }
 
-impl fmt::Display for WrongTerm {
+impl fmt::Display for GoalError {
     /// `--goal:COLUMN: "TERM": what is wrong; what would do`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "--goal:{}: {:?}: {}", self.column, self.found, self.wrong)
@@ -223,8 +223,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn known() -> Known<'static> {
-        Known {
+    fn known() -> GoalContext<'static> {
+        GoalContext {
             classes: vec!["search", "bot", "person"],
             quotas: vec![("api", true), ("feed", true), ("hourly", false)],
             tuned: "api",
@@ -237,8 +237,8 @@ mod tests {
         let measured = prop_oneof![of_a_class, of_a_quota];
         (measured, any::<bool>(), any::<bool>(), 0..=100_000_u32).prop_map(
             |((name, what), share, at_most, thousandths)| {
-                let what = What::ALL[what];
-                let is_share = share || what == What::Evenness;
+                let what = MeasureKind::ALL[what];
+                let is_share = share || what == MeasureKind::Evenness;
                 Term {
                     measure: Measure { what, name: name.to_owned(), is_share },
                     bound: if at_most { Bound::AtMost } else { Bound::AtLeast },
@@ -277,7 +277,7 @@ mod tests {
     fn every_mistake_says_where_it_is_what_was_found_and_what_would_do() {
         let told = |text: &str| {
             let wrong = Goal::read(text, &known()).expect_err("no goal");
-            wrong.iter().map(WrongTerm::to_string).collect::<Vec<_>>()
+            wrong.iter().map(GoalError::to_string).collect::<Vec<_>>()
         };
         assert_eq!(
             told("serch served >= 90 %, person refuse <= 0, unused < 2 %"),

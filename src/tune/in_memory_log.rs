@@ -3,60 +3,60 @@
 //! Its lines are kept as they were written and go through a whole trial each time: what a client is may depend on what it
 //! was answered before, so not even classes are the same under every policy.
 
-use super::tuner::Failed;
+use super::tuner::TuneError;
 use crate::policy::Timestamp;
-use crate::replay::log::{Broken, Line, Merged, Next, Place};
+use crate::replay::log::{LineError, LogLine, MergedLog, OrderedLine, LinePosition};
 use crate::replay::report::{PolicyReport, WindowReport};
-use crate::replay::{self, Assumptions, Policy, Request, Trial};
+use crate::replay::{self, Assumptions, Policy, ReplayRequest, Simulator};
 
 /// The requests of a log, in the order of time.
-pub struct Recording {
+pub struct InMemoryLog {
     text: Vec<u8>,
-    lines: Vec<Recorded>,
+    lines: Vec<LineIndex>,
 }
 
 /// A line: from where the one before it ends.
-struct Recorded {
+struct LineIndex {
     at: Timestamp,
-    place: Place,
+    place: LinePosition,
     end: usize,
 }
 
 /// From the first request of a log to its last.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
+pub(super) struct LogSpan {
     pub(super) first: Timestamp,
     pub(super) last: Timestamp,
 }
 
-impl Recording {
+impl InMemoryLog {
     /// Reads all lines. `watch` sees how many, now and then.
-    pub fn read(mut lines: Merged, watch: &mut dyn FnMut(u64)) -> Result<Self, Failed> {
+    pub fn read(mut lines: MergedLog, watch: &mut dyn FnMut(u64)) -> Result<Self, TuneError> {
         let mut recording = Self { text: Vec::new(), lines: Vec::new() };
         loop {
             if lines.counts.lines.is_multiple_of(WATCH_EVERY) {
                 watch(lines.counts.lines);
             }
-            let Some(next) = lines.next_line().map_err(replay::Failed::from)? else { break };
+            let Some(next) = lines.next_line().map_err(replay::ReplayError::from)? else { break };
             let place = next.place;
             let taken = recording.take(next);
             if recording.text.len() > MOST_BYTES {
-                return Err(Failed::TooLong { first: recording.span().first, last: recording.span().last });
+                return Err(TuneError::TooLong { first: recording.span().first, last: recording.span().last });
             }
             if let Err(broken) = taken {
                 lines.is_broken(broken, place);
             }
         }
         match recording.lines.is_empty() {
-            true => Err(replay::Failed::nothing(&lines.counts).into()),
+            true => Err(replay::ReplayError::nothing(&lines.counts).into()),
             false => Ok(recording),
         }
     }
 
-    fn take(&mut self, next: Next<'_>) -> Result<(), Broken> {
-        if Line::read(next.text)?.as_ref().and_then(Request::of).is_some() {
+    fn take(&mut self, next: OrderedLine<'_>) -> Result<(), LineError> {
+        if LogLine::read(next.text)?.as_ref().and_then(ReplayRequest::of).is_some() {
             self.text.extend_from_slice(next.text);
-            self.lines.push(Recorded { at: next.at, place: next.place, end: self.text.len() });
+            self.lines.push(LineIndex { at: next.at, place: next.place, end: self.text.len() });
         }
         Ok(())
     }
@@ -67,28 +67,28 @@ impl Recording {
     }
 
     /// From when to when.
-    pub(super) fn span(&self) -> Span {
+    pub(super) fn span(&self) -> LogSpan {
         let (first, last) = (self.lines.first(), self.lines.last());
-        let at = |line: Option<&Recorded>| line.map_or_else(Timestamp::default, |line| line.at);
-        Span { first: at(first), last: at(last) }
+        let at = |line: Option<&LineIndex>| line.map_or_else(Timestamp::default, |line| line.at);
+        LogSpan { first: at(first), last: at(last) }
     }
 
     /// What would have become of them.
     pub(super) fn replay(&self, policy: Policy, assumptions: &Assumptions) -> PolicyReport {
-        let mut trial = Trial::new(policy, assumptions, self.span().first);
+        let mut trial = Simulator::new(policy, assumptions, self.span().first);
         let mut begin = 0;
         for line in &self.lines {
             let text = &self.text[begin..line.end];
             begin = line.end;
-            let Ok(Some(read)) = Line::read(text) else { continue };
-            let Some(request) = Request::of(&read) else { continue };
-            trial.take(Next { at: line.at, place: line.place, text }, &read, &request, &mut |_, _| {});
+            let Ok(Some(read)) = LogLine::read(text) else { continue };
+            let Some(request) = ReplayRequest::of(&read) else { continue };
+            trial.take(OrderedLine { at: line.at, place: line.place, text }, &read, &request, &mut |_, _| {});
         }
         trial.end()
     }
 }
 
-impl Span {
+impl LogSpan {
     /// True where the log covers nearly all of a window: what is left of another says nothing.
     pub(super) fn covers(&self, window: &WindowReport) -> bool {
         let second = |text: &str| text.parse().map_or(0, jiff::Timestamp::as_second);

@@ -1,6 +1,6 @@
 //! What can be measured of a replay.
 
-use super::in_memory_log::Span;
+use super::in_memory_log::LogSpan;
 use crate::replay::report::{ClassReport, HourReport, PolicyReport, QuotaReport, WindowReport};
 use std::fmt;
 
@@ -8,7 +8,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measure {
     /// What.
-    pub what: What,
+    pub what: MeasureKind,
     /// Of which class or quota.
     pub name: String,
     /// In percent; a count or units otherwise.
@@ -17,7 +17,7 @@ pub struct Measure {
 
 /// What is measured. Of a class, only requests that cost something count: no tier refuses others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum MeasureKind {
     /// Requests of a class that were turned away.
     Refused,
     /// Requests of a class that were let through.
@@ -32,15 +32,15 @@ pub enum What {
 
 impl Measure {
     /// Its figure; none where there was nothing to measure.
-    pub(super) fn of(&self, report: &PolicyReport, log: &Span) -> Option<f64> {
+    pub(super) fn of(&self, report: &PolicyReport, log: &LogSpan) -> Option<f64> {
         let class = || report.classes.iter().find(|class| class.name == self.name);
         let quota = || report.quotas.iter().find(|quota| quota.name == self.name);
         match self.what {
-            What::Refused => self.counted(class()?, |class| class.costly - class.costly_admitted),
-            What::Served => self.counted(class()?, |class| class.costly_admitted),
-            What::Evenness => evenness(&report.hours, &self.name),
-            What::Unused => self.per_window(quota()?, log, |window| window.left),
-            What::Used => self.per_window(quota()?, log, |window| window.used),
+            MeasureKind::Refused => self.counted(class()?, |class| class.costly - class.costly_admitted),
+            MeasureKind::Served => self.counted(class()?, |class| class.costly_admitted),
+            MeasureKind::Evenness => evenness(&report.hours, &self.name),
+            MeasureKind::Unused => self.per_window(quota()?, log, |window| window.left),
+            MeasureKind::Used => self.per_window(quota()?, log, |window| window.used),
         }
     }
 
@@ -51,7 +51,7 @@ impl Measure {
         }
     }
 
-    fn per_window(&self, quota: &QuotaReport, log: &Span, units: impl Fn(&WindowReport) -> f64) -> Option<f64> {
+    fn per_window(&self, quota: &QuotaReport, log: &LogSpan, units: impl Fn(&WindowReport) -> f64) -> Option<f64> {
         let windows = told_windows(quota, log);
         let mean = windows.iter().map(|window| units(window)).sum::<f64>() / windows.len() as f64;
         let scale = if self.is_share { 100.0 / quota.limit } else { 1.0 };
@@ -60,7 +60,7 @@ impl Measure {
 }
 
 /// The windows that say how much is left at the end: those that the log covers, or all where it covers none.
-pub(super) fn told_windows<'a>(quota: &'a QuotaReport, log: &Span) -> Vec<&'a WindowReport> {
+pub(super) fn told_windows<'a>(quota: &'a QuotaReport, log: &LogSpan) -> Vec<&'a WindowReport> {
     let covered: Vec<&WindowReport> = quota.windows.iter().filter(|window| log.covers(window)).collect();
     if covered.is_empty() { quota.windows.iter().collect() } else { covered }
 }
@@ -75,7 +75,7 @@ fn evenness(hours: &[HourReport], name: &str) -> Option<f64> {
     (best > 0.0).then(|| 100.0 * worst / best)
 }
 
-impl What {
+impl MeasureKind {
     /// All of them: those of a class, then those of a quota.
     pub const ALL: [Self; 5] = [Self::Refused, Self::Served, Self::Evenness, Self::Unused, Self::Used];
 

@@ -1,7 +1,7 @@
-//! Which tiers meet a goal: many policies are tried on one log, each through a whole [`Trial`](crate::replay::Trial).
+//! Which tiers meet a goal: many policies are tried on one log, each through a whole [`Simulator`](crate::replay::Simulator).
 //!
-//! A [`Goal`] says what is wanted, a [`Space`] what may be changed, a [`Search`] which of all that to try. Every candidate is
-//! a text: the file with other values in it (a [`Manuscript`]), read as `check` reads it. So what is shown is what the
+//! A [`Goal`] says what is wanted, a [`SearchSpace`] what may be changed, a [`Search`] which of all that to try. Every candidate is
+//! a text: the file with other values in it (a [`ConfigEditor`]), read as `check` reads it. So what is shown is what the
 //! file that is written does, to the last request. Same log, same file, same goal: same bytes.
 
 mod feasibility;
@@ -22,10 +22,10 @@ pub mod summary;
 mod tuner;
 mod diff;
 
-pub use candidate::Draft;
-pub use goal::{Goal, Known, WrongTerm};
-pub use config_editor::Manuscript;
-pub use in_memory_log::Recording;
+pub use candidate::Candidate;
+pub use goal::{Goal, GoalContext, GoalError};
+pub use config_editor::ConfigEditor;
+pub use in_memory_log::InMemoryLog;
 pub use search::Search;
-pub use space::Space;
-pub use tuner::{Failed, Tuned, Tuning};
+pub use space::SearchSpace;
+pub use tuner::{TuneError, TuneResult, Tuner};

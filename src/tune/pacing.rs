@@ -1,21 +1,21 @@
 //! Pacing as something that is varied: its mode, and the weights of the classes that are tuned.
 
 use super::candidate::Changes;
-use crate::policy::pacing::{Forecast, Pacing, Role};
+use crate::policy::pacing::{PacingMode, Pacing, Role};
 use std::num::NonZeroU32;
 
 /// How a quota is paced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pace {
+pub(super) struct PacingChoice {
     /// By what forecast; none where it is off.
-    pub(super) forecast: Option<Forecast>,
+    pub(super) forecast: Option<PacingMode>,
     /// The weight of each class that is tuned; 1 each where they say nothing.
     pub(super) weights: Vec<u32>,
 }
 
 /// What of it may be changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Freedom {
+pub(super) struct TunableFields {
     pub(super) mode: bool,
     pub(super) weights: bool,
 }
@@ -23,7 +23,7 @@ pub(super) struct Freedom {
 /// How many numbers make a pace, beside one for each weight.
 pub(super) const DRAWS: usize = 1;
 
-impl Pace {
+impl PacingChoice {
     /// That of a quota, for the `classes` at these places.
     pub(super) fn of(pacing: Option<&Pacing>, classes: &[usize]) -> Self {
         let weight = |class: &usize| match pacing.and_then(|pacing| pacing.roles.get(*class)) {
@@ -34,7 +34,7 @@ impl Pace {
     }
 
     /// One out of numbers from 0 to 1: the mode, then the weights, which are given to classes in the order of `priorities`.
-    pub(super) fn drawn(&self, draws: &[f64], freedom: Freedom, priorities: &[u8]) -> Self {
+    pub(super) fn drawn(&self, draws: &[f64], freedom: TunableFields, priorities: &[u8]) -> Self {
         let mut pace = self.clone();
         if freedom.mode {
             pace.forecast = MODES[(draws[0] * MODES.len() as f64) as usize];
@@ -58,20 +58,20 @@ impl Pace {
     }
 
     /// In every mode that may be, with weights that say nothing where they may be changed.
-    pub(super) fn plain(&self, freedom: Freedom) -> Vec<Self> {
+    pub(super) fn plain(&self, freedom: TunableFields) -> Vec<Self> {
         let weights = if freedom.weights { vec![1; self.weights.len()] } else { self.weights.clone() };
         let modes = MODES.into_iter().filter(|mode| freedom.mode || *mode == self.forecast);
         modes.map(|forecast| Self { forecast, weights: weights.clone() }).collect()
     }
 
     /// The same in each of the other modes.
-    pub(super) fn other_modes(&self, freedom: Freedom) -> Vec<Self> {
+    pub(super) fn other_modes(&self, freedom: TunableFields) -> Vec<Self> {
         let others = MODES.into_iter().filter(|mode| freedom.mode && *mode != self.forecast);
         others.map(|forecast| Self { forecast, ..self.clone() }).collect()
     }
 
     /// Those of the same mode with one weight that is twice as much, or half.
-    pub(super) fn neighbours(&self, freedom: Freedom) -> Vec<Self> {
+    pub(super) fn neighbours(&self, freedom: TunableFields) -> Vec<Self> {
         let mut all = Vec::new();
         if freedom.weights && self.forecast.is_some() {
             for (place, weight) in self.weights.iter().enumerate() {
@@ -106,7 +106,7 @@ impl Pace {
 
     /// Its mode as it is written in the file.
     pub(super) fn mode(&self) -> &'static str {
-        self.forecast.map_or("off", Forecast::name)
+        self.forecast.map_or("off", PacingMode::name)
     }
 
     fn with_weight(&self, place: usize, weight: u32) -> Self {
@@ -116,7 +116,7 @@ impl Pace {
     }
 }
 
-const MODES: [Option<Forecast>; 3] = [None, Some(Forecast::Even), Some(Forecast::Learned)];
+const MODES: [Option<PacingMode>; 3] = [None, Some(PacingMode::Even), Some(PacingMode::Learned)];
 
 /// Weights that are drawn by lot are 1, 2, 4 and 8.
 const DOUBLINGS: u32 = 4;

@@ -3,29 +3,29 @@
 use super::goal::Bound;
 use super::measure::Measure;
 use super::rank::Rank;
-use super::search::Tried;
+use super::search::Evaluated;
 use std::collections::BTreeSet;
 
 /// Something to be traded for something else: a measure, and which way is better.
 #[derive(Clone, Debug)]
-pub(super) struct Stake {
+pub(super) struct Objective {
     pub(super) measure: Measure,
     pub(super) better: Bound,
 }
 
 /// A trade-off (Pareto front).
 #[derive(Clone, Debug)]
-pub(super) struct Front {
+pub(super) struct ParetoFront {
     /// What is traded, by place among the stakes.
     pub(super) stakes: [usize; 2],
     /// Places among those that were tried, in the order of the first measure.
     pub(super) points: Vec<usize>,
 }
 
-impl Front {
+impl ParetoFront {
     /// The first two stakes of which more of one is less of the other, among policies that miss no other term of the goal by
     /// more than `chosen` does. The stakes that are terms come first, in their order.
-    pub(super) fn of(stakes: &[Stake], tried: &[Tried], chosen: &Rank) -> Option<Self> {
+    pub(super) fn of(stakes: &[Objective], tried: &[Evaluated], chosen: &Rank) -> Option<Self> {
         let pairs = || (0..stakes.len()).flat_map(|one| (one + 1..stakes.len()).map(move |other| [one, other]));
         let front = |pair: [usize; 2]| Self { stakes: pair, points: unbeaten(stakes, pair, tried, chosen) };
         let with = |least: usize| pairs().map(front).find(|front| front.points.len() >= least);
@@ -33,9 +33,9 @@ impl Front {
     }
 }
 
-impl Front {
+impl ParetoFront {
     /// Its points and those that are `marked`, along the curve: the better the one, the worse the other.
-    pub(super) fn along(&self, stakes: &[Stake], tried: &[Tried], marked: [usize; 2]) -> Vec<usize> {
+    pub(super) fn along(&self, stakes: &[Objective], tried: &[Evaluated], marked: [usize; 2]) -> Vec<usize> {
         let badness = |place: usize, stake: usize| {
             let figure = tried[place].figures[stake]?;
             Some(if stakes[stake].better == Bound::AtMost { figure } else { -figure })
@@ -49,13 +49,13 @@ impl Front {
     }
 }
 
-fn unbeaten(stakes: &[Stake], pair: [usize; 2], tried: &[Tried], chosen: &Rank) -> Vec<usize> {
+fn unbeaten(stakes: &[Objective], pair: [usize; 2], tried: &[Evaluated], chosen: &Rank) -> Vec<usize> {
     // The less the better, in both.
-    let figure = |tried: &Tried, stake: usize| {
+    let figure = |tried: &Evaluated, stake: usize| {
         let value = rounded(tried.figures[stake]?);
         Some(if stakes[stake].better == Bound::AtMost { value } else { -value })
     };
-    let fits = |tried: &Tried| tried.rank.misses_no_more_than(chosen, pair);
+    let fits = |tried: &Evaluated| tried.rank.misses_no_more_than(chosen, pair);
     let eligible = tried.iter().enumerate().filter(|(_, tried)| fits(tried));
     let mut all: Vec<(i64, i64, &Rank, usize)> = eligible
         .filter_map(|(place, tried)| Some((figure(tried, pair[0])?, figure(tried, pair[1])?, &tried.rank, place)))

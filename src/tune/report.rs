@@ -2,14 +2,14 @@
 //!
 //! Figures are percents where the goal asks for a share, counts and units otherwise; null where there was nothing to measure.
 
-use super::candidate::Draft;
-use super::pareto::{Front, Stake};
+use super::candidate::Candidate;
+use super::pareto::{ParetoFront, Objective};
 use super::goal::Bound;
 use super::config_editor::{above, percent};
 use super::measure::told_windows;
-use super::search::Tried;
-use super::space::Space;
-use super::tuner::Tuning;
+use super::search::Evaluated;
+use super::space::SearchSpace;
+use super::tuner::Tuner;
 use super::diff::unified;
 use crate::policy::Rules;
 use crate::replay::report::PolicyReport;
@@ -140,11 +140,11 @@ pub struct PointReport {
 }
 
 /// What a search has come to.
-pub(super) struct Outcome<'a> {
-    pub(super) stakes: &'a [Stake],
-    pub(super) tried: &'a [Tried],
+pub(super) struct SearchOutcome<'a> {
+    pub(super) stakes: &'a [Objective],
+    pub(super) tried: &'a [Evaluated],
     /// What can be had for what, by place among those that were tried.
-    pub(super) curve: Option<(Front, Vec<usize>)>,
+    pub(super) curve: Option<(ParetoFront, Vec<usize>)>,
     /// The number of the point on it that was picked.
     pub(super) picked: Option<usize>,
     /// The place of what is proposed.
@@ -153,9 +153,9 @@ pub(super) struct Outcome<'a> {
 }
 
 /// What is to be told; `present` is the replay of the file as it is, `text` the file as found.
-pub(super) fn report(tuning: &Tuning<'_>, outcome: Outcome<'_>, present: &PolicyReport, text: &str) -> TuningReport {
-    let Outcome { stakes, tried, chosen, .. } = outcome;
-    let Tuning { recording, goal, space, policy, manuscript, .. } = tuning;
+pub(super) fn report(tuning: &Tuner<'_>, outcome: SearchOutcome<'_>, present: &PolicyReport, text: &str) -> TuningReport {
+    let SearchOutcome { stakes, tried, chosen, .. } = outcome;
+    let Tuner { recording, goal, space, policy, manuscript, .. } = tuning;
     let rules = &policy.settings.rules;
     let found = &tried[chosen];
     let (span, quota) = (recording.span(), &present.quotas[space.quota()]);
@@ -199,15 +199,15 @@ pub(super) fn report(tuning: &Tuning<'_>, outcome: Outcome<'_>, present: &Policy
 }
 
 fn trade_off(
-    tuning: &Tuning<'_>,
-    stakes: &[Stake],
-    tried: &[Tried],
-    front: &Front,
+    tuning: &Tuner<'_>,
+    stakes: &[Objective],
+    tried: &[Evaluated],
+    front: &ParetoFront,
     (points, chosen): (Vec<usize>, usize),
 ) -> TradeOffReport {
     let (space, rules) = (tuning.space, &tuning.policy.settings.rules);
     let [x, y] = front.stakes;
-    let axis = |stake: &Stake| AxisReport {
+    let axis = |stake: &Objective| AxisReport {
         measure: stake.measure.to_string(),
         percent: stake.measure.is_share,
         more_is_better: stake.better == Bound::AtLeast,
@@ -232,14 +232,14 @@ fn trade_off(
     }
 }
 
-fn pacing(draft: &Draft, space: &Space, rules: &Rules) -> String {
+fn pacing(draft: &Candidate, space: &SearchSpace, rules: &Rules) -> String {
     let classes = space.classes().iter().zip(&draft.pace.weights).filter(|(_, weight)| **weight > 1);
     let weights = classes.map(|(class, weight)| format!(" {} {weight}", rules.classes[*class].name));
     draft.pace.mode().to_owned() + &weights.collect::<String>()
 }
 
 /// The tiers of each class, in words.
-fn told(draft: &Draft, space: &Space) -> Vec<Vec<String>> {
+fn told(draft: &Candidate, space: &SearchSpace) -> Vec<Vec<String>> {
     let tier =
         |tier: &crate::policy::tier::Tier| format!("{}:{}", above(tier.above, space.limit()), percent(tier.shed));
     draft.ladders.iter().map(|tiers| tiers.iter().map(tier).collect()).collect()

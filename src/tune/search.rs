@@ -4,10 +4,10 @@
 //! the file as it is, for the best is often near; from the best of all; from the file paced otherwise. In each, neighbours
 //! are tried, and the first batch with a better one moves the search to it; where none is better, the next are nearer.
 
-use super::candidate::Draft;
+use super::candidate::Candidate;
 use super::rank::Rank;
-use super::space::Space;
-use crate::rng::Chance;
+use super::space::SearchSpace;
+use crate::rng::Rng;
 
 /// How to look.
 #[derive(Clone, Debug)]
@@ -15,13 +15,13 @@ pub struct Search {
     /// The most policies that are tried; at least one.
     pub effort: usize,
     /// Where drafts that are spread come from.
-    pub chance: Chance,
+    pub chance: Rng,
 }
 
 /// A policy that has been tried.
 #[derive(Clone, Debug)]
-pub(super) struct Tried {
-    pub(super) draft: Draft,
+pub(super) struct Evaluated {
+    pub(super) draft: Candidate,
     /// What was measured.
     pub(super) figures: Vec<Option<f64>>,
     pub(super) rank: Rank,
@@ -32,10 +32,10 @@ impl Search {
     /// one first.
     pub(super) fn run<E>(
         mut self,
-        space: &Space,
-        try_all: &mut dyn FnMut(Vec<Draft>) -> Result<Vec<Tried>, E>,
-    ) -> Result<Vec<Tried>, E> {
-        let mut looked = Looked { tried: try_all(vec![space.present().clone()])?, space, effort: self.effort, try_all };
+        space: &SearchSpace,
+        try_all: &mut dyn FnMut(Vec<Candidate>) -> Result<Vec<Evaluated>, E>,
+    ) -> Result<Vec<Evaluated>, E> {
+        let mut looked = SearchState { tried: try_all(vec![space.present().clone()])?, space, effort: self.effort, try_all };
         for corners in space.corners().chunks(BATCH) {
             looked.look_at(corners)?;
         }
@@ -61,14 +61,14 @@ impl Search {
 }
 
 /// What has been looked at so far.
-struct Looked<'a, E> {
-    tried: Vec<Tried>,
-    space: &'a Space,
+struct SearchState<'a, E> {
+    tried: Vec<Evaluated>,
+    space: &'a SearchSpace,
     effort: usize,
-    try_all: &'a mut dyn FnMut(Vec<Draft>) -> Result<Vec<Tried>, E>,
+    try_all: &'a mut dyn FnMut(Vec<Candidate>) -> Result<Vec<Evaluated>, E>,
 }
 
-impl<E> Looked<'_, E> {
+impl<E> SearchState<'_, E> {
     /// Goes from the policy at place `at` to better ones, until there is none near, or half of the effort that is left is
     /// spent.
     fn descend(&mut self, mut at: usize) -> Result<(), E> {
@@ -95,13 +95,13 @@ impl<E> Looked<'_, E> {
         Ok(None)
     }
 
-    fn place_of(&self, draft: &Draft) -> Option<usize> {
+    fn place_of(&self, draft: &Candidate) -> Option<usize> {
         self.tried.iter().position(|tried| tried.draft == *draft)
     }
 
     /// Tries those that are new, as far as the effort goes.
-    fn look_at(&mut self, drafts: &[Draft]) -> Result<(), E> {
-        let mut new: Vec<Draft> = Vec::new();
+    fn look_at(&mut self, drafts: &[Candidate]) -> Result<(), E> {
+        let mut new: Vec<Candidate> = Vec::new();
         for draft in drafts {
             if self.place_of(draft).is_none() && !new.contains(draft) {
                 new.push(draft.clone());
@@ -114,7 +114,7 @@ impl<E> Looked<'_, E> {
 }
 
 /// The place of the nearest to the goal; the first of equals.
-pub(super) fn best(tried: &[Tried]) -> usize {
+pub(super) fn best(tried: &[Evaluated]) -> usize {
     (0..tried.len()).min_by_key(|place| &tried[*place].rank).unwrap_or_default()
 }
 

@@ -1,17 +1,17 @@
 //! What may be changed: the tiers of a quota, for classes that have some, and how it is paced.
 
-use super::candidate::{Changes, Draft};
+use super::candidate::{Changes, Candidate};
 use super::goal::Goal;
 use super::tiers;
-use super::pacing::{self, Freedom, Pace};
-use crate::rng::Chance;
+use super::pacing::{self, TunableFields, PacingChoice};
+use crate::rng::Rng;
 use crate::config::Settings;
-use crate::policy::quota::{ClassLadder, Quota};
+use crate::policy::quota::{ClassTiers, Quota};
 use crate::policy::{Rules, Units};
 
 /// What may be changed of one quota.
 #[derive(Clone, Debug)]
-pub struct Space {
+pub struct SearchSpace {
     /// The quota, by its place.
     quota: usize,
     /// The classes whose tiers may be changed, by their places.
@@ -19,11 +19,11 @@ pub struct Space {
     /// Their priorities.
     priorities: Vec<u8>,
     limit: Units,
-    freedom: Freedom,
-    present: Draft,
+    freedom: TunableFields,
+    present: Candidate,
 }
 
-impl Space {
+impl SearchSpace {
     /// What may be changed of the quota at place `quota`, or why nothing may.
     ///
     /// A class that is refused everything from the first unit on stays out, unless the goal speaks of it: whoever shuts
@@ -34,8 +34,8 @@ impl Space {
             let of_class = |term: &super::goal::Term| term.measure.what.is_of_a_class() && term.measure.name == class;
             goal.terms.iter().any(of_class)
         };
-        let is_open = |ladder: &ClassLadder| ladder.ladder.shuts_at().is_none_or(|mark| !mark.is_zero());
-        let may_change = |(place, ladder): (usize, &Option<ClassLadder>)| {
+        let is_open = |ladder: &ClassTiers| ladder.ladder.shuts_at().is_none_or(|mark| !mark.is_zero());
+        let may_change = |(place, ladder): (usize, &Option<ClassTiers>)| {
             let ladder = ladder.as_ref().filter(|ladder| ladder.enforce)?;
             (is_open(ladder) || wanted(&classes[place].name)).then_some(place)
         };
@@ -58,12 +58,12 @@ impl Space {
     }
 
     /// The draft that these settings are.
-    pub(super) fn draft(&self, settings: &Settings) -> Draft {
+    pub(super) fn draft(&self, settings: &Settings) -> Candidate {
         draft(settings, self.quota, &self.classes)
     }
 
     /// What the file says now.
-    pub(super) fn present(&self) -> &Draft {
+    pub(super) fn present(&self) -> &Candidate {
         &self.present
     }
 
@@ -83,13 +83,13 @@ impl Space {
     }
 
     /// How much a draft differs from what the file says now.
-    pub(super) fn changes(&self, draft: &Draft) -> Changes {
+    pub(super) fn changes(&self, draft: &Candidate) -> Changes {
         draft.changes(&self.present, &self.priorities, self.limit)
     }
 
     /// `count` drafts spread over all that is possible: a Latin hypercube (McKay, Beckman and Conover 1979), in which each
     /// number that makes a draft falls into each of `count` equal parts once.
-    pub(super) fn samples(&self, count: usize, chance: &mut Chance) -> Vec<Draft> {
+    pub(super) fn samples(&self, count: usize, chance: &mut Rng) -> Vec<Candidate> {
         let of_ladders = self.classes.len() * tiers::DRAWS;
         let of_pace = pacing::DRAWS + self.classes.len();
         let columns: Vec<Vec<f64>> = (0..of_ladders + of_pace).map(|_| one_in_each_part(count, chance)).collect();
@@ -97,14 +97,14 @@ impl Space {
             let numbers: Vec<f64> = columns.iter().map(|column| column[row]).collect();
             let (ladders, pace) = numbers.split_at(of_ladders);
             let ladders = ladders.as_chunks().0.iter().map(|draws| tiers::drawn(*draws, self.limit));
-            Draft::new(ladders.collect(), self.present.pace.drawn(pace, self.freedom, &self.priorities))
+            Candidate::new(ladders.collect(), self.present.pace.drawn(pace, self.freedom, &self.priorities))
         };
         (0..count).map(draft).collect()
     }
 
     /// The ends of what is possible, which no sample would hit: everybody shut out; the least important classes shut out and
     /// the others as they are; tiers as they are and tiers that refuse next to nothing, paced in every way without weights.
-    pub(super) fn corners(&self) -> Vec<Draft> {
+    pub(super) fn corners(&self) -> Vec<Candidate> {
         let mut by_priority: Vec<usize> = (0..self.classes.len()).collect();
         by_priority.sort_by_key(|place| self.priorities[*place]);
         // Who is shut out entirely is not paced, so all of them can be only where pacing may be changed.
@@ -114,22 +114,22 @@ impl Space {
             let out = &by_priority[..*count];
             out.iter().fold(self.present.clone(), |draft, place| draft.with_ladder(*place, tiers::shut()))
         };
-        let open = Draft::new(vec![tiers::open(self.limit); self.classes.len()], self.present.pace.clone());
+        let open = Candidate::new(vec![tiers::open(self.limit); self.classes.len()], self.present.pace.clone());
         let paces = self.present.pace.plain(self.freedom);
-        let paced = |draft: Draft| paces.iter().map(move |pace| draft.with_pace(pace.clone()));
+        let paced = |draft: Candidate| paces.iter().map(move |pace| draft.with_pace(pace.clone()));
         let counts: Vec<usize> = (1..=most).rev().collect();
         counts.iter().map(shut).chain(paced(self.present.clone())).chain(paced(open)).collect()
     }
 
     /// What the file says, paced in each of the other ways.
-    pub(super) fn paced_otherwise(&self) -> Vec<Draft> {
+    pub(super) fn paced_otherwise(&self) -> Vec<Candidate> {
         let others = self.present.pace.other_modes(self.freedom);
         others.into_iter().map(|pace| self.present.with_pace(pace)).filter(|draft| *draft != self.present).collect()
     }
 
     /// Drafts that differ from this one in one thing, but not in how the quota is paced, by `reach` percent where it is a number; those that are nearer to what
     /// the file says come first.
-    pub(super) fn neighbours(&self, draft: &Draft, reach: u32) -> Vec<Draft> {
+    pub(super) fn neighbours(&self, draft: &Candidate, reach: u32) -> Vec<Candidate> {
         let mut all = Vec::new();
         for (place, (tiers, present)) in draft.ladders.iter().zip(&self.present.ladders).enumerate() {
             let back = tiers::back_towards(tiers, present, reach, self.limit);
@@ -145,18 +145,18 @@ impl Space {
     }
 }
 
-fn draft(settings: &Settings, quota: usize, classes: &[usize]) -> Draft {
+fn draft(settings: &Settings, quota: usize, classes: &[usize]) -> Candidate {
     let Quota { ladders, pacing, .. } = &settings.rules.quotas[quota];
     let tiers = |class: &usize| {
         let of_class = ladders.get(*class).and_then(Option::as_ref);
         of_class.map_or(Vec::new(), |of_class| of_class.ladder.tiers().to_vec())
     };
-    Draft::new(classes.iter().map(tiers).collect(), Pace::of(pacing.as_ref(), classes))
+    Candidate::new(classes.iter().map(tiers).collect(), PacingChoice::of(pacing.as_ref(), classes))
 }
 
 /// A window that slides cannot be paced; pacing in shadow mode is being watched. Where pacing is written with keys, only
 /// those that are there are changed.
-fn freedom(settings: &Settings, quota: &Quota, tuned: &[usize]) -> Freedom {
+fn freedom(settings: &Settings, quota: &Quota, tuned: &[usize]) -> TunableFields {
     let path = path_of_quota(settings, &quota.name) + ".pacing";
     let is_written = |key: &str| settings.written.place(&format!("{path}.{key}")).is_some();
     let has_keys = ["mode", "burst", "weights", "enforce"].into_iter().any(is_written);
@@ -166,7 +166,7 @@ fn freedom(settings: &Settings, quota: &Quota, tuned: &[usize]) -> Freedom {
     };
     let mode = quota.window.back() == 0 && is_carried_out;
     let has_weight = |class: &usize| is_written(&format!("weights.{}", settings.rules.classes[*class].name));
-    Freedom { mode, weights: mode && tuned.len() > 1 && (!has_keys || tuned.iter().all(has_weight)) }
+    TunableFields { mode, weights: mode && tuned.len() > 1 && (!has_keys || tuned.iter().all(has_weight)) }
 }
 
 /// Where a quota is written. A scope's own stands with the scope.
@@ -176,7 +176,7 @@ pub(super) fn path_of_quota(settings: &Settings, name: &str) -> String {
 }
 
 /// `count` numbers from 0 to 1, one in each `count`th of that, in any order.
-fn one_in_each_part(count: usize, chance: &mut Chance) -> Vec<f64> {
+fn one_in_each_part(count: usize, chance: &mut Rng) -> Vec<f64> {
     let mut parts: Vec<usize> = (0..count).collect();
     for place in (1..count).rev() {
         parts.swap(place, chance.below(place as u64 + 1) as usize);

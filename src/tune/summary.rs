@@ -2,12 +2,12 @@
 
 use super::chart::Chart;
 use super::report::{AxisReport, PacingReport, PointReport, TermReport, TradeOffReport, TunedLogReport, TuningReport};
-use crate::terminal::{Align, Ink, columns, seen, span, thousands, wrapped};
+use crate::terminal::{Align, ColorMode, columns, seen, span, thousands, wrapped};
 use std::fmt::Write;
 use std::slice::from_ref;
 
 /// The report in words, tables and a chart, within 80 columns but for the lines of the file.
-pub fn summary(report: &TuningReport, ink: Ink) -> String {
+pub fn summary(report: &TuningReport, ink: ColorMode) -> String {
     let mut out = log(&report.log, &report.quota, ink);
     out += &format!("\n{}", ink.bold("Goal"));
     out += &format!(" (the first term counts most), {} policies tried\n", thousands(report.tried as u64));
@@ -26,7 +26,7 @@ pub fn summary(report: &TuningReport, ink: Ink) -> String {
     out
 }
 
-fn log(log: &TunedLogReport, quota: &str, ink: Ink) -> String {
+fn log(log: &TunedLogReport, quota: &str, ink: ColorMode) -> String {
     let mut out = format!("{}\n", ink.bold(&format!("{} requests in {}", thousands(log.requests), span(log.span_s))));
     let (many, windows) = (if log.windows == 1 { "" } else { "s" }, thousands(log.windows as u64));
     let _ = match log.windows_are_whole {
@@ -67,7 +67,7 @@ fn verdict(report: &TuningReport) -> String {
     }
 }
 
-fn terms(terms: &[TermReport], ink: Ink) -> String {
+fn terms(terms: &[TermReport], ink: ColorMode) -> String {
     let head = ["", "now", "found", ""].map(|cell| ink.faint(cell)).to_vec();
     let row = |term: &TermReport| {
         let verdict = match term.met {
@@ -94,7 +94,7 @@ fn tiers(report: &TuningReport) -> String {
     columns(2, &[Align::Left; 3], rows.chain(paced))
 }
 
-fn trade_off(trade_off: &TradeOffReport, ink: Ink) -> String {
+fn trade_off(trade_off: &TradeOffReport, ink: ColorMode) -> String {
     let TradeOffReport { x, y, points } = trade_off;
     let heading = format!("What can be had for what: {} against {}", x.measure, y.measure);
     let mut out = format!("\n{}\n", ink.bold(&heading));

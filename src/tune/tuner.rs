@@ -1,16 +1,16 @@
 //! The tuning itself: a search over drafts, each tried on the whole log.
 
 use super::feasibility;
-use super::candidate::Draft;
-use super::pareto::{Front, Stake};
+use super::candidate::Candidate;
+use super::pareto::{ParetoFront, Objective};
 use super::goal::{Bound, Goal};
-use super::config_editor::{Manuscript, Unwritable};
-use super::measure::{Measure, What};
+use super::config_editor::{ConfigEditor, EditError};
+use super::measure::{Measure, MeasureKind};
 use super::rank::Rank;
-use super::in_memory_log::Recording;
-use super::report::{self, Outcome, TuningReport};
-use super::search::{self, Search, Tried};
-use super::space::Space;
+use super::in_memory_log::InMemoryLog;
+use super::report::{self, SearchOutcome, TuningReport};
+use super::search::{self, Search, Evaluated};
+use super::space::SearchSpace;
 use crate::config::Settings;
 use crate::policy::Timestamp;
 use crate::replay::report::PolicyReport;
@@ -20,17 +20,17 @@ use std::num::NonZeroUsize;
 use std::thread;
 
 /// What is to be tuned, and for what.
-pub struct Tuning<'a> {
+pub struct Tuner<'a> {
     /// The requests.
-    pub recording: &'a Recording,
+    pub recording: &'a InMemoryLog,
     /// What is taken for true where the log is silent.
     pub assumptions: &'a Assumptions,
     /// What is wanted.
     pub goal: &'a Goal,
     /// What may be changed.
-    pub space: &'a Space,
+    pub space: &'a SearchSpace,
     /// The file.
-    pub manuscript: &'a Manuscript<'a>,
+    pub manuscript: &'a ConfigEditor<'a>,
     /// The policy of the file as it is.
     pub policy: &'a Policy,
     /// Makes settings of a text of the file.
@@ -40,7 +40,7 @@ pub struct Tuning<'a> {
 }
 
 /// What was found.
-pub struct Tuned {
+pub struct TuneResult {
     /// All that there is to tell.
     pub report: TuningReport,
     /// The file with the best values.
@@ -49,10 +49,10 @@ pub struct Tuned {
 
 /// Why nothing was found.
 #[derive(Debug, thiserror::Error)]
-pub enum Failed {
+pub enum TuneError {
     /// The log cannot be read, or there is nothing in it.
     #[error(transparent)]
-    Replay(#[from] replay::Failed),
+    Replay(#[from] replay::ReplayError),
     /// The log does not fit in memory.
     #[error(
         "the log is longer than fits in memory (1 GiB): it is full after the lines from {} to {}; give fewer days",
@@ -67,7 +67,7 @@ pub enum Failed {
     },
     /// The file cannot be changed where it has to be.
     #[error(transparent)]
-    Unwritable(#[from] Unwritable),
+    Unwritable(#[from] EditError),
     /// The file is wrong.
     #[error("{0}")]
     Wrong(String),
@@ -81,20 +81,20 @@ pub enum Failed {
     },
 }
 
-impl Tuning<'_> {
+impl Tuner<'_> {
     /// Runs it. Proposes what comes nearest to the goal, or the point of the trade-off of the number that is `picked`. `watch`
     /// sees how many policies have been tried.
-    pub fn run(&self, search: Search, picked: Option<usize>, watch: &mut dyn FnMut(usize)) -> Result<Tuned, Failed> {
+    pub fn run(&self, search: Search, picked: Option<usize>, watch: &mut dyn FnMut(usize)) -> Result<TuneResult, TuneError> {
         let stakes = self.stakes();
         let mut count = 0;
         let tried = search.run(self.space, &mut |drafts| {
             let tried = self.try_all(&stakes, &drafts)?;
             count += tried.len();
             watch(count);
-            Ok::<_, Failed>(tried)
+            Ok::<_, TuneError>(tried)
         })?;
         let best = search::best(&tried);
-        let curve = Front::of(&stakes, &tried, &tried[best].rank).map(|front| {
+        let curve = ParetoFront::of(&stakes, &tried, &tried[best].rank).map(|front| {
             let points = front.along(&stakes, &tried, [search::PRESENT, best]);
             (front, points)
         });
@@ -102,31 +102,31 @@ impl Tuning<'_> {
         let text = self.manuscript.signed(self.space, &tried[chosen].draft)?;
         let present = self.replay(self.space.present())?;
         let impossible = feasibility::impossible(self, &tried[best].rank);
-        let outcome = Outcome { stakes: &stakes, tried: &tried, curve, picked, chosen, impossible };
-        Ok(Tuned { report: report::report(self, outcome, &present, &text), text })
+        let outcome = SearchOutcome { stakes: &stakes, tried: &tried, curve, picked, chosen, impossible };
+        Ok(TuneResult { report: report::report(self, outcome, &present, &text), text })
     }
 
     /// What is measured: first the terms of the goal, then what else could be traded for them.
-    fn stakes(&self) -> Vec<Stake> {
-        let asked = self.goal.terms.iter().map(|term| Stake { measure: term.measure.clone(), better: term.bound });
-        let mut stakes: Vec<Stake> = asked.collect();
+    fn stakes(&self) -> Vec<Objective> {
+        let asked = self.goal.terms.iter().map(|term| Objective { measure: term.measure.clone(), better: term.bound });
+        let mut stakes: Vec<Objective> = asked.collect();
         let share = |what, name: &str| Measure { what, name: name.to_owned(), is_share: true };
         let classes = &self.policy.settings.rules.classes;
         let served =
-            self.space.classes().iter().map(|class| (share(What::Served, &classes[*class].name), Bound::AtLeast));
+            self.space.classes().iter().map(|class| (share(MeasureKind::Served, &classes[*class].name), Bound::AtLeast));
         let others = (0..classes.len()).filter(|class| !self.space.classes().contains(class));
-        let refused = others.map(|class| (share(What::Refused, &classes[class].name), Bound::AtMost));
+        let refused = others.map(|class| (share(MeasureKind::Refused, &classes[class].name), Bound::AtMost));
         for (measure, better) in served.chain(refused) {
-            let is_new = |known: &Stake| known.measure.name != measure.name || known.measure.what != measure.what;
+            let is_new = |known: &Objective| known.measure.name != measure.name || known.measure.what != measure.what;
             if stakes.iter().all(is_new) {
-                stakes.push(Stake { measure, better });
+                stakes.push(Objective { measure, better });
             }
         }
         stakes
     }
 
     /// Tries drafts side by side.
-    fn try_all(&self, stakes: &[Stake], drafts: &[Draft]) -> Result<Vec<Tried>, Failed> {
+    fn try_all(&self, stakes: &[Objective], drafts: &[Candidate]) -> Result<Vec<Evaluated>, TuneError> {
         let threads = self.threads.get().min(drafts.len()).max(1);
         let share = |thread: usize| {
             move || drafts.iter().skip(thread).step_by(threads).map(|draft| self.try_one(stakes, draft)).collect()
@@ -134,24 +134,24 @@ impl Tuning<'_> {
         let mut shares: Vec<_> = thread::scope(|scope| {
             let working: Vec<_> = (0..threads).map(|thread| scope.spawn(share(thread))).collect();
             let done = working.into_iter().map(|thread| thread.join().expect("a trial does not panic"));
-            done.map(|share: Vec<Result<Tried, Failed>>| share.into_iter()).collect()
+            done.map(|share: Vec<Result<Evaluated, TuneError>>| share.into_iter()).collect()
         });
         let next = |place: usize| shares[place % threads].next().expect("each draft has been tried by its thread");
         (0..drafts.len()).map(next).collect()
     }
 
-    fn try_one(&self, stakes: &[Stake], draft: &Draft) -> Result<Tried, Failed> {
+    fn try_one(&self, stakes: &[Objective], draft: &Candidate) -> Result<Evaluated, TuneError> {
         let report = self.replay(draft)?;
         let span = self.recording.span();
         let figures: Vec<Option<f64>> = stakes.iter().map(|stake| stake.measure.of(&report, &span)).collect();
         let rank = Rank::of(self.goal, &figures, self.space.changes(draft));
-        Ok(Tried { draft: draft.clone(), figures, rank })
+        Ok(Evaluated { draft: draft.clone(), figures, rank })
     }
 
     /// The whole log under the file with the values of a draft.
-    fn replay(&self, draft: &Draft) -> Result<PolicyReport, Failed> {
+    fn replay(&self, draft: &Candidate) -> Result<PolicyReport, TuneError> {
         let text = self.manuscript.with(self.space, draft)?;
-        let settings = (self.settings)(&text).map_err(Failed::Wrong)?;
+        let settings = (self.settings)(&text).map_err(TuneError::Wrong)?;
         if self.space.draft(&settings) != *draft {
             return Err(self.manuscript.unwritable(self.space).into());
         }
@@ -160,8 +160,8 @@ impl Tuning<'_> {
 }
 
 /// The place of the point with this number among those that were tried.
-fn point(curve: Option<&(Front, Vec<usize>)>, picked: usize) -> Result<usize, Failed> {
+fn point(curve: Option<&(ParetoFront, Vec<usize>)>, picked: usize) -> Result<usize, TuneError> {
     let points = curve.map_or(&[][..], |(_, points)| points);
     let place = picked.checked_sub(1).and_then(|place| points.get(place));
-    place.copied().ok_or(Failed::NoSuchPoint { picked, points: points.len() })
+    place.copied().ok_or(TuneError::NoSuchPoint { picked, points: points.len() })
 }

@@ -6,7 +6,7 @@ use super::token::Token;
 
 /// One line of the list.
 #[derive(Debug)]
-pub(super) struct Listed {
+pub(super) struct BotEntry {
     pub(super) name: String,
     pub(super) token: Token,
 }
@@ -14,17 +14,17 @@ pub(super) struct Listed {
 /// A line of the list that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line} of the bot list: {what}")]
-pub(super) struct Mistake {
+pub(super) struct BotListError {
     line: usize,
     what: String,
 }
 
-pub(super) fn parse(text: &str) -> Result<Vec<Listed>, Mistake> {
+pub(super) fn parse(text: &str) -> Result<Vec<BotEntry>, BotListError> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-    lines.map(|(index, line)| parse_line(line).map_err(|what| Mistake { line: index + 1, what })).collect()
+    lines.map(|(index, line)| parse_line(line).map_err(|what| BotListError { line: index + 1, what })).collect()
 }
 
-fn parse_line(line: &str) -> Result<Listed, String> {
+fn parse_line(line: &str) -> Result<BotEntry, String> {
     let mut fields = line.split('\t');
     let (Some(name), Some(token)) = (fields.next(), fields.next()) else {
         return Err("expected a name, a tab and a token".to_owned());
@@ -39,5 +39,5 @@ fn parse_line(line: &str) -> Result<Listed, String> {
             Some(regex.map_err(|error| format!("`{pattern}`: {error}"))?)
         }
     };
-    Ok(Listed { name: name.to_owned(), token: Token::new(token, confirm) })
+    Ok(BotEntry { name: name.to_owned(), token: Token::new(token, confirm) })
 }

@@ -7,39 +7,39 @@
 //! Android's WebView much later. All of it to origins with TLS alone. Chromium's came to its users by degrees, so it is
 //! expected of versions that are safely later.
 
-use crate::policy::bot_detection::{Browser, Hints};
+use crate::policy::bot_detection::{BrowserTraits, ClientHints};
 
 /// Returns what the browser that this user agent names always does.
-pub(super) fn named(user_agent: &[u8]) -> Browser {
-    let Ok(agent) = std::str::from_utf8(user_agent) else { return Browser::default() };
+pub(super) fn named(user_agent: &[u8]) -> BrowserTraits {
+    let Ok(agent) = std::str::from_utf8(user_agent) else { return BrowserTraits::default() };
     if ["MSIE ", "Trident/"].iter().any(|old| agent.contains(old)) {
-        return Browser { graphical: true, ..Browser::default() };
+        return BrowserTraits { graphical: true, ..BrowserTraits::default() };
     }
-    let Some(rest) = agent.strip_prefix("Mozilla/5.0 (") else { return Browser::default() };
-    let products = Products::of(rest);
+    let Some(rest) = agent.strip_prefix("Mozilla/5.0 (") else { return BrowserTraits::default() };
+    let products = ProductList::of(rest);
     if TEXT.iter().any(|text| agent.contains(text)) || !ENGINES.iter().any(|engine| products.version(engine).is_some())
     {
-        return Browser::default();
+        return BrowserTraits::default();
     }
-    let shows = Browser { graphical: true, ..Browser::default() };
-    let known = Browser { sends_language: true, ..shows };
+    let shows = BrowserTraits { graphical: true, ..BrowserTraits::default() };
+    let known = BrowserTraits { sends_language: true, ..shows };
     match (products.version("Chrome"), products.version("Firefox"), products.version("Version")) {
         (Some(chrome), None, None)
             if products.are_all_of(&["AppleWebKit", "Chrome", "Mobile", "Safari", "Edg", "OPR"]) =>
         {
             let hints =
-                if chrome.0 >= 100 && products.version("OPR").is_none() { Hints::Always } else { Hints::Perhaps };
-            Browser { sends_fetch: chrome.0 >= 80, hints, ..known }
+                if chrome.0 >= 100 && products.version("OPR").is_none() { ClientHints::Always } else { ClientHints::Perhaps };
+            BrowserTraits { sends_fetch: chrome.0 >= 80, hints, ..known }
         }
         (None, Some(firefox), None) if products.are_all_of(&["Gecko", "Firefox"]) => {
-            Browser { sends_fetch: firefox.0 >= 90, hints: Hints::Never, ..known }
+            BrowserTraits { sends_fetch: firefox.0 >= 90, hints: ClientHints::Never, ..known }
         }
         (None, None, Some(safari)) if products.are_all_of(&["AppleWebKit", "Version", "Mobile", "Safari"]) => {
             // Old telephones of Android named themselves the same way.
             let apple = rest.starts_with("iP") || rest.starts_with("Macintosh");
-            Browser {
+            BrowserTraits {
                 sends_fetch: apple && safari >= (16, 4),
-                hints: if apple { Hints::Never } else { Hints::Perhaps },
+                hints: if apple { ClientHints::Never } else { ClientHints::Perhaps },
                 ..known
             }
         }
@@ -48,9 +48,9 @@ pub(super) fn named(user_agent: &[u8]) -> Browser {
 }
 
 /// The products of a user agent behind its first comment, each with its version, comments left out.
-struct Products<'a>(Vec<(&'a str, &'a str)>);
+struct ProductList<'a>(Vec<(&'a str, &'a str)>);
 
-impl<'a> Products<'a> {
+impl<'a> ProductList<'a> {
     fn of(behind_bracket: &'a str) -> Self {
         let mut depth = 1_i32;
         let outside = behind_bracket.split([' ', ';']).filter(move |word| {
@@ -87,7 +87,7 @@ const MOST: usize = 12;
 mod tests {
     use super::*;
 
-    fn of(agent: &str) -> Browser {
+    fn of(agent: &str) -> BrowserTraits {
         named(agent.as_bytes())
     }
 
@@ -97,27 +97,27 @@ mod tests {
     fn the_large_browsers_promise_what_their_version_sends() {
         let chrome =
             |version| of(&format!("Mozilla/5.0 (X11; Linux x86_64) {WEBKIT} Chrome/{version}.0.0.0 Safari/537.36"));
-        let all = Browser { graphical: true, sends_language: true, sends_fetch: true, hints: Hints::Always };
+        let all = BrowserTraits { graphical: true, sends_language: true, sends_fetch: true, hints: ClientHints::Always };
         assert_eq!(chrome(142), all);
-        assert_eq!(chrome(96), Browser { hints: Hints::Perhaps, ..all });
-        assert_eq!(chrome(70), Browser { hints: Hints::Perhaps, sends_fetch: false, ..all });
+        assert_eq!(chrome(96), BrowserTraits { hints: ClientHints::Perhaps, ..all });
+        assert_eq!(chrome(70), BrowserTraits { hints: ClientHints::Perhaps, sends_fetch: false, ..all });
         let firefox = |version| {
             of(&format!("Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:{version}.0) Gecko/20100101 Firefox/{version}.0"))
         };
-        assert_eq!(firefox(144), Browser { hints: Hints::Never, ..all });
-        assert_eq!(firefox(78), Browser { hints: Hints::Never, sends_fetch: false, ..all });
+        assert_eq!(firefox(144), BrowserTraits { hints: ClientHints::Never, ..all });
+        assert_eq!(firefox(78), BrowserTraits { hints: ClientHints::Never, sends_fetch: false, ..all });
         let safari = |version| {
             of(&format!(
                 "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/{version} Safari/605.1.15"
             ))
         };
-        assert_eq!(safari("18.6"), Browser { hints: Hints::Never, ..all });
-        assert_eq!(safari("16.3"), Browser { hints: Hints::Never, sends_fetch: false, ..all });
+        assert_eq!(safari("18.6"), BrowserTraits { hints: ClientHints::Never, ..all });
+        assert_eq!(safari("16.3"), BrowserTraits { hints: ClientHints::Never, sends_fetch: false, ..all });
     }
 
     #[test]
     fn of_rare_ones_no_header_is_expected() {
-        let shows = Browser { graphical: true, ..Browser::default() };
+        let shows = BrowserTraits { graphical: true, ..BrowserTraits::default() };
         for agent in [
             "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Goanna/6.7 Firefox/128.0 PaleMoon/33.3.1",
             "Mozilla/5.0 (compatible; MSIE 10.0; Windows NT 6.2; Trident/6.0)",
@@ -139,7 +139,7 @@ mod tests {
             "Mozilla/5.0 (",
             "",
         ] {
-            assert_eq!(of(agent), Browser::default(), "{agent}");
+            assert_eq!(of(agent), BrowserTraits::default(), "{agent}");
         }
     }
 }

@@ -4,9 +4,9 @@ use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
 
-use super::Agents;
+use super::UserAgentMatcher;
 use crate::policy::Claim;
-use crate::policy::bot_detection::Browser;
+use crate::policy::bot_detection::BrowserTraits;
 
 /// The claims of user agents seen lately, and the browsers they name, for one worker.
 ///
@@ -16,22 +16,22 @@ use crate::policy::bot_detection::Browser;
 #[derive(Debug)]
 pub struct ClaimCache {
     hasher: RandomState,
-    places: Box<[(u64, Claim, Browser)]>,
+    places: Box<[(u64, Claim, BrowserTraits)]>,
 }
 
 impl ClaimCache {
     /// Returns an empty cache; `hasher` holds the key of this process.
     pub fn new(hasher: RandomState) -> ClaimCache {
-        ClaimCache { hasher, places: vec![(0, Claim::Nothing, Browser::default()); PLACES].into_boxed_slice() }
+        ClaimCache { hasher, places: vec![(0, Claim::Nothing, BrowserTraits::default()); PLACES].into_boxed_slice() }
     }
 
-    /// Returns what [`Agents::claim`] and [`Agents::browser`] would.
-    pub fn claim(&mut self, agents: &Agents, user_agent: &[u8]) -> (Claim, Browser) {
+    /// Returns what [`UserAgentMatcher::claim`] and [`UserAgentMatcher::browser`] would.
+    pub fn claim(&mut self, agents: &UserAgentMatcher, user_agent: &[u8]) -> (Claim, BrowserTraits) {
         // Never zero, which marks an empty place.
         let hash = self.hasher.hash_one(user_agent) | 1;
         let place = &mut self.places[(hash >> 32) as usize % PLACES];
         if place.0 != hash {
-            *place = (hash, agents.claim(user_agent), Agents::browser(user_agent));
+            *place = (hash, agents.claim(user_agent), UserAgentMatcher::browser(user_agent));
         }
         (place.1, place.2)
     }

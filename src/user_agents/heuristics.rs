@@ -4,12 +4,12 @@
 //! devices come close to all of them (CUBOT makes telephones, toolbars leave links), hence the exceptions.
 
 use super::browser_markers::{self, contains};
-use super::parsed::Reading;
+use super::parsed::ParsedUserAgent;
 use super::token::{after, before, is_model};
 
 /// What a word may hint at.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Hint {
+pub(super) enum Heuristic {
     /// The end of a name that no person's device has: `FooBot/1.0`, `foo-crawler`.
     Name,
     /// The end of a name that also a browser or an app might have: `FooMonitor/1.0`.
@@ -29,72 +29,72 @@ pub(super) enum Hint {
 }
 
 /// The words to look for, in any case.
-pub(super) const HINTS: &[(&str, Hint)] = &[
-    ("bot", Hint::Name),
-    ("b0t", Hint::Name),
-    ("bots", Hint::Name),
-    ("crawl", Hint::Name),
-    ("crawler", Hint::Name),
-    ("crawling", Hint::Name),
-    ("spider", Hint::Name),
-    ("scraper", Hint::Name),
-    ("scraping", Hint::Name),
-    ("fetch", Hint::Name),
-    ("fetcher", Hint::Name),
-    ("harvester", Hint::Name),
-    ("indexer", Hint::Name),
-    ("httpclient", Hint::Name),
-    ("http client", Hint::Name),
-    ("analyzer", Hint::Trade),
-    ("archiver", Hint::Trade),
-    ("audit", Hint::Trade),
-    ("checker", Hint::Trade),
-    ("collector", Hint::Trade),
-    ("detector", Hint::Trade),
-    ("downloader", Hint::Trade),
-    ("extractor", Hint::Trade),
-    ("finder", Hint::Trade),
-    ("importer", Hint::Trade),
-    ("lookup", Hint::Trade),
-    ("monitor", Hint::Trade),
-    ("monitoring", Hint::Trade),
-    ("parser", Hint::Trade),
-    ("preview", Hint::Trade),
-    ("probe", Hint::Trade),
-    ("resolver", Hint::Trade),
-    ("research", Hint::Trade),
-    ("scan", Hint::Trade),
-    ("scanner", Hint::Trade),
-    ("scanning", Hint::Trade),
-    ("screenshot", Hint::Trade),
-    ("search engine", Hint::Trade),
-    ("survey", Hint::Trade),
-    ("validator", Hint::Trade),
-    ("verification", Hint::Trade),
-    ("verifier", Hint::Trade),
-    ("webhook", Hint::Trade),
-    ("webhooks", Hint::Trade),
-    ("(compatible", Hint::Compatible),
-    ("(khtml, like gecko; ", Hint::Added),
-    ("google-", Hint::Prefix),
-    ("http://", Hint::Link),
-    ("https://", Hint::Link),
-    ("www.", Hint::Site),
-    ("@", Hint::Mail),
+pub(super) const HINTS: &[(&str, Heuristic)] = &[
+    ("bot", Heuristic::Name),
+    ("b0t", Heuristic::Name),
+    ("bots", Heuristic::Name),
+    ("crawl", Heuristic::Name),
+    ("crawler", Heuristic::Name),
+    ("crawling", Heuristic::Name),
+    ("spider", Heuristic::Name),
+    ("scraper", Heuristic::Name),
+    ("scraping", Heuristic::Name),
+    ("fetch", Heuristic::Name),
+    ("fetcher", Heuristic::Name),
+    ("harvester", Heuristic::Name),
+    ("indexer", Heuristic::Name),
+    ("httpclient", Heuristic::Name),
+    ("http client", Heuristic::Name),
+    ("analyzer", Heuristic::Trade),
+    ("archiver", Heuristic::Trade),
+    ("audit", Heuristic::Trade),
+    ("checker", Heuristic::Trade),
+    ("collector", Heuristic::Trade),
+    ("detector", Heuristic::Trade),
+    ("downloader", Heuristic::Trade),
+    ("extractor", Heuristic::Trade),
+    ("finder", Heuristic::Trade),
+    ("importer", Heuristic::Trade),
+    ("lookup", Heuristic::Trade),
+    ("monitor", Heuristic::Trade),
+    ("monitoring", Heuristic::Trade),
+    ("parser", Heuristic::Trade),
+    ("preview", Heuristic::Trade),
+    ("probe", Heuristic::Trade),
+    ("resolver", Heuristic::Trade),
+    ("research", Heuristic::Trade),
+    ("scan", Heuristic::Trade),
+    ("scanner", Heuristic::Trade),
+    ("scanning", Heuristic::Trade),
+    ("screenshot", Heuristic::Trade),
+    ("search engine", Heuristic::Trade),
+    ("survey", Heuristic::Trade),
+    ("validator", Heuristic::Trade),
+    ("verification", Heuristic::Trade),
+    ("verifier", Heuristic::Trade),
+    ("webhook", Heuristic::Trade),
+    ("webhooks", Heuristic::Trade),
+    ("(compatible", Heuristic::Compatible),
+    ("(khtml, like gecko; ", Heuristic::Added),
+    ("google-", Heuristic::Prefix),
+    ("http://", Heuristic::Link),
+    ("https://", Heuristic::Link),
+    ("www.", Heuristic::Site),
+    ("@", Heuristic::Mail),
 ];
 
-impl Hint {
+impl Heuristic {
     /// Returns whether the word found at `at..end` is what it hints at.
-    pub(super) fn fits(self, agent: &Reading<'_>, at: usize, end: usize) -> bool {
+    pub(super) fn fits(self, agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bool {
         match self {
-            Hint::Name => ends_a_name(agent, at, end),
-            Hint::Trade => ends_a_name(agent, at, end) && (is_product(agent, end) || !agent.is_of_people()),
-            Hint::Compatible => is_strange(agent, end),
-            Hint::Added => !contains(agent, b"googleweblight"),
-            Hint::Prefix => opens_a_name(agent, at) && agent[at].is_ascii_uppercase() && !is_model(agent, at, end),
-            Hint::Link => is_contact(agent, at),
-            Hint::Site => at > 0 && opens_a_name(agent, at) && !agent.is_of_people(),
-            Hint::Mail => is_mail(agent, at, end),
+            Heuristic::Name => ends_a_name(agent, at, end),
+            Heuristic::Trade => ends_a_name(agent, at, end) && (is_product(agent, end) || !agent.is_of_people()),
+            Heuristic::Compatible => is_strange(agent, end),
+            Heuristic::Added => !contains(agent, b"googleweblight"),
+            Heuristic::Prefix => opens_a_name(agent, at) && agent[at].is_ascii_uppercase() && !is_model(agent, at, end),
+            Heuristic::Link => is_contact(agent, at),
+            Heuristic::Site => at > 0 && opens_a_name(agent, at) && !agent.is_of_people(),
+            Heuristic::Mail => is_mail(agent, at, end),
         }
     }
 }
@@ -103,7 +103,7 @@ fn opens_a_name(agent: &[u8], at: usize) -> bool {
     !before(agent, at).is_some_and(|byte| byte.is_ascii_alphanumeric())
 }
 
-fn ends_a_name(agent: &Reading<'_>, at: usize, end: usize) -> bool {
+fn ends_a_name(agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bool {
     // `CrawlFor` is two words, `crawlfor` is one.
     let begins_a_word = |byte: &u8| byte.is_ascii_uppercase() && agent[end - 1].is_ascii_lowercase();
     if after(agent, end).is_some_and(|byte| byte.is_ascii_alphabetic() && !begins_a_word(&byte)) {
@@ -133,7 +133,7 @@ fn is_strange(agent: &[u8], end: usize) -> bool {
 }
 
 /// Returns whether a link is there for whoever runs the site, and not left by a browser or a toolbar.
-fn is_contact(agent: &Reading<'_>, at: usize) -> bool {
+fn is_contact(agent: &ParsedUserAgent<'_>, at: usize) -> bool {
     before(agent, at) == Some(b'+') || !agent.has_links_of_people()
 }
 
@@ -167,7 +167,7 @@ pub(super) fn is_bare_product(agent: &[u8]) -> bool {
 
 /// Returns whether the whole of it is a programming language, with a library or not (`Ruby`, `Elixir/Mint`), or somebody's
 /// client (`Ktor client`).
-pub(super) fn is_library(agent: &Reading<'_>) -> bool {
+pub(super) fn is_library(agent: &ParsedUserAgent<'_>) -> bool {
     let word_bytes = agent.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
     let (word, rest) = agent.split_at(word_bytes);
     let is_language = || LANGUAGES.iter().any(|language| word.eq_ignore_ascii_case(language.as_bytes()));

@@ -18,38 +18,38 @@ use std::collections::{HashMap, HashSet};
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
-use crate::policy::bot_detection::Browser;
+use crate::policy::bot_detection::BrowserTraits;
 use crate::policy::{BotId, Claim, OperatorId};
-use bot_list::Listed;
-use parsed::Reading;
+use bot_list::BotEntry;
+use parsed::ParsedUserAgent;
 use token::Token;
 
 pub use cache::ClaimCache;
 
 /// Every name and shape by which a bot is known, compiled once.
 #[derive(Debug)]
-pub struct Agents {
+pub struct UserAgentMatcher {
     /// One automaton over all that is looked for: one pass, however long the list.
     automaton: AhoCorasick,
     /// What each pattern of the automaton stands for.
-    signs: Vec<Sign>,
+    signs: Vec<PatternKind>,
     names: Vec<Box<str>>,
 }
 
 /// What it means that a pattern has been found.
 #[derive(Debug)]
-enum Sign {
+enum PatternKind {
     Bot(BotId, Token),
     /// The name of an operator's bot, if it is not that bot's: whose it is, its product says.
     Alike(Token),
     Operator(BotId, OperatorId),
-    Shape(heuristics::Hint),
+    Shape(heuristics::Heuristic),
 }
 
 /// A name found in a user agent; of two, the earlier counts, and of two at one place the longer.
-type Found<T> = Option<(std::cmp::Reverse<usize>, usize, T)>;
+type Match<T> = Option<(std::cmp::Reverse<usize>, usize, T)>;
 
-impl Agents {
+impl UserAgentMatcher {
     /// Returns the built-in list, with the product tokens of the operators that the caller knows.
     ///
     /// The operators' tokens are handed in because their table belongs to `verify`, which `agents` does not know.
@@ -57,35 +57,35 @@ impl Agents {
     /// # Panics
     ///
     /// If the data in this binary is broken, which a test rules out.
-    pub fn builtin<'a>(operators: impl IntoIterator<Item = (&'a str, OperatorId)>) -> Agents {
+    pub fn builtin<'a>(operators: impl IntoIterator<Item = (&'a str, OperatorId)>) -> UserAgentMatcher {
         let listed = bot_list::parse(include_str!("../../data/bots.tsv")).expect("a test reads the built-in list");
-        Agents::new(listed, operators)
+        UserAgentMatcher::new(listed, operators)
     }
 
-    fn new<'a>(listed: Vec<Listed>, operators: impl IntoIterator<Item = (&'a str, OperatorId)>) -> Agents {
-        let mut names = Names::default();
+    fn new<'a>(listed: Vec<BotEntry>, operators: impl IntoIterator<Item = (&'a str, OperatorId)>) -> UserAgentMatcher {
+        let mut names = NameTable::default();
         let mut patterns = Vec::new();
         let mut signs = Vec::new();
         let mut of_operators = HashSet::new();
         for bot in listed {
             patterns.push(bot.token.literal().to_owned());
-            signs.push(Sign::Bot(names.id(&bot.name), bot.token));
+            signs.push(PatternKind::Bot(names.id(&bot.name), bot.token));
         }
         for (token, operator) in operators {
             patterns.push(token.as_bytes().to_owned());
             let id = names.id(token);
             of_operators.insert(id);
-            signs.push(Sign::Operator(id, operator));
+            signs.push(PatternKind::Operator(id, operator));
         }
         for (word, hint) in heuristics::HINTS {
             patterns.push(word.as_bytes().to_owned());
-            signs.push(Sign::Shape(*hint));
+            signs.push(PatternKind::Shape(*hint));
         }
         for sign in &mut signs {
-            if let Sign::Bot(id, token) = sign
+            if let PatternKind::Bot(id, token) = sign
                 && of_operators.contains(id)
             {
-                *sign = Sign::Alike(token.clone());
+                *sign = PatternKind::Alike(token.clone());
             }
         }
         let automaton = AhoCorasick::builder()
@@ -95,7 +95,7 @@ impl Agents {
             .ascii_case_insensitive(true)
             .build(patterns)
             .expect("a few thousand short patterns stay far below the automaton's limits");
-        Agents { automaton, signs, names: names.in_order }
+        UserAgentMatcher { automaton, signs, names: names.in_order }
     }
 
     /// Returns what this user agent says of itself, judged by its first [`LOOKED_AT`] bytes. One that goes on is no person's.
@@ -105,9 +105,9 @@ impl Agents {
         if agent.is_empty() || agent == b"-" {
             return Claim::Nothing;
         }
-        let agent = &Reading::new(agent);
-        let mut bot: Found<BotId> = None;
-        let mut operator: Found<(BotId, OperatorId)> = None;
+        let agent = &ParsedUserAgent::new(agent);
+        let mut bot: Match<BotId> = None;
+        let mut operator: Match<(BotId, OperatorId)> = None;
         let mut shaped = whole.len() > LOOKED_AT
             || heuristics::is_bare_product(agent)
             || heuristics::is_library(agent)
@@ -116,15 +116,15 @@ impl Agents {
             let (at, end) = (found.start(), found.end());
             let place = (std::cmp::Reverse(at), end);
             match &self.signs[found.pattern().as_usize()] {
-                Sign::Bot(id, token) if token.fits(agent, at, end) => {
+                PatternKind::Bot(id, token) if token.fits(agent, at, end) => {
                     bot = bot.max(Some((place.0, place.1, *id)));
                 }
-                Sign::Operator(id, whose) if token::is_product(agent, at, end) => {
+                PatternKind::Operator(id, whose) if token::is_product(agent, at, end) => {
                     operator = operator.max(Some((place.0, place.1, (*id, *whose))));
                 }
-                Sign::Alike(token) => shaped |= token.fits(agent, at, end),
+                PatternKind::Alike(token) => shaped |= token.fits(agent, at, end),
                 // A name says more than any shape.
-                Sign::Shape(hint) if bot.is_none() && !shaped => shaped = hint.fits(agent, at, end),
+                PatternKind::Shape(hint) if bot.is_none() && !shaped => shaped = hint.fits(agent, at, end),
                 _ => {}
             }
         }
@@ -137,12 +137,12 @@ impl Agents {
     }
 
     /// Returns what the browser that this user agent names always does; nothing, where it names none that is known well.
-    pub fn browser(user_agent: &[u8]) -> Browser {
+    pub fn browser(user_agent: &[u8]) -> BrowserTraits {
         let agent = user_agent.trim_ascii();
         browser::named(&agent[..agent.len().min(LOOKED_AT)])
     }
 
-    /// Returns the name of a bot that [`Agents::claim`] has found.
+    /// Returns the name of a bot that [`UserAgentMatcher::claim`] has found.
     pub fn name(&self, bot: BotId) -> &str {
         &self.names[usize::from(bot.0)]
     }
@@ -154,12 +154,12 @@ pub const LOOKED_AT: usize = 1024;
 
 /// Gives each name one number, however many tokens it has.
 #[derive(Default)]
-struct Names {
+struct NameTable {
     in_order: Vec<Box<str>>,
     known: HashMap<String, BotId>,
 }
 
-impl Names {
+impl NameTable {
     fn id(&mut self, name: &str) -> BotId {
         *self.known.entry(name.to_ascii_lowercase()).or_insert_with(|| {
             let id = u16::try_from(self.in_order.len()).expect("the built-in list is shorter than 65,536");

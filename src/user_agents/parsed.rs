@@ -7,17 +7,17 @@ use super::browser_markers;
 
 /// The bytes of a user agent, and what several hints ask about the whole of it. Each question is answered once, or a
 /// user agent made of nothing but hints would cost a thousand looks.
-pub(super) struct Reading<'a> {
+pub(super) struct ParsedUserAgent<'a> {
     bytes: &'a [u8],
     of_people: OnceCell<bool>,
     links_of_people: OnceCell<bool>,
     model: OnceCell<Range<usize>>,
 }
 
-impl<'a> Reading<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Reading<'a> {
+impl<'a> ParsedUserAgent<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> ParsedUserAgent<'a> {
         let (of_people, links_of_people, model) = Default::default();
-        Reading { bytes, of_people, links_of_people, model }
+        ParsedUserAgent { bytes, of_people, links_of_people, model }
     }
 
     /// Returns whether a browser or an app speaks.
@@ -36,7 +36,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-impl Deref for Reading<'_> {
+impl Deref for ParsedUserAgent<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {

@@ -116,7 +116,7 @@ fn the_cache_says_what_the_list_says_also_after_a_flood() {
     let agents: Vec<String> =
         (0..20_000).map(|n| if n % 3 == 0 { format!("x{n}bot/1") } else { format!("{IPHONE} {n}") }).collect();
     for agent in agents.iter().chain(&agents[19_000..]) {
-        assert_eq!(cache.claim(&door.agents, agent.as_bytes()), (door.claim(agent), Agents::browser(agent.as_bytes())));
+        assert_eq!(cache.claim(&door.agents, agent.as_bytes()), (door.claim(agent), UserAgentMatcher::browser(agent.as_bytes())));
     }
     assert_eq!(cache.claim(&door.agents, b"").0, Claim::Nothing);
 }
@@ -126,14 +126,14 @@ const GOOGLE: OperatorId = OperatorId(0);
 const OPENAI: OperatorId = OperatorId(1);
 
 struct Door {
-    agents: Agents,
+    agents: UserAgentMatcher,
 }
 
 impl Door {
     fn new() -> Door {
         let tokens =
             [("Googlebot", GOOGLE), ("Googlebot-Image", GOOGLE), ("FeedFetcher-Google", GOOGLE), ("GPTBot", OPENAI)];
-        Door { agents: Agents::builtin(tokens) }
+        Door { agents: UserAgentMatcher::builtin(tokens) }
     }
 
     fn claim(&self, agent: &str) -> Claim {

@@ -2,7 +2,7 @@
 
 use regex::bytes::Regex;
 
-use super::parsed::Reading;
+use super::parsed::ParsedUserAgent;
 
 /// A token to be found as a word of its own: a letter or digit at its end may not go on, unless the list says so.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ impl Token {
     }
 
     /// Returns whether what was found at `at..end` is this token and not a part of another word.
-    pub(super) fn fits(&self, agent: &Reading<'_>, at: usize, end: usize) -> bool {
+    pub(super) fn fits(&self, agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bool {
         let starts = self.free_before || !goes_on(before(agent, at), agent[at]);
         let ends = self.free_after || !goes_on(after(agent, end), agent[end - 1]);
         starts && ends && !is_model(agent, at, end) && self.confirm.as_ref().is_none_or(|regex| regex.is_match(agent))
@@ -57,7 +57,7 @@ fn is_likened(before: &[u8]) -> bool {
 
 /// Returns whether `at..end` stands where a telephone gives its model: models are called anything (FEVER, Spider 8,
 /// HTC Butterfly). A version behind it makes it a product all the same.
-pub(super) fn is_model(agent: &Reading<'_>, at: usize, end: usize) -> bool {
+pub(super) fn is_model(agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bool {
     agent.model().contains(&at) && agent[end - 1] != b'/' && after(agent, end) != Some(b'/')
 }
 

@@ -1,6 +1,6 @@
 //! Fetches one small document that somebody publishes: an operator's address list, a directory of keys.
 //!
-//! Whoever names the URL may be a stranger, so each fetch has its [`Guards`]: how much is read, how long it may take,
+//! Whoever names the URL may be a stranger, so each fetch has its [`FetchLimits`]: how much is read, how long it may take,
 //! which addresses may be asked. Names are looked up once and the address that was judged is the one connected to, so
 //! that a name cannot lead elsewhere in between. It is never on a request's path.
 
@@ -23,8 +23,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use target::Place;
-pub use target::{Reach, is_public};
+use target::FetchTarget;
+pub use target::{AllowedAddresses, is_public};
 
 /// A client for small documents. Clones share what it trusts.
 #[derive(Clone)]
@@ -34,7 +34,7 @@ pub struct Fetcher {
 
 /// What one fetch may do.
 #[derive(Clone, Copy, Debug)]
-pub struct Guards {
+pub struct FetchLimits {
     /// The largest body that is read, in bytes.
     pub most_bytes: usize,
     /// How long it may take, from the look-up of the name to the last byte.
@@ -42,7 +42,7 @@ pub struct Guards {
     /// How many redirects are followed, all of them to the same scheme, host and port.
     pub redirects: u8,
     /// Which addresses may be asked.
-    pub reach: Reach,
+    pub reach: AllowedAddresses,
 }
 
 /// By what the server knows whether the copy that one has is still the latest; kept as it came, shown as it was.
@@ -142,15 +142,15 @@ impl Fetcher {
     }
 
     /// Fetches `url`, or learns that the copy with these `validators` is the latest.
-    pub async fn fetch(&self, url: &str, guards: &Guards, validators: &Validators) -> Result<Fetched, FetchError> {
+    pub async fn fetch(&self, url: &str, guards: &FetchLimits, validators: &Validators) -> Result<Fetched, FetchError> {
         match tokio::time::timeout(guards.timeout, self.follow(url, guards, validators)).await {
             Ok(fetched) => fetched,
             Err(_) => Err(FetchError::TimedOut(guards.timeout)),
         }
     }
 
-    async fn follow(&self, url: &str, guards: &Guards, validators: &Validators) -> Result<Fetched, FetchError> {
-        let mut place = Place::parse(url, guards.reach)?;
+    async fn follow(&self, url: &str, guards: &FetchLimits, validators: &Validators) -> Result<Fetched, FetchError> {
+        let mut place = FetchTarget::parse(url, guards.reach)?;
         for _ in 0..=guards.redirects {
             let response = self.ask(&place, guards, validators).await?;
             match response.status() {
@@ -165,8 +165,8 @@ impl Fetcher {
 
     async fn ask(
         &self,
-        place: &Place,
-        guards: &Guards,
+        place: &FetchTarget,
+        guards: &FetchLimits,
         validators: &Validators,
     ) -> Result<Response<Incoming>, FetchError> {
         let not_there = |source| FetchError::NotThere { host: place.host.clone(), source };
@@ -187,7 +187,7 @@ impl Fetcher {
     }
 }
 
-fn request(place: &Place, validators: &Validators) -> Request<Empty<Bytes>> {
+fn request(place: &FetchTarget, validators: &Validators) -> Request<Empty<Bytes>> {
     let mut request = Request::new(Empty::new());
     *request.method_mut() = Method::GET;
     *request.uri_mut() = place.path.clone().into();
@@ -205,7 +205,7 @@ fn request(place: &Place, validators: &Validators) -> Request<Empty<Bytes>> {
     request
 }
 
-async fn exchange<S>(stream: S, request: Request<Empty<Bytes>>, place: &Place) -> Result<Response<Incoming>, FetchError>
+async fn exchange<S>(stream: S, request: Request<Empty<Bytes>>, place: &FetchTarget) -> Result<Response<Incoming>, FetchError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -217,7 +217,7 @@ where
     connection.send_request(request).await.map_err(no_answer)
 }
 
-async fn document(place: &Place, response: Response<Incoming>, most_bytes: usize) -> Result<Fetched, FetchError> {
+async fn document(place: &FetchTarget, response: Response<Incoming>, most_bytes: usize) -> Result<Fetched, FetchError> {
     let (head, body) = response.into_parts();
     if head.headers.contains_key(CONTENT_ENCODING) {
         return Err(FetchError::Encoded);

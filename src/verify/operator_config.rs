@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use ipnet::IpNet;
 use serde::Deserialize;
 
-use super::range_source::{Source, network};
-use crate::policy::dns_pattern::NamePattern;
+use super::range_source::{RangeSource, network};
+use crate::policy::dns_pattern::DnsPattern;
 
 /// One operator, as written in `data/operators.json`.
 #[derive(Debug, Default, Deserialize)]
@@ -18,14 +18,14 @@ pub(super) struct Operator {
     _documented: String,
     pub(super) tokens: Vec<String>,
     /// Lists by URL, or networks: an address in one is the crawler's.
-    pub(super) proven_in: Vec<Source>,
+    pub(super) proven_in: Vec<RangeSource>,
     /// The same: an address in one is the operator's or its neighbours', and neither proves nor disproves.
-    pub(super) undecided_in: Vec<Source>,
+    pub(super) undecided_in: Vec<RangeSource>,
     /// The names in DNS that its crawlers' addresses have, and nobody else's.
     #[serde(deserialize_with = "patterns")]
-    pub(super) names: Vec<NamePattern>,
+    pub(super) names: Vec<DnsPattern>,
     /// By what all of its crawlers are known: whoever fails there is not one of them.
-    pub(super) complete: Vec<Method>,
+    pub(super) complete: Vec<OperatorProofMethod>,
     /// The `Signature-Agent` of requests that it signs.
     pub(super) signature_agents: Vec<String>,
     /// The operator of the site has something to say about it.
@@ -38,24 +38,24 @@ pub(super) struct Operator {
 
 impl Operator {
     /// The lists that tell its addresses, or its neighbours'.
-    pub(super) fn lists(&self) -> impl Iterator<Item = &Source> {
-        self.proven_in.iter().chain(&self.undecided_in).filter(|source| !matches!(source, Source::Network(_)))
+    pub(super) fn lists(&self) -> impl Iterator<Item = &RangeSource> {
+        self.proven_in.iter().chain(&self.undecided_in).filter(|source| !matches!(source, RangeSource::Network(_)))
     }
 }
 
 /// What the operator of the site says of an operator of crawlers; what is left out is as built in.
 #[derive(Clone, Debug, Default)]
-pub struct Declared {
+pub struct OperatorOverride {
     /// Its name.
     pub name: String,
     /// Product tokens by which a user agent claims to be its crawler.
     pub tokens: Option<Vec<String>>,
     /// Where its crawlers come from.
-    pub ranges: Option<Vec<Source>>,
+    pub ranges: Option<Vec<RangeSource>>,
     /// The names in DNS that its crawlers' addresses have.
-    pub names: Option<Vec<NamePattern>>,
+    pub names: Option<Vec<DnsPattern>>,
     /// By what all of its crawlers are known.
-    pub complete: Option<Vec<Method>>,
+    pub complete: Option<Vec<OperatorProofMethod>>,
     /// The `Signature-Agent` of requests that it signs.
     pub signature_agents: Option<Vec<String>>,
 }
@@ -63,7 +63,7 @@ pub struct Declared {
 /// How an operator lets its crawlers be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Method {
+pub enum OperatorProofMethod {
     /// It publishes their addresses.
     Addresses,
     /// Their addresses have its names in DNS.
@@ -73,12 +73,12 @@ pub enum Method {
 /// The published lists, as collected in `data/ranges.json`.
 pub(super) struct Snapshot {
     pub(super) date: String,
-    pub(super) lists: BTreeMap<Source, Vec<IpNet>>,
+    pub(super) lists: BTreeMap<RangeSource, Vec<IpNet>>,
 }
 
 /// Why a table of operators cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum Mistake {
+pub enum OperatorTableError {
     /// The JSON does not say what it should.
     #[error("the operators' table cannot be read")]
     Syntax(#[source] serde_json::Error),
@@ -91,15 +91,15 @@ pub enum Mistake {
 pub(super) fn parse(
     table: &str,
     snapshot: &str,
-    declared: Vec<Declared>,
-) -> Result<(Vec<Operator>, Snapshot), Mistake> {
-    let mut table: Vec<Operator> = serde_json::from_str(table).map_err(Mistake::Syntax)?;
+    declared: Vec<OperatorOverride>,
+) -> Result<(Vec<Operator>, Snapshot), OperatorTableError> {
+    let mut table: Vec<Operator> = serde_json::from_str(table).map_err(OperatorTableError::Syntax)?;
     declared.into_iter().for_each(|declared| declare(&mut table, declared));
     Ok((table, snapshot_of(snapshot)?))
 }
 
-fn declare(table: &mut Vec<Operator>, declared: Declared) {
-    let Declared { name, tokens, ranges, names, complete, signature_agents } = declared;
+fn declare(table: &mut Vec<Operator>, declared: OperatorOverride) {
+    let OperatorOverride { name, tokens, ranges, names, complete, signature_agents } = declared;
     if let Some(tokens) = &tokens {
         let taken = |token: &String| tokens.iter().any(|ours| ours.eq_ignore_ascii_case(token));
         table.iter_mut().for_each(|operator| operator.tokens.retain(|token| !taken(token)));
@@ -120,7 +120,7 @@ fn declare(table: &mut Vec<Operator>, declared: Declared) {
     operator.signature_agents = signature_agents.unwrap_or_else(|| std::mem::take(&mut operator.signature_agents));
 }
 
-fn snapshot_of(text: &str) -> Result<Snapshot, Mistake> {
+fn snapshot_of(text: &str) -> Result<Snapshot, OperatorTableError> {
     #[derive(Deserialize)]
     struct Written {
         date: String,
@@ -130,15 +130,15 @@ fn snapshot_of(text: &str) -> Result<Snapshot, Mistake> {
     struct List {
         prefixes: Vec<String>,
     }
-    let written: Written = serde_json::from_str(text).map_err(Mistake::Syntax)?;
-    let networks = |list: List| -> Result<Vec<IpNet>, Mistake> {
-        list.prefixes.into_iter().map(|text| network(&text).ok_or(Mistake::NotANetwork(text))).collect()
+    let written: Written = serde_json::from_str(text).map_err(OperatorTableError::Syntax)?;
+    let networks = |list: List| -> Result<Vec<IpNet>, OperatorTableError> {
+        list.prefixes.into_iter().map(|text| network(&text).ok_or(OperatorTableError::NotANetwork(text))).collect()
     };
-    let lists = written.lists.into_iter().map(|(url, list)| Ok((Source::Url(url), networks(list)?)));
+    let lists = written.lists.into_iter().map(|(url, list)| Ok((RangeSource::Url(url), networks(list)?)));
     Ok(Snapshot { date: written.date, lists: lists.collect::<Result<_, _>>()? })
 }
 
-fn patterns<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<NamePattern>, D::Error> {
+fn patterns<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<DnsPattern>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
     let pattern = |text: &String| text.parse().map_err(|_| serde::de::Error::custom(format!("no pattern: {text}")));
     texts.iter().map(pattern).collect()

@@ -8,46 +8,46 @@ use arc_swap::ArcSwap;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 
-use super::dns::{ByName, Names};
-use super::ranges::{Range, Ranges, Standing};
-use super::range_source::Source;
-use super::operator_config::{self, Declared, Method, Operator};
+use super::dns::{DnsResult, DnsVerifier};
+use super::ranges::{Range, Ranges, RangeMatch};
+use super::range_source::RangeSource;
+use super::operator_config::{self, OperatorOverride, OperatorProofMethod, Operator};
 use crate::policy::identity::is_private;
-use crate::policy::{Means, OperatorId, Proof, Timestamp};
+use crate::policy::{ProofMethod, OperatorId, Proof, Timestamp};
 
-pub use super::operator_config::Mistake;
+pub use super::operator_config::OperatorTableError;
 
 /// The table of operators, with all that is known of their addresses.
 #[derive(Debug)]
-pub struct Operators {
+pub struct OperatorTable {
     table: Vec<Operator>,
     /// What each published list says now.
-    lists: Mutex<BTreeMap<Source, Vec<IpNet>>>,
+    lists: Mutex<BTreeMap<RangeSource, Vec<IpNet>>>,
     /// What is wrong with those that could not be taken over when they were looked at last.
-    troubles: Mutex<BTreeMap<Source, String>>,
+    troubles: Mutex<BTreeMap<RangeSource, String>>,
     /// The same, as it is asked: replaced whole, so that no request waits while a list is refreshed.
-    published: ArcSwap<Published>,
+    published: ArcSwap<PublishedRanges>,
     /// What DNS has said of addresses, where it is asked.
-    names: Option<Arc<Names>>,
+    names: Option<Arc<DnsVerifier>>,
     snapshot_date: String,
 }
 
 /// All lists at one time.
 #[derive(Debug)]
-struct Published {
+struct PublishedRanges {
     ranges: Ranges,
     /// For each operator: an address in none of its ranges disproves the claim.
     complete: Vec<bool>,
 }
 
-impl Operators {
+impl OperatorTable {
     /// Returns the built-in table and the snapshot of the ranges that this binary carries.
     ///
     /// # Panics
     ///
     /// If the data in this binary is broken, which a test rules out.
-    pub fn builtin() -> Operators {
-        Operators::with(Vec::new())
+    pub fn builtin() -> OperatorTable {
+        OperatorTable::with(Vec::new())
     }
 
     /// Returns the built-in table with what the operator of the site says of it: `declared` ones go before those of the
@@ -56,15 +56,15 @@ impl Operators {
     /// # Panics
     ///
     /// If the data in this binary is broken, which a test rules out.
-    pub fn with(declared: Vec<Declared>) -> Operators {
+    pub fn with(declared: Vec<OperatorOverride>) -> OperatorTable {
         let (table, snapshot) = (include_str!("../../data/operators.json"), include_str!("../../data/ranges.json"));
-        Operators::parse(table, snapshot, declared).expect("a test reads the built-in table")
+        OperatorTable::parse(table, snapshot, declared).expect("a test reads the built-in table")
     }
 
-    fn parse(table: &str, snapshot: &str, declared: Vec<Declared>) -> Result<Operators, Mistake> {
+    fn parse(table: &str, snapshot: &str, declared: Vec<OperatorOverride>) -> Result<OperatorTable, OperatorTableError> {
         let (table, snapshot) = operator_config::parse(table, snapshot, declared)?;
-        let published = Published::of(&table, &snapshot.lists);
-        Ok(Operators {
+        let published = PublishedRanges::of(&table, &snapshot.lists);
+        Ok(OperatorTable {
             table,
             lists: Mutex::new(snapshot.lists),
             troubles: Mutex::default(),
@@ -75,15 +75,15 @@ impl Operators {
     }
 
     /// The same, with DNS asked for what addresses do not decide. Somebody must [serve](Names::serve) the questions.
-    pub fn asking_dns(self) -> Operators {
+    pub fn asking_dns(self) -> OperatorTable {
         let patterns =
             self.with_ids().flat_map(|(id, operator)| operator.names.iter().map(move |name| (name.clone(), id)));
-        let names = Some(Arc::new(Names::new(patterns.collect())));
-        Operators { names, ..self }
+        let names = Some(Arc::new(DnsVerifier::new(patterns.collect())));
+        OperatorTable { names, ..self }
     }
 
     /// Returns what DNS has said of addresses, where it is asked.
-    pub fn by_name(&self) -> Option<Arc<Names>> {
+    pub fn by_name(&self) -> Option<Arc<DnsVerifier>> {
         self.names.clone()
     }
 
@@ -120,11 +120,11 @@ impl Operators {
         let operator = &self.table[usize::from(claimed.0)];
         let published = self.published.load();
         match published.ranges.standing(claimed, address) {
-            Some(Standing::Proven) => return Proof::Proven(Means::Address),
+            Some(RangeMatch::Proven) => return Proof::Proven(ProofMethod::Address),
             // No list names the addresses of proxies, and DNS knows them by no operator's names.
             _ if is_private(address) => return Proof::PrivateAddress,
-            None if published.complete[usize::from(claimed.0)] => return Proof::Disproven(Means::Address),
-            Some(Standing::Undecided) | None => {}
+            None if published.complete[usize::from(claimed.0)] => return Proof::Disproven(ProofMethod::Address),
+            Some(RangeMatch::Undecided) | None => {}
         }
         match self.names.as_ref().filter(|_| !operator.names.is_empty()) {
             Some(names) => self.judge(claimed, names.ask(claimed, address, now)),
@@ -139,46 +139,46 @@ impl Operators {
     }
 
     /// Returns whether crawlers of the operator can be proven by `method` here.
-    pub fn proves_by(&self, operator: OperatorId, method: Method) -> bool {
+    pub fn proves_by(&self, operator: OperatorId, method: OperatorProofMethod) -> bool {
         let operator = &self.table[usize::from(operator.0)];
         match method {
-            Method::Addresses => !operator.proven_in.is_empty(),
-            Method::Names => self.names.is_some() && !operator.names.is_empty(),
+            OperatorProofMethod::Addresses => !operator.proven_in.is_empty(),
+            OperatorProofMethod::Names => self.names.is_some() && !operator.names.is_empty(),
         }
     }
 
     /// Returns what the names of an address mean for the claim.
-    pub fn judge(&self, claimed: OperatorId, said: ByName) -> Proof {
-        let complete = || self.table[usize::from(claimed.0)].complete.contains(&Method::Names);
+    pub fn judge(&self, claimed: OperatorId, said: DnsResult) -> Proof {
+        let complete = || self.table[usize::from(claimed.0)].complete.contains(&OperatorProofMethod::Names);
         match said {
-            ByName::Proven => Proof::Proven(Means::Name),
-            ByName::Foreign if complete() => Proof::Disproven(Means::Name),
-            ByName::Foreign | ByName::Unknown => Proof::Unknown,
+            DnsResult::Proven => Proof::Proven(ProofMethod::Name),
+            DnsResult::Foreign if complete() => Proof::Disproven(ProofMethod::Name),
+            DnsResult::Foreign | DnsResult::Unknown => Proof::Unknown,
         }
     }
 
     /// Returns every list that somebody publishes or keeps, networks in the table apart.
-    pub fn sources(&self) -> Vec<Source> {
-        let mut lists: Vec<Source> = self.table.iter().flat_map(Operator::lists).cloned().collect();
+    pub fn sources(&self) -> Vec<RangeSource> {
+        let mut lists: Vec<RangeSource> = self.table.iter().flat_map(Operator::lists).cloned().collect();
         lists.sort();
         lists.dedup();
         lists
     }
 
     /// Returns what the list says now; empty where nothing is known of it.
-    pub(super) fn list(&self, source: &Source) -> Vec<IpNet> {
+    pub(super) fn list(&self, source: &RangeSource) -> Vec<IpNet> {
         self.lists.lock().get(source).cloned().unwrap_or_default()
     }
 
     /// Puts what a list says now in the place of what it said.
-    pub(super) fn replace(&self, source: Source, networks: Vec<IpNet>) {
+    pub(super) fn replace(&self, source: RangeSource, networks: Vec<IpNet>) {
         let mut lists = self.lists.lock();
         lists.insert(source, networks);
-        self.published.store(Published::of(&self.table, &lists).into());
+        self.published.store(PublishedRanges::of(&self.table, &lists).into());
     }
 
     /// Notes what is wrong with a list, if anything is; what was known of it stays. Returns what was wrong before.
-    pub(super) fn note_trouble(&self, source: &Source, trouble: Option<String>) -> Option<String> {
+    pub(super) fn note_trouble(&self, source: &RangeSource, trouble: Option<String>) -> Option<String> {
         let mut troubles = self.troubles.lock();
         match trouble {
             Some(trouble) => troubles.insert(source.clone(), trouble),
@@ -200,7 +200,7 @@ impl Operators {
     }
 
     /// True for a list that the operator of the site has named.
-    pub(super) fn is_declared(&self, source: &Source) -> bool {
+    pub(super) fn is_declared(&self, source: &RangeSource) -> bool {
         self.table.iter().any(|operator| operator.declared && operator.proven_in.contains(source))
     }
 
@@ -222,12 +222,12 @@ impl Operators {
     }
 }
 
-impl Published {
-    fn of(table: &[Operator], lists: &BTreeMap<Source, Vec<IpNet>>) -> Self {
+impl PublishedRanges {
+    fn of(table: &[Operator], lists: &BTreeMap<RangeSource, Vec<IpNet>>) -> Self {
         let mut ranges: Vec<Range> = Vec::new();
         let mut complete = Vec::with_capacity(table.len());
         for (operator, id) in table.iter().zip((0..).map(OperatorId)) {
-            let both = [(&operator.proven_in, Standing::Proven), (&operator.undecided_in, Standing::Undecided)];
+            let both = [(&operator.proven_in, RangeMatch::Proven), (&operator.undecided_in, RangeMatch::Undecided)];
             for (sources, standing) in both {
                 for source in sources {
                     ranges.extend(source.networks(lists).iter().map(|network| (*network, id, standing)));
@@ -235,7 +235,7 @@ impl Published {
             }
             // A list that has not come yet leaves out whom it names.
             let known = operator.proven_in.iter().all(|source| !source.networks(lists).is_empty());
-            let says_all = operator.complete.contains(&Method::Addresses) && !operator.proven_in.is_empty();
+            let says_all = operator.complete.contains(&OperatorProofMethod::Addresses) && !operator.proven_in.is_empty();
             complete.push(says_all && known);
         }
         Self { ranges: Ranges::new(ranges), complete }
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn the_built_in_table_can_be_read() {
-        let operators = Operators::parse(
+        let operators = OperatorTable::parse(
             include_str!("../../data/operators.json"),
             include_str!("../../data/ranges.json"),
             Vec::new(),
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn names_and_tokens_are_told_once() {
-        let operators = Operators::builtin();
+        let operators = OperatorTable::builtin();
         let mut tokens: Vec<_> = operators.tokens().map(|(token, _)| token.to_ascii_lowercase()).collect();
         let told = tokens.len();
         tokens.sort();
@@ -275,24 +275,24 @@ mod tests {
 
     #[test]
     fn an_address_that_the_operator_publishes_proves_the_claim() {
-        assert_eq!(proof("googlebot", "66.249.66.1"), Proof::Proven(Means::Address));
-        assert_eq!(proof("googlebot", "2001:4860:4801:10::1"), Proof::Proven(Means::Address));
-        assert_eq!(proof("bingbot", "157.55.39.7"), Proof::Proven(Means::Address));
-        assert_eq!(proof("claudebot", "216.73.216.9"), Proof::Proven(Means::Address));
+        assert_eq!(proof("googlebot", "66.249.66.1"), Proof::Proven(ProofMethod::Address));
+        assert_eq!(proof("googlebot", "2001:4860:4801:10::1"), Proof::Proven(ProofMethod::Address));
+        assert_eq!(proof("bingbot", "157.55.39.7"), Proof::Proven(ProofMethod::Address));
+        assert_eq!(proof("claudebot", "216.73.216.9"), Proof::Proven(ProofMethod::Address));
     }
 
     #[test]
     fn an_address_elsewhere_disproves_it_where_the_list_is_complete() {
-        assert_eq!(proof("googlebot", "203.0.113.64"), Proof::Disproven(Means::Address));
-        assert_eq!(proof("googlebot", "2001:db8::1"), Proof::Disproven(Means::Address));
-        assert_eq!(proof("bingbot", "192.0.2.16"), Proof::Disproven(Means::Address));
+        assert_eq!(proof("googlebot", "203.0.113.64"), Proof::Disproven(ProofMethod::Address));
+        assert_eq!(proof("googlebot", "2001:db8::1"), Proof::Disproven(ProofMethod::Address));
+        assert_eq!(proof("bingbot", "192.0.2.16"), Proof::Disproven(ProofMethod::Address));
         assert_eq!(proof("facebookexternalhit", "192.0.2.16"), Proof::Unknown);
         assert_eq!(proof("yandexbot", "192.0.2.16"), Proof::Unknown);
     }
 
     #[test]
     fn private_addresses_disprove_nothing_and_are_not_looked_up() {
-        let operators = Operators::builtin().asking_dns();
+        let operators = OperatorTable::builtin().asking_dns();
         for address in
             ["127.0.0.1", "10.0.0.1", "192.168.1.1", "169.254.0.9", "100.64.0.1", "::1", "fd00::1", "fe80::1"]
         {
@@ -307,35 +307,35 @@ mod tests {
 
     #[test]
     fn an_ipv4_client_behind_an_ipv6_listener_is_the_same_client() {
-        assert_eq!(proof("googlebot", "::ffff:66.249.66.1"), Proof::Proven(Means::Address));
-        assert_eq!(proof("googlebot", "::ffff:203.0.113.64"), Proof::Disproven(Means::Address));
+        assert_eq!(proof("googlebot", "::ffff:66.249.66.1"), Proof::Proven(ProofMethod::Address));
+        assert_eq!(proof("googlebot", "::ffff:203.0.113.64"), Proof::Disproven(ProofMethod::Address));
     }
 
     #[test]
     fn the_proof_is_for_the_operator_that_was_claimed() {
-        assert_eq!(proof("bingbot", "66.249.66.1"), Proof::Disproven(Means::Address));
-        assert_eq!(proof("gptbot", "66.249.66.1"), Proof::Disproven(Means::Address));
+        assert_eq!(proof("bingbot", "66.249.66.1"), Proof::Disproven(ProofMethod::Address));
+        assert_eq!(proof("gptbot", "66.249.66.1"), Proof::Disproven(ProofMethod::Address));
     }
 
     #[test]
     fn googles_other_crawlers_do_not_prove_googlebot_but_its_customers_disprove_it() {
         // A special-case crawler's address, then one of App Engine, where anybody's program may run.
-        assert_eq!(proof("google-special", "108.177.2.1"), Proof::Proven(Means::Address));
+        assert_eq!(proof("google-special", "108.177.2.1"), Proof::Proven(ProofMethod::Address));
         assert_eq!(proof("googlebot", "108.177.2.1"), Proof::Unknown);
-        assert_eq!(proof("google-fetchers", "107.178.192.1"), Proof::Proven(Means::Address));
-        assert_eq!(proof("googlebot", "107.178.192.1"), Proof::Disproven(Means::Address));
+        assert_eq!(proof("google-fetchers", "107.178.192.1"), Proof::Proven(ProofMethod::Address));
+        assert_eq!(proof("googlebot", "107.178.192.1"), Proof::Disproven(ProofMethod::Address));
     }
 
     #[test]
     fn a_wide_network_does_not_hide_a_narrow_one_nor_the_other_way_round() {
         // All of 17/8 is Apple's; only a part of it crawls.
         assert_eq!(proof("applebot", "17.1.2.3"), Proof::Unknown);
-        assert_eq!(proof("applebot", "17.241.208.161"), Proof::Proven(Means::Address));
+        assert_eq!(proof("applebot", "17.241.208.161"), Proof::Proven(ProofMethod::Address));
     }
 
     #[test]
     fn every_operator_of_the_standards_can_be_told_or_says_why_not() {
-        let operators = Operators::builtin();
+        let operators = OperatorTable::builtin();
         let provable = operators.table.iter().filter(|operator| {
             !operator.proven_in.is_empty() || !operator.names.is_empty() || !operator.signature_agents.is_empty()
         });
@@ -350,7 +350,7 @@ mod tests {
         let table =
             |source: &str| format!(r#"[{{"name": "a", "documented": "", "tokens": [], "proven_in": ["{source}"]}}]"#);
         let told = |source, snapshot| {
-            Operators::parse(&table(source), snapshot, Vec::new()).expect_err("broken on purpose").to_string()
+            OperatorTable::parse(&table(source), snapshot, Vec::new()).expect_err("broken on purpose").to_string()
         };
         assert_eq!(told("https://example.com/", snapshot), "`192.0.2.0/33` is not a network such as 192.0.2.0/24");
         assert_eq!(told("https://example.com/", "{}"), "the operators' table cannot be read");
@@ -358,18 +358,18 @@ mod tests {
 
     #[test]
     fn a_declared_operator_is_added_with_its_tokens() {
-        let declared = Declared {
+        let declared = OperatorOverride {
             name: "acme".into(),
             tokens: Some(vec!["AcmeBot".into(), "gptbot".into()]),
             ranges: Some(vec!["192.0.2.0/24".parse().expect("a network")]),
-            complete: Some(vec![Method::Addresses]),
-            ..Declared::default()
+            complete: Some(vec![OperatorProofMethod::Addresses]),
+            ..OperatorOverride::default()
         };
-        let operators = Operators::with(vec![declared]);
+        let operators = OperatorTable::with(vec![declared]);
         let acme = operators.id("acme").expect("declared");
         let proof = |address: &str| operators.proof(acme, address.parse().expect("an address"), Timestamp::default());
-        assert_eq!(proof("192.0.2.7"), Proof::Proven(Means::Address));
-        assert_eq!(proof("192.0.3.7"), Proof::Disproven(Means::Address));
+        assert_eq!(proof("192.0.2.7"), Proof::Proven(ProofMethod::Address));
+        assert_eq!(proof("192.0.3.7"), Proof::Disproven(ProofMethod::Address));
         let claims = operators.tokens().filter(|(token, _)| token.eq_ignore_ascii_case("GPTBot"));
         assert_eq!(claims.map(|(_, whose)| whose).collect::<Vec<_>>(), [acme], "a token is claimed once");
     }
@@ -377,8 +377,8 @@ mod tests {
     #[test]
     fn an_agent_that_signs_is_of_the_operator_that_was_declared_with_it() {
         let agents = Some(vec!["https://chatgpt.com".into(), "https://bot.example".into()]);
-        let declared = Declared { name: "acme".into(), signature_agents: agents, ..Declared::default() };
-        let operators = Operators::with(vec![declared]);
+        let declared = OperatorOverride { name: "acme".into(), signature_agents: agents, ..OperatorOverride::default() };
+        let operators = OperatorTable::with(vec![declared]);
         let acme = operators.id("acme").expect("declared");
         let of_acme = operators.signature_agents().filter(|(_, whose)| *whose == acme).map(|(agent, _)| agent);
         assert_eq!(of_acme.collect::<Vec<_>>(), ["https://chatgpt.com", "https://bot.example"]);
@@ -388,37 +388,37 @@ mod tests {
 
     #[test]
     fn a_declared_operator_of_a_known_name_changes_what_it_says_and_nothing_else() {
-        let declared = Declared { name: "googlebot".into(), complete: Some(Vec::new()), ..Declared::default() };
-        let operators = Operators::with(vec![declared]);
+        let declared = OperatorOverride { name: "googlebot".into(), complete: Some(Vec::new()), ..OperatorOverride::default() };
+        let operators = OperatorTable::with(vec![declared]);
         let googlebot = operators.id("googlebot").expect("built in");
         let proof =
             |address: &str| operators.proof(googlebot, address.parse().expect("an address"), Timestamp::default());
-        assert_eq!(proof("66.249.66.1"), Proof::Proven(Means::Address));
+        assert_eq!(proof("66.249.66.1"), Proof::Proven(ProofMethod::Address));
         assert_eq!(proof("203.0.113.64"), Proof::Unknown);
-        assert_eq!(operators.names().count(), Operators::builtin().names().count());
+        assert_eq!(operators.names().count(), OperatorTable::builtin().names().count());
     }
 
     #[test]
     fn a_list_that_has_not_come_yet_disproves_nobody() {
-        let list = Source::Url("https://example.com/bots.json".into());
-        let declared = Declared {
+        let list = RangeSource::Url("https://example.com/bots.json".into());
+        let declared = OperatorOverride {
             name: "acme".into(),
             ranges: Some(vec![list.clone()]),
-            complete: Some(vec![Method::Addresses]),
-            ..Declared::default()
+            complete: Some(vec![OperatorProofMethod::Addresses]),
+            ..OperatorOverride::default()
         };
-        let operators = Operators::with(vec![declared]);
+        let operators = OperatorTable::with(vec![declared]);
         let acme = operators.id("acme").expect("declared");
         let proof = || operators.proof(acme, "192.0.2.7".parse().expect("an address"), Timestamp::default());
         assert_eq!(proof(), Proof::Unknown);
         operators.replace(list.clone(), vec!["198.51.100.0/24".parse().expect("a network")]);
-        assert_eq!(proof(), Proof::Disproven(Means::Address));
+        assert_eq!(proof(), Proof::Disproven(ProofMethod::Address));
         operators.replace(list, vec!["192.0.2.0/24".parse().expect("a network")]);
-        assert_eq!(proof(), Proof::Proven(Means::Address));
+        assert_eq!(proof(), Proof::Proven(ProofMethod::Address));
     }
 
     fn proof(operator: &str, address: &str) -> Proof {
-        let operators = Operators::builtin();
+        let operators = OperatorTable::builtin();
         let id = operators.id(operator).expect("a name from the table");
         operators.proof(id, address.parse().expect("an address"), Timestamp::default())
     }

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 
 /// A folder of copies, one file a list.
 #[derive(Debug)]
-pub(super) struct Copies(PathBuf);
+pub(super) struct RangeCache(PathBuf);
 
 /// A list as it was when it was fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Copy {
+pub(super) struct CachedRanges {
     /// When it was fetched, or confirmed to be the latest: seconds since the epoch.
     pub(super) fetched: u64,
     pub(super) validators: Validators,
@@ -23,7 +23,7 @@ pub(super) struct Copy {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct CacheFile {
     url: String,
     fetched: u64,
     etag: Option<String>,
@@ -31,20 +31,20 @@ struct Written {
     prefixes: Vec<String>,
 }
 
-impl Copies {
+impl RangeCache {
     pub(super) fn new(state_dir: &Path) -> Self {
         Self(state_dir.join("ranges"))
     }
 
     /// The copy of the list at `url`; an error says what is wrong with a copy that is there.
-    pub(super) fn of(&self, url: &str) -> Result<Option<Copy>, String> {
+    pub(super) fn of(&self, url: &str) -> Result<Option<CachedRanges>, String> {
         let path = self.path(url);
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(format!("{}: {error}", path.display())),
         };
-        let written: Written =
+        let written: CacheFile =
             serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
         // Two URLs may have one file name; the later has it.
         if written.url != url {
@@ -53,12 +53,12 @@ impl Copies {
         let networks = written.prefixes.iter().map(|text| network(text)).collect::<Option<Vec<IpNet>>>();
         let networks = networks.ok_or_else(|| format!("{}: a prefix is none", path.display()))?;
         let validators = Validators { etag: written.etag, last_modified: written.last_modified };
-        Ok(Some(Copy { fetched: written.fetched, validators, networks }))
+        Ok(Some(CachedRanges { fetched: written.fetched, validators, networks }))
     }
 
     /// Puts a copy in the place of the one before: either is there whole, whatever happens in between.
-    pub(super) fn keep(&self, url: &str, copy: &Copy) -> io::Result<()> {
-        let written = Written {
+    pub(super) fn keep(&self, url: &str, copy: &CachedRanges) -> io::Result<()> {
+        let written = CacheFile {
             url: url.to_owned(),
             fetched: copy.fetched,
             etag: copy.validators.etag.clone(),
@@ -85,8 +85,8 @@ mod tests {
 
     const URL: &str = "https://example.com/bots.json";
 
-    fn copy() -> Copy {
-        Copy {
+    fn copy() -> CachedRanges {
+        CachedRanges {
             fetched: 1_800_000_000,
             validators: Validators { etag: Some("\"1\"".into()), last_modified: None },
             networks: ["192.0.2.0/24", "2001:db8::/32"].map(|text| text.parse().expect("a network")).into(),
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn what_was_kept_is_there_and_nothing_else_is() {
         let folder = tempfile::tempdir().expect("a folder");
-        let copies = Copies::new(folder.path());
+        let copies = RangeCache::new(folder.path());
         assert_eq!(copies.of(URL), Ok(None));
         copies.keep(URL, &copy()).expect("room on the disk");
         assert_eq!(copies.of(URL), Ok(Some(copy())));
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_damaged_copy_is_told_and_not_used() {
         let folder = tempfile::tempdir().expect("a folder");
-        let copies = Copies::new(folder.path());
+        let copies = RangeCache::new(folder.path());
         copies.keep(URL, &copy()).expect("room on the disk");
         fs::write(copies.path(URL), "{").expect("room on the disk");
         assert!(copies.of(URL).is_err());

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// Why a list is not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unusable {
+pub enum RangeListError {
     /// It is neither JSON with prefixes nor text with a network a line.
     #[error("it is no list of networks: {0}")]
     NotAList(String),
@@ -40,53 +40,53 @@ pub enum Unusable {
 }
 
 /// Reads a list; the networks in it are sorted, and none is part of another.
-pub fn read(bytes: &[u8]) -> Result<Vec<IpNet>, Unusable> {
-    let text = std::str::from_utf8(bytes).map_err(|_| Unusable::NotAList("it is not text".into()))?;
+pub fn read(bytes: &[u8]) -> Result<Vec<IpNet>, RangeListError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| RangeListError::NotAList("it is not text".into()))?;
     let networks = match text.trim_start_matches('\u{feff}').trim_start() {
         json if json.starts_with(['{', '[']) => of_json(json)?,
         lines => of_lines(lines)?,
     };
     let is_too_wide = |network: &&IpNet| is_wider_than_crawlers(network.addr(), network.prefix_len());
     if let Some(wide) = networks.iter().find(is_too_wide) {
-        return Err(Unusable::TooWide(*wide));
+        return Err(RangeListError::TooWide(*wide));
     }
     match networks.len() {
-        0 => Err(Unusable::Empty),
-        count if count > MOST => Err(Unusable::TooMany),
+        0 => Err(RangeListError::Empty),
+        count if count > MOST => Err(RangeListError::TooMany),
         _ => {
             let networks = IpNet::aggregate(&networks);
-            let is_plausible = Extent::of(&networks).is_within(MOST_ADDRESSES);
-            if is_plausible { Ok(networks) } else { Err(Unusable::TooWideTogether) }
+            let is_plausible = AddressSpace::of(&networks).is_within(MOST_ADDRESSES);
+            if is_plausible { Ok(networks) } else { Err(RangeListError::TooWideTogether) }
         }
     }
 }
 
 /// Refuses a list that has lost most of what it had, or has many times as much: more likely somebody's mistake, or somebody
 /// else's list, than the end of a data centre, or sixteen new ones.
-pub(super) fn compare(before: &[IpNet], now: Vec<IpNet>) -> Result<Vec<IpNet>, Unusable> {
+pub(super) fn compare(before: &[IpNet], now: Vec<IpNet>) -> Result<Vec<IpNet>, RangeListError> {
     let before = IpNet::aggregate(&before.to_vec());
     if now.len() * 2 < before.len() {
-        return Err(Unusable::Shrunk { before: before.len(), now: now.len() });
+        return Err(RangeListError::Shrunk { before: before.len(), now: now.len() });
     }
     if before.is_empty() {
         return Ok(now);
     }
-    let (had, has) = (Extent::of(&before), Extent::of(&now));
-    let most = Extent { v4: had.v4.max(SMALL.v4) * GROWTH, v6: had.v6.max(SMALL.v6) * GROWTH };
+    let (had, has) = (AddressSpace::of(&before), AddressSpace::of(&now));
+    let most = AddressSpace { v4: had.v4.max(SMALL.v4) * GROWTH, v6: had.v6.max(SMALL.v6) * GROWTH };
     match has.is_within(most) {
         true => Ok(now),
-        false => Err(Unusable::Grown((has.v4 / had.v4.max(1)).max(has.v6 / had.v6.max(1)))),
+        false => Err(RangeListError::Grown((has.v4 / had.v4.max(1)).max(has.v6 / had.v6.max(1)))),
     }
 }
 
 /// How much of the internet networks cover: IPv4 addresses, and IPv6 networks of 64 bits, or parts of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Extent {
+struct AddressSpace {
     v4: u128,
     v6: u128,
 }
 
-impl Extent {
+impl AddressSpace {
     /// Of networks none of which is part of another.
     fn of(networks: &[IpNet]) -> Self {
         networks.iter().fold(Self { v4: 0, v6: 0 }, |sum, network| match network {
@@ -101,33 +101,33 @@ impl Extent {
 }
 
 /// Twice the widest network that is believed of anybody, in either family: an /8 and a /19.
-const MOST_ADDRESSES: Extent = Extent { v4: 2 << 24, v6: 2 << 45 };
+const MOST_ADDRESSES: AddressSpace = AddressSpace { v4: 2 << 24, v6: 2 << 45 };
 
 /// So many times what it had is no growth of a list ...
 const GROWTH: u128 = 16;
 
 /// ... that had this much, a /20 and a /48: a small one may double and double again.
-const SMALL: Extent = Extent { v4: 1 << 12, v6: 1 << 16 };
+const SMALL: AddressSpace = AddressSpace { v4: 1 << 12, v6: 1 << 16 };
 
-fn of_json(text: &str) -> Result<Vec<IpNet>, Unusable> {
-    let value: Value = serde_json::from_str(text).map_err(|error| Unusable::NotAList(error.to_string()))?;
+fn of_json(text: &str) -> Result<Vec<IpNet>, RangeListError> {
+    let value: Value = serde_json::from_str(text).map_err(|error| RangeListError::NotAList(error.to_string()))?;
     let entries = value.as_array().or_else(|| value["prefixes"].as_array());
-    let entries = entries.ok_or_else(|| Unusable::NotAList("it has no `prefixes`".into()))?;
+    let entries = entries.ok_or_else(|| RangeListError::NotAList("it has no `prefixes`".into()))?;
     let prefixes =
         entries.iter().flat_map(|entry| [entry.as_str(), entry["ipv4Prefix"].as_str(), entry["ipv6Prefix"].as_str()]);
     prefixes.flatten().map(parse).collect()
 }
 
-fn of_lines(text: &str) -> Result<Vec<IpNet>, Unusable> {
+fn of_lines(text: &str) -> Result<Vec<IpNet>, RangeListError> {
     let lines = text.lines().map(|line| line.split_once('#').map_or(line, |(line, _)| line).trim());
     let first = |line: &str| parse(line.split([',', ';', ' ', '\t']).next().unwrap_or_default());
     lines.filter(|line| !line.is_empty()).map(first).collect()
 }
 
-fn parse(text: &str) -> Result<IpNet, Unusable> {
+fn parse(text: &str) -> Result<IpNet, RangeListError> {
     // What is quoted in the log is short, whatever was sent.
     let shown = || text.chars().take(40).filter(|letter| !letter.is_control()).collect::<String>();
-    network(text).ok_or_else(|| Unusable::NotAList(format!("`{}` is no network", shown())))
+    network(text).ok_or_else(|| RangeListError::NotAList(format!("`{}` is no network", shown())))
 }
 
 /// The longest list of any crawler has a few thousand; this many take 10 MiB.
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn list(text: &str) -> Result<Vec<String>, Unusable> {
+    fn list(text: &str) -> Result<Vec<String>, RangeListError> {
         read(text.as_bytes()).map(|networks| networks.iter().map(ToString::to_string).collect())
     }
 
@@ -165,11 +165,11 @@ mod tests {
     #[test]
     fn what_is_no_list_is_refused_whole() {
         for text in ["<!doctype html>", "{\"error\": \"no\"}", "{", "192.0.2.0/24\nnonsense", "192.0.2.0/33", "[[]"] {
-            assert!(matches!(list(text), Err(Unusable::NotAList(_))), "{text}: {:?}", list(text));
+            assert!(matches!(list(text), Err(RangeListError::NotAList(_))), "{text}: {:?}", list(text));
         }
-        assert!(matches!(read(b"\xff\xfe"), Err(Unusable::NotAList(_))));
+        assert!(matches!(read(b"\xff\xfe"), Err(RangeListError::NotAList(_))));
         for text in ["", "# nothing\n", "[]", r#"{"prefixes": []}"#] {
-            assert_eq!(list(text), Err(Unusable::Empty), "{text}");
+            assert_eq!(list(text), Err(RangeListError::Empty), "{text}");
         }
     }
 
@@ -186,17 +186,17 @@ mod tests {
         }
         let many: Vec<String> =
             (0..=MOST as u32).map(|number| std::net::Ipv4Addr::from(number * 2 + 0x0b00_0000).to_string()).collect();
-        assert_eq!(list(&many.join("\n")), Err(Unusable::TooMany));
+        assert_eq!(list(&many.join("\n")), Err(RangeListError::TooMany));
     }
 
     #[test]
     fn networks_that_together_are_wider_than_any_operators_are_refused() {
         let all_of =
             |prefixes: std::ops::Range<u32>| prefixes.map(|first| format!("{first}.0.0.0/8\n")).collect::<String>();
-        assert_eq!(list(&all_of(0..256)), Err(Unusable::TooWideTogether));
-        assert_eq!(list(&all_of(16..19)), Err(Unusable::TooWideTogether), "however they are put together");
+        assert_eq!(list(&all_of(0..256)), Err(RangeListError::TooWideTogether));
+        assert_eq!(list(&all_of(16..19)), Err(RangeListError::TooWideTogether), "however they are put together");
         assert!(list(&all_of(16..18)).is_ok());
-        assert_eq!(list("2000::/19\n2001::/19\n2a03::/19\n2c00::/19\n"), Err(Unusable::TooWideTogether));
+        assert_eq!(list("2000::/19\n2001::/19\n2a03::/19\n2c00::/19\n"), Err(RangeListError::TooWideTogether));
     }
 
     #[test]
@@ -211,7 +211,7 @@ mod tests {
         ] {
             assert_eq!(compare(&before, of(now)).is_ok(), fits, "{now}");
         }
-        assert_eq!(compare(&of("10.0.0.0/16"), of("10.0.0.0/11")), Err(Unusable::Grown(32)));
+        assert_eq!(compare(&of("10.0.0.0/16"), of("10.0.0.0/11")), Err(RangeListError::Grown(32)));
         assert!(compare(&[], of("17.0.0.0/8")).is_ok(), "nothing is known of it");
     }
 
@@ -222,7 +222,7 @@ mod tests {
                 .expect("a list")
         };
         assert_eq!(compare(&networks(10), networks(5)), Ok(networks(5)));
-        assert_eq!(compare(&networks(10), networks(4)), Err(Unusable::Shrunk { before: 10, now: 4 }));
+        assert_eq!(compare(&networks(10), networks(4)), Err(RangeListError::Shrunk { before: 10, now: 4 }));
         assert_eq!(compare(&[], networks(1)), Ok(networks(1)));
     }
 

@@ -3,10 +3,10 @@
 //! A list is fetched with the validators of the copy that is here, at a time that differs from gate to gate, one after
 //! the other: nobody waits for it. What cannot be fetched or believed leaves what is known.
 
-use super::range_cache::{Copies, Copy};
-use super::fetch::{Fetched, Fetcher, Guards, Reach, Validators};
-use super::range_list::{self, Unusable};
-use super::{Operators, Source};
+use super::range_cache::{RangeCache, CachedRanges};
+use super::fetch::{Fetched, Fetcher, FetchLimits, AllowedAddresses, Validators};
+use super::range_list::{self, RangeListError};
+use super::{OperatorTable, RangeSource};
 use crate::clock::Clock;
 use crate::bounded_file;
 use crate::policy::Timestamp;
@@ -21,19 +21,19 @@ use std::time::{Duration, SystemTime};
 use tracing::{info, warn};
 
 /// All lists that are looked after.
-pub struct Refresh {
-    operators: Arc<Operators>,
+pub struct RangeRefresher {
+    operators: Arc<OperatorTable>,
     fetcher: Fetcher,
-    copies: Copies,
+    copies: RangeCache,
     clock: Clock,
     every: Option<Duration>,
     seed: u64,
-    lists: Vec<List>,
+    lists: Vec<TrackedSource>,
 }
 
 /// One of them.
-struct List {
-    source: Source,
+struct TrackedSource {
+    source: RangeSource,
     /// When it is looked at next, on the scale that nobody can set.
     due: Timestamp,
     /// How often it has been looked at.
@@ -47,20 +47,20 @@ type Stamp = (u64, Option<SystemTime>);
 
 /// Why a list stays as it is.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum RefreshError {
     #[error(transparent)]
     Fetch(#[from] super::fetch::FetchError),
     #[error(transparent)]
-    Unusable(#[from] Unusable),
+    Unusable(#[from] RangeListError),
     #[error(transparent)]
     File(#[from] io::Error),
 }
 
-impl Refresh {
+impl RangeRefresher {
     /// Puts the copies in `state_dir` and the files into the table, as far as they are newer than what it has, and looks
     /// after them from then on. URLs are fetched `every` so often, if at all. `seed` is a number that no other gate has.
     pub fn new(
-        operators: Arc<Operators>,
+        operators: Arc<OperatorTable>,
         fetcher: Fetcher,
         state_dir: &Path,
         every: Option<Duration>,
@@ -69,7 +69,7 @@ impl Refresh {
     ) -> Self {
         let sources = operators.sources();
         let mut refresh =
-            Self { operators, fetcher, copies: Copies::new(state_dir), clock, every, seed, lists: Vec::new() };
+            Self { operators, fetcher, copies: RangeCache::new(state_dir), clock, every, seed, lists: Vec::new() };
         refresh.lists = sources.into_iter().map(|source| refresh.begin(source)).collect();
         refresh
     }
@@ -94,11 +94,11 @@ impl Refresh {
         self.lists = lists;
     }
 
-    fn begin(&self, source: Source) -> List {
+    fn begin(&self, source: RangeSource) -> TrackedSource {
         let mut list =
-            List { due: self.clock.uptime(), looks: 0, validators: Validators::default(), stamp: None, source };
+            TrackedSource { due: self.clock.uptime(), looks: 0, validators: Validators::default(), stamp: None, source };
         match list.source.clone() {
-            Source::Url(url) => {
+            RangeSource::Url(url) => {
                 let age = self.recall(&url, &mut list);
                 let known = !self.operators.list(&list.source).is_empty();
                 // A gate that is started over and over does not ask each time; what its operator has just added, it does.
@@ -107,17 +107,17 @@ impl Refresh {
                     list.due += rest.max(FIRST.mul_f64(self.chance(&list)));
                 }
             }
-            Source::File(path) => {
+            RangeSource::File(path) => {
                 let read = self.read(&path, &mut list);
                 self.looked_at(&list, read);
             }
-            Source::Network(_) => {}
+            RangeSource::Network(_) => {}
         }
         list
     }
 
     /// Takes the copy of a list, if it is not older than the snapshot; returns its age.
-    fn recall(&self, url: &str, list: &mut List) -> Option<Duration> {
+    fn recall(&self, url: &str, list: &mut TrackedSource) -> Option<Duration> {
         let copy = self.copies.of(url).unwrap_or_else(|wrong| {
             warn!("The copy of {} is not used: {wrong}", list.source);
             None
@@ -131,27 +131,27 @@ impl Refresh {
         })
     }
 
-    async fn look_at(&self, list: &mut List) {
+    async fn look_at(&self, list: &mut TrackedSource) {
         list.looks += 1;
         let now = self.clock.uptime();
         match (list.source.clone(), self.every) {
-            (Source::Url(url), Some(every)) => {
+            (RangeSource::Url(url), Some(every)) => {
                 let fetched = self.fetch(&url, list).await;
                 let pause = if fetched.is_ok() { every } else { (every / RETRIES_A_TURN).max(TICK) };
                 list.due = now + pause.mul_f64(0.9 + 0.2 * self.chance(list));
                 self.looked_at(list, fetched);
             }
-            (Source::File(path), _) => {
+            (RangeSource::File(path), _) => {
                 list.due = now + LOOK_AT_FILES;
                 if let Some(read) = self.read_if_changed(&path, list).await {
                     self.looked_at(list, read);
                 }
             }
-            (Source::Url(_), None) | (Source::Network(_), _) => list.due = Timestamp(u64::MAX),
+            (RangeSource::Url(_), None) | (RangeSource::Network(_), _) => list.due = Timestamp(u64::MAX),
         }
     }
 
-    async fn fetch(&self, url: &str, list: &mut List) -> Result<(), Trouble> {
+    async fn fetch(&self, url: &str, list: &mut TrackedSource) -> Result<(), RefreshError> {
         let before = self.operators.list(&list.source);
         let networks = match self.fetcher.fetch(url, &GUARDS, &list.validators).await? {
             Fetched::Unchanged => before,
@@ -165,7 +165,7 @@ impl Refresh {
                 networks
             }
         };
-        let copy = Copy { fetched: self.clock.now().seconds(), validators: list.validators.clone(), networks };
+        let copy = CachedRanges { fetched: self.clock.now().seconds(), validators: list.validators.clone(), networks };
         if let Err(error) = self.copies.keep(url, &copy) {
             warn!(%error, "The copy of {} cannot be kept: {error}", list.source);
         }
@@ -173,14 +173,14 @@ impl Refresh {
     }
 
     /// Reads a file before anybody can be kept waiting by it.
-    fn read(&self, path: &Path, list: &mut List) -> Result<(), Trouble> {
+    fn read(&self, path: &Path, list: &mut TrackedSource) -> Result<(), RefreshError> {
         list.stamp = Some(stamp(&std::fs::metadata(path)?));
         self.take_over(&list.source, networks_in(path)?);
         Ok(())
     }
 
     /// Reads a file again, if it is not as it was; nothing otherwise.
-    async fn read_if_changed(&self, path: &Path, list: &mut List) -> Option<Result<(), Trouble>> {
+    async fn read_if_changed(&self, path: &Path, list: &mut TrackedSource) -> Option<Result<(), RefreshError>> {
         let looked = tokio::fs::metadata(path).await;
         let before = std::mem::replace(&mut list.stamp, looked.as_ref().ok().map(stamp));
         match looked {
@@ -190,7 +190,7 @@ impl Refresh {
         }
     }
 
-    async fn read_again(&self, path: &Path, list: &List) -> Result<(), Trouble> {
+    async fn read_again(&self, path: &Path, list: &TrackedSource) -> Result<(), RefreshError> {
         let path = path.to_owned();
         let read = tokio::task::spawn_blocking(move || networks_in(&path));
         self.take_over(&list.source, read.await.map_err(io::Error::other)??);
@@ -198,13 +198,13 @@ impl Refresh {
     }
 
     /// A file is its owner's own word: it may shrink.
-    fn take_over(&self, source: &Source, networks: Vec<IpNet>) {
+    fn take_over(&self, source: &RangeSource, networks: Vec<IpNet>) {
         info!("{source} is taken over, networks: {}", networks.len());
         self.operators.replace(source.clone(), networks);
     }
 
     /// Tells what is wrong with a list, once, and that it is over.
-    fn looked_at(&self, list: &List, looked: Result<(), Trouble>) {
+    fn looked_at(&self, list: &TrackedSource, looked: Result<(), RefreshError>) {
         let trouble = looked.err().map(|trouble| trouble.to_string());
         let before = self.operators.note_trouble(&list.source, trouble.clone());
         match trouble {
@@ -217,7 +217,7 @@ impl Refresh {
     }
 
     /// A number from 0 to 1 that differs from gate to gate, list to list, look to look.
-    fn chance(&self, list: &List) -> f64 {
+    fn chance(&self, list: &TrackedSource) -> f64 {
         let drawn = FixedState::with_seed(self.seed).hash_one((&list.source.to_string(), list.looks));
         (drawn >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -228,7 +228,7 @@ pub fn trouble_with(file: &Path) -> Option<String> {
     networks_in(file).err().map(|trouble| trouble.to_string())
 }
 
-fn networks_in(file: &Path) -> Result<Vec<IpNet>, Trouble> {
+fn networks_in(file: &Path) -> Result<Vec<IpNet>, RefreshError> {
     Ok(range_list::read(&bounded_file::read(file, MOST_BYTES)?)?)
 }
 
@@ -252,8 +252,8 @@ const RETRIES_A_TURN: u32 = 24;
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 
 /// The URLs are of the table or of the operator of the site, who may keep a server of their own.
-const GUARDS: Guards =
-    Guards { most_bytes: MOST_BYTES, timeout: Duration::from_secs(30), redirects: 3, reach: Reach::Anywhere };
+const GUARDS: FetchLimits =
+    FetchLimits { most_bytes: MOST_BYTES, timeout: Duration::from_secs(30), redirects: 3, reach: AllowedAddresses::Anywhere };
 
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use serde::Deserialize;
 /// One network, or a list that somebody publishes or keeps.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(from = "String")]
-pub enum Source {
+pub enum RangeSource {
     /// The network itself.
     Network(IpNet),
     /// A list at this URL.
@@ -22,27 +22,27 @@ pub enum Source {
     File(PathBuf),
 }
 
-impl Source {
+impl RangeSource {
     /// Returns its networks, as far as they are known.
-    pub(super) fn networks<'a>(&'a self, lists: &'a BTreeMap<Source, Vec<IpNet>>) -> &'a [IpNet] {
+    pub(super) fn networks<'a>(&'a self, lists: &'a BTreeMap<RangeSource, Vec<IpNet>>) -> &'a [IpNet] {
         match self {
-            Source::Network(network) => slice::from_ref(network),
-            Source::Url(_) | Source::File(_) => lists.get(self).map(Vec::as_slice).unwrap_or_default(),
+            RangeSource::Network(network) => slice::from_ref(network),
+            RangeSource::Url(_) | RangeSource::File(_) => lists.get(self).map(Vec::as_slice).unwrap_or_default(),
         }
     }
 }
 
-impl From<String> for Source {
+impl From<String> for RangeSource {
     fn from(text: String) -> Self {
         match network(&text) {
-            Some(network) => Source::Network(network),
-            None if text.contains("://") => Source::Url(text),
-            None => Source::File(text.into()),
+            Some(network) => RangeSource::Network(network),
+            None if text.contains("://") => RangeSource::Url(text),
+            None => RangeSource::File(text.into()),
         }
     }
 }
 
-impl FromStr for Source {
+impl FromStr for RangeSource {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
@@ -50,13 +50,13 @@ impl FromStr for Source {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for RangeSource {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::Network(network) => network.fmt(out),
+            RangeSource::Network(network) => network.fmt(out),
             // A query may hold a key, and this is shown in logs.
-            Source::Url(url) => out.write_str(url.split('?').next().unwrap_or_default()),
-            Source::File(path) => path.display().fmt(out),
+            RangeSource::Url(url) => out.write_str(url.split('?').next().unwrap_or_default()),
+            RangeSource::File(path) => path.display().fmt(out),
         }
     }
 }

@@ -12,15 +12,15 @@ use std::net::IpAddr;
 /// Where the crawlers of all operators come from.
 #[derive(Debug)]
 pub(super) struct Ranges {
-    v4: Stretches<u32>,
-    v6: Stretches<u128>,
+    v4: IntervalTable<u32>,
+    v6: IntervalTable<u128>,
     /// What the addresses of a stretch say; stretches that say the same share one.
-    says: Vec<Says>,
+    says: Vec<RangeMatches>,
 }
 
 /// What an address in a range says about the claim to be of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Standing {
+pub(super) enum RangeMatch {
     /// The network belongs to the operator, but is not published for this crawler.
     Undecided,
     /// Published as an address of this crawler.
@@ -28,14 +28,14 @@ pub(super) enum Standing {
 }
 
 /// One network, as one operator knows it.
-pub(super) type Range = (IpNet, OperatorId, Standing);
+pub(super) type Range = (IpNet, OperatorId, RangeMatch);
 
 /// Ranges of several operators overlap; each operator is in here once, with the best that any range says.
-type Says = SmallVec<[(OperatorId, Standing); 4]>;
+type RangeMatches = SmallVec<[(OperatorId, RangeMatch); 4]>;
 
 /// Where each stretch begins, and what its addresses say; the last one ends with the address space.
 #[derive(Debug)]
-struct Stretches<A> {
+struct IntervalTable<A> {
     begin: Vec<A>,
     says: Vec<u32>,
 }
@@ -53,14 +53,14 @@ impl Ranges {
                 }
             }
         }
-        let mut known = Known::default();
+        let mut known = MatchInterner::default();
         let v4 = stretches(v4, |address| address.checked_add(1), &mut known);
         let v6 = stretches(v6, |address| address.checked_add(1), &mut known);
         Self { v4, v6, says: known.says }
     }
 
     /// Returns the best that any range around `address` says for `operator`.
-    pub(super) fn standing(&self, operator: OperatorId, address: IpAddr) -> Option<Standing> {
+    pub(super) fn standing(&self, operator: OperatorId, address: IpAddr) -> Option<RangeMatch> {
         let says = match address {
             IpAddr::V4(address) => self.v4.at(address.to_bits()),
             IpAddr::V6(address) => self.v6.at(address.to_bits()),
@@ -69,7 +69,7 @@ impl Ranges {
     }
 }
 
-impl<A: Copy + Ord> Stretches<A> {
+impl<A: Copy + Ord> IntervalTable<A> {
     fn at(&self, address: A) -> Option<usize> {
         let place = self.begin.partition_point(|begin| *begin <= address).checked_sub(1)?;
         Some(self.says[place] as usize)
@@ -96,13 +96,13 @@ impl<A: Copy + Ord> Stretches<A> {
 
 /// Walks over the networks from the first address on, and keeps those that the walk is in.
 fn stretches<A: Copy + Ord>(
-    mut networks: Vec<(A, A, (OperatorId, Standing))>,
+    mut networks: Vec<(A, A, (OperatorId, RangeMatch))>,
     next: fn(A) -> Option<A>,
-    known: &mut Known,
-) -> Stretches<A> {
+    known: &mut MatchInterner,
+) -> IntervalTable<A> {
     networks.sort_by_key(|(first, last, _)| (*first, std::cmp::Reverse(*last)));
-    let mut stretches = Stretches { begin: Vec::new(), says: Vec::new() };
-    let mut around: Vec<(A, (OperatorId, Standing))> = Vec::new();
+    let mut stretches = IntervalTable { begin: Vec::new(), says: Vec::new() };
+    let mut around: Vec<(A, (OperatorId, RangeMatch))> = Vec::new();
     for (first, last, says) in networks {
         while let Some((left, _)) = around.pop_if(|(last, _)| *last < first) {
             stretches.begin_after(left, next, known.place(&around));
@@ -118,14 +118,14 @@ fn stretches<A: Copy + Ord>(
 
 /// Each thing that can be said, once.
 #[derive(Default)]
-struct Known {
-    says: Vec<Says>,
-    places: HashMap<Says, u32>,
+struct MatchInterner {
+    says: Vec<RangeMatches>,
+    places: HashMap<RangeMatches, u32>,
 }
 
-impl Known {
-    fn place<A>(&mut self, around: &[(A, (OperatorId, Standing))]) -> u32 {
-        let mut says = Says::new();
+impl MatchInterner {
+    fn place<A>(&mut self, around: &[(A, (OperatorId, RangeMatch))]) -> u32 {
+        let mut says = RangeMatches::new();
         for (_, (operator, standing)) in around {
             match says.iter_mut().find(|(whose, _)| whose == operator) {
                 Some((_, best)) => *best = (*best).max(*standing),
@@ -156,7 +156,7 @@ mod tests {
             let address = u128::from(bits & 0xf0) << 120 | u128::from(bits & 0x0f);
             IpNet::V6(Ipv6Net::new(address.into(), length).expect("at most 128").trunc())
         });
-        let standing = prop_oneof![Just(Standing::Proven), Just(Standing::Undecided)];
+        let standing = prop_oneof![Just(RangeMatch::Proven), Just(RangeMatch::Undecided)];
         let range = (prop_oneof![v4, v6], (0..3u16).prop_map(OperatorId), standing);
         prop::collection::vec(range, 0..20)
     }

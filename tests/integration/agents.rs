@@ -4,10 +4,10 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use tidegate::user_agents::Agents;
+use tidegate::user_agents::UserAgentMatcher;
 use tidegate::cli::classify;
 use tidegate::policy::Claim;
-use tidegate::verify::Operators;
+use tidegate::verify::OperatorTable;
 
 #[test]
 fn the_bots_of_the_sample_are_heard() {
@@ -62,11 +62,11 @@ fn classified(input: &[u8], json: bool) -> String {
     String::from_utf8(output).expect("the answer is text")
 }
 
-fn agents() -> Agents {
-    Agents::builtin(Operators::builtin().tokens())
+fn agents() -> UserAgentMatcher {
+    UserAgentMatcher::builtin(OperatorTable::builtin().tokens())
 }
 
-fn is_bot(agents: &Agents, agent: &str) -> bool {
+fn is_bot(agents: &UserAgentMatcher, agent: &str) -> bool {
     matches!(agents.claim(agent.as_bytes()), Claim::Bot { .. })
 }
 

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate::clock::Clock;
 use tidegate::config;
-use tidegate::policy::address_lists::Lists;
-use tidegate::replay::log::{Merged, Source};
+use tidegate::policy::address_lists::AddressLists;
+use tidegate::replay::log::{MergedLog, LogSource};
 use tidegate::replay::report::PolicyReport;
 use tidegate::replay::{Assumptions, Policy, Replay};
 use tidegate::service::crawlers;
-use tidegate::verify::Operators;
+use tidegate::verify::OperatorTable;
 
 #[test]
 fn a_made_up_day_through_many_connections_is_decided_again_as_it_was() {
@@ -339,17 +339,17 @@ fn replayed_by_itself(gate: Gate, lines: u64) -> PolicyReport {
 }
 
 fn replay(yaml: &str, log: String) -> PolicyReport {
-    let builtin = Operators::builtin();
+    let builtin = OperatorTable::builtin();
     let names: Vec<&str> = builtin.names().collect();
     let settings =
         config::load(Path::new("gate.yaml"), yaml, &[], &[], &names).unwrap_or_else(|wrong| panic!("{wrong}"));
     let operators = crawlers::without_dns(&settings);
-    let policy = Policy::new("gate.yaml".into(), settings, operators, Lists::default());
+    let policy = Policy::new("gate.yaml".into(), settings, operators, AddressLists::default());
     let window = Duration::from_secs(60);
-    let source = Source::new("access.log".into(), Box::new(Cursor::new(log.into_bytes())));
+    let source = LogSource::new("access.log".into(), Box::new(Cursor::new(log.into_bytes())));
     let replay = Replay {
         files: vec!["access.log".into()],
-        lines: Merged::new(vec![source], window),
+        lines: MergedLog::new(vec![source], window),
         window,
         assumptions: Assumptions::default(),
     };

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use tidegate::policy::class::Evidence;
-use tidegate::policy::{Kind, Timestamp};
+use tidegate::policy::{ClientKind, Timestamp};
 
 #[test]
 fn scrapers_of_the_made_up_day_are_found_and_people_are_not_suspected() {
@@ -73,14 +73,14 @@ fn scrapers_that_count_up_are_found_as_soon_as_those_that_do_not() {
         ] {
             let mut site = Site::with_people();
             let at =
-                (0..50).find(|&number| site.sees(SCRAPER, &target(number), None, 200, pause) == Kind::SuspectedBot);
+                (0..50).find(|&number| site.sees(SCRAPER, &target(number), None, 200, pause) == ClientKind::SuspectedBot);
             assert!(at.is_some(), "{name} every {pause:?}");
         }
     }
     let mut site = Site::with_people();
     let mut probes =
         (0..50).map(|number| site.sees(SCRAPER, &format!("/missing/{number}"), None, 404, Duration::from_millis(300)));
-    assert!(probes.any(|kind| kind == Kind::SuspectedBot));
+    assert!(probes.any(|kind| kind == ClientKind::SuspectedBot));
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_class_that_opens_a_page_at_once_behind_one_address_is_not_suspected() {
         let mut site = Site::with_people();
         let mut see = |target: &str, from, pause| {
             let kind = site.sees(SCHOOL, target, from, 200, Duration::from_millis(pause));
-            assert_eq!(kind, Kind::Human, "{target} of {pupils}");
+            assert_eq!(kind, ClientKind::Human, "{target} of {pupils}");
         };
         (0..pupils).for_each(|pupil| see(&format!("/item/lesson?pupil={pupil}"), None, 20));
         (0..pupils).for_each(|_| ["/s.css", "/a.js"].iter().for_each(|asset| see(asset, Some("/item/lesson"), 40)));
@@ -107,7 +107,7 @@ fn in_real_logs_few_browsers_are_suspected() {
         let mut browsers: BTreeMap<(IpAddr, String), (u32, Vec<&str>)> = BTreeMap::new();
         for line in log.lines().filter_map(combined_log::line) {
             let found = lookout.see(&line);
-            if !matches!(found.kind, Kind::Human | Kind::SuspectedBot) {
+            if !matches!(found.kind, ClientKind::Human | ClientKind::SuspectedBot) {
                 continue;
             }
             let (requests, why) = browsers.entry((line.visit.client, line.visit.user_agent)).or_default();
@@ -116,7 +116,7 @@ fn in_real_logs_few_browsers_are_suspected() {
                 Evidence::Behaves(signal) => Some(signal.name()),
                 _ => None,
             });
-            why.extend(signals.filter(|_| found.kind == Kind::SuspectedBot && why.is_empty()).collect::<Vec<_>>());
+            why.extend(signals.filter(|_| found.kind == ClientKind::SuspectedBot && why.is_empty()).collect::<Vec<_>>());
         }
         let suspected: Vec<_> = browsers.iter().filter(|(_, (_, why))| !why.is_empty()).collect();
         println!("{name}: {} of {} browsers suspected", suspected.len(), browsers.len());
@@ -239,7 +239,7 @@ impl Site {
     }
 
     /// What it takes a Chrome at `client` for, after a pause.
-    fn sees(&mut self, client: &str, target: &str, from: Option<&str>, status: u16, pause: Duration) -> Kind {
+    fn sees(&mut self, client: &str, target: &str, from: Option<&str>, status: u16, pause: Duration) -> ClientKind {
         self.now += pause;
         let visit = Visit {
             client: client.parse().expect("an address"),
@@ -306,15 +306,15 @@ struct Cases(BTreeMap<(String, String), BTreeMap<(IpAddr, String), Case>>);
 struct Case {
     requests: u32,
     found_at: Option<u32>,
-    kinds: Vec<Kind>,
+    kinds: Vec<ClientKind>,
 }
 
 impl Cases {
-    fn add(&mut self, line: &Line, label: &str, actor: &str, kind: Kind) {
+    fn add(&mut self, line: &Line, label: &str, actor: &str, kind: ClientKind) {
         let of_actor = self.0.entry((label.to_owned(), actor.to_owned())).or_default();
         let case = of_actor.entry((line.visit.client, line.visit.user_agent.clone())).or_default();
         case.requests += 1;
-        if kind == Kind::SuspectedBot {
+        if kind == ClientKind::SuspectedBot {
             case.found_at.get_or_insert(case.requests);
         }
         if !case.kinds.contains(&kind) {
@@ -331,7 +331,7 @@ impl Cases {
     /// third request at the earliest.
     fn scrapers(&self) -> impl Iterator<Item = &Case> {
         self.of("suspected_bot")
-            .filter(|(_, case)| case.requests > FEWEST && !case.kinds.contains(&Kind::DeclaredBot))
+            .filter(|(_, case)| case.requests > FEWEST && !case.kinds.contains(&ClientKind::DeclaredBot))
             .map(|(_, case)| case)
     }
 
@@ -341,7 +341,7 @@ impl Cases {
         assert!(suspected.is_empty(), "people suspected: {suspected:?}");
         let (all, found) = (self.scrapers().count(), self.scrapers().filter(|case| case.is_found()).count());
         assert!(found * 10 >= all * 9, "{found} of {all} scrapers found");
-        assert!(self.of("impostor").all(|(_, case)| case.kinds == [Kind::Impostor]));
+        assert!(self.of("impostor").all(|(_, case)| case.kinds == [ClientKind::Impostor]));
     }
 
     fn show(&self, day: &str) {

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 use tidegate::config;
-use tidegate::verify::Operators;
+use tidegate::verify::OperatorTable;
 
 fn settings(file: &Path) -> config::Settings {
-    let operators = Operators::builtin();
+    let operators = OperatorTable::builtin();
     let names: Vec<&str> = operators.names().collect();
     config::read(file, &[], &[], &names).unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }

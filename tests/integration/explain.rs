@@ -9,15 +9,15 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::path::Path;
-use tidegate::user_agents::Agents;
+use tidegate::user_agents::UserAgentMatcher;
 use tidegate::cli::explain::page;
 use tidegate::cli::status::View;
 use tidegate::config::{self, Settings};
-use tidegate::explain::{Change, Explanation, Finding, Known, MadeUp, Stage, Verdict, explain};
+use tidegate::explain::{ChangeKind, Explanation, StepResult, Environment, HypotheticalRequest, Stage, Verdict, explain};
 use tidegate::policy::Units;
-use tidegate::policy::address_lists::Lists;
-use tidegate::terminal::Ink;
-use tidegate::verify::Operators;
+use tidegate::policy::address_lists::AddressLists;
+use tidegate::terminal::ColorMode;
+use tidegate::verify::OperatorTable;
 
 /// In every position of every quota, a made-up request is explained to end as the same request ends at a gate.
 #[test]
@@ -55,14 +55,14 @@ fn the_explanation_ends_as_the_gate_decides() {
             prop_assert_eq!(retry_after.as_ref(), answer.fields.get("retry-after"));
         }
         // Doing what it says lets it through.
-        if let Some(less) = explained.would_let_it_through.iter().find(|remedy| remedy.change == Change::Used) {
+        if let Some(less) = explained.would_let_it_through.iter().find(|remedy| remedy.change == ChangeKind::Used) {
             let at_most = |name: &str| less.numbers["used_at_most"][name].as_f64().map(|most| most as u32);
             let less = used.map(|(name, used)| (name, at_most(name).unwrap_or(used)));
             let explained = site.explain(agent.name, &client, path, &less);
             prop_assert!(explained.answers.iter().all(|answer| answer.verdict == Verdict::Admitted), "{explained:#?}");
         }
-        let refused = explained.steps.iter().any(|step| step.finding == Finding::Refused);
-        let either = explained.steps.iter().any(|step| step.finding == Finding::Depends);
+        let refused = explained.steps.iter().any(|step| step.finding == StepResult::Refused);
+        let either = explained.steps.iter().any(|step| step.finding == StepResult::Depends);
         prop_assert_eq!(told.iter().any(|(verdict, _)| verdict == "refused"), refused || either);
         Ok(())
     });
@@ -74,22 +74,22 @@ fn a_step_names_the_line_that_decided_and_what_would_do() {
     let site = Site::new(RULES);
     let explained = site.explain(GOOGLE.name, "66.249.66.1", "/item/1", &[("api", 97)]);
     let tier = step(&explained, Stage::Tier);
-    assert_eq!(tier.finding, Finding::Depends, "its guard lets one through now and then");
+    assert_eq!(tier.finding, StepResult::Depends, "its guard lets one through now and then");
     let rule = tier.rule.as_ref().expect("a tier decided");
     assert_eq!(rule.path, "quotas.api.tiers.search[1]");
     assert_eq!(rule.at.as_deref().map(|at| at.rsplit_once(':').expect("a column").0), Some(&*line_of("above: 90%")));
-    assert_eq!(remedy(&explained, Change::Used)["used_at_most"]["api"], 59.0);
+    assert_eq!(remedy(&explained, ChangeKind::Used)["used_at_most"]["api"], 59.0);
 
     let impostor = site.explain(GOOGLE.name, "192.0.2.1", "/item/1", &[]);
     let class = step(&impostor, Stage::Class);
     assert!(class.evidence.iter().any(|told| told.contains("192.0.2.1 is in none of the ranges")), "{class:?}");
     assert_eq!(class.rule.as_ref().map(|rule| rule.path.as_str()), Some("classes[1]"));
-    assert_eq!(step(&impostor, Stage::Block).finding, Finding::Refused);
-    assert_eq!(step(&impostor, Stage::Bucket).finding, Finding::NotAsked);
+    assert_eq!(step(&impostor, Stage::Block).finding, StepResult::Refused);
+    assert_eq!(step(&impostor, Stage::Bucket).finding, StepResult::NotAsked);
     assert_eq!((impostor.answers[0].status, impostor.answers[0].retry_after_s), (Some(429), Some(3600)));
-    assert_eq!(remedy(&impostor, Change::Proof)["operator"], "googlebot");
+    assert_eq!(remedy(&impostor, ChangeKind::Proof)["operator"], "googlebot");
     let noted = site.explain("BadBot/1.0", "192.0.2.1", "/item/1", &[]);
-    assert_eq!(step(&noted, Stage::Block).finding, Finding::Shadow);
+    assert_eq!(step(&noted, Stage::Block).finding, StepResult::Shadow);
     assert_eq!(noted.answers[0].shadow.as_deref(), Some("blocked"));
 
     let spent = site.explain(PERSON.name, "192.0.2.1", "/both", &[("search", 48)]);
@@ -97,12 +97,12 @@ fn a_step_names_the_line_that_decided_and_what_would_do() {
     let refused: Vec<&str> = spent
         .steps
         .iter()
-        .filter(|step| step.finding == Finding::Refused)
+        .filter(|step| step.finding == StepResult::Refused)
         .map(|step| step.quota.as_deref().expect("a quota"))
         .collect();
     assert_eq!(refused, ["search"]);
-    assert_eq!(remedy(&spent, Change::Used)["used_at_most"], json!({"search": 46.0}));
-    assert_eq!(remedy(&spent, Change::Time)["at"], "2027-01-16T00:00:00Z");
+    assert_eq!(remedy(&spent, ChangeKind::Used)["used_at_most"], json!({"search": 46.0}));
+    assert_eq!(remedy(&spent, ChangeKind::Time)["at"], "2027-01-16T00:00:00Z");
 }
 
 #[test]
@@ -136,12 +136,12 @@ fn the_page_fits_the_terminal_whatever_the_names() {
     ] {
         let explained = site.explain(agent, "66.249.66.1", path, &[(&long, used)]);
         for width in [60, 80, 120] {
-            let view = View { width, ink: Ink::Plain, zone: TimeZone::UTC };
+            let view = View { width, ink: ColorMode::Plain, zone: TimeZone::UTC };
             let shown = page(&explained, &view);
             let wide: Vec<&str> = shown.lines().filter(|line| line.chars().count() > width).collect();
             assert!(wide.is_empty(), "{wide:#?}");
         }
-        let coloured = page(&explained, &View { width: 80, ink: Ink::Coloured, zone: TimeZone::UTC });
+        let coloured = page(&explained, &View { width: 80, ink: ColorMode::Coloured, zone: TimeZone::UTC });
         assert!(coloured.contains("\u{1b}["));
     }
 }
@@ -149,7 +149,7 @@ fn the_page_fits_the_terminal_whatever_the_names() {
 #[test]
 fn a_page_tells_all_of_a_refusal() {
     let explained = Site::new(RULES).explain("curl/8.0", "192.0.2.1", "/item/1", &[("api", 40)]);
-    let shown = page(&explained, &View { width: 80, ink: Ink::Plain, zone: TimeZone::UTC });
+    let shown = page(&explained, &View { width: 80, ink: ColorMode::Plain, zone: TimeZone::UTC });
     assert_eq!(shown, REFUSED, "\n{shown}");
 }
 
@@ -158,22 +158,22 @@ fn only_reading_robots_txt_is_exempt() {
     let site = Site::new("scopes: { default: { concurrency: 1 } }\nclasses: [ { name: all, block: true } ]");
     let explained = |method| site.explain_method(method, PERSON.name, "192.0.2.1", "/x/../robots.txt", &[]);
     for method in [http::Method::GET, http::Method::HEAD] {
-        assert_eq!(step(&explained(method), Stage::Exempt).finding, Finding::Passed);
+        assert_eq!(step(&explained(method), Stage::Exempt).finding, StepResult::Passed);
     }
     let deleted = explained(http::Method::DELETE);
-    assert_eq!(step(&deleted, Stage::Block).finding, Finding::Refused);
+    assert_eq!(step(&deleted, Stage::Block).finding, StepResult::Refused);
     assert_eq!(deleted.answers[0].status, Some(429));
     let open = Site::new("scopes: { default: { concurrency: 1 } }");
     let turn =
         |method| step(&open.explain_method(method, PERSON.name, "192.0.2.1", "/robots.txt", &[]), Stage::Turn).finding;
-    assert_eq!((turn(http::Method::GET), turn(http::Method::POST)), (Finding::Passed, Finding::Unknown));
+    assert_eq!((turn(http::Method::GET), turn(http::Method::POST)), (StepResult::Passed, StepResult::Unknown));
 }
 
 fn step(explained: &Explanation, stage: Stage) -> &tidegate::explain::Step {
     explained.steps.iter().find(|step| step.step == stage).expect("every explanation has it")
 }
 
-fn remedy(explained: &Explanation, change: Change) -> &serde_json::Map<String, Value> {
+fn remedy(explained: &Explanation, change: ChangeKind) -> &serde_json::Map<String, Value> {
     let found = explained.would_let_it_through.iter().find(|remedy| remedy.change == change);
     &found.unwrap_or_else(|| panic!("no {change:?} in {explained:#?}")).numbers
 }
@@ -187,20 +187,20 @@ fn line_of(text: &str) -> String {
 /// The settings of a gate, and what it knows.
 struct Site {
     settings: Settings,
-    operators: Operators,
-    agents: Agents,
-    lists: Lists,
+    operators: OperatorTable,
+    agents: UserAgentMatcher,
+    lists: AddressLists,
 }
 
 impl Site {
     fn new(rules: &str) -> Self {
-        let operators = Operators::builtin();
+        let operators = OperatorTable::builtin();
         let names: Vec<&str> = operators.names().collect();
         let text = format!("origin: {{ url: \"http://127.0.0.1:3000\" }}\n{rules}");
         let settings = config::load(Path::new("tidegate.yaml"), &text, &[], &[], &names);
         let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
-        let agents = Agents::builtin(operators.tokens());
-        Self { settings, operators, agents, lists: Lists::default() }
+        let agents = UserAgentMatcher::builtin(operators.tokens());
+        Self { settings, operators, agents, lists: AddressLists::default() }
     }
 
     fn explain(&self, agent: &str, client: &str, path: &str, used: &[(&str, u32)]) -> Explanation {
@@ -216,10 +216,10 @@ impl Site {
         used: &[(&str, u32)],
     ) -> Explanation {
         let known =
-            Known { settings: &self.settings, operators: &self.operators, agents: &self.agents, lists: &self.lists };
+            Environment { settings: &self.settings, operators: &self.operators, agents: &self.agents, lists: &self.lists };
         let mut sent = http::HeaderMap::new();
         sent.insert(http::header::USER_AGENT, agent.parse().expect("a header"));
-        let made_up = MadeUp {
+        let made_up = HypotheticalRequest {
             peer: client.parse::<IpAddr>().expect("an address"),
             method,
             url: format!("http://example.com{path}").parse().expect("a URL"),

@@ -3,8 +3,8 @@
 use serde_json::Value;
 use std::collections::BTreeSet;
 use tidegate::policy::bot_detection::Signal;
-use tidegate::policy::{Kind, Reason};
-use tidegate::telemetry::metrics::{Form, METRICS, Metric};
+use tidegate::policy::{ClientKind, Reason};
+use tidegate::telemetry::metrics::{MetricKind, METRICS, Metric};
 
 const DASHBOARD: &str = include_str!("../../grafana/tidegate.json");
 const ALERTS: &str = include_str!("../../grafana/alerts.yaml");
@@ -110,7 +110,7 @@ fn check(query: &str) {
 /// The metric behind a name, and what a histogram's name ends in.
 fn metric(name: &str) -> (&'static Metric, &str) {
     let fits = |metric: &&Metric| match (metric.form, name.strip_prefix(metric.name)) {
-        (Form::Histogram, Some(suffix)) => ["_bucket", "_sum", "_count"].contains(&suffix),
+        (MetricKind::Histogram, Some(suffix)) => ["_bucket", "_sum", "_count"].contains(&suffix),
         (_, rest) => rest == Some(""),
     };
     let metric = METRICS.iter().find(fits).unwrap_or_else(|| panic!("{name} is not exported"));
@@ -120,7 +120,7 @@ fn metric(name: &str) -> (&'static Metric, &str) {
 fn may_be(label: &str, value: &str) -> bool {
     let known: Vec<&str> = match label {
         "verdict" => vec!["admitted", "refused"],
-        "kind" => Kind::ALL.map(Kind::name).to_vec(),
+        "kind" => ClientKind::ALL.map(ClientKind::name).to_vec(),
         "signal" => Signal::ALL.map(Signal::name).to_vec(),
         "reason" => Reason::ALL.map(Reason::name).to_vec(),
         "code" => vec!["1xx", "2xx", "3xx", "4xx", "429", "5xx", "503", "error"],

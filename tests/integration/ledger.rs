@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
-use tidegate::engine::{Admission, Engine, Permit, Ruling, Supply};
-use tidegate::ledger::{File, Memory, OpenError, Store, Table};
-use tidegate::policy::class::{Class, When};
+use tidegate::engine::{Admission, Engine, Permit, AdmissionOutcome, LeaseMode};
+use tidegate::ledger::{FileStore, MemoryStore, OpenError, Store, LeaseTable};
+use tidegate::policy::class::{Class, ClassMatcher};
 use tidegate::policy::cost::Cost;
-use tidegate::policy::identity::{ClientKey, Trust};
-use tidegate::policy::lease::Spending;
+use tidegate::policy::identity::{ClientKey, ProxyTrust};
+use tidegate::policy::lease::SpendProfile;
 use tidegate::policy::quota::Quota;
 use tidegate::policy::route::{Pattern, Route};
 use tidegate::policy::throttle::Scope;
@@ -28,16 +28,16 @@ use tidegate::policy::{ClassId, QuotaId, Rules, Timestamp, Units};
 /// Gates on one table in memory; one that dies never comes back, and what it held stays held.
 #[derive(Default)]
 struct InMemory {
-    table: Arc<Mutex<Table>>,
+    table: Arc<Mutex<LeaseTable>>,
     gates: u64,
 }
 
 impl stores::Ledger for InMemory {
-    type Store = Memory;
+    type Store = MemoryStore;
 
-    fn gate(&mut self) -> Memory {
+    fn gate(&mut self) -> MemoryStore {
         self.gates += 1;
-        Memory::new(Arc::clone(&self.table), self.gates)
+        MemoryStore::new(Arc::clone(&self.table), self.gates)
     }
 
     fn takes_several(&self) -> bool {
@@ -62,17 +62,17 @@ fn uptime() -> tidegate::ledger::Uptime {
 
 /// The ledger of a gate that comes back. Its lock may outlive the gate before by a moment: a program that another test
 /// starts just then shares it until it runs.
-fn back_in(folder: &Path, boot: &str, now: Timestamp) -> File {
-    wait_for("the lock", || match File::open(folder, boot, uptime(), now) {
+fn back_in(folder: &Path, boot: &str, now: Timestamp) -> FileStore {
+    wait_for("the lock", || match FileStore::open(folder, boot, uptime(), now) {
         Err(OpenError::Locked(_)) => None,
         opened => Some(opened.unwrap_or_else(|error| panic!("{error}"))),
     })
 }
 
 impl stores::Ledger for InFile {
-    type Store = File;
+    type Store = FileStore;
 
-    fn gate(&mut self) -> File {
+    fn gate(&mut self) -> FileStore {
         back_in(self.0.path(), "this boot", NOON)
     }
 
@@ -110,7 +110,7 @@ fn rules(window: Window) -> Arc<Rules> {
     };
     let class = Class {
         name: "all".into(),
-        when: When::default(),
+        when: ClassMatcher::default(),
         blocked: false,
         bucket: None,
         key: Default::default(),
@@ -129,7 +129,7 @@ fn rules(window: Window) -> Arc<Rules> {
         measured: true,
     };
     Arc::new(Rules {
-        trust: Trust::default(),
+        trust: ProxyTrust::default(),
         behaviour: None,
         lists: Vec::new(),
         agent_rules: vec![],
@@ -211,9 +211,9 @@ trait Recovers {
 }
 
 impl Recovers for InMemory {
-    type Store = Memory;
+    type Store = MemoryStore;
 
-    fn comes_back(&mut self, _: bool, _: Timestamp) -> Memory {
+    fn comes_back(&mut self, _: bool, _: Timestamp) -> MemoryStore {
         stores::Ledger::gate(self)
     }
 }
@@ -222,16 +222,16 @@ impl Recovers for InMemory {
 struct OnDisk(TempDir, u64);
 
 impl Recovers for OnDisk {
-    type Store = File;
+    type Store = FileStore;
 
-    fn comes_back(&mut self, power_cut: bool, now: Timestamp) -> File {
+    fn comes_back(&mut self, power_cut: bool, now: Timestamp) -> FileStore {
         self.1 += u64::from(power_cut);
         back_in(self.0.path(), &format!("boot {}", self.1), now)
     }
 }
 
 fn engine() -> Arc<Engine> {
-    Engine::new(Supply::Leased(Arc::new(|| {})), 10)
+    Engine::new(LeaseMode::Leased(Arc::new(|| {})), 10)
 }
 
 impl<L: Recovers> World<L> {
@@ -314,7 +314,7 @@ impl<L: Recovers> World<L> {
     fn ask(&mut self, cost: u64) {
         let place = usize::try_from(cost - 1).expect("a small number");
         let decision = self.admission.admit(ClientKey::from_number(1), ClassId(0), place, "/", self.now);
-        if let Ruling::Admitted(permit) = decision.ruling {
+        if let AdmissionOutcome::Admitted(permit) = decision.ruling {
             let window = self.window.span(self.now).start;
             *self.served.entry(window).or_default() += cost;
             self.open.push((permit, window, cost));
@@ -353,7 +353,7 @@ fn windows() -> impl Strategy<Value = Window> {
 fn bound() -> u64 {
     let limit = Units::whole(LIMIT);
     let (length, dearest) = (Duration::from_secs(86_400), Units::whole(DEAREST));
-    Spending { limit, left: limit, length, per_second: limit, dearest, short: Units::ZERO }.largest().floor() * 2
+    SpendProfile { limit, left: limit, length, per_second: limit, dearest, short: Units::ZERO }.largest().floor() * 2
 }
 
 fn never_too_many<L: Recovers>(ledger: L, window: Window, steps: &[Step]) {
@@ -412,8 +412,8 @@ proptest! {
 
 // --- files that are not as they should be --------------------------------------------------------------------------
 
-fn open(folder: &Path) -> Result<File, OpenError> {
-    File::open(folder, "this boot", uptime(), NOON)
+fn open(folder: &Path) -> Result<FileStore, OpenError> {
+    FileStore::open(folder, "this boot", uptime(), NOON)
 }
 
 fn complaint(folder: &Path) -> String {
@@ -560,7 +560,7 @@ fn a_ledger_of_many_quotas_opens_again_with_all_of_them() {
     let mut ledger = open(folder.path()).expect("it is made");
     let asks: Vec<_> = (0..1000)
         .flat_map(|quota| (0..8).map(move |day| (quota, day)))
-        .map(|(quota, day)| tidegate::ledger::Ask {
+        .map(|(quota, day)| tidegate::ledger::LeaseRequest {
             quota: format!("quota_{quota}"),
             limit: Units::whole(1000),
             window: stores::window(day * 86_400, 86_400, 0),

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tidegate::replay::log::{Asked, Asker, Files, Line, Merged, Next};
+use tidegate::replay::log::{RequestLine, LoggedClient, LogFiles, LogLine, MergedLog, OrderedLine};
 
 #[test]
 fn every_variant_of_a_line_is_read_as_it_was_meant() {
@@ -19,7 +19,7 @@ fn wrong_variants(variants: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for variant in variants.lines() {
         let Variant { line, note, expect } = serde_json::from_str(variant).expect("a variant");
-        let read = Line::read(line.as_bytes()).ok().flatten().map(|line| Expected::of(&line));
+        let read = LogLine::read(line.as_bytes()).ok().flatten().map(|line| Expected::of(&line));
         if read != expect {
             wrong.push(format!("{note}: {read:?} instead of {expect:?}"));
         }
@@ -56,12 +56,12 @@ fn real_logs_are_read_to_their_last_line() {
 }
 
 fn is_read_to_its_last_line(log: &Path, lines: u64, broken: u64) {
-    let files = Files::open(&[log.to_owned()]).expect("it can be opened");
-    let mut merged = Merged::new(files.sources, Duration::from_secs(60));
+    let files = LogFiles::open(&[log.to_owned()]).expect("it can be opened");
+    let mut merged = MergedLog::new(files.sources, Duration::from_secs(60));
     let mut given = 0;
-    while let Some(Next { place, text, .. }) = merged.next_line().expect("it can be read") {
+    while let Some(OrderedLine { place, text, .. }) = merged.next_line().expect("it can be read") {
         given += 1;
-        if let Err(kind) = Line::read(text).map(drop) {
+        if let Err(kind) = LogLine::read(text).map(drop) {
             merged.is_broken(kind, place);
         }
     }
@@ -90,16 +90,16 @@ struct Expected {
 }
 
 impl Expected {
-    fn of(line: &Line<'_>) -> Self {
+    fn of(line: &LogLine<'_>) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let target = |asked: &Asked<'_>| match &asked.query {
+        let target = |asked: &RequestLine<'_>| match &asked.query {
             Some(query) => format!("{}?{query}", asked.path),
             None => asked.path.clone().into_owned(),
         };
         Self {
             ip: match &line.client {
-                Asker::Address(address) => address.to_string(),
-                Asker::Named(name) => (*name).to_owned(),
+                LoggedClient::Address(address) => address.to_string(),
+                LoggedClient::Named(name) => (*name).to_owned(),
             },
             epoch: line.at.seconds(),
             method: line.asked.as_ref().map(|asked| asked.method.to_string()),

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate::clock::Clock;
-use tidegate::ledger::redis::{Identity, Server};
-use tidegate::ledger::{Ask, Lease, RedisStore, Store, StoreError, WindowKey};
+use tidegate::ledger::redis::{Incarnation, RedisEndpoint};
+use tidegate::ledger::{LeaseRequest, Lease, RedisStore, Store, StoreError, WindowKey};
 use tidegate::policy::window::Span;
 use tidegate::policy::{Timestamp, Units};
 
@@ -66,14 +66,14 @@ fn wrong_places_are_told_in_words_and_at_once() {
     assert!(told.contains("it does not speak the Redis protocol"), "{told}");
 
     let parrot = answering(b"-ERR unknown command 'AUTH', with args beginning with: 'hunter2'\r\n");
-    let told = lease_error(Server { password: Some("hunter2".into()), ..place(parrot) });
+    let told = lease_error(RedisEndpoint { password: Some("hunter2".into()), ..place(parrot) });
     assert!(told.contains("does not accept the user or password") && !told.contains("hunter2"), "{told}");
 
     let silent = answering(b"");
     let told = lease_error(place(silent));
     assert!(told.contains("no connection within 250ms"), "{told}");
 
-    let told = lease_error(Server { host: "no-such-host.invalid".into(), ..place(1) });
+    let told = lease_error(RedisEndpoint { host: "no-such-host.invalid".into(), ..place(1) });
     assert!(told.contains("redis at no-such-host.invalid:1"), "{told}");
 }
 
@@ -82,9 +82,9 @@ fn a_password_opens_and_a_wrong_one_is_told() {
     let redis = RedisServer::start(&["--requirepass", "hunter2"]);
     let told = lease_error(place(redis.port));
     assert!(told.contains("wants another user or password"), "{told}");
-    let told = lease_error(Server { password: Some("hunter3".into()), ..place(redis.port) });
+    let told = lease_error(RedisEndpoint { password: Some("hunter3".into()), ..place(redis.port) });
     assert!(told.contains("does not accept the user or password") && !told.contains("hunter3"), "{told}");
-    let right = Server { password: Some("hunter2".into()), ..place(redis.port) };
+    let right = RedisEndpoint { password: Some("hunter2".into()), ..place(redis.port) };
     assert!(!format!("{right} {right:?}").contains("hunter2"));
     assert_eq!(lease(&mut store(right, 1), &ask("api", 10)).map(|_| ()).map_err(|error| error.to_string()), Ok(()));
 }
@@ -97,7 +97,7 @@ fn a_user_with_few_rights_will_do() {
     let written = docs.lines().find(|line| line.starts_with("ACL SETUSER")).expect("an example");
     let words: Vec<&str> = written.split(' ').map(|word| if word == ">PASSWORD" { ">pass" } else { word }).collect();
     assert_eq!(redis.cli(&words), "OK");
-    let user = Server { user: Some("gate".into()), password: Some("pass".into()), ..place(redis.port) };
+    let user = RedisEndpoint { user: Some("gate".into()), password: Some("pass".into()), ..place(redis.port) };
     let mut store = store(user, 1);
     lease(&mut store, &ask("api", 10)).expect("a lease");
     redis.cli(&["ACL", "SETUSER", "gate", "-evalsha"]);
@@ -127,11 +127,11 @@ fn a_read_only_replica_is_not_leased_from() {
 fn a_gate_that_stops_gives_back_what_it_has_not_spent() {
     let redis = RedisServer::start(&[]);
     let (mut one, mut two) = (store(place(redis.port), 1), store(place(redis.port), 2));
-    let asked = Ask { soon: Units::from_milli(LIMIT), ..ask("api", LIMIT) };
+    let asked = LeaseRequest { soon: Units::from_milli(LIMIT), ..ask("api", LIMIT) };
     let held = |store: &mut RedisStore| lease(store, &asked).expect("a lease").held.milli();
     wait_until("all of the quota to be leased", || held(&mut one) == LIMIT);
     assert_eq!(held(&mut two), 0);
-    let last = Ask { taken: Units::from_milli(10), held: Units::from_milli(LIMIT), ..asked.clone() };
+    let last = LeaseRequest { taken: Units::from_milli(10), held: Units::from_milli(LIMIT), ..asked.clone() };
     wait(one.close(&[last], Clock::system().now())).expect("it is told");
     assert_eq!(held(&mut two), LIMIT - 10);
 }
@@ -167,7 +167,7 @@ fn a_cluster_says_where_each_quota_lies() {
         agreed(&one) && agreed(&two) && one.cli(&["CLUSTER", "SLOTS"]).contains(&two.port.to_string())
     });
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
-    let asks: Vec<Ask> = names.iter().map(|name| ask(name, 10)).collect();
+    let asks: Vec<LeaseRequest> = names.iter().map(|name| ask(name, 10)).collect();
     let mut store = store(place(one.port), 1);
     let leases = wait(store.lease(&asks, Clock::system().now())).expect("leases of all");
     assert_eq!(leases.len(), names.len());
@@ -207,7 +207,7 @@ fn three_gates(options: &[&str], shares: bool, disturb: impl FnOnce(&mut RedisSe
     let asked = ask("api", 0);
     let threads: Vec<_> = (1..=3)
         .map(|number| {
-            let store = RedisStore::new(place(redis.port), "tidegate", shares, Identity::fresh(number));
+            let store = RedisStore::new(place(redis.port), "tidegate", shares, Incarnation::fresh(number));
             let (asked, gates) = (asked.clone(), Arc::clone(&gates));
             std::thread::spawn(move || spend(store, number, &asked, &gates))
         })
@@ -224,14 +224,14 @@ fn three_gates(options: &[&str], shares: bool, disturb: impl FnOnce(&mut RedisSe
 }
 
 /// One gate: asks for about what it will spend before it asks again, and for less as the limit nears.
-fn spend(mut store: RedisStore, number: u64, asked: &Ask, gates: &Gates) {
+fn spend(mut store: RedisStore, number: u64, asked: &LeaseRequest, gates: &Gates) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let clock = Clock::system();
     let (mut taken, mut held, mut chance) = (0, 0, number);
     let mut left = LIMIT;
     while !gates.over.load(Ordering::SeqCst) {
         let wanted = taken + (left / 20).clamp(100, 20_000);
-        let ask = Ask {
+        let ask = LeaseRequest {
             taken: Units::from_milli(taken),
             held: Units::from_milli(held),
             wanted: Units::from_milli(wanted),
@@ -268,18 +268,18 @@ fn answering(answer: &'static [u8]) -> u16 {
     port
 }
 
-fn place(port: u16) -> Server {
-    Server { host: "127.0.0.1".into(), port, user: None, password: None, database: 0 }
+fn place(port: u16) -> RedisEndpoint {
+    RedisEndpoint { host: "127.0.0.1".into(), port, user: None, password: None, database: 0 }
 }
 
-fn store(server: Server, number: u64) -> RedisStore {
-    RedisStore::new(server, "tidegate", false, Identity::fresh(number))
+fn store(server: RedisEndpoint, number: u64) -> RedisStore {
+    RedisStore::new(server, "tidegate", false, Incarnation::fresh(number))
 }
 
-fn ask(quota: &str, wanted: u64) -> Ask {
+fn ask(quota: &str, wanted: u64) -> LeaseRequest {
     let start = Timestamp(Clock::system().now().0 / 1000 * 1000);
     let span = Span { start, end: start + Duration::from_secs(3600) };
-    Ask {
+    LeaseRequest {
         quota: quota.into(),
         limit: Units::from_milli(LIMIT),
         window: WindowKey { id: start.0, span: Some(span), back: 0 },
@@ -291,12 +291,12 @@ fn ask(quota: &str, wanted: u64) -> Ask {
     }
 }
 
-fn lease(store: &mut RedisStore, ask: &Ask) -> Result<Lease, StoreError> {
+fn lease(store: &mut RedisStore, ask: &LeaseRequest) -> Result<Lease, StoreError> {
     wait(store.lease(std::slice::from_ref(ask), Clock::system().now())).map(|leases| leases[0])
 }
 
 /// What is said of a server that cannot be leased from.
-fn lease_error(server: Server) -> String {
+fn lease_error(server: RedisEndpoint) -> String {
     let mut store = store(server, 1);
     let first = lease(&mut store, &ask("api", 10)).expect_err("no lease can be had there");
     lease(&mut store, &ask("api", 10)).expect_err("nor a moment later");

@@ -5,7 +5,7 @@ use flate2::read::GzDecoder;
 use proptest::prelude::*;
 use serde_json::Value;
 use std::io::Read;
-use tidegate::robots::{Wishes, merged};
+use tidegate::robots::{RobotsDirectives, merged};
 
 /// Crawlers that are asked for a delay, and some that are not.
 const ASKED: [(&str, u32); 6] =
@@ -225,7 +225,7 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// All that must hold of a text and what is made of it.
-fn holds(text: &[u8], wishes: &Wishes) -> Result<(), String> {
+fn holds(text: &[u8], wishes: &RobotsDirectives) -> Result<(), String> {
     let merged = merged(text, wishes).ok_or("too long")?;
     let broken = |what: String| Err(format!("{what} in\n{}", String::from_utf8_lossy(&merged)));
     if !is_within(&lines_but_delays(text), &lines(&merged)) {
@@ -294,16 +294,16 @@ fn is_within(few: &[&[u8]], many: &[&[u8]]) -> bool {
     few.iter().all(|line| rest.any(|other| other == line))
 }
 
-fn wishes(of_crawlers: &[(&str, u32)], of_everybody: Option<u32>, trap: Option<&str>) -> Wishes {
+fn wishes(of_crawlers: &[(&str, u32)], of_everybody: Option<u32>, trap: Option<&str>) -> RobotsDirectives {
     let of_crawlers = of_crawlers.iter().map(|(name, seconds)| ((*name).to_owned(), *seconds)).collect();
-    Wishes { of_crawlers, of_everybody, trap: trap.map(str::to_owned) }
+    RobotsDirectives { of_crawlers, of_everybody, trap: trap.map(str::to_owned) }
 }
 
-fn everything() -> Wishes {
+fn everything() -> RobotsDirectives {
     wishes(&ASKED, None, Some("/t-r-a-p"))
 }
 
-fn told(text: &str, wishes: &Wishes) -> String {
+fn told(text: &str, wishes: &RobotsDirectives) -> String {
     String::from_utf8(merged(text.as_bytes(), wishes).expect("short enough")).expect("it was text")
 }
 

@@ -9,8 +9,8 @@ use crate::support::wait::{TIMEOUT, wait_until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate::clock::Clock;
-use tidegate::engine::{Admission, Engine, Ruling, Supply};
-use tidegate::ledger::redis::{Identity, Server, Timeouts};
+use tidegate::engine::{Admission, Engine, AdmissionOutcome, LeaseMode};
+use tidegate::ledger::redis::{Incarnation, RedisEndpoint, Timeouts};
 use tidegate::ledger::{RedisStore, Store};
 use tidegate::policy::{Reason, Refusal, Rules, Timestamp, Units};
 
@@ -136,12 +136,12 @@ impl Gate {
     fn new(redis: &RedisServer, number: u64, rules: Arc<Rules>, now: Timestamp) -> Self {
         let runs_low = Arc::new(AtomicBool::new(true));
         let bell = Arc::clone(&runs_low);
-        let engine = Engine::new(Supply::Leased(Arc::new(move || bell.store(true, Ordering::Relaxed))), 1000);
+        let engine = Engine::new(LeaseMode::Leased(Arc::new(move || bell.store(true, Ordering::Relaxed))), 1000);
         let admission = engine.admission(rules, now);
-        let server = Server { host: "127.0.0.1".into(), port: redis.port, user: None, password: None, database: 0 };
+        let server = RedisEndpoint { host: "127.0.0.1".into(), port: redis.port, user: None, password: None, database: 0 };
         // The server is there, however busy the machine is.
         let patient = Timeouts { connect: TIMEOUT, reply: TIMEOUT };
-        let store = RedisStore::new(server, "tidegate", false, Identity::fresh(number)).with_timeouts(patient);
+        let store = RedisStore::new(server, "tidegate", false, Incarnation::fresh(number)).with_timeouts(patient);
         let known = rows(redis);
         let mut gate = Self { engine, admission, store, runs_low, row: String::new() };
         wait_until("a new ledger to lease, which it does after three seconds", || gate.round(now) > Units::ZERO);
@@ -172,12 +172,12 @@ impl Gate {
                 self.round(now);
             }
             match decide(&self.admission, asked, now).ruling {
-                Ruling::Admitted(permit) => {
+                AdmissionOutcome::Admitted(permit) => {
                     permit.settle(|_, expected| expected);
                     return true;
                 }
-                Ruling::Refused(Refusal { reason: Reason::Ledger, .. }) => {}
-                Ruling::Refused(_) => return false,
+                AdmissionOutcome::Refused(Refusal { reason: Reason::Ledger, .. }) => {}
+                AdmissionOutcome::Refused(_) => return false,
             }
         }
         false

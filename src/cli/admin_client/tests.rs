@@ -1,7 +1,7 @@
 use super::*;
 
-fn admin(address: &str) -> GateArgs {
-    GateArgs { admin: Some(address.into()), ..GateArgs::default() }
+fn admin(address: &str) -> AdminArgs {
+    AdminArgs { admin: Some(address.into()), ..AdminArgs::default() }
 }
 
 fn variables(set: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -41,10 +41,10 @@ fn the_token_comes_from_its_file_or_else_from_the_environment() {
     let file = folder.path().join("token");
     std::fs::write(&file, "from-file\n").expect("it can be written");
     let environment = variables(&[(TOKEN, "from-environment")]);
-    let shown = |args: &GateArgs, environment: &[(String, String)]| {
+    let shown = |args: &AdminArgs, environment: &[(String, String)]| {
         args.token(environment).map(|field| field.map(|field| field.to_str().expect("text").to_owned()))
     };
-    let with_file = GateArgs { token_file: Some(file.clone()), ..admin("a:1") };
+    let with_file = AdminArgs { token_file: Some(file.clone()), ..admin("a:1") };
     assert_eq!(shown(&with_file, &environment), Ok(Some("Bearer from-file".into())));
     assert_eq!(shown(&admin("a:1"), &environment), Ok(Some("Bearer from-environment".into())));
     assert_eq!(shown(&admin("a:1"), &variables(&[(TOKEN, "")])), Ok(None));
@@ -52,7 +52,7 @@ fn the_token_comes_from_its_file_or_else_from_the_environment() {
         std::fs::write(&file, wrong).expect("it can be written");
         assert!(shown(&with_file, &environment).is_err_and(|told| told.contains("; write the token")), "{wrong:?}");
     }
-    let nowhere = GateArgs { token_file: Some("no/such/file".into()), ..admin("a:1") };
+    let nowhere = AdminArgs { token_file: Some("no/such/file".into()), ..admin("a:1") };
     assert!(shown(&nowhere, &environment).is_err_and(|told| told.contains("cannot be read")));
 }
 
@@ -62,7 +62,7 @@ fn the_file_says_where_the_gate_is_even_when_the_rest_of_it_is_wrong() {
     let file = folder.path().join("gate.yaml");
     let asked = |yaml: &str, environment: &[(&str, &str)]| {
         std::fs::write(&file, yaml).expect("it can be written");
-        let args = GateArgs { file: FileArg { config: Some(file.clone()) }, ..GateArgs::default() };
+        let args = AdminArgs { file: ConfigArg { config: Some(file.clone()) }, ..AdminArgs::default() };
         args.way(&variables(environment)).map(|way| way.client.address().to_owned())
     };
     let half_written = "origin: { url: '${ELSEWHERE}' }\nquotas: { api: { limit: -1 } }\nadmin: {}";
@@ -80,7 +80,7 @@ fn the_file_says_where_the_gate_is_even_when_the_rest_of_it_is_wrong() {
         ("admin: { listen: somewhere }", "admin.listen: "),
     ] {
         match asked(yaml, &[]) {
-            Err(Trouble::Wrong(said)) => assert!(said.contains(told) && said.contains("--admin ADDR"), "{said}"),
+            Err(CommandError::Wrong(said)) => assert!(said.contains(told) && said.contains("--admin ADDR"), "{said}"),
             other => panic!("{yaml}: {other:?}"),
         }
     }
@@ -90,18 +90,18 @@ fn the_file_says_where_the_gate_is_even_when_the_rest_of_it_is_wrong() {
 fn what_is_answered_decides_how_the_command_ends() {
     let answer = |status: u16, body: &str| {
         let status = StatusCode::from_u16(status).expect("a status");
-        understood(Answer { status, body: body.into() }, "a:1", "bring it")
+        understood(AdminResponse { status, body: body.into() }, "a:1", "bring it")
     };
     assert_eq!(answer(200, "{\"a\": 1}"), Ok("{\"a\": 1}".into()));
     assert_eq!(
         answer(401, "{\"detail\": \"no\"}"),
-        Err(Trouble::Wrong("a:1: the admin token is missing or wrong; bring it".into()))
+        Err(CommandError::Wrong("a:1: the admin token is missing or wrong; bring it".into()))
     );
-    assert_eq!(answer(404, "{\"detail\": \"one\\ntwo\"}"), Err(Trouble::Wrong("one\ntwo".into())));
+    assert_eq!(answer(404, "{\"detail\": \"one\\ntwo\"}"), Err(CommandError::Wrong("one\ntwo".into())));
     assert!(
-        matches!(answer(503, "{\"detail\": \"late\"}"), Err(Trouble::Failed(why)) if why.ends_with("503 Service Unavailable: late"))
+        matches!(answer(503, "{\"detail\": \"late\"}"), Err(CommandError::Failed(why)) if why.ends_with("503 Service Unavailable: late"))
     );
     for (status, page) in [(200, "<html>"), (404, "<html>"), (500, ""), (429, "{\"type\": \"a\", \"detail\": \"b\"}")] {
-        assert!(matches!(answer(status, page), Err(Trouble::Failed(why)) if why.contains("not as a gate does")));
+        assert!(matches!(answer(status, page), Err(CommandError::Failed(why)) if why.contains("not as a gate does")));
     }
 }

@@ -1,12 +1,12 @@
 //! Classes: who is in them, and what they may.
 
 use super::format::{duration, shadow};
-use crate::policy::Kind;
+use crate::policy::ClientKind;
 use crate::policy::bucket::Bucket;
-use crate::policy::class::{Class, KnownKeys, When};
-use crate::policy::crawler_guard::Guard;
-use crate::policy::identity::{Carrier, KeyFrom};
-use crate::policy::address_lists::{ListId, Listed};
+use crate::policy::class::{Class, ApiKeys, ClassMatcher};
+use crate::policy::crawler_guard::CrawlerGuard;
+use crate::policy::identity::{CredentialSource, KeySource};
+use crate::policy::address_lists::{ListId, ListSet};
 
 /// `shed`: a tier or the plan of some quota sheds it.
 pub(super) fn class(class: &Class, shed: bool, operators: &[String], lists: &[String]) -> String {
@@ -19,10 +19,10 @@ pub(super) fn class(class: &Class, shed: bool, operators: &[String], lists: &[St
     format!("{}: {who}; priority {priority}{bucket}{guard}{blocked}{}", class.name, shadow(class.enforce))
 }
 
-pub(super) fn when(when: &When, operators: &[String], lists: &[String]) -> String {
+pub(super) fn when(when: &ClassMatcher, operators: &[String], lists: &[String]) -> String {
     let mut conditions = Vec::new();
     if !when.kinds.is_empty() {
-        conditions.push(when.kinds.iter().map(|kind| Kind::name(*kind)).collect::<Vec<_>>().join(" or "));
+        conditions.push(when.kinds.iter().map(|kind| ClientKind::name(*kind)).collect::<Vec<_>>().join(" or "));
     }
     if !when.operators.is_empty() {
         let name = |id: &crate::policy::OperatorId| operators.get(usize::from(id.0)).map_or("?", String::as_str);
@@ -31,7 +31,7 @@ pub(super) fn when(when: &When, operators: &[String], lists: &[String]) -> Strin
     if !when.user_agents.is_empty() {
         conditions.push(format!("user agent with {:?}", when.user_agents.join(" or ")));
     }
-    let on = |list: &ListId| when.lists.first_in_common(Listed::on([*list])).is_some();
+    let on = |list: &ListId| when.lists.first_in_common(ListSet::on([*list])).is_some();
     let named: Vec<&str> =
         (0..).map(ListId).zip(lists).filter(|(id, _)| on(id)).map(|(_, name)| name.as_str()).collect();
     if !named.is_empty() {
@@ -42,7 +42,7 @@ pub(super) fn when(when: &When, operators: &[String], lists: &[String]) -> Strin
         1 => conditions.push("from one address range".into()),
         count => conditions.push(format!("from {count} address ranges")),
     }
-    if let Some(KnownKeys { carrier, values }) = &when.keys {
+    if let Some(ApiKeys { carrier, values }) = &when.keys {
         let place = place(carrier);
         conditions.push(match values.len() {
             1 => format!("with the known key in {place}"),
@@ -52,27 +52,27 @@ pub(super) fn when(when: &When, operators: &[String], lists: &[String]) -> Strin
     if conditions.is_empty() { "everybody else".into() } else { conditions.join(", ") }
 }
 
-fn place(carrier: &Carrier) -> String {
+fn place(carrier: &CredentialSource) -> String {
     match carrier {
-        Carrier::Header(name) => format!("the header {name}"),
-        Carrier::Cookie(name) => format!("the cookie {name}"),
+        CredentialSource::Header(name) => format!("the header {name}"),
+        CredentialSource::Cookie(name) => format!("the cookie {name}"),
     }
 }
 
-fn bucket(bucket: &Bucket, key: &KeyFrom) -> String {
+fn bucket(bucket: &Bucket, key: &KeySource) -> String {
     let Bucket { capacity, fill, interval, smooth, costed_only } = bucket;
     let which = if *costed_only { ", of requests that cost something" } else { "" };
     let how = if *smooth { "one by one" } else { "at once" };
     let whose = match key {
-        KeyFrom::Address => "each client".into(),
-        KeyFrom::Operator => "each operator's crawlers together (others each)".into(),
-        KeyFrom::Class => "the class together".into(),
-        KeyFrom::Sent(carrier) => format!("each value of {}", place(carrier)),
+        KeySource::Address => "each client".into(),
+        KeySource::Operator => "each operator's crawlers together (others each)".into(),
+        KeySource::Class => "the class together".into(),
+        KeySource::Sent(carrier) => format!("each value of {}", place(carrier)),
     };
     format!("{whose} {capacity} at most, {fill} more every {} {how}{which}", duration(*interval))
 }
 
-fn guard(guard: &Guard) -> String {
+fn guard(guard: &CrawlerGuard) -> String {
     format!(
         "guarded: one let through each {}, no page refused for over {}, with up to {}%",
         duration(guard.trickle),

@@ -2,12 +2,12 @@
 
 use super::format::duration;
 use crate::config::Settings;
-use crate::config::settings::{CrawlPolicy, CrawlerOperator, KnownBy, RangeFile, Robots, Signatures, Verify};
+use crate::config::settings::{CrawlPolicy, CrawlerOperator, ProofMethod, RangeFile, Robots, Signatures, Verify};
 use crate::policy::class::Class;
-use crate::policy::crawl_delay::{self, Budget, CrawlDelay, CrawlDelays};
+use crate::policy::crawl_delay::{self, CrawlBudget, CrawlDelay, CrawlDelays};
 use crate::policy::decide::CRAWL_POLICY;
-use crate::policy::{ClassId, Kind, OperatorId, Units};
-use crate::verify::{self, Operators};
+use crate::policy::{ClassId, ClientKind, OperatorId, Units};
+use crate::verify::{self, OperatorTable};
 use std::time::Duration;
 
 pub(super) fn verify(verify: &Verify) -> String {
@@ -44,7 +44,7 @@ pub(super) fn range_files_trouble(settings: &Settings) -> Vec<String> {
 
 /// What a token that was another's means for those who really are the other's.
 pub(super) fn tokens_taken(settings: &Settings) -> Vec<String> {
-    let builtin = Operators::builtin();
+    let builtin = OperatorTable::builtin();
     let mut notes = Vec::new();
     for (token, whose) in builtin.tokens() {
         let whose = builtin.name(whose);
@@ -64,7 +64,7 @@ pub(super) fn tokens_taken(settings: &Settings) -> Vec<String> {
 }
 
 /// What the file says of an operator. What it says of itself is taken from whoever had it.
-pub(super) fn operator(operator: &CrawlerOperator, builtin: &Operators) -> String {
+pub(super) fn operator(operator: &CrawlerOperator, builtin: &OperatorTable) -> String {
     let mut told = Vec::new();
     let taken = |list: &Option<Vec<String>>, from: &mut dyn Iterator<Item = (&str, OperatorId)>| {
         let had: Vec<(String, &str)> = from.map(|(text, whose)| (text.to_owned(), builtin.name(whose))).collect();
@@ -83,9 +83,9 @@ pub(super) fn operator(operator: &CrawlerOperator, builtin: &Operators) -> Strin
     tell("says", taken(&operator.tokens, &mut builtin.tokens()));
     tell("comes from", operator.ranges.clone());
     tell("is called", operator.names.as_ref().map(|names| names.iter().map(ToString::to_string).collect()));
-    let means = |known: &KnownBy| match known {
-        KnownBy::Addresses => "addresses".to_owned(),
-        KnownBy::Names => "names".to_owned(),
+    let means = |known: &ProofMethod| match known {
+        ProofMethod::Addresses => "addresses".to_owned(),
+        ProofMethod::Names => "names".to_owned(),
     };
     match operator.complete.as_ref().map(|complete| complete.iter().map(means).collect::<Vec<String>>()) {
         Some(none) if none.is_empty() => tell("never", Some(vec!["an impostor".into()])),
@@ -136,7 +136,7 @@ pub(super) fn robots(settings: &Settings, operators: &[String]) -> Vec<String> {
 }
 
 /// What a delay cannot do for a budget.
-fn falls_short(budget: &Budget) -> String {
+fn falls_short(budget: &CrawlBudget) -> String {
     match budget.needs() {
         None => "; it has no budget, tiers refuse it wholly".into(),
         Some(seconds) if seconds > crawl_delay::MOST => {
@@ -163,7 +163,7 @@ struct Group<'a> {
 fn groups<'a>(delays: &CrawlDelays, classes: &[Class], operators: &'a [String]) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     for &(operator, delay) in &delays.of_operators {
-        let class = crawl_delay::class_of(classes, Kind::VerifiedBot, Some(operator));
+        let class = crawl_delay::class_of(classes, ClientKind::VerifiedBot, Some(operator));
         let name = operators.get(usize::from(operator.0)).map_or("?", String::as_str);
         match groups.iter_mut().find(|group| (group.class, group.delay) == (class, delay)) {
             Some(group) => group.operators.push(name),

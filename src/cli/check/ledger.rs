@@ -1,6 +1,6 @@
 //! Where the count is kept.
 
-use crate::config::settings::{Ledger, Redis, WhenLost};
+use crate::config::settings::{Ledger, Redis, LedgerFailureMode};
 use std::path::Path;
 
 pub(super) fn ledger(ledger: &Ledger, state_dir: &Path) -> String {
@@ -13,8 +13,8 @@ pub(super) fn ledger(ledger: &Ledger, state_dir: &Path) -> String {
 
 fn shared(redis: &Redis) -> String {
     let lost = match redis.when_lost {
-        WhenLost::Refuse => "refuses",
-        WhenLost::Share => "spends its share",
+        LedgerFailureMode::Refuse => "refuses",
+        LedgerFailureMode::Share => "spends its share",
     };
     let host = if redis.host.contains(':') { format!("[{}]", redis.host) } else { redis.host.clone() };
     format!("ledger: shared in redis at {host}:{} as {}; a gate that is cut off {lost}", redis.port, redis.prefix)

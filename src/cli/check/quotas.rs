@@ -2,8 +2,8 @@
 
 use super::format::{duration, shadow};
 use crate::policy::class::Class;
-use crate::policy::pacing::{Forecast, Pacing, Role};
-use crate::policy::quota::{ClassLadder, Exhausted, Quota, SyncFrom};
+use crate::policy::pacing::{PacingMode, Pacing, Role};
+use crate::policy::quota::{ClassTiers, ExhaustedRule, Quota, SyncFrom};
 use crate::policy::window::Window;
 
 pub(super) fn window(window: &Window) -> String {
@@ -23,8 +23,8 @@ pub(super) fn pacing(quota: &Quota, classes: &[Class]) -> Option<String> {
         Role::First | Role::ShutOut => None,
     });
     let by = match forecast {
-        Forecast::Even => "evenly",
-        Forecast::Learned => "by learned demand",
+        PacingMode::Even => "evenly",
+        PacingMode::Learned => "by learned demand",
     };
     let (paced, burst) = (paced.collect::<Vec<_>>().join(", "), burst.ratio() * 100.0);
     Some(format!("paced {by}, up to {burst}% ahead: {paced}{}", shadow(*enforce)))
@@ -44,7 +44,7 @@ pub(super) fn told_by_origin(quota: &Quota) -> Vec<String> {
         let renewal = reset_header.as_ref().map_or_else(String::new, |header| format!(", renewed when {header} says"));
         told.push(format!("never more than the origin says is left in {header}{renewal}"));
     }
-    if let Some(Exhausted { statuses, says }) = exhausted {
+    if let Some(ExhaustedRule { statuses, says }) = exhausted {
         let statuses: Vec<String> = statuses.iter().map(ToString::to_string).collect();
         let says = says.as_ref().map_or_else(String::new, |text| format!(" with {text:?}"));
         told.push(format!("closed by an answer of {}{says}", statuses.join(" or ")));
@@ -52,7 +52,7 @@ pub(super) fn told_by_origin(quota: &Quota) -> Vec<String> {
     told
 }
 
-pub(super) fn tiers(quota: &Quota, of_class: &ClassLadder) -> String {
+pub(super) fn tiers(quota: &Quota, of_class: &ClassTiers) -> String {
     let step = |tier: &crate::policy::tier::Tier| {
         let share = tier.above.as_f64() / quota.limit.as_f64() * 100.0;
         format!("from {} ({share:.0}%) sheds {}%", tier.above, tier.shed.ratio() * 100.0)

@@ -3,23 +3,23 @@
 use super::format::duration;
 use crate::policy::throttle::controller::Controller;
 use crate::policy::throttle::gradient::Gradient;
-use crate::policy::throttle::rampup::{Lever, Rampup};
-use crate::policy::throttle::partition::{ByValue, ValueFrom};
-use crate::policy::throttle::{Queue, Scope};
+use crate::policy::throttle::rampup::{RampVariable, Rampup};
+use crate::policy::throttle::partition::{Partitioning, PartitionKey};
+use crate::policy::throttle::{QueueConfig, Scope};
 use std::time::Duration;
 
 /// How hard a scope may be pressed, if it is throttled.
 pub(super) fn scope(scope: &Scope) -> Option<String> {
     let throttle = scope.throttle.as_ref()?;
     let mut rules = Vec::new();
-    if let Some(ByValue { from, most }) = &scope.by_value {
+    if let Some(Partitioning { from, most }) = &scope.by_value {
         rules.push(format!("one for each {}, {most} at most", value(from)));
     }
     match (&throttle.controller, throttle.concurrency) {
         (Some(Controller::Gradient(Gradient { floor, ceiling })), _) => {
             rules.push(format!("{floor} to {ceiling} at once, by latency"));
         }
-        (Some(Controller::Rampup(Rampup { lever: Lever::Concurrency { start, most }, .. })), _) => {
+        (Some(Controller::Rampup(Rampup { lever: RampVariable::Concurrency { start, most }, .. })), _) => {
             rules.push(format!("1 to {most} at once, by complaints, beginning with {start}"));
         }
         (_, Some(most)) => rules.push(format!("{most} at once at most")),
@@ -29,7 +29,7 @@ pub(super) fn scope(scope: &Scope) -> Option<String> {
         (Some(Controller::Autothrottle(auto)), least) => {
             rules.push(format!("{} to {} apart, by latency", duration(least), duration(auto.max_delay)));
         }
-        (Some(Controller::Rampup(Rampup { lever: Lever::Delay { start, least, most }, .. })), _) => {
+        (Some(Controller::Rampup(Rampup { lever: RampVariable::Delay { start, least, most }, .. })), _) => {
             let (start, least, most) = (duration(*start), duration(*least), duration(*most));
             rules.push(format!("{least} to {most} apart, by complaints, beginning with {start}"));
         }
@@ -44,18 +44,18 @@ pub(super) fn scope(scope: &Scope) -> Option<String> {
         rules.push(format!("rests {first} to {longest} after a complaint"));
     }
     let waits = match throttle.queue {
-        Queue { max_wait: Duration::ZERO, .. } => "nobody waits".into(),
-        Queue { max_wait, max_length } => format!("{max_length} may wait for {}", duration(max_wait)),
+        QueueConfig { max_wait: Duration::ZERO, .. } => "nobody waits".into(),
+        QueueConfig { max_wait, max_length } => format!("{max_length} may wait for {}", duration(max_wait)),
     };
     Some(format!("{}: {}; {waits}", scope.name, rules.join(", ")))
 }
 
-fn value(from: &ValueFrom) -> String {
+fn value(from: &PartitionKey) -> String {
     match from {
-        ValueFrom::Query(name) => format!("value of ?{name}="),
-        ValueFrom::Header(name) => format!("value of {name}:"),
-        ValueFrom::Host => "host".into(),
-        ValueFrom::Path(number) => format!("segment {number} of the path"),
-        ValueFrom::Route => "route".into(),
+        PartitionKey::Query(name) => format!("value of ?{name}="),
+        PartitionKey::Header(name) => format!("value of {name}:"),
+        PartitionKey::Host => "host".into(),
+        PartitionKey::Path(number) => format!("segment {number} of the path"),
+        PartitionKey::Route => "route".into(),
     }
 }

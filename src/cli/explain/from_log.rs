@@ -1,56 +1,56 @@
 //! A line of a log: all that comes before it is replayed, and what its request finds is explained.
 
-use super::log_line::LineOf;
+use super::log_line::LogLineRef;
 use super::{ExplainArgs, target, what_if};
-use crate::cli::progress::{Progress, Reading};
-use crate::cli::{Trouble, load_policy};
-use crate::explain::{Explanation, Known, explain, replayed};
-use crate::replay::log::{Counts, Files, Merged};
-use crate::replay::{Asking, Policy, Replay};
+use crate::cli::progress::{Progress, ReadProgress};
+use crate::cli::{CommandError, load_policy};
+use crate::explain::{Explanation, Environment, explain, replayed};
+use crate::replay::log::{Counts, LogFiles, MergedLog};
+use crate::replay::{PendingRequest, Policy, Replay};
 use crate::service::crawlers;
 
 /// A log that is replayed up to one of its lines, as often as it takes.
-pub(super) struct Log<'a> {
+pub(super) struct LogReplay<'a> {
     args: &'a ExplainArgs,
-    line: &'a LineOf,
+    line: &'a LogLineRef,
 }
 
 /// Explains a line.
-pub(super) fn explanation(args: &ExplainArgs, line: &LineOf) -> Result<Explanation, Trouble> {
+pub(super) fn explanation(args: &ExplainArgs, line: &LogLineRef) -> Result<Explanation, CommandError> {
     let file = args.gate.file.path()?;
-    let policy = load_policy::read(&file, crawlers::without_dns).map_err(Trouble::Wrong)?;
-    target::all_used(args, known(&policy)).map_err(Trouble::Wrong)?;
-    line.check().map_err(Trouble::Wrong)?;
-    let log = Log { args, line };
+    let policy = load_policy::read(&file, crawlers::without_dns).map_err(CommandError::Wrong)?;
+    target::all_used(args, known(&policy)).map_err(CommandError::Wrong)?;
+    line.check().map_err(CommandError::Wrong)?;
+    let log = LogReplay { args, line };
     let mut explanation = log.explained(&policy)?;
     explanation.would_let_it_through.extend(what_if::remedies(&log, &file, &policy, &explanation)?);
     Ok(explanation)
 }
 
 /// What a gate with that policy would know.
-fn known(policy: &Policy) -> Known<'_> {
+fn known(policy: &Policy) -> Environment<'_> {
     let Policy { settings, operators, agents, lists, .. } = policy;
-    Known { settings, agents, operators, lists }
+    Environment { settings, agents, operators, lists }
 }
 
-impl Log<'_> {
+impl LogReplay<'_> {
     /// What becomes of the line's request under `policy`.
-    pub(super) fn explained(&self, policy: &Policy) -> Result<Explanation, Trouble> {
+    pub(super) fn explained(&self, policy: &Policy) -> Result<Explanation, CommandError> {
         let Self { args, line } = self;
         let known = known(policy);
-        let used = target::all_used(args, known).map_err(Trouble::Wrong)?;
+        let used = target::all_used(args, known).map_err(CommandError::Wrong)?;
         let used = |quota: &str| used.iter().rev().find(|(name, _)| name == quota).map(|(_, used)| *used);
-        let explained = |asking: &Asking<'_, '_>| {
+        let explained = |asking: &PendingRequest<'_, '_>| {
             let prospect = asking.prospect();
             explain(&replayed(asking, prospect, known, &asking.quotas()).but_used(used))
         };
         let taken = args.taken.clone().unwrap_or_default();
         let assumptions = taken.assumptions(&[policy])?;
-        let files = Files::open(&line.files).map_err(|error| Trouble::Wrong(error.to_string()))?;
-        let (progress, reading) = (Progress::begin(), Reading::of(&files));
+        let files = LogFiles::open(&line.files).map_err(|error| CommandError::Wrong(error.to_string()))?;
+        let (progress, reading) = (Progress::begin(), ReadProgress::of(&files));
         let replay = Replay {
             files: files.sources.iter().map(|source| source.name.clone()).collect(),
-            lines: Merged::new(files.sources, taken.window),
+            lines: MergedLog::new(files.sources, taken.window),
             window: taken.window,
             assumptions,
         };
@@ -59,6 +59,6 @@ impl Log<'_> {
         progress.clear();
         // Whoever does as they are told may put a request off for longer than the log is.
         let never = "a replay never comes to it, for its client puts it off; leave out --clients";
-        found?.ok_or_else(|| Trouble::Wrong(format!("{}: {never}", line.name())))
+        found?.ok_or_else(|| CommandError::Wrong(format!("{}: {never}", line.name())))
     }
 }

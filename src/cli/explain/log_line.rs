@@ -1,17 +1,17 @@
 //! A line of a log, as `FILE:LINE` names it, perhaps with other files of the same log.
 
-use crate::replay::Request;
-use crate::replay::log::{Files, Line, Place};
+use crate::replay::ReplayRequest;
+use crate::replay::log::{LogFiles, LogLine, LinePosition};
 use std::path::{Path, PathBuf};
 
 /// A line of some files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct LineOf {
+pub(super) struct LogLineRef {
     pub(super) files: Vec<PathBuf>,
-    pub(super) place: Place,
+    pub(super) place: LinePosition,
 }
 
-impl LineOf {
+impl LogLineRef {
     /// One of what is named has the number of a line.
     pub(super) fn named(written: &[String]) -> Result<Self, String> {
         let (mut files, mut place) = (Vec::new(), None);
@@ -20,7 +20,7 @@ impl LineOf {
             let numbered = numbered.and_then(|(file, number)| Some((file, number.parse().ok().filter(|at| *at > 0)?)));
             match numbered {
                 Some((file, number)) if place.is_none() => {
-                    place = Some(Place { file: files.len(), number });
+                    place = Some(LinePosition { file: files.len(), number });
                     files.push(file.into());
                 }
                 Some(_) => {
@@ -52,7 +52,7 @@ impl LineOf {
 
     /// Finds out whether there is a request in it, before anything is replayed for its sake.
     pub(super) fn check(&self) -> Result<(), String> {
-        let mut files = Files::open(std::slice::from_ref(self.file())).map_err(|error| error.to_string())?;
+        let mut files = LogFiles::open(std::slice::from_ref(self.file())).map_err(|error| error.to_string())?;
         let mut last = 0;
         while let Some(source) = files.sources.first_mut()
             && let Some(line) = source.next_line().map_err(|error| error.to_string())?
@@ -62,8 +62,8 @@ impl LineOf {
                 continue;
             }
             let no_request = "it tells of no request that a gate passes on";
-            let why = match line.text.map(Line::read) {
-                Ok(Ok(Some(line))) if Request::of(&line).is_some() => return Ok(()),
+            let why = match line.text.map(LogLine::read) {
+                Ok(Ok(Some(line))) if ReplayRequest::of(&line).is_some() => return Ok(()),
                 Ok(Ok(Some(_))) => no_request,
                 Ok(Ok(None)) => "it is empty",
                 Ok(Err(broken)) | Err(broken) => broken.said(),
@@ -79,14 +79,14 @@ impl LineOf {
 mod tests {
     use super::*;
 
-    fn named(written: &[&str]) -> Result<LineOf, String> {
-        LineOf::named(&written.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+    fn named(written: &[&str]) -> Result<LogLineRef, String> {
+        LogLineRef::named(&written.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
     fn a_line_is_named_by_its_file_and_its_number_among_other_files() {
         let of = |files: &[&str], file, number| {
-            Ok(LineOf { files: files.iter().map(PathBuf::from).collect(), place: Place { file, number } })
+            Ok(LogLineRef { files: files.iter().map(PathBuf::from).collect(), place: LinePosition { file, number } })
         };
         assert_eq!(named(&["access.log:42"]), of(&["access.log"], 0, 42));
         assert_eq!(named(&["a:b:1"]), of(&["a:b"], 0, 1));
@@ -104,7 +104,7 @@ mod tests {
         let good = "192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] \"GET /a HTTP/1.1\" 200 5";
         let text = format!("{good}\nnonsense\n\n{}\n", good.replace("GET", "CONNECT"));
         std::fs::write(&path, text).expect("it can be written");
-        let check = |number: u64| LineOf { files: vec![path.clone()], place: Place { file: 0, number } }.check();
+        let check = |number: u64| LogLineRef { files: vec![path.clone()], place: LinePosition { file: 0, number } }.check();
         assert_eq!(check(1), Ok(()));
         for (number, told) in [
             (2, "in no known format"),

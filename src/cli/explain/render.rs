@@ -1,14 +1,14 @@
 //! The explanation on one page: the request, its steps, the answer, and what would have let it through.
 
 use crate::cli::status::View;
-use crate::explain::{Answer, Explanation, Finding, Remedy, Request, Step, Verdict};
+use crate::explain::{ResponseSummary, Explanation, StepResult, Remedy, RequestSummary, Step, Verdict};
 use crate::terminal::wrapped;
 use jiff::tz::TimeZoneDatabase;
 
 /// The page, in text.
 pub fn page(explanation: &Explanation, view: &View) -> String {
     let Explanation { request, steps, answers, would_let_it_through, notes } = explanation;
-    let page = Page { view, now: &request.time };
+    let page = Renderer { view, now: &request.time };
     let steps: Vec<String> = steps.iter().map(|step| page.step(step)).collect();
     let notes = notes.iter().map(|note| page.block(0, note, str::to_owned)).collect();
     [page.request(request), steps.concat(), page.answers(answers), page.remedies(would_let_it_through), notes]
@@ -18,14 +18,14 @@ pub fn page(explanation: &Explanation, view: &View) -> String {
         .join("\n")
 }
 
-struct Page<'a> {
+struct Renderer<'a> {
     view: &'a View,
     now: &'a str,
 }
 
-impl Page<'_> {
-    fn request(&self, request: &Request) -> String {
-        let Request { time, decision, method, host, path, query, client, user_agent } = request;
+impl Renderer<'_> {
+    fn request(&self, request: &RequestSummary) -> String {
+        let RequestSummary { time, decision, method, host, path, query, client, user_agent } = request;
         let query = query.as_ref().map_or_else(String::new, |query| format!("?{query}"));
         let target = format!("{method} {host}{path}{query}");
         let decision = decision.as_ref().map_or_else(String::new, |id| format!(", decision {id}"));
@@ -53,23 +53,23 @@ impl Page<'_> {
         text
     }
 
-    fn finding(&self, finding: Finding) -> String {
+    fn finding(&self, finding: StepResult) -> String {
         let ink = self.view.ink;
         let column = |word: &str| format!("{word:WORD$}");
         match finding {
-            Finding::Found => column(""),
-            Finding::Passed => ink.level(0.0, &column("yes")),
-            Finding::Refused => ink.alarm(&column("no")),
-            Finding::Shadow => ink.level(0.5, &column("shadow")),
-            Finding::Depends => ink.level(0.5, &column("either")),
-            Finding::NotAsked => ink.faint(&column("-")),
-            Finding::Unknown => ink.faint(&column("?")),
+            StepResult::Found => column(""),
+            StepResult::Passed => ink.level(0.0, &column("yes")),
+            StepResult::Refused => ink.alarm(&column("no")),
+            StepResult::Shadow => ink.level(0.5, &column("shadow")),
+            StepResult::Depends => ink.level(0.5, &column("either")),
+            StepResult::NotAsked => ink.faint(&column("-")),
+            StepResult::Unknown => ink.faint(&column("?")),
         }
     }
 
-    fn answers(&self, answers: &[Answer]) -> String {
+    fn answers(&self, answers: &[ResponseSummary]) -> String {
         let mut text = String::new();
-        if let Some(Answer { depends_on, .. }) = answers.first().filter(|answer| !answer.depends_on.is_empty()) {
+        if let Some(ResponseSummary { depends_on, .. }) = answers.first().filter(|answer| !answer.depends_on.is_empty()) {
             text += &self.block(0, "It depends on", |text| self.view.ink.bold(text));
             for one in depends_on {
                 text += &self.item(one);
@@ -79,7 +79,7 @@ impl Page<'_> {
         text
     }
 
-    fn answer(&self, answer: &Answer) -> String {
+    fn answer(&self, answer: &ResponseSummary) -> String {
         let ink = self.view.ink;
         let reason = answer.reason.as_ref().map_or_else(String::new, |reason| format!(", reason {reason}"));
         let shadow = answer

@@ -1,8 +1,8 @@
 //! What the command line asks about, and every mistake in it.
 
-use super::log_line::LineOf;
+use super::log_line::LogLineRef;
 use super::{ExplainArgs, time_arg};
-use crate::explain::{Known, MadeUp};
+use crate::explain::{Environment, HypotheticalRequest};
 use crate::policy::tier::Share;
 use crate::policy::{Timestamp, Units};
 use http::header::USER_AGENT;
@@ -10,19 +10,19 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use jiff::tz::TimeZone;
 
 /// What is asked about.
-pub(super) enum Asked {
+pub(super) enum ExplainTarget {
     /// A decision that a running gate has made, by its id.
     Decision(String),
     /// A line of a log.
-    Line(LineOf),
+    Line(LogLineRef),
     /// A request that is made up.
     MadeUp(Uri),
 }
 
-impl Asked {
+impl ExplainTarget {
     pub(super) fn of(args: &ExplainArgs) -> Result<Self, String> {
         if !args.log.is_empty() {
-            return LineOf::named(&args.log).map(Self::Line).map_err(|wrong| format!("--log: {wrong}"));
+            return LogLineRef::named(&args.log).map(Self::Line).map_err(|wrong| format!("--log: {wrong}"));
         }
         let example = "write https://example.com/item/42, /item/42, or the 16 digits of X-Tidegate-Decision";
         let Some(what) = &args.what else { return Err(format!("nothing to explain; {example}")) };
@@ -63,10 +63,10 @@ fn nothing_beside(args: &ExplainArgs) -> Result<(), String> {
 pub(super) fn made_up(
     args: &ExplainArgs,
     url: Uri,
-    known: Known<'_>,
+    known: Environment<'_>,
     now: Timestamp,
     zone: &TimeZone,
-) -> Result<MadeUp, String> {
+) -> Result<HypotheticalRequest, String> {
     let mut mistakes = Vec::new();
     let mut told = |mistake: String| mistakes.push(mistake);
     let peer = args.ip.unwrap_or_else(|| {
@@ -100,12 +100,12 @@ pub(super) fn made_up(
         told(mistakes);
         Vec::new()
     });
-    let made_up = MadeUp { peer, method, url, sent, at, used };
+    let made_up = HypotheticalRequest { peer, method, url, sent, at, used };
     if mistakes.is_empty() { Ok(made_up) } else { Err(mistakes.join("\n")) }
 }
 
 /// What is said of quotas, or every mistake in it, a line each.
-pub(super) fn all_used(args: &ExplainArgs, known: Known<'_>) -> Result<Vec<(String, Units)>, String> {
+pub(super) fn all_used(args: &ExplainArgs, known: Environment<'_>) -> Result<Vec<(String, Units)>, String> {
     let (mut read, mut mistakes) = (Vec::new(), Vec::new());
     for written in &args.used {
         match used(written, known) {
@@ -122,7 +122,7 @@ fn header(written: &str) -> Option<(HeaderName, HeaderValue)> {
 }
 
 /// `api=5000` or `api=50%`.
-fn used(written: &str, known: Known<'_>) -> Result<(String, Units), String> {
+fn used(written: &str, known: Environment<'_>) -> Result<(String, Units), String> {
     let quotas = &known.settings.rules.quotas;
     let name = written.split('=').next().unwrap_or_default();
     let Some(quota) = quotas.iter().find(|quota| quota.name == name) else {

@@ -1,14 +1,14 @@
 //! Whether a plan with larger figures would have had something for a line that it refused: the log is replayed with them.
 
-use super::from_log::Log;
-use crate::cli::{Trouble, environment};
+use super::from_log::LogReplay;
+use crate::cli::{CommandError, environment};
 use crate::config::{self, Settings};
-use crate::explain::{Change, Explanation, Finding, Remedy, Stage, Verdict};
+use crate::explain::{ChangeKind, Explanation, StepResult, Remedy, Stage, Verdict};
 use crate::policy::pacing::Role;
 use crate::policy::{Reason, Units};
 use crate::replay::Policy;
 use crate::terminal::decimal;
-use crate::verify::Operators;
+use crate::verify::OperatorTable;
 use std::fs;
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -17,16 +17,16 @@ use std::sync::Arc;
 /// The least limit and the least weight of those that are tried with which the line is let through; nothing, where no plan
 /// refused it.
 pub(super) fn remedies(
-    log: &Log<'_>,
+    log: &LogReplay<'_>,
     file: &Path,
     policy: &Policy,
     refused: &Explanation,
-) -> Result<Vec<Remedy>, Trouble> {
+) -> Result<Vec<Remedy>, CommandError> {
     let by_plan = refused.answers.iter().any(|answer| answer.reason.as_deref() == Some(Reason::Pacing.name()));
     let of_quota = |stage: Stage, name: &str| {
         refused.steps.iter().find(|step| step.step == stage && step.quota.as_deref() == Some(name))
     };
-    let refusing = refused.steps.iter().find(|step| step.step == Stage::Pacing && step.finding == Finding::Refused);
+    let refusing = refused.steps.iter().find(|step| step.step == Stage::Pacing && step.finding == StepResult::Refused);
     let Some(name) = refusing.filter(|_| by_plan).and_then(|step| step.quota.as_deref()) else { return Ok(Vec::new()) };
     let Some(quota) = policy.settings.rules.quotas.iter().position(|quota| quota.name == name) else {
         return Ok(Vec::new());
@@ -40,7 +40,7 @@ pub(super) fn remedies(
         let Some(settings) = key.and_then(|key| with_limit(file, key, larger)) else { break };
         if lets_through(log, &policy.with(settings))? {
             let says = format!("a limit of {} units of {name}, not {}", shown(larger), shown(limit));
-            found.push(Remedy::new(Change::Limit, says).with("limit", larger.as_f64()));
+            found.push(Remedy::new(ChangeKind::Limit, says).with("limit", larger.as_f64()));
             break;
         }
     }
@@ -50,21 +50,21 @@ pub(super) fn remedies(
         let Some((settings, from, to)) = with_weight(&policy.settings, quota, class, times) else { break };
         if lets_through(log, &policy.with(settings))? {
             let says = format!("a weight of {to} for {class} in the pacing of {name}, not {from}");
-            found.push(Remedy::new(Change::Weight, says).with("weight", to.get()));
+            found.push(Remedy::new(ChangeKind::Weight, says).with("weight", to.get()));
             break;
         }
     }
     Ok(found)
 }
 
-fn lets_through(log: &Log<'_>, policy: &Policy) -> Result<bool, Trouble> {
+fn lets_through(log: &LogReplay<'_>, policy: &Policy) -> Result<bool, CommandError> {
     let explained = log.explained(policy)?;
     Ok(explained.answers.iter().all(|answer| answer.verdict == Verdict::Admitted))
 }
 
 /// The settings of the file, were the limit at `key` another; none where the file would be wrong then.
 fn with_limit(file: &Path, key: &str, limit: Units) -> Option<Settings> {
-    let builtin = Operators::builtin();
+    let builtin = OperatorTable::builtin();
     let operators: Vec<&str> = builtin.names().collect();
     let text = fs::read_to_string(file).ok()?;
     config::load(file, &text, &environment(), &[(key, limit.to_string())], &operators).ok()

@@ -1,10 +1,10 @@
 use super::*;
-use crate::terminal::Ink;
+use crate::terminal::ColorMode;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 fn view(width: usize) -> View {
-    View { width, ink: Ink::Plain, zone: TimeZone::get("Europe/Berlin").expect("it is in the database") }
+    View { width, ink: ColorMode::Plain, zone: TimeZone::get("Europe/Berlin").expect("it is in the database") }
 }
 
 /// A gate in which everything is worth a line.
@@ -102,7 +102,7 @@ fn a_long_name_gives_way_to_what_is_said_of_it() {
 
 #[test]
 fn colours_change_nothing_but_colours() {
-    let coloured = View { ink: Ink::Coloured, ..view(80) };
+    let coloured = View { ink: ColorMode::Coloured, ..view(80) };
     let mut shown = text(&a_hard_day().to_string(), &coloured).expect("it can be read");
     assert!(shown.contains('\x1b'));
     for code in ["0", "1", "2", "31", "32", "33"] {
@@ -123,7 +123,7 @@ fn a_quiet_gate_has_a_short_page_and_one_of_another_version_is_shown_as_far_as_i
         listens on   127.0.0.1:8080\n  origin       127.0.0.1:3000\n  connections  0\n  settings     in force since 14:04\n";
     assert_eq!(shown, expected);
     assert!(text("{}", &view(80)).is_ok());
-    assert!(matches!(text("[1", &view(80)), Err(Trouble::Failed(_))));
+    assert!(matches!(text("[1", &view(80)), Err(CommandError::Failed(_))));
 }
 
 #[test]

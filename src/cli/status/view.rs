@@ -1,6 +1,6 @@
 //! For whom it is shown: how wide, in which colours, by which clock on the wall.
 
-use crate::terminal::Ink;
+use crate::terminal::ColorMode;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use std::io::{self, IsTerminal};
@@ -11,7 +11,7 @@ pub struct View {
     /// Columns that a line should not go beyond.
     pub width: usize,
     /// Whether there are colours.
-    pub ink: Ink,
+    pub ink: ColorMode,
     /// Whose time is local.
     pub zone: TimeZone,
 }
@@ -23,7 +23,7 @@ impl View {
         let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
         Self {
             width: columns.filter(|_| terminal).unwrap_or(USUAL_WIDTH).max(NARROWEST),
-            ink: Ink::of_output(terminal),
+            ink: ColorMode::of_output(terminal),
             zone: TimeZone::system(),
         }
     }

@@ -1,6 +1,6 @@
 //! `classes:` and `agents:` as written.
 
-use crate::config::serde_forms::{Hiddens, Named, OneOrMany, word_or_keys};
+use crate::config::serde_forms::{SecretTexts, NamedMap, OneOrMany, word_or_keys};
 use crate::config::scalars::{Delay, Field, Percent, Range, Rate, Span};
 use crate::policy;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -40,11 +40,11 @@ pub(in crate::config) enum CrawlDelay {
     #[default]
     None,
     OfAll(Delay),
-    ByOperator(Named<Delay>),
+    ByOperator(NamedMap<Delay>),
 }
 
-impl From<Named<Delay>> for CrawlDelay {
-    fn from(delays: Named<Delay>) -> Self {
+impl From<NamedMap<Delay>> for CrawlDelay {
+    fn from(delays: NamedMap<Delay>) -> Self {
         Self::ByOperator(delays)
     }
 }
@@ -52,7 +52,7 @@ impl From<Named<Delay>> for CrawlDelay {
 impl<'de> Deserialize<'de> for CrawlDelay {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "a delay; write auto, a duration such as 10s, or { bingbot: 30s }";
-        word_or_keys::<D, Self, Named<Delay>>(deserializer, needs, |word| Delay::read(word).map(Self::OfAll))
+        word_or_keys::<D, Self, NamedMap<Delay>>(deserializer, needs, |word| Delay::read(word).map(Self::OfAll))
     }
 }
 
@@ -62,7 +62,7 @@ impl JsonSchema for CrawlDelay {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let (one, by_operator) = (generator.subschema_for::<Delay>(), generator.subschema_for::<Named<Delay>>());
+        let (one, by_operator) = (generator.subschema_for::<Delay>(), generator.subschema_for::<NamedMap<Delay>>());
         json_schema!({ "anyOf": [one, by_operator] })
     }
 }
@@ -94,7 +94,7 @@ pub(in crate::config) struct KnownKeys {
     /// The cookie that they are sent in.
     pub cookie: Option<String>,
     /// One key, or a list; no message and no log shows them. Best read from the environment: ${PARTNER_KEY}. Must be given.
-    pub value: Hiddens,
+    pub value: SecretTexts,
 }
 
 /// The bucket of each client: `capacity`, `fill` and `interval` for batches, or `rate` and `burst` for a steady flow.
@@ -133,13 +133,13 @@ pub(in crate::config) enum Counts {
 #[derive(Clone)]
 pub(in crate::config) enum Guard {
     Off,
-    On(GuardKeys),
+    On(GuardOptions),
 }
 
 /// The long form.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct GuardKeys {
+pub(in crate::config) struct GuardOptions {
     /// As long as they ask, one request of each operator's crawlers is let through at least this often. Default 5m.
     pub trickle: Option<Span>,
     /// No page is refused to them for longer, once they ask for it again. Default 24h.
@@ -148,8 +148,8 @@ pub(in crate::config) struct GuardKeys {
     pub up_to: Option<Percent>,
 }
 
-impl From<GuardKeys> for Guard {
-    fn from(keys: GuardKeys) -> Self {
+impl From<GuardOptions> for Guard {
+    fn from(keys: GuardOptions) -> Self {
         Self::On(keys)
     }
 }
@@ -157,8 +157,8 @@ impl From<GuardKeys> for Guard {
 impl<'de> Deserialize<'de> for Guard {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "a guard; use on, off or { trickle: 5m, max_refused_for: 24h, up_to: 2% }";
-        word_or_keys::<D, Self, GuardKeys>(deserializer, needs, |word| match word {
-            "on" => Some(Self::On(GuardKeys::default())),
+        word_or_keys::<D, Self, GuardOptions>(deserializer, needs, |word| match word {
+            "on" => Some(Self::On(GuardOptions::default())),
             "off" => Some(Self::Off),
             _ => None,
         })
@@ -171,7 +171,7 @@ impl JsonSchema for Guard {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let keys = generator.subschema_for::<GuardKeys>();
+        let keys = generator.subschema_for::<GuardOptions>();
         json_schema!({ "anyOf": [{ "enum": ["on", "off"] }, keys] })
     }
 }
@@ -192,13 +192,13 @@ pub(in crate::config) enum Key {
 /// The long form.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct SentKeys {
+struct CredentialKeys {
     header: Option<Field>,
     cookie: Option<String>,
 }
 
-impl From<SentKeys> for Key {
-    fn from(SentKeys { header, cookie }: SentKeys) -> Self {
+impl From<CredentialKeys> for Key {
+    fn from(CredentialKeys { header, cookie }: CredentialKeys) -> Self {
         Self::Sent { header, cookie }
     }
 }
@@ -206,7 +206,7 @@ impl From<SentKeys> for Key {
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "who shares a bucket; use address, operator, class, { header: NAME } or { cookie: NAME }";
-        word_or_keys::<D, Self, SentKeys>(deserializer, needs, |word| match word {
+        word_or_keys::<D, Self, CredentialKeys>(deserializer, needs, |word| match word {
             "address" => Some(Self::Address),
             "operator" => Some(Self::Operator),
             "class" => Some(Self::Class),
@@ -256,7 +256,7 @@ pub(in crate::config) enum Kind {
     Impostor,
 }
 
-impl From<Kind> for policy::Kind {
+impl From<Kind> for policy::ClientKind {
     fn from(kind: Kind) -> Self {
         match kind {
             Kind::Human => Self::Human,

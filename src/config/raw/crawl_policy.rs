@@ -10,21 +10,21 @@ pub(in crate::config) enum CrawlPolicy {
     #[default]
     Off,
     On,
-    With(Told),
+    With(CrawlPolicyOptions),
 }
 
 /// What is told besides the rules.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Told {
+pub(in crate::config) struct CrawlPolicyOptions {
     /// Whom crawlers ask for more: an address such as mailto:bots@example.com or https://example.com/bots. Default none.
     pub contact: Option<String>,
     /// true: how large each quota is, and what is left of it, is told in units, too, not only in shares. Default false.
     pub units: bool,
 }
 
-impl From<Told> for CrawlPolicy {
-    fn from(told: Told) -> Self {
+impl From<CrawlPolicyOptions> for CrawlPolicy {
+    fn from(told: CrawlPolicyOptions) -> Self {
         Self::With(told)
     }
 }
@@ -32,7 +32,7 @@ impl From<Told> for CrawlPolicy {
 impl<'de> Deserialize<'de> for CrawlPolicy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "whether crawlers are told the policy; use on, off or { contact: \"mailto:bots@example.com\" }";
-        word_or_keys::<D, Self, Told>(deserializer, needs, |word| match word {
+        word_or_keys::<D, Self, CrawlPolicyOptions>(deserializer, needs, |word| match word {
             "on" => Some(Self::On),
             "off" => Some(Self::Off),
             _ => None,
@@ -46,7 +46,7 @@ impl JsonSchema for CrawlPolicy {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let told = generator.subschema_for::<Told>();
+        let told = generator.subschema_for::<CrawlPolicyOptions>();
         json_schema!({ "anyOf": [{ "enum": ["on", "off"] }, told] })
     }
 }

@@ -1,6 +1,6 @@
 //! `ledger:` as written.
 
-use crate::config::serde_forms::{Hidden, word_or_keys};
+use crate::config::serde_forms::{SecretText, word_or_keys};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
@@ -55,7 +55,7 @@ impl JsonSchema for Ledger {
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Redis {
     /// `redis://host`, `redis://:password@host:6379/0` or `redis://user:password@host`; never shown. Must be given.
-    pub url: Option<Hidden>,
+    pub url: Option<SecretText>,
     /// What its keys begin with; gates with the same prefix share their quotas. Default tidegate.
     pub prefix: Option<String>,
     /// When it cannot be reached, and the units in hand are spent: refuse, or share, which spends the part that was put

@@ -1,6 +1,6 @@
 //! `pacing:` as written: a word, or keys that say more.
 
-use crate::config::serde_forms::{Named, word_or_keys};
+use crate::config::serde_forms::{NamedMap, word_or_keys};
 use crate::config::scalars::Percent;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -8,12 +8,12 @@ use std::borrow::Cow;
 
 /// How what remains is spread over the time that remains.
 #[derive(Clone, Default)]
-pub(in crate::config) struct Pacing(pub Keys);
+pub(in crate::config) struct Pacing(pub PacingOptions);
 
 /// The long form.
 #[derive(Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Keys {
+pub(in crate::config) struct PacingOptions {
     /// off: not at all. even: as if each hour were like those before. learned: by what each class asks for in each hour
     /// of the week; even, until a day is known. Default off.
     pub mode: Mode,
@@ -21,7 +21,7 @@ pub(in crate::config) struct Keys {
     pub burst: Option<Percent>,
     /// How much each paced class counts against the others where there is not enough for all, from 1 to 1000. A class
     /// without tiers is paced if it has a weight. Default 1 each.
-    pub weights: Named<u32>,
+    pub weights: NamedMap<u32>,
     /// false: what the plan would refuse is counted and logged, not refused, and tiers hold as without it. Default true.
     pub enforce: Option<bool>,
 }
@@ -35,8 +35,8 @@ pub(in crate::config) enum Mode {
     Learned,
 }
 
-impl From<Keys> for Pacing {
-    fn from(keys: Keys) -> Self {
+impl From<PacingOptions> for Pacing {
+    fn from(keys: PacingOptions) -> Self {
         Self(keys)
     }
 }
@@ -44,14 +44,14 @@ impl From<Keys> for Pacing {
 impl<'de> Deserialize<'de> for Pacing {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "how it is spread over its window; use off, even, learned or { mode: learned, burst: 5% }";
-        word_or_keys::<D, Self, Keys>(deserializer, needs, |word| {
+        word_or_keys::<D, Self, PacingOptions>(deserializer, needs, |word| {
             let mode = match word {
                 "off" => Mode::Off,
                 "even" => Mode::Even,
                 "learned" => Mode::Learned,
                 _ => return None,
             };
-            Some(Self(Keys { mode, ..Keys::default() }))
+            Some(Self(PacingOptions { mode, ..PacingOptions::default() }))
         })
     }
 }
@@ -62,7 +62,7 @@ impl JsonSchema for Pacing {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let (word, keys) = (generator.subschema_for::<Mode>(), generator.subschema_for::<Keys>());
+        let (word, keys) = (generator.subschema_for::<Mode>(), generator.subschema_for::<PacingOptions>());
         json_schema!({ "anyOf": [word, keys] })
     }
 }

@@ -8,31 +8,31 @@ use std::borrow::Cow;
 
 /// What a scope's value is.
 #[derive(Clone)]
-pub(in crate::config) enum ScopeFrom {
+pub(in crate::config) enum PartitionBy {
     Host,
     Route,
-    Named(Named),
+    Named(PartitionSource),
 }
 
 /// The long form: exactly one of them.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Named {
+pub(in crate::config) struct PartitionSource {
     pub query: Option<String>,
     pub header: Option<Field>,
     pub path: Option<u32>,
 }
 
-impl From<Named> for ScopeFrom {
-    fn from(named: Named) -> Self {
+impl From<PartitionSource> for PartitionBy {
+    fn from(named: PartitionSource) -> Self {
         Self::Named(named)
     }
 }
 
-impl<'de> Deserialize<'de> for ScopeFrom {
+impl<'de> Deserialize<'de> for PartitionBy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "what there is a scope for each value of; use host, route, { query: NAME }, { header: NAME } or { path: 1 }";
-        word_or_keys::<D, Self, Named>(deserializer, needs, |word| match word {
+        word_or_keys::<D, Self, PartitionSource>(deserializer, needs, |word| match word {
             "host" => Some(Self::Host),
             "route" => Some(Self::Route),
             _ => None,
@@ -40,7 +40,7 @@ impl<'de> Deserialize<'de> for ScopeFrom {
     }
 }
 
-impl JsonSchema for ScopeFrom {
+impl JsonSchema for PartitionBy {
     fn schema_name() -> Cow<'static, str> {
         "ScopeFrom".into()
     }

@@ -1,7 +1,7 @@
 //! `quotas:` as written.
 
 use super::pacing::Pacing;
-use crate::config::serde_forms::Named;
+use crate::config::serde_forms::NamedMap;
 use crate::config::scalars::{Amount, Field, Mark, Percent, Span, TimeOfDay};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
@@ -27,7 +27,7 @@ pub(in crate::config) struct Quota {
     /// How what remains is spread over the time that remains: off, even, learned, or keys that say more. Default off.
     pub pacing: Pacing,
     /// From this much used on, refuse this share, by class. A class without tiers is refused only when nothing is left.
-    pub tiers: Named<Tiers>,
+    pub tiers: NamedMap<Tiers>,
     /// false: what would be refused is counted and logged, not refused, and the quota may be overspent. Default true.
     pub enforce: Option<bool>,
 }

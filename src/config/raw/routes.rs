@@ -1,6 +1,6 @@
 //! `routes:` as written.
 
-use crate::config::serde_forms::{Named, OneOrMany};
+use crate::config::serde_forms::{NamedMap, OneOrMany};
 use crate::config::scalars::{Price, Verb};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -27,7 +27,7 @@ pub(in crate::config) struct Route {
     pub query: OneOrMany<String>,
     /// What a request is expected to cost, by quota: an amount, or learned, which is what requests of the route have cost
     /// lately. Default nothing, but for 1 unit of each of its scopes' own quotas: it is never refused for another.
-    pub cost: Named<Price>,
+    pub cost: NamedMap<Price>,
     /// The parts of the origin it touches: one, or a list. Default `default`.
     pub scopes: OneOrMany<String>,
     /// false: how long its answers take says nothing of the origin's load, so autothrottle and adaptive leave them out.

@@ -1,7 +1,7 @@
 //! `scopes:` as written.
 
 use super::quotas::Quota;
-use super::partition::ScopeFrom;
+use super::partition::PartitionBy;
 use crate::config::serde_forms::{OneOrRange, given, word_or_keys};
 use crate::config::scalars::{Amount, Change, Span};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -16,7 +16,7 @@ pub(in crate::config) struct Scope {
     /// There is one such scope for each value: of the host, the route (its match), a query parameter, a header, or a segment
     /// of the path. Routes have to name the scope. Requests that say no value, or two, share one. Default: it is there
     /// once.
-    pub scope_from: Option<ScopeFrom>,
+    pub scope_from: Option<PartitionBy>,
     /// With scope_from: so many values have scopes of their own at once; those beyond share one more. A value is
     /// forgotten once nothing of it is under way or waits and its pauses are over; what was learned of it (delay, level of
     /// backoff) after ten minutes without a request. About half a kilobyte each. Default 10000.

@@ -1,6 +1,6 @@
 //! How the gate is served, what it forwards to, and what it writes: as written.
 
-use crate::config::serde_forms::{Hidden, word_or_keys};
+use crate::config::serde_forms::{SecretText, word_or_keys};
 use crate::config::scalars::{Percent, Size, Socket, Span};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -13,7 +13,7 @@ pub(in crate::config) struct Admin {
     /// Its address and port. Default 127.0.0.1:9090.
     pub listen: Option<Socket>,
     /// The bearer token that must be shown; required as soon as it listens beyond loopback. Default none.
-    pub token: Option<Hidden>,
+    pub token: Option<SecretText>,
 }
 
 /// The listener for the administrator, unless it is off.

@@ -124,7 +124,7 @@ pub(in crate::config) struct Operator {
     pub names: Option<OneOrMany<Pattern>>,
     /// By what all of them are known, so that whoever claims this operator and fails there is an impostor: addresses,
     /// names, both, or none as []. Default as built in, none for an operator of your own.
-    pub complete: Option<OneOrMany<Known>>,
+    pub complete: Option<OneOrMany<ProofMethodName>>,
     /// By which addresses its agents sign their requests (`Signature-Agent`): the https:// origin, or where their keys are:
     /// one, or a list. Default as built in.
     pub signature_agents: Option<OneOrMany<String>>,
@@ -133,7 +133,7 @@ pub(in crate::config) struct Operator {
 /// By what crawlers are known.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(in crate::config) enum Known {
+pub(in crate::config) enum ProofMethodName {
     /// By their addresses.
     Addresses,
     /// By the names of their addresses.

@@ -1,7 +1,7 @@
 //! A request costs the same however it is spelled, as long as an origin may read it as the same page.
 
 use super::{settings, site};
-use crate::policy::address_lists::Listed;
+use crate::policy::address_lists::ListSet;
 use crate::policy::route::normalise;
 use crate::policy::{Claim, Facts, Proof, Rules, Signature};
 use http::Method;
@@ -41,7 +41,7 @@ fn route<'a>(rules: &'a Rules, method: &Method, path: &str, query: &str) -> &'a 
         path: &path,
         query: Some(query),
         client: "192.0.2.1".parse().expect("an address"),
-        listed: Listed::default(),
+        listed: ListSet::default(),
         user_agent: b"",
         claim: Claim::Nothing,
         proof: Proof::Unknown,

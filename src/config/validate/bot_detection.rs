@@ -1,22 +1,22 @@
 //! How bots are found that say they are browsers.
 
-use super::diagnostics::Report;
+use super::diagnostics::Diagnostics;
 use crate::config::raw;
 use crate::config::raw::classes::Kind;
-use crate::policy::bot_detection::Behaviour;
+use crate::policy::bot_detection::BotDetection;
 use std::time::Duration;
 
 const THRESHOLD: u16 = 100;
 const HALF_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 const MAX_CLIENTS: u32 = 200_000;
 
-pub(super) fn behaviour(raw: &raw::File, trap: Option<&str>, report: &mut Report) -> Option<Behaviour> {
+pub(super) fn behaviour(raw: &raw::File, trap: Option<&str>, report: &mut Diagnostics) -> Option<BotDetection> {
     if raw.behaviour.enabled == Some(false) {
         note_what_waits_in_vain(raw, trap, report);
     }
     let raw = &raw.behaviour;
     let half_life = raw.half_life.as_ref().map(|span| span.0);
-    let behaviour = Behaviour {
+    let behaviour = BotDetection {
         threshold: raw.threshold.as_ref().map_or(THRESHOLD, |points| points.0),
         half_life: report.lasting("behaviour.half_life", half_life, HALF_LIFE),
         max_clients: report.count("behaviour.max_clients", raw.max_clients, MAX_CLIENTS) as usize,
@@ -25,7 +25,7 @@ pub(super) fn behaviour(raw: &raw::File, trap: Option<&str>, report: &mut Report
     raw.enabled.unwrap_or(true).then_some(behaviour)
 }
 
-fn note_what_waits_in_vain(raw: &raw::File, trap: Option<&str>, report: &mut Report) {
+fn note_what_waits_in_vain(raw: &raw::File, trap: Option<&str>, report: &mut Diagnostics) {
     if trap.is_some() {
         report.note("robots.trap: nobody looks who falls into it, as behaviour.enabled is false");
     }

@@ -1,16 +1,16 @@
 //! Classes of clients, their buckets, and the operator's own word on user agents.
 
-use super::diagnostics::Report;
+use super::diagnostics::Diagnostics;
 use crate::config::raw::classes::{self as raw, Agent};
 use crate::config::scalars::{Field, Span};
 use crate::policy::bucket::Bucket;
-use crate::policy::class::{AgentRule, Class, KnownKeys, When};
-use crate::policy::crawler_guard::Guard;
-use crate::policy::identity::{Carrier, KeyFrom};
-use crate::policy::address_lists::{ListId, Listed, Lists};
+use crate::policy::class::{UserAgentRule, Class, ApiKeys, ClassMatcher};
+use crate::policy::crawler_guard::CrawlerGuard;
+use crate::policy::identity::{CredentialSource, KeySource};
+use crate::policy::address_lists::{ListId, ListSet, AddressLists};
 use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
-use crate::policy::{Kind, OperatorId};
+use crate::policy::{ClientKind, OperatorId};
 use std::time::Duration;
 
 /// The class of everybody who fits no other.
@@ -25,7 +25,7 @@ const MOST: usize = 1000;
 /// A shorter key is found by trying.
 const GUESSABLE: usize = 16;
 
-pub(super) fn agent_rules(raw: &[Agent], report: &mut Report) -> Vec<AgentRule> {
+pub(super) fn agent_rules(raw: &[Agent], report: &mut Diagnostics) -> Vec<UserAgentRule> {
     if raw.len() > MOST {
         report.mistake(
             "agents",
@@ -45,12 +45,12 @@ pub(super) fn agent_rules(raw: &[Agent], report: &mut Report) -> Vec<AgentRule> 
         if agent.kind.is_none() {
             report.mistake(&format!("agents[{index}].kind"), "missing", "say what such a client is, such as human");
         }
-        AgentRule { contains, kind: agent.kind.map_or(Kind::Human, Into::into) }
+        UserAgentRule { contains, kind: agent.kind.map_or(ClientKind::Human, Into::into) }
     };
     raw.iter().enumerate().map(rule).collect()
 }
 
-pub(super) fn classes(raw: &[raw::Class], operators: &[&str], lists: &[String], report: &mut Report) -> Vec<Class> {
+pub(super) fn classes(raw: &[raw::Class], operators: &[&str], lists: &[String], report: &mut Diagnostics) -> Vec<Class> {
     if raw.len() > MOST {
         report.mistake("classes", format!("found {} classes, at most {MOST} fit", raw.len()), "merge some");
     }
@@ -84,10 +84,10 @@ pub(super) fn classes(raw: &[raw::Class], operators: &[&str], lists: &[String], 
         }
         classes.push(Class {
             name: OTHER.into(),
-            when: When::default(),
+            when: ClassMatcher::default(),
             blocked: false,
             bucket: None,
-            key: KeyFrom::Address,
+            key: KeySource::Address,
             enforce: true,
             priority: 0,
             guard: None,
@@ -96,7 +96,7 @@ pub(super) fn classes(raw: &[raw::Class], operators: &[&str], lists: &[String], 
     classes
 }
 
-fn class(raw: &raw::Class, path: &str, operators: &[&str], lists: &[String], report: &mut Report) -> Class {
+fn class(raw: &raw::Class, path: &str, operators: &[&str], lists: &[String], report: &mut Diagnostics) -> Class {
     let name = raw.name.clone().unwrap_or_default();
     match raw.name.is_some() {
         true => report.name(&format!("{path}.name"), &name),
@@ -118,32 +118,32 @@ fn class(raw: &raw::Class, path: &str, operators: &[&str], lists: &[String], rep
 }
 
 /// The guard of a class: on where the operator of the site has named whom he wants.
-fn guard(raw: &raw::Class, path: &str, report: &mut Report) -> Option<Guard> {
+fn guard(raw: &raw::Class, path: &str, report: &mut Diagnostics) -> Option<CrawlerGuard> {
     let keys = match &raw.guard {
         Some(raw::Guard::Off) => return None,
         Some(raw::Guard::On(keys)) => keys.clone(),
         None if raw.when.operator.0.is_empty() => return None,
-        None => raw::GuardKeys::default(),
+        None => raw::GuardOptions::default(),
     };
     let mut span = |key: &str, written: &Option<Span>, default: u64| {
         let written = written.as_ref().map(|span| span.0);
         report.lasting(&format!("{path}.{key}"), written, Duration::from_secs(default))
     };
-    Some(Guard {
+    Some(CrawlerGuard {
         trickle: span("trickle", &keys.trickle, 300),
         max_refused_for: span("max_refused_for", &keys.max_refused_for, 86_400),
         up_to: keys.up_to.as_ref().map_or(GUARDED_SHARE, |share| share.0),
     })
 }
 
-fn when(raw: &raw::When, path: &str, operators: &[&str], lists: &[String], report: &mut Report) -> When {
+fn when(raw: &raw::When, path: &str, operators: &[&str], lists: &[String], report: &mut Diagnostics) -> ClassMatcher {
     let mut operator_ids = Vec::new();
     for (path, operator) in each(path, "operator", &raw.operator.0) {
         operator_ids.extend(operator_id(operator, &path, operators, report));
     }
     let mut list_ids = Vec::new();
     for (path, list) in each(path, "list", &raw.list.0) {
-        match lists.iter().take(Lists::MOST).position(|known| known == list) {
+        match lists.iter().take(AddressLists::MOST).position(|known| known == list) {
             Some(place) => list_ids.push(ListId(place as u8)),
             None => report.unknown(&path, "list", list, lists.iter().map(String::as_str)),
         }
@@ -155,13 +155,13 @@ fn when(raw: &raw::When, path: &str, operators: &[&str], lists: &[String], repor
             "write a part of the user agent, or leave the key out",
         );
     }
-    When {
+    ClassMatcher {
         kinds: raw.kind.0.iter().copied().map(Into::into).collect(),
         operators: operator_ids,
         user_agents: raw.user_agent.0.clone(),
         addresses: raw.address.0.iter().map(|range| range.0).collect(),
         keys: raw.key.as_ref().map(|keys| known_keys(keys, &format!("{path}.key"), report)),
-        lists: Listed::on(list_ids),
+        lists: ListSet::on(list_ids),
     }
 }
 
@@ -174,7 +174,7 @@ fn each<'a>(path: &'a str, key: &'a str, written: &'a [String]) -> impl Iterator
     written.iter().enumerate().map(move |(index, name)| (place(index), name))
 }
 
-fn known_keys(raw: &raw::KnownKeys, path: &str, report: &mut Report) -> KnownKeys {
+fn known_keys(raw: &raw::KnownKeys, path: &str, report: &mut Diagnostics) -> ApiKeys {
     let carrier = carrier(&raw.header, &raw.cookie, path, report);
     let value = format!("{path}.value");
     let values = &raw.value.0;
@@ -188,10 +188,10 @@ fn known_keys(raw: &raw::KnownKeys, path: &str, report: &mut Report) -> KnownKey
     } else if values.iter().any(|known| known.0.len() < GUESSABLE) {
         report.note(format!("{value}: a key of fewer than {GUESSABLE} characters can be guessed"));
     }
-    KnownKeys { carrier, values: values.iter().map(|known| Secret::new(known.0.clone())).collect() }
+    ApiKeys { carrier, values: values.iter().map(|known| Secret::new(known.0.clone())).collect() }
 }
 
-pub(super) fn operator_id(name: &str, path: &str, operators: &[&str], report: &mut Report) -> Option<OperatorId> {
+pub(super) fn operator_id(name: &str, path: &str, operators: &[&str], report: &mut Diagnostics) -> Option<OperatorId> {
     let place = operators.iter().position(|known| *known == name).and_then(|place| u16::try_from(place).ok());
     if place.is_none() {
         report.unknown(path, "operator", name, operators.iter().copied());
@@ -199,36 +199,36 @@ pub(super) fn operator_id(name: &str, path: &str, operators: &[&str], report: &m
     place.map(OperatorId)
 }
 
-fn key(raw: &raw::Key, path: &str, report: &mut Report) -> KeyFrom {
+fn key(raw: &raw::Key, path: &str, report: &mut Diagnostics) -> KeySource {
     match raw {
-        raw::Key::Address => KeyFrom::Address,
-        raw::Key::Operator => KeyFrom::Operator,
-        raw::Key::Class => KeyFrom::Class,
-        raw::Key::Sent { header, cookie } => KeyFrom::Sent(carrier(header, cookie, path, report)),
+        raw::Key::Address => KeySource::Address,
+        raw::Key::Operator => KeySource::Operator,
+        raw::Key::Class => KeySource::Class,
+        raw::Key::Sent { header, cookie } => KeySource::Sent(carrier(header, cookie, path, report)),
     }
 }
 
-fn carrier(header: &Option<Field>, cookie: &Option<String>, path: &str, report: &mut Report) -> Carrier {
+fn carrier(header: &Option<Field>, cookie: &Option<String>, path: &str, report: &mut Diagnostics) -> CredentialSource {
     match (header, cookie) {
-        (Some(header), None) => Carrier::Header(header.0.clone()),
+        (Some(header), None) => CredentialSource::Header(header.0.clone()),
         (None, Some(cookie)) => {
             // What a cookie may be called is what a header may be called (RFC 6265 section 4.1.1); only the case matters.
             if http::HeaderName::from_bytes(cookie.as_bytes()).is_err() {
                 report.mistake(&format!("{path}.cookie"), "not the name of a cookie", "write it like session");
             }
-            Carrier::Cookie(cookie.clone())
+            CredentialSource::Cookie(cookie.clone())
         }
         (both, _) => {
             let wrong = if both.is_some() { "found both header and cookie" } else { "found neither header nor cookie" };
             if both.is_some() || !report.spoiled(path) {
                 report.mistake(path, wrong, "write { header: X-Api-Key } or { cookie: session }");
             }
-            Carrier::Cookie(String::new())
+            CredentialSource::Cookie(String::new())
         }
     }
 }
 
-fn bucket(raw: &raw::Bucket, path: &str, report: &mut Report) -> Bucket {
+fn bucket(raw: &raw::Bucket, path: &str, report: &mut Diagnostics) -> Bucket {
     let batches = raw.capacity.is_some() || raw.fill.is_some() || raw.interval.is_some();
     let steady = raw.rate.is_some() || raw.burst.is_some();
     if batches == steady {

@@ -1,10 +1,10 @@
 //! Whom to believe about addresses.
 
-use super::diagnostics::Report;
+use super::diagnostics::Diagnostics;
 use crate::config::raw::clients::{AddressFrom, Clients};
-use crate::policy::identity::{AddressSource, Trust};
+use crate::policy::identity::{AddressSource, ProxyTrust};
 
-pub(super) fn trust(raw: &Clients, report: &mut Report) -> Trust {
+pub(super) fn trust(raw: &Clients, report: &mut Diagnostics) -> ProxyTrust {
     let source = match raw.address_from.as_ref() {
         None | Some(AddressFrom::Peer) => AddressSource::Peer,
         Some(AddressFrom::XForwardedFor) => AddressSource::XForwardedFor,
@@ -35,5 +35,5 @@ pub(super) fn trust(raw: &Clients, report: &mut Report) -> Trust {
             "write 64, which is one household",
         );
     }
-    Trust { source, proxies: raw.trusted_proxies.iter().map(|range| range.0).collect(), ipv6_prefix }
+    ProxyTrust { source, proxies: raw.trusted_proxies.iter().map(|range| range.0).collect(), ipv6_prefix }
 }

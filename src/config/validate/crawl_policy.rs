@@ -1,11 +1,11 @@
 //! What the gate tells strangers of its rules.
 
-use super::diagnostics::Report;
+use super::diagnostics::Diagnostics;
 use crate::config::raw::crawl_policy as raw;
 use crate::config::settings::CrawlPolicy;
 
-pub(super) fn crawl_policy(raw: &raw::CrawlPolicy, report: &mut Report) -> Option<CrawlPolicy> {
-    let raw::Told { contact, units } = match raw {
+pub(super) fn crawl_policy(raw: &raw::CrawlPolicy, report: &mut Diagnostics) -> Option<CrawlPolicy> {
+    let raw::CrawlPolicyOptions { contact, units } = match raw {
         raw::CrawlPolicy::Off => return None,
         raw::CrawlPolicy::On => return Some(CrawlPolicy::default()),
         raw::CrawlPolicy::With(told) => told,

@@ -1,24 +1,24 @@
 //! What has been found wrong so far, and what is worth a note.
 
-use crate::config::Written;
-use crate::config::error::{Mistake, Place, did_you_mean};
+use crate::config::SourceMap;
+use crate::config::error::{ConfigError, SourceLocation, did_you_mean};
 use std::time::Duration;
 
 /// Collects mistakes and notes, each with the place of its path.
-pub(super) struct Report {
-    written: Written,
-    mistakes: Vec<Mistake>,
+pub(super) struct Diagnostics {
+    written: SourceMap,
+    mistakes: Vec<ConfigError>,
     /// So many of them were found before anything was asked what it means: something was left out for each.
     left_out: usize,
     notes: Vec<String>,
 }
 
-impl Report {
-    pub(super) fn new(written: Written, mistakes: Vec<Mistake>) -> Self {
+impl Diagnostics {
+    pub(super) fn new(written: SourceMap, mistakes: Vec<ConfigError>) -> Self {
         Self { written, left_out: mistakes.len(), mistakes, notes: Vec::new() }
     }
 
-    pub(super) fn into_parts(self) -> (Written, Vec<Mistake>, Vec<String>) {
+    pub(super) fn into_parts(self) -> (SourceMap, Vec<ConfigError>, Vec<String>) {
         (self.written, self.mistakes, self.notes)
     }
 
@@ -27,7 +27,7 @@ impl Report {
         let (left_out, told) = self.mistakes.split_at(self.left_out);
         if !left_out.iter().any(|known| is_within(path, known)) && !told.iter().any(|known| known.path == path) {
             let (wrong, remedy) = (wrong.into(), remedy.into());
-            self.mistakes.push(Mistake { place: self.written.around(path), path: path.to_owned(), wrong, remedy });
+            self.mistakes.push(ConfigError { place: self.written.around(path), path: path.to_owned(), wrong, remedy });
         }
     }
 
@@ -93,9 +93,9 @@ impl Report {
 }
 
 /// A mistake without a path spoils the whole file, if it is in the file.
-fn is_within(path: &str, known: &Mistake) -> bool {
+fn is_within(path: &str, known: &ConfigError) -> bool {
     match known.path.is_empty() {
-        true => matches!(known.place, Place::File { .. }),
+        true => matches!(known.place, SourceLocation::File { .. }),
         false => is_below(path, &known.path),
     }
 }

@@ -1,8 +1,8 @@
 //! Where the account of what has been spent is kept.
 
-use super::diagnostics::Report;
+use super::diagnostics::Diagnostics;
 use crate::config::raw::ledger as raw;
-use crate::config::settings::{Ledger, Redis, WhenLost};
+use crate::config::settings::{Ledger, Redis, LedgerFailureMode};
 use crate::policy::Units;
 use crate::policy::quota::Quota;
 use crate::policy::secret::Secret;
@@ -12,7 +12,7 @@ const EXAMPLE: &str = "write it like redis://:${REDIS_PASSWORD}@10.0.0.5:6379";
 /// The scripts of Redis count in floating point: beyond this, thousandths would be lost.
 const MOST: Units = Units::from_milli(1 << 53);
 
-pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Report) -> Ledger {
+pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnostics) -> Ledger {
     let shared = match raw {
         raw::Ledger::File => return Ledger::File,
         raw::Ledger::Memory => return Ledger::Memory,
@@ -38,8 +38,8 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Report) -
         redis.prefix.clone_from(prefix);
     }
     redis.when_lost = match written.when_lost {
-        raw::WhenLost::Refuse => WhenLost::Refuse,
-        raw::WhenLost::Share => WhenLost::Share,
+        raw::WhenLost::Refuse => LedgerFailureMode::Refuse,
+        raw::WhenLost::Share => LedgerFailureMode::Share,
     };
     for quota in quotas.iter().filter(|quota| quota.limit > MOST) {
         report.mistake(
@@ -52,7 +52,7 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Report) -
 }
 
 fn nowhere() -> Redis {
-    let (prefix, when_lost) = ("tidegate".into(), WhenLost::Refuse);
+    let (prefix, when_lost) = ("tidegate".into(), LedgerFailureMode::Refuse);
     Redis { host: String::new(), port: PORT, user: None, password: None, database: 0, prefix, when_lost }
 }
 

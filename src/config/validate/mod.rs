@@ -1,6 +1,6 @@
 //! What the raw values mean, and all that contradicts itself in them.
 //!
-//! Each file looks at one concern, tells the [`Report`] what is wrong and goes on with a harmless value instead: the
+//! Each file looks at one concern, tells the [`Diagnostics`] what is wrong and goes on with a harmless value instead: the
 //! settings that come out are used only when the report stays empty.
 
 mod bot_detection;
@@ -19,22 +19,22 @@ mod scopes;
 mod server;
 mod verify;
 
-use super::error::Mistake;
+use super::error::ConfigError;
 use super::raw;
 use super::settings::{CrawlerOperator, Settings};
-use super::source_map::Written;
+use super::source_map::SourceMap;
 use crate::policy::Rules;
-use diagnostics::Report;
+use diagnostics::Diagnostics;
 use std::sync::Arc;
 
 /// The settings that `raw` means, and all mistakes, those known before among them.
 pub(super) fn settle(
     raw: &raw::File,
     operators: &[&str],
-    written: Written,
-    mistakes: Vec<Mistake>,
-) -> (Settings, Vec<Mistake>) {
-    let mut report = Report::new(written, mistakes);
+    written: SourceMap,
+    mistakes: Vec<ConfigError>,
+) -> (Settings, Vec<ConfigError>) {
+    let mut report = Diagnostics::new(written, mistakes);
     let listen = server::listen(raw, &mut report);
     let admin = server::admin(raw, &listen, &mut report);
     let origin = server::origin(&raw.origin, &listen, &mut report);
@@ -53,7 +53,7 @@ pub(super) fn settle(
     let classes = classes::classes(&raw.classes, &operators, &names, &mut report);
     let scopes = scopes::scopes(&raw.scopes, &mut report);
     let (quotas, own) = quotas::quotas(&raw.quotas, &raw.scopes, &classes, &mut report);
-    let known = routes::Known { quotas: &quotas, scopes: &scopes, own: &own };
+    let known = routes::RouteContext { quotas: &quotas, scopes: &scopes, own: &own };
     let routes = routes::routes(&raw.routes, &known, &mut report);
     partition::check_use(&scopes, &routes, &mut report);
     scopes::note_unnamed(&scopes, &own, &routes, &mut report);

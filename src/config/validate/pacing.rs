@@ -1,10 +1,10 @@
 //! Pacing: which classes a plan is made for, and what it may assume.
 
-use super::diagnostics::Report;
+use super::diagnostics::Diagnostics;
 use crate::config::raw::pacing::{Mode, Pacing as Raw};
 use crate::policy::class::Class;
-use crate::policy::pacing::{Forecast, Pacing, Role};
-use crate::policy::quota::ClassLadder;
+use crate::policy::pacing::{PacingMode, Pacing, Role};
+use crate::policy::quota::ClassTiers;
 use crate::policy::tier::Share;
 use crate::policy::window::Window;
 use std::num::NonZeroU32;
@@ -18,10 +18,10 @@ const MOST_WEIGHT: u32 = 1000;
 pub(super) fn pacing(
     raw: &Raw,
     window: &Window,
-    ladders: &[Option<ClassLadder>],
+    ladders: &[Option<ClassTiers>],
     path: &str,
     classes: &[Class],
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Option<Pacing> {
     let Raw(keys) = raw;
     let weights = weights(raw, path, classes, report);
@@ -31,8 +31,8 @@ pub(super) fn pacing(
     }
     let forecast = match keys.mode {
         Mode::Off => return None,
-        Mode::Even => Forecast::Even,
-        Mode::Learned => Forecast::Learned,
+        Mode::Even => PacingMode::Even,
+        Mode::Learned => PacingMode::Learned,
     };
     if matches!(window, Window::Sliding { .. }) {
         report.mistake(
@@ -41,7 +41,7 @@ pub(super) fn pacing(
             "use tiers, or a calendar or fixed window",
         );
     }
-    let role = |(ladder, weight): (&Option<ClassLadder>, &Option<NonZeroU32>)| match (ladder, weight) {
+    let role = |(ladder, weight): (&Option<ClassTiers>, &Option<NonZeroU32>)| match (ladder, weight) {
         (Some(of_class), _) if shuts_out(of_class) => Role::ShutOut,
         (_, Some(weight)) => Role::Paced(*weight),
         (Some(_), None) => Role::Paced(NonZeroU32::MIN),
@@ -61,7 +61,7 @@ pub(super) fn pacing(
 }
 
 /// The weight of each class, as far as one is written.
-fn weights(raw: &Raw, path: &str, classes: &[Class], report: &mut Report) -> Vec<Option<NonZeroU32>> {
+fn weights(raw: &Raw, path: &str, classes: &[Class], report: &mut Diagnostics) -> Vec<Option<NonZeroU32>> {
     let mut weights = vec![None; classes.len()];
     for (class, weight) in &raw.0.weights.0 {
         let path = format!("{path}.weights.{class}");
@@ -77,6 +77,6 @@ fn weights(raw: &Raw, path: &str, classes: &[Class], report: &mut Report) -> Vec
 }
 
 /// True for tiers that refuse everything from the first unit on.
-fn shuts_out(of_class: &ClassLadder) -> bool {
+fn shuts_out(of_class: &ClassTiers) -> bool {
     of_class.enforce && of_class.ladder.shuts_at().is_some_and(|mark| mark.is_zero())
 }

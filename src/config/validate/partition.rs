@@ -1,12 +1,12 @@
 //! Scopes by value: what the value is, and how many of them there may be.
 
-use super::diagnostics::Report;
+use super::diagnostics::Diagnostics;
 use super::scopes::DEFAULT;
-use crate::config::raw::partition::{Named, ScopeFrom};
+use crate::config::raw::partition::{PartitionSource, PartitionBy};
 use crate::config::raw::scopes as raw;
 use crate::policy::route::Route;
 use crate::policy::throttle::Scope;
-use crate::policy::throttle::partition::{ByValue, ValueFrom};
+use crate::policy::throttle::partition::{Partitioning, PartitionKey};
 use std::num::NonZeroUsize;
 
 /// Each takes about half a kilobyte: the default bounds them to 5 MB, the most that can be written to half a gigabyte.
@@ -19,7 +19,7 @@ const SECRETS: [http::HeaderName; 3] =
 
 const EXAMPLE: &str = "write host, route, { query: tenant }, { header: X-Tenant } or { path: 1 }";
 
-pub(super) fn by_value(raw: &raw::Scope, name: &str, path: &str, report: &mut Report) -> Option<ByValue> {
+pub(super) fn by_value(raw: &raw::Scope, name: &str, path: &str, report: &mut Diagnostics) -> Option<Partitioning> {
     let Some(written) = &raw.scope_from else {
         if raw.max_values.is_some() {
             let path = format!("{path}.max_values");
@@ -41,11 +41,11 @@ pub(super) fn by_value(raw: &raw::Scope, name: &str, path: &str, report: &mut Re
         );
     }
     let most = usize::try_from(most).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN);
-    Some(ByValue { from: from(written, &from_path, report), most })
+    Some(Partitioning { from: from(written, &from_path, report), most })
 }
 
 /// A scope by value has a purpose only where it makes somebody wait.
-pub(super) fn check_use(scopes: &[Scope], routes: &[Route], report: &mut Report) {
+pub(super) fn check_use(scopes: &[Scope], routes: &[Route], report: &mut Diagnostics) {
     for (place, scope) in scopes.iter().enumerate().filter(|(_, scope)| scope.by_value.is_some()) {
         let path = format!("scopes.{}.scope_from", scope.name);
         let is_named = routes.iter().flat_map(|route| &route.scopes).any(|id| usize::from(id.0) == place);
@@ -59,23 +59,23 @@ pub(super) fn check_use(scopes: &[Scope], routes: &[Route], report: &mut Report)
     }
 }
 
-fn from(raw: &ScopeFrom, path: &str, report: &mut Report) -> ValueFrom {
+fn from(raw: &PartitionBy, path: &str, report: &mut Diagnostics) -> PartitionKey {
     match raw {
-        ScopeFrom::Host => ValueFrom::Host,
-        ScopeFrom::Route => ValueFrom::Route,
-        ScopeFrom::Named(named) => self::named(named, path, report),
+        PartitionBy::Host => PartitionKey::Host,
+        PartitionBy::Route => PartitionKey::Route,
+        PartitionBy::Named(named) => self::named(named, path, report),
     }
 }
 
-fn named(raw: &Named, path: &str, report: &mut Report) -> ValueFrom {
+fn named(raw: &PartitionSource, path: &str, report: &mut Diagnostics) -> PartitionKey {
     match raw {
-        Named { query: Some(name), header: None, path: None } => {
+        PartitionSource { query: Some(name), header: None, path: None } => {
             if name.is_empty() {
                 report.mistake(&format!("{path}.query"), "names no parameter", "write it like tenant");
             }
-            ValueFrom::Query(name.clone())
+            PartitionKey::Query(name.clone())
         }
-        Named { query: None, header: Some(name), path: None } => {
+        PartitionSource { query: None, header: Some(name), path: None } => {
             if SECRETS.contains(&name.0) {
                 let wrong = format!("{:?} holds secrets, and values are shown to operators", name.0.as_str());
                 report.mistake(
@@ -84,13 +84,13 @@ fn named(raw: &Named, path: &str, report: &mut Report) -> ValueFrom {
                     "name a header that says whom it is for, such as X-Tenant",
                 );
             }
-            ValueFrom::Header(name.0.clone())
+            PartitionKey::Header(name.0.clone())
         }
-        Named { query: None, header: None, path: Some(number) } => {
+        PartitionSource { query: None, header: None, path: Some(number) } => {
             let number = report.count(&format!("{path}.path"), Some(*number), 1);
-            ValueFrom::Path(usize::try_from(number).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN))
+            PartitionKey::Path(usize::try_from(number).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN))
         }
-        Named { query, header, path: segment } => {
+        PartitionSource { query, header, path: segment } => {
             let given = [("query", query.is_some()), ("header", header.is_some()), ("path", segment.is_some())];
             let given: Vec<&str> = given.into_iter().filter(|(_, given)| *given).map(|(key, _)| key).collect();
             match given.is_empty() {
@@ -98,7 +98,7 @@ fn named(raw: &Named, path: &str, report: &mut Report) -> ValueFrom {
                 true => report.mistake(path, "found none of query, header and path", EXAMPLE),
                 false => report.mistake(path, format!("found {} at once", given.join(" and ")), "keep one of them"),
             }
-            ValueFrom::Host
+            PartitionKey::Host
         }
     }
 }

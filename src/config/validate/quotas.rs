@@ -1,15 +1,15 @@
 //! Quotas: how much, for how long, and what of it each class may use.
 
 use super::pacing::pacing;
-use super::diagnostics::Report;
-use crate::calendar::{self, Civil};
-use crate::config::serde_forms::Named;
+use super::diagnostics::Diagnostics;
+use crate::calendar::{self, CivilCalendar};
+use crate::config::serde_forms::NamedMap;
 use crate::config::raw::quotas::{self as raw, Tiers, Unit};
 use crate::config::raw::scopes::Scope;
-use crate::config::scalars::{Field, Level};
+use crate::config::scalars::{Field, ThresholdValue};
 use crate::policy::class::Class;
-use crate::policy::quota::{ClassLadder, Exhausted, Quota, SyncFrom};
-use crate::policy::tier::{Ladder, Share, Tier};
+use crate::policy::quota::{ClassTiers, ExhaustedRule, Quota, SyncFrom};
+use crate::policy::tier::{TierSet, Share, Tier};
 use crate::policy::window::Window;
 use crate::policy::{QuotaId, Units};
 use std::sync::Arc;
@@ -26,18 +26,18 @@ const MOST_TIERS: usize = 100;
 const MOST_SAID: usize = 200;
 
 /// A quota that belongs to the scope of the same name.
-pub(super) struct Own {
+pub(super) struct ScopeQuota {
     pub(super) scope: String,
     pub(super) quota: QuotaId,
 }
 
 /// The quotas, those of scopes last.
 pub(super) fn quotas(
-    raw: &Named<raw::Quota>,
-    scopes: &Named<Scope>,
+    raw: &NamedMap<raw::Quota>,
+    scopes: &NamedMap<Scope>,
     classes: &[Class],
-    report: &mut Report,
-) -> (Vec<Quota>, Vec<Own>) {
+    report: &mut Diagnostics,
+) -> (Vec<Quota>, Vec<ScopeQuota>) {
     let mut quotas: Vec<Quota> = Vec::new();
     let mut own = Vec::new();
     for (name, quota) in &raw.0 {
@@ -54,7 +54,7 @@ pub(super) fn quotas(
         } else if raw.0.iter().any(|(other, _)| other == name) {
             report.mistake(&path, format!("quotas.{name} has the same name"), "keep one of them, or rename the scope");
         }
-        own.push(Own { scope: name.clone(), quota: QuotaId(u16::try_from(quotas.len()).unwrap_or(u16::MAX)) });
+        own.push(ScopeQuota { scope: name.clone(), quota: QuotaId(u16::try_from(quotas.len()).unwrap_or(u16::MAX)) });
         quotas.push(self::quota(name, quota, &path, classes, report));
     }
     if quotas.len() > MOST {
@@ -63,7 +63,7 @@ pub(super) fn quotas(
     (quotas, own)
 }
 
-fn quota(name: &str, raw: &raw::Quota, path: &str, classes: &[Class], report: &mut Report) -> Quota {
+fn quota(name: &str, raw: &raw::Quota, path: &str, classes: &[Class], report: &mut Diagnostics) -> Quota {
     if classes.iter().any(|class| class.name == name && class.bucket.is_some()) {
         report.mistake(
             path,
@@ -97,7 +97,7 @@ fn quota(name: &str, raw: &raw::Quota, path: &str, classes: &[Class], report: &m
     }
 }
 
-fn sync_from(raw: &raw::SyncFrom, path: &str, report: &mut Report) -> SyncFrom {
+fn sync_from(raw: &raw::SyncFrom, path: &str, report: &mut Diagnostics) -> SyncFrom {
     if raw.remaining_header.is_none() && raw.exhausted.is_none() {
         report.mistake(
             path,
@@ -127,12 +127,12 @@ fn sync_from(raw: &raw::SyncFrom, path: &str, report: &mut Report) -> SyncFrom {
                 format!("write 1 to {MOST_SAID} bytes that only such an answer has"),
             );
         }
-        Exhausted { statuses: exhausted.statuses.clone(), says: exhausted.body_or_header.clone() }
+        ExhaustedRule { statuses: exhausted.statuses.clone(), says: exhausted.body_or_header.clone() }
     });
     SyncFrom { remaining_header: field(&raw.remaining_header), reset_header: field(&raw.reset_header), exhausted }
 }
 
-fn window(raw: Option<&raw::Window>, path: &str, report: &mut Report) -> Window {
+fn window(raw: Option<&raw::Window>, path: &str, report: &mut Diagnostics) -> Window {
     const EXAMPLE: &str = "write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }";
     let harmless = Window::Fixed { length: Duration::from_secs(1) };
     let Some(raw) = raw else {
@@ -171,7 +171,7 @@ fn window(raw: Option<&raw::Window>, path: &str, report: &mut Report) -> Window 
     }
 }
 
-fn no_calendar_keys(kind: &str, raw: &raw::Window, path: &str, report: &mut Report) {
+fn no_calendar_keys(kind: &str, raw: &raw::Window, path: &str, report: &mut Diagnostics) {
     for (key, given) in [("zone", raw.zone.is_some()), ("at", raw.at.is_some())] {
         if given {
             report.mistake(
@@ -183,7 +183,7 @@ fn no_calendar_keys(kind: &str, raw: &raw::Window, path: &str, report: &mut Repo
     }
 }
 
-fn calendar_window(unit: Unit, raw: &raw::Window, path: &str, report: &mut Report) -> Option<Window> {
+fn calendar_window(unit: Unit, raw: &raw::Window, path: &str, report: &mut Diagnostics) -> Option<Window> {
     let unit = match unit {
         Unit::Hour => calendar::Unit::Hour,
         Unit::Day => calendar::Unit::Day,
@@ -195,7 +195,7 @@ fn calendar_window(unit: Unit, raw: &raw::Window, path: &str, report: &mut Repor
         report.mistake(&format!("{path}.at"), "an hour begins at a minute, not at an hour", "write it like \"00:15\"");
     }
     let zone = raw.zone.as_deref().unwrap_or("UTC");
-    match Civil::new(unit, zone, at) {
+    match CivilCalendar::new(unit, zone, at) {
         Ok(civil) => Some(Window::Calendar(Arc::new(civil))),
         Err(calendar::UnknownZone) => {
             report.mistake(
@@ -213,9 +213,9 @@ fn ladders(
     limit: Units,
     path: &str,
     classes: &[Class],
-    report: &mut Report,
-) -> Vec<Option<ClassLadder>> {
-    let mut ladders: Vec<Option<ClassLadder>> = vec![None; classes.len()];
+    report: &mut Diagnostics,
+) -> Vec<Option<ClassTiers>> {
+    let mut ladders: Vec<Option<ClassTiers>> = vec![None; classes.len()];
     for (class, tiers) in &raw.tiers.0 {
         let path = format!("{path}.tiers.{class}");
         match classes.iter().position(|known| known.name == *class) {
@@ -232,12 +232,12 @@ fn ladders(
 }
 
 /// True when some class's name was not understood: it may be the one that is missed.
-fn class_names_spoiled(report: &Report, count: usize) -> bool {
+fn class_names_spoiled(report: &Diagnostics, count: usize) -> bool {
     report.spoiled("classes")
         && (count <= 1 || (0..count).any(|place| report.spoiled(&format!("classes[{place}].name"))))
 }
 
-fn ladder(raw: &Tiers, limit: Units, path: &str, report: &mut Report) -> ClassLadder {
+fn ladder(raw: &Tiers, limit: Units, path: &str, report: &mut Diagnostics) -> ClassTiers {
     let path = if raw.long { format!("{path}.ladder") } else { path.to_owned() };
     if raw.ladder.is_empty() {
         report.mistake(&path, "no tiers", "write [{ above: 80%, shed: 50% }], or leave the class out");
@@ -274,14 +274,14 @@ fn ladder(raw: &Tiers, limit: Units, path: &str, report: &mut Report) -> ClassLa
         }
         tiers.push(tier);
     }
-    ClassLadder { ladder: Ladder::new(tiers, limit), enforce: raw.enforce.unwrap_or(true) }
+    ClassTiers { ladder: TierSet::new(tiers, limit), enforce: raw.enforce.unwrap_or(true) }
 }
 
 /// A share of the limit in units, rounded up: at 0.1 % of 10 units one thousandth is taken, not none.
-fn units(level: Level, limit: Units) -> Units {
+fn units(level: ThresholdValue, limit: Units) -> Units {
     match level {
-        Level::Units(units) => units,
-        Level::OfLimit(share) => {
+        ThresholdValue::Units(units) => units,
+        ThresholdValue::OfLimit(share) => {
             let millionths = u128::from(limit.milli()) * u128::from(share.millionths());
             let milli = millionths.div_ceil(u128::from(Share::ALL.millionths()));
             Units::from_milli(u64::try_from(milli).unwrap_or(u64::MAX))

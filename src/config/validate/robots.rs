@@ -1,19 +1,19 @@
 //! What robots.txt says: who is asked for which delay, and whose text it is.
 
 use super::classes::operator_id;
-use super::diagnostics::Report;
+use super::diagnostics::Diagnostics;
 use crate::config::raw::classes::CrawlDelay as Written;
 use crate::config::raw::{self, server};
 use crate::config::settings::Robots;
 use crate::config::scalars::Delay;
-use crate::policy::class::{Class, When};
+use crate::policy::class::{Class, ClassMatcher};
 use crate::policy::crawl_delay::{self, CrawlDelay, CrawlDelays};
 use crate::policy::decide::ROBOTS_TXT;
 use crate::policy::route::normalise;
-use crate::policy::{ClassId, Kind, OperatorId};
+use crate::policy::{ClassId, ClientKind, OperatorId};
 use std::time::Duration;
 
-pub(super) fn robots(raw: &raw::File, classes: &[Class], operators: &[&str], report: &mut Report) -> Robots {
+pub(super) fn robots(raw: &raw::File, classes: &[Class], operators: &[&str], report: &mut Diagnostics) -> Robots {
     let server::Robots { merge_crawl_delay, file, trap } = &raw.robots;
     let delays = delays(&raw.classes, classes, operators, report);
     let merge = merge_crawl_delay.unwrap_or(true);
@@ -48,7 +48,7 @@ fn is_plain_path(path: &str) -> bool {
 }
 
 /// What is said of an operator by name goes before what is said of its class.
-fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], report: &mut Report) -> CrawlDelays {
+fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], report: &mut Diagnostics) -> CrawlDelays {
     let mut delays = CrawlDelays::default();
     let mut of_class = Vec::with_capacity(raw.len());
     for (place, class) in raw.iter().enumerate() {
@@ -92,20 +92,20 @@ fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], re
     };
     for operator in (0..).map(OperatorId).take(operators.len()) {
         if delays.of_operators.iter().all(|(known, _)| *known != operator) {
-            let of_class = of_bots(Kind::VerifiedBot, Some(operator));
+            let of_class = of_bots(ClientKind::VerifiedBot, Some(operator));
             delays.of_operators.extend(of_class.map(|delay| (operator, delay)));
         }
     }
-    delays.of_everybody = of_bots(Kind::DeclaredBot, None);
+    delays.of_everybody = of_bots(ClientKind::DeclaredBot, None);
     delays
 }
 
 /// Who hides or lies is asked for nothing.
-fn may_have_crawlers(when: &When) -> bool {
-    when.kinds.is_empty() || when.kinds.iter().any(|kind| matches!(kind, Kind::VerifiedBot | Kind::DeclaredBot))
+fn may_have_crawlers(when: &ClassMatcher) -> bool {
+    when.kinds.is_empty() || when.kinds.iter().any(|kind| matches!(kind, ClientKind::VerifiedBot | ClientKind::DeclaredBot))
 }
 
-fn meant(delay: &Delay, class: usize, path: &str, report: &mut Report) -> CrawlDelay {
+fn meant(delay: &Delay, class: usize, path: &str, report: &mut Diagnostics) -> CrawlDelay {
     let Some(span) = delay.0 else { return CrawlDelay::Auto(ClassId(u16::try_from(class).unwrap_or(u16::MAX))) };
     let span = report.lasting(path, Some(span), Duration::from_secs(10));
     let seconds = crawl_delay::in_seconds(span);

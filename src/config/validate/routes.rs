@@ -1,13 +1,13 @@
 //! Routes: which requests, what they cost, which scopes they touch.
 
-use super::quotas::Own;
-use super::diagnostics::Report;
+use super::quotas::ScopeQuota;
+use super::diagnostics::Diagnostics;
 use crate::config::raw::routes as raw;
 use crate::config::raw::routes::Comparison;
 use crate::config::scalars::Verb;
 use crate::policy::cost::Cost;
 use crate::policy::quota::Quota;
-use crate::policy::route::{BadPattern, Pattern, Route, Spelling};
+use crate::policy::route::{PatternError, Pattern, Route, Spelling};
 use crate::policy::throttle::Scope;
 use crate::policy::{QuotaId, ScopeId, Units};
 use http::Method;
@@ -18,14 +18,14 @@ const MOST_COSTS: usize = 8;
 const REST: &str = "/**";
 
 /// What routes may name.
-pub(super) struct Known<'a> {
+pub(super) struct RouteContext<'a> {
     pub(super) quotas: &'a [Quota],
     pub(super) scopes: &'a [Scope],
     /// The quotas that come with a scope.
-    pub(super) own: &'a [Own],
+    pub(super) own: &'a [ScopeQuota],
 }
 
-pub(super) fn routes(raw: &[raw::Route], known: &Known<'_>, report: &mut Report) -> Vec<Route> {
+pub(super) fn routes(raw: &[raw::Route], known: &RouteContext<'_>, report: &mut Diagnostics) -> Vec<Route> {
     if raw.len() > MOST {
         report.mistake(
             "routes",
@@ -60,7 +60,7 @@ pub(super) fn routes(raw: &[raw::Route], known: &Known<'_>, report: &mut Report)
 }
 
 /// The route of all that fits no other: free, unless the scope `default` has a quota.
-fn rest(known: &Known<'_>, report: &mut Report) -> Route {
+fn rest(known: &RouteContext<'_>, report: &mut Diagnostics) -> Route {
     let scopes = vec![ScopeId(0)];
     Route {
         name: REST.into(),
@@ -93,7 +93,7 @@ fn hides(earlier: &Route, later: &Route) -> bool {
         && earlier.query.iter().all(|parameter| later.query.contains(parameter))
 }
 
-fn route(raw: &raw::Route, path: &str, known: &Known<'_>, report: &mut Report) -> Route {
+fn route(raw: &raw::Route, path: &str, known: &RouteContext<'_>, report: &mut Diagnostics) -> Route {
     let name = raw.path.clone().unwrap_or_default();
     let scopes = scope_ids(&raw.scopes.0, &format!("{path}.scopes"), known.scopes, report);
     let cost_path = format!("{path}.cost");
@@ -135,7 +135,7 @@ fn methods(written: &[Verb]) -> Vec<Method> {
     methods
 }
 
-fn pattern(raw: &raw::Route, path: &str, report: &mut Report) -> Pattern {
+fn pattern(raw: &raw::Route, path: &str, report: &mut Diagnostics) -> Pattern {
     let Some(text) = &raw.path else {
         report.mistake(path, "missing", "say which paths, such as /item/* or /shop/**");
         return any_path();
@@ -144,8 +144,8 @@ fn pattern(raw: &raw::Route, path: &str, report: &mut Report) -> Pattern {
     let wrong = match (Pattern::parse(text), signs) {
         (Ok(pattern), None) => return pattern,
         (Ok(_), Some(_)) => "a path has no spaces, \"?\" or \"#\"; use query for parameters",
-        (Err(BadPattern::NoSlash), _) => "does not begin with a slash; write it like /item/*",
-        (Err(BadPattern::RestWithin), _) => {
+        (Err(PatternError::NoSlash), _) => "does not begin with a slash; write it like /item/*",
+        (Err(PatternError::RestWithin), _) => {
             "** stands alone, at the end or before the last segment; write it like /shop/** or /**/*.css, or * within a \
              segment"
         }
@@ -155,7 +155,7 @@ fn pattern(raw: &raw::Route, path: &str, report: &mut Report) -> Pattern {
     any_path()
 }
 
-fn hosts(raw: &[String], path: &str, report: &mut Report) -> Vec<String> {
+fn hosts(raw: &[String], path: &str, report: &mut Diagnostics) -> Vec<String> {
     for host in raw {
         let bare = host.strip_prefix("*.").unwrap_or(host);
         let plain = |byte: u8| {
@@ -175,7 +175,7 @@ fn hosts(raw: &[String], path: &str, report: &mut Report) -> Vec<String> {
     raw.to_vec()
 }
 
-fn query(raw: &[String], path: &str, report: &mut Report) -> Vec<(String, Option<String>)> {
+fn query(raw: &[String], path: &str, report: &mut Diagnostics) -> Vec<(String, Option<String>)> {
     let parameter = |text: &String| {
         let (name, value) =
             text.split_once('=').map_or((text.as_str(), None), |(name, value)| (name, Some(value.to_owned())));
@@ -187,7 +187,7 @@ fn query(raw: &[String], path: &str, report: &mut Report) -> Vec<(String, Option
     raw.iter().map(parameter).collect()
 }
 
-fn costs(raw: &raw::Route, path: &str, quotas: &[Quota], report: &mut Report) -> Vec<(QuotaId, Cost)> {
+fn costs(raw: &raw::Route, path: &str, quotas: &[Quota], report: &mut Diagnostics) -> Vec<(QuotaId, Cost)> {
     let mut costs = Vec::new();
     for (name, price) in &raw.cost.0 {
         let path = format!("{path}.{name}");
@@ -213,8 +213,8 @@ fn costs_of_scopes(
     raw: &raw::Route,
     scopes: &[ScopeId],
     path: &str,
-    known: &Known<'_>,
-    report: &mut Report,
+    known: &RouteContext<'_>,
+    report: &mut Diagnostics,
 ) -> Vec<(QuotaId, Cost)> {
     const ONE: Units = Units::whole(1);
     let mut costs = Vec::new();
@@ -229,7 +229,7 @@ fn costs_of_scopes(
     costs
 }
 
-fn check_amount(amount: Units, path: &str, quota: &Quota, report: &mut Report) {
+fn check_amount(amount: Units, path: &str, quota: &Quota, report: &mut Diagnostics) {
     let limit = quota.limit;
     let is_spoiled = [format!("quotas.{}.limit", quota.name), format!("scopes.{}.quota.limit", quota.name)];
     if amount > limit && !is_spoiled.iter().any(|path| report.spoiled(path)) && !limit.is_zero() {
@@ -241,7 +241,7 @@ fn check_amount(amount: Units, path: &str, quota: &Quota, report: &mut Report) {
     }
 }
 
-fn check_learned(path: &str, quota: &Quota, report: &mut Report) {
+fn check_learned(path: &str, quota: &Quota, report: &mut Diagnostics) {
     if quota.cost_header.is_none() && !quota.free_when_cached {
         report.mistake(
             path,
@@ -251,7 +251,7 @@ fn check_learned(path: &str, quota: &Quota, report: &mut Report) {
     }
 }
 
-fn scope_ids(raw: &[String], path: &str, scopes: &[Scope], report: &mut Report) -> Vec<ScopeId> {
+fn scope_ids(raw: &[String], path: &str, scopes: &[Scope], report: &mut Diagnostics) -> Vec<ScopeId> {
     let mut ids = Vec::new();
     for (index, name) in raw.iter().enumerate() {
         match scopes.iter().position(|known| known.name == *name) {

@@ -1,9 +1,9 @@
 //! Scopes: how hard each part of the origin may be pressed.
 
-use super::quotas::Own;
-use super::diagnostics::Report;
+use super::quotas::ScopeQuota;
+use super::diagnostics::Diagnostics;
 use super::partition::by_value;
-use crate::config::serde_forms::{Named, OneOrRange};
+use crate::config::serde_forms::{NamedMap, OneOrRange};
 use crate::config::raw::scopes as raw;
 use crate::config::scalars::{Change, Span};
 use crate::policy::route::Route;
@@ -11,9 +11,9 @@ use crate::policy::throttle::autothrottle::Autothrottle;
 use crate::policy::throttle::backoff::{Backoff, COMPLAINTS};
 use crate::policy::throttle::controller::Controller;
 use crate::policy::throttle::gradient::Gradient;
-use crate::policy::throttle::rampup::{Lever, Rampup};
+use crate::policy::throttle::rampup::{RampVariable, Rampup};
 use crate::policy::throttle::spacing::Spacing;
-use crate::policy::throttle::{Jitter, Queue, Scope, Throttle};
+use crate::policy::throttle::{Jitter, QueueConfig, Scope, ThrottleConfig};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ const CEILING: u32 = 256;
 const REACH: u32 = 10;
 
 /// The scopes, `default` first.
-pub(super) fn scopes(raw: &Named<raw::Scope>, report: &mut Report) -> Vec<Scope> {
+pub(super) fn scopes(raw: &NamedMap<raw::Scope>, report: &mut Diagnostics) -> Vec<Scope> {
     if raw.0.len() > MOST {
         report.mistake("scopes", format!("found {} scopes, at most {MOST} fit", raw.0.len()), "merge some");
     }
@@ -54,7 +54,7 @@ pub(super) fn scopes(raw: &Named<raw::Scope>, report: &mut Report) -> Vec<Scope>
 }
 
 /// What the keys mean together; without one that makes anybody wait, nothing.
-fn throttle(raw: &raw::Scope, path: &str, report: &mut Report) -> Option<Throttle> {
+fn throttle(raw: &raw::Scope, path: &str, report: &mut Diagnostics) -> Option<ThrottleConfig> {
     let concurrency = raw.concurrency.map(|_| report.count(&format!("{path}.concurrency"), raw.concurrency, 64));
     let spacing = Spacing {
         delay: span(&raw.delay).unwrap_or_default(),
@@ -68,7 +68,7 @@ fn throttle(raw: &raw::Scope, path: &str, report: &mut Report) -> Option<Throttl
             "say how many, such as concurrency: 4, or write delay",
         );
     }
-    let throttle = Throttle {
+    let throttle = ThrottleConfig {
         concurrency: concurrency.and_then(NonZeroU32::new),
         spacing,
         backoff: raw.backoff.as_ref().map(|written| backoff(written, &format!("{path}.backoff"), report)),
@@ -88,9 +88,9 @@ fn throttle(raw: &raw::Scope, path: &str, report: &mut Report) -> Option<Throttl
 }
 
 /// Where the time between two is longer than anybody may wait, the line is of little use.
-fn note_wait(throttle: &Throttle, path: &str, report: &mut Report) {
+fn note_wait(throttle: &ThrottleConfig, path: &str, report: &mut Diagnostics) {
     let shortest = match &throttle.controller {
-        Some(Controller::Rampup(Rampup { lever: Lever::Delay { least, .. }, .. })) => *least,
+        Some(Controller::Rampup(Rampup { lever: RampVariable::Delay { least, .. }, .. })) => *least,
         _ => throttle.spacing.delay,
     };
     let max_wait = throttle.queue.max_wait;
@@ -102,7 +102,7 @@ fn note_wait(throttle: &Throttle, path: &str, report: &mut Report) {
 }
 
 /// Whatever a scope says has an effect only on the routes that name it.
-pub(super) fn note_unnamed(scopes: &[Scope], own: &[Own], routes: &[Route], report: &mut Report) {
+pub(super) fn note_unnamed(scopes: &[Scope], own: &[ScopeQuota], routes: &[Route], report: &mut Diagnostics) {
     for (place, scope) in scopes.iter().enumerate().filter(|(_, scope)| scope.by_value.is_none()) {
         let is_named = routes.iter().flat_map(|route| &route.scopes).any(|id| usize::from(id.0) == place);
         let quota = own.iter().find(|own| own.scope == scope.name).map(|own| own.quota);
@@ -115,7 +115,7 @@ pub(super) fn note_unnamed(scopes: &[Scope], own: &[Own], routes: &[Route], repo
 }
 
 /// At most one: two would undo each other's work.
-fn controller(raw: &raw::Scope, path: &str, report: &mut Report) -> Option<Controller> {
+fn controller(raw: &raw::Scope, path: &str, report: &mut Diagnostics) -> Option<Controller> {
     let mut found = Vec::new();
     if let Some(written) = &raw.autothrottle {
         let least = span(&raw.delay).unwrap_or_default();
@@ -140,7 +140,7 @@ fn controller(raw: &raw::Scope, path: &str, report: &mut Report) -> Option<Contr
     found.into_iter().next().map(|(_, controller)| controller)
 }
 
-fn autothrottle(raw: &raw::Autothrottle, least: Duration, path: &str, report: &mut Report) -> Autothrottle {
+fn autothrottle(raw: &raw::Autothrottle, least: Duration, path: &str, report: &mut Diagnostics) -> Autothrottle {
     let start_delay = Bound::new("start_delay", &raw.start_delay, Duration::ZERO);
     let max_delay = Bound::new("max_delay", &raw.max_delay, Duration::from_secs(5));
     in_order(path, &start_delay, &max_delay, report);
@@ -173,7 +173,7 @@ fn autothrottle(raw: &raw::Autothrottle, least: Duration, path: &str, report: &m
     }
 }
 
-fn gradient(raw: &raw::Adaptive, concurrency: Option<u32>, path: &str, report: &mut Report) -> Gradient {
+fn gradient(raw: &raw::Adaptive, concurrency: Option<u32>, path: &str, report: &mut Diagnostics) -> Gradient {
     let floor = report.count(&format!("{path}.floor"), raw.floor, 1);
     let ceiling = report.count(&format!("{path}.ceiling"), raw.ceiling, concurrency.unwrap_or(CEILING));
     let above = format!("{path}.ceiling");
@@ -186,7 +186,7 @@ fn gradient(raw: &raw::Adaptive, concurrency: Option<u32>, path: &str, report: &
     Gradient { floor, ceiling }
 }
 
-fn rampup(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut Report) -> Rampup {
+fn rampup(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut Diagnostics) -> Rampup {
     let target = match raw.backoff_target {
         None => 1..=1,
         Some(OneOrRange::One(target)) => target..=target,
@@ -206,7 +206,7 @@ fn rampup(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut Report
     Rampup { target, window, lever: lever(raw, scope, path, report) }
 }
 
-fn lever(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut Report) -> Lever {
+fn lever(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut Diagnostics) -> RampVariable {
     let delay = span(&scope.delay).filter(|delay| !delay.is_zero());
     let of_delay = [("min_delay", raw.min_delay.is_some()), ("max_delay", raw.max_delay.is_some())];
     let of_concurrency = [("max_concurrency", raw.max_concurrency.is_some())];
@@ -225,7 +225,7 @@ fn lever(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut Report)
                     report.mistake(&format!("{path}.{key}"), "the scope's delay is beyond it", remedy);
                 }
             }
-            Lever::Delay { start, least, most }
+            RampVariable::Delay { start, least, most }
         }
         (None, Some(start)) => {
             let path = format!("{path}.max_concurrency");
@@ -233,16 +233,16 @@ fn lever(raw: &raw::Rampup, scope: &raw::Scope, path: &str, report: &mut Report)
             if most < start {
                 report.mistake(&path, "less than the scope's concurrency", "write at least as much");
             }
-            Lever::Concurrency { start, most }
+            RampVariable::Concurrency { start, most }
         }
         (None, None) => {
             report.mistake(path, "there is nothing to begin with", "write delay or concurrency, too");
-            Lever::Concurrency { start: 1, most: 1 }
+            RampVariable::Concurrency { start: 1, most: 1 }
         }
     }
 }
 
-fn backoff(raw: &raw::Backoff, path: &str, report: &mut Report) -> Backoff {
+fn backoff(raw: &raw::Backoff, path: &str, report: &mut Diagnostics) -> Backoff {
     statuses(&raw.statuses, &format!("{path}.statuses"), report);
     let min_delay = report.lasting(&format!("{path}.min_delay"), span(&raw.min_delay), Duration::from_secs(1));
     let max_delay = Bound::new("max_delay", &raw.max_delay, Duration::from_secs(300).max(min_delay));
@@ -257,10 +257,10 @@ fn backoff(raw: &raw::Backoff, path: &str, report: &mut Report) -> Backoff {
     }
 }
 
-fn queue(raw: Option<&raw::Queue>, path: &str, report: &mut Report) -> Queue {
+fn queue(raw: Option<&raw::Queue>, path: &str, report: &mut Diagnostics) -> QueueConfig {
     let max_length = raw.and_then(|queue| queue.max_length);
     let max_wait = raw.and_then(|queue| span(&queue.max_wait));
-    Queue {
+    QueueConfig {
         max_wait: max_wait.unwrap_or(Duration::from_secs(2)),
         max_length: report.count(&format!("{path}.max_length"), max_length, 256),
     }
@@ -270,7 +270,7 @@ fn span(written: &Option<Span>) -> Option<Duration> {
     written.as_ref().map(|span| span.0)
 }
 
-fn jitter(written: &Option<OneOrRange<Change>>, default: f64, path: &str, report: &mut Report) -> Jitter {
+fn jitter(written: &Option<OneOrRange<Change>>, default: f64, path: &str, report: &mut Diagnostics) -> Jitter {
     let jitter = match written {
         None => Jitter::up_to(default),
         Some(OneOrRange::One(Change(most))) => Jitter::up_to(*most),
@@ -282,7 +282,7 @@ fn jitter(written: &Option<OneOrRange<Change>>, default: f64, path: &str, report
     jitter
 }
 
-fn statuses(written: &[u16], path: &str, report: &mut Report) {
+fn statuses(written: &[u16], path: &str, report: &mut Diagnostics) {
     for (index, status) in written.iter().enumerate().filter(|(_, status)| !(100..=599).contains(*status)) {
         report.mistake(
             &format!("{path}[{index}]"),
@@ -311,7 +311,7 @@ impl Bound {
     }
 }
 
-fn in_order(path: &str, least: &Bound, most: &Bound, report: &mut Report) {
+fn in_order(path: &str, least: &Bound, most: &Bound, report: &mut Diagnostics) {
     let is_spoiled = |bound: &Bound| report.spoiled(&format!("{path}.{}", bound.key));
     if most.value >= least.value || is_spoiled(least) || is_spoiled(most) {
         return;

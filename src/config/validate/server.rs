@@ -1,6 +1,6 @@
 //! How the gate is served, what it forwards to, and what it writes.
 
-use super::diagnostics::Report;
+use super::diagnostics::Diagnostics;
 use crate::config::raw::{self, server as written};
 use crate::config::settings::{AccessLog, Admin, Headers, LegacyFamily, Limits, Log, LogLevel, Origin};
 use crate::config::scalars::{Size, Span};
@@ -18,7 +18,7 @@ const ACCESS_LOG: &str = "access.log";
 const SPREAD: Share = Share::from_millionths(200_000);
 const KIB: u64 = 1024;
 
-pub(super) fn listen(raw: &raw::File, report: &mut Report) -> Vec<SocketAddr> {
+pub(super) fn listen(raw: &raw::File, report: &mut Diagnostics) -> Vec<SocketAddr> {
     let Some(written) = &raw.listen else { return vec![LISTEN] };
     let addresses: Vec<SocketAddr> = written.0.iter().map(|socket| socket.0).collect();
     if addresses.is_empty() && !report.spoiled("listen") {
@@ -32,7 +32,7 @@ pub(super) fn listen(raw: &raw::File, report: &mut Report) -> Vec<SocketAddr> {
     addresses
 }
 
-pub(super) fn admin(raw: &raw::File, listen: &[SocketAddr], report: &mut Report) -> Option<Admin> {
+pub(super) fn admin(raw: &raw::File, listen: &[SocketAddr], report: &mut Diagnostics) -> Option<Admin> {
     let written = match &raw.admin {
         Some(written::AdminListener::Off) => return None,
         Some(written::AdminListener::On(keys)) => keys,
@@ -65,7 +65,7 @@ pub(super) fn state_dir(raw: &raw::File) -> PathBuf {
     raw.state_dir.as_deref().unwrap_or("./state").into()
 }
 
-pub(super) fn origin(raw: &written::Origin, listen: &[SocketAddr], report: &mut Report) -> Origin {
+pub(super) fn origin(raw: &written::Origin, listen: &[SocketAddr], report: &mut Diagnostics) -> Origin {
     let (host, port, authority) = match raw.url.as_deref().map(address_of) {
         Some(Ok(address)) => address,
         Some(Err((wrong, remedy))) => {
@@ -138,7 +138,7 @@ fn address_of(url: &str) -> Result<(String, u16, String), (String, &'static str)
     Ok((host, port, authority))
 }
 
-pub(super) fn limits(raw: &written::Limits, report: &mut Report) -> Limits {
+pub(super) fn limits(raw: &written::Limits, report: &mut Diagnostics) -> Limits {
     let per_address = raw.max_connections_per_address.unwrap_or(0);
     Limits {
         max_connections: count(report.count("limits.max_connections", raw.max_connections, 10_000)),
@@ -159,12 +159,12 @@ pub(super) fn limits(raw: &written::Limits, report: &mut Report) -> Limits {
     }
 }
 
-fn limit_span(key: &str, written: &Option<Span>, default_seconds: u64, report: &mut Report) -> Duration {
+fn limit_span(key: &str, written: &Option<Span>, default_seconds: u64, report: &mut Diagnostics) -> Duration {
     report.lasting(&format!("limits.{key}"), written.as_ref().map(|span| span.0), Duration::from_secs(default_seconds))
 }
 
 /// hyper cannot read heads into less than 8 KiB, and a megabyte of fields is an attack.
-fn head_size(written: &Option<Size>, report: &mut Report) -> usize {
+fn head_size(written: &Option<Size>, report: &mut Diagnostics) -> usize {
     let size = written.as_ref().map_or(32 * KIB, |size| size.0);
     if !(8 * KIB..=KIB * KIB).contains(&size) {
         report.mistake("limits.max_head_size", "needs 8KiB to 1MiB", "write a size such as 32KiB");
@@ -192,7 +192,7 @@ pub(super) fn headers(raw: &written::Headers) -> Headers {
     Headers { ratelimit: raw.ratelimit != written::RateLimit::Off, legacy, retry_after_spread }
 }
 
-pub(super) fn log(raw: &written::Log, state_dir: &Path, report: &mut Report) -> Log {
+pub(super) fn log(raw: &written::Log, state_dir: &Path, report: &mut Diagnostics) -> Log {
     let access = match &raw.access {
         None => AccessLog::File { path: state_dir.join(ACCESS_LOG) },
         Some(written::Access::Off) => AccessLog::Off,

@@ -1,9 +1,9 @@
 //! How crawlers are held to what they say, and the operators that the file adds or changes.
 
-use super::diagnostics::Report;
-use crate::config::serde_forms::{Named, OneOrMany};
+use super::diagnostics::Diagnostics;
+use crate::config::serde_forms::{NamedMap, OneOrMany};
 use crate::config::raw::verify::{self as raw, Refresh};
-use crate::config::settings::{CrawlerOperator, Dns, KnownBy, RangeFile, Signatures, Verify};
+use crate::config::settings::{CrawlerOperator, Dns, ProofMethod, RangeFile, Signatures, Verify};
 use crate::config::scalars::Pattern;
 use crate::policy::identity::is_wider_than_crawlers;
 use ipnet::IpNet;
@@ -22,7 +22,7 @@ const OFTEN: Duration = Duration::from_secs(60);
 /// A product token is a word; what is longer was not meant to be one.
 const LONGEST_TOKEN: usize = 64;
 
-pub(super) fn verify(raw: &raw::Verify, report: &mut Report) -> Verify {
+pub(super) fn verify(raw: &raw::Verify, report: &mut Diagnostics) -> Verify {
     let dns = match &raw.dns {
         raw::Dns::Off => None,
         raw::Dns::On => Some(Dns { nameservers: Vec::new(), timeout: TIMEOUT }),
@@ -44,7 +44,7 @@ pub(super) fn verify(raw: &raw::Verify, report: &mut Report) -> Verify {
     Verify { dns, refresh, signatures: signatures(&raw.signatures, report) }
 }
 
-fn nameservers(raw: &raw::Servers, report: &mut Report) -> Vec<SocketAddr> {
+fn nameservers(raw: &raw::Servers, report: &mut Diagnostics) -> Vec<SocketAddr> {
     let Some(servers) = &raw.nameservers else { return Vec::new() };
     if servers.0.is_empty() {
         let remedy = "write one such as 127.0.0.1:53, leave it out to ask the system's, or write dns: off";
@@ -53,14 +53,14 @@ fn nameservers(raw: &raw::Servers, report: &mut Report) -> Vec<SocketAddr> {
     servers.0.iter().map(|server| server.0).collect()
 }
 
-fn signatures(raw: &raw::Signatures, report: &mut Report) -> Option<Signatures> {
+fn signatures(raw: &raw::Signatures, report: &mut Diagnostics) -> Option<Signatures> {
     let max_lifetime = raw.max_lifetime.as_ref().map(|span| span.0);
     let max_lifetime = report.lasting("verify.signatures.max_lifetime", max_lifetime, LONGEST_LIFETIME);
     raw.enabled.unwrap_or(true).then_some(Signatures { unlisted_agents: raw.unlisted_agents, max_lifetime })
 }
 
 /// The operators that the file adds or changes; `known` are all others by name.
-pub(super) fn operators(raw: &Named<raw::Operator>, known: &[&str], report: &mut Report) -> Vec<CrawlerOperator> {
+pub(super) fn operators(raw: &NamedMap<raw::Operator>, known: &[&str], report: &mut Diagnostics) -> Vec<CrawlerOperator> {
     let operators = raw.0.iter().map(|(name, written)| operator(name, written, known, report)).collect();
     told_once(raw, "tokens", |operator| operator.tokens.as_ref(), report);
     told_once(raw, "signature_agents", |operator| operator.signature_agents.as_ref(), report);
@@ -69,10 +69,10 @@ pub(super) fn operators(raw: &Named<raw::Operator>, known: &[&str], report: &mut
 
 /// What crawlers say of themselves is one operator's: the last in the file would have it, and the others nothing.
 fn told_once(
-    raw: &Named<raw::Operator>,
+    raw: &NamedMap<raw::Operator>,
     key: &str,
     of: impl Fn(&raw::Operator) -> Option<&OneOrMany<String>>,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) {
     let mut told: Vec<(&str, &str)> = Vec::new();
     for (name, written) in &raw.0 {
@@ -87,7 +87,7 @@ fn told_once(
 }
 
 /// The files among the sources of addresses, each with where it is named.
-pub(super) fn range_files(raw: &Named<raw::Operator>, report: &Report) -> Vec<RangeFile> {
+pub(super) fn range_files(raw: &NamedMap<raw::Operator>, report: &Diagnostics) -> Vec<RangeFile> {
     let mut files = Vec::new();
     each_range(raw, |path, source| {
         if !is_network(source) && !source.contains("://") {
@@ -99,7 +99,7 @@ pub(super) fn range_files(raw: &Named<raw::Operator>, report: &Report) -> Vec<Ra
 }
 
 /// Whoever writes a URL wants it to be asked.
-pub(super) fn note_unfetched(raw: &Named<raw::Operator>, verify: &Verify, report: &mut Report) {
+pub(super) fn note_unfetched(raw: &NamedMap<raw::Operator>, verify: &Verify, report: &mut Diagnostics) {
     if verify.refresh.is_some() {
         return;
     }
@@ -112,13 +112,13 @@ pub(super) fn note_unfetched(raw: &Named<raw::Operator>, verify: &Verify, report
     });
 }
 
-fn each_range(raw: &Named<raw::Operator>, mut look: impl FnMut(&str, &str)) {
+fn each_range(raw: &NamedMap<raw::Operator>, mut look: impl FnMut(&str, &str)) {
     for (name, written) in &raw.0 {
         each(written.ranges.as_ref(), &format!("operators.{name}.ranges"), &mut look);
     }
 }
 
-fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Report) -> CrawlerOperator {
+fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Diagnostics) -> CrawlerOperator {
     let path = format!("operators.{name}");
     report.name(&path, name);
     if !known.contains(&name) {
@@ -140,7 +140,7 @@ fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Report
         self::agent(path, agent, report);
     });
     let patterns = |list: &OneOrMany<Pattern>| list.0.iter().map(|pattern| pattern.0.clone()).collect();
-    let complete = |list: &OneOrMany<raw::Known>| list.0.iter().copied().map(Into::into).collect();
+    let complete = |list: &OneOrMany<raw::ProofMethodName>| list.0.iter().copied().map(Into::into).collect();
     CrawlerOperator {
         name: name.to_owned(),
         tokens: texts(&raw.tokens),
@@ -160,7 +160,7 @@ fn each(list: Option<&OneOrMany<String>>, path: &str, mut look: impl FnMut(&str,
     }
 }
 
-fn token(path: &str, token: &str, report: &mut Report) {
+fn token(path: &str, token: &str, report: &mut Diagnostics) {
     let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
     if token.trim() != token || !(2..=LONGEST_TOKEN).contains(&token.len()) || !token.bytes().all(printable) {
         report.mistake(path, format!("{token:?} is no product token"), "write it like ExampleBot, without a version");
@@ -168,7 +168,7 @@ fn token(path: &str, token: &str, report: &mut Report) {
 }
 
 /// It is looked for as it stands.
-fn note_version(path: &str, token: &str, report: &mut Report) {
+fn note_version(path: &str, token: &str, report: &mut Diagnostics) {
     let version = token.split_once('/').filter(|(_, rest)| rest.starts_with(|sign: char| sign.is_ascii_digit()));
     if let Some((product, _)) = version {
         report.note(format!("{path}: {token:?} is that version alone; {product} is all of them"));
@@ -176,7 +176,7 @@ fn note_version(path: &str, token: &str, report: &mut Report) {
 }
 
 /// A file may be anything; a URL must be one that is fetched, and a network one that a crawler may have.
-fn source(path: &str, source: &str, report: &mut Report) {
+fn source(path: &str, source: &str, report: &mut Diagnostics) {
     let remedy = "write a network, an https:// URL or the path of a file";
     if source.trim().is_empty() {
         return report.mistake(path, "names no source", remedy);
@@ -217,18 +217,18 @@ fn is_meant_as_network(text: &str) -> bool {
         && ((text.contains('.') && only("./")) || (text.contains(':') && only("abcdefABCDEF.:/")))
 }
 
-fn agent(path: &str, agent: &str, report: &mut Report) {
+fn agent(path: &str, agent: &str, report: &mut Diagnostics) {
     let host = |url: http::Uri| url.scheme_str() == Some("https") && url.host().is_some_and(|host| !host.is_empty());
     if !agent.parse().is_ok_and(host) || agent.contains('@') {
         report.mistake(path, format!("{agent:?} is no agent's address"), "write it like https://bot.example");
     }
 }
 
-impl From<raw::Known> for KnownBy {
-    fn from(known: raw::Known) -> Self {
+impl From<raw::ProofMethodName> for ProofMethod {
+    fn from(known: raw::ProofMethodName) -> Self {
         match known {
-            raw::Known::Addresses => Self::Addresses,
-            raw::Known::Names => Self::Names,
+            raw::ProofMethodName::Addresses => Self::Addresses,
+            raw::ProofMethodName::Names => Self::Names,
         }
     }
 }

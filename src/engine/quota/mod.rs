@@ -8,16 +8,16 @@ mod guard;
 mod pacing;
 mod windows;
 
-use super::cost_estimates::Learned;
-use crate::engine::quota::window_usage::Tally;
-use super::{Slot, Supply};
-use crate::policy::quota_sync::{self, OriginCount, OurCount};
-use crate::policy::decide::Position;
+use super::cost_estimates::LearnedCost;
+use crate::engine::quota::window_usage::WindowUsage;
+use super::{StableClassId, LeaseMode};
+use crate::policy::quota_sync::{self, OriginReport, LocalCount};
+use crate::policy::decide::QuotaSnapshot;
 use crate::policy::pacing::Pacing;
 use crate::policy::pacing::pacer::Pacer;
 use crate::policy::quota::Quota;
-use crate::policy::tier::Shedding;
-use crate::policy::window::{Forgotten, Span, Window};
+use crate::policy::tier::ShedState;
+use crate::policy::window::{EvictedWindows, Span, Window};
 use crate::policy::{OperatorId, Reason, Refusal, Timestamp, Units, Verdict};
 use parking_lot::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -32,15 +32,15 @@ const DRIFT_TOLD_BY: u64 = 100;
 const REMEMBERED: usize = 8;
 
 /// One quota's account.
-pub(super) struct Account {
+pub(super) struct QuotaCounter {
     name: String,
     number: usize,
-    supply: Supply,
-    book: Mutex<Book>,
+    supply: LeaseMode,
+    book: Mutex<QuotaState>,
 }
 
 /// What the account's lock guards.
-pub(super) struct Book {
+pub(super) struct QuotaState {
     pub(super) window: Window,
     limit: Units,
     pub(super) enforce: bool,
@@ -50,13 +50,13 @@ pub(super) struct Book {
     pub(super) dearest: Units,
     leased: bool,
     pub(super) latest: Timestamp,
-    pub(super) current: Tally,
+    pub(super) current: WindowUsage,
     /// The others that are remembered, in no order.
-    pub(super) others: Vec<Tally>,
-    forgotten: Forgotten,
+    pub(super) others: Vec<WindowUsage>,
+    forgotten: EvictedWindows,
     /// When what is taken of the present window begins to come back.
     resets_at: Timestamp,
-    pub(super) pace: Pace,
+    pub(super) pace: SpendRate,
     /// What requests would have taken that ran short since the ledger was last asked.
     pub(super) short: Units,
     /// Decisions, second charges and settlements made on this account, in order.
@@ -73,20 +73,20 @@ pub(super) struct Book {
     closed_until: Timestamp,
     /// What counts as taken was corrected, by hand or by the origin's word, and the ledger does not know it yet.
     pub(super) corrected: bool,
-    by_class: Vec<ClassBook>,
+    by_class: Vec<ClassUsage>,
     /// The plan, where there is one, or was: what it has learned outlives a change of the rules.
     pacer: Option<Box<Pacer>>,
     /// What is planned for, and the slots of the classes that it knows by their places.
-    planned_for: Option<(Pacing, Vec<Slot>)>,
+    planned_for: Option<(Pacing, Vec<StableClassId>)>,
     /// The plan that was made for the decision under way. It stands once that does.
     next_pacer: Option<Box<Pacer>>,
     /// When a request of a guarded crawler was last let through, by class and operator: few, as operators are.
-    crawlers: Vec<((Slot, OperatorId), Timestamp)>,
+    crawlers: Vec<((StableClassId, OperatorId), Timestamp)>,
 }
 
 /// What the origin has told that somebody should know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OriginNews {
+pub enum OriginQuotaEvent {
     /// Nothing is left, and nothing is let through before this moment.
     Closed {
         /// When the origin goes on, by its own word.
@@ -101,8 +101,8 @@ pub enum OriginNews {
 
 /// One class in one account.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ClassBook {
-    pub(super) shedding: Shedding,
+pub(super) struct ClassUsage {
+    pub(super) shedding: ShedState,
     /// Units charged since the process began.
     pub(super) charged: Units,
     /// Units that the guard has let through since the process began ...
@@ -113,23 +113,23 @@ pub(super) struct ClassBook {
 
 /// How fast the present window is being spent.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct SpendRate {
     looked: Timestamp,
     taken: Units,
     pub(super) per_second: Units,
 }
 
-impl Account {
+impl QuotaCounter {
     pub(super) fn open(
         number: usize,
         quota: &Quota,
-        slots: &[Slot],
+        slots: &[StableClassId],
         dearest: Units,
-        supply: Supply,
+        supply: LeaseMode,
         now: Timestamp,
     ) -> Self {
-        let leased = matches!(supply, Supply::Leased(_));
-        let mut book = Book {
+        let leased = matches!(supply, LeaseMode::Leased(_));
+        let mut book = QuotaState {
             window: quota.window.clone(),
             limit: quota.limit,
             enforce: quota.enforce,
@@ -139,9 +139,9 @@ impl Account {
             latest: now,
             current: first(&quota.window, now),
             others: Vec::new(),
-            forgotten: Forgotten::default(),
+            forgotten: EvictedWindows::default(),
             resets_at: now,
-            pace: Pace::default(),
+            pace: SpendRate::default(),
             short: Units::ZERO,
             turn: 0,
             overrun: Units::ZERO,
@@ -162,7 +162,7 @@ impl Account {
 
     /// Goes on under changed rules. What is spent stays spent: a window that begins at another moment now is weighed on
     /// by the one before. What is planned stays planned where nothing that it goes by is changed.
-    pub(super) fn follow(&self, quota: &Quota, slots: &[Slot], dearest: Units, now: Timestamp) {
+    pub(super) fn follow(&self, quota: &Quota, slots: &[StableClassId], dearest: Units, now: Timestamp) {
         let mut book = self.at(now);
         let (before, taken, limit) = (book.definition(), book.taken(), book.limit);
         let planned_for = planned_for(quota, slots);
@@ -202,14 +202,14 @@ impl Account {
     }
 
     /// The account's book as of `now`: in the window that this moment falls into.
-    pub(super) fn at(&self, now: Timestamp) -> MutexGuard<'_, Book> {
+    pub(super) fn at(&self, now: Timestamp) -> MutexGuard<'_, QuotaState> {
         let mut book = self.book.lock();
         self.turn_to(&mut book, now);
         book
     }
 
     /// Brings the book to `now`, unless it has been brought to a later moment already.
-    pub(super) fn turn_to(&self, book: &mut Book, now: Timestamp) {
+    pub(super) fn turn_to(&self, book: &mut QuotaState, now: Timestamp) {
         if now >= book.latest || book.latest.since(now) >= STEP_BACK {
             book.latest = now;
         }
@@ -223,31 +223,31 @@ impl Account {
     }
 
     /// The account's book as it was last left.
-    pub(super) fn as_it_is(&self) -> MutexGuard<'_, Book> {
+    pub(super) fn as_it_is(&self) -> MutexGuard<'_, QuotaState> {
         self.book.lock()
     }
 
     /// Asks for more when what is held runs low. Called after units were taken; asks once until it is answered.
-    pub(super) fn see_to_supply(&self, book: &mut Book) {
+    pub(super) fn see_to_supply(&self, book: &mut QuotaState) {
         if book.current.taken() > book.current.low {
             self.ask(book);
         }
     }
 
     /// Asks for more, though nothing was taken: it was not enough for `cost`.
-    pub(super) fn ran_short(&self, book: &mut Book, cost: Units) {
+    pub(super) fn ran_short(&self, book: &mut QuotaState, cost: Units) {
         book.dearest = book.dearest.max(cost);
         self.lacks(book, cost);
     }
 
-    fn lacks(&self, book: &mut Book, units: Units) {
+    fn lacks(&self, book: &mut QuotaState, units: Units) {
         book.short = book.short.plus(units);
         if book.current.low < Units::MAX {
             self.ask(book);
         }
     }
 
-    fn ask(&self, book: &mut Book) {
+    fn ask(&self, book: &mut QuotaState) {
         book.current.low = Units::MAX;
         self.supply.wake();
     }
@@ -261,10 +261,10 @@ impl Account {
     pub(super) fn settle(
         &self,
         id: u64,
-        class: Slot,
+        class: StableClassId,
         expected: Units,
         actual: Units,
-        learned: Option<&Learned>,
+        learned: Option<&LearnedCost>,
     ) -> (u64, Units) {
         let mut book = self.book.lock();
         book.turn += 1;
@@ -299,16 +299,16 @@ impl Account {
     }
 
     /// The origin has told where its own count of the window `id` stands. Returns what is worth telling of it.
-    pub(super) fn origin_counts(&self, id: u64, said: OriginCount, now: Timestamp) -> Option<OriginNews> {
+    pub(super) fn origin_counts(&self, id: u64, said: OriginReport, now: Timestamp) -> Option<OriginQuotaEvent> {
         let mut book = self.at(now);
         let turns = book.window.back() == 0;
         let span = if book.current.opened { book.current.span } else { return None };
         let (limit, used, reserved) = (book.limit, book.used(), book.current.reserved);
         let length = book.window.usual_length();
-        let calibration = quota_sync::calibrate(said, OurCount { limit, used, reserved, span, turns, length }, now);
+        let calibration = quota_sync::calibrate(said, LocalCount { limit, used, reserved, span, turns, length }, now);
         let closed = calibration.closed_until.filter(|moment| *moment > book.closed_until);
         book.closed_until = closed.unwrap_or(book.closed_until);
-        let closed = closed.map(|until| OriginNews::Closed { until });
+        let closed = closed.map(|until| OriginQuotaEvent::Closed { until });
         if turns && book.current.id != id {
             return closed;
         }
@@ -320,7 +320,7 @@ impl Account {
             book.drift_told = book.drift;
         }
         let milli = book.drift;
-        closed.or_else(|| is_worth_telling.then_some(OriginNews::Drift { milli }))
+        closed.or_else(|| is_worth_telling.then_some(OriginQuotaEvent::Drift { milli }))
     }
 
     /// Takes back a reservation of which nothing was spent.
@@ -360,7 +360,7 @@ impl Account {
     }
 }
 
-impl Book {
+impl QuotaState {
     /// Units that were bought for the window.
     pub(super) fn limit(&self) -> Units {
         self.limit
@@ -422,7 +422,7 @@ impl Book {
     }
 
     /// Keeps what a decision has moved on: the class's place on its ladder, and in the plan what it asked for and paid.
-    pub(super) fn counts(&mut self, class: Slot, position: &Position<'_>, verdict: &Verdict) {
+    pub(super) fn counts(&mut self, class: StableClassId, position: &QuotaSnapshot<'_>, verdict: &Verdict) {
         self.class(class).shedding = position.shedding;
         self.adopt_plan();
         let (Some(planned), Some(pacer)) = (&position.planned, &mut self.pacer) else { return };
@@ -473,7 +473,7 @@ impl Book {
     }
 
     /// The tally of the window `id`, if it is remembered.
-    pub(super) fn tally(&mut self, id: u64) -> Option<&mut Tally> {
+    pub(super) fn tally(&mut self, id: u64) -> Option<&mut WindowUsage> {
         match self.current.id == id {
             true => Some(&mut self.current),
             false => self.others.iter_mut().find(|tally| tally.id == id),
@@ -481,16 +481,16 @@ impl Book {
     }
 
     /// What is kept for one class.
-    pub(super) fn class(&mut self, class: Slot) -> &mut ClassBook {
+    pub(super) fn class(&mut self, class: StableClassId) -> &mut ClassUsage {
         let place = usize::from(class);
         if place >= self.by_class.len() {
-            self.by_class.resize(place + 1, ClassBook::default());
+            self.by_class.resize(place + 1, ClassUsage::default());
         }
         &mut self.by_class[place]
     }
 
     /// What is kept for each class, by slot.
-    pub(super) fn classes(&self) -> &[ClassBook] {
+    pub(super) fn classes(&self) -> &[ClassUsage] {
         &self.by_class
     }
 
@@ -506,7 +506,7 @@ impl Book {
         let key = self.current.key(back);
         self.current.owed = Units::ZERO;
         self.closed_until = Timestamp::default();
-        self.forgotten = Forgotten::default();
+        self.forgotten = EvictedWindows::default();
         // Also where the number stays as it was: the operator's word may be what a ledger waits for.
         self.corrected = self.leased;
         if used >= self.current.taken_elsewhere {
@@ -529,7 +529,7 @@ impl Book {
     }
 }
 
-impl Pace {
+impl SpendRate {
     /// Looks again: up at once, down over a second or two.
     pub(super) fn look(&mut self, taken: Units, now: Timestamp) {
         const SHORTEST: Duration = Duration::from_millis(20);
@@ -546,22 +546,22 @@ impl Pace {
     }
 }
 
-fn planned_for(quota: &Quota, slots: &[Slot]) -> Option<(Pacing, Vec<Slot>)> {
+fn planned_for(quota: &Quota, slots: &[StableClassId]) -> Option<(Pacing, Vec<StableClassId>)> {
     quota.pacing.clone().map(|pacing| (pacing, slots.to_vec()))
 }
 
-fn first(window: &Window, now: Timestamp) -> Tally {
+fn first(window: &Window, now: Timestamp) -> WindowUsage {
     match window.opened_by_use() {
         Some(_) => unopened(0),
         None => {
             let span = window.span(now);
-            Tally::fresh(span.start.0, span)
+            WindowUsage::fresh(span.start.0, span)
         }
     }
 }
 
 /// A window that the next charge opens.
-fn unopened(ordinal: u64) -> Tally {
+fn unopened(ordinal: u64) -> WindowUsage {
     let ever = Span { start: Timestamp(0), end: Timestamp(u64::MAX) };
-    Tally { opened: false, by_use: true, ..Tally::fresh(ordinal, ever) }
+    WindowUsage { opened: false, by_use: true, ..WindowUsage::fresh(ordinal, ever) }
 }

@@ -1,21 +1,21 @@
 //! What the plan of a paced quota has for its requests, and what it is made from.
 
-use super::Book;
-use crate::engine::Slot;
-use crate::engine::quota::window_usage::Tally;
-use crate::policy::pacing::pacer::{Books, Pacer};
+use super::QuotaState;
+use crate::engine::StableClassId;
+use crate::engine::quota::window_usage::WindowUsage;
+use crate::policy::pacing::pacer::{QuotaTotals, Pacer};
 use crate::policy::pacing::week::WeekTime;
-use crate::policy::pacing::{Pacing, Planned};
+use crate::policy::pacing::{Pacing, PlanSnapshot};
 use crate::policy::quota::Quota;
 use crate::policy::window::Span;
 use crate::policy::{Timestamp, Units};
 
-impl Book {
+impl QuotaState {
     /// What the plan has for a request of `class`, made anew where it is time for that. `slots` are those of the classes
     /// that `pacing` knows by their places.
     ///
     /// A plan that is made for a request which then waits for the ledger is dropped: of that there is no line in the log.
-    pub(in crate::engine) fn planned(&mut self, pacing: &Pacing, slots: &[Slot], class: Slot) -> Planned {
+    pub(in crate::engine) fn planned(&mut self, pacing: &Pacing, slots: &[StableClassId], class: StableClassId) -> PlanSnapshot {
         let now = self.latest;
         self.next_pacer = None;
         if self.pacer().is_none_or(|pacer| pacer.is_due(now)) {
@@ -25,7 +25,7 @@ impl Book {
             self.next_pacer = Some(next);
         }
         let pacer = self.next_pacer.as_deref().or(self.pacer());
-        Planned {
+        PlanSnapshot {
             is_ahead: pacer.is_some_and(|pacer| pacer.is_ahead(self.taken())),
             aside: pacer.map_or(Units::ZERO, Pacer::aside),
             allotment: pacer.and_then(|pacer| pacer.classes().get(usize::from(class))?.allotment),
@@ -33,8 +33,8 @@ impl Book {
     }
 
     /// The account as a plan finds it.
-    fn books(&self) -> Books {
-        Books {
+    fn books(&self) -> QuotaTotals {
+        QuotaTotals {
             limit: self.limit,
             taken: if self.is_closed() { self.limit } else { self.taken().plus(self.current.withheld) },
             expected_elsewhere: self.current.expected_elsewhere,
@@ -44,7 +44,7 @@ impl Book {
     }
 
     /// What clients are expected to ask for in what is left of a window, by what the plan has learned of them.
-    pub(in crate::engine) fn expects(&self, tally: &Tally) -> Units {
+    pub(in crate::engine) fn expects(&self, tally: &WindowUsage) -> Units {
         let span = self.span_of(tally);
         let from = self.latest.max(span.start);
         let left = span.end.since(from);
@@ -52,7 +52,7 @@ impl Book {
     }
 
     /// The time of a window; of one that nobody has opened, were it opened now.
-    pub(super) fn span_of(&self, tally: &Tally) -> Span {
+    pub(super) fn span_of(&self, tally: &WindowUsage) -> Span {
         if tally.opened { tally.span } else { self.window.span(self.latest) }
     }
 
@@ -91,7 +91,7 @@ impl Book {
     }
 
     /// What each class of a plan will ask for, hour by hour from now on.
-    pub(in crate::engine) fn expected_by_hour(&self, class: Slot) -> Vec<f64> {
+    pub(in crate::engine) fn expected_by_hour(&self, class: StableClassId) -> Vec<f64> {
         let demand = self.pacer().and_then(|pacer| pacer.classes().get(usize::from(class))).map(|class| &class.demand);
         let week = self.books().week;
         demand.map_or_else(Vec::new, |demand| demand.next_hours(week))

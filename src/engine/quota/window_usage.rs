@@ -6,7 +6,7 @@ use crate::policy::window::Span;
 
 /// One window of one quota.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::engine) struct Tally {
+pub(in crate::engine) struct WindowUsage {
     /// Its start in nanoseconds; the ordinal of one that opens at its first use.
     pub(in crate::engine) id: u64,
     /// When it is; all of time while it has not been opened.
@@ -40,7 +40,7 @@ pub(in crate::engine) struct Tally {
     pub(in crate::engine) told: (Units, Units),
 }
 
-impl Tally {
+impl WindowUsage {
     /// A window of which nothing is taken, and nothing held.
     pub(in crate::engine) fn fresh(id: u64, span: Span) -> Self {
         Self {

@@ -1,13 +1,13 @@
 //! Windows that begin, end and go on counting: what weighs on the present one.
 
-use super::{Book, REMEMBERED, unopened};
-use crate::engine::quota::window_usage::Tally;
+use super::{QuotaState, REMEMBERED, unopened};
+use crate::engine::quota::window_usage::WindowUsage;
 use crate::policy::lease::WindowKey;
 use crate::policy::window::Span;
 use crate::policy::{Timestamp, Units};
 use std::time::Duration;
 
-impl Book {
+impl QuotaState {
     /// Goes on to the window that the present moment falls into.
     pub(super) fn go_on(&mut self) {
         let before = self.current;
@@ -30,13 +30,13 @@ impl Book {
 
     /// What weighed on the part of a sliding window that is over goes on to weigh, but for what this gate knows to be
     /// over, too. The ledger will say exactly; until then nobody is told that there is more than there is.
-    fn carry_over(&mut self, before: &Tally) {
+    fn carry_over(&mut self, before: &WindowUsage) {
         let back = self.window.back();
         let (was, is) = (before.key(back), self.current.key(back));
         if !self.leased || !is.is_weighed_on_by(before.id, before.known_span()) {
             return;
         }
-        let is_over = |tally: &&Tally| {
+        let is_over = |tally: &&WindowUsage| {
             let span = tally.known_span();
             was.is_weighed_on_by(tally.id, span) && !is.is_weighed_on_by(tally.id, span)
         };
@@ -48,12 +48,12 @@ impl Book {
     }
 
     /// The tally of the window at `span`: as it was left, or a new one, unless it may be one that has been forgotten.
-    pub(in crate::engine) fn at_span(&mut self, span: Span) -> Tally {
+    pub(in crate::engine) fn at_span(&mut self, span: Span) -> WindowUsage {
         let id = span.start.0;
         let tally = match self.take_other(|tally| tally.id == id && !tally.by_use) {
-            Some(tally) => Tally { span, ..tally },
-            None if self.forgotten.covers(span) => Tally::fresh(id, span).spent(self.limit),
-            None => Tally::fresh(id, span),
+            Some(tally) => WindowUsage { span, ..tally },
+            None if self.forgotten.covers(span) => WindowUsage::fresh(id, span).spent(self.limit),
+            None => WindowUsage::fresh(id, span),
         };
         match self.forgotten.weighs_on(span, self.window.back()) {
             true => tally.spent(self.limit),
@@ -65,7 +65,7 @@ impl Book {
     ///
     /// A clock set back into a window finds it as it was. Set back to before the newest, that one goes on from there: it
     /// lasts longer, and nobody has more of it.
-    pub(super) fn opened_by_use(&mut self, length: Duration) -> Tally {
+    pub(super) fn opened_by_use(&mut self, length: Duration) -> WindowUsage {
         let now = self.latest;
         if let Some(open) = self.take_other(|tally| tally.by_use && tally.opened && tally.span.contains(now)) {
             return open;
@@ -73,7 +73,7 @@ impl Book {
         let newest = self.others.iter().filter(|tally| tally.by_use).map(|tally| tally.id).max();
         match newest.and_then(|id| self.take_other(|tally| tally.by_use && tally.id == id)) {
             Some(tally) if !tally.opened => tally,
-            Some(tally) if now < tally.span.start => Tally { span: Span { start: now, end: now + length }, ..tally },
+            Some(tally) if now < tally.span.start => WindowUsage { span: Span { start: now, end: now + length }, ..tally },
             Some(tally) => {
                 self.others.push(tally);
                 unopened(tally.id + 1)
@@ -82,7 +82,7 @@ impl Book {
         }
     }
 
-    pub(in crate::engine) fn take_other(&mut self, is: impl Fn(&Tally) -> bool) -> Option<Tally> {
+    pub(in crate::engine) fn take_other(&mut self, is: impl Fn(&WindowUsage) -> bool) -> Option<WindowUsage> {
         let place = self.others.iter().position(is)?;
         Some(self.others.swap_remove(place))
     }
@@ -91,7 +91,7 @@ impl Book {
     fn forget(&mut self) {
         let key = self.current.key(self.window.back());
         while self.others.len() > REMEMBERED {
-            let idle = |tally: &&Tally| {
+            let idle = |tally: &&WindowUsage| {
                 tally.reserved.is_zero() && tally.owed.is_zero() && !key.is_weighed_on_by(tally.id, tally.known_span())
             };
             let oldest = self.others.iter().filter(idle).min_by_key(|tally| tally.span.start).map(|tally| tally.id);
@@ -110,7 +110,7 @@ impl Book {
         let span = self.span_of(&self.current);
         let key = WindowKey { id: self.current.id, span: Some(span), back };
         if !self.leased && !self.current.spent {
-            let weighs = |tally: &&Tally| key.is_weighed_on_by(tally.id, tally.known_span());
+            let weighs = |tally: &&WindowUsage| key.is_weighed_on_by(tally.id, tally.known_span());
             let weight = self.others.iter().filter(weighs).fold(Units::ZERO, |sum, tally| sum.plus(tally.taken()));
             self.current.elsewhere = weight;
             self.current.taken_elsewhere = weight;
@@ -128,7 +128,7 @@ impl Book {
         let span = self.current.span;
         let relief = |start: Timestamp| start + span.length().saturating_mul(back + 1);
         let key = self.current.key(back);
-        let weighs = |tally: &&Tally| !tally.taken().is_zero() && key.is_weighed_on_by(tally.id, tally.known_span());
+        let weighs = |tally: &&WindowUsage| !tally.taken().is_zero() && key.is_weighed_on_by(tally.id, tally.known_span());
         let oldest = self.others.iter().filter(weighs).map(|tally| tally.span.start).min();
         match oldest {
             Some(start) => relief(start).max(span.end),

@@ -32,13 +32,13 @@ proptest! {
     fn a_flood_of_new_keys_neither_evicts_the_active_nor_disables_the_limit(
         steps in proptest::collection::vec(step(), 1..100),
     ) {
-        let small = Engine::new(Supply::Whole, MOST).admission(rules(vec![], vec![route(&[])]), NOON);
-        let endless = Engine::new(Supply::Whole, 1_000_000).admission(rules(vec![], vec![route(&[])]), NOON);
+        let small = Engine::new(LeaseMode::Whole, MOST).admission(rules(vec![], vec![route(&[])]), NOON);
+        let endless = Engine::new(LeaseMode::Whole, 1_000_000).admission(rules(vec![], vec![route(&[])]), NOON);
         let ask = |admission: &Admission, key: u64, now| {
             let decision = admission.admit(ClientKey::from_number(key), LIMITED, 0, "/item/1", now);
             let wait = match decision.ruling {
-                Ruling::Admitted(_) => None,
-                Ruling::Refused(refusal) => Some(refusal.wait),
+                AdmissionOutcome::Admitted(_) => None,
+                AdmissionOutcome::Refused(refusal) => Some(refusal.wait),
             };
             (wait, decision.bucket.map(|bucket| (bucket.remaining, bucket.full_after)))
         };
@@ -68,7 +68,7 @@ proptest! {
 
 #[test]
 fn who_is_idle_makes_room_for_who_comes() {
-    let admission = Engine::new(Supply::Whole, MOST).admission(rules(vec![], vec![route(&[])]), NOON);
+    let admission = Engine::new(LeaseMode::Whole, MOST).admission(rules(vec![], vec![route(&[])]), NOON);
     let remaining = |key, now| {
         let decision = admission.admit(ClientKey::from_number(key), LIMITED, 0, "/item/1", now);
         decision.bucket.map(|bucket| bucket.remaining)

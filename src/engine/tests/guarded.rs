@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::policy::OperatorId;
-use crate::policy::crawler_guard::Guard;
+use crate::policy::crawler_guard::CrawlerGuard;
 
 const GOOGLE: OperatorId = OperatorId(0);
 const BING: OperatorId = OperatorId(1);
@@ -13,25 +13,25 @@ struct Site(Admission);
 
 impl Site {
     fn new() -> Self {
-        let guard = Guard {
+        let guard = CrawlerGuard {
             trickle: Duration::from_secs(300),
             max_refused_for: Duration::from_secs(86_400),
             up_to: Share::from_millionths(20_000),
         };
         let mut rules = Arc::unwrap_or_clone(rules(vec![quota("api", LIMIT, &[(0, 100)])], vec![route(&[(0, 1)])]));
         rules.classes[usize::from(BOT.0)].guard = Some(guard);
-        Self(Engine::new(Supply::Whole, 1000).admission(Arc::new(rules), NOON))
+        Self(Engine::new(LeaseMode::Whole, 1000).admission(Arc::new(rules), NOON))
     }
 
     fn lets_in(&self, operator: OperatorId, path: &str, seconds: u64) -> bool {
-        let page = Page { operator, host: "example.com", path, query: None };
+        let page = CrawledPage { operator, host: "example.com", path, query: None };
         let now = NOON + Duration::from_secs(seconds);
         match self.0.admit_crawler(ANN, BOT, 0, false, Some(page), now).ruling {
-            Ruling::Admitted(permit) => {
+            AdmissionOutcome::Admitted(permit) => {
                 permit.settle(|_, expected| expected);
                 true
             }
-            Ruling::Refused(refusal) => {
+            AdmissionOutcome::Refused(refusal) => {
                 assert_eq!(refusal.reason, Reason::Tier);
                 false
             }

@@ -1,7 +1,7 @@
 //! Quotas that are spread over their window.
 
 use super::*;
-use crate::policy::pacing::{Forecast, Pacing, Role};
+use crate::policy::pacing::{PacingMode, Pacing, Role};
 use std::num::NonZeroU32;
 
 const MORNING: Timestamp = Timestamp::from_seconds(3600);
@@ -9,12 +9,12 @@ const MORNING: Timestamp = Timestamp::from_seconds(3600);
 fn paced(limit: u64, enforce: bool) -> Quota {
     let roles = vec![Role::First, Role::Paced(NonZeroU32::MIN), Role::First];
     let (burst, priorities) = (Share::from_millionths(50_000), Vec::new());
-    let pacing = Pacing { forecast: Forecast::Even, burst, roles, priorities, enforce };
+    let pacing = Pacing { forecast: PacingMode::Even, burst, roles, priorities, enforce };
     Quota { pacing: Some(pacing), ..quota("api", limit, &[(limit / 2, 100)]) }
 }
 
 fn site(limit: u64, enforce: bool) -> Admission {
-    Engine::new(Supply::Whole, 1000).admission(rules(vec![paced(limit, enforce)], vec![route(&[(0, 1)])]), MORNING)
+    Engine::new(LeaseMode::Whole, 1000).admission(rules(vec![paced(limit, enforce)], vec![route(&[(0, 1)])]), MORNING)
 }
 
 /// How many of `count` requests of bots are served in the hour from `start` on.
@@ -62,7 +62,7 @@ fn people_are_not_paced() {
 fn what_was_learned_outlives_a_reload_and_the_process() {
     let site =
         |engine: &Arc<Engine>, now| engine.admission(rules(vec![paced(10_000, true)], vec![route(&[(0, 1)])]), now);
-    let engine = Engine::new(Supply::Whole, 1000);
+    let engine = Engine::new(LeaseMode::Whole, 1000);
     let before = site(&engine, MORNING);
     for hour in 1..5 {
         served(&before, Timestamp::from_seconds(hour * 3600), 50);
@@ -75,7 +75,7 @@ fn what_was_learned_outlives_a_reload_and_the_process() {
     let hours: Vec<u64> = bot.week[3 * 24 + 1..3 * 24 + 5].iter().map(|hour| hour.units.round() as u64).collect();
     assert_eq!(hours, [50; 4]);
 
-    let next = Engine::new(Supply::Whole, 1000);
+    let next = Engine::new(LeaseMode::Whole, 1000);
     let _admission = site(&next, TOMORROW);
     next.recall(&learned);
     assert_eq!(next.learned_demand(), learned);
@@ -83,7 +83,7 @@ fn what_was_learned_outlives_a_reload_and_the_process() {
 
 #[test]
 fn a_reload_that_changes_nothing_leaves_the_plan_as_it_is() {
-    let engine = Engine::new(Supply::Whole, 1000);
+    let engine = Engine::new(LeaseMode::Whole, 1000);
     let at = |second| MORNING + Duration::from_secs(second);
     let line = |limit: u64, second| {
         let quota = paced(limit, true);
@@ -98,7 +98,7 @@ fn a_reload_that_changes_nothing_leaves_the_plan_as_it_is() {
 
 #[test]
 fn a_request_that_waits_for_the_ledger_leaves_the_plan_to_the_next() {
-    let engine = Engine::new(Supply::Leased(Arc::new(|| ())), 1000);
+    let engine = Engine::new(LeaseMode::Leased(Arc::new(|| ())), 1000);
     let admission = engine.admission(rules(vec![paced(2400, true)], vec![route(&[(0, 1)])]), MORNING);
     let is_planned = || admission.plan(QuotaId(0), MORNING).is_some();
     assert_eq!((ask(&admission, PERSON, 0, MORNING).err(), is_planned()), (Some(Reason::Ledger), false));

@@ -1,9 +1,9 @@
 //! The door to one scope: its book, and the lanes before it.
 
-use super::limiter::Book;
-use super::scheduler::PlaceId;
-use super::wait_queue::LaneId;
-use crate::policy::throttle::Throttle;
+use super::limiter::ScopeLimiter;
+use super::scheduler::WaiterId;
+use super::wait_queue::QueueId;
+use crate::policy::throttle::ThrottleConfig;
 use crate::policy::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use std::time::Duration;
 /// A door, by its place on the floor. One that is forgotten gives its place to another: whoever is in a scope or waits
 /// for it keeps it from being forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct DoorId(pub(super) usize);
+pub(super) struct InstanceId(pub(super) usize);
 
 /// One door.
-pub(super) struct Door {
+pub(super) struct ScopeInstance {
     /// The name of its scope in the settings.
     pub(super) scope: Arc<str>,
-    pub(super) book: Book,
+    pub(super) book: ScopeLimiter,
     /// Who looks again when time alone opens it, and when that will be; woken like an alarm clock, so that not all are.
-    pub(super) watchman: Option<(PlaceId, Timestamp)>,
+    pub(super) watchman: Option<(WaiterId, Timestamp)>,
     /// The lanes in which somebody waits for it, that of whoever has waited longest first.
-    lanes: BTreeSet<(PlaceId, LaneId)>,
+    lanes: BTreeSet<(WaiterId, QueueId)>,
     /// How many wait for it, by priority.
     line: BTreeMap<u8, u32>,
     last_asked: Timestamp,
@@ -31,9 +31,9 @@ pub(super) struct Door {
 /// What was learned of a scope by value (its delay, its level of backoff) is forgotten when nobody has asked for so long.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 
-impl Door {
-    pub(super) fn new(scope: &Arc<str>, name: &str, rules: Option<Arc<Throttle>>, now: Timestamp) -> Self {
-        let mut book = Book::new(name);
+impl ScopeInstance {
+    pub(super) fn new(scope: &Arc<str>, name: &str, rules: Option<Arc<ThrottleConfig>>, now: Timestamp) -> Self {
+        let mut book = ScopeLimiter::new(name);
         book.follow(rules, now);
         Self {
             scope: Arc::clone(scope),
@@ -60,12 +60,12 @@ impl Door {
     }
 
     /// The lanes before it, that of whoever has waited longest first.
-    pub(super) fn lanes(&self) -> impl Iterator<Item = LaneId> {
+    pub(super) fn lanes(&self) -> impl Iterator<Item = QueueId> {
         self.lanes.iter().map(|(_, lane)| *lane)
     }
 
     /// Who has waited longest.
-    pub(super) fn oldest(&self) -> Option<PlaceId> {
+    pub(super) fn oldest(&self) -> Option<WaiterId> {
         self.lanes.first().map(|(place, _)| *place)
     }
 
@@ -79,7 +79,7 @@ impl Door {
         *self.line.entry(priority).or_default() += 1;
     }
 
-    pub(super) fn left(&mut self, place: PlaceId, priority: u8) {
+    pub(super) fn left(&mut self, place: WaiterId, priority: u8) {
         self.book.waiting = self.book.waiting.saturating_sub(1);
         if let Some(count) = self.line.get_mut(&priority) {
             *count -= 1;
@@ -93,7 +93,7 @@ impl Door {
     }
 
     /// The one who has waited longest in `lane` was `before`, and is `now`.
-    pub(super) fn stands(&mut self, lane: LaneId, before: Option<PlaceId>, now: Option<PlaceId>) {
+    pub(super) fn stands(&mut self, lane: QueueId, before: Option<WaiterId>, now: Option<WaiterId>) {
         if before == now {
             return;
         }

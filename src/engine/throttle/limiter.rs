@@ -1,37 +1,37 @@
 //! One scope: what is under way in it, what was learned of it, and what keeps the next request from starting.
 
 use super::OLDEST_EVERY;
-use super::slot_cooldown::Cooling;
+use super::slot_cooldown::SlotCooldowns;
 use crate::policy::throttle::autothrottle::Adjustment;
-use crate::policy::throttle::backoff::{Pressure, Rest, Spell};
-use crate::policy::throttle::controller::{Controller, Course, Pace};
-use crate::policy::throttle::{self, Outcome};
+use crate::policy::throttle::backoff::{BackoffState, BackoffBlock, BackoffEpoch};
+use crate::policy::throttle::controller::{Controller, ControllerState, EffectiveLimits};
+use crate::policy::throttle::{self, OriginOutcome};
 use crate::policy::time::Timestamp;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// One scope's book.
-pub(super) struct Book {
+pub(super) struct ScopeLimiter {
     pub(super) name: Arc<str>,
     /// None once the settings name it no more; who is in it leaves all the same.
-    pub(super) rules: Option<Arc<throttle::Throttle>>,
+    pub(super) rules: Option<Arc<throttle::ThrottleConfig>>,
     pub(super) in_flight: u32,
     pub(super) waiting: u32,
     starts: u32,
     next_start: Timestamp,
-    cooling: Cooling,
-    course: Course,
+    cooling: SlotCooldowns,
+    course: ControllerState,
     /// What follows from rules and course.
-    pace: Pace,
-    pub(super) pressure: Pressure,
+    pace: EffectiveLimits,
+    pub(super) pressure: BackoffState,
     /// How long an answer takes of late.
     latency: Duration,
 }
 
 /// What keeps a lane from going.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Hindrance {
+pub(super) enum BlockedBy {
     /// A slot has to come free.
     Slot,
     /// The same, which one does by then at the latest.
@@ -46,7 +46,7 @@ pub(super) enum Hindrance {
 
 /// What a scope takes from an outcome.
 #[derive(Default)]
-pub(super) struct Lesson {
+pub(super) struct FeedbackEffect {
     /// How long it rests, if that was a complaint.
     pub(super) rest: Option<Duration>,
     /// What it did to the delay, if somebody watches.
@@ -91,7 +91,7 @@ impl ScopeState {
     }
 }
 
-impl Hindrance {
+impl BlockedBy {
     pub(super) fn until(self) -> Option<Timestamp> {
         match self {
             Self::SlotBy(moment) | Self::Spacing(moment) | Self::Rest(moment) => Some(moment),
@@ -108,7 +108,7 @@ impl Hindrance {
     }
 }
 
-impl Book {
+impl ScopeLimiter {
     pub(super) fn new(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -117,21 +117,21 @@ impl Book {
             waiting: 0,
             starts: 0,
             next_start: Timestamp::default(),
-            cooling: Cooling::default(),
-            course: Course::Fixed,
-            pace: Pace::default(),
-            pressure: Pressure::default(),
+            cooling: SlotCooldowns::default(),
+            course: ControllerState::Fixed,
+            pace: EffectiveLimits::default(),
+            pressure: BackoffState::default(),
             latency: Duration::ZERO,
         }
     }
 
     /// Takes over new settings; what was learned under the old ones is kept as far as they have a use for it.
-    pub(super) fn follow(&mut self, rules: Option<Arc<throttle::Throttle>>, now: Timestamp) {
+    pub(super) fn follow(&mut self, rules: Option<Arc<throttle::ThrottleConfig>>, now: Timestamp) {
         let Some(new) = &rules else { return };
         self.course = new.course(self.course, now);
         self.pace = new.pace(&self.course);
         self.pressure =
-            new.backoff.as_ref().map_or_else(Pressure::default, |backoff| backoff.within(self.pressure, now));
+            new.backoff.as_ref().map_or_else(BackoffState::default, |backoff| backoff.within(self.pressure, now));
         self.next_start = self.next_start.min(new.spacing.next_after(self.pace.delay, 1.0, now));
         self.cooling.end_by(new.spacing.slot_opens(now));
         self.rules = rules;
@@ -140,9 +140,9 @@ impl Book {
     /// Returns whether nobody is in it, nobody is kept from it, and it presses as hard as a new one: to forget it changes
     /// nothing.
     pub(super) fn is_as_new(&self, now: Timestamp) -> bool {
-        let has_learned = |rules: &Arc<throttle::Throttle>| {
+        let has_learned = |rules: &Arc<throttle::ThrottleConfig>| {
             let pressure = rules.backoff.as_ref().map(|backoff| backoff.at(self.pressure, now));
-            self.pace != rules.pace(&rules.course(Course::Fixed, now))
+            self.pace != rules.pace(&rules.course(ControllerState::Fixed, now))
                 || pressure.is_some_and(|pressure| pressure.level() > 0)
         };
         self.is_empty(now) && !self.rules.as_ref().is_some_and(has_learned)
@@ -153,29 +153,29 @@ impl Book {
         self.in_flight == 0 && self.waiting == 0 && self.cooling.slots(now) == 0 && self.hindrance(now).is_none()
     }
 
-    pub(super) fn hindrance(&self, now: Timestamp) -> Option<Hindrance> {
+    pub(super) fn hindrance(&self, now: Timestamp) -> Option<BlockedBy> {
         let rules = self.rules.as_ref()?;
         if let Some(backoff) = &rules.backoff {
             match backoff.at(self.pressure, now).hinders(now) {
-                Some(Rest::Until(moment)) => return Some(Hindrance::Rest(moment)),
-                Some(Rest::Probing) => return Some(Hindrance::Probe),
+                Some(BackoffBlock::Until(moment)) => return Some(BlockedBy::Rest(moment)),
+                Some(BackoffBlock::Probing) => return Some(BlockedBy::Probe),
                 None => {}
             }
         }
         if now < self.next_start {
-            return Some(Hindrance::Spacing(self.next_start));
+            return Some(BlockedBy::Spacing(self.next_start));
         }
         self.slot_hindrance(self.pace.limit?, now)
     }
 
-    fn slot_hindrance(&self, most: u32, now: Timestamp) -> Option<Hindrance> {
+    fn slot_hindrance(&self, most: u32, now: Timestamp) -> Option<BlockedBy> {
         if self.in_flight >= most {
-            return Some(Hindrance::Slot);
+            return Some(BlockedBy::Slot);
         }
         let opens = self.cooling.next(now)?;
         let is_free = self.in_flight + self.cooling.slots(now) < most;
         // Whoever is under way may be over before that, and have been sent long enough ago.
-        let hindrance = if self.in_flight > 0 { Hindrance::SlotBy(opens) } else { Hindrance::Spacing(opens) };
+        let hindrance = if self.in_flight > 0 { BlockedBy::SlotBy(opens) } else { BlockedBy::Spacing(opens) };
         (!is_free).then_some(hindrance)
     }
 
@@ -195,7 +195,7 @@ impl Book {
     }
 
     /// One more starts. Where it was not its turn, the turn is still of the one whose it is.
-    pub(super) fn start(&mut self, takes_turn: bool, chance: f64, now: Timestamp) -> Spell {
+    pub(super) fn start(&mut self, takes_turn: bool, chance: f64, now: Timestamp) -> BackoffEpoch {
         self.in_flight += 1;
         self.starts = self.starts.wrapping_add(u32::from(takes_turn));
         if let Some(rules) = &self.rules {
@@ -213,13 +213,13 @@ impl Book {
     /// What follows from the outcome of a request that was sent at `sent`.
     pub(super) fn hear(
         &mut self,
-        spell: Spell,
-        outcome: &Outcome,
+        spell: BackoffEpoch,
+        outcome: &OriginOutcome,
         chance: f64,
         sent: Timestamp,
         now: Timestamp,
-    ) -> Lesson {
-        let Some(rules) = &self.rules else { return Lesson::default() };
+    ) -> FeedbackEffect {
+        let Some(rules) = &self.rules else { return FeedbackEffect::default() };
         let delay = self.pace.delay;
         rules.heard(&mut self.course, outcome, sent, self.in_flight, now);
         self.pace = rules.pace(&self.course);
@@ -231,13 +231,13 @@ impl Book {
             true => outcome.latency,
             false => (self.latency * 7 + outcome.latency.min(Duration::from_secs(3600))) / 8,
         };
-        let Some(backoff) = &rules.backoff else { return Lesson { rest: None, adjustment } };
+        let Some(backoff) = &rules.backoff else { return FeedbackEffect { rest: None, adjustment } };
         self.pressure = rules.pressure_after(self.pressure, &self.course, spell, outcome, chance, now);
-        Lesson { rest: backoff.minds(outcome).then(|| self.pressure.rest_left(now)), adjustment }
+        FeedbackEffect { rest: backoff.minds(outcome).then(|| self.pressure.rest_left(now)), adjustment }
     }
 
     /// A request that was sent at `sent` is over, however it ended.
-    pub(super) fn over(&mut self, spell: Spell, sent: Timestamp, now: Timestamp) {
+    pub(super) fn over(&mut self, spell: BackoffEpoch, sent: Timestamp, now: Timestamp) {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.pressure = self.pressure.over(spell);
         if let Some(rules) = &self.rules {
@@ -253,7 +253,7 @@ impl Book {
         let spaced = self.starts_after(self.waiting, rested).since(now);
         let most_at_once = self.pace.limit.into_iter().chain(self.pressure.most_at_once().map(NonZeroU32::get)).min();
         let Some(most) = most_at_once.map(|most| most.max(1)) else { return spaced };
-        let slot = self.slot_hindrance(most, now).and_then(Hindrance::until).unwrap_or(now);
+        let slot = self.slot_hindrance(most, now).and_then(BlockedBy::until).unwrap_or(now);
         let cooled = slot.since(now).saturating_add(rules.spacing.per_slot.saturating_mul(self.waiting / most));
         let served = self.latency.saturating_mul(self.waiting.saturating_add(1).div_ceil(most));
         spaced.max(cooled).max(served)

@@ -27,17 +27,17 @@ mod tests;
 mod queued;
 
 pub use limiter::ScopeState;
-pub use slot_guard::Pass;
-pub use queued::{Turn, Waiting};
+pub use slot_guard::SlotGuard;
+pub use queued::{QueuePoll, QueuedRequest};
 
 use crate::policy::Reason;
 use crate::policy::identity::ClientKey;
 use crate::policy::throttle::Scope;
 use crate::policy::throttle::autothrottle::Adjustment;
-use crate::policy::throttle::partition::{Said, ValueFrom};
+use crate::policy::throttle::partition::{PartitionInput, PartitionKey};
 use crate::policy::time::Timestamp;
-use instance::DoorId;
-use scheduler::{Arrival, FamilyId, Floor, Value};
+use instance::InstanceId;
+use scheduler::{ScheduleResult, ScopeGroupId, Scheduler, PartitionValue};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, RandomState};
@@ -53,18 +53,18 @@ pub const OLDEST_EVERY: u32 = 8;
 
 /// What becomes of a request that has come to its scopes.
 #[must_use]
-pub enum Entrance {
+pub enum AcquireOutcome {
     /// It may go on, and holds its slots as long as it holds the pass; none, where nothing is throttled.
-    Open(Option<Pass>),
+    Open(Option<SlotGuard>),
     /// It stands in line.
-    Line(Waiting),
+    Line(QueuedRequest),
     /// It could not be served in time.
-    Closed(Closed),
+    Closed(ThrottleRejection),
 }
 
 /// Why nobody is let in, and when to come back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Closed {
+pub struct ThrottleRejection {
     /// The scope that says no: of several, the one that does so for longest.
     pub scope: Arc<str>,
     /// [`Reason::Throttle`], or [`Reason::Backoff`] where the scope rests.
@@ -75,9 +75,9 @@ pub struct Closed {
 
 /// What followed from an outcome.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Heard {
+pub struct ResponseFeedback {
     /// How long the scopes rest, if it was a complaint to one of them.
-    pub rest: Option<Closed>,
+    pub rest: Option<ThrottleRejection>,
     /// The scopes that begin to rest, and for how long.
     pub begin_to_rest: Vec<(Arc<str>, Duration)>,
     /// What it did to the delay of each scope that is watched, by name.
@@ -86,7 +86,7 @@ pub struct Heard {
 
 /// Who asks for a turn.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Comer {
+pub(super) struct SlotRequest {
     /// The client: clients of one priority take turns.
     pub(super) client: ClientKey,
     /// Higher goes first.
@@ -98,28 +98,28 @@ pub(super) struct Comer {
 /// The throttle of all scopes, for as long as the process lives.
 #[derive(Default)]
 pub(super) struct Throttle {
-    floor: Mutex<Floor>,
+    floor: Mutex<Scheduler>,
     /// By which values are known.
     secrets: RandomState,
 }
 
 /// The way of a route's requests through its throttled scopes.
 #[derive(Debug)]
-pub(super) struct Way(Few<Step>);
+pub(super) struct RouteScopes(Few<ScopeRef>);
 
 /// One scope on the way.
 #[derive(Debug)]
-enum Step {
+enum ScopeRef {
     /// It is there once.
-    One(DoorId),
+    One(InstanceId),
     /// It is there once for each value.
-    OfValue(FamilyId, ValueFrom),
+    OfValue(ScopeGroupId, PartitionKey),
 }
 
 /// One scope that a request goes to.
-enum Goal<'a> {
-    One(DoorId),
-    OfValue(FamilyId, Value<'a>),
+enum ScopeTarget<'a> {
+    One(InstanceId),
+    OfValue(ScopeGroupId, PartitionValue<'a>),
 }
 
 impl Throttle {
@@ -129,31 +129,31 @@ impl Throttle {
     }
 
     /// Returns the way through the scopes named, of which only throttled ones count; none where there are none.
-    pub(super) fn way<'a>(&self, scopes: impl Iterator<Item = &'a Scope>) -> Option<Way> {
+    pub(super) fn way<'a>(&self, scopes: impl Iterator<Item = &'a Scope>) -> Option<RouteScopes> {
         let mut floor = self.floor.lock();
-        let steps: Few<Step> = scopes.filter(|scope| scope.throttle.is_some()).map(|scope| floor.step(scope)).collect();
-        (!steps.is_empty()).then_some(Way(steps))
+        let steps: Few<ScopeRef> = scopes.filter(|scope| scope.throttle.is_some()).map(|scope| floor.step(scope)).collect();
+        (!steps.is_empty()).then_some(RouteScopes(steps))
     }
 
     /// Lets `comer` in, or gives it a place in line. What it has `said` of itself leads it to its scopes by value.
-    pub(super) fn enter<'a>(self: &Arc<Self>, way: &Way, said: &Said<'a>, comer: Comer, now: Timestamp) -> Entrance {
-        let goal = |step: &Step| match step {
-            Step::One(door) => Goal::One(*door),
-            Step::OfValue(family, from) => {
+    pub(super) fn enter<'a>(self: &Arc<Self>, way: &RouteScopes, said: &PartitionInput<'a>, comer: SlotRequest, now: Timestamp) -> AcquireOutcome {
+        let goal = |step: &ScopeRef| match step {
+            ScopeRef::One(door) => ScopeTarget::One(*door),
+            ScopeRef::OfValue(family, from) => {
                 let text = from.of(said);
-                Goal::OfValue(*family, Value { hash: self.secrets.hash_one(&text), text })
+                ScopeTarget::OfValue(*family, PartitionValue { hash: self.secrets.hash_one(&text), text })
             }
         };
         // Hashed before the lock is taken.
-        let goals: Few<Goal<'a>> = way.0.iter().map(goal).collect();
+        let goals: Few<ScopeTarget<'a>> = way.0.iter().map(goal).collect();
         let arrival = self.change(|floor| {
             let doors = floor.doors(&goals, now);
             floor.arrive(doors, comer, now)
         });
         match arrival {
-            Arrival::Starts(ticket) => Entrance::Open(Some(Pass::new(Arc::clone(self), ticket))),
-            Arrival::Waits(place) => Entrance::Line(Waiting::new(Arc::clone(self), place)),
-            Arrival::TurnedAway(closed) => Entrance::Closed(closed),
+            ScheduleResult::Starts(ticket) => AcquireOutcome::Open(Some(SlotGuard::new(Arc::clone(self), ticket))),
+            ScheduleResult::Waits(place) => AcquireOutcome::Line(QueuedRequest::new(Arc::clone(self), place)),
+            ScheduleResult::TurnedAway(closed) => AcquireOutcome::Closed(closed),
         }
     }
 
@@ -166,7 +166,7 @@ impl Throttle {
     }
 
     /// Changes the floor, then wakes whom that concerns, without the lock.
-    fn change<T>(&self, change: impl FnOnce(&mut Floor) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut Scheduler) -> T) -> T {
         let (result, woken) = {
             let mut floor = self.floor.lock();
             let result = change(&mut floor);

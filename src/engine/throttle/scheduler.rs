@@ -4,14 +4,14 @@
 //! door is open. One thing reaches further. The last slot is kept for whoever has waited longest, unless that one waits for
 //! something else than a slot; so where a door begins to rest, slots that other doors kept for those before it are free.
 
-use super::limiter::{Hindrance, ScopeState};
-use super::instance::{Door, DoorId};
-use super::group::Family;
-use super::wait_queue::{Lane, LaneId};
-use super::{Closed, Comer, Few, Goal, Heard, Step};
+use super::limiter::{BlockedBy, ScopeState};
+use super::instance::{ScopeInstance, InstanceId};
+use super::group::ScopeGroup;
+use super::wait_queue::{WaitQueue, QueueId};
+use super::{ThrottleRejection, SlotRequest, Few, ScopeTarget, ResponseFeedback, ScopeRef};
 use crate::policy::Reason;
-use crate::policy::throttle::backoff::Spell;
-use crate::policy::throttle::{self, Outcome, Scope};
+use crate::policy::throttle::backoff::BackoffEpoch;
+use crate::policy::throttle::{self, OriginOutcome, Scope};
 use crate::policy::time::Timestamp;
 use foldhash::fast::RandomState;
 use slab::Slab;
@@ -24,82 +24,82 @@ use std::time::Duration;
 
 /// All scopes, all lanes, all who wait.
 #[derive(Default)]
-pub(super) struct Floor {
+pub(super) struct Scheduler {
     /// The latest time that was told: whoever leaves without telling it does so now.
     now: Timestamp,
-    families: Vec<Family>,
-    doors: Slab<Door>,
+    families: Vec<ScopeGroup>,
+    doors: Slab<ScopeInstance>,
     /// The lanes in which somebody waits.
-    lanes: Slab<Lane>,
-    lane_before: HashMap<Few<DoorId>, LaneId, RandomState>,
-    places: BTreeMap<PlaceId, Place>,
+    lanes: Slab<WaitQueue>,
+    lane_before: HashMap<Few<InstanceId>, QueueId, RandomState>,
+    places: BTreeMap<WaiterId, Waiter>,
     next_place: u64,
     woken: Vec<Waker>,
 }
 
 /// Somebody's place in line; the smaller number has waited longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct PlaceId(u64);
+pub(super) struct WaiterId(u64);
 
 /// All scopes of one name, by its place on the floor. It is never forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FamilyId(usize);
+pub(super) struct ScopeGroupId(usize);
 
 /// A value that there is a scope for.
-pub(super) struct Value<'a> {
+pub(super) struct PartitionValue<'a> {
     /// By which it is known: by a key of this process, so that nobody can find two values of one scope.
     pub(super) hash: u64,
     pub(super) text: Cow<'a, [u8]>,
 }
 
-struct Place {
-    lane: LaneId,
-    comer: Comer,
+struct Waiter {
+    lane: QueueId,
+    comer: SlotRequest,
     until: Timestamp,
     waker: Option<Waker>,
-    standing: Standing,
+    standing: WaiterState,
 }
 
-enum Standing {
+enum WaiterState {
     Waits,
     /// Its turn has come; it holds its slots from then on.
-    Started(Ticket),
+    Started(SlotGrant),
     /// Somebody more important took its place.
-    PushedOut(Closed),
+    PushedOut(ThrottleRejection),
 }
 
 /// What a request holds of its scopes.
 #[derive(Clone, Debug)]
-pub(super) struct Ticket {
-    doors: Few<(DoorId, Spell)>,
+pub(super) struct SlotGrant {
+    doors: Few<(InstanceId, BackoffEpoch)>,
     started: Timestamp,
 }
 
 /// What becomes of one who arrives.
-pub(super) enum Arrival {
-    Starts(Ticket),
-    Waits(PlaceId),
-    TurnedAway(Closed),
+pub(super) enum ScheduleResult {
+    Starts(SlotGrant),
+    Waits(WaiterId),
+    TurnedAway(ThrottleRejection),
 }
 
 /// What one who waits sees.
-pub(super) enum Look {
-    Starts(Ticket),
+pub(super) enum WaiterPoll {
+    Starts(SlotGrant),
     Waits(Timestamp),
-    Gone(Closed),
+    Gone(ThrottleRejection),
 }
 
-impl Floor {
+impl Scheduler {
     pub(super) fn follow(&mut self, scopes: &[Scope]) {
-        self.families.iter_mut().for_each(Family::retire);
+        self.families.iter_mut().for_each(ScopeGroup::retire);
         // Who waits at a door that is there no more goes on by its old rules, or all of them would go at once.
         let empty = self.doors.iter_mut().filter(|(_, door)| !door.is_waited_for());
         empty.for_each(|(_, door)| door.book.rules = None);
         for scope in scopes.iter().filter(|scope| scope.throttle.is_some()) {
-            let FamilyId(family) = self.family(&scope.name);
+            let ScopeGroupId(family) = self.family(&scope.name);
             self.families[family].follow(scope, &mut self.doors, self.now);
         }
-        let all: Vec<DoorId> = self.doors.iter().map(|(door, _)| DoorId(door)).collect();
+        let all: Vec<InstanceId> = self.doors.iter().map(|(door, _)| InstanceId(door)).collect();
         self.let_go(&all);
         // What they wait for may have changed.
         for place in self.places.values_mut() {
@@ -108,29 +108,29 @@ impl Floor {
     }
 
     /// How requests find their way to `scope`.
-    pub(super) fn step(&mut self, scope: &Scope) -> Step {
-        let FamilyId(family) = self.family(&scope.name);
+    pub(super) fn step(&mut self, scope: &Scope) -> ScopeRef {
+        let ScopeGroupId(family) = self.family(&scope.name);
         match &scope.by_value {
-            None => Step::One(self.families[family].sole(&mut self.doors, self.now)),
-            Some(by_value) => Step::OfValue(FamilyId(family), by_value.from.clone()),
+            None => ScopeRef::One(self.families[family].sole(&mut self.doors, self.now)),
+            Some(by_value) => ScopeRef::OfValue(ScopeGroupId(family), by_value.from.clone()),
         }
     }
 
-    fn family(&mut self, name: &str) -> FamilyId {
-        FamilyId(self.families.iter().position(|family| *family.name == *name).unwrap_or_else(|| {
-            self.families.push(Family::new(name));
+    fn family(&mut self, name: &str) -> ScopeGroupId {
+        ScopeGroupId(self.families.iter().position(|family| *family.name == *name).unwrap_or_else(|| {
+            self.families.push(ScopeGroup::new(name));
             self.families.len() - 1
         }))
     }
 
     /// The doors that lead to `goals`, in order; the scope of a value is made if there is none.
-    pub(super) fn doors(&mut self, goals: &[Goal<'_>], now: Timestamp) -> Few<DoorId> {
+    pub(super) fn doors(&mut self, goals: &[ScopeTarget<'_>], now: Timestamp) -> Few<InstanceId> {
         self.now = self.now.max(now);
-        let door = |goal: &Goal<'_>| match goal {
-            Goal::One(door) => *door,
-            Goal::OfValue(FamilyId(family), value) => self.families[*family].of(value, &mut self.doors, self.now),
+        let door = |goal: &ScopeTarget<'_>| match goal {
+            ScopeTarget::One(door) => *door,
+            ScopeTarget::OfValue(ScopeGroupId(family), value) => self.families[*family].of(value, &mut self.doors, self.now),
         };
-        let mut doors: Few<DoorId> = goals.iter().map(door).collect();
+        let mut doors: Few<InstanceId> = goals.iter().map(door).collect();
         doors.sort_unstable();
         doors
     }
@@ -139,30 +139,30 @@ impl Floor {
         std::mem::take(&mut self.woken)
     }
 
-    pub(super) fn arrive(&mut self, doors: Few<DoorId>, comer: Comer, now: Timestamp) -> Arrival {
+    pub(super) fn arrive(&mut self, doors: Few<InstanceId>, comer: SlotRequest, now: Timestamp) -> ScheduleResult {
         self.now = self.now.max(now);
         self.let_go(&doors);
         let Some(hindrance) = self.hindrance(&doors) else {
             let ticket = self.start(None, &doors, comer.chance);
             self.let_go_beyond(&doors);
-            return Arrival::Starts(ticket);
+            return ScheduleResult::Starts(ticket);
         };
         let max_wait = self.rules(&doors).map(|rules| rules.queue.max_wait).min().unwrap_or_default();
         let until = self.now + max_wait;
         if hindrance.lasts_beyond(until) || max_wait.is_zero() || self.earliest_start(&doors, comer) > until {
-            return Arrival::TurnedAway(self.closed(&doors));
+            return ScheduleResult::TurnedAway(self.closed(&doors));
         }
         while let Some(full) = self.full_door(&doors) {
             match self.last_in_line(full, comer.priority) {
                 Some(place) => self.push_out(place),
-                None => return Arrival::TurnedAway(self.closed(&doors)),
+                None => return ScheduleResult::TurnedAway(self.closed(&doors)),
             }
         }
-        Arrival::Waits(self.join(doors, comer, until))
+        ScheduleResult::Waits(self.join(doors, comer, until))
     }
 
     /// When the comer would start at the earliest if it got in line.
-    fn earliest_start(&self, doors: &[DoorId], comer: Comer) -> Timestamp {
+    fn earliest_start(&self, doors: &[InstanceId], comer: SlotRequest) -> Timestamp {
         let lane = self.lane_before.get(doors).map(|lane| &self.lanes[lane.0]);
         let ahead = lane.map_or(0, |lane| lane.ahead_of(comer.client, comer.priority));
         let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
@@ -170,55 +170,55 @@ impl Floor {
         starts.max().unwrap_or(self.now)
     }
 
-    pub(super) fn look(&mut self, id: PlaceId, waker: &Waker, now: Timestamp) -> Look {
+    pub(super) fn look(&mut self, id: WaiterId, waker: &Waker, now: Timestamp) -> WaiterPoll {
         self.now = self.now.max(now);
-        if let Some(Place { lane, standing: Standing::Waits, .. }) = self.places.get(&id) {
+        if let Some(Waiter { lane, standing: WaiterState::Waits, .. }) = self.places.get(&id) {
             let doors = self.lanes[lane.0].doors.clone();
             self.let_go(&doors);
         }
         let Some(place) = self.places.get(&id) else {
-            return Look::Gone(Closed { scope: "".into(), reason: Reason::Throttle, wait: Duration::ZERO });
+            return WaiterPoll::Gone(ThrottleRejection { scope: "".into(), reason: Reason::Throttle, wait: Duration::ZERO });
         };
         let (lane, until) = (place.lane, place.until);
         match &place.standing {
-            Standing::Started(ticket) => {
+            WaiterState::Started(ticket) => {
                 let ticket = ticket.clone();
                 self.places.remove(&id);
-                return Look::Starts(ticket);
+                return WaiterPoll::Starts(ticket);
             }
-            Standing::PushedOut(closed) => {
+            WaiterState::PushedOut(closed) => {
                 let closed = closed.clone();
                 self.places.remove(&id);
-                return Look::Gone(closed);
+                return WaiterPoll::Gone(closed);
             }
-            Standing::Waits => {}
+            WaiterState::Waits => {}
         }
         let doors = self.lanes[lane.0].doors.clone();
         if until <= self.now || self.hindrance(&doors).is_some_and(|hindrance| hindrance.lasts_beyond(until)) {
             self.take_out(id);
             self.places.remove(&id);
             self.let_go(&doors);
-            return Look::Gone(self.closed(&doors));
+            return WaiterPoll::Gone(self.closed(&doors));
         }
         let opens = self.watch(id, &doors);
         if let Some(place) = self.places.get_mut(&id) {
             place.waker = Some(waker.clone());
         }
-        Look::Waits(opens.map_or(until, |opens| opens.min(until)))
+        WaiterPoll::Waits(opens.map_or(until, |opens| opens.min(until)))
     }
 
-    pub(super) fn give_up(&mut self, id: PlaceId) {
+    pub(super) fn give_up(&mut self, id: WaiterId) {
         match self.places.get(&id).map(|place| &place.standing) {
             None => {}
-            Some(Standing::Waits) => {
+            Some(WaiterState::Waits) => {
                 let doors = self.take_out(id);
                 self.places.remove(&id);
                 self.let_go(&doors);
             }
-            Some(Standing::PushedOut(_)) => {
+            Some(WaiterState::PushedOut(_)) => {
                 self.places.remove(&id);
             }
-            Some(Standing::Started(ticket)) => {
+            Some(WaiterState::Started(ticket)) => {
                 let ticket = ticket.clone();
                 self.places.remove(&id);
                 self.leave(&ticket);
@@ -226,11 +226,11 @@ impl Floor {
         }
     }
 
-    pub(super) fn hear(&mut self, ticket: &Ticket, outcome: &Outcome, chance: f64, now: Timestamp) -> Heard {
+    pub(super) fn hear(&mut self, ticket: &SlotGrant, outcome: &OriginOutcome, chance: f64, now: Timestamp) -> ResponseFeedback {
         self.now = self.now.max(now);
-        let mut heard = Heard::default();
-        for &(DoorId(door), spell) in &ticket.doors {
-            let Door { scope, book, .. } = &mut self.doors[door];
+        let mut heard = ResponseFeedback::default();
+        for &(InstanceId(door), spell) in &ticket.doors {
+            let ScopeInstance { scope, book, .. } = &mut self.doors[door];
             let rested = book.pressure.rest_left(self.now);
             let lesson = book.hear(spell, outcome, chance, ticket.started, self.now);
             if let Some(wait) = lesson.rest {
@@ -238,7 +238,7 @@ impl Floor {
                     heard.begin_to_rest.push((Arc::clone(scope), wait));
                 }
                 if heard.rest.as_ref().is_none_or(|longest| longest.wait < wait) {
-                    heard.rest = Some(Closed { scope: Arc::clone(scope), reason: Reason::Backoff, wait });
+                    heard.rest = Some(ThrottleRejection { scope: Arc::clone(scope), reason: Reason::Backoff, wait });
                 }
             }
             heard.adjusted.extend(lesson.adjustment.map(|adjustment| (Arc::clone(&book.name), adjustment)));
@@ -247,8 +247,8 @@ impl Floor {
         heard
     }
 
-    pub(super) fn leave(&mut self, ticket: &Ticket) {
-        for &(DoorId(door), spell) in &ticket.doors {
+    pub(super) fn leave(&mut self, ticket: &SlotGrant) {
+        for &(InstanceId(door), spell) in &ticket.doors {
             self.doors[door].book.over(spell, ticket.started, self.now);
         }
         self.let_go_beyond(&ticket.doors());
@@ -272,18 +272,18 @@ impl Floor {
     }
 
     /// Starts whoever may go now that something has changed at `doors`, in order.
-    fn let_go(&mut self, doors: &[DoorId]) {
+    fn let_go(&mut self, doors: &[InstanceId]) {
         if !doors.iter().any(|door| self.doors[door.0].is_waited_for()) {
             return;
         }
-        let mut changed: Few<DoorId> = doors.into();
+        let mut changed: Few<InstanceId> = doors.into();
         while let Some(id) = self.next(&changed) {
-            let Some(&Place { lane, comer: Comer { chance, .. }, .. }) = self.places.get(&id) else { break };
+            let Some(&Waiter { lane, comer: SlotRequest { chance, .. }, .. }) = self.places.get(&id) else { break };
             let doors = self.lanes[lane.0].doors.clone();
             let ticket = self.start(Some(id), &doors, chance);
             self.take_out(id);
             if let Some(place) = self.places.get_mut(&id) {
-                place.standing = Standing::Started(ticket);
+                place.standing = WaiterState::Started(ticket);
                 self.woken.extend(place.waker.take());
             }
             for door in self.released_by(&doors).into_iter().chain(doors) {
@@ -296,19 +296,19 @@ impl Floor {
     }
 
     /// The same where `doors` may have begun to rest.
-    fn let_go_beyond(&mut self, doors: &[DoorId]) {
-        let mut changed: Few<DoorId> = doors.into();
+    fn let_go_beyond(&mut self, doors: &[InstanceId]) {
+        let mut changed: Few<InstanceId> = doors.into();
         changed.extend(self.released_by(doors));
         self.let_go(&changed);
     }
 
     /// The doors that no longer keep a slot for somebody who waits at `doors`, because there it is not a slot that is
     /// waited for.
-    fn released_by(&self, doors: &[DoorId]) -> Few<DoorId> {
-        let rests = |door: &&DoorId| !self.waits_for_slots(**door);
+    fn released_by(&self, doors: &[InstanceId]) -> Few<InstanceId> {
+        let rests = |door: &&InstanceId| !self.waits_for_slots(**door);
         let lanes = doors.iter().filter(rests).flat_map(|door| self.doors[door.0].lanes());
         let others = lanes.flat_map(|lane| &self.lanes[lane.0].doors).copied();
-        let mut released: Few<DoorId> = others.filter(|door| self.doors[door.0].book.turn_is_of_the_oldest()).collect();
+        let mut released: Few<InstanceId> = others.filter(|door| self.doors[door.0].book.turn_is_of_the_oldest()).collect();
         released.sort_unstable();
         released.dedup();
         released
@@ -316,10 +316,10 @@ impl Floor {
 
     /// Where only time is waited for, somebody has to look when it has passed; and whoever was told to look later than
     /// that, has to be told anew.
-    fn post_watchmen(&mut self, doors: &[DoorId]) {
+    fn post_watchmen(&mut self, doors: &[InstanceId]) {
         for door in doors.iter().map(|door| &self.doors[door.0]) {
             let Some(oldest) = door.oldest() else { continue };
-            let Some(opens) = door.book.hindrance(self.now).and_then(Hindrance::until) else { continue };
+            let Some(opens) = door.book.hindrance(self.now).and_then(BlockedBy::until) else { continue };
             let sleeper = match door.watchman {
                 None => oldest,
                 Some((watchman, told)) if told > opens => watchman,
@@ -333,14 +333,14 @@ impl Floor {
 
     /// Makes the one at `id` the watchman of those of its `doors` that time alone opens and nobody watches. Returns when
     /// the first of them opens.
-    fn watch(&mut self, id: PlaceId, doors: &[DoorId]) -> Option<Timestamp> {
+    fn watch(&mut self, id: WaiterId, doors: &[InstanceId]) -> Option<Timestamp> {
         let mut first: Option<Timestamp> = None;
         for door in doors {
             let door = &mut self.doors[door.0];
             if door.watchman.is_some_and(|(known, _)| known != id) {
                 continue;
             }
-            let opens = door.book.hindrance(self.now).and_then(Hindrance::until);
+            let opens = door.book.hindrance(self.now).and_then(BlockedBy::until);
             door.watchman = opens.map(|opens| (id, opens));
             first = opens.into_iter().chain(first).min();
         }
@@ -348,8 +348,8 @@ impl Floor {
     }
 
     /// The next to start, of all who can, in the lanes before `doors`.
-    fn next(&self, doors: &[DoorId]) -> Option<PlaceId> {
-        let is_open = |door: &&DoorId| self.doors[door.0].book.hindrance(self.now).is_none();
+    fn next(&self, doors: &[InstanceId]) -> Option<WaiterId> {
+        let is_open = |door: &&InstanceId| self.doors[door.0].book.hindrance(self.now).is_none();
         let lanes = doors.iter().filter(is_open).flat_map(|&door| {
             // Where the only slot is kept for one, nobody else needs to be asked.
             let kept = self.kept_for(door).filter(|_| self.doors[door.0].book.has_one_slot_left(self.now));
@@ -357,7 +357,7 @@ impl Floor {
             self.doors[door.0].lanes().filter(move |lane| kept.is_none_or(|kept| kept == *lane))
         });
         let can_go = lanes.filter(|&lane| self.hindrance_of(lane).is_none());
-        let first = |lane: LaneId| {
+        let first = |lane: QueueId| {
             let it = &self.lanes[lane.0];
             let oldest = it.oldest()?;
             let is_its_turn = it.doors.iter().any(|door| self.kept_for(*door) == Some(oldest));
@@ -369,7 +369,7 @@ impl Floor {
 
     /// Whose turn it is at a door where the next start is of whoever has waited longest: of those who wait for nothing but
     /// slots.
-    fn kept_for(&self, DoorId(door): DoorId) -> Option<PlaceId> {
+    fn kept_for(&self, InstanceId(door): InstanceId) -> Option<WaiterId> {
         let door = &self.doors[door];
         if !door.is_waited_for() || !door.book.turn_is_of_the_oldest() {
             return None;
@@ -378,62 +378,62 @@ impl Floor {
     }
 
     /// What keeps whoever comes to `doors` from going now; of several things, the one that lasts.
-    fn hindrance(&self, doors: &[DoorId]) -> Option<Hindrance> {
+    fn hindrance(&self, doors: &[InstanceId]) -> Option<BlockedBy> {
         let lane = || self.lane_before.get(doors).copied();
-        self.hindrance_of_scopes(doors).or_else(|| self.is_kept_from(doors, lane).then_some(Hindrance::Slot))
+        self.hindrance_of_scopes(doors).or_else(|| self.is_kept_from(doors, lane).then_some(BlockedBy::Slot))
     }
 
-    fn hindrance_of(&self, lane: LaneId) -> Option<Hindrance> {
+    fn hindrance_of(&self, lane: QueueId) -> Option<BlockedBy> {
         let doors = &self.lanes[lane.0].doors;
-        self.hindrance_of_scopes(doors).or_else(|| self.is_kept_from(doors, || Some(lane)).then_some(Hindrance::Slot))
+        self.hindrance_of_scopes(doors).or_else(|| self.is_kept_from(doors, || Some(lane)).then_some(BlockedBy::Slot))
     }
 
-    fn hindrance_of_scopes(&self, doors: &[DoorId]) -> Option<Hindrance> {
+    fn hindrance_of_scopes(&self, doors: &[InstanceId]) -> Option<BlockedBy> {
         doors.iter().filter_map(|door| self.doors[door.0].book.hindrance(self.now)).max()
     }
 
     /// True when the last slot at one of `doors` is kept for somebody in another lane, who waits for nothing but slots.
-    fn is_kept_from(&self, doors: &[DoorId], lane: impl Fn() -> Option<LaneId>) -> bool {
+    fn is_kept_from(&self, doors: &[InstanceId], lane: impl Fn() -> Option<QueueId>) -> bool {
         let mut last = doors.iter().filter(|door| self.doors[door.0].book.has_one_slot_left(self.now));
-        let is_of_another = |place: PlaceId| self.places.get(&place).is_some_and(|place| Some(place.lane) != lane());
+        let is_of_another = |place: WaiterId| self.places.get(&place).is_some_and(|place| Some(place.lane) != lane());
         last.any(|door| self.kept_for(*door).is_some_and(is_of_another))
     }
 
     /// True when whoever waits there waits for nothing but slots.
-    fn is_ready(&self, LaneId(lane): LaneId) -> bool {
+    fn is_ready(&self, QueueId(lane): QueueId) -> bool {
         self.lanes[lane].doors.iter().all(|door| self.waits_for_slots(*door))
     }
 
-    fn waits_for_slots(&self, DoorId(door): DoorId) -> bool {
-        self.doors[door].book.hindrance(self.now).is_none_or(Hindrance::is_slot)
+    fn waits_for_slots(&self, InstanceId(door): InstanceId) -> bool {
+        self.doors[door].book.hindrance(self.now).is_none_or(BlockedBy::is_slot)
     }
 
     /// One starts at `doors`: who had the place `id` there, or just came.
-    fn start(&mut self, id: Option<PlaceId>, doors: &[DoorId], chance: f64) -> Ticket {
+    fn start(&mut self, id: Option<WaiterId>, doors: &[InstanceId], chance: f64) -> SlotGrant {
         let now = self.now;
-        let started = |&door: &DoorId| {
+        let started = |&door: &InstanceId| {
             let takes_turn = self.kept_for(door).is_none_or(|kept| Some(kept) == id);
             (door, takes_turn)
         };
-        let turns: Few<(DoorId, bool)> = doors.iter().map(started).collect();
-        let start = |(door, takes_turn): (DoorId, bool)| (door, self.doors[door.0].book.start(takes_turn, chance, now));
-        Ticket { doors: turns.into_iter().map(start).collect(), started: now }
+        let turns: Few<(InstanceId, bool)> = doors.iter().map(started).collect();
+        let start = |(door, takes_turn): (InstanceId, bool)| (door, self.doors[door.0].book.start(takes_turn, chance, now));
+        SlotGrant { doors: turns.into_iter().map(start).collect(), started: now }
     }
 
-    fn join(&mut self, doors: Few<DoorId>, comer: Comer, until: Timestamp) -> PlaceId {
-        let id = PlaceId(self.next_place);
+    fn join(&mut self, doors: Few<InstanceId>, comer: SlotRequest, until: Timestamp) -> WaiterId {
+        let id = WaiterId(self.next_place);
         self.next_place += 1;
         let lane = self.lane_before.get(&doors).copied().unwrap_or_else(|| {
-            let lane = LaneId(self.lanes.insert(Lane::before(doors.clone())));
+            let lane = QueueId(self.lanes.insert(WaitQueue::before(doors.clone())));
             self.lane_before.insert(doors.clone(), lane);
             lane
         });
-        self.places.insert(id, Place { lane, comer, until, waker: None, standing: Standing::Waits });
+        self.places.insert(id, Waiter { lane, comer, until, waker: None, standing: WaiterState::Waits });
         let it = &mut self.lanes[lane.0];
         let before = it.oldest();
         it.join(id, comer.client, comer.priority);
         let oldest = it.oldest();
-        for DoorId(door) in doors {
+        for InstanceId(door) in doors {
             self.doors[door].joined(comer.priority);
             self.doors[door].stands(lane, before, oldest);
         }
@@ -441,8 +441,8 @@ impl Floor {
     }
 
     /// Takes somebody out of its lane. Returns before which doors that was.
-    fn take_out(&mut self, id: PlaceId) -> Few<DoorId> {
-        let Some(&Place { lane, comer, .. }) = self.places.get(&id) else { return Few::new() };
+    fn take_out(&mut self, id: WaiterId) -> Few<InstanceId> {
+        let Some(&Waiter { lane, comer, .. }) = self.places.get(&id) else { return Few::new() };
         let it = &mut self.lanes[lane.0];
         let (doors, before) = (it.doors.clone(), it.oldest());
         it.leave(id, comer.client, comer.priority);
@@ -458,18 +458,18 @@ impl Floor {
         doors
     }
 
-    fn push_out(&mut self, id: PlaceId) {
+    fn push_out(&mut self, id: WaiterId) {
         let doors = self.take_out(id);
         let closed = self.closed(&doors);
         if let Some(place) = self.places.get_mut(&id) {
-            place.standing = Standing::PushedOut(closed);
+            place.standing = WaiterState::PushedOut(closed);
             self.woken.extend(place.waker.take());
         }
         self.let_go(&doors);
     }
 
-    fn full_door(&self, doors: &[DoorId]) -> Option<DoorId> {
-        let is_full = |door: &DoorId| {
+    fn full_door(&self, doors: &[InstanceId]) -> Option<InstanceId> {
+        let is_full = |door: &InstanceId| {
             let book = &self.doors[door.0].book;
             book.rules.as_ref().is_some_and(|rules| book.waiting >= rules.queue.max_length)
         };
@@ -477,7 +477,7 @@ impl Floor {
     }
 
     /// Who goes last of those who wait at a door, if somebody of `priority` goes before.
-    fn last_in_line(&self, DoorId(door): DoorId, priority: u8) -> Option<PlaceId> {
+    fn last_in_line(&self, InstanceId(door): InstanceId, priority: u8) -> Option<WaiterId> {
         let door = &self.doors[door];
         door.lowest().filter(|lowest| *lowest < priority)?;
         let last = door.lanes().filter_map(|lane| self.lanes[lane.0].last());
@@ -485,32 +485,32 @@ impl Floor {
     }
 
     /// What is told to who cannot be served in time. Whoever waits now goes before who comes back, whatever the priority.
-    fn closed(&self, doors: &[DoorId]) -> Closed {
+    fn closed(&self, doors: &[InstanceId]) -> ThrottleRejection {
         let all = || doors.iter().map(|door| &self.doors[door.0]);
         let wait = all().map(|door| door.book.expects(self.now)).max();
         let worst = all().max_by_key(|door| (door.book.hindrance(self.now), door.book.expects(self.now)));
         let scope = worst.map_or_else(|| "".into(), |door| Arc::clone(&door.scope));
-        let rests = matches!(self.hindrance(doors), Some(Hindrance::Rest(_) | Hindrance::Probe));
+        let rests = matches!(self.hindrance(doors), Some(BlockedBy::Rest(_) | BlockedBy::Probe));
         let reason = if rests { Reason::Backoff } else { Reason::Throttle };
-        Closed { scope, reason, wait: wait.unwrap_or_default() }
+        ThrottleRejection { scope, reason, wait: wait.unwrap_or_default() }
     }
 
-    fn rules(&self, doors: &[DoorId]) -> impl Iterator<Item = &throttle::Throttle> {
+    fn rules(&self, doors: &[InstanceId]) -> impl Iterator<Item = &throttle::ThrottleConfig> {
         doors.iter().filter_map(|door| self.doors[door.0].book.rules.as_deref())
     }
 }
 
 #[cfg(test)]
-impl Floor {
+impl Scheduler {
     /// Looks at everything there is: whether anybody waits who could go at `now`.
     pub(super) fn has_left_somebody(&mut self, now: Timestamp) -> bool {
         self.now = self.now.max(now);
-        self.lanes.iter().any(|(lane, _)| self.hindrance_of(LaneId(lane)).is_none())
+        self.lanes.iter().any(|(lane, _)| self.hindrance_of(QueueId(lane)).is_none())
     }
 
     /// Whether there is nobody, and nothing left of anybody.
     pub(super) fn is_bare(&self) -> bool {
-        let is_bare = |door: &Door| !door.is_waited_for() && door.lowest().is_none() && door.watchman.is_none();
+        let is_bare = |door: &ScopeInstance| !door.is_waited_for() && door.lowest().is_none() && door.watchman.is_none();
         self.places.is_empty()
             && self.lanes.is_empty()
             && self.lane_before.is_empty()
@@ -518,8 +518,8 @@ impl Floor {
     }
 }
 
-impl Ticket {
-    fn doors(&self) -> Few<DoorId> {
+impl SlotGrant {
+    fn doors(&self) -> Few<InstanceId> {
         self.doors.iter().map(|(door, _)| *door).collect()
     }
 }

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 
 /// When each of them may, in order. There are never more than there are slots: each was taken until it got here.
 #[derive(Debug, Default)]
-pub(super) struct Cooling(VecDeque<Timestamp>);
+pub(super) struct SlotCooldowns(VecDeque<Timestamp>);
 
-impl Cooling {
+impl SlotCooldowns {
     pub(super) fn put(&mut self, until: Timestamp, now: Timestamp) {
         while self.0.front().is_some_and(|opens| *opens <= now) {
             self.0.pop_front();

@@ -6,8 +6,8 @@ use crate::policy::throttle::backoff::Backoff;
 use crate::policy::throttle::controller::Controller;
 use crate::policy::throttle::gradient::Gradient;
 use crate::policy::throttle::spacing::Spacing;
-use crate::policy::throttle::partition::ByValue;
-use crate::policy::throttle::{self, Jitter, Outcome, Queue};
+use crate::policy::throttle::partition::Partitioning;
+use crate::policy::throttle::{self, Jitter, OriginOutcome, QueueConfig};
 use proptest::prelude::*;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,25 +19,25 @@ const PERSON: u8 = 3;
 const BOT: u8 = 1;
 
 /// Rules of a scope that are as wide as can be.
-fn wide() -> throttle::Throttle {
-    throttle::Throttle {
+fn wide() -> throttle::ThrottleConfig {
+    throttle::ThrottleConfig {
         concurrency: None,
         spacing: Spacing::default(),
         backoff: None,
         controller: None,
-        queue: Queue { max_wait: seconds(2), max_length: 256 },
+        queue: QueueConfig { max_wait: seconds(2), max_length: 256 },
     }
 }
 
-fn slots(concurrency: u32) -> throttle::Throttle {
-    throttle::Throttle { concurrency: NonZeroU32::new(concurrency), ..wide() }
+fn slots(concurrency: u32) -> throttle::ThrottleConfig {
+    throttle::ThrottleConfig { concurrency: NonZeroU32::new(concurrency), ..wide() }
 }
 
-fn patient(rules: throttle::Throttle) -> throttle::Throttle {
-    throttle::Throttle { queue: Queue { max_wait: seconds(3600), ..rules.queue }, ..rules }
+fn patient(rules: throttle::ThrottleConfig) -> throttle::ThrottleConfig {
+    throttle::ThrottleConfig { queue: QueueConfig { max_wait: seconds(3600), ..rules.queue }, ..rules }
 }
 
-fn resting() -> throttle::Throttle {
+fn resting() -> throttle::ThrottleConfig {
     let backoff = Backoff {
         statuses: vec![429],
         factor: 2,
@@ -46,7 +46,7 @@ fn resting() -> throttle::Throttle {
         jitter: Jitter::default(),
         window: seconds(60),
     };
-    throttle::Throttle { backoff: Some(backoff), ..wide() }
+    throttle::ThrottleConfig { backoff: Some(backoff), ..wide() }
 }
 
 fn every(delay_ms: u64) -> Spacing {
@@ -61,8 +61,8 @@ fn ms(count: u64) -> Timestamp {
     Timestamp(count * 1_000_000)
 }
 
-fn answer(status: u16) -> Outcome {
-    Outcome { status: Some(status), latency: Duration::from_millis(10), measured: true, asked_for: None }
+fn answer(status: u16) -> OriginOutcome {
+    OriginOutcome { status: Some(status), latency: Duration::from_millis(10), measured: true, asked_for: None }
 }
 
 /// A throttle with scopes, and lanes of them.
@@ -72,8 +72,8 @@ struct Gate {
 }
 
 impl Gate {
-    fn with(scopes: &[(&str, throttle::Throttle)]) -> Self {
-        let scope = |(name, rules): &(&str, throttle::Throttle)| Scope {
+    fn with(scopes: &[(&str, throttle::ThrottleConfig)]) -> Self {
+        let scope = |(name, rules): &(&str, throttle::ThrottleConfig)| Scope {
             name: (*name).to_owned(),
             throttle: Some(rules.clone()),
             by_value: None,
@@ -88,41 +88,41 @@ impl Gate {
     fn by_value(mut self, name: &str, most: usize) -> Self {
         let scope = self.scopes.iter_mut().find(|scope| scope.name == name).expect("it is there");
         let most = NonZeroUsize::new(most).expect("some");
-        scope.by_value = Some(ByValue { from: ValueFrom::Query(name.to_owned()), most });
+        scope.by_value = Some(Partitioning { from: PartitionKey::Query(name.to_owned()), most });
         self.throttle.follow(&self.scopes);
         self
     }
 
     /// A name may say a value, too: `tenant=acme`.
-    fn way(&self, names: &[&str]) -> Way {
+    fn way(&self, names: &[&str]) -> RouteScopes {
         let is_named = |scope: &&Scope| names.iter().any(|name| name.split('=').next() == Some(&scope.name));
         self.throttle.way(self.scopes.iter().filter(is_named)).expect("it is throttled")
     }
 
-    fn enter(&self, names: &[&str], client: u64, priority: u8, now: u64) -> Entrance {
-        let comer = Comer { client: ClientKey::from_number(client), priority, chance: 0.0 };
+    fn enter(&self, names: &[&str], client: u64, priority: u8, now: u64) -> AcquireOutcome {
+        let comer = SlotRequest { client: ClientKey::from_number(client), priority, chance: 0.0 };
         let query = names.join("&");
-        let said = Said { route: "/**", host: "", path: "/", query: Some(&query), header: &|_| None };
+        let said = PartitionInput { route: "/**", host: "", path: "/", query: Some(&query), header: &|_| None };
         self.throttle.enter(&self.way(names), &said, comer, ms(now))
     }
 
-    fn passes(&self, names: &[&str], now: u64) -> Pass {
+    fn passes(&self, names: &[&str], now: u64) -> SlotGuard {
         match self.enter(names, 1, PERSON, now) {
-            Entrance::Open(Some(pass)) => pass,
+            AcquireOutcome::Open(Some(pass)) => pass,
             _ => panic!("it is open at {now}"),
         }
     }
 
-    fn waits(&self, names: &[&str], client: u64, priority: u8, now: u64) -> Guest {
+    fn waits(&self, names: &[&str], client: u64, priority: u8, now: u64) -> TestClient {
         match self.enter(names, client, priority, now) {
-            Entrance::Line(waiting) => Guest::new(waiting),
+            AcquireOutcome::Line(waiting) => TestClient::new(waiting),
             _ => panic!("there is a line at {now}"),
         }
     }
 
-    fn turned_away(&self, names: &[&str], priority: u8, now: u64) -> Closed {
+    fn turned_away(&self, names: &[&str], priority: u8, now: u64) -> ThrottleRejection {
         match self.enter(names, 1, priority, now) {
-            Entrance::Closed(closed) => closed,
+            AcquireOutcome::Closed(closed) => closed,
             _ => panic!("it is closed at {now}"),
         }
     }
@@ -138,22 +138,22 @@ impl Gate {
 }
 
 /// Somebody who waits.
-struct Guest {
-    waiting: Waiting,
-    bell: Arc<Bell>,
+struct TestClient {
+    waiting: QueuedRequest,
+    bell: Arc<CountingWaker>,
 }
 
 #[derive(Default)]
-struct Bell(AtomicBool);
+struct CountingWaker(AtomicBool);
 
-impl Wake for Bell {
+impl Wake for CountingWaker {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-impl Guest {
-    fn new(waiting: Waiting) -> Self {
+impl TestClient {
+    fn new(waiting: QueuedRequest) -> Self {
         Self { waiting, bell: Arc::default() }
     }
 
@@ -161,27 +161,27 @@ impl Guest {
         self.bell.0.swap(false, Ordering::Relaxed)
     }
 
-    fn looks(&mut self, now: u64) -> Turn {
+    fn looks(&mut self, now: u64) -> QueuePoll {
         self.waiting.poll(&Waker::from(Arc::clone(&self.bell)), ms(now))
     }
 
     fn waits_until(&mut self, now: u64) -> u64 {
         match self.looks(now) {
-            Turn::NotYet { look_again } => look_again.0 / 1_000_000,
+            QueuePoll::NotYet { look_again } => look_again.0 / 1_000_000,
             _ => panic!("it waits at {now}"),
         }
     }
 
-    fn comes(&mut self, now: u64) -> Pass {
+    fn comes(&mut self, now: u64) -> SlotGuard {
         match self.looks(now) {
-            Turn::Come(pass) => pass,
+            QueuePoll::Come(pass) => pass,
             _ => panic!("its turn has come at {now}"),
         }
     }
 
-    fn is_gone(&mut self, now: u64) -> Closed {
+    fn is_gone(&mut self, now: u64) -> ThrottleRejection {
         match self.looks(now) {
-            Turn::Gone(closed) => closed,
+            QueuePoll::Gone(closed) => closed,
             _ => panic!("it is told to go at {now}"),
         }
     }
@@ -236,7 +236,7 @@ fn all_scopes_are_entered_or_none() {
 #[test]
 fn starts_are_a_delay_apart_and_one_of_those_who_wait_watches_the_clock() {
     let spacing = every(100);
-    let gate = Gate::with(&[("api", throttle::Throttle { spacing, ..wide() })]);
+    let gate = Gate::with(&[("api", throttle::ThrottleConfig { spacing, ..wide() })]);
     let _first = gate.passes(&["api"], 0);
     let mut second = gate.waits(&["api"], 2, PERSON, 0);
     let mut third = gate.waits(&["api"], 3, PERSON, 0);
@@ -251,7 +251,7 @@ fn starts_are_a_delay_apart_and_one_of_those_who_wait_watches_the_clock() {
 #[test]
 fn a_slot_is_used_again_only_after_its_delay() {
     let spacing = Spacing { per_slot: seconds(1), ..every(300) };
-    let gate = Gate::with(&[("api", throttle::Throttle { spacing, ..slots(2) })]);
+    let gate = Gate::with(&[("api", throttle::ThrottleConfig { spacing, ..slots(2) })]);
     drop(gate.passes(&["api"], 0));
     let mut second = gate.waits(&["api"], 2, PERSON, 100);
     assert_eq!(second.waits_until(100), 300);
@@ -271,19 +271,19 @@ fn a_slot_is_used_again_only_after_its_delay() {
 #[test]
 fn a_slot_at_work_for_long_enough_is_free_at_once() {
     let spacing = Spacing { per_slot: seconds(10), ..Spacing::default() };
-    let gate = Gate::with(&[("api", throttle::Throttle { spacing, ..slots(2) })]);
+    let gate = Gate::with(&[("api", throttle::ThrottleConfig { spacing, ..slots(2) })]);
     let old = gate.passes(&["api"], 0);
     drop(gate.passes(&["api"], 9000));
     let mut next = gate.waits(&["api"], 2, PERSON, 9000);
     assert_eq!(next.waits_until(9000), 11_000, "not turned away for the slot that opens at 19 s");
     let mut early = gate.waits(&["api"], 3, PERSON, 9500);
     early.waits_until(9500);
-    assert!(matches!(next.looks(10_500), Turn::NotYet { .. }));
+    assert!(matches!(next.looks(10_500), QueuePoll::NotYet { .. }));
     drop(old);
     assert!(next.is_called());
     drop(next.comes(10_500));
     assert_eq!(early.is_gone(11_500).wait, Duration::from_millis(7500), "told when the next slot opens");
-    let empty = Gate::with(&[("api", throttle::Throttle { spacing, ..slots(1) })]);
+    let empty = Gate::with(&[("api", throttle::ThrottleConfig { spacing, ..slots(1) })]);
     drop(empty.passes(&["api"], 0));
     assert_eq!(empty.turned_away(&["api"], PERSON, 1000).reason, Reason::Throttle, "nothing can end before 10 s");
 }
@@ -291,14 +291,14 @@ fn a_slot_at_work_for_long_enough_is_free_at_once() {
 #[test]
 fn who_cannot_be_served_in_time_is_told_at_once_when_to_come() {
     let spacing = every(5000);
-    let gate = Gate::with(&[("api", throttle::Throttle { spacing, ..wide() })]);
+    let gate = Gate::with(&[("api", throttle::ThrottleConfig { spacing, ..wide() })]);
     let _first = gate.passes(&["api"], 0);
     assert_eq!(gate.turned_away(&["api"], PERSON, 1000), closed(Reason::Throttle, 4));
 
     let gate = Gate::with(&[("api", slots(1))]);
     let first = gate.passes(&["api"], 0);
     let mut second = gate.waits(&["api"], 2, PERSON, 0);
-    let _ = first.heard(&Outcome { latency: seconds(3), ..answer(200) }, 0.0, ms(0));
+    let _ = first.heard(&OriginOutcome { latency: seconds(3), ..answer(200) }, 0.0, ms(0));
     assert_eq!(second.waits_until(1999), 2000);
     assert_eq!(second.is_gone(2000), closed(Reason::Throttle, 3), "as long as one takes");
     assert_eq!(gate.state("api", 2000).waiting, 0);
@@ -307,19 +307,19 @@ fn who_cannot_be_served_in_time_is_told_at_once_when_to_come() {
 #[test]
 fn nobody_stands_in_line_whose_turn_cannot_come_in_time() {
     let spacing = Spacing { delay: seconds(1), ..Spacing::default() };
-    let queue = Queue { max_wait: Duration::from_millis(2500), max_length: 256 };
-    let gate = Gate::with(&[("api", throttle::Throttle { spacing, queue, ..wide() })]);
+    let queue = QueueConfig { max_wait: Duration::from_millis(2500), max_length: 256 };
+    let gate = Gate::with(&[("api", throttle::ThrottleConfig { spacing, queue, ..wide() })]);
     let _first = gate.passes(&["api"], 0);
     let (_second, _third) = (gate.waits(&["api"], 2, BOT, 0), gate.waits(&["api"], 2, BOT, 0));
-    assert!(matches!(gate.enter(&["api"], 2, BOT, 0), Entrance::Closed(Closed { wait, .. }) if wait == seconds(3)));
+    assert!(matches!(gate.enter(&["api"], 2, BOT, 0), AcquireOutcome::Closed(ThrottleRejection { wait, .. }) if wait == seconds(3)));
     let _other = gate.waits(&["api"], 3, BOT, 0);
-    assert!(matches!(gate.enter(&["api"], 4, BOT, 0), Entrance::Closed(_)), "behind one of each of the two");
+    assert!(matches!(gate.enter(&["api"], 4, BOT, 0), AcquireOutcome::Closed(_)), "behind one of each of the two");
     let _person = gate.waits(&["api"], 4, PERSON, 0);
 }
 
 #[test]
 fn a_full_line_has_room_only_for_somebody_more_important() {
-    let rules = throttle::Throttle { queue: Queue { max_wait: seconds(2), max_length: 2 }, ..slots(1) };
+    let rules = throttle::ThrottleConfig { queue: QueueConfig { max_wait: seconds(2), max_length: 2 }, ..slots(1) };
     let gate = Gate::with(&[("api", rules)]);
     let _first = gate.passes(&["api"], 0);
     let mut older = gate.waits(&["api"], 2, BOT, 0);
@@ -339,7 +339,7 @@ fn a_full_line_has_room_only_for_somebody_more_important() {
 fn clients_of_one_priority_take_turns() {
     let gate = Gate::with(&[("api", patient(slots(1)))]);
     let mut pass = gate.passes(&["api"], 0);
-    let mut line: Vec<(u64, Guest)> =
+    let mut line: Vec<(u64, TestClient)> =
         [7, 7, 7, 7, 8, 9].map(|client| (client, gate.waits(&["api"], client, BOT, 0))).into();
     line.iter_mut().for_each(|(_, guest)| assert!(guest.waits_until(0) > 0));
     let mut order = Vec::new();
@@ -357,7 +357,7 @@ fn clients_of_one_priority_take_turns() {
 fn a_complaint_turns_everybody_away_until_one_has_tried() {
     let gate = Gate::with(&[("api", patient(resting())), ("other", wide())]);
     let first = gate.passes(&["api"], 0);
-    let rest = first.heard(&Outcome { asked_for: Some(seconds(5)), ..answer(429) }, 0.0, ms(0));
+    let rest = first.heard(&OriginOutcome { asked_for: Some(seconds(5)), ..answer(429) }, 0.0, ms(0));
     assert_eq!(rest.rest, Some(closed(Reason::Backoff, 5)));
     drop(first);
     let _elsewhere = gate.passes(&["other"], 0);
@@ -375,10 +375,10 @@ fn a_complaint_turns_everybody_away_until_one_has_tried() {
     let gate = Gate::with(&[("api", resting())]);
     let first = gate.passes(&["api"], 0);
     let mut second = match gate.enter(&["api"], 1, PERSON, 0) {
-        Entrance::Open(Some(pass)) => pass,
+        AcquireOutcome::Open(Some(pass)) => pass,
         _ => panic!("it is open"),
     };
-    let _ = first.heard(&Outcome { asked_for: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
+    let _ = first.heard(&OriginOutcome { asked_for: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
     assert_eq!(gate.turned_away(&["api"], PERSON, 1000), closed(Reason::Backoff, 29));
     drop(std::mem::replace(&mut second, first));
     assert_eq!(gate.state("api", 1000).in_flight, 1);
@@ -386,11 +386,11 @@ fn a_complaint_turns_everybody_away_until_one_has_tried() {
 
 #[test]
 fn a_rest_sends_those_away_who_cannot_wait_for_its_end() {
-    let gate = Gate::with(&[("api", throttle::Throttle { concurrency: NonZeroU32::new(1), ..resting() })]);
+    let gate = Gate::with(&[("api", throttle::ThrottleConfig { concurrency: NonZeroU32::new(1), ..resting() })]);
     let first = gate.passes(&["api"], 0);
     let mut second = gate.waits(&["api"], 2, PERSON, 0);
     second.waits_until(0);
-    let _ = first.heard(&Outcome { asked_for: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
+    let _ = first.heard(&OriginOutcome { asked_for: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
     assert!(second.is_called(), "it is not left to find out by itself");
     assert_eq!(second.is_gone(0), closed(Reason::Backoff, 30));
 }
@@ -399,7 +399,7 @@ fn a_rest_sends_those_away_who_cannot_wait_for_its_end() {
 fn state_survives_new_rules_by_name() {
     let gate = Gate::with(&[("api", resting())]);
     let pass = gate.passes(&["api"], 0);
-    let _ = pass.heard(&Outcome { asked_for: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
+    let _ = pass.heard(&OriginOutcome { asked_for: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
     let scope = |name: &str| Scope { name: name.into(), throttle: Some(resting()), by_value: None };
     gate.throttle.follow(&[scope("new"), scope("api")]);
     let state = gate.state("api", 0);
@@ -414,22 +414,22 @@ fn state_survives_new_rules_by_name() {
 fn who_waits_goes_on_by_its_old_rules_where_the_new_ones_name_its_scope_no_more() {
     let gate = Gate::with(&[("api", patient(slots(1)))]);
     let pass = gate.passes(&["api"], 0);
-    let mut line: Vec<Guest> = (1..4).map(|client| gate.waits(&["api"], client, PERSON, 0)).collect();
+    let mut line: Vec<TestClient> = (1..4).map(|client| gate.waits(&["api"], client, PERSON, 0)).collect();
     for guest in &mut line {
         guest.waits_until(0);
     }
     gate.throttle.follow(&[Scope { name: "renamed".into(), throttle: Some(slots(1)), by_value: None }]);
-    assert!(line.iter_mut().all(|guest| matches!(guest.looks(0), Turn::NotYet { .. })), "not all at once");
+    assert!(line.iter_mut().all(|guest| matches!(guest.looks(0), QueuePoll::NotYet { .. })), "not all at once");
     drop(pass);
-    let come: Vec<Turn> =
-        line.iter_mut().map(|guest| guest.looks(0)).filter(|turn| matches!(turn, Turn::Come(_))).collect();
+    let come: Vec<QueuePoll> =
+        line.iter_mut().map(|guest| guest.looks(0)).filter(|turn| matches!(turn, QueuePoll::Come(_))).collect();
     assert_eq!(come.len(), 1);
 }
 
 #[test]
 fn nobody_is_kept_away_beyond_the_new_rules() {
     let hour = Duration::from_secs(3600);
-    let long = throttle::Throttle {
+    let long = throttle::ThrottleConfig {
         spacing: Spacing { delay: hour, per_slot: hour, ..Spacing::default() },
         backoff: Some(Backoff { min_delay: hour, max_delay: hour, ..resting().backoff.expect("it has one") }),
         ..slots(1)
@@ -438,7 +438,7 @@ fn nobody_is_kept_away_beyond_the_new_rules() {
     let pass = gate.passes(&["api"], 0);
     let _ = pass.heard(&answer(429), 0.0, ms(0));
     drop(pass);
-    let short = throttle::Throttle {
+    let short = throttle::ThrottleConfig {
         spacing: Spacing { delay: seconds(1), per_slot: seconds(2), ..Spacing::default() },
         backoff: Some(Backoff { max_delay: seconds(3), ..resting().backoff.expect("it has one") }),
         ..slots(1)
@@ -451,11 +451,11 @@ fn nobody_is_kept_away_beyond_the_new_rules() {
 #[test]
 fn the_limit_in_force_is_what_the_controller_has_found() {
     let gradient = Gradient { floor: 2, ceiling: 64 };
-    let rules = throttle::Throttle { controller: Some(Controller::Gradient(gradient)), ..slots(64) };
+    let rules = throttle::ThrottleConfig { controller: Some(Controller::Gradient(gradient)), ..slots(64) };
     let gate = Gate::with(&[("api", patient(rules.clone()))]);
     assert_eq!(gate.state("api", 0).limit, Some(8), "it begins small");
     for now in 0..60 {
-        let passes: Vec<Pass> = (0..8).map(|_| gate.passes(&["api"], now * 10)).collect();
+        let passes: Vec<SlotGuard> = (0..8).map(|_| gate.passes(&["api"], now * 10)).collect();
         passes.iter().for_each(|pass| drop(pass.heard(&answer(200), 0.0, ms(now * 10 + 10))));
     }
     let found = gate.state("api", 600).limit.expect("there is one");
@@ -475,7 +475,7 @@ fn adjustments_come_back_where_they_are_watched() {
         good_statuses: vec![200],
         debug,
     };
-    let scope = |debug| throttle::Throttle { controller: Some(Controller::Autothrottle(auto(debug))), ..wide() };
+    let scope = |debug| throttle::ThrottleConfig { controller: Some(Controller::Autothrottle(auto(debug))), ..wide() };
     let gate = Gate::with(&[("watched", scope(true)), ("other", scope(false))]);
     let heard = gate.passes(&["watched", "other"], 0).heard(&answer(200), 0.0, ms(10));
     let [(name, adjustment)] = &heard.adjusted[..] else { panic!("{heard:?}") };
@@ -491,29 +491,29 @@ fn four_slots_for_sixty_four_clients_of_three_classes() {
     const END_MS: u64 = 30_000;
     let class = |client: u64| [(3u8, 16), (2, 40), (1, 64)].iter().find(|(_, below)| client < *below).expect("one").0;
     let gate = Gate::with(&[("api", patient(slots(4)))]);
-    let mut guests: Vec<(u64, u64, Guest)> = Vec::new();
-    let mut inside: Vec<(u64, u64, Pass)> = Vec::new();
+    let mut guests: Vec<(u64, u64, TestClient)> = Vec::new();
+    let mut inside: Vec<(u64, u64, SlotGuard)> = Vec::new();
     let mut served = [0u64; 64];
     let mut longest = [0u64; 4];
     let mut to_ask: Vec<u64> = (0..64).collect();
     for now in (0..END_MS).step_by(10) {
         for client in std::mem::take(&mut to_ask) {
             match gate.enter(&["api"], client, class(client), now) {
-                Entrance::Open(Some(pass)) => inside.push((now + SERVICE_MS, client, pass)),
-                Entrance::Line(waiting) => guests.push((now, client, Guest::new(waiting))),
+                AcquireOutcome::Open(Some(pass)) => inside.push((now + SERVICE_MS, client, pass)),
+                AcquireOutcome::Line(waiting) => guests.push((now, client, TestClient::new(waiting))),
                 _ => panic!("the line has room for all"),
             }
         }
         let mut waiting = Vec::new();
         for (since, client, mut guest) in guests {
             match guest.looks(now) {
-                Turn::Come(pass) => {
+                QueuePoll::Come(pass) => {
                     let longest = &mut longest[usize::from(class(client))];
                     *longest = (*longest).max(now - since);
                     inside.push((now + SERVICE_MS, client, pass));
                 }
-                Turn::NotYet { .. } => waiting.push((since, client, guest)),
-                Turn::Gone(closed) => panic!("{closed:?}"),
+                QueuePoll::NotYet { .. } => waiting.push((since, client, guest)),
+                QueuePoll::Gone(closed) => panic!("{closed:?}"),
             }
         }
         guests = waiting;
@@ -543,6 +543,6 @@ fn four_slots_for_sixty_four_clients_of_three_classes() {
     assert!(longest.iter().all(|&wait| wait <= 8 * 64 * SERVICE_MS / 4), "{longest:?}");
 }
 
-fn closed(reason: Reason, wait: u64) -> Closed {
-    Closed { scope: "api".into(), reason, wait: seconds(wait) }
+fn closed(reason: Reason, wait: u64) -> ThrottleRejection {
+    ThrottleRejection { scope: "api".into(), reason, wait: seconds(wait) }
 }

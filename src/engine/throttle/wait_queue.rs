@@ -1,38 +1,38 @@
 //! Those who wait for the same scopes, in the order in which they go.
 
 use super::Few;
-use super::instance::DoorId;
-use super::scheduler::PlaceId;
+use super::instance::InstanceId;
+use super::scheduler::WaiterId;
 use crate::policy::identity::ClientKey;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A lane, by its place on the floor. It is there as long as somebody waits in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct LaneId(pub(super) usize);
+pub(super) struct QueueId(pub(super) usize);
 
 /// One lane.
 #[derive(Debug, Default)]
-pub(super) struct Lane {
+pub(super) struct WaitQueue {
     /// Before which scopes, in order.
-    pub(super) doors: Few<DoorId>,
-    by_priority: BTreeMap<Reverse<u8>, Turns>,
-    by_age: BTreeSet<PlaceId>,
+    pub(super) doors: Few<InstanceId>,
+    by_priority: BTreeMap<Reverse<u8>, RoundRobin>,
+    by_age: BTreeSet<WaiterId>,
 }
 
 /// Clients of one priority, who take turns.
 #[derive(Debug, Default)]
-struct Turns {
+struct RoundRobin {
     next: VecDeque<ClientKey>,
-    of: BTreeMap<ClientKey, VecDeque<PlaceId>>,
+    of: BTreeMap<ClientKey, VecDeque<WaiterId>>,
 }
 
-impl Lane {
-    pub(super) fn before(doors: Few<DoorId>) -> Self {
+impl WaitQueue {
+    pub(super) fn before(doors: Few<InstanceId>) -> Self {
         Self { doors, ..Self::default() }
     }
 
-    pub(super) fn join(&mut self, place: PlaceId, client: ClientKey, priority: u8) {
+    pub(super) fn join(&mut self, place: WaiterId, client: ClientKey, priority: u8) {
         self.by_age.insert(place);
         let turns = self.by_priority.entry(Reverse(priority)).or_default();
         let of_client = turns.of.entry(client).or_default();
@@ -42,7 +42,7 @@ impl Lane {
         of_client.push_back(place);
     }
 
-    pub(super) fn leave(&mut self, place: PlaceId, client: ClientKey, priority: u8) {
+    pub(super) fn leave(&mut self, place: WaiterId, client: ClientKey, priority: u8) {
         self.by_age.remove(&place);
         let Some(turns) = self.by_priority.get_mut(&Reverse(priority)) else { return };
         turns.leave(place, client);
@@ -52,18 +52,18 @@ impl Lane {
     }
 
     /// The next by priority, and that priority.
-    pub(super) fn next(&self) -> Option<(u8, PlaceId)> {
+    pub(super) fn next(&self) -> Option<(u8, WaiterId)> {
         let (Reverse(priority), turns) = self.by_priority.first_key_value()?;
         Some((*priority, *turns.of.get(turns.next.front()?)?.front()?))
     }
 
     /// Who has waited longest.
-    pub(super) fn oldest(&self) -> Option<PlaceId> {
+    pub(super) fn oldest(&self) -> Option<WaiterId> {
         self.by_age.first().copied()
     }
 
     /// The last to go: of the lowest priority, the youngest of the client with most in line.
-    pub(super) fn last(&self) -> Option<(u8, PlaceId)> {
+    pub(super) fn last(&self) -> Option<(u8, WaiterId)> {
         let (Reverse(priority), turns) = self.by_priority.last_key_value()?;
         let greediest = turns.of.values().max_by_key(|places| (places.len(), places.back().copied()))?;
         Some((*priority, *greediest.back()?))
@@ -80,8 +80,8 @@ impl Lane {
     }
 }
 
-impl Turns {
-    fn leave(&mut self, place: PlaceId, client: ClientKey) {
+impl RoundRobin {
+    fn leave(&mut self, place: WaiterId, client: ClientKey) {
         let Some(places) = self.of.get_mut(&client) else { return };
         places.retain(|known| *known != place);
         let is_empty = places.is_empty();

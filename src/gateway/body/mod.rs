@@ -1,9 +1,9 @@
 //! Bodies on their way through: streamed both ways, never collected, each piece passed on as it comes.
 
-use super::connection::Watched;
-use super::upstream::{Deadline, Lease, OriginBody};
-use super::request_context::Visit;
-use super::connection_timeouts::Watch;
+use super::connection::TrackedStream;
+use super::upstream::{Deadline, PoolGuard, OriginBody};
+use super::request_context::RequestContext;
+use super::connection_timeouts::ConnectionState;
 use crate::http1::{client, server};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 /// A request's body as its connection reads it.
 #[derive(Debug)]
 pub(super) enum ClientBody {
-    Http1(server::RequestBody<Watched>),
+    Http1(server::RequestBody<TrackedStream>),
     Http2(Incoming),
 }
 
@@ -28,7 +28,7 @@ struct Streaming {
     /// Taken only when it is dropped.
     incoming: Option<ClientBody>,
     left: u64,
-    watch: Rc<Watch>,
+    watch: Rc<ConnectionState>,
     upload: Rc<Upload>,
     drain: mpsc::Sender<Incoming>,
 }
@@ -44,12 +44,12 @@ enum UploadState {
     #[default]
     UnderWay,
     Done,
-    BrokeOff(BrokeOff),
+    BrokeOff(BodyAborted),
 }
 
 /// The client's body did not come to its end.
 #[derive(Clone, Copy)]
-pub(super) struct BrokeOff {
+pub(super) struct BodyAborted {
     pub(super) too_large: bool,
 }
 
@@ -118,7 +118,7 @@ impl RequestBody {
     pub(super) fn streaming(
         incoming: ClientBody,
         limit: u64,
-        watch: Rc<Watch>,
+        watch: Rc<ConnectionState>,
         drain: impl FnOnce() -> mpsc::Sender<Incoming>,
     ) -> Self {
         if incoming.is_end_stream() {
@@ -139,7 +139,7 @@ impl Upload {
         matches!(self.state.get(), UploadState::UnderWay)
     }
 
-    pub(super) fn broke_off(&self) -> Option<BrokeOff> {
+    pub(super) fn broke_off(&self) -> Option<BodyAborted> {
         match self.state.get() {
             UploadState::BrokeOff(broke_off) => Some(broke_off),
             _ => None,
@@ -159,7 +159,7 @@ impl Body for RequestBody {
         let Some(incoming) = &mut streaming.incoming else { return Poll::Ready(None) };
         let polled = Pin::new(&mut *incoming).poll_frame(context);
         streaming.watch.body_waits(polled.is_pending());
-        let broke_off = |too_large| streaming.upload.state.set(UploadState::BrokeOff(BrokeOff { too_large }));
+        let broke_off = |too_large| streaming.upload.state.set(UploadState::BrokeOff(BodyAborted { too_large }));
         match ready!(polled) {
             None => {
                 streaming.upload.state.set(UploadState::Done);
@@ -198,7 +198,7 @@ impl Drop for Streaming {
     fn drop(&mut self) {
         self.watch.body_waits(false);
         if self.upload.is_under_way() {
-            self.upload.state.set(UploadState::BrokeOff(BrokeOff { too_large: false }));
+            self.upload.state.set(UploadState::BrokeOff(BodyAborted { too_large: false }));
             if let Some(incoming) = self.incoming.take() {
                 incoming.leave_unread(&self.drain);
             }
@@ -219,10 +219,10 @@ pub(super) struct Streamed {
     /// What has been read of it already.
     beginning: Bytes,
     incoming: OriginBody,
-    lease: Option<Lease>,
+    lease: Option<PoolGuard>,
     deadline: Deadline,
     /// Until the end of the body.
-    visit: Option<Box<Visit>>,
+    visit: Option<Box<RequestContext>>,
 }
 
 impl ResponseBody {
@@ -236,9 +236,9 @@ impl ResponseBody {
     pub(super) fn streamed(
         beginning: Bytes,
         incoming: OriginBody,
-        lease: Lease,
+        lease: PoolGuard,
         deadline: Deadline,
-        visit: Box<Visit>,
+        visit: Box<RequestContext>,
     ) -> Self {
         let (lease, visit) = (Some(lease), Some(visit));
         let mut streamed = Box::new(Streamed { beginning, incoming, lease, deadline, visit });
@@ -281,7 +281,7 @@ impl Body for ResponseBody {
 
 /// Reads an answer that nobody is sent, for as long as `visit` may still learn something from it. All of it may take as
 /// long as the origin may keep anybody waiting.
-pub(super) async fn hear_out(mut answer: OriginBody, deadline: &Deadline, visit: &mut Visit) {
+pub(super) async fn hear_out(mut answer: OriginBody, deadline: &Deadline, visit: &mut RequestContext) {
     while visit.listens() {
         let piece = poll_fn(|context| match Pin::new(&mut answer).poll_frame(context) {
             Poll::Pending if deadline.waits(context) => Poll::Ready(None),

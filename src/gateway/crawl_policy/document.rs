@@ -2,26 +2,26 @@
 
 use crate::config::settings;
 use crate::engine::QuotaView;
-use crate::gateway::crawl_delay::Asked;
-use crate::gateway::config_snapshot::Generation;
+use crate::gateway::crawl_delay::AdvertisedDelays;
+use crate::gateway::config_snapshot::ConfigSnapshot;
 use crate::gateway::shared::Shared;
-use crate::policy::class::{Class, When};
+use crate::policy::class::{Class, ClassMatcher};
 use crate::policy::crawl_delay::class_of;
-use crate::policy::identity::KeyFrom;
-use crate::policy::address_lists::Listed;
+use crate::policy::identity::KeySource;
+use crate::policy::address_lists::ListSet;
 use crate::policy::quota::Quota;
-use crate::policy::{ClassId, Kind, OperatorId, Timestamp, Units};
+use crate::policy::{ClassId, ClientKind, OperatorId, Timestamp, Units};
 use crate::telemetry::rfc3339;
-use crate::verify::{Method, Operators};
+use crate::verify::{OperatorProofMethod, OperatorTable};
 use serde::Serialize;
 
 /// All that is told.
 #[derive(Serialize)]
-pub(in crate::gateway) struct Policy<'a> {
+pub(in crate::gateway) struct PolicyDocument<'a> {
     pub(super) contact: Option<&'a str>,
     pub(super) verification: Vec<Verification>,
     pub(super) operators: Vec<Operator<'a>>,
-    pub(super) other_bots: Others<'a>,
+    pub(super) other_bots: OtherBots<'a>,
     pub(super) classes: Vec<ClassTerms<'a>>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Verification {
     pub(super) name: &'static str,
     pub(super) how: &'static str,
     #[serde(skip)]
-    proves: fn(&Sight<'_>, OperatorId) -> bool,
+    proves: fn(&PolicyContext<'_>, OperatorId) -> bool,
 }
 
 /// One operator of crawlers.
@@ -46,7 +46,7 @@ pub(super) struct Operator<'a> {
 
 /// Bots that say what they are, unproven.
 #[derive(Serialize)]
-pub(super) struct Others<'a> {
+pub(super) struct OtherBots<'a> {
     pub(super) class: Option<&'a str>,
     pub(super) crawl_delay_s: Option<u32>,
 }
@@ -104,12 +104,12 @@ const MEANS: [Verification; 3] = [
     Verification {
         name: "addresses",
         how: "The address is among those that the operator publishes for the crawler.",
-        proves: |sight, operator| sight.operators.proves_by(operator, Method::Addresses),
+        proves: |sight, operator| sight.operators.proves_by(operator, OperatorProofMethod::Addresses),
     },
     Verification {
         name: "names",
         how: "The address has a name of the operator in DNS, and that name has the address.",
-        proves: |sight, operator| sight.operators.proves_by(operator, Method::Names),
+        proves: |sight, operator| sight.operators.proves_by(operator, OperatorProofMethod::Names),
     },
     Verification {
         name: "signatures",
@@ -121,17 +121,17 @@ const MEANS: [Verification; 3] = [
     },
 ];
 
-impl<'a> Policy<'a> {
+impl<'a> PolicyDocument<'a> {
     /// What holds `now`, by what has been advised until `uptime`.
     pub(in crate::gateway) fn gather(
         shared: &'a Shared,
-        generation: &'a Generation,
+        generation: &'a ConfigSnapshot,
         now: Timestamp,
         uptime: Timestamp,
     ) -> Self {
         let books = generation.admission.quotas(now);
         let asked = shared.adviser.asked(&generation.settings, &shared.operators, &books, uptime);
-        let sight = Sight { settings: &generation.settings, operators: &shared.operators, books, asked, now };
+        let sight = PolicyContext { settings: &generation.settings, operators: &shared.operators, books, asked, now };
         Self {
             contact: sight.told_of().contact.as_deref(),
             verification: MEANS.into(),
@@ -143,15 +143,15 @@ impl<'a> Policy<'a> {
 }
 
 /// What there is to be seen.
-struct Sight<'a> {
+struct PolicyContext<'a> {
     settings: &'a settings::Settings,
-    operators: &'a Operators,
+    operators: &'a OperatorTable,
     books: Vec<QuotaView>,
-    asked: Asked,
+    asked: AdvertisedDelays,
     now: Timestamp,
 }
 
-impl<'a> Sight<'a> {
+impl<'a> PolicyContext<'a> {
     fn told_of(&self) -> &'a settings::CrawlPolicy {
         self.settings.crawl_policy.as_ref().expect("it is told only where the settings say what")
     }
@@ -168,9 +168,9 @@ impl<'a> Sight<'a> {
         told.collect()
     }
 
-    fn other_bots(&self) -> Others<'a> {
+    fn other_bots(&self) -> OtherBots<'a> {
         let class = self.class_of_others().and_then(|class| self.name_of(class));
-        Others { class, crawl_delay_s: self.asked.wishes.of_everybody }
+        OtherBots { class, crawl_delay_s: self.asked.wishes.of_everybody }
     }
 
     fn classes(&self) -> Vec<ClassTerms<'a>> {
@@ -184,9 +184,9 @@ impl<'a> Sight<'a> {
         let blocked = class.blocked && class.enforce;
         let bucket = class.bucket.filter(|_| class.enforce && !blocked).map(|bucket| BucketTerms {
             shared_by: match class.key {
-                KeyFrom::Address | KeyFrom::Sent(_) => "client",
-                KeyFrom::Operator => "operator",
-                KeyFrom::Class => "class",
+                KeySource::Address | KeySource::Sent(_) => "client",
+                KeySource::Operator => "operator",
+                KeySource::Class => "class",
             },
             capacity: bucket.capacity,
             fill: bucket.fill,
@@ -239,27 +239,27 @@ impl<'a> Sight<'a> {
 
     /// True for classes that bots fall into by what anybody can see of them. Who is in another, or is an operator that only
     /// this site knows, has it by an arrangement that is nobody else's business.
-    fn is_for_strangers(&self, when: &When) -> bool {
-        let is_arranged = when.keys.is_some() || !when.addresses.is_empty() || when.lists != Listed::default();
+    fn is_for_strangers(&self, when: &ClassMatcher) -> bool {
+        let is_arranged = when.keys.is_some() || !when.addresses.is_empty() || when.lists != ListSet::default();
         let is_own = !when.operators.is_empty() && when.operators.iter().all(|id| self.named(*id).is_none());
-        !is_arranged && !is_own && when.kinds != [Kind::Human]
+        !is_arranged && !is_own && when.kinds != [ClientKind::Human]
     }
 
     /// True where a bot can fall into a class, the classes before it being as they are. Who goes by user agents may.
-    fn takes_bots(&self, class: ClassId, when: &When) -> bool {
+    fn takes_bots(&self, class: ClassId, when: &ClassMatcher) -> bool {
         let takes = |kind| class_of(&self.settings.rules.classes, kind, None) == Some(class);
         let mut operators = (0..).map(OperatorId).take(self.operators.names().count());
         !when.user_agents.is_empty()
-            || Kind::ALL.into_iter().filter(|kind| *kind != Kind::Human).any(takes)
+            || ClientKind::ALL.into_iter().filter(|kind| *kind != ClientKind::Human).any(takes)
             || operators.any(|operator| self.class_of_operator(operator) == Some(class))
     }
 
     fn class_of_operator(&self, operator: OperatorId) -> Option<ClassId> {
-        class_of(&self.settings.rules.classes, Kind::VerifiedBot, Some(operator))
+        class_of(&self.settings.rules.classes, ClientKind::VerifiedBot, Some(operator))
     }
 
     fn class_of_others(&self) -> Option<ClassId> {
-        class_of(&self.settings.rules.classes, Kind::DeclaredBot, None)
+        class_of(&self.settings.rules.classes, ClientKind::DeclaredBot, None)
     }
 
     fn name_of(&self, class: ClassId) -> Option<&'a str> {

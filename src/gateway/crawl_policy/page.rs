@@ -1,16 +1,16 @@
 //! The policy as a page.
 
-use super::document::{ClassTerms, Operator, Policy, QuotaTerms};
+use super::document::{ClassTerms, Operator, PolicyDocument, QuotaTerms};
 use crate::gateway::problem::{Escaped, begin_page};
 use std::fmt::{self, Write};
 
-pub(super) fn of(policy: &Policy<'_>) -> String {
+pub(super) fn of(policy: &PolicyDocument<'_>) -> String {
     let mut text = String::new();
     write(policy, &mut text).expect("there is room for text");
     text
 }
 
-fn write(policy: &Policy<'_>, out: &mut String) -> fmt::Result {
+fn write(policy: &PolicyDocument<'_>, out: &mut String) -> fmt::Result {
     begin_page(out, "Crawl policy")?;
     out.write_str(
         "<h1>Crawl policy</h1>\n<p>What crawlers may do on this site now. Programs get the same as JSON.</p>\n",
@@ -26,7 +26,7 @@ fn write(policy: &Policy<'_>, out: &mut String) -> fmt::Result {
     }
     out.write_str("</ul>\n<p>Other bots are taken at their word")?;
     policy.other_bots.class.iter().try_for_each(|class| write!(out, ", in class {}", Escaped(class)))?;
-    policy.other_bots.crawl_delay_s.iter().try_for_each(|seconds| write!(out, "; {}", Pause(*seconds)))?;
+    policy.other_bots.crawl_delay_s.iter().try_for_each(|seconds| write!(out, "; {}", DelayText(*seconds)))?;
     out.write_str(".</p>\n<ul>\n")?;
     policy.operators.iter().try_for_each(|operator| write_operator(operator, out))?;
     out.write_str("</ul>\n")
@@ -49,7 +49,7 @@ fn write_class(class: &ClassTerms<'_>, out: &mut String) -> fmt::Result {
     if class.blocked {
         return out.write_str("<li>Blocked: robots.txt and this page are all that is answered.</li>\n</ul>\n");
     }
-    class.crawl_delay_s.iter().try_for_each(|seconds| writeln!(out, "<li>{}</li>", Pause(*seconds)))?;
+    class.crawl_delay_s.iter().try_for_each(|seconds| writeln!(out, "<li>{}</li>", DelayText(*seconds)))?;
     if let Some(bucket) = &class.bucket {
         let (capacity, fill, interval) = (bucket.capacity, bucket.fill, bucket.interval_s);
         let whose = match bucket.shared_by {
@@ -87,12 +87,12 @@ fn write_operator(operator: &Operator<'_>, out: &mut String) -> fmt::Result {
         false => write!(out, ": by {}", operator.verified_by.join(", "))?,
     }
     operator.class.iter().try_for_each(|class| write!(out, "; class {}", Escaped(class)))?;
-    operator.crawl_delay_s.iter().try_for_each(|seconds| write!(out, "; {}", Pause(*seconds)))?;
+    operator.crawl_delay_s.iter().try_for_each(|seconds| write!(out, "; {}", DelayText(*seconds)))?;
     out.write_str("</li>\n")
 }
 
 /// A crawl delay in seconds.
-struct Pause(u32);
+struct DelayText(u32);
 
 /// A share of 1.
 struct Percent(f64);
@@ -100,7 +100,7 @@ struct Percent(f64);
 /// A time as RFC 3339 has it.
 struct Moment<'a>(&'a str);
 
-impl fmt::Display for Pause {
+impl fmt::Display for DelayText {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}\u{a0}s between two requests", self.0)
     }

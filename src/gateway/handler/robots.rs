@@ -1,15 +1,15 @@
 //! robots.txt: fetched from the origin as any page, kept, and served from there: fresh, or in place of an origin that
 //! does not answer.
 
-use super::{Exchange, make_inbound};
+use super::{RequestHandler, make_inbound};
 use crate::gateway::body::{ClientBody, RequestBody, ResponseBody};
 use crate::gateway::problem;
-use crate::gateway::upstream::{Answer, ForwardError};
-use crate::gateway::request_context::Visit;
+use crate::gateway::upstream::{UpstreamResponse, ForwardError};
+use crate::gateway::request_context::RequestContext;
 use crate::http1::{Field, Fields, Name, RequestHead, Response};
-use crate::policy::Kind;
+use crate::policy::ClientKind;
 use crate::policy::decide::ROBOTS_TXT;
-use crate::robots::{self, Asker, Errand, Found, Handout, LARGEST, Original, Turn};
+use crate::robots::{self, Requester, FetchGuard, CacheLookup, CachedRobots, LARGEST, OriginRobots, FetchRole};
 use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode, Uri};
 use hyper::body::Body;
@@ -19,13 +19,13 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// How the client wants it.
-struct Wanted {
+struct ConditionalGet {
     if_none_match: Option<Vec<u8>>,
     body: bool,
 }
 
 /// What came of reading the origin's text.
-enum Read {
+enum ReadResult {
     Whole(Bytes),
     /// There is more than is kept.
     Begun(Bytes),
@@ -33,26 +33,26 @@ enum Read {
 }
 
 /// How long the origin may take to send its text.
-enum Patience {
+enum ReadTimeout {
     /// As long as for an answer's first byte: there is something else to serve.
     InAll,
     /// As long for each piece: there is nothing else.
     ForEachPiece,
 }
 
-impl Exchange {
-    pub(super) async fn bring_robots(&self, body: ClientBody, mut visit: Box<Visit>) -> Response<ResponseBody> {
+impl RequestHandler {
+    pub(super) async fn bring_robots(&self, body: ClientBody, mut visit: Box<RequestContext>) -> Response<ResponseBody> {
         self.leave_unread(&visit.visitor().head, body);
         let worker = &self.0.worker;
         let shelf = &worker.shared().robots;
-        let wanted = Wanted::of(&visit.visitor().head);
+        let wanted = ConditionalGet::of(&visit.visitor().head);
         let site = self.site(&visit);
         let asker = asker(&visit);
         let (found, _errand) = self.find_robots(&site, asker, visit.current().settings.origin.response_timeout).await;
         let old = match found {
-            Found::Ready(handout) => return self.hand_out(visit, &wanted, &handout),
-            Found::Due(handout) => Some(handout),
-            Found::Nothing => None,
+            CacheLookup::Ready(handout) => return self.hand_out(visit, &wanted, &handout),
+            CacheLookup::Due(handout) => Some(handout),
+            CacheLookup::Nothing => None,
         };
         self.make_outbound(&mut visit);
         let head = &mut visit.visitor_mut().head;
@@ -80,39 +80,39 @@ impl Exchange {
             }
             return self.pass_robots_on(visit, &wanted, answer, Bytes::new());
         }
-        let patience = if old.is_some() { Patience::InAll } else { Patience::ForEachPiece };
+        let patience = if old.is_some() { ReadTimeout::InAll } else { ReadTimeout::ForEachPiece };
         let text = match read(&mut answer, patience).await {
-            Read::Whole(text) => text,
-            Read::Begun(beginning) => {
+            ReadResult::Whole(text) => text,
+            ReadResult::Begun(beginning) => {
                 shelf.forget(&site);
                 return self.pass_robots_on(visit, &wanted, answer, beginning);
             }
-            Read::Failed(error) => return self.stand_in(visit, &wanted, old, &error),
+            ReadResult::Failed(error) => return self.stand_in(visit, &wanted, old, &error),
         };
-        let Answer { response, lease, .. } = answer;
+        let UpstreamResponse { response, lease, .. } = answer;
         let Response { fields, mut body, .. } = response;
         if let Some(connection) = body.take_connection() {
             lease.give_back(connection, visit.uptime());
         }
         let content_type = fields.get(Name::ContentType).map(Bytes::copy_from_slice);
         let fresh_for = robots::fresh_for(fields.all(Name::CacheControl));
-        let original = Original { status: status.as_u16(), content_type, text };
+        let original = OriginRobots { status: status.as_u16(), content_type, text };
         let handout = shelf.keep(&site, original, fresh_for, asker, worker.time());
         self.hand_out(visit, &wanted, &handout)
     }
 
     /// What is kept, and the errand to the origin of whoever is the one to go. Where another is on the way, it is waited
     /// for, once and no longer than `longest`.
-    async fn find_robots(&self, site: &str, asker: Asker, longest: Duration) -> (Found, Option<Errand<'_>>) {
+    async fn find_robots(&self, site: &str, asker: Requester, longest: Duration) -> (CacheLookup, Option<FetchGuard<'_>>) {
         let worker = &self.0.worker;
         let shelf = &worker.shared().robots;
         let found = shelf.find(site, asker, worker.time());
-        if !matches!(found, Found::Nothing) {
+        if !matches!(found, CacheLookup::Nothing) {
             return (found, None);
         }
         match shelf.errands.turn(site) {
-            Turn::Go(errand) => (found, Some(errand)),
-            Turn::Wait(others) => {
+            FetchRole::Go(errand) => (found, Some(errand)),
+            FetchRole::Wait(others) => {
                 let _ = timeout(longest, others.wait()).await;
                 (shelf.find(site, asker, worker.time()), None)
             }
@@ -120,7 +120,7 @@ impl Exchange {
     }
 
     /// The scheme and host that the client asks, as it sees them: each has a robots.txt of its own.
-    fn site(&self, visit: &Visit) -> String {
+    fn site(&self, visit: &RequestContext) -> String {
         let head = &visit.visitor().head;
         let believed = visit.current().settings.rules.trust.believes(self.0.peer);
         let scheme = head.fields.get(Name::ForwardedProto).filter(|_| believed).unwrap_or(b"http");
@@ -128,7 +128,7 @@ impl Exchange {
         [scheme, b"://", host].concat().to_ascii_lowercase().iter().map(|&byte| char::from(byte)).collect()
     }
 
-    fn hand_out(&self, visit: Box<Visit>, wanted: &Wanted, handout: &Handout) -> Response<ResponseBody> {
+    fn hand_out(&self, visit: Box<RequestContext>, wanted: &ConditionalGet, handout: &CachedRobots) -> Response<ResponseBody> {
         let (mut response, bytes) = problem::kept(handout, wanted.if_none_match.as_deref(), wanted.body);
         make_inbound(&visit, response.status, &mut response.fields);
         visit.answered(response.status, bytes);
@@ -138,9 +138,9 @@ impl Exchange {
     /// The origin has failed: what was kept is served in its place, if anything was.
     fn stand_in(
         &self,
-        visit: Box<Visit>,
-        wanted: &Wanted,
-        old: Option<Handout>,
+        visit: Box<RequestContext>,
+        wanted: &ConditionalGet,
+        old: Option<CachedRobots>,
         error: &ForwardError,
     ) -> Response<ResponseBody> {
         match old {
@@ -155,9 +155,9 @@ impl Exchange {
     /// Passes the origin's answer on as it is; `beginning` of its body has been read.
     fn pass_robots_on(
         &self,
-        visit: Box<Visit>,
-        wanted: &Wanted,
-        answer: Answer,
+        visit: Box<RequestContext>,
+        wanted: &ConditionalGet,
+        answer: UpstreamResponse,
         beginning: Bytes,
     ) -> Response<ResponseBody> {
         if wanted.body {
@@ -171,17 +171,17 @@ impl Exchange {
     }
 }
 
-impl Wanted {
+impl ConditionalGet {
     fn of(head: &RequestHead) -> Self {
         let if_none_match = head.fields.get(Name::IfNoneMatch).map(<[u8]>::to_vec);
         Self { if_none_match, body: head.method != Method::HEAD }
     }
 }
 
-fn asker(visit: &Visit) -> Asker {
+fn asker(visit: &RequestContext) -> Requester {
     match visit.visitor().classified.kind {
-        Kind::VerifiedBot => Asker::Crawler,
-        _ => Asker::Anybody,
+        ClientKind::VerifiedBot => Requester::Crawler,
+        _ => Requester::Anybody,
     }
 }
 
@@ -204,8 +204,8 @@ fn is_plain(fields: &Fields) -> bool {
 }
 
 /// Reads the text, as far as it is short enough to be kept.
-async fn read(answer: &mut Answer, patience: Patience) -> Read {
-    let Answer { response, deadline, .. } = answer;
+async fn read(answer: &mut UpstreamResponse, patience: ReadTimeout) -> ReadResult {
+    let UpstreamResponse { response, deadline, .. } = answer;
     let mut text = BytesMut::new();
     loop {
         let next = std::future::poll_fn(|context| match Pin::new(&mut response.body).poll_frame(context) {
@@ -214,18 +214,18 @@ async fn read(answer: &mut Answer, patience: Patience) -> Read {
             Poll::Pending => Poll::Pending,
         })
         .await;
-        if matches!(patience, Patience::ForEachPiece) {
+        if matches!(patience, ReadTimeout::ForEachPiece) {
             deadline.starts_over();
         }
         match next {
-            Err(()) => return Read::Failed(ForwardError::FellSilent),
-            Ok(None) => return Read::Whole(text.freeze()),
-            Ok(Some(Err(source))) => return Read::Failed(ForwardError::OriginClosed { source }),
+            Err(()) => return ReadResult::Failed(ForwardError::FellSilent),
+            Ok(None) => return ReadResult::Whole(text.freeze()),
+            Ok(Some(Err(source))) => return ReadResult::Failed(ForwardError::OriginClosed { source }),
             Ok(Some(Ok(frame))) => text.extend_from_slice(frame.data_ref().map_or(&[], |data| &data[..])),
         }
         if text.len() > LARGEST {
             deadline.starts_over();
-            return Read::Begun(text.freeze());
+            return ReadResult::Begun(text.freeze());
         }
     }
 }

@@ -2,18 +2,18 @@
 
 use crate::gateway::body::ResponseBody;
 use crate::http1::{Fields, Name, Response};
-use crate::robots::Handout;
+use crate::robots::CachedRobots;
 use bytes::Bytes;
 use http::StatusCode;
 
 /// The kept text, or that it has not changed since the client saw it; and how long the body is. Who asked with HEAD wants
 /// no body.
 pub(in crate::gateway) fn kept(
-    handout: &Handout,
+    handout: &CachedRobots,
     if_none_match: Option<&[u8]>,
     wants_body: bool,
 ) -> (Response<ResponseBody>, u64) {
-    let Handout { edition, age, fresh_for } = handout;
+    let CachedRobots { edition, age, fresh_for } = handout;
     let mut digits = itoa::Buffer::new();
     let mut fields = Fields::new();
     fields.append(Name::ETag, edition.etag.as_bytes());

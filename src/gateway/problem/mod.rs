@@ -8,10 +8,10 @@ mod cached;
 pub(super) use cached::kept;
 pub(super) use crate::gateway::html::{Escaped, begin as begin_page};
 
-use super::rate_limit_headers::Told;
+use super::rate_limit_headers::RateLimitSnapshot;
 use super::body::ResponseBody;
-use super::scratch::Scratch;
-use super::target::Malformed;
+use super::scratch::ScratchBuffer;
+use super::target::RequestError;
 use super::upstream::ForwardError;
 use crate::http1::{self, Fields, Name, RequestHead, Response};
 use crate::policy::time::{seconds_rounded_up, spread_out};
@@ -30,15 +30,15 @@ const HTML: &[u8] = b"text/html; charset=utf-8";
 
 /// What the gate says in the origin's place.
 pub(super) struct Problem<'a> {
-    words: Words,
+    words: ProblemTemplate,
     reason: Option<Reason>,
-    violated: Violated<'a>,
+    violated: ViolatedPolicies<'a>,
     retry_after: Option<u64>,
 }
 
 /// What is always the same of one problem. Its document is put together by the compiler, but for the decision's id and
 /// the policies that said no.
-struct Words {
+struct ProblemTemplate {
     status: u16,
     detail: &'static str,
     until_id: &'static str,
@@ -48,7 +48,7 @@ struct Words {
 /// The document in its order, as RFC 9457 has it.
 macro_rules! words {
     ($status:literal, $kind:literal, $title:literal, $detail:literal, $after_id:expr) => {
-        Words {
+        ProblemTemplate {
             status: $status,
             detail: $detail,
             until_id: concat!(
@@ -95,16 +95,16 @@ macro_rules! quota_exceeded {
 
 /// The policies that said no, by name.
 #[derive(Clone, Copy)]
-struct Violated<'a>(Option<(&'a Rules, Told<'a>)>);
+struct ViolatedPolicies<'a>(Option<(&'a Rules, RateLimitSnapshot<'a>)>);
 
 /// Who asks, as far as the form of the answer depends on it. Looked into only when the gate itself has to answer.
 #[derive(Clone, Copy)]
-pub(super) struct Reader {
+pub(super) struct ResponseFormat {
     pub(super) prefers_html: bool,
     pub(super) wants_body: bool,
 }
 
-impl Reader {
+impl ResponseFormat {
     /// Somebody whose request could not be read.
     pub(super) const UNKNOWN: Self = Self { prefers_html: false, wants_body: true };
 
@@ -121,7 +121,7 @@ impl Reader {
 impl<'a> Problem<'a> {
     /// A refusal by the gate's own rules. `spread`, between 0 and the configured share of the wait, is how far beyond
     /// it the client's return is put, so that those refused together do not come back together.
-    pub(super) fn refused(rules: &'a Rules, told: Told<'a>, spread: f64) -> Option<Self> {
+    pub(super) fn refused(rules: &'a Rules, told: RateLimitSnapshot<'a>, spread: f64) -> Option<Self> {
         let refusal = told.refusal?;
         let words = match refusal.reason {
             Reason::Tier => {
@@ -152,7 +152,7 @@ impl<'a> Problem<'a> {
         Some(Self {
             words,
             reason: Some(refusal.reason),
-            violated: Violated(Some((rules, told))),
+            violated: ViolatedPolicies(Some((rules, told))),
             retry_after: Some(refusal.retry_after(spread)),
         })
     }
@@ -178,7 +178,7 @@ impl<'a> Problem<'a> {
             }
             ForwardError::ConnectFailed { .. } => plain!(502, "Bad Gateway", "The site cannot be reached."),
             ForwardError::OriginClosed { .. } => plain!(502, "Bad Gateway", "The site broke off without an answer."),
-            ForwardError::ClientBody { too_large: true } => return Self::malformed(Malformed::TooLarge),
+            ForwardError::ClientBody { too_large: true } => return Self::malformed(RequestError::TooLarge),
             ForwardError::ClientBody { too_large: false } => {
                 plain!(400, "Bad Request", "The request's body broke off.")
             }
@@ -188,25 +188,25 @@ impl<'a> Problem<'a> {
     }
 
     /// The request is not one that can be passed on.
-    pub(super) fn malformed(fault: Malformed) -> Self {
+    pub(super) fn malformed(fault: RequestError) -> Self {
         Self::plain(match fault {
-            Malformed::Host => plain!(400, "Bad Request", "The request needs exactly one valid host."),
-            Malformed::Path => plain!(400, "Bad Request", "The path contains an encoded NUL."),
-            Malformed::Target => plain!(400, "Bad Request", "The request target is neither a path nor a URL."),
-            Malformed::Framing => {
+            RequestError::Host => plain!(400, "Bad Request", "The request needs exactly one valid host."),
+            RequestError::Path => plain!(400, "Bad Request", "The path contains an encoded NUL."),
+            RequestError::Target => plain!(400, "Bad Request", "The request target is neither a path nor a URL."),
+            RequestError::Framing => {
                 plain!(400, "Bad Request", "Content-Length and Transfer-Encoding exclude each other.")
             }
-            Malformed::Method => plain!(405, "Method Not Allowed", "CONNECT and TRACE are not served here."),
-            Malformed::Expectation => plain!(417, "Expectation Failed", "Only 100-continue can be expected here."),
-            Malformed::TooLarge => plain!(413, "Payload Too Large", "The request's body is larger than allowed."),
-            Malformed::Loop => plain!(508, "Loop Detected", "The request has already passed through this gate."),
-            Malformed::Unreadable(http1::Malformed::HeadTooLarge) => {
+            RequestError::Method => plain!(405, "Method Not Allowed", "CONNECT and TRACE are not served here."),
+            RequestError::Expectation => plain!(417, "Expectation Failed", "Only 100-continue can be expected here."),
+            RequestError::TooLarge => plain!(413, "Payload Too Large", "The request's body is larger than allowed."),
+            RequestError::Loop => plain!(508, "Loop Detected", "The request has already passed through this gate."),
+            RequestError::Unreadable(http1::Malformed::HeadTooLarge) => {
                 plain!(431, "Request Header Fields Too Large", "The request's header is larger than allowed.")
             }
-            Malformed::Unreadable(http1::Malformed::TargetTooLong) => {
+            RequestError::Unreadable(http1::Malformed::TargetTooLong) => {
                 plain!(414, "URI Too Long", "The request target is longer than allowed.")
             }
-            Malformed::Unreadable(_) => {
+            RequestError::Unreadable(_) => {
                 plain!(400, "Bad Request", "The request is not HTTP/1.1 that everyone reads the same way.")
             }
         })
@@ -227,7 +227,7 @@ impl<'a> Problem<'a> {
                 "throttle"
             ),
             reason: Some(Reason::Throttle),
-            violated: Violated(None),
+            violated: ViolatedPolicies(None),
             retry_after: Some(seconds_rounded_up(wait).max(1)),
         }
     }
@@ -243,14 +243,14 @@ impl<'a> Problem<'a> {
                 "backoff"
             ),
             reason: Some(Reason::Backoff),
-            violated: Violated(None),
+            violated: ViolatedPolicies(None),
             retry_after: Some(seconds_rounded_up(wait).max(1)),
         }
     }
 
-    fn plain(words: Words) -> Self {
+    fn plain(words: ProblemTemplate) -> Self {
         let retry_after = (words.status >= 500).then(|| seconds_rounded_up(ORIGIN_RETRY));
-        Self { words, reason: None, violated: Violated(None), retry_after }
+        Self { words, reason: None, violated: ViolatedPolicies(None), retry_after }
     }
 
     /// The status the client gets.
@@ -264,10 +264,10 @@ impl<'a> Problem<'a> {
     }
 
     /// The answer, in the form that `reader` prefers, under decision `id`; and how long its body is.
-    pub(super) fn into_response(self, reader: Reader, id: u64, scratch: &mut Scratch) -> (Response<ResponseBody>, u64) {
+    pub(super) fn into_response(self, reader: ResponseFormat, id: u64, scratch: &mut ScratchBuffer) -> (Response<ResponseBody>, u64) {
         let id = hexadecimal(id);
         let id = std::str::from_utf8(&id).expect("hexadecimal digits");
-        let Reader { prefers_html, wants_body } = reader;
+        let ResponseFormat { prefers_html, wants_body } = reader;
         let body = match prefers_html {
             true => scratch.bytes(|text| self.write_html(id, text)),
             false => scratch.bytes(|text| self.write_json(id, text)),
@@ -292,7 +292,7 @@ impl<'a> Problem<'a> {
         (Response { status: self.status(), fields, body: ResponseBody::whole(sent) }, length)
     }
 
-    fn write_json(&self, id: &str, text: &mut Scratch) -> fmt::Result {
+    fn write_json(&self, id: &str, text: &mut ScratchBuffer) -> fmt::Result {
         text.write_str(self.words.until_id)?;
         text.write_str(id)?;
         text.write_str(self.words.after_id)?;
@@ -303,7 +303,7 @@ impl<'a> Problem<'a> {
         Ok(())
     }
 
-    fn write_html(&self, id: &str, text: &mut Scratch) -> fmt::Result {
+    fn write_html(&self, id: &str, text: &mut ScratchBuffer) -> fmt::Result {
         let (status, number) = (self.status(), self.words.status);
         begin_page(text, format_args!("{number} {}", status.canonical_reason().unwrap_or("Error")))?;
         writeln!(text, "<h1>{}</h1>\n<p>{}</p>", self.heading(), self.words.detail)?;
@@ -322,8 +322,8 @@ impl<'a> Problem<'a> {
     }
 }
 
-impl Violated<'_> {
-    fn write(self, text: &mut Scratch) -> fmt::Result {
+impl ViolatedPolicies<'_> {
+    fn write(self, text: &mut ScratchBuffer) -> fmt::Result {
         let Some((rules, told)) = self.0 else { return Ok(()) };
         let Some(refusal) = told.refusal else { return Ok(()) };
         if refusal.quotas == 0 {
@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_title_is_that_of_its_status() {
-        use Malformed::*;
+        use RequestError::*;
         for fault in [Host, Path, Target, Framing, Method, Expectation, TooLarge, Loop] {
             let problem = Problem::malformed(fault);
             let json = document(&problem);
@@ -432,7 +432,7 @@ mod tests {
         };
         for reason in Reason::ALL {
             let refusal = crate::policy::Refusal { reason, quotas: 1, wait: Duration::from_secs(1) };
-            let told = Told {
+            let told = RateLimitSnapshot {
                 class: crate::policy::ClassId(0),
                 route: 0,
                 standings: &[],
@@ -450,13 +450,13 @@ mod tests {
     }
 
     fn document(problem: &Problem<'_>) -> serde_json::Value {
-        let body = Scratch::new().bytes(|text| problem.write_json("0000000000000007", text)).expect("it is written");
+        let body = ScratchBuffer::new().bytes(|text| problem.write_json("0000000000000007", text)).expect("it is written");
         serde_json::from_slice(&body).expect("valid JSON")
     }
 
     #[test]
     fn a_problem_is_valid_json() {
-        let json = document(&Problem::malformed(Malformed::Host));
+        let json = document(&Problem::malformed(RequestError::Host));
         assert_eq!((&json["status"], &json["type"]), (&400.into(), &"about:blank".into()));
         assert_eq!(json["instance"], "urn:tidegate:decision:0000000000000007");
     }

@@ -3,9 +3,9 @@
 //! They have room for one policy, so they tell of the most binding one: that which has fewest requests left, and of
 //! those the one that takes longest to come back. Where two families share a name, they thereby say the same in it.
 
-use super::Told;
+use super::RateLimitSnapshot;
 use crate::config::settings::LegacyFamily;
-use crate::engine::Standing;
+use crate::engine::QuotaUsage;
 use crate::http1::{Fields, Name};
 use crate::policy::time::seconds_rounded_up;
 use crate::policy::{Rules, Timestamp};
@@ -13,7 +13,7 @@ use http::StatusCode;
 use std::time::Duration;
 
 /// The one policy that is told of.
-struct Binding<'a> {
+struct MostRestrictive<'a> {
     name: &'a str,
     limit: u64,
     remaining: u64,
@@ -31,7 +31,7 @@ struct Binding<'a> {
 pub(super) fn write(
     families: &[LegacyFamily],
     rules: &Rules,
-    told: Told<'_>,
+    told: RateLimitSnapshot<'_>,
     now: Timestamp,
     status: StatusCode,
     fields: &mut Fields,
@@ -50,11 +50,11 @@ pub(super) fn write(
 }
 
 /// A refused client has nothing left, whatever said no: clients of these families look at nothing else.
-fn most_binding<'a>(rules: &'a Rules, told: Told<'_>, now: Timestamp) -> Option<Binding<'a>> {
+fn most_binding<'a>(rules: &'a Rules, told: RateLimitSnapshot<'_>, now: Timestamp) -> Option<MostRestrictive<'a>> {
     let mut binding = bucket(rules, told);
     for (place, standing) in told.enforced(rules) {
         let quota = quota(rules, told, (place, standing), now);
-        let tighter = |than: &Binding<'_>| match quota.requests == than.requests {
+        let tighter = |than: &MostRestrictive<'_>| match quota.requests == than.requests {
             true => quota.wait > than.wait,
             false => quota.requests < than.requests,
         };
@@ -73,11 +73,11 @@ fn most_binding<'a>(rules: &'a Rules, told: Told<'_>, now: Timestamp) -> Option<
     binding
 }
 
-fn bucket<'a>(rules: &'a Rules, told: Told<'_>) -> Option<Binding<'a>> {
+fn bucket<'a>(rules: &'a Rules, told: RateLimitSnapshot<'_>) -> Option<MostRestrictive<'a>> {
     let class = &rules.classes[usize::from(told.class.0)];
     let (bucket, standing) = (class.bucket?, told.bucket?);
     let remaining = u64::from(standing.remaining);
-    Some(Binding {
+    Some(MostRestrictive {
         name: &class.name,
         limit: bucket.capacity.into(),
         remaining,
@@ -89,11 +89,11 @@ fn bucket<'a>(rules: &'a Rules, told: Told<'_>) -> Option<Binding<'a>> {
 }
 
 /// A quota fills once a window, all at once.
-fn quota<'a>(rules: &'a Rules, told: Told<'_>, (place, standing): (usize, &Standing), now: Timestamp) -> Binding<'a> {
+fn quota<'a>(rules: &'a Rules, told: RateLimitSnapshot<'_>, (place, standing): (usize, &QuotaUsage), now: Timestamp) -> MostRestrictive<'a> {
     let quota = &rules.quotas[usize::from(standing.quota.0)];
     let limit = quota.limit.floor();
     let said_no = told.refusal.filter(|refusal| refusal.quotas >> place.min(7) & 1 == 1);
-    Binding {
+    MostRestrictive {
         name: &quota.name,
         limit,
         remaining: standing.remaining.floor(),
@@ -108,7 +108,7 @@ fn quota<'a>(rules: &'a Rules, told: Told<'_>, (place, standing): (usize, &Stand
 }
 
 /// `Retry-After` belongs to the family on every answer: 0 while something is left, else the time until there is more.
-fn write_atlassian(binding: &Binding<'_>, status: StatusCode, fields: &mut Fields) {
+fn write_atlassian(binding: &MostRestrictive<'_>, status: StatusCode, fields: &mut Fields) {
     number(fields, Name::XRateLimitLimit, binding.limit);
     number(fields, Name::XRateLimitRemaining, binding.remaining);
     number(fields, Name::XRateLimitIntervalSeconds, seconds_rounded_up(binding.interval));
@@ -122,7 +122,7 @@ fn write_atlassian(binding: &Binding<'_>, status: StatusCode, fields: &mut Field
 }
 
 /// The reset is a moment, in seconds since 1970.
-fn write_github(binding: &Binding<'_>, now: Timestamp, fields: &mut Fields) {
+fn write_github(binding: &MostRestrictive<'_>, now: Timestamp, fields: &mut Fields) {
     number(fields, Name::XRateLimitLimit, binding.limit);
     number(fields, Name::XRateLimitRemaining, binding.remaining);
     number(fields, Name::XRateLimitUsed, binding.limit.saturating_sub(binding.remaining));
@@ -132,7 +132,7 @@ fn write_github(binding: &Binding<'_>, now: Timestamp, fields: &mut Fields) {
 
 /// The reset is a number of seconds from now. The limit stands alone: the draft allows policies after it, but the
 /// clients that read this family read a number.
-fn write_draft_03(binding: &Binding<'_>, fields: &mut Fields) {
+fn write_draft_03(binding: &MostRestrictive<'_>, fields: &mut Fields) {
     number(fields, Name::RateLimitLimit, binding.limit);
     number(fields, Name::RateLimitRemaining, binding.remaining);
     number(fields, Name::RateLimitReset, seconds_rounded_up(binding.wait));

@@ -7,7 +7,7 @@ mod deadline;
 mod pool;
 
 pub(super) use deadline::{Deadline, Deadlines};
-pub(super) use pool::Lease;
+pub(super) use pool::PoolGuard;
 
 use super::body::RequestBody;
 use crate::clock::Clock;
@@ -40,14 +40,14 @@ pub(super) struct Upstream {
 }
 
 /// The head of the origin's answer, and what its body still needs.
-pub(super) struct Answer {
+pub(super) struct UpstreamResponse {
     pub(super) response: Response<OriginBody>,
-    pub(super) lease: Lease,
+    pub(super) lease: PoolGuard,
     pub(super) deadline: Deadline,
 }
 
 /// Where the origin is, as settings and resolver have it now.
-pub(super) struct Route<'a> {
+pub(super) struct UpstreamTarget<'a> {
     pub(super) origin: &'a Origin,
     pub(super) addresses: &'a [SocketAddr],
     /// How long the clock has been running.
@@ -114,8 +114,8 @@ impl Upstream {
         permit: &mut Permit,
         head: &RequestHead,
         mut body: RequestBody,
-        route: &Route<'_>,
-    ) -> Result<Answer, ForwardError> {
+        route: &UpstreamTarget<'_>,
+    ) -> Result<UpstreamResponse, ForwardError> {
         let after = route.origin.response_timeout;
         let deadline = self.deadlines.each(after);
         let upload = body.upload();
@@ -144,7 +144,7 @@ impl Upstream {
                 None => return Err(ForwardError::TimedOut { after }),
                 Some(Ok(response)) => {
                     deadline.starts_over();
-                    return Ok(Answer { response, lease, deadline });
+                    return Ok(UpstreamResponse { response, lease, deadline });
                 }
                 Some(Err(failed)) => failed,
             };

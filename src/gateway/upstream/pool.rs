@@ -38,9 +38,9 @@ struct Idle {
     since: Timestamp,
 }
 
-/// The place of a connection for the length of one exchange. Dropped, it is free for another; [`Lease::give_back`] keeps
+/// The place of a connection for the length of one exchange. Dropped, it is free for another; [`PoolGuard::give_back`] keeps
 /// it with its connection.
-pub(in crate::gateway) struct Lease {
+pub(in crate::gateway) struct PoolGuard {
     pool: Rc<Pool>,
     era: u64,
     /// How long it had been idle; `None` when it was made for this exchange.
@@ -65,7 +65,7 @@ impl Pool {
         most: usize,
         addresses: &[SocketAddr],
         now: Timestamp,
-    ) -> Result<(Lease, Connection), ForwardError> {
+    ) -> Result<(PoolGuard, Connection), ForwardError> {
         self.turn_to(origin);
         // After all that is ready now: the reactor hears meanwhile what the origin has closed, and requests leave one
         // behind the other, so that an origin on this machine is woken once for many of them.
@@ -86,10 +86,10 @@ impl Pool {
         self: &Rc<Self>,
         origin: &Origin,
         addresses: &[SocketAddr],
-    ) -> Result<(Lease, Connection), ForwardError> {
+    ) -> Result<(PoolGuard, Connection), ForwardError> {
         // Counted before it is there: the lease gives the place back if dialling fails or the client leaves.
         self.open.set(self.open.get() + 1);
-        let lease = Lease { pool: Rc::clone(self), era: self.era.get(), idle_for: None };
+        let lease = PoolGuard { pool: Rc::clone(self), era: self.era.get(), idle_for: None };
         let stream = match timeout(origin.connect_timeout, connect(addresses)).await {
             Err(_) => return Err(ForwardError::ConnectTimedOut { after: origin.connect_timeout }),
             Ok(Err(source)) => return Err(ForwardError::ConnectFailed { source }),
@@ -121,11 +121,11 @@ impl Pool {
         }
     }
 
-    fn idle(self: &Rc<Self>, now: Timestamp) -> Option<(Lease, Connection)> {
+    fn idle(self: &Rc<Self>, now: Timestamp) -> Option<(PoolGuard, Connection)> {
         loop {
             let Idle { mut connection, since } = self.idle.borrow_mut().pop()?;
             let idle_for = now.since(since);
-            let lease = Lease { pool: Rc::clone(self), era: self.era.get(), idle_for: Some(idle_for) };
+            let lease = PoolGuard { pool: Rc::clone(self), era: self.era.get(), idle_for: Some(idle_for) };
             let is_in_use = connection.carried() > 1 && idle_for < AT_REST;
             if connection.is_idle() && (is_in_use || connection.is_certainly_idle()) {
                 return Some((lease, connection));
@@ -164,7 +164,7 @@ impl Pool {
     }
 }
 
-impl Lease {
+impl PoolGuard {
     /// Keeps the place with its connection for the next request.
     pub(in crate::gateway) fn give_back(mut self, connection: Connection, now: Timestamp) {
         if self.era == self.pool.era.get() {
@@ -178,7 +178,7 @@ impl Lease {
 /// Marks a lease whose connection went back to the pool: its place stays taken.
 const KEPT: u64 = u64::MAX;
 
-impl Drop for Lease {
+impl Drop for PoolGuard {
     fn drop(&mut self) {
         if self.era != KEPT {
             self.pool.place_free();

@@ -11,7 +11,7 @@ const LONGEST_REST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// What is left of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gateway) struct Left {
+pub(in crate::gateway) struct RemainingQuota {
     pub(in crate::gateway) units: Units,
     pub(in crate::gateway) resets_at: Option<Timestamp>,
 }
@@ -49,7 +49,7 @@ pub(in crate::gateway) fn nothing_left_for(fields: &Fields, now: Timestamp) -> O
 /// The policy with the fewest units left, and of several the last to be renewed, of `RateLimit` in any of the forms that
 /// it has had: `"burst";r=50;t=30, "daily";r=100`, `"burst";a=50;w=30`, `limit=100, remaining=50, reset=30`
 /// (draft-ietf-httpapi-ratelimit-headers).
-pub(in crate::gateway) fn least_left(fields: &Fields, now: Timestamp) -> Option<Left> {
+pub(in crate::gateway) fn least_left(fields: &Fields, now: Timestamp) -> Option<RemainingQuota> {
     let lines = || fields.all(Name::RateLimit);
     let items = lines().flat_map(|line| quoted::split(line, b','));
     let of_item = |item| {
@@ -63,7 +63,7 @@ pub(in crate::gateway) fn least_left(fields: &Fields, now: Timestamp) -> Option<
     let told = items.filter_map(of_item).chain(lines().filter_map(of_line));
     let (left, reset) = told.min_by_key(|&(left, reset)| (left, std::cmp::Reverse(reset)))?;
     let resets_at = reset.map(|seconds| now + Duration::from_secs(seconds));
-    Some(Left { units: Units::whole(left), resets_at })
+    Some(RemainingQuota { units: Units::whole(left), resets_at })
 }
 
 fn number<'a>(mut members: impl Iterator<Item = &'a [u8]>, keys: &[&str]) -> Option<u64> {
@@ -87,8 +87,8 @@ pub(in crate::gateway) fn units(value: &[u8]) -> Option<Units> {
 /// stands. No time at all says nothing.
 fn wait(value: &[u8], fields: &Fields, now: Timestamp) -> Option<Duration> {
     match said(value)? {
-        Said::Wait(wait) => lasting(wait),
-        Said::Moment(moment) => {
+        ResetValue::Wait(wait) => lasting(wait),
+        ResetValue::Moment(moment) => {
             let theirs = fields.get(Name::Date).and_then(|value| date(std::str::from_utf8(value).ok()?));
             lasting(moment.since(theirs.unwrap_or(now)))
         }
@@ -103,12 +103,12 @@ fn lasting(wait: Duration) -> Option<Duration> {
 /// HTTP (RFC 9110 section 5.6.7), RFC 3339.
 pub(in crate::gateway) fn moment(value: &[u8], now: Timestamp) -> Option<Timestamp> {
     Some(match said(value)? {
-        Said::Wait(wait) => now + wait,
-        Said::Moment(moment) => moment,
+        ResetValue::Wait(wait) => now + wait,
+        ResetValue::Moment(moment) => moment,
     })
 }
 
-enum Said {
+enum ResetValue {
     Wait(Duration),
     Moment(Timestamp),
 }
@@ -118,15 +118,15 @@ const SMALLEST_EPOCH: f64 = 1e9;
 /// From this on it is milliseconds since 1970.
 const SMALLEST_EPOCH_MILLISECONDS: f64 = 1e11;
 
-fn said(value: &[u8]) -> Option<Said> {
+fn said(value: &[u8]) -> Option<ResetValue> {
     let text = std::str::from_utf8(value).ok()?.trim();
-    let since_1970 = |seconds| Said::Moment(Timestamp::default() + Duration::from_secs_f64(seconds));
+    let since_1970 = |seconds| ResetValue::Moment(Timestamp::default() + Duration::from_secs_f64(seconds));
     match text.parse::<f64>() {
         Ok(seconds) if !(0.0..1e15).contains(&seconds) => None,
-        Ok(seconds) if seconds < SMALLEST_EPOCH => Some(Said::Wait(Duration::from_secs_f64(seconds))),
+        Ok(seconds) if seconds < SMALLEST_EPOCH => Some(ResetValue::Wait(Duration::from_secs_f64(seconds))),
         Ok(seconds) if seconds < SMALLEST_EPOCH_MILLISECONDS => Some(since_1970(seconds)),
         Ok(milliseconds) => Some(since_1970(milliseconds / 1e3)),
-        Err(_) => date(text).map(Said::Moment),
+        Err(_) => date(text).map(ResetValue::Moment),
     }
 }
 

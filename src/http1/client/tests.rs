@@ -1,4 +1,4 @@
-use super::super::test_io::{Announced, Pieces, Script, now_or_never};
+use super::super::test_io::{WrongLengthBody, MockBody, MockStream, now_or_never};
 use super::super::{Fields, Request};
 use super::*;
 use http::{HeaderMap, HeaderValue, Uri, Version};
@@ -7,9 +7,9 @@ use proptest::prelude::*;
 
 const LIMITS: Limits = Limits { size: 16 * 1024, fields: 100 };
 
-type Answer<B> = Result<Response<ResponseBody<Script, B>>, Failed<B>>;
+type Answer<B> = Result<Response<ResponseBody<MockStream, B>>, SendFailure<B>>;
 
-fn ask<B: Sendable>(io: Script, request: Request<B>) -> Option<Answer<B>> {
+fn ask<B: SendBody>(io: MockStream, request: Request<B>) -> Option<Answer<B>> {
     now_or_never(Connection::new(io, LIMITS).send(&request.head, request.body))
 }
 
@@ -36,7 +36,7 @@ struct Got {
     reusable: bool,
 }
 
-fn read(io: Script, request: Request<Empty<Bytes>>) -> Result<Got, Error> {
+fn read(io: MockStream, request: Request<Empty<Bytes>>) -> Result<Got, Error> {
     let answer = ask(io, request).expect("no wait without end").map_err(|failed| failed.error)?;
     let Response { status, fields, mut body } = answer;
     let (mut data, mut trailers) = (Vec::new(), None);
@@ -52,13 +52,13 @@ fn read(io: Script, request: Request<Empty<Bytes>>) -> Result<Got, Error> {
 }
 
 fn answer(text: &str) -> Result<(u16, String, bool), Error> {
-    let got = read(Script::says([text]).then_closes(), get())?;
+    let got = read(MockStream::says([text]).then_closes(), get())?;
     Ok((got.status, String::from_utf8(got.body).expect("text"), got.reusable))
 }
 
 #[test]
 fn a_request_is_written_as_it_is() {
-    let io = Script::default();
+    let io = MockStream::default();
     assert!(ask(io.clone(), get()).is_none(), "there is no answer yet");
     assert_eq!(io.heard(), "GET /a?b=c HTTP/1.1\r\nhost: origin\r\n\r\n");
     assert_eq!(io.writes(), 1);
@@ -66,14 +66,14 @@ fn a_request_is_written_as_it_is() {
 
 #[test]
 fn a_request_says_how_long_its_body_is() {
-    fn sent<B: Sendable>(request: Request<B>) -> String {
-        let io = Script::default();
+    fn sent<B: SendBody>(request: Request<B>) -> String {
+        let io = MockStream::default();
         let _ = ask(io.clone(), request);
         assert_eq!(io.writes(), 1, "head and body leave together");
         let text = io.heard();
         text.strip_prefix("POST / HTTP/1.1\r\nhost: origin\r\n").expect("the head as given").to_owned()
     }
-    let stream = || Pieces::all(["hello", "", " you"].map(|piece| Frame::data(Bytes::from(piece))));
+    let stream = || MockBody::all(["hello", "", " you"].map(|piece| Frame::data(Bytes::from(piece))));
     let chunks = "transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n4\r\n you\r\n0\r\n\r\n";
     assert_eq!(sent(post(Full::<Bytes>::from("hello"))), "content-length: 5\r\n\r\nhello");
     assert_eq!(sent(post(Empty::<Bytes>::new())), "content-length: 0\r\n\r\n");
@@ -89,9 +89,9 @@ fn announced_request_trailers_are_sent() {
     let mut trailers = HeaderMap::new();
     trailers.insert("x-sum", HeaderValue::from_static("1"));
     let large = Bytes::from_static(&[b'x'; 9000]);
-    let mut request = post(Pieces::all([Frame::data(large), Frame::trailers(trailers)]));
+    let mut request = post(MockBody::all([Frame::data(large), Frame::trailers(trailers)]));
     request.head.fields.append(Name::Trailer, b"x-sum");
-    let io = Script::default();
+    let io = MockStream::default();
     let _ = ask(io.clone(), request);
     assert!(io.heard().ends_with("xxx\r\n0\r\nx-sum: 1\r\n\r\n"));
 }
@@ -145,7 +145,7 @@ fn answers_end_where_they_should() {
 #[test]
 fn an_answer_to_head_has_no_body() {
     let head = request(Method::HEAD, "/", Empty::new());
-    let got = read(Script::says(["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"]), head).expect("an answer");
+    let got = read(MockStream::says(["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"]), head).expect("an answer");
     assert_eq!((got.body.len(), got.reusable, got.fields.get(Name::ContentLength)), (0, true, Some(&b"5"[..])));
 }
 
@@ -155,7 +155,7 @@ fn a_head_has_bounds() {
     assert!(with("a: b\r\n".repeat(99)).is_ok());
     assert!(matches!(with("a: b\r\n".repeat(100)), Err(Error::Malformed(Malformed::HeadTooLarge))));
     assert!(matches!(with(format!("a: {}\r\n", "b".repeat(20_000))), Err(Error::Malformed(Malformed::HeadTooLarge))));
-    let endless = Script::says(["HTTP/1.1 200 OK\r\n", "a: b\r\n"]).then_repeats();
+    let endless = MockStream::says(["HTTP/1.1 200 OK\r\n", "a: b\r\n"]).then_repeats();
     assert!(matches!(read(endless, get()), Err(Error::Malformed(Malformed::HeadTooLarge))));
 }
 
@@ -163,24 +163,24 @@ fn a_head_has_bounds() {
 fn an_origin_that_closes_without_a_word_is_told_from_one_that_breaks_off() {
     assert!(matches!(answer(""), Err(Error::Unanswered)));
     assert!(matches!(answer("H"), Err(Error::CutShort)));
-    assert!(matches!(read(Script::default().then_fails(), get()), Err(Error::Unanswered)));
+    assert!(matches!(read(MockStream::default().then_fails(), get()), Err(Error::Unanswered)));
 }
 
 #[test]
 fn a_connection_is_used_again_only_while_it_is_quiet() {
     const ONCE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-    let used = |io: Script| {
+    let used = |io: MockStream| {
         let mut body = ask(io, get()).expect("an answer").expect("a good one").body;
         body.take_connection().expect("it can be used again")
     };
-    let mut quiet = used(Script::says([ONCE]));
+    let mut quiet = used(MockStream::says([ONCE]));
     assert!(quiet.is_idle() && quiet.is_certainly_idle());
     assert_eq!(quiet.carried(), 1);
     assert!(now_or_never(quiet.send(&get().head, Empty::new())).is_none(), "sent, and waiting");
-    let gone: [fn() -> Script; 3] = [
-        || Script::says([ONCE]).then_closes(),
-        || Script::says([ONCE]).then_fails(),
-        || Script::says([ONCE, "HTTP/1.1 200 OK"]),
+    let gone: [fn() -> MockStream; 3] = [
+        || MockStream::says([ONCE]).then_closes(),
+        || MockStream::says([ONCE]).then_fails(),
+        || MockStream::says([ONCE, "HTTP/1.1 200 OK"]),
     ];
     for gone in gone {
         assert!(!used(gone()).is_idle() && !used(gone()).is_certainly_idle());
@@ -193,15 +193,15 @@ fn a_connection_is_used_again_only_while_it_is_quiet() {
 
 #[test]
 fn a_request_that_cannot_be_written_is_given_back() {
-    let io = Script::default().takes(0);
+    let io = MockStream::default().takes(0);
     let failed = ask(io, get()).expect("known at once").expect_err("nothing can be written");
     assert!(failed.unsent.is_some());
 }
 
 #[test]
 fn an_origin_may_answer_before_it_has_heard_everything() {
-    let upload = Pieces::open();
-    let io = Script::says(["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe"]);
+    let upload = MockBody::open();
+    let io = MockStream::says(["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe"]);
     let answer = ask(io.clone(), post(upload.clone())).expect("at once").expect("an answer");
     let mut body = answer.body;
     let first = now_or_never(body.frame()).flatten().expect("a piece").expect("whole");
@@ -216,7 +216,7 @@ fn an_origin_may_answer_before_it_has_heard_everything() {
 
 #[test]
 fn an_answer_is_heard_even_where_the_request_is_not() {
-    let io = Script::says(["HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n"]).takes(0);
+    let io = MockStream::says(["HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n"]).takes(0);
     let answer = ask(io, post(Full::<Bytes>::from("hello"))).expect("at once").map_err(|failed| failed.error);
     let mut body = answer.expect("an answer").body;
     assert!(body.take_connection().is_none());
@@ -224,18 +224,18 @@ fn an_answer_is_heard_even_where_the_request_is_not() {
 
 #[test]
 fn a_body_that_breaks_its_word_breaks_the_connection() {
-    let short = Announced { length: 9, body: Pieces::all([Frame::data(Bytes::from("short"))]) };
-    let failed = ask(Script::default(), post(short)).expect("at once").expect_err("too short");
+    let short = WrongLengthBody { length: 9, body: MockBody::all([Frame::data(Bytes::from("short"))]) };
+    let failed = ask(MockStream::default(), post(short)).expect("at once").expect_err("too short");
     assert!(matches!(failed.error, Error::BodyLength));
-    let long = Announced { length: 3, body: Pieces::all([Frame::data(Bytes::from("too long"))]) };
-    let failed = ask(Script::default(), post(long)).expect("at once").expect_err("too long");
+    let long = WrongLengthBody { length: 3, body: MockBody::all([Frame::data(Bytes::from("too long"))]) };
+    let failed = ask(MockStream::default(), post(long)).expect("at once").expect_err("too long");
     assert!(matches!(failed.error, Error::BodyLength));
 }
 
 #[test]
 fn a_large_body_comes_in_large_pieces() {
     let text = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{}", 1 << 20, "x".repeat(1 << 20));
-    let io = Script::says([text]);
+    let io = MockStream::says([text]);
     let got = read(io.clone(), get()).expect("an answer");
     assert_eq!((got.body.len(), got.reusable), (1 << 20, true));
     assert!(io.reads() <= 7, "{} reads", io.reads());
@@ -249,14 +249,14 @@ proptest! {
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n6\r\n world\r\n0\r\nx-sum: 1\r\nx-b: c\r\n\r\n",
             "HTTP/1.1 200 OK\r\nx-a: 1\r\n\r\nhello world, and so on until the end",
         ][which];
-        let whole = read(Script::says([text]).then_closes(), get()).expect("a good answer");
-        let cut = read(Script::cut(text.as_bytes(), &cuts).then_closes(), get()).expect("the same answer");
+        let whole = read(MockStream::says([text]).then_closes(), get()).expect("a good answer");
+        let cut = read(MockStream::cut(text.as_bytes(), &cuts).then_closes(), get()).expect("the same answer");
         prop_assert_eq!(whole, cut);
     }
 
     #[test]
     fn nonsense_is_survived(start in 0usize..4, bytes: Vec<u8>) {
         let start = ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n"][start];
-        let _ = read(Script::cut(&[start.as_bytes(), &bytes].concat(), &[]).then_closes(), get());
+        let _ = read(MockStream::cut(&[start.as_bytes(), &bytes].concat(), &[]).then_closes(), get());
     }
 }

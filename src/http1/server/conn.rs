@@ -1,11 +1,11 @@
 //! The connection to a client, shared by the loop that serves it and the body of the request at hand.
 
 use super::super::body::BodyReader;
-use super::super::chunked::Piece;
-use super::super::framing::{Length, Malformed, Noted};
+use super::super::chunked::BodyChunk;
+use super::super::framing::{BodyLength, Malformed, FramingInfo};
 use super::super::head::HeadReader;
 use super::super::message::RequestHead;
-use super::super::buffer::Incoming;
+use super::super::buffer::ReadBuffer;
 use super::BodyError;
 use bytes::BytesMut;
 use std::cell::{Cell, RefCell};
@@ -27,11 +27,11 @@ const MOST_LINGERING: usize = 256 * 1024;
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// A connection. Clones are the same one.
-pub(super) struct Line<IO>(Rc<RefCell<State<IO>>>);
+pub(super) struct SharedConn<IO>(Rc<RefCell<ConnState<IO>>>);
 
-struct State<IO> {
+struct ConnState<IO> {
     io: IO,
-    incoming: Incoming,
+    incoming: ReadBuffer,
     /// What of the request's body is still to come.
     body: BodyReader,
     /// What is still to be said of the leave to send a body that the client waits for.
@@ -41,25 +41,25 @@ struct State<IO> {
 }
 
 /// How much of a body was skipped.
-pub(super) enum Skipped {
+pub(super) enum SkipResult {
     All,
     NotAll,
 }
 
-impl<IO> Clone for Line<IO> {
+impl<IO> Clone for SharedConn<IO> {
     fn clone(&self) -> Self {
         Self(Rc::clone(&self.0))
     }
 }
 
-impl<IO> Line<IO> {
+impl<IO> SharedConn<IO> {
     pub(super) fn new(io: IO, first: BytesMut) -> Self {
-        let body = BodyReader::new(Length::Exact(0));
-        Self(Rc::new(RefCell::new(State { io, incoming: Incoming::new(first), body, leave: b"", unwanted: 0 })))
+        let body = BodyReader::new(BodyLength::Exact(0));
+        Self(Rc::new(RefCell::new(ConnState { io, incoming: ReadBuffer::new(first), body, leave: b"", unwanted: 0 })))
     }
 
     /// A request begins whose body is so long.
-    pub(super) fn expect_body(&self, length: Length, waits_for_leave: bool) {
+    pub(super) fn expect_body(&self, length: BodyLength, waits_for_leave: bool) {
         let mut state = self.0.borrow_mut();
         state.body = BodyReader::new(length);
         state.unwanted = 0;
@@ -82,15 +82,15 @@ impl<IO> Line<IO> {
     }
 }
 
-impl<IO: AsyncRead + AsyncWrite + Unpin> Line<IO> {
+impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
     /// The next request's head; `None` when there will be none.
     pub(super) fn poll_head(
         &self,
         reader: &mut HeadReader,
         finish: &Cell<bool>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<(RequestHead, Noted), Malformed>>> {
-        let State { io, incoming, .. } = &mut *self.0.borrow_mut();
+    ) -> Poll<Option<Result<(RequestHead, FramingInfo), Malformed>>> {
+        let ConnState { io, incoming, .. } = &mut *self.0.borrow_mut();
         loop {
             if let Some(head) = reader.request(&mut incoming.buffer).transpose() {
                 return Poll::Ready(Some(head));
@@ -106,8 +106,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Line<IO> {
     }
 
     /// The next piece of the body. Whoever asks for it gives the leave to send it.
-    pub(super) fn poll_piece(&self, context: &mut Context<'_>) -> Poll<Result<Piece, BodyError>> {
-        let State { io, incoming, body, leave, .. } = &mut *self.0.borrow_mut();
+    pub(super) fn poll_piece(&self, context: &mut Context<'_>) -> Poll<Result<BodyChunk, BodyError>> {
+        let ConnState { io, incoming, body, leave, .. } = &mut *self.0.borrow_mut();
         // Not to a client that has not waited; but what was begun is said to its end.
         if leave.len() == CONTINUE.len() && !incoming.buffer.is_empty() {
             *leave = b"";
@@ -115,7 +115,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Line<IO> {
         ready!(poll_leave(io, leave, context))?;
         loop {
             match body.next(&mut incoming.buffer)? {
-                Piece::Later => {}
+                BodyChunk::Later => {}
                 piece => return Poll::Ready(Ok(piece)),
             }
             // Only what comes makes the buffer grow: a client's word for it is not worth the memory.
@@ -127,7 +127,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Line<IO> {
 
     /// The final answer begins: the leave to send is not given any more.
     pub(super) fn poll_withdraw_leave(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let State { io, leave, .. } = &mut *self.0.borrow_mut();
+        let ConnState { io, leave, .. } = &mut *self.0.borrow_mut();
         if leave.len() == CONTINUE.len() {
             *leave = b"";
         }
@@ -136,7 +136,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Line<IO> {
 
     /// Ready when the client has left. What it sends meanwhile is kept, up to a bound.
     pub(super) fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
-        let State { io, incoming, body, .. } = &mut *self.0.borrow_mut();
+        let ConnState { io, incoming, body, .. } = &mut *self.0.borrow_mut();
         // While a body is still to come, whoever reads it finds out.
         while body.is_done() && incoming.buffer.len() < MOST_AHEAD {
             match ready!(incoming.poll_read(io, context, 0)) {
@@ -149,26 +149,26 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Line<IO> {
 
     /// Reads what nobody wanted of a body that its service has let go of: all if the connection is to be kept, else
     /// only what is at hand.
-    pub(super) fn poll_skip_body(&self, kept: bool, context: &mut Context<'_>) -> Poll<Skipped> {
-        let State { io, incoming, body, unwanted, .. } = &mut *self.0.borrow_mut();
+    pub(super) fn poll_skip_body(&self, kept: bool, context: &mut Context<'_>) -> Poll<SkipResult> {
+        let ConnState { io, incoming, body, unwanted, .. } = &mut *self.0.borrow_mut();
         if Rc::strong_count(&self.0) > 1 {
-            return Poll::Ready(Skipped::NotAll);
+            return Poll::Ready(SkipResult::NotAll);
         }
         while !body.is_done() {
             match body.next(&mut incoming.buffer) {
-                Ok(Piece::Data(data)) => *unwanted += data.len() as u64,
-                Ok(Piece::Later) if kept && *unwanted + body.expected() <= MOST_UNWANTED => {
+                Ok(BodyChunk::Data(data)) => *unwanted += data.len() as u64,
+                Ok(BodyChunk::Later) if kept && *unwanted + body.expected() <= MOST_UNWANTED => {
                     match ready!(incoming.poll_read(io, context, 0)) {
-                        Ok(0) | Err(_) => return Poll::Ready(Skipped::NotAll),
+                        Ok(0) | Err(_) => return Poll::Ready(SkipResult::NotAll),
                         Ok(_) => {}
                     }
                 }
-                Ok(Piece::Trailers(_) | Piece::End) => {}
-                Ok(Piece::Later) | Err(_) => return Poll::Ready(Skipped::NotAll),
+                Ok(BodyChunk::Trailers(_) | BodyChunk::End) => {}
+                Ok(BodyChunk::Later) | Err(_) => return Poll::Ready(SkipResult::NotAll),
             }
         }
         // What a client goes on sending to a connection that is being closed would cut it off from its answer.
-        Poll::Ready(if kept || incoming.buffer.is_empty() { Skipped::All } else { Skipped::NotAll })
+        Poll::Ready(if kept || incoming.buffer.is_empty() { SkipResult::All } else { SkipResult::NotAll })
     }
 
     /// Closes the connection of a client that has sent all it had to send.
@@ -194,7 +194,7 @@ fn poll_leave<IO: AsyncWrite + Unpin>(
 }
 
 /// Writing borrows the connection only for as long as a write takes: the body that is written may read from it.
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Line<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for SharedConn<IO> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0.borrow_mut().io).poll_write(context, bytes)
     }
@@ -222,10 +222,10 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Line<IO> {
 
 /// A connection on which the last answer has been written while the client may still be sending. Closed at once, it
 /// would be reset, and the client might lose the answer.
-pub struct Lingering<IO>(Line<IO>);
+pub struct Lingering<IO>(SharedConn<IO>);
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Lingering<IO> {
-    pub(super) fn new(line: Line<IO>) -> Self {
+    pub(super) fn new(line: SharedConn<IO>) -> Self {
         Self(line)
     }
 
@@ -235,7 +235,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Lingering<IO> {
         let mut read = 0;
         while read < MOST_LINGERING {
             let more = poll_fn(|context| {
-                let State { io, incoming, .. } = &mut *self.0.0.borrow_mut();
+                let ConnState { io, incoming, .. } = &mut *self.0.0.borrow_mut();
                 incoming.buffer.clear();
                 incoming.poll_read(io, context, 0)
             });

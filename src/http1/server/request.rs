@@ -1,10 +1,10 @@
 //! A request as the service gets it.
 
-use super::super::chunked::Piece;
-use super::super::framing::{Length, Malformed, Noted};
+use super::super::chunked::BodyChunk;
+use super::super::framing::{BodyLength, Malformed, FramingInfo};
 use super::super::message::{Request, RequestHead};
-use super::Asked;
-use super::conn::Line;
+use super::ResponseContext;
+use super::conn::SharedConn;
 use bytes::Bytes;
 use http::{Method, Version};
 use hyper::body::{Body, Frame, SizeHint};
@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 /// A request's body as the client sends it; read from the connection by whoever polls it, and no faster.
 ///
 /// To be polled on the connection's own task. Dropped before its end, the rest is the connection's business.
-pub struct RequestBody<IO>(Option<Line<IO>>);
+pub struct RequestBody<IO>(Option<SharedConn<IO>>);
 
 /// Why a request's body ended before its end.
 #[derive(Debug, thiserror::Error)]
@@ -35,21 +35,21 @@ pub enum BodyError {
 
 /// Makes a request of its head, and notes on `line` how its body is framed.
 pub(super) fn begin<IO>(
-    line: &Line<IO>,
+    line: &SharedConn<IO>,
     head: RequestHead,
-    noted: Noted,
-) -> Result<(Asked, Request<RequestBody<IO>>), Malformed> {
+    noted: FramingInfo,
+) -> Result<(ResponseContext, Request<RequestBody<IO>>), Malformed> {
     let version = head.version;
     let length = noted.of_request(version)?;
     let is_http10 = version == Version::HTTP_10;
     line.expect_body(length, noted.expects_continue && !is_http10);
-    let asked = Asked {
+    let asked = ResponseContext {
         is_http10,
         is_head: head.method == Method::HEAD,
         keeps_alive: noted.keeps_alive(version),
         takes_trailers: noted.takes_trailers,
     };
-    let body = RequestBody((length != Length::Exact(0)).then(|| line.clone()));
+    let body = RequestBody((length != BodyLength::Exact(0)).then(|| line.clone()));
     Ok((asked, Request { head, body }))
 }
 
@@ -60,9 +60,9 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Body for RequestBody<IO> {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Some(line) = &self.0 else { return Poll::Ready(None) };
         Poll::Ready(match ready!(line.poll_piece(context)) {
-            Ok(Piece::Data(data)) => Some(Ok(Frame::data(data))),
-            Ok(Piece::Trailers(trailers)) => Some(Ok(Frame::trailers(trailers))),
-            Ok(Piece::End | Piece::Later) => None,
+            Ok(BodyChunk::Data(data)) => Some(Ok(Frame::data(data))),
+            Ok(BodyChunk::Trailers(trailers)) => Some(Ok(Frame::trailers(trailers))),
+            Ok(BodyChunk::End | BodyChunk::Later) => None,
             Err(error) => Some(Err(error)),
         })
     }

@@ -1,15 +1,15 @@
 //! Answers on their way to the client: the head, how the body is framed, and whether the connection is kept.
 
-use super::super::body::{BodyWriter, Coding, Sendable};
+use super::super::body::{BodyWriter, BodyCoding, SendBody};
 use super::super::chunked;
 use super::super::fields::{Fields, list, write_field};
 use super::super::framing;
 use super::super::head;
 use super::super::message::Response;
 use super::super::name::Name;
-use super::super::buffer::Outgoing;
-use super::conn::{Line, MOST_UNWANTED};
-use super::{Asked, Terms};
+use super::super::buffer::WriteBuffer;
+use super::conn::{SharedConn, MOST_UNWANTED};
+use super::{ResponseContext, ServeOptions};
 use http::{Method, StatusCode};
 use hyper::body::Body;
 use std::future::poll_fn;
@@ -17,29 +17,29 @@ use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// What is written about the length of a body, besides how it is coded.
-struct Framed {
-    coding: Coding,
+struct ResponseFraming {
+    coding: BodyCoding,
     content_length: Option<u64>,
 }
 
 /// Sends an answer; true if the client may ask again, `None` if it has left or the answer broke off.
 pub(super) async fn send<IO, B, D, R>(
-    line: &mut Line<IO>,
-    out: &mut Outgoing,
-    asked: Asked,
+    line: &mut SharedConn<IO>,
+    out: &mut WriteBuffer,
+    asked: ResponseContext,
     response: Response<B>,
-    terms: &Terms<'_, D, R>,
+    terms: &ServeOptions<'_, D, R>,
 ) -> Option<bool>
 where
     IO: AsyncRead + AsyncWrite + Unpin,
-    B: Sendable,
+    B: SendBody,
     D: Fn() -> [u8; 29],
 {
     let Response { status, fields, body } = response;
     let framed = framed(asked, status, &fields, &body);
     let kept = asked.keeps_alive
         && !terms.finish.get()
-        && !matches!(framed.coding, Coding::UntilClose)
+        && !matches!(framed.coding, BodyCoding::UntilClose)
         && !line.waits_for_leave()
         && line.with_body(|body| body.expected() <= MOST_UNWANTED)
         && !wants_close(&fields);
@@ -56,7 +56,7 @@ where
     Some(kept)
 }
 
-fn framed<B: Body>(asked: Asked, status: StatusCode, fields: &Fields, body: &B) -> Framed {
+fn framed<B: Body>(asked: ResponseContext, status: StatusCode, fields: &Fields, body: &B) -> ResponseFraming {
     let method = if asked.is_head { Method::HEAD } else { Method::GET };
     let exact = body.size_hint().exact();
     let given = || std::str::from_utf8(fields.get(Name::ContentLength)?).ok()?.parse().ok();
@@ -66,14 +66,14 @@ fn framed<B: Body>(asked: Asked, status: StatusCode, fields: &Fields, body: &B) 
             // The length that the answer to GET would have had; nobody knows it better than who made this one.
             _ => given().or(exact.filter(|&length| length > 0)),
         };
-        return Framed { coding: Coding::Exact(0), content_length };
+        return ResponseFraming { coding: BodyCoding::Exact(0), content_length };
     }
     match exact.or_else(given) {
-        Some(length) => Framed { coding: Coding::Exact(length), content_length: Some(length) },
-        None if asked.is_http10 => Framed { coding: Coding::UntilClose, content_length: None },
+        Some(length) => ResponseFraming { coding: BodyCoding::Exact(length), content_length: Some(length) },
+        None if asked.is_http10 => ResponseFraming { coding: BodyCoding::UntilClose, content_length: None },
         None => {
             let trailers = if asked.takes_trailers { chunked::announced(fields) } else { Vec::new() };
-            Framed { coding: Coding::Chunked(trailers), content_length: None }
+            ResponseFraming { coding: BodyCoding::Chunked(trailers), content_length: None }
         }
     }
 }
@@ -84,10 +84,10 @@ fn wants_close(fields: &Fields) -> bool {
 
 fn write_head(
     out: &mut Vec<u8>,
-    asked: Asked,
+    asked: ResponseContext,
     status: StatusCode,
     fields: &Fields,
-    framed: &Framed,
+    framed: &ResponseFraming,
     kept: bool,
     date: impl Fn() -> [u8; 29],
 ) {
@@ -99,7 +99,7 @@ fn write_head(
     });
     if let Some(length) = framed.content_length {
         head::write_content_length(out, length);
-    } else if let Coding::Chunked(_) = framed.coding {
+    } else if let BodyCoding::Chunked(_) = framed.coding {
         head::write_chunked(out);
     }
     match kept {

@@ -1,5 +1,5 @@
-use super::super::test_io::{Boxed, Pieces, Script, now_or_never};
-use super::super::{Dates, Fields, Limits, Name};
+use super::super::test_io::{Boxed, MockBody, MockStream, now_or_never};
+use super::super::{DateCache, Fields, Limits, Name};
 use super::*;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
@@ -35,13 +35,13 @@ struct Seen {
     whole: bool,
 }
 
-fn talk<S, F>(io: Script, finish: bool, service: S) -> End
+fn talk<S, F>(io: MockStream, finish: bool, service: S) -> End
 where
-    S: FnMut(Request<RequestBody<Script>>) -> F,
+    S: FnMut(Request<RequestBody<MockStream>>) -> F,
     F: Future<Output = Answer>,
 {
-    let (dates, finish) = (Dates::new(), Cell::new(finish));
-    let terms = Terms { limits: LIMITS, finish: &finish, date: || dates.text(784_111_777), refuse };
+    let (dates, finish) = (DateCache::new(), Cell::new(finish));
+    let terms = ServeOptions { limits: LIMITS, finish: &finish, date: || dates.text(784_111_777), refuse };
     match now_or_never(serve(io, BytesMut::new(), terms, service)) {
         None => End::Waits,
         Some(None) => End::Closed,
@@ -60,7 +60,7 @@ fn refuse(fault: Malformed) -> Answer {
 }
 
 /// Serves a client with a service that reads all and answers with the length of the body.
-fn serves(io: Script) -> (End, Vec<Seen>) {
+fn serves(io: MockStream) -> (End, Vec<Seen>) {
     let seen = Rc::new(RefCell::new(Vec::new()));
     let end = talk(io, false, |request| {
         let seen = Rc::clone(&seen);
@@ -74,7 +74,7 @@ fn serves(io: Script) -> (End, Vec<Seen>) {
     (end, seen.take())
 }
 
-async fn read(request: Request<RequestBody<Script>>) -> Seen {
+async fn read(request: Request<RequestBody<MockStream>>) -> Seen {
     let Request { head, mut body } = request;
     let (mut data, mut trailers, mut whole) = (Vec::new(), None, true);
     while let Some(frame) = body.frame().await {
@@ -104,7 +104,7 @@ fn answer<B: Body<Data = Bytes, Error = Infallible> + Unpin + 'static>(body: B) 
 
 /// What a client hears that says `text` and is answered so.
 fn hears(text: &str, give: impl Fn() -> Answer) -> (String, End) {
-    let io = Script::says([text]);
+    let io = MockStream::says([text]);
     let end = talk(io.clone(), false, |_| std::future::ready(give()));
     (io.heard(), end)
 }
@@ -115,7 +115,7 @@ fn get(fields: &str) -> String {
 
 #[test]
 fn requests_are_answered_one_after_the_other() {
-    let io = Script::says([get(""), "POST /b HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi".to_owned() + &get("")]);
+    let io = MockStream::says([get(""), "POST /b HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi".to_owned() + &get("")]);
     let (end, seen) = serves(io.clone());
     assert_eq!((end, seen.len()), (End::Waits, 3));
     assert_eq!((seen[1].method.as_str(), seen[1].target.as_str(), &seen[1].body[..]), ("POST", "/b", &b"hi"[..]));
@@ -148,7 +148,7 @@ fn what_cannot_be_understood_is_refused_and_ends_the_connection() {
         (format!("GET /{}", "b".repeat(17_000)), "431 Request Header Fields Too Large"),
     ];
     for (text, status) in table {
-        let io = Script::says([text]);
+        let io = MockStream::says([text]);
         let (end, seen) = serves(io.clone());
         assert_eq!((end, seen.len()), (End::Lingers, 0), "{text:?}");
         let heard = io.heard();
@@ -159,10 +159,10 @@ fn what_cannot_be_understood_is_refused_and_ends_the_connection() {
 
 #[test]
 fn a_target_that_nobody_can_hold_is_too_long() {
-    let io = Script::says([format!("GET /{} HTTP/1.1\r\n\r\n", "b".repeat(66_000))]);
-    let (dates, finish) = (Dates::new(), Cell::new(false));
+    let io = MockStream::says([format!("GET /{} HTTP/1.1\r\n\r\n", "b".repeat(66_000))]);
+    let (dates, finish) = (DateCache::new(), Cell::new(false));
     let limits = Limits { size: 1 << 20, fields: 20 };
-    let terms = Terms { limits, finish: &finish, date: || dates.text(0), refuse };
+    let terms = ServeOptions { limits, finish: &finish, date: || dates.text(0), refuse };
     let _ = now_or_never(serve(io.clone(), BytesMut::new(), terms, |_| async { answer(Empty::new()) }));
     assert!(io.heard().starts_with("HTTP/1.1 414 URI Too Long\r\n"));
 }
@@ -193,7 +193,7 @@ fn a_connection_is_kept_as_both_sides_agree() {
 
 #[test]
 fn an_answer_is_framed_for_who_reads_it() {
-    let pieces = || Pieces::all(["ab", "c"].map(|piece| Frame::data(Bytes::from(piece))));
+    let pieces = || MockBody::all(["ab", "c"].map(|piece| Frame::data(Bytes::from(piece))));
     let streamed = || answer(pieces());
     let with_length = |answer: Answer| {
         let mut answer = answer;
@@ -227,7 +227,7 @@ fn an_answer_is_framed_for_who_reads_it() {
 #[test]
 fn a_body_that_is_not_as_long_as_announced_breaks_off() {
     let (heard, end) = hears(&get(""), || {
-        let mut short = answer(Pieces::all([Frame::data(Bytes::from("abc"))]));
+        let mut short = answer(MockBody::all([Frame::data(Bytes::from("abc"))]));
         short.fields.append(Name::ContentLength, b"9");
         short
     });
@@ -241,7 +241,7 @@ fn trailers_go_to_those_who_take_them() {
         let mut trailers = HeaderMap::new();
         trailers.insert("x-sum", HeaderValue::from_static("1"));
         trailers.insert("x-other", HeaderValue::from_static("2"));
-        let mut answer = answer(Pieces::all([Frame::data(Bytes::from("a")), Frame::trailers(trailers)]));
+        let mut answer = answer(MockBody::all([Frame::data(Bytes::from("a")), Frame::trailers(trailers)]));
         answer.fields.append(Name::Trailer, b"x-sum");
         answer
     };
@@ -251,7 +251,7 @@ fn trailers_go_to_those_who_take_them() {
 
 #[test]
 fn a_large_piece_is_not_copied_and_leaves_with_its_head() {
-    let io = Script::says([get("")]);
+    let io = MockStream::says([get("")]);
     let large = Bytes::from(vec![b'x'; 100_000]);
     talk(io.clone(), false, |_| std::future::ready(answer(Full::new(large.clone()))));
     assert_eq!(io.writes(), 1);
@@ -261,10 +261,10 @@ fn a_large_piece_is_not_copied_and_leaves_with_its_head() {
 #[test]
 fn leave_to_send_is_given_when_the_body_is_asked_for() {
     let asks = "POST / HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n";
-    let io = Script::says([asks]);
+    let io = MockStream::says([asks]);
     assert_eq!(serves(io.clone()).0, End::Waits);
     assert_eq!(io.heard(), "HTTP/1.1 100 Continue\r\n\r\n");
-    let io = Script::says([asks.to_owned() + "hi"]);
+    let io = MockStream::says([asks.to_owned() + "hi"]);
     assert_eq!(serves(io.clone()).0, End::Waits);
     assert!(io.heard().starts_with("HTTP/1.1 200 OK\r\n"), "not to one that did not wait");
     let (heard, end) = hears(asks, || answer(Full::from("no")));
@@ -298,7 +298,7 @@ fn a_client_that_leaves_takes_its_work_along() {
             self.0.set(true);
         }
     }
-    let ends = |io: Script, answers: bool| {
+    let ends = |io: MockStream, answers: bool| {
         let dropped = Rc::new(Cell::new(false));
         let end = talk(io, false, |_| {
             let work = Dropped(Rc::clone(&dropped));
@@ -307,35 +307,35 @@ fn a_client_that_leaves_takes_its_work_along() {
                 if !answers {
                     std::future::pending::<()>().await;
                 }
-                answer(Pieces::open())
+                answer(MockBody::open())
             }
         });
         (end, dropped.get())
     };
-    assert_eq!(ends(Script::says([get("")]).then_closes(), false), (End::Closed, true));
-    assert_eq!(ends(Script::says([get("")]).then_closes(), true).0, End::Closed, "in the middle of the answer too");
-    assert_eq!(ends(Script::says([get(""), get("")]).then_closes(), false).0, End::Closed);
-    let endless = Script::says([get(""), "x".repeat(1000)]).then_repeats();
+    assert_eq!(ends(MockStream::says([get("")]).then_closes(), false), (End::Closed, true));
+    assert_eq!(ends(MockStream::says([get("")]).then_closes(), true).0, End::Closed, "in the middle of the answer too");
+    assert_eq!(ends(MockStream::says([get(""), get("")]).then_closes(), false).0, End::Closed);
+    let endless = MockStream::says([get(""), "x".repeat(1000)]).then_repeats();
     assert_eq!(ends(endless.clone(), false).0, End::Waits);
     assert!(endless.reads() < 40, "reading ahead has a bound: {}", endless.reads());
 }
 
 #[test]
 fn a_finishing_connection_serves_what_it_has_heard() {
-    let io = Script::says([get("")]);
+    let io = MockStream::says([get("")]);
     assert_eq!(talk(io.clone(), true, |_| async { answer(Empty::new()) }), End::Closed);
     assert_eq!(io.heard(), "", "nothing was heard yet");
-    let (dates, finish) = (Dates::new(), Cell::new(true));
-    let terms = Terms { limits: LIMITS, finish: &finish, date: || dates.text(0), refuse };
+    let (dates, finish) = (DateCache::new(), Cell::new(true));
+    let terms = ServeOptions { limits: LIMITS, finish: &finish, date: || dates.text(0), refuse };
     let first = BytesMut::from(get("").as_bytes());
-    let io = Script::default();
+    let io = MockStream::default();
     let _ = now_or_never(serve(io.clone(), first, terms, |_| async { answer(Empty::new()) }));
     assert!(io.heard().contains("connection: close\r\n"));
 }
 
 #[test]
 fn a_body_cut_short_is_not_whole() {
-    let io = Script::says(["POST / HTTP/1.1\r\ncontent-length: 5\r\n\r\nhel"]).then_closes();
+    let io = MockStream::says(["POST / HTTP/1.1\r\ncontent-length: 5\r\n\r\nhel"]).then_closes();
     let (end, seen) = serves(io);
     assert!(!seen[0].whole);
     assert_ne!(end, End::Waits);
@@ -349,7 +349,7 @@ const CONVERSATION: &str = "\r\nGET /a?b HTTP/1.1\r\nhost: a\r\nx-a: 1\r\nx-a: 2
 proptest! {
     #[test]
     fn it_does_not_matter_how_the_bytes_are_cut(cuts in proptest::collection::vec(1usize..40, 0..200)) {
-        let (whole, cut) = (Script::says([CONVERSATION]), Script::cut(CONVERSATION.as_bytes(), &cuts));
+        let (whole, cut) = (MockStream::says([CONVERSATION]), MockStream::cut(CONVERSATION.as_bytes(), &cuts));
         prop_assert_eq!(serves(whole.clone()), serves(cut.clone()));
         prop_assert_eq!(whole.heard(), cut.heard());
         prop_assert_eq!(whole.heard().matches("200 OK").count(), 4);
@@ -358,6 +358,6 @@ proptest! {
     #[test]
     fn nonsense_is_survived(start in 0usize..4, bytes: Vec<u8>, cuts in proptest::collection::vec(1usize..9, 0..9)) {
         let start = ["", "GET / HTTP/1.1\r\n", "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n", "POST / HTTP/1.1\r\ncontent-length: 9\r\n\r\n"][start];
-        serves(Script::cut(&[start.as_bytes(), &bytes].concat(), &cuts).then_closes());
+        serves(MockStream::cut(&[start.as_bytes(), &bytes].concat(), &cuts).then_closes());
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A folder of files that are written in place.
-pub(in crate::ledger) trait Folder: Send + 'static {
+pub(in crate::ledger) trait StateDir: Send + 'static {
     /// The whole of a file, if there is one.
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>>;
     /// Puts a file of these bytes in the place of what has that name, durably: either is there whole after a power cut.
@@ -21,7 +21,7 @@ pub(in crate::ledger) trait Folder: Send + 'static {
 }
 
 /// A folder on a disk, locked for this process.
-pub(in crate::ledger) struct Disk {
+pub(in crate::ledger) struct LockedDir {
     folder: PathBuf,
     open: Vec<(String, File)>,
     /// Held for as long as this lives.
@@ -30,22 +30,22 @@ pub(in crate::ledger) struct Disk {
 
 /// Why a folder cannot be had.
 #[derive(Debug)]
-pub(in crate::ledger) enum FolderError {
+pub(in crate::ledger) enum DirError {
     Locked,
     Other(io::Error),
 }
 
-impl Disk {
+impl LockedDir {
     /// Creates the folder where it is missing, for this user alone, and locks it.
-    pub(in crate::ledger) fn lock(folder: &Path) -> Result<Self, FolderError> {
+    pub(in crate::ledger) fn lock(folder: &Path) -> Result<Self, DirError> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        made.map_err(FolderError::Other)?;
+        made.map_err(DirError::Other)?;
         let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(folder.join("lock"));
-        let lock = lock.map_err(FolderError::Other)?;
+        let lock = lock.map_err(DirError::Other)?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { folder: folder.to_owned(), open: Vec::new(), _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(FolderError::Locked),
-            Err(TryLockError::Error(error)) => Err(FolderError::Other(error)),
+            Err(TryLockError::WouldBlock) => Err(DirError::Locked),
+            Err(TryLockError::Error(error)) => Err(DirError::Other(error)),
         }
     }
 
@@ -59,7 +59,7 @@ impl Disk {
     }
 }
 
-impl Folder for Disk {
+impl StateDir for LockedDir {
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
         let mut bytes = Vec::new();
         match File::open(self.folder.join(name)).and_then(|mut file| file.read_to_end(&mut bytes)) {

@@ -1,7 +1,7 @@
 //! What the files of a ledger hold, as JSON: short, and to be read by whoever has to.
 
-use crate::ledger::lease_table::{EARLIER, Holder, Holding, Series, Table, Window};
-use crate::policy::window::{Forgotten, Span};
+use crate::ledger::lease_table::{EARLIER, Holder, Holding, QuotaWindows, LeaseTable, LeasedWindow};
+use crate::policy::window::{EvictedWindows, Span};
 use crate::policy::{Timestamp, Units};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -9,21 +9,21 @@ use std::time::Duration;
 
 /// What is durable: who holds what.
 #[derive(Serialize, Deserialize)]
-pub(in crate::ledger) struct Image {
+pub(in crate::ledger) struct LedgerRecord {
     /// How often a gate has started on this file.
     pub(in crate::ledger) life: u64,
-    quotas: BTreeMap<String, SeriesImage>,
+    quotas: BTreeMap<String, QuotaRecord>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct SeriesImage {
+struct QuotaRecord {
     /// What is forgotten: windows that begin before this moment, and are about this long; in nanoseconds.
     forgotten: (u64, u64),
-    windows: BTreeMap<u64, WindowImage>,
+    windows: BTreeMap<u64, WindowRecord>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct WindowImage {
+struct WindowRecord {
     /// Start and end in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     span: Option<(u64, u64)>,
@@ -33,7 +33,7 @@ struct WindowImage {
 
 /// What a kill of the process does not undo, though a power cut may: how much this life will not have gone beyond.
 #[derive(Serialize, Deserialize, Default)]
-pub(in crate::ledger) struct Marks {
+pub(in crate::ledger) struct JournalRecord {
     pub(in crate::ledger) life: u64,
     /// Which start of the machine this is; another one may have lost some of what was written here.
     pub(in crate::ledger) boot: String,
@@ -44,28 +44,28 @@ pub(in crate::ledger) struct Marks {
 
 /// This gate has taken so much of a window, and will not have taken more than so much when it dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ledger) struct Mark {
+pub(in crate::ledger) struct JournalMark {
     pub(in crate::ledger) most: Units,
     pub(in crate::ledger) taken: Units,
 }
 
-pub(in crate::ledger) type ByWindow = BTreeMap<(String, u64), Mark>;
+pub(in crate::ledger) type ByWindow = BTreeMap<(String, u64), JournalMark>;
 
-impl Image {
-    pub(in crate::ledger) fn of(life: u64, table: &Table) -> Self {
-        let quotas = table.quotas.iter().map(|(name, series)| (name.clone(), SeriesImage::of(series)));
+impl LedgerRecord {
+    pub(in crate::ledger) fn of(life: u64, table: &LeaseTable) -> Self {
+        let quotas = table.quotas.iter().map(|(name, series)| (name.clone(), QuotaRecord::of(series)));
         Self { life, quotas: quotas.collect() }
     }
 
-    pub(in crate::ledger) fn table(self) -> Table {
+    pub(in crate::ledger) fn table(self) -> LeaseTable {
         let quotas = self.quotas.into_iter().map(|(name, series)| (name, series.series()));
-        Table { quotas: quotas.collect() }
+        LeaseTable { quotas: quotas.collect() }
     }
 }
 
-impl SeriesImage {
-    fn of(series: &Series) -> Self {
-        let Forgotten { before, longest } = series.forgotten;
+impl QuotaRecord {
+    fn of(series: &QuotaWindows) -> Self {
+        let EvictedWindows { before, longest } = series.forgotten;
         let windows = series.windows.iter().map(|(&id, window)| {
             let span = window.span.map(|span| (span.start.0, span.end.0));
             // Those who are no more and hold nothing say nothing.
@@ -73,35 +73,35 @@ impl SeriesImage {
             let holdings = window.holdings.iter().filter(says);
             let milli =
                 |(&holder, &Holding { held, taken }): (&Holder, &Holding)| (holder, (held.milli(), taken.milli()));
-            (id, WindowImage { span, holdings: holdings.map(milli).collect() })
+            (id, WindowRecord { span, holdings: holdings.map(milli).collect() })
         });
         let longest = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
         Self { forgotten: (before.0, longest), windows: windows.collect() }
     }
 
-    fn series(self) -> Series {
+    fn series(self) -> QuotaWindows {
         let (before, longest) = self.forgotten;
         let windows = self.windows.into_iter().map(|(id, window)| {
             let span = window.span.map(|(start, end)| Span { start: Timestamp(start), end: Timestamp(end) });
             let units = |(held, taken)| Holding { held: Units::from_milli(held), taken: Units::from_milli(taken) };
             let holdings = window.holdings.into_iter().map(|(holder, holding)| (holder, units(holding)));
-            (id, Window { span, holdings: holdings.collect() })
+            (id, LeasedWindow { span, holdings: holdings.collect() })
         });
-        let forgotten = Forgotten { before: Timestamp(before), longest: Duration::from_nanos(longest) };
-        Series { windows: windows.collect(), forgotten }
+        let forgotten = EvictedWindows { before: Timestamp(before), longest: Duration::from_nanos(longest) };
+        QuotaWindows { windows: windows.collect(), forgotten }
     }
 }
 
-impl Marks {
+impl JournalRecord {
     pub(in crate::ledger) fn of(life: u64, boot: &str, number: u64, marks: &ByWindow) -> Self {
         let row =
-            |((quota, id), mark): (&(String, u64), &Mark)| (quota.clone(), *id, mark.most.milli(), mark.taken.milli());
+            |((quota, id), mark): (&(String, u64), &JournalMark)| (quota.clone(), *id, mark.most.milli(), mark.taken.milli());
         Self { life, boot: boot.to_owned(), number, marks: marks.iter().map(row).collect() }
     }
 
     pub(in crate::ledger) fn by_window(self) -> ByWindow {
         let mark = |(quota, id, most, taken)| {
-            ((quota, id), Mark { most: Units::from_milli(most), taken: Units::from_milli(taken) })
+            ((quota, id), JournalMark { most: Units::from_milli(most), taken: Units::from_milli(taken) })
         };
         self.marks.into_iter().map(mark).collect()
     }

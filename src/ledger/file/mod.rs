@@ -13,12 +13,12 @@ pub(super) mod open_error;
 pub(super) mod format;
 pub(super) mod dir;
 
-use crate::ledger::file::dir::{Disk, Folder, FolderError};
-use crate::ledger::file::format::{ByWindow, Image, Mark, Marks};
+use crate::ledger::file::dir::{LockedDir, StateDir, DirError};
+use crate::ledger::file::format::{ByWindow, LedgerRecord, JournalMark, JournalRecord};
 use crate::ledger::file::open_error::OpenError;
-use crate::ledger::file::record_file::{Fault, Slots};
-use super::store::{Ask, Lease, Store, StoreError};
-use super::lease_table::{Holder, Holding, Table};
+use crate::ledger::file::record_file::{RecordFileError, RecordFile};
+use super::store::{LeaseRequest, Lease, Store, StoreError};
+use super::lease_table::{Holder, Holding, LeaseTable};
 use crate::policy::{Timestamp, Units};
 use std::collections::BTreeMap;
 use std::future::{Future, ready};
@@ -46,22 +46,22 @@ const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 pub type Uptime = Box<dyn Fn() -> Timestamp + Send>;
 
 /// A ledger in a directory.
-pub struct File(Inner<Disk>);
+pub struct FileStore(Inner<LockedDir>);
 
 /// The same on any folder.
 pub(super) struct Inner<F> {
     folder: F,
-    ledger: Slots,
-    journal: Option<Slots>,
+    ledger: RecordFile,
+    journal: Option<RecordFile>,
     life: u64,
     boot: String,
-    table: Table,
+    table: LeaseTable,
     marks: ByWindow,
     /// What the journal holds: it is not written twice.
     written: Option<(u64, ByWindow)>,
     lost: BTreeMap<String, Units>,
     uptime: Uptime,
-    syncs: Syncs,
+    syncs: SyncLimiter,
     complained: Option<Timestamp>,
     /// Why nothing could be made durable when that was last tried.
     pub(super) ill: Option<String>,
@@ -69,20 +69,20 @@ pub(super) struct Inner<F> {
 
 /// When the disk may be synced again.
 #[derive(Default)]
-struct Syncs {
+struct SyncLimiter {
     /// Time that has been used up: a sync takes its share of a second from the last second on.
     used_up_to: Timestamp,
     last: Timestamp,
     count: u64,
 }
 
-impl File {
+impl FileStore {
     /// Opens the ledger in `folder`, creating what is missing. `boot` names this start of the machine, empty if nothing
     /// does. What an earlier life held counts as taken, as far as it may have been.
     pub fn open(folder: &Path, boot: &str, uptime: Uptime, now: Timestamp) -> Result<Self, OpenError> {
-        let disk = Disk::lock(folder).map_err(|error| match error {
-            FolderError::Locked => OpenError::Locked(folder.to_owned()),
-            FolderError::Other(source) => OpenError::Folder { folder: folder.to_owned(), source },
+        let disk = LockedDir::lock(folder).map_err(|error| match error {
+            DirError::Locked => OpenError::Locked(folder.to_owned()),
+            DirError::Other(source) => OpenError::Folder { folder: folder.to_owned(), source },
         })?;
         Inner::open(disk, boot, uptime, now).map(Self)
     }
@@ -93,34 +93,34 @@ impl File {
     }
 }
 
-impl Store for File {
+impl Store for FileStore {
     fn trouble(&self) -> Option<String> {
         self.0.ill.clone()
     }
 
-    fn lease(&mut self, asks: &[Ask], now: Timestamp) -> impl Future<Output = Result<Vec<Lease>, StoreError>> {
+    fn lease(&mut self, asks: &[LeaseRequest], now: Timestamp) -> impl Future<Output = Result<Vec<Lease>, StoreError>> {
         ready(self.0.lease(asks, now))
     }
 
-    fn close(&mut self, asks: &[Ask], _: Timestamp) -> impl Future<Output = Result<(), StoreError>> {
+    fn close(&mut self, asks: &[LeaseRequest], _: Timestamp) -> impl Future<Output = Result<(), StoreError>> {
         ready(self.0.close(asks))
     }
 
-    fn correct(&mut self, ask: &Ask, used: Units, now: Timestamp) -> impl Future<Output = Result<(), StoreError>> {
+    fn correct(&mut self, ask: &LeaseRequest, used: Units, now: Timestamp) -> impl Future<Output = Result<(), StoreError>> {
         ready(self.0.correct(ask, used, now))
     }
 }
 
-impl<F: Folder> Inner<F> {
+impl<F: StateDir> Inner<F> {
     pub(super) fn open(mut folder: F, boot: &str, uptime: Uptime, now: Timestamp) -> Result<Self, OpenError> {
         let (name, kind) = LEDGER;
         let path = folder.path(name);
         let found = folder.read(name).map_err(|source| OpenError::Read { path: path.clone(), source })?;
-        let read = found.map(|bytes| Slots::read(name, kind, &bytes)).transpose();
+        let read = found.map(|bytes| RecordFile::read(name, kind, &bytes)).transpose();
         let (ledger, before) = match read.map_err(|fault| OpenError::of(fault, &path))? {
             Some((slots, record)) => {
-                let image = serde_json::from_slice::<Image>(&record);
-                let image = image.map_err(|_| OpenError::of(Fault::Damaged("its record makes no sense"), &path))?;
+                let image = serde_json::from_slice::<LedgerRecord>(&record);
+                let image = image.map_err(|_| OpenError::of(RecordFileError::Damaged("its record makes no sense"), &path))?;
                 (Some(slots), Some(image))
             }
             None => (None, None),
@@ -140,10 +140,10 @@ impl<F: Folder> Inner<F> {
         });
 
         let life = life + 1;
-        let record = encode(&Image::of(life, &table));
+        let record = encode(&LedgerRecord::of(life, &table));
         let written = match ledger {
             Some(mut slots) => slots.commit(&mut folder, &record).map(|()| slots),
-            None => Slots::create(name, kind, &mut folder, 0, &record),
+            None => RecordFile::create(name, kind, &mut folder, 0, &record),
         };
         let ledger = written.map_err(|source| OpenError::Write { path, source })?;
         let boot = boot.to_owned();
@@ -159,7 +159,7 @@ impl<F: Folder> Inner<F> {
             written: None,
             lost,
             uptime,
-            syncs: Syncs::default(),
+            syncs: SyncLimiter::default(),
             complained: None,
             ill: None,
         };
@@ -168,18 +168,18 @@ impl<F: Folder> Inner<F> {
         Ok(opened)
     }
 
-    pub(super) fn lease(&mut self, asks: &[Ask], now: Timestamp) -> Result<Vec<Lease>, StoreError> {
+    pub(super) fn lease(&mut self, asks: &[LeaseRequest], now: Timestamp) -> Result<Vec<Lease>, StoreError> {
         self.make_durable(asks, now)?;
         let mut leases = Vec::with_capacity(asks.len());
         for ask in asks {
             // The table says how things stand; what it would lease beyond what is durable is thrown away with the copy.
             let durable = self.table.holding(US, &ask.quota, ask.window.id);
-            let as_it_is = Ask { held: durable.held, wanted: durable.held, ..ask.clone() };
+            let as_it_is = LeaseRequest { held: durable.held, wanted: durable.held, ..ask.clone() };
             let stands = self.table.stands(US, &as_it_is, now);
             let enough = ask.taken.plus(ask.soon).min(ask.wanted);
             let kept = if ask.wanted < ask.held { ask.wanted } else { ask.held.max(enough) };
             let most = kept.min(durable.held).max(ask.taken);
-            self.marks.insert((ask.quota.clone(), ask.window.id), Mark { most, taken: ask.taken });
+            self.marks.insert((ask.quota.clone(), ask.window.id), JournalMark { most, taken: ask.taken });
             let taken_elsewhere = stands.taken_elsewhere.plus(self.unwritten(ask));
             leases.push(Lease {
                 held: most,
@@ -196,25 +196,25 @@ impl<F: Folder> Inner<F> {
         Ok(leases)
     }
 
-    pub(super) fn close(&mut self, asks: &[Ask]) -> Result<(), StoreError> {
+    pub(super) fn close(&mut self, asks: &[LeaseRequest]) -> Result<(), StoreError> {
         settle_marks(&mut self.table, &self.marks, asks);
         for ask in asks {
             self.table.close(US, ask);
         }
-        let record = encode(&Image::of(self.life, &self.table));
+        let record = encode(&LedgerRecord::of(self.life, &self.table));
         self.ledger.commit(&mut self.folder, &record).map_err(|source| self.failed(LEDGER.0, source))
     }
 
-    pub(super) fn correct(&mut self, ask: &Ask, used: Units, now: Timestamp) -> Result<(), StoreError> {
+    pub(super) fn correct(&mut self, ask: &LeaseRequest, used: Units, now: Timestamp) -> Result<(), StoreError> {
         let mut table = self.table.clone();
         let durable = table.holding(US, &ask.quota, ask.window.id);
-        table.correct(US, &Ask { held: durable.held, ..ask.clone() }, used, now);
+        table.correct(US, &LeaseRequest { held: durable.held, ..ask.clone() }, used, now);
         self.commit(table).map_err(|source| self.failed(LEDGER.0, source))
     }
 
     /// What this gate has told that it has taken of windows that weigh on the one asked for, and that is in the journal
     /// alone so far.
-    fn unwritten(&self, ask: &Ask) -> Units {
+    fn unwritten(&self, ask: &LeaseRequest) -> Units {
         let told = self.marks.iter().filter(|((quota, _), _)| *quota == ask.quota);
         let weighs = told.filter(|((quota, id), _)| ask.window.is_weighed_on_by(*id, self.table.span(quota, *id)));
         weighs.fold(Units::ZERO, |sum, ((quota, id), mark)| {
@@ -223,7 +223,7 @@ impl<F: Folder> Inner<F> {
     }
 
     /// Leases what is asked for, if anything of it is new; if the disk fails, what is durable already is all there is.
-    fn make_durable(&mut self, asks: &[Ask], now: Timestamp) -> Result<(), StoreError> {
+    fn make_durable(&mut self, asks: &[LeaseRequest], now: Timestamp) -> Result<(), StoreError> {
         let mut table = self.table.clone();
         let (mut must, mut may) = (false, false);
         for ask in asks {
@@ -239,7 +239,7 @@ impl<F: Folder> Inner<F> {
                 (false, false) => ask.wanted.max(before.held),
             };
             let span = table.span(&ask.quota, ask.window.id);
-            let lease = table.lease(US, &Ask { held: before.held, wanted, ..ask.clone() }, now);
+            let lease = table.lease(US, &LeaseRequest { held: before.held, wanted, ..ask.clone() }, now);
             must |= lease.held > before.held && enough > before.held;
             may |= lease.held != before.held || span != table.span(&ask.quota, ask.window.id);
         }
@@ -251,7 +251,7 @@ impl<F: Folder> Inner<F> {
         }
         // A window that is leased here for the first time: nothing of it has been handed out yet.
         for ask in asks {
-            let mark = Mark { most: ask.held.max(ask.taken), taken: ask.taken };
+            let mark = JournalMark { most: ask.held.max(ask.taken), taken: ask.taken };
             self.marks.entry((ask.quota.clone(), ask.window.id)).or_insert(mark);
         }
         self.write_marks().map_err(|source| self.failed(JOURNAL.0, source))?;
@@ -266,7 +266,7 @@ impl<F: Folder> Inner<F> {
     }
 
     /// A record whose sync has failed may be on the disk all the same: no more may be taken than it says.
-    fn doubt(&mut self, asks: &[Ask], failed: &Table) {
+    fn doubt(&mut self, asks: &[LeaseRequest], failed: &LeaseTable) {
         for ask in asks {
             let (quota, window) = (&ask.quota, ask.window.id);
             let (ours, perhaps) = (self.table.holding(US, quota, window), failed.holding(US, quota, window));
@@ -274,8 +274,8 @@ impl<F: Folder> Inner<F> {
         }
     }
 
-    fn commit(&mut self, table: Table) -> io::Result<()> {
-        let record = encode(&Image::of(self.life, &table));
+    fn commit(&mut self, table: LeaseTable) -> io::Result<()> {
+        let record = encode(&LedgerRecord::of(self.life, &table));
         self.ledger.commit(&mut self.folder, &record)?;
         self.table = table;
         self.ill = None;
@@ -288,12 +288,12 @@ impl<F: Folder> Inner<F> {
         if self.written.as_ref().is_some_and(|(of, marks)| *of == number && *marks == self.marks) {
             return Ok(());
         }
-        let record = encode(&Marks::of(self.life, &self.boot, number, &self.marks));
+        let record = encode(&JournalRecord::of(self.life, &self.boot, number, &self.marks));
         let (name, kind) = JOURNAL;
         self.written = None;
         match &mut self.journal {
             Some(slots) => slots.write(&mut self.folder, &record)?,
-            None => self.journal = Some(Slots::create(name, kind, &mut self.folder, 0, &record)?),
+            None => self.journal = Some(RecordFile::create(name, kind, &mut self.folder, 0, &record)?),
         }
         self.written = Some((number, self.marks.clone()));
         Ok(())
@@ -316,7 +316,7 @@ impl<F: Folder> Inner<F> {
     }
 }
 
-impl Syncs {
+impl SyncLimiter {
     fn may(&self, now: Timestamp) -> bool {
         self.used_up_to <= now
     }
@@ -335,7 +335,7 @@ impl Syncs {
 }
 
 /// Of windows that are not asked for any more, no more counts than was marked.
-fn settle_marks(table: &mut Table, marks: &ByWindow, asks: &[Ask]) {
+fn settle_marks(table: &mut LeaseTable, marks: &ByWindow, asks: &[LeaseRequest]) {
     for ((quota, window), mark) in marks {
         let is_asked = asks.iter().any(|ask| ask.quota == *quota && ask.window.id == *window);
         if !is_asked && mark.most < table.holding(US, quota, *window).held {
@@ -346,16 +346,16 @@ fn settle_marks(table: &mut Table, marks: &ByWindow, asks: &[Ask]) {
 
 /// The journal as the last life has left it, and its marks where they can be proven to be the last it made: on the same
 /// start of the machine, and written for the ledger's last record.
-fn journal_of(folder: &impl Folder, life: u64, boot: &str, number: u64) -> (Option<Slots>, ByWindow) {
+fn journal_of(folder: &impl StateDir, life: u64, boot: &str, number: u64) -> (Option<RecordFile>, ByWindow) {
     let (name, kind) = JOURNAL;
     let found = folder.read(name).ok().flatten();
-    let Some((slots, record)) = found.and_then(|bytes| Slots::read(name, kind, &bytes).ok()) else {
+    let Some((slots, record)) = found.and_then(|bytes| RecordFile::read(name, kind, &bytes).ok()) else {
         return (None, ByWindow::new());
     };
-    let marks = serde_json::from_slice::<Marks>(&record)
+    let marks = serde_json::from_slice::<JournalRecord>(&record)
         .ok()
         .filter(|marks| !boot.is_empty() && marks.boot == boot && marks.life == life && marks.number >= number);
-    (Some(slots), marks.map(Marks::by_window).unwrap_or_default())
+    (Some(slots), marks.map(JournalRecord::by_window).unwrap_or_default())
 }
 
 fn encode(value: &impl serde::Serialize) -> Vec<u8> {

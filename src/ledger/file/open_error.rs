@@ -1,6 +1,6 @@
 //! Why a ledger cannot be opened, and what would do. Nothing is overwritten and nothing is lost by any of them.
 
-use crate::ledger::file::record_file::{Fault, VERSION};
+use crate::ledger::file::record_file::{RecordFileError, VERSION};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -56,12 +56,12 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    pub(in crate::ledger) fn of(fault: Fault, path: &Path) -> Self {
+    pub(in crate::ledger) fn of(fault: RecordFileError, path: &Path) -> Self {
         let path = path.to_owned();
         match fault {
-            Fault::Foreign => Self::Foreign(path),
-            Fault::Newer(found) => Self::Newer { path, found },
-            Fault::Damaged(what) => Self::Damaged { path, what },
+            RecordFileError::Foreign => Self::Foreign(path),
+            RecordFileError::Newer(found) => Self::Newer { path, found },
+            RecordFileError::Damaged(what) => Self::Damaged { path, what },
         }
     }
 }

@@ -10,7 +10,7 @@
 //! write or sync failed may be durable or not, and nobody can find out: the next record goes into a new file, while the
 //! slot that is known to be good stays where it is.
 
-use crate::ledger::file::dir::Folder;
+use crate::ledger::file::dir::StateDir;
 use std::io;
 
 /// The format of the file, and of what is in it. One that is newer is left alone.
@@ -25,7 +25,7 @@ const LEAST_SLOT: usize = 64 * 1024;
 const LARGEST_SLOT: usize = 64 * 1024 * 1024;
 
 /// A file of two slots.
-pub(in crate::ledger) struct Slots {
+pub(in crate::ledger) struct RecordFile {
     name: &'static str,
     kind: &'static [u8; 8],
     slot: usize,
@@ -38,7 +38,7 @@ pub(in crate::ledger) struct Slots {
 
 /// What was found in the place of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::ledger) enum Fault {
+pub(in crate::ledger) enum RecordFileError {
     /// It is something else.
     Foreign,
     /// It was written by a later version.
@@ -47,29 +47,29 @@ pub(in crate::ledger) enum Fault {
     Damaged(&'static str),
 }
 
-impl Slots {
+impl RecordFile {
     /// Reads the newest whole record of `bytes`.
-    pub(in crate::ledger) fn read(name: &'static str, kind: &'static [u8; 8], bytes: &[u8]) -> Result<(Self, Vec<u8>), Fault> {
+    pub(in crate::ledger) fn read(name: &'static str, kind: &'static [u8; 8], bytes: &[u8]) -> Result<(Self, Vec<u8>), RecordFileError> {
         if bytes.get(..8) != Some(MAGIC) || bytes.get(8..16) != Some(kind) {
-            return Err(if bytes.is_empty() { Fault::Damaged("it is empty") } else { Fault::Foreign });
+            return Err(if bytes.is_empty() { RecordFileError::Damaged("it is empty") } else { RecordFileError::Foreign });
         }
-        let version = u32_at(bytes, 16).ok_or(Fault::Damaged("it breaks off in its header"))?;
+        let version = u32_at(bytes, 16).ok_or(RecordFileError::Damaged("it breaks off in its header"))?;
         if version > VERSION {
-            return Err(Fault::Newer(version));
+            return Err(RecordFileError::Newer(version));
         }
-        let slot = u32_at(bytes, 20).ok_or(Fault::Damaged("it breaks off in its header"))? as usize;
+        let slot = u32_at(bytes, 20).ok_or(RecordFileError::Damaged("it breaks off in its header"))? as usize;
         if u32_at(bytes, 24) != Some(crc32fast::hash(&bytes[..24])) || !(LEAST_SLOT..=LARGEST_SLOT).contains(&slot) {
-            return Err(Fault::Damaged("its header does not match its checksum"));
+            return Err(RecordFileError::Damaged("its header does not match its checksum"));
         }
         if bytes.len() < HEADER + 2 * slot {
-            return Err(Fault::Damaged("it is shorter than it was made"));
+            return Err(RecordFileError::Damaged("it is shorter than it was made"));
         }
         let records = (0..2).filter_map(|place| {
             let (number, record) = record(&bytes[HEADER + place * slot..][..slot])?;
             Some((number, place, record))
         });
         let (number, newest, record) =
-            records.max_by_key(|(number, ..)| *number).ok_or(Fault::Damaged("neither of its records is whole"))?;
+            records.max_by_key(|(number, ..)| *number).ok_or(RecordFileError::Damaged("neither of its records is whole"))?;
         Ok((Self { name, kind, slot, newest, number, tainted: false }, record.to_vec()))
     }
 
@@ -77,7 +77,7 @@ impl Slots {
     pub(in crate::ledger) fn create(
         name: &'static str,
         kind: &'static [u8; 8],
-        folder: &mut impl Folder,
+        folder: &mut impl StateDir,
         number: u64,
         record: &[u8],
     ) -> io::Result<Self> {
@@ -86,14 +86,14 @@ impl Slots {
         Ok(slots)
     }
 
-    /// Writes the next record. Not durable before [`Slots::commit`] or the system says so; a kill does not undo it.
-    pub(in crate::ledger) fn write(&mut self, folder: &mut impl Folder, record: &[u8]) -> io::Result<()> {
+    /// Writes the next record. Not durable before [`RecordFile::commit`] or the system says so; a kill does not undo it.
+    pub(in crate::ledger) fn write(&mut self, folder: &mut impl StateDir, record: &[u8]) -> io::Result<()> {
         self.put(folder, record, |_, _| Ok(()))
     }
 
     /// Writes the next record and makes it durable. Once this has failed, the record may come to light after a crash
     /// or not.
-    pub(in crate::ledger) fn commit(&mut self, folder: &mut impl Folder, record: &[u8]) -> io::Result<()> {
+    pub(in crate::ledger) fn commit(&mut self, folder: &mut impl StateDir, record: &[u8]) -> io::Result<()> {
         self.put(folder, record, |folder, name| folder.sync(name))
     }
 
@@ -102,7 +102,7 @@ impl Slots {
         self.number + 2
     }
 
-    fn put<F: Folder>(
+    fn put<F: StateDir>(
         &mut self,
         folder: &mut F,
         record: &[u8],
@@ -122,7 +122,7 @@ impl Slots {
         Ok(())
     }
 
-    fn make_anew(&mut self, folder: &mut impl Folder, record: &[u8]) -> io::Result<()> {
+    fn make_anew(&mut self, folder: &mut impl StateDir, record: &[u8]) -> io::Result<()> {
         let mut slot = self.slot;
         while slot < (SLOT_HEADER + record.len()) * 2 && slot < LARGEST_SLOT {
             slot *= 2;

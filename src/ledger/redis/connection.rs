@@ -1,6 +1,6 @@
 //! One connection to one server: opened when it is needed, given up at the first trouble, not opened again in haste.
 
-use super::endpoint::Server;
+use super::endpoint::RedisEndpoint;
 use super::error;
 use super::resp::{Reply, read_reply, write_command};
 use crate::ledger::StoreError;
@@ -31,11 +31,11 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 
 /// A connection, or when to try for one again.
 #[derive(Debug)]
-pub(super) struct Link {
-    server: Server,
+pub(super) struct RedisConnection {
+    server: RedisEndpoint,
     script: String,
     timeouts: Timeouts,
-    open: Option<Open>,
+    open: Option<OpenConnection>,
     not_before: Timestamp,
     pause: Duration,
     /// Why the last attempt failed.
@@ -43,14 +43,14 @@ pub(super) struct Link {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenConnection {
     stream: BufReader<TcpStream>,
     /// The name that the server gave our script.
     script: String,
 }
 
-impl Link {
-    pub(super) fn new(server: Server, script: &str, timeouts: Timeouts) -> Self {
+impl RedisConnection {
+    pub(super) fn new(server: RedisEndpoint, script: &str, timeouts: Timeouts) -> Self {
         let (script, not_before) = (script.to_owned(), Timestamp::default());
         Self { server, script, timeouts, open: None, not_before, pause: PAUSES.0, trouble: String::new() }
     }
@@ -101,7 +101,7 @@ impl Link {
         }
     }
 
-    async fn connect(&mut self, now: Timestamp) -> Result<Open, StoreError> {
+    async fn connect(&mut self, now: Timestamp) -> Result<OpenConnection, StoreError> {
         // A clock that was set back must not keep us away for long.
         if now < self.not_before && self.not_before.since(now) <= PAUSES.1 {
             return Err(error::unreachable(&self.server, &self.trouble));
@@ -126,7 +126,7 @@ impl Link {
 }
 
 /// Opens a connection, says who we are and brings the script along.
-async fn greet(server: &Server, script: &str) -> Result<Open, StoreError> {
+async fn greet(server: &RedisEndpoint, script: &str) -> Result<OpenConnection, StoreError> {
     let lost = |error| error::unreachable(server, error);
     let stream = TcpStream::connect((server.host.as_str(), server.port)).await.map_err(lost)?;
     stream.set_nodelay(true).map_err(lost)?;
@@ -150,7 +150,7 @@ async fn greet(server: &Server, script: &str) -> Result<Open, StoreError> {
     match ask(&mut stream, &["SCRIPT", "LOAD", script]).await.map_err(lost)? {
         Reply::Error(told) => Err(error::told(server, &told)),
         reply => match reply.text() {
-            Some(name) => Ok(Open { script: name.to_owned(), stream }),
+            Some(name) => Ok(OpenConnection { script: name.to_owned(), stream }),
             None => Err(error::refused(server, "it does not know scripts")),
         },
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A server that speaks the Redis protocol: Redis, Valkey, or a proxy before one.
 #[derive(Clone)]
-pub struct Server {
+pub struct RedisEndpoint {
     /// Its host: a name, or an address without brackets.
     pub host: String,
     /// Its port.
@@ -17,14 +17,14 @@ pub struct Server {
     pub database: u32,
 }
 
-impl Server {
+impl RedisEndpoint {
     /// The same, at another address: where a cluster says that a quota lies.
     pub(super) fn elsewhere(&self, host: &str, port: u16) -> Self {
         Self { host: host.to_owned(), port, ..self.clone() }
     }
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for RedisEndpoint {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.host.contains(':') {
             true => write!(out, "redis at [{}]:{}", self.host, self.port),
@@ -33,7 +33,7 @@ impl fmt::Display for Server {
     }
 }
 
-impl fmt::Debug for Server {
+impl fmt::Debug for RedisEndpoint {
     /// As displayed: neither user nor password is anybody's business.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, out)

@@ -1,19 +1,19 @@
 //! What can go wrong with a Redis, in words that say what to do.
 
-use super::endpoint::Server;
+use super::endpoint::RedisEndpoint;
 use crate::ledger::StoreError;
 use std::fmt::Display;
 
-pub(super) fn unreachable(server: &Server, why: impl Display) -> StoreError {
+pub(super) fn unreachable(server: &RedisEndpoint, why: impl Display) -> StoreError {
     StoreError::Unreachable(format!("{server}: {why}"))
 }
 
-pub(super) fn refused(server: &Server, why: impl Display) -> StoreError {
+pub(super) fn refused(server: &RedisEndpoint, why: impl Display) -> StoreError {
     StoreError::Refused(format!("{server}: {why}"))
 }
 
 /// What a server meant by an error that it `told`.
-pub(super) fn told(server: &Server, told: &str) -> StoreError {
+pub(super) fn told(server: &RedisEndpoint, told: &str) -> StoreError {
     let shown: String = told.chars().filter(|sign| !sign.is_control()).take(200).collect();
     // A script is long, and long words from strangers are cut off before they are understood.
     let told = if told.contains("unauthenticated") { "NOAUTH" } else { told };

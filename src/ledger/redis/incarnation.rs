@@ -7,7 +7,7 @@ use std::path::Path;
 /// A gate in one of its lives. A life is one run of the process: leases belong to it, and the next life takes them over
 /// where it can prove what was spent of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct Incarnation {
     pub(super) gate: String,
     pub(super) life: String,
     pub(super) earlier: Vec<String>,
@@ -17,7 +17,7 @@ pub struct Identity {
 const MOST_LIVES: usize = 8;
 const FILE: &str = "gate";
 
-impl Identity {
+impl Incarnation {
     /// The next life of the gate whose state directory this is. `fresh` is a number that nobody else draws; `proven` says
     /// that the directory also tells what the earlier lives have spent: without proof their leases are lost.
     ///
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_gate_keeps_its_name_and_takes_over_what_it_can_prove() {
         let folder = tempfile::tempdir().expect("a folder");
-        let next = |fresh, proven| Identity::next_life(folder.path(), fresh, proven).expect("it can be written");
+        let next = |fresh, proven| Incarnation::next_life(folder.path(), fresh, proven).expect("it can be written");
         let first = next(1, true);
         assert_eq!((first.holder(), first.heirs_of()), ("0000000000000001.0000000000000001".into(), String::new()));
         let second = next(2, true);
@@ -96,7 +96,7 @@ mod tests {
     fn a_foreign_file_is_a_gate_without_a_past() {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join(FILE), b"\xff\xfe ../../etc \x00").expect("it is written");
-        let identity = Identity::next_life(folder.path(), 7, true).expect("it can be written");
+        let identity = Incarnation::next_life(folder.path(), 7, true).expect("it can be written");
         assert_eq!((identity.holder().len(), identity.heirs_of()), (33, String::new()));
     }
 }

@@ -15,15 +15,15 @@ mod resp;
 #[cfg(test)]
 mod tests;
 
-pub use incarnation::Identity;
+pub use incarnation::Incarnation;
 pub use connection::Timeouts;
-pub use endpoint::Server;
+pub use endpoint::RedisEndpoint;
 
-use super::store::{Ask, Lease, Store, StoreError};
+use super::store::{LeaseRequest, Lease, Store, StoreError};
 use crate::policy::window::Span;
 use crate::policy::{Timestamp, Units};
-use script_reply::{Answer, Granted, Standing};
-use connection::Link;
+use script_reply::{ScriptReply, GrantReply, WindowStatus};
+use connection::RedisConnection;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use timing::Timing;
@@ -44,19 +44,19 @@ pub struct RedisStore {
     prefix: String,
     /// Whether a part of what is left is put aside for when the server is lost.
     shares: bool,
-    identity: Identity,
+    identity: Incarnation,
     timing: Timing,
     timeouts: Timeouts,
     script: String,
-    home: Server,
+    home: RedisEndpoint,
     /// By host and port; more than one only in a cluster.
-    links: BTreeMap<(String, u16), Link>,
+    links: BTreeMap<(String, u16), RedisConnection>,
     /// Where the quotas of a cluster lie, as far as they do not lie at home.
     moved: HashMap<String, (String, u16)>,
     /// Every call has its number: one that was overtaken is not carried out.
     calls: u64,
     rounds: u64,
-    windows: HashMap<(String, u64), Known>,
+    windows: HashMap<(String, u64), WindowState>,
     /// All that was said of a quota last, as the script writes it: what every gate holds. Told back to a server that lost it.
     floors: HashMap<String, String>,
     /// Quotas of which nothing more is leased until all gates have spoken, and whom they wait for.
@@ -71,7 +71,7 @@ pub struct RedisStore {
 
 /// What this gate was told of a window.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct WindowState {
     lease: Lease,
     /// What was put aside for this gate, and it has not taken up yet. The store takes it up itself, so that nobody else
     /// needs to know whether an answer came: `Lease::share` stays nothing.
@@ -90,7 +90,7 @@ enum Operation {
 impl RedisStore {
     /// Leases from `server`, under names that begin with `prefix`. With `shares`, every answer also puts a part of what is
     /// left aside for this gate: what it may take while it hears nothing.
-    pub fn new(server: Server, prefix: &str, shares: bool, identity: Identity) -> Self {
+    pub fn new(server: RedisEndpoint, prefix: &str, shares: bool, identity: Incarnation) -> Self {
         Self {
             prefix: prefix.to_owned(),
             shares,
@@ -124,11 +124,11 @@ impl RedisStore {
 
     async fn round(
         &mut self,
-        asks: &[Ask],
+        asks: &[LeaseRequest],
         operation: Operation,
         now: Timestamp,
-    ) -> Result<Vec<Option<Granted>>, StoreError> {
-        let mut granted: Vec<Option<Granted>> = vec![None; asks.len()];
+    ) -> Result<Vec<Option<GrantReply>>, StoreError> {
+        let mut granted: Vec<Option<GrantReply>> = vec![None; asks.len()];
         self.ill = None;
         let mut open: Vec<usize> = (0..asks.len()).collect();
         let mut told = vec![false; asks.len()];
@@ -142,7 +142,7 @@ impl RedisStore {
                     places.iter().map(|&place| self.call(&asks[place], operation, told[place])).collect::<Vec<_>>();
                 let server = self.home.elsewhere(&address.0, address.1);
                 let link =
-                    self.links.entry(address).or_insert_with(|| Link::new(server.clone(), &self.script, self.timeouts));
+                    self.links.entry(address).or_insert_with(|| RedisConnection::new(server.clone(), &self.script, self.timeouts));
                 let replies = link.run(&calls, now).await?;
                 for (place, reply) in places.into_iter().zip(replies) {
                     match self.read(&server, &asks[place], &reply) {
@@ -150,14 +150,14 @@ impl RedisStore {
                         Err(error) if asks.len() > 1 => self.ill = Some(error),
                         Err(error) => return Err(error),
                         Ok(read) => match read {
-                            Some(Answer::Granted(answer)) => granted[place] = Some(answer),
-                            Some(Answer::Done) => {}
+                            Some(ScriptReply::Granted(answer)) => granted[place] = Some(answer),
+                            Some(ScriptReply::Done) => {}
                             // The call came to nothing, and a better one can be made of what was said.
-                            Some(Answer::Tell) => {
+                            Some(ScriptReply::Tell) => {
                                 told[place] = true;
                                 open.push(place);
                             }
-                            Some(Answer::Behind(_)) | None => open.push(place),
+                            Some(ScriptReply::Behind(_)) | None => open.push(place),
                         },
                     }
                 }
@@ -174,45 +174,45 @@ impl RedisStore {
     }
 
     /// Reads a reply and keeps what it says for later calls; `None` where the call belongs to another server.
-    fn read(&mut self, server: &Server, ask: &Ask, reply: &Reply) -> Result<Option<Answer>, StoreError> {
+    fn read(&mut self, server: &RedisEndpoint, ask: &LeaseRequest, reply: &Reply) -> Result<Option<ScriptReply>, StoreError> {
         if let Reply::Error(told) = reply {
             if let Some((host, port)) = error::moved(told) {
                 self.moved.insert(ask.quota.clone(), (host.to_owned(), port));
                 return Ok(None);
             }
             // Whatever it is, the name may stand for another server by the next round.
-            self.links.values_mut().for_each(Link::hang_up);
+            self.links.values_mut().for_each(RedisConnection::hang_up);
             self.moved.clear();
             return Err(error::told(server, told));
         }
-        let answer = Answer::read(reply).ok_or_else(|| error::refused(server, "its script answers nonsense"))?;
+        let answer = ScriptReply::read(reply).ok_or_else(|| error::refused(server, "its script answers nonsense"))?;
         match &answer {
-            Answer::Behind(ordinal) => {
+            ScriptReply::Behind(ordinal) => {
                 self.ordinals.insert(ask.quota.clone(), i128::from(*ordinal) - i128::from(ask.window.id));
             }
-            Answer::Granted(granted) => {
+            ScriptReply::Granted(granted) => {
                 self.floors.insert(ask.quota.clone(), granted.everything.clone());
                 self.tell_of_doubt(server, &ask.quota, granted);
             }
-            Answer::Tell | Answer::Done => {}
+            ScriptReply::Tell | ScriptReply::Done => {}
         }
         Ok(Some(answer))
     }
 
     /// Says once that nothing more is leased, and why, and once that it is over.
-    fn tell_of_doubt(&mut self, server: &Server, quota: &str, granted: &Granted) {
+    fn tell_of_doubt(&mut self, server: &RedisEndpoint, quota: &str, granted: &GrantReply) {
         let waiting = &granted.waiting;
-        if granted.standing == Standing::Unsure {
+        if granted.standing == WindowStatus::Unsure {
             if self.unsure.insert(quota.to_owned(), waiting.clone()).as_ref() != Some(waiting) {
                 warn!("{}", doubt(server, quota, waiting));
             }
-        } else if granted.standing == Standing::Open && self.unsure.remove(quota).is_some() {
+        } else if granted.standing == WindowStatus::Open && self.unsure.remove(quota).is_some() {
             info!("{server} leases {quota} again");
         }
     }
 
     /// The script's arguments, in its order.
-    fn call(&mut self, ask: &Ask, operation: Operation, tell: bool) -> Vec<String> {
+    fn call(&mut self, ask: &LeaseRequest, operation: Operation, tell: bool) -> Vec<String> {
         self.calls += 1;
         let known = self.windows.get(&(ask.quota.clone(), ask.window.id));
         let microseconds = |span: Duration| span.as_micros().to_string();
@@ -261,12 +261,12 @@ impl RedisStore {
 
     /// What is answered while the server is lost: as much as is wanted, out of the share. It has been this gate's since the
     /// last answer; nobody else can have been given it. `None` once nothing is left of it.
-    fn live_by_shares(&mut self, asks: &[Ask]) -> Option<Vec<Lease>> {
-        let added = |known: Option<&Known>, ask: &Ask| {
+    fn live_by_shares(&mut self, asks: &[LeaseRequest]) -> Option<Vec<Lease>> {
+        let added = |known: Option<&WindowState>, ask: &LeaseRequest| {
             let held = ask.held.min(ask.wanted).max(ask.taken);
             (held, known.map_or(Units::ZERO, |known| known.share.min(ask.wanted.minus(held))))
         };
-        let of = |ask: &Ask| (ask.quota.clone(), ask.window.id);
+        let of = |ask: &LeaseRequest| (ask.quota.clone(), ask.window.id);
         let has_share = |ask| self.windows.get(&of(ask)).is_some_and(|known| !known.share.is_zero());
         if !asks.iter().any(has_share) {
             return None;
@@ -286,7 +286,7 @@ impl RedisStore {
     }
 
     /// The lease that `granted` means, remembered.
-    fn learn(&mut self, ask: &Ask, granted: &Granted) -> Lease {
+    fn learn(&mut self, ask: &LeaseRequest, granted: &GrantReply) -> Lease {
         let known = self.windows.entry((ask.quota.clone(), ask.window.id)).or_default();
         known.round = self.rounds;
         let lost = granted.lost.minus(known.lost);
@@ -307,7 +307,7 @@ impl RedisStore {
 }
 
 /// Why nothing more is leased of a quota for now.
-fn doubt(server: &Server, quota: &str, waiting: &str) -> String {
+fn doubt(server: &RedisEndpoint, quota: &str, waiting: &str) -> String {
     match waiting {
         "" => format!(
             "{server} knows nothing of {quota} yet: it leases in about three seconds, so that gates that know more can speak"
@@ -326,7 +326,7 @@ impl Store for RedisStore {
         ill.or_else(|| self.unsure.first_key_value().map(|(quota, waiting)| doubt(&self.home, quota, waiting)))
     }
 
-    async fn lease(&mut self, asks: &[Ask], now: Timestamp) -> Result<Vec<Lease>, StoreError> {
+    async fn lease(&mut self, asks: &[LeaseRequest], now: Timestamp) -> Result<Vec<Lease>, StoreError> {
         self.rounds += 1;
         let granted = match self.round(asks, Operation::Lease, now).await {
             Ok(granted) => granted,
@@ -351,7 +351,7 @@ impl Store for RedisStore {
                 leases.push(Lease { held, lost: Units::ZERO, ..known.map(|known| known.lease).unwrap_or_default() });
                 continue;
             };
-            let closed = matches!(granted.standing, Standing::Over | Standing::Early);
+            let closed = matches!(granted.standing, WindowStatus::Over | WindowStatus::Early);
             let apart = now.since(granted.now).max(granted.now.since(now));
             if closed && ask.wanted > granted.held && apart >= CLOCKS_AGREE {
                 let (quota, ahead) = (ask.quota.clone(), now > granted.now);
@@ -374,12 +374,12 @@ impl Store for RedisStore {
         }
     }
 
-    async fn close(&mut self, asks: &[Ask], now: Timestamp) -> Result<(), StoreError> {
-        let last: Vec<Ask> = asks.iter().map(|ask| Ask { wanted: ask.taken, ..ask.clone() }).collect();
+    async fn close(&mut self, asks: &[LeaseRequest], now: Timestamp) -> Result<(), StoreError> {
+        let last: Vec<LeaseRequest> = asks.iter().map(|ask| LeaseRequest { wanted: ask.taken, ..ask.clone() }).collect();
         self.round(&last, Operation::Close, now).await.map(|_| ())
     }
 
-    async fn correct(&mut self, ask: &Ask, used: Units, now: Timestamp) -> Result<(), StoreError> {
+    async fn correct(&mut self, ask: &LeaseRequest, used: Units, now: Timestamp) -> Result<(), StoreError> {
         self.round(std::slice::from_ref(ask), Operation::Correct(used), now).await.map(|_| ())
     }
 }

@@ -6,9 +6,9 @@ use crate::policy::{Timestamp, Units};
 
 /// What came of one call.
 #[derive(Clone, Debug)]
-pub(super) enum Answer {
+pub(super) enum ScriptReply {
     /// It was carried out; this is how things stand.
-    Granted(Granted),
+    Granted(GrantReply),
     /// It was carried out; there is nothing to tell.
     Done,
     /// The server has lost something: it wants to be told all that we know.
@@ -19,7 +19,7 @@ pub(super) enum Answer {
 
 /// How a window stands, by the server's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum WindowStatus {
     /// It is leased.
     Open,
     /// It has ended.
@@ -32,8 +32,8 @@ pub(super) enum Standing {
 
 /// What this gate has, and what others have.
 #[derive(Clone, Debug)]
-pub(super) struct Granted {
-    pub standing: Standing,
+pub(super) struct GrantReply {
+    pub standing: WindowStatus,
     pub held: Units,
     pub share: Units,
     pub elsewhere: Units,
@@ -50,7 +50,7 @@ pub(super) struct Granted {
     pub everything: String,
 }
 
-impl Answer {
+impl ScriptReply {
     /// Reads a reply; `None` where it is not one of our script.
     pub(super) fn read(reply: &Reply) -> Option<Self> {
         let Reply::List(list) = reply else { return None };
@@ -61,10 +61,10 @@ impl Answer {
             // Overtaken by a later call of our own: cannot be, for they are made one after the other.
             "stale" => return None,
             "ok" if words.len() == 1 => return Some(Self::Done),
-            "ok" => Standing::Open,
-            "over" => Standing::Over,
-            "early" => Standing::Early,
-            "unsure" => Standing::Unsure,
+            "ok" => WindowStatus::Open,
+            "over" => WindowStatus::Over,
+            "early" => WindowStatus::Early,
+            "unsure" => WindowStatus::Unsure,
             _ => return None,
         };
         let (amounts, rest) = words.get(1..)?.split_first_chunk()?;
@@ -73,7 +73,7 @@ impl Answer {
         let units = |word: &str| word.parse().ok().map(Units::from_milli);
         let moment = |word: &str| word.parse::<u64>().ok().map(|moment| Timestamp(moment.saturating_mul(1000)));
         let span = moment(starts).zip(moment(ends)).map(|(start, end)| Span { start, end });
-        Some(Self::Granted(Granted {
+        Some(Self::Granted(GrantReply {
             standing,
             held: units(held)?,
             share: units(share)?,

@@ -25,9 +25,9 @@ const START: u64 = 1_800_000_000;
 const QUOTA: &str = "api";
 
 /// A server whose time and name are set by hand.
-struct World {
+struct RedisFixture {
     runtime: Runtime,
-    link: RefCell<Link>,
+    link: RefCell<RedisConnection>,
     port: u16,
     prefix: String,
     /// Milliseconds since [`START`].
@@ -37,7 +37,7 @@ struct World {
     change: (&'static str, &'static str),
 }
 
-impl World {
+impl RedisFixture {
     fn new(port: u16, name: u64) -> Rc<Self> {
         Self::changed(port, name, ("", ""))
     }
@@ -46,7 +46,7 @@ impl World {
     fn changed(port: u16, name: u64, change: (&'static str, &'static str)) -> Rc<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let control = "return redis.call(unpack(ARGV))";
-        let link = RefCell::new(Link::new(server(port), control, PATIENT));
+        let link = RefCell::new(RedisConnection::new(server(port), control, PATIENT));
         let world = Self {
             runtime,
             link,
@@ -108,7 +108,7 @@ impl World {
         self.control(&["DEL", &self.key()]);
     }
 
-    fn store(&self, identity: Identity, shares: bool) -> RedisStore {
+    fn store(&self, identity: Incarnation, shares: bool) -> RedisStore {
         let mut store = RedisStore::new(server(self.port), &self.prefix, shares, identity).with_timeouts(PATIENT);
         let clock = "redis.call('MGET', key .. ':seconds', key .. ':micro')";
         let run = "redis.call('GET', key .. ':run')";
@@ -120,23 +120,23 @@ impl World {
     }
 }
 
-fn server(port: u16) -> Server {
-    Server { host: "127.0.0.1".into(), port, user: None, password: None, database: 0 }
+fn server(port: u16) -> RedisEndpoint {
+    RedisEndpoint { host: "127.0.0.1".into(), port, user: None, password: None, database: 0 }
 }
 
 /// What a gate truly has of a window.
 #[derive(Clone, Copy, Default)]
-struct Purse {
+struct GatewayModel {
     taken: u64,
     held: u64,
 }
 
 /// A gate as its keeper and its engine would have it.
 struct Gate {
-    world: Rc<World>,
+    world: Rc<RedisFixture>,
     store: RedisStore,
     /// By the number of the window.
-    purses: BTreeMap<u64, Purse>,
+    purses: BTreeMap<u64, GatewayModel>,
     back: u32,
     limit: u64,
     reachable: bool,
@@ -149,8 +149,8 @@ struct Gate {
 }
 
 impl Gate {
-    fn new(world: &Rc<World>, number: u64, shares: bool, back: u32) -> Self {
-        let store = world.store(Identity::fresh(number), shares);
+    fn new(world: &Rc<RedisFixture>, number: u64, shares: bool, back: u32) -> Self {
+        let store = world.store(Incarnation::fresh(number), shares);
         Self {
             world: Rc::clone(world),
             store,
@@ -171,10 +171,10 @@ impl Gate {
         (self.world.now().seconds() - START) / LENGTH
     }
 
-    fn ask_for(&self, window: u64, purse: Purse, wanted: u64) -> Ask {
+    fn ask_for(&self, window: u64, purse: GatewayModel, wanted: u64) -> LeaseRequest {
         let start = Timestamp::from_seconds(START + window * LENGTH);
         let span = Span { start, end: start + Duration::from_secs(LENGTH) };
-        Ask {
+        LeaseRequest {
             quota: QUOTA.into(),
             limit: Units::from_milli(self.limit),
             window: WindowKey { id: start.0, span: Some(span), back: self.back },
@@ -187,7 +187,7 @@ impl Gate {
     }
 
     /// What the keeper would send now: the present window, the next one shortly before it, and back what is over.
-    fn asks(&mut self) -> Vec<(u64, Ask)> {
+    fn asks(&mut self) -> Vec<(u64, LeaseRequest)> {
         let present = self.window();
         let second = self.world.now().seconds() - START;
         let ahead = (second + 10) / LENGTH;
@@ -210,7 +210,7 @@ impl Gate {
 
     fn tend(&mut self) {
         let asks = self.asks();
-        let list: Vec<Ask> = asks.iter().map(|(_, ask)| ask.clone()).collect();
+        let list: Vec<LeaseRequest> = asks.iter().map(|(_, ask)| ask.clone()).collect();
         self.store.home.port = if self.reachable { self.world.port } else { 1 };
         let now = self.world.now();
         let world = Rc::clone(&self.world);
@@ -228,7 +228,7 @@ impl Gate {
 
     /// The server carries the call out, but its answer is lost.
     fn tend_in_vain(&mut self) {
-        let list: Vec<Ask> = self.asks().into_iter().map(|(_, ask)| ask).collect();
+        let list: Vec<LeaseRequest> = self.asks().into_iter().map(|(_, ask)| ask).collect();
         self.store.home.port = self.world.port;
         let floors = self.store.floors.clone();
         let now = self.world.now();
@@ -248,7 +248,7 @@ impl Gate {
     /// What lay in buffers arrives.
     fn arrive(&mut self) {
         let calls = std::mem::take(&mut self.delayed);
-        let mut link = Link::new(server(self.world.port), &self.store.script, PATIENT);
+        let mut link = RedisConnection::new(server(self.world.port), &self.store.script, PATIENT);
         let now = self.world.now();
         self.world.runtime.block_on(link.run(&calls, now)).expect("the server is up");
     }
@@ -265,7 +265,7 @@ impl Gate {
         let earlier = if proven { self.lives.clone() } else { Vec::new() };
         let token = |life: &u64| format!("{life:016x}");
         let identity =
-            Identity { gate: token(&self.name), life: token(&life), earlier: earlier.iter().map(token).collect() };
+            Incarnation { gate: token(&self.name), life: token(&life), earlier: earlier.iter().map(token).collect() };
         let shares = self.store.shares;
         self.store = self.world.store(identity, shares);
         if !proven {
@@ -273,7 +273,7 @@ impl Gate {
         }
         self.lives.push(life);
         for purse in self.purses.values_mut() {
-            *purse = Purse { taken: purse.taken, held: purse.taken };
+            *purse = GatewayModel { taken: purse.taken, held: purse.taken };
         }
     }
 
@@ -290,8 +290,8 @@ impl Gate {
 }
 
 /// Several gates, and what became of those that restarted without a proof.
-struct House {
-    world: Rc<World>,
+struct GatewayFleet {
+    world: Rc<RedisFixture>,
     gates: Vec<Gate>,
     /// Taken by lives that nobody remembers, by window.
     forgotten: BTreeMap<u64, u64>,
@@ -299,8 +299,8 @@ struct House {
     back: u64,
 }
 
-impl House {
-    fn new(world: &Rc<World>, count: u64, shares: bool, back: u32) -> Self {
+impl GatewayFleet {
+    fn new(world: &Rc<RedisFixture>, count: u64, shares: bool, back: u32) -> Self {
         let gates = (1..=count).map(|number| Gate::new(world, number, shares, back)).collect();
         Self { world: Rc::clone(world), gates, forgotten: BTreeMap::new(), fresh: 1000, back: u64::from(back) }
     }
@@ -371,7 +371,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-fn happen(house: &mut House, event: &Event) {
+fn happen(house: &mut GatewayFleet, event: &Event) {
     match *event {
         Event::Spend(gate, amount) => house.gates[gate].spend(amount),
         Event::Greed(gate, amount) => house.gates[gate].greed = amount,
@@ -429,8 +429,8 @@ fn tell_stories(port: u16, cases: u32, first_name: u64, changed: (&'static str, 
     let stories = (proptest::collection::vec(event(), 1..80), any::<bool>(), prop_oneof![Just(0u32), Just(2)]);
     let outcome = runner.run(&stories, |(events, shares, back)| {
         names.set(names.get() + 1);
-        let world = World::changed(port, names.get(), changed);
-        let mut house = House::new(&world, 3, shares, back);
+        let world = RedisFixture::changed(port, names.get(), changed);
+        let mut house = GatewayFleet::new(&world, 3, shares, back);
         house.pass(4000);
         for event in &events {
             happen(&mut house, event);
@@ -480,8 +480,8 @@ fn a_script_that_lacks_a_rule_is_found_out() {
 fn nearly_all_of_the_limit_can_be_taken_in_the_end() {
     let redis = real::RedisServer::start(&[]);
     for (name, shares) in [(1, false), (2, true)] {
-        let world = World::new(redis.port, name);
-        let mut house = House::new(&world, 3, shares, 0);
+        let world = RedisFixture::new(redis.port, name);
+        let mut house = GatewayFleet::new(&world, 3, shares, 0);
         for second in 0..60 {
             house.pass(1000);
             house.gates.iter_mut().for_each(|gate| {
@@ -499,8 +499,8 @@ fn nearly_all_of_the_limit_can_be_taken_in_the_end() {
 #[test]
 fn a_new_ledger_waits_for_gates_that_know_more_once_and_not_again() {
     let redis = real::RedisServer::start(&[]);
-    let world = World::new(redis.port, 1);
-    let mut house = House::new(&world, 1, false, 0);
+    let world = RedisFixture::new(redis.port, 1);
+    let mut house = GatewayFleet::new(&world, 1, false, 0);
     house.pass(2000);
     assert_eq!(house.gates[0].potential(0), 0);
     house.pass(3000);
@@ -512,8 +512,8 @@ fn a_new_ledger_waits_for_gates_that_know_more_once_and_not_again() {
 #[test]
 fn a_gate_that_was_up_and_does_not_come_back_closes_the_window_and_no_other() {
     let redis = real::RedisServer::start(&[]);
-    let world = World::new(redis.port, 1);
-    let mut house = House::new(&world, 2, false, 0);
+    let world = RedisFixture::new(redis.port, 1);
+    let mut house = GatewayFleet::new(&world, 2, false, 0);
     house.pass(5000);
     house.gates[1].reachable = false;
     world.wipe();
@@ -533,8 +533,8 @@ fn a_gate_that_was_up_and_does_not_come_back_closes_the_window_and_no_other() {
 #[test]
 fn a_correction_by_hand_opens_what_waits_and_counts_for_all() {
     let redis = real::RedisServer::start(&[]);
-    let world = World::new(redis.port, 1);
-    let mut house = House::new(&world, 2, false, 0);
+    let world = RedisFixture::new(redis.port, 1);
+    let mut house = GatewayFleet::new(&world, 2, false, 0);
     house.pass(5000);
     house.gates[1].reachable = false;
     world.wipe();
@@ -557,8 +557,8 @@ fn a_correction_by_hand_opens_what_waits_and_counts_for_all() {
 fn a_gate_that_comes_back_takes_over_what_it_can_prove_and_loses_the_rest() {
     let redis = real::RedisServer::start(&[]);
     for (name, proven, lost) in [(1, true, 0), (2, false, 400)] {
-        let world = World::new(redis.port, name);
-        let mut house = House::new(&world, 2, false, 0);
+        let world = RedisFixture::new(redis.port, name);
+        let mut house = GatewayFleet::new(&world, 2, false, 0);
         house.pass(5000);
         house.gates[0].spend(100);
         house.gates[0].greed = 400;
@@ -580,8 +580,8 @@ fn a_gate_that_comes_back_takes_over_what_it_can_prove_and_loses_the_rest() {
 #[test]
 fn a_gate_that_hears_nothing_lives_by_its_share() {
     let redis = real::RedisServer::start(&[]);
-    let world = World::new(redis.port, 1);
-    let mut house = House::new(&world, 2, true, 0);
+    let world = RedisFixture::new(redis.port, 1);
+    let mut house = GatewayFleet::new(&world, 2, true, 0);
     house.pass(6000);
     let promised = house.gates[0].potential(0);
     assert!(promised > 1500, "{promised}");
@@ -603,9 +603,9 @@ fn a_gate_that_hears_nothing_lives_by_its_share() {
 #[test]
 fn windows_that_open_at_their_first_use_are_counted_for_all_gates() {
     let redis = real::RedisServer::start(&[]);
-    let world = World::new(redis.port, 1);
-    let mut stores = [1, 2].map(|number| world.store(Identity::fresh(number), false));
-    let ask = |ordinal, span, taken: u64, held: u64| Ask {
+    let world = RedisFixture::new(redis.port, 1);
+    let mut stores = [1, 2].map(|number| world.store(Incarnation::fresh(number), false));
+    let ask = |ordinal, span, taken: u64, held: u64| LeaseRequest {
         quota: QUOTA.into(),
         limit: Units::from_milli(LIMIT),
         window: WindowKey { id: ordinal, span, back: 0 },
@@ -616,7 +616,7 @@ fn windows_that_open_at_their_first_use_are_counted_for_all_gates() {
         expects: Units::ZERO,
     };
     let mut lease =
-        |store: usize, ask: Ask| world.runtime.block_on(stores[store].lease(&[ask], world.now())).expect("a lease")[0];
+        |store: usize, ask: LeaseRequest| world.runtime.block_on(stores[store].lease(&[ask], world.now())).expect("a lease")[0];
     lease(0, ask(0, None, 0, 0));
     world.pass(4000);
     let first = lease(0, ask(0, None, 0, 0));
@@ -632,7 +632,7 @@ fn windows_that_open_at_their_first_use_are_counted_for_all_gates() {
     lease(0, ask(1, Some(next), 1, 500));
     world.pass(100_000);
     lease(0, ask(2, None, 0, 0));
-    let mut late = world.store(Identity::fresh(3), false);
+    let mut late = world.store(Incarnation::fresh(3), false);
     let lease = world.runtime.block_on(late.lease(&[ask(0, None, 0, 0)], world.now())).expect("a lease")[0];
     assert_eq!((lease.elsewhere.milli(), lease.span), (9_000, None), "it shares the third window");
 }
@@ -640,11 +640,11 @@ fn windows_that_open_at_their_first_use_are_counted_for_all_gates() {
 #[test]
 fn what_was_taken_under_other_rules_at_the_same_time_counts() {
     let redis = real::RedisServer::start(&[]);
-    let world = World::new(redis.port, 1);
-    let mut house = House::new(&world, 2, false, 0);
+    let world = RedisFixture::new(redis.port, 1);
+    let mut house = GatewayFleet::new(&world, 2, false, 0);
     house.pass(5000);
     let gate = &mut house.gates[0];
-    let mut ask = gate.ask_for(0, Purse::default(), LIMIT);
+    let mut ask = gate.ask_for(0, GatewayModel::default(), LIMIT);
     let span = ask.window.span.expect("it has one");
     let half = Span { start: span.start + Duration::from_secs(1), end: span.start + Duration::from_secs(50) };
     (ask.window.id, ask.window.span) = (half.start.0, Some(half));
@@ -659,17 +659,17 @@ fn what_was_taken_under_other_rules_at_the_same_time_counts() {
 #[test]
 fn a_wrong_clock_is_told_with_its_error() {
     let redis = real::RedisServer::start(&[]);
-    let world = World::new(redis.port, 1);
-    let mut house = House::new(&world, 1, false, 0);
+    let world = RedisFixture::new(redis.port, 1);
+    let mut house = GatewayFleet::new(&world, 1, false, 0);
     house.pass(5000);
     let gate = &mut house.gates[0];
-    let ask = gate.ask_for(3, Purse::default(), 100);
+    let ask = gate.ask_for(3, GatewayModel::default(), 100);
     let now = world.now() + Duration::from_secs(300);
     let error = world.runtime.block_on(gate.store.lease(&[ask], now)).expect_err("no such window");
     let told = "the clock of this gate is 300 s ahead of the server's, so nothing is leased of api; set it (NTP)";
     assert_eq!(error.to_string(), format!("redis at 127.0.0.1:{}: {told}", world.port));
     world.pass(300_000);
-    let ask = gate.ask_for(0, Purse::default(), 1000);
+    let ask = gate.ask_for(0, GatewayModel::default(), 1000);
     let now = world.now() - Duration::from_secs(300);
     let error = world.runtime.block_on(gate.store.lease(&[ask], now)).expect_err("it is over");
     assert!(matches!(error, StoreError::Clock { ahead: false, .. }), "{error}");
@@ -678,9 +678,9 @@ fn a_wrong_clock_is_told_with_its_error() {
 #[test]
 fn limits_up_to_the_largest_are_exact() {
     let redis = real::RedisServer::start(&[]);
-    let world = World::new(redis.port, 1);
+    let world = RedisFixture::new(redis.port, 1);
     let most = 1 << 53;
-    let mut house = House::new(&world, 2, false, 0);
+    let mut house = GatewayFleet::new(&world, 2, false, 0);
     for gate in &mut house.gates {
         (gate.limit, gate.greed) = (most, most / 2 - 1);
     }

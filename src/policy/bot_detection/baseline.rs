@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// What a client, once, has shown of the customs here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Witness {
+pub enum BaselineSample {
     /// It loads what belongs to the pages.
     LoadsAssets,
     /// It goes from page to page as people do, and loads nothing that belongs to them.
@@ -20,14 +20,14 @@ pub enum Witness {
 
 /// What the witnesses of late have shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Customs {
-    assets: Custom,
-    links: Custom,
+pub struct SiteBaseline {
+    assets: BaselineRate,
+    links: BaselineRate,
 }
 
 /// Who did so and who did not, in decayed counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Custom {
+struct BaselineRate {
     since: Timestamp,
     yes: f32,
     no: f32,
@@ -35,32 +35,32 @@ struct Custom {
 
 /// How much may be expected of a person on this site, from 0 (nothing) to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Expected {
+pub struct ExpectedBehavior {
     /// To load what belongs to the pages.
     pub assets: f32,
     /// To come from one page to the next.
     pub links: f32,
 }
 
-impl Customs {
+impl SiteBaseline {
     /// Hears one more witness.
-    pub fn hear(&mut self, witness: Witness, now: Timestamp, half_life: Duration) {
+    pub fn hear(&mut self, witness: BaselineSample, now: Timestamp, half_life: Duration) {
         let (custom, yes) = match witness {
-            Witness::LoadsAssets => (&mut self.assets, true),
-            Witness::LoadsNone => (&mut self.assets, false),
-            Witness::TellsLinks => (&mut self.links, true),
-            Witness::TellsNone => (&mut self.links, false),
+            BaselineSample::LoadsAssets => (&mut self.assets, true),
+            BaselineSample::LoadsNone => (&mut self.assets, false),
+            BaselineSample::TellsLinks => (&mut self.links, true),
+            BaselineSample::TellsNone => (&mut self.links, false),
         };
         custom.hear(yes, now, half_life);
     }
 
     /// What is expected, as far as there are witnesses enough.
-    pub fn expected(&self) -> Expected {
-        Expected { assets: self.assets.strength(), links: self.links.strength() }
+    pub fn expected(&self) -> ExpectedBehavior {
+        ExpectedBehavior { assets: self.assets.strength(), links: self.links.strength() }
     }
 }
 
-impl Custom {
+impl BaselineRate {
     fn hear(&mut self, yes: bool, now: Timestamp, half_life: Duration) {
         let left = left_after(now.since(self.since), half_life);
         self.since = self.since.max(now);

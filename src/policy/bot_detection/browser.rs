@@ -2,7 +2,7 @@
 
 /// What the browser that a user agent names always does. By default nothing: of an unknown browser nothing is expected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Browser {
+pub struct BrowserTraits {
     /// It shows pictures and styles, so it loads them.
     pub graphical: bool,
     /// It sends `Accept-Language`.
@@ -10,12 +10,12 @@ pub struct Browser {
     /// It sends `Sec-Fetch-Mode` over TLS.
     pub sends_fetch: bool,
     /// What it does about `Sec-CH-UA`.
-    pub hints: Hints,
+    pub hints: ClientHints,
 }
 
 /// What a browser does about client hints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Hints {
+pub enum ClientHints {
     /// Nobody knows.
     #[default]
     Perhaps,

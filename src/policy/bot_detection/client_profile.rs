@@ -1,12 +1,12 @@
 //! What is kept of a client's requests: decayed counts, in 64 bytes.
 
-use super::{Aim, Hints, Outcome, Referer, Seen, Sight, Witness, left_since};
+use super::{ResourceKind, ClientHints, ResponseOutcome, Referer, HeadersSeen, RequestFeatures, BaselineSample, left_since};
 use crate::policy::Timestamp;
 use std::time::Duration;
 
 /// A client's habits. Counts are decayed ones: what was noticed a half-life ago counts half.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Habits {
+pub struct ClientProfile {
     /// The second that the counts are of.
     since: u32,
     /// When the last new page was asked for, in hundredths of a second; goes round once in 497 days.
@@ -40,38 +40,38 @@ pub struct Habits {
     /// The customs that it has been heard on.
     told: u8,
     /// How many of the late pages lacked, or had, what their browser always, or never, sends.
-    pub(super) no_language: Share,
-    pub(super) no_fetch: Share,
-    pub(super) wrong_hints: Share,
-    pub(super) bare: Share,
-    pub(super) old_http: Share,
+    pub(super) no_language: MovingRatio,
+    pub(super) no_fetch: MovingRatio,
+    pub(super) wrong_hints: MovingRatio,
+    pub(super) bare: MovingRatio,
+    pub(super) old_http: MovingRatio,
 }
 
 /// A moving share, in 255ths.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Share(u8);
+pub(super) struct MovingRatio(u8);
 
-impl Habits {
+impl ClientProfile {
     /// Adds what was seen, and what became of it. Returns what the client is a witness of, once, if it is one.
     #[must_use]
-    pub fn learn(&mut self, sight: &Sight, outcome: Outcome, half_life: Duration) -> Option<Witness> {
+    pub fn learn(&mut self, sight: &RequestFeatures, outcome: ResponseOutcome, half_life: Duration) -> Option<BaselineSample> {
         if !sight.tells_something(outcome) {
             return None;
         }
         self.fade(sight.at, half_life);
         match sight.aim {
-            Aim::Robots => self.robots += 1.0,
+            ResourceKind::Robots => self.robots += 1.0,
             // Another site may have put the trap into its pages, for people to fall into.
-            Aim::Trap if sight.referer != Referer::Elsewhere => self.traps += 1.0,
-            Aim::Asset => {
+            ResourceKind::Trap if sight.referer != Referer::Elsewhere => self.traps += 1.0,
+            ResourceKind::Asset => {
                 self.assets += 1.0;
                 // One alone may be a picture that somebody else's page shows; of two, the first counts a little less by now.
                 let several = self.views > 0 && self.assets > 1.5;
-                return several.then(|| self.testify(ASSETS, Witness::LoadsAssets)).flatten();
+                return several.then(|| self.testify(ASSETS, BaselineSample::LoadsAssets)).flatten();
             }
-            Aim::Page(_) if sight.is_by_a_page() && self.loads_assets() => {}
-            Aim::Page(page) => return self.turn_to(page, sight, outcome),
-            Aim::Trap | Aim::Other => {}
+            ResourceKind::Page(_) if sight.is_by_a_page() && self.loads_assets() => {}
+            ResourceKind::Page(page) => return self.turn_to(page, sight, outcome),
+            ResourceKind::Trap | ResourceKind::Other => {}
         }
         None
     }
@@ -120,7 +120,7 @@ impl Habits {
         }
     }
 
-    fn turn_to(&mut self, page: u16, sight: &Sight, outcome: Outcome) -> Option<Witness> {
+    fn turn_to(&mut self, page: u16, sight: &RequestFeatures, outcome: ResponseOutcome) -> Option<BaselineSample> {
         let first_time = !self.recent.contains(&page);
         if first_time {
             self.keep_pace(sight.at);
@@ -133,12 +133,12 @@ impl Habits {
         let one = |noticed: bool| f32::from(u8::from(noticed));
         self.views = self.views.saturating_add(1);
         self.pages += 1.0;
-        if outcome == Outcome::Served {
+        if outcome == ResponseOutcome::Served {
             self.wait_for_assets();
         }
         // Where nobody wrote it down, it is nothing to hold against anybody.
         self.linked += one(matches!(sight.referer, Referer::Here | Referer::Unknown));
-        self.missing += one(first_time && outcome == Outcome::Missing);
+        self.missing += one(first_time && outcome == ResponseOutcome::Missing);
         self.costly += one(first_time && sight.costly);
         witness
     }
@@ -155,17 +155,17 @@ impl Habits {
     }
 
     /// What it shows of the customs by asking for one more page.
-    fn witness(&mut self, referer: Referer) -> Option<Witness> {
+    fn witness(&mut self, referer: Referer) -> Option<BaselineSample> {
         match (self.views, referer) {
-            (1.., Referer::Here) if self.told & LINKS == 0 => self.testify(LINKS, Witness::TellsLinks),
-            (PAGES_OF_A_WITNESS.., _) if self.follows_links() => self.testify(ASSETS, Witness::LoadsNone),
-            (PAGES_OF_A_WITNESS.., _) if self.loads_assets() => self.testify(LINKS, Witness::TellsNone),
+            (1.., Referer::Here) if self.told & LINKS == 0 => self.testify(LINKS, BaselineSample::TellsLinks),
+            (PAGES_OF_A_WITNESS.., _) if self.follows_links() => self.testify(ASSETS, BaselineSample::LoadsNone),
+            (PAGES_OF_A_WITNESS.., _) if self.loads_assets() => self.testify(LINKS, BaselineSample::TellsNone),
             _ => None,
         }
     }
 
     /// Each client is heard once on each custom.
-    fn testify(&mut self, custom: u8, witness: Witness) -> Option<Witness> {
+    fn testify(&mut self, custom: u8, witness: BaselineSample) -> Option<BaselineSample> {
         let heard = self.told & custom != 0;
         self.told |= custom;
         (!heard).then_some(witness)
@@ -190,30 +190,30 @@ impl Habits {
         self.gap_variance = (1.0 - weight) * (self.gap_variance + weight * off * off);
     }
 
-    fn note_headers(&mut self, sight: &Sight) {
-        let Sight { browser, seen, .. } = sight;
+    fn note_headers(&mut self, sight: &RequestFeatures) {
+        let RequestFeatures { browser, seen, .. } = sight;
         let weight = (1.0 / (f32::from(self.views) + 1.0)).max(1.0 / 8.0);
-        let secure = seen.has(Seen::SECURE);
-        self.old_http.note(seen.has(Seen::OLD_HTTP), weight);
-        if !seen.has(Seen::LOOKED) {
+        let secure = seen.has(HeadersSeen::SECURE);
+        self.old_http.note(seen.has(HeadersSeen::OLD_HTTP), weight);
+        if !seen.has(HeadersSeen::LOOKED) {
             return;
         }
-        self.no_language.note(browser.sends_language && !seen.has(Seen::LANGUAGE), weight);
-        self.no_fetch.note(secure && browser.sends_fetch && !seen.has(Seen::FETCH), weight);
+        self.no_language.note(browser.sends_language && !seen.has(HeadersSeen::LANGUAGE), weight);
+        self.no_fetch.note(secure && browser.sends_fetch && !seen.has(HeadersSeen::FETCH), weight);
         self.wrong_hints.note(
             match browser.hints {
-                Hints::Perhaps => false,
-                Hints::Always => secure && !seen.has(Seen::HINTS),
-                Hints::Never => seen.has(Seen::HINTS),
+                ClientHints::Perhaps => false,
+                ClientHints::Always => secure && !seen.has(HeadersSeen::HINTS),
+                ClientHints::Never => seen.has(HeadersSeen::HINTS),
             },
             weight,
         );
-        let bare = !seen.has(Seen::ACCEPT) || !seen.has(Seen::ENCODING);
+        let bare = !seen.has(HeadersSeen::ACCEPT) || !seen.has(HeadersSeen::ENCODING);
         self.bare.note(browser.graphical && bare, weight);
     }
 }
 
-impl Share {
+impl MovingRatio {
     fn note(&mut self, noticed: bool, weight: f32) {
         let (share, now) = (f32::from(self.0), if noticed { 255.0 } else { 0.0 });
         self.0 = (share + (now - share) * weight).round() as u8;

@@ -1,29 +1,29 @@
 //! One request, as far as behaviour looks at it.
 
-use super::Browser;
+use super::BrowserTraits;
 use crate::policy::Timestamp;
 use crate::policy::decide::ROBOTS_TXT;
 
 /// One request of a client that says it is a browser, or says nothing.
 #[derive(Clone, Copy, Debug)]
-pub struct Sight {
+pub struct RequestFeatures {
     /// When it came.
     pub at: Timestamp,
     /// What follows from the browser that it names.
-    pub browser: Browser,
+    pub browser: BrowserTraits,
     /// What it is after.
-    pub aim: Aim,
+    pub aim: ResourceKind,
     /// Its quotas would be charged.
     pub costly: bool,
     /// The page that it says led here.
     pub referer: Referer,
     /// The headers that were there, where they are known.
-    pub seen: Seen,
+    pub seen: HeadersSeen,
 }
 
 /// What a request is after, as its path tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Aim {
+pub enum ResourceKind {
     /// A page, known by a hash of path and query.
     Page(u16),
     /// What belongs to pages: styles, scripts, pictures, fonts, media.
@@ -52,7 +52,7 @@ pub enum Referer {
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ResponseOutcome {
     /// Turned away, or not answered: whatever the client does next, it is not its habit.
     Refused,
     /// Answered with what was asked for.
@@ -65,9 +65,9 @@ pub enum Outcome {
 
 /// Which headers a request had, and how it came: one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Seen(u16);
+pub struct HeadersSeen(u16);
 
-impl Seen {
+impl HeadersSeen {
     /// `Accept`
     pub const ACCEPT: Self = Self(1);
     /// `Accept-Encoding`
@@ -124,23 +124,23 @@ impl Seen {
     }
 }
 
-impl Sight {
+impl RequestFeatures {
     /// True when there is something to learn from it, now that it is known what became of it.
-    pub fn tells_something(&self, outcome: Outcome) -> bool {
+    pub fn tells_something(&self, outcome: ResponseOutcome) -> bool {
         match self.aim {
-            Aim::Robots | Aim::Trap => true,
-            Aim::Page(_) | Aim::Asset => outcome != Outcome::Refused,
-            Aim::Other => false,
+            ResourceKind::Robots | ResourceKind::Trap => true,
+            ResourceKind::Page(_) | ResourceKind::Asset => outcome != ResponseOutcome::Refused,
+            ResourceKind::Other => false,
         }
     }
 
     /// True for what a page of this site seems to have fetched on its own account, as one does that keeps itself fresh.
     pub(super) fn is_by_a_page(&self) -> bool {
-        self.referer == Referer::Here && self.seen.has(Seen::LOOKED) && !self.seen.has(Seen::UPGRADE)
+        self.referer == Referer::Here && self.seen.has(HeadersSeen::LOOKED) && !self.seen.has(HeadersSeen::UPGRADE)
     }
 }
 
-impl Aim {
+impl ResourceKind {
     /// What a request is after that asks for the normalised `path`, where `trap` is set.
     pub fn of(method: &http::Method, path: &str, query: Option<&str>, trap: Option<&str>) -> Self {
         if path == ROBOTS_TXT {
@@ -177,7 +177,7 @@ impl Referer {
     }
 }
 
-impl Outcome {
+impl ResponseOutcome {
     /// What became of a request that was answered with `status` by the origin, or by a log's server.
     pub fn of_status(status: u16) -> Self {
         match status {

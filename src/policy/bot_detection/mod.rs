@@ -1,8 +1,8 @@
 //! How a client that says it is a browser behaves, and whether a person behaves so.
 //!
-//! Each request is a [`Sight`]; what is kept of all of a client's is its [`Habits`], 64 bytes that forget by half-life.
-//! [`score`] weighs them against what people do on this site ([`Customs`]) and what the rest of the client's network
-//! does ([`Neighbourhood`]). No [`Signal`] is enough alone: a rare browser, a text browser, a reader without images, one
+//! Each request is a [`RequestFeatures`]; what is kept of all of a client's is its [`ClientProfile`], 64 bytes that forget by half-life.
+//! [`score`] weighs them against what people do on this site ([`SiteBaseline`]) and what the rest of the client's network
+//! does ([`NetworkProfile`]). No [`Signal`] is enough alone: a rare browser, a text browser, a reader without images, one
 //! that hides where it comes from or a proxy that rewrites headers shows one of them, seldom two.
 //!
 //! What is not known (a log without headers, a site that keeps its pictures elsewhere) counts for nothing.
@@ -17,19 +17,19 @@ mod score;
 #[cfg(test)]
 mod tests;
 
-pub use browser::{Browser, Hints};
-pub use baseline::{Customs, Expected, Witness};
-pub use client_profile::Habits;
-pub use network_profile::Neighbourhood;
-pub use features::{Aim, Outcome, Referer, Seen, Sight};
-pub use score::{Signal, Suspicion, suspicion};
+pub use browser::{BrowserTraits, ClientHints};
+pub use baseline::{SiteBaseline, ExpectedBehavior, BaselineSample};
+pub use client_profile::ClientProfile;
+pub use network_profile::NetworkProfile;
+pub use features::{ResourceKind, ResponseOutcome, Referer, HeadersSeen, RequestFeatures};
+pub use score::{Signal, BotScore, suspicion};
 
 use crate::policy::Timestamp;
 use std::time::Duration;
 
 /// How behaviour is judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Behaviour {
+pub struct BotDetection {
     /// From this many points on a client is suspected.
     pub threshold: u16,
     /// After this long without anything new, what was noticed counts half.

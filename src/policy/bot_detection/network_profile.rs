@@ -1,12 +1,12 @@
 //! What all browsers of one network do together: rented addresses come by the hundred, with a few requests each.
 
-use super::{Aim, Outcome, Referer, Sight, left_since};
+use super::{ResourceKind, ResponseOutcome, Referer, RequestFeatures, left_since};
 use crate::policy::Timestamp;
 use std::time::Duration;
 
 /// A network's habits, in decayed counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Neighbourhood {
+pub struct NetworkProfile {
     since: u32,
     pub(super) pages: f32,
     assets: f32,
@@ -15,16 +15,16 @@ pub struct Neighbourhood {
     clients: u32,
 }
 
-impl Neighbourhood {
+impl NetworkProfile {
     /// Adds what was seen of the client that `hash` stands for.
-    pub fn learn(&mut self, hash: u64, sight: &Sight, outcome: Outcome, half_life: Duration) {
+    pub fn learn(&mut self, hash: u64, sight: &RequestFeatures, outcome: ResponseOutcome, half_life: Duration) {
         if !sight.tells_something(outcome) {
             return;
         }
         self.fade(sight.at, half_life);
         match sight.aim {
-            Aim::Asset => self.assets += 1.0,
-            Aim::Page(_) => {
+            ResourceKind::Asset => self.assets += 1.0,
+            ResourceKind::Page(_) => {
                 self.pages += 1.0;
                 self.linked += f32::from(u8::from(matches!(sight.referer, Referer::Here | Referer::Unknown)));
                 self.clients |= 1 << (hash >> 59);

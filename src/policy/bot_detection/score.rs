@@ -3,7 +3,7 @@
 //! A hundred points are the usual threshold, and no signal has as many; headers together have at most 65. The weights
 //! follow from how rare each is among people; docs/CLASSIFICATION.md gives the reasons and the figures.
 
-use super::{Expected, Habits, Neighbourhood};
+use super::{ExpectedBehavior, ClientProfile, NetworkProfile};
 
 /// One thing that people seldom do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,7 +38,7 @@ pub enum Signal {
 
 /// Why a client is suspected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Suspicion {
+pub struct BotScore {
     /// All points together.
     pub points: u16,
     /// What most of them are for, strongest first.
@@ -101,13 +101,13 @@ impl Signal {
 /// Weighs `habits`, as they are now, of a client that shows pictures if it is `graphical`. `neighbourhood` is asked for
 /// only where it could tell something.
 pub fn suspicion(
-    habits: &Habits,
+    habits: &ClientProfile,
     graphical: bool,
-    expected: Expected,
-    neighbourhood: impl FnOnce() -> Option<Neighbourhood>,
-) -> Suspicion {
-    let Habits { pages, served, missing, costly, assets, robots, traps, gap, gap_variance, views, .. } = *habits;
-    let mut points = Points::default();
+    expected: ExpectedBehavior,
+    neighbourhood: impl FnOnce() -> Option<NetworkProfile>,
+) -> BotScore {
+    let ClientProfile { pages, served, missing, costly, assets, robots, traps, gap, gap_variance, views, .. } = *habits;
+    let mut points = ScoreBuilder::default();
     let lacks_assets = graphical && !habits.loads_assets();
     let of_a_proxy = [
         (Signal::NoLanguage, habits.no_language.ratio()),
@@ -137,7 +137,7 @@ pub fn suspicion(
     }
     points.add(Signal::OldHttp, habits.old_http.ratio());
     if views > 0 && !habits.has_marks_of_people() && points.sum > 0.0 {
-        let alone = neighbourhood().filter(Neighbourhood::is_without_people);
+        let alone = neighbourhood().filter(NetworkProfile::is_without_people);
         points.add(Signal::Neighbours, alone.map_or(0.0, |network| after(network.pages, 6.0)));
     }
     points.into_suspicion()
@@ -149,13 +149,13 @@ fn after(count: f32, half: f32) -> f32 {
 }
 
 #[derive(Default)]
-struct Points {
+struct ScoreBuilder {
     sum: f32,
     /// Strongest first.
     strongest: [(f32, Option<Signal>); 3],
 }
 
-impl Points {
+impl ScoreBuilder {
     fn add(&mut self, signal: Signal, share: f32) {
         self.add_points(signal, f32::from(signal.most()) * share.clamp(0.0, 1.0));
     }
@@ -182,8 +182,8 @@ impl Points {
         }
     }
 
-    fn into_suspicion(self) -> Suspicion {
-        Suspicion { points: self.sum as u16, signals: self.strongest.map(|(_, signal)| signal) }
+    fn into_suspicion(self) -> BotScore {
+        BotScore { points: self.sum as u16, signals: self.strongest.map(|(_, signal)| signal) }
     }
 }
 

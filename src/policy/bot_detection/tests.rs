@@ -6,57 +6,57 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const THRESHOLD: u16 = 100;
 
 /// A site where people load pictures and say where they come from.
-const USUAL: Expected = Expected { assets: 1.0, links: 1.0 };
+const USUAL: ExpectedBehavior = ExpectedBehavior { assets: 1.0, links: 1.0 };
 
-const CHROME: Browser = Browser { graphical: true, sends_language: true, sends_fetch: true, hints: Hints::Always };
+const CHROME: BrowserTraits = BrowserTraits { graphical: true, sends_language: true, sends_fetch: true, hints: ClientHints::Always };
 
 /// All headers of a browser that speaks TLS.
-const WHOLE: Seen = Seen::LOOKED
-    .and(Seen::ACCEPT, true)
-    .and(Seen::ENCODING, true)
-    .and(Seen::LANGUAGE, true)
-    .and(Seen::FETCH, true)
-    .and(Seen::HINTS, true)
-    .and(Seen::UPGRADE, true)
-    .and(Seen::USER_AGENT, true)
-    .and(Seen::SECURE, true);
+const WHOLE: HeadersSeen = HeadersSeen::LOOKED
+    .and(HeadersSeen::ACCEPT, true)
+    .and(HeadersSeen::ENCODING, true)
+    .and(HeadersSeen::LANGUAGE, true)
+    .and(HeadersSeen::FETCH, true)
+    .and(HeadersSeen::HINTS, true)
+    .and(HeadersSeen::UPGRADE, true)
+    .and(HeadersSeen::USER_AGENT, true)
+    .and(HeadersSeen::SECURE, true);
 
 /// Somebody who visits the site.
 struct Visitor {
-    habits: Habits,
+    habits: ClientProfile,
     now: Timestamp,
     page: u16,
-    usual: Sight,
+    usual: RequestFeatures,
 }
 
 impl Visitor {
-    fn new(browser: Browser, seen: Seen) -> Self {
+    fn new(browser: BrowserTraits, seen: HeadersSeen) -> Self {
         let now = Timestamp::from_seconds(1_800_000_000);
-        let usual = Sight { at: now, browser, aim: Aim::Other, costly: true, referer: Referer::Nowhere, seen };
-        Self { habits: Habits::default(), now, page: 0, usual }
+        let usual = RequestFeatures { at: now, browser, aim: ResourceKind::Other, costly: true, referer: Referer::Nowhere, seen };
+        Self { habits: ClientProfile::default(), now, page: 0, usual }
     }
 
     /// A person at their own pace: now fast, now slow.
-    fn person(browser: Browser, seen: Seen) -> Self {
+    fn person(browser: BrowserTraits, seen: HeadersSeen) -> Self {
         Self::new(browser, seen)
     }
 
-    fn sees(&mut self, aim: Aim, referer: Referer, outcome: Outcome) {
-        let _ = self.habits.learn(&Sight { at: self.now, aim, referer, ..self.usual }, outcome, DAY);
+    fn sees(&mut self, aim: ResourceKind, referer: Referer, outcome: ResponseOutcome) {
+        let _ = self.habits.learn(&RequestFeatures { at: self.now, aim, referer, ..self.usual }, outcome, DAY);
     }
 
     fn turns_page(&mut self, referer: Referer) {
         self.page += 1;
         let pause = [3, 41, 9, 130, 17, 2, 64][usize::from(self.page) % 7];
         self.now += Duration::from_secs(pause);
-        self.sees(Aim::Page(self.page), referer, Outcome::Served);
+        self.sees(ResourceKind::Page(self.page), referer, ResponseOutcome::Served);
     }
 
     fn points(&self) -> u16 {
         self.points_on(USUAL)
     }
 
-    fn points_on(&self, site: Expected) -> u16 {
+    fn points_on(&self, site: ExpectedBehavior) -> u16 {
         suspicion(&self.habits.at(self.now, DAY), self.usual.browser.graphical, site, || None).points
     }
 
@@ -68,7 +68,7 @@ impl Visitor {
 
 #[test]
 fn habits_are_as_small_as_promised() {
-    assert_eq!(size_of::<Habits>(), 64);
+    assert_eq!(size_of::<ClientProfile>(), 64);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_person_who_reads_all_day_is_left_alone() {
     let mut avid = Visitor::person(CHROME, WHOLE);
     for _ in 0..400 {
         avid.turns_page(Referer::Here);
-        avid.sees(Aim::Asset, Referer::Here, Outcome::Served);
+        avid.sees(ResourceKind::Asset, Referer::Here, ResponseOutcome::Served);
         assert!(avid.points() <= 30, "{:?}", avid.names());
     }
 }
@@ -94,7 +94,7 @@ fn a_browser_that_hides_where_it_comes_from_is_left_alone() {
     let mut private = Visitor::person(CHROME, WHOLE);
     for _ in 0..400 {
         private.turns_page(Referer::Nowhere);
-        private.sees(Aim::Asset, Referer::Nowhere, Outcome::Served);
+        private.sees(ResourceKind::Asset, Referer::Nowhere, ResponseOutcome::Served);
         assert!(private.points() < THRESHOLD, "{:?}", private.names());
     }
 }
@@ -110,7 +110,7 @@ fn a_reader_without_pictures_is_left_alone() {
 
 #[test]
 fn a_text_browser_that_hides_where_it_comes_from_is_left_alone() {
-    let mut text = Visitor::person(Browser::default(), Seen::LOOKED.and(Seen::OLD_HTTP, true));
+    let mut text = Visitor::person(BrowserTraits::default(), HeadersSeen::LOOKED.and(HeadersSeen::OLD_HTTP, true));
     for _ in 0..400 {
         text.turns_page(Referer::Nowhere);
         assert!(text.points() < THRESHOLD, "{:?}", text.names());
@@ -130,17 +130,17 @@ fn a_subscriber_whose_reader_opens_one_page_after_the_other_is_left_alone() {
 
 #[test]
 fn a_proxy_that_takes_the_headers_away_is_forgiven() {
-    let mut behind = Visitor::person(CHROME, Seen::LOOKED.and(Seen::SECURE, true));
+    let mut behind = Visitor::person(CHROME, HeadersSeen::LOOKED.and(HeadersSeen::SECURE, true));
     for _ in 0..100 {
         behind.turns_page(Referer::Here);
-        behind.sees(Aim::Asset, Referer::Here, Outcome::Served);
+        behind.sees(ResourceKind::Asset, Referer::Here, ResponseOutcome::Served);
         assert!((50..THRESHOLD).contains(&behind.points()), "{} {:?}", behind.points(), behind.names());
     }
 }
 
 #[test]
 fn a_reader_behind_a_proxy_that_takes_headers_away_and_keeps_the_pictures_is_left_alone() {
-    let mut behind = Visitor::person(CHROME, Seen::LOOKED.and(Seen::SECURE, true).and(Seen::ACCEPT, true));
+    let mut behind = Visitor::person(CHROME, HeadersSeen::LOOKED.and(HeadersSeen::SECURE, true).and(HeadersSeen::ACCEPT, true));
     for _ in 0..400 {
         behind.turns_page(Referer::Here);
         assert!(behind.points() < THRESHOLD, "{} {:?}", behind.points(), behind.names());
@@ -152,23 +152,23 @@ fn what_a_page_fetches_for_itself_is_no_page() {
     let mut board = Visitor::person(CHROME, WHOLE);
     board.turns_page(Referer::Nowhere);
     for _ in 0..5 {
-        board.sees(Aim::Asset, Referer::Here, Outcome::Served);
+        board.sees(ResourceKind::Asset, Referer::Here, ResponseOutcome::Served);
     }
-    board.usual.seen = Seen::LOOKED.and(Seen::SECURE, true).and(Seen::LANGUAGE, true).and(Seen::FETCH, true);
+    board.usual.seen = HeadersSeen::LOOKED.and(HeadersSeen::SECURE, true).and(HeadersSeen::LANGUAGE, true).and(HeadersSeen::FETCH, true);
     for poll in 0..2000 {
         board.now += Duration::from_secs(5);
-        board.sees(Aim::Page(poll), Referer::Here, Outcome::Served);
+        board.sees(ResourceKind::Page(poll), Referer::Here, ResponseOutcome::Served);
         assert!(board.points() < THRESHOLD / 2, "{} {:?}", board.points(), board.names());
     }
 }
 
 #[test]
 fn a_program_that_copies_such_a_request_is_found() {
-    let copied = Seen::LOOKED.and(Seen::SECURE, true).and(Seen::LANGUAGE, true).and(Seen::FETCH, true);
+    let copied = HeadersSeen::LOOKED.and(HeadersSeen::SECURE, true).and(HeadersSeen::LANGUAGE, true).and(HeadersSeen::FETCH, true);
     let mut script = Visitor::new(CHROME, copied);
     for page in 0..50 {
         script.now += Duration::from_secs(2);
-        script.sees(Aim::Page(page), Referer::Here, Outcome::Served);
+        script.sees(ResourceKind::Page(page), Referer::Here, ResponseOutcome::Served);
     }
     assert!(script.points() >= THRESHOLD, "it never loaded what belongs to one: {:?}", script.names());
 }
@@ -178,7 +178,7 @@ fn a_class_that_opens_pages_together_is_left_alone() {
     let mut class = Visitor::new(CHROME, WHOLE);
     for page in 1..=100 {
         class.now += Duration::from_millis(15);
-        class.sees(Aim::Page(page), Referer::Nowhere, Outcome::Served);
+        class.sees(ResourceKind::Page(page), Referer::Nowhere, ResponseOutcome::Served);
         assert!(class.points() < THRESHOLD, "{} {:?}", class.points(), class.names());
     }
     let opened = class.points();
@@ -191,7 +191,7 @@ fn a_page_that_refreshes_itself_has_no_pace() {
     let mut board = Visitor::new(CHROME, WHOLE);
     for _ in 0..200 {
         board.now += Duration::from_secs(30);
-        board.sees(Aim::Page(7), Referer::Here, Outcome::Served);
+        board.sees(ResourceKind::Page(7), Referer::Here, ResponseOutcome::Served);
     }
     assert!(!board.names().contains(&"even_pace"), "{:?}", board.names());
 }
@@ -199,26 +199,26 @@ fn a_page_that_refreshes_itself_has_no_pace() {
 #[test]
 fn what_is_not_known_is_not_missing() {
     // A log with neither headers nor referers, of a site that keeps its pictures elsewhere.
-    let mut logged = Visitor::new(CHROME, Seen::default());
+    let mut logged = Visitor::new(CHROME, HeadersSeen::default());
     logged.usual.referer = Referer::Unknown;
     for _ in 0..400 {
         logged.turns_page(Referer::Unknown);
     }
-    assert!(logged.points_on(Expected::default()) <= 30, "{:?}", logged.names());
+    assert!(logged.points_on(ExpectedBehavior::default()) <= 30, "{:?}", logged.names());
 }
 
 #[test]
 fn nothing_is_held_against_headers_that_are_kept_for_tls() {
-    let plain = Seen::LOOKED.and(Seen::ACCEPT, true).and(Seen::ENCODING, true).and(Seen::LANGUAGE, true);
+    let plain = HeadersSeen::LOOKED.and(HeadersSeen::ACCEPT, true).and(HeadersSeen::ENCODING, true).and(HeadersSeen::LANGUAGE, true);
     let mut person = Visitor::person(CHROME, plain);
     person.turns_page(Referer::Here);
-    person.sees(Aim::Asset, Referer::Here, Outcome::Served);
+    person.sees(ResourceKind::Asset, Referer::Here, ResponseOutcome::Served);
     assert_eq!(person.points(), 0, "{:?}", person.names());
 }
 
 #[test]
 fn a_program_that_only_borrows_a_user_agent_is_found_after_two_pages() {
-    let mut script = Visitor::new(CHROME, Seen::LOOKED.and(Seen::ACCEPT, true).and(Seen::SECURE, true));
+    let mut script = Visitor::new(CHROME, HeadersSeen::LOOKED.and(HeadersSeen::ACCEPT, true).and(HeadersSeen::SECURE, true));
     script.turns_page(Referer::Nowhere);
     script.turns_page(Referer::Nowhere);
     assert!(script.points() >= THRESHOLD, "{} {:?}", script.points(), script.names());
@@ -231,7 +231,7 @@ fn a_program_with_all_headers_is_found_by_its_pace() {
     for page in 1..=50 {
         timer.now += Duration::from_secs(70);
         timer.page += 1;
-        timer.sees(Aim::Page(timer.page), Referer::Nowhere, Outcome::Served);
+        timer.sees(ResourceKind::Page(timer.page), Referer::Nowhere, ResponseOutcome::Served);
         found_at = found_at.or((timer.points() >= THRESHOLD).then_some(page));
     }
     assert!(found_at.is_some_and(|page| page <= 12), "{found_at:?}");
@@ -239,15 +239,15 @@ fn a_program_with_all_headers_is_found_by_its_pace() {
 
 #[test]
 fn who_tries_the_doors_is_found() {
-    let mut scanner = Visitor::new(Browser::default(), WHOLE);
+    let mut scanner = Visitor::new(BrowserTraits::default(), WHOLE);
     for _ in 0..20 {
         scanner.turns_page(Referer::Nowhere);
     }
     let harmless = scanner.points();
-    let mut scanner = Visitor::new(Browser::default(), WHOLE);
+    let mut scanner = Visitor::new(BrowserTraits::default(), WHOLE);
     for page in 1..=20 {
         scanner.now += Duration::from_secs(1);
-        scanner.sees(Aim::Page(page), Referer::Nowhere, Outcome::Missing);
+        scanner.sees(ResourceKind::Page(page), Referer::Nowhere, ResponseOutcome::Missing);
     }
     assert!(harmless < THRESHOLD && scanner.points() >= THRESHOLD, "{harmless} {:?}", scanner.names());
     assert_eq!(scanner.names()[0], "probes");
@@ -258,11 +258,11 @@ fn a_trap_counts_unless_another_site_has_set_it() {
     let mut crawler = Visitor::new(CHROME, WHOLE);
     crawler.turns_page(Referer::Nowhere);
     crawler.now += Duration::from_secs(5);
-    crawler.sees(Aim::Trap, Referer::Nowhere, Outcome::Missing);
+    crawler.sees(ResourceKind::Trap, Referer::Nowhere, ResponseOutcome::Missing);
     assert!(crawler.points() >= THRESHOLD);
     let mut person = Visitor::new(CHROME, WHOLE);
     person.turns_page(Referer::Nowhere);
-    person.sees(Aim::Trap, Referer::Elsewhere, Outcome::Missing);
+    person.sees(ResourceKind::Trap, Referer::Elsewhere, ResponseOutcome::Missing);
     assert!(!person.names().contains(&"trapped"));
 }
 
@@ -271,7 +271,7 @@ fn what_the_gate_refuses_is_held_against_nobody() {
     let mut refused = Visitor::new(CHROME, WHOLE);
     for page in 1..=100 {
         refused.now += Duration::from_secs(1);
-        refused.sees(Aim::Page(page), Referer::Nowhere, Outcome::Refused);
+        refused.sees(ResourceKind::Page(page), Referer::Nowhere, ResponseOutcome::Refused);
     }
     assert_eq!(refused.points(), 0);
 }
@@ -279,10 +279,10 @@ fn what_the_gate_refuses_is_held_against_nobody() {
 #[test]
 fn a_network_without_people_makes_two_pages_tell() {
     let usual = Visitor::new(CHROME, WHOLE).usual;
-    let mut network = Neighbourhood::default();
+    let mut network = NetworkProfile::default();
     for client in 0..40_u64 {
-        let page = Sight { aim: Aim::Page(client as u16), ..usual };
-        network.learn(client << 59, &page, Outcome::Served, DAY);
+        let page = RequestFeatures { aim: ResourceKind::Page(client as u16), ..usual };
+        network.learn(client << 59, &page, ResponseOutcome::Served, DAY);
     }
     let points = |visitor: &Visitor, network| suspicion(&visitor.habits, true, USUAL, || Some(network)).points;
     let mut rented = Visitor::new(CHROME, WHOLE);
@@ -293,28 +293,28 @@ fn a_network_without_people_makes_two_pages_tell() {
     // One who does as people do is not held to account for the neighbours, and clears their name before long.
     let mut person = Visitor::new(CHROME, WHOLE);
     person.turns_page(Referer::Nowhere);
-    person.sees(Aim::Asset, Referer::Here, Outcome::Served);
+    person.sees(ResourceKind::Asset, Referer::Here, ResponseOutcome::Served);
     assert!(points(&person, network) < THRESHOLD);
     for _ in 0..4 {
-        network.learn(0, &Sight { aim: Aim::Asset, ..usual }, Outcome::Served, DAY);
+        network.learn(0, &RequestFeatures { aim: ResourceKind::Asset, ..usual }, ResponseOutcome::Served, DAY);
     }
     assert!(points(&rented, network) < THRESHOLD);
 }
 
 #[test]
 fn customs_are_learned_from_those_who_do_as_people_do() {
-    let mut customs = Customs::default();
+    let mut customs = SiteBaseline::default();
     let now = Timestamp::from_seconds(1_800_000_000);
     for _ in 0..4 {
-        customs.hear(Witness::LoadsAssets, now, DAY);
+        customs.hear(BaselineSample::LoadsAssets, now, DAY);
     }
-    assert_eq!(customs.expected(), Expected::default(), "too few to know");
-    customs.hear(Witness::LoadsAssets, now, DAY);
-    assert_eq!(customs.expected(), Expected { assets: 1.0, links: 0.0 });
+    assert_eq!(customs.expected(), ExpectedBehavior::default(), "too few to know");
+    customs.hear(BaselineSample::LoadsAssets, now, DAY);
+    assert_eq!(customs.expected(), ExpectedBehavior { assets: 1.0, links: 0.0 });
     for _ in 0..5 {
-        customs.hear(Witness::LoadsNone, now, DAY);
+        customs.hear(BaselineSample::LoadsNone, now, DAY);
     }
-    assert_eq!(customs.expected(), Expected::default(), "half of them keep their pictures elsewhere");
+    assert_eq!(customs.expected(), ExpectedBehavior::default(), "half of them keep their pictures elsewhere");
 }
 
 #[test]
@@ -323,41 +323,41 @@ fn a_client_is_a_witness_once() {
     let mut heard = Vec::new();
     for page in 1..=9 {
         for (aim, referer) in
-            [(Aim::Page(page), Referer::Here), (Aim::Asset, Referer::Here), (Aim::Asset, Referer::Here)]
+            [(ResourceKind::Page(page), Referer::Here), (ResourceKind::Asset, Referer::Here), (ResourceKind::Asset, Referer::Here)]
         {
-            let sight = Sight { aim, referer, ..person.usual };
-            heard.extend(person.habits.learn(&sight, Outcome::Served, DAY));
+            let sight = RequestFeatures { aim, referer, ..person.usual };
+            heard.extend(person.habits.learn(&sight, ResponseOutcome::Served, DAY));
         }
     }
-    assert_eq!(heard, [Witness::LoadsAssets, Witness::TellsLinks]);
+    assert_eq!(heard, [BaselineSample::LoadsAssets, BaselineSample::TellsLinks]);
 }
 
 #[test]
 fn what_a_path_asks_for_is_told_by_its_name() {
-    let aim = |path| Aim::of(&http::Method::GET, path, None, Some("/trap"));
-    assert!(matches!(aim("/"), Aim::Page(_)));
-    assert!(matches!(aim("/item/42.html"), Aim::Page(_)));
-    assert!(matches!(aim("/v1.2/item"), Aim::Page(_)));
-    assert!(matches!(aim("/trapeze"), Aim::Page(_)));
-    assert_eq!(aim("/static/Main.3f2a.CSS"), Aim::Asset);
-    assert_eq!(aim("/favicon.ico"), Aim::Other);
-    assert_eq!(aim("/apple-touch-icon-120x120.png"), Aim::Other);
-    assert_eq!(aim("/robots.txt"), Aim::Robots);
-    assert_eq!((aim("/trap"), aim("/trap/1")), (Aim::Trap, Aim::Trap));
-    assert_eq!(Aim::of(&http::Method::POST, "/item/42", None, None), Aim::Other);
+    let aim = |path| ResourceKind::of(&http::Method::GET, path, None, Some("/trap"));
+    assert!(matches!(aim("/"), ResourceKind::Page(_)));
+    assert!(matches!(aim("/item/42.html"), ResourceKind::Page(_)));
+    assert!(matches!(aim("/v1.2/item"), ResourceKind::Page(_)));
+    assert!(matches!(aim("/trapeze"), ResourceKind::Page(_)));
+    assert_eq!(aim("/static/Main.3f2a.CSS"), ResourceKind::Asset);
+    assert_eq!(aim("/favicon.ico"), ResourceKind::Other);
+    assert_eq!(aim("/apple-touch-icon-120x120.png"), ResourceKind::Other);
+    assert_eq!(aim("/robots.txt"), ResourceKind::Robots);
+    assert_eq!((aim("/trap"), aim("/trap/1")), (ResourceKind::Trap, ResourceKind::Trap));
+    assert_eq!(ResourceKind::of(&http::Method::POST, "/item/42", None, None), ResourceKind::Other);
     assert_ne!(
-        Aim::of(&http::Method::GET, "/s", Some("q=1"), None),
-        Aim::of(&http::Method::GET, "/s", Some("q=2"), None)
+        ResourceKind::of(&http::Method::GET, "/s", Some("q=1"), None),
+        ResourceKind::of(&http::Method::GET, "/s", Some("q=2"), None)
     );
 }
 
 #[test]
 fn what_became_of_a_request_is_told_by_its_status() {
-    let of = |statuses: &[u16]| statuses.iter().map(|&status| Outcome::of_status(status)).collect::<Vec<_>>();
-    assert_eq!(of(&[200, 206]), [Outcome::Served; 2]);
-    assert_eq!(of(&[301, 304, 401, 403]), [Outcome::Moved; 4], "a door that is shut is not one that is not there");
-    assert_eq!(of(&[400, 404, 410]), [Outcome::Missing; 3]);
-    assert_eq!(of(&[429, 500, 503]), [Outcome::Refused; 3]);
+    let of = |statuses: &[u16]| statuses.iter().map(|&status| ResponseOutcome::of_status(status)).collect::<Vec<_>>();
+    assert_eq!(of(&[200, 206]), [ResponseOutcome::Served; 2]);
+    assert_eq!(of(&[301, 304, 401, 403]), [ResponseOutcome::Moved; 4], "a door that is shut is not one that is not there");
+    assert_eq!(of(&[400, 404, 410]), [ResponseOutcome::Missing; 3]);
+    assert_eq!(of(&[429, 500, 503]), [ResponseOutcome::Refused; 3]);
 }
 
 #[test]
@@ -376,14 +376,14 @@ fn a_referer_is_ours_where_the_domain_is() {
 fn headers_have_the_names_that_they_are_logged_by() {
     assert_eq!(WHOLE.names().count(), 7);
     for name in WHOLE.names() {
-        assert!(Seen::named(name).is_some_and(|header| WHOLE.has(header)), "{name}");
+        assert!(HeadersSeen::named(name).is_some_and(|header| WHOLE.has(header)), "{name}");
     }
-    assert_eq!(Seen::named("cookie"), None);
+    assert_eq!(HeadersSeen::named("cookie"), None);
 }
 
-fn any_sight() -> impl Strategy<Value = (u64, u8, u16, u8, bool, Outcome)> {
+fn any_sight() -> impl Strategy<Value = (u64, u8, u16, u8, bool, ResponseOutcome)> {
     let outcome =
-        prop_oneof![Just(Outcome::Refused), Just(Outcome::Served), Just(Outcome::Moved), Just(Outcome::Missing)];
+        prop_oneof![Just(ResponseOutcome::Refused), Just(ResponseOutcome::Served), Just(ResponseOutcome::Moved), Just(ResponseOutcome::Missing)];
     (0..400_000_u64, 0..5_u8, 0..60_u16, 0..4_u8, any::<bool>(), outcome)
 }
 
@@ -395,8 +395,8 @@ proptest! {
         let aim = |number: u64| {
             let number = number.to_string();
             let path = if by_query { folder.clone() } else { format!("{folder}{number}") };
-            match Aim::of(&http::Method::GET, &path, by_query.then_some(&number), None) {
-                Aim::Page(page) => page,
+            match ResourceKind::of(&http::Method::GET, &path, by_query.then_some(&number), None) {
+                ResourceKind::Page(page) => page,
                 other => panic!("{other:?}"),
             }
         };
@@ -416,7 +416,7 @@ proptest! {
             visitor.now = if back && wait % 7 == 0 { visitor.now - Duration::from_secs(wait) } else { visitor.now + Duration::from_millis(wait) };
             latest = latest.max(visitor.now);
             visitor.usual.costly = costly;
-            let aim = [Aim::Page(page), Aim::Asset, Aim::Robots, Aim::Trap, Aim::Other][usize::from(aim)];
+            let aim = [ResourceKind::Page(page), ResourceKind::Asset, ResourceKind::Robots, ResourceKind::Trap, ResourceKind::Other][usize::from(aim)];
             let referer = [Referer::Unknown, Referer::Nowhere, Referer::Elsewhere, Referer::Here][usize::from(referer)];
             visitor.sees(aim, referer, outcome);
             let most: u16 = Signal::ALL.iter().map(|signal| signal.most()).sum();

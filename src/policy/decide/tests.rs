@@ -1,12 +1,12 @@
 use super::*;
 use crate::policy::bucket::Bucket;
-use crate::policy::class::When;
+use crate::policy::class::ClassMatcher;
 use crate::policy::cost::Cost;
-use crate::policy::crawler_guard::Guard;
-use crate::policy::identity::KeyFrom;
-use crate::policy::quota::ClassLadder;
+use crate::policy::crawler_guard::CrawlerGuard;
+use crate::policy::identity::KeySource;
+use crate::policy::quota::ClassTiers;
 use crate::policy::route::Pattern;
-use crate::policy::tier::{Ladder, Tier};
+use crate::policy::tier::{TierSet, Tier};
 use crate::policy::time::seconds_rounded_up;
 use crate::policy::window::Window;
 use proptest::prelude::*;
@@ -23,10 +23,10 @@ struct Door {
     taken: u64,
     granted: u64,
     cost: u64,
-    shedding: Shedding,
-    guarded: Option<Guarded>,
-    planned: Option<Planned>,
-    level: Level,
+    shedding: ShedState,
+    guarded: Option<GuardState>,
+    planned: Option<PlanSnapshot>,
+    level: BucketState,
     now: Timestamp,
 }
 
@@ -46,10 +46,10 @@ impl Door {
             },
             class: Class {
                 name: "bot".into(),
-                when: When::default(),
+                when: ClassMatcher::default(),
                 blocked: false,
                 bucket: None,
-                key: KeyFrom::Address,
+                key: KeySource::Address,
                 enforce: true,
                 priority: 1,
                 guard: None,
@@ -68,28 +68,28 @@ impl Door {
             taken: 0,
             granted: 1000,
             cost: 1,
-            shedding: Shedding::default(),
+            shedding: ShedState::default(),
             guarded: None,
             planned: None,
-            level: Level::default(),
+            level: BucketState::default(),
             now: NOON,
         }
     }
 
     fn shedding_from(mut self, above: u64, percent: u32, enforce: bool) -> Self {
         let tier = Tier { above: Units::whole(above), shed: Share::from_millionths(percent * 10_000) };
-        self.quota.ladders = vec![Some(ClassLadder { ladder: Ladder::new(vec![tier], self.quota.limit), enforce })];
+        self.quota.ladders = vec![Some(ClassTiers { ladder: TierSet::new(vec![tier], self.quota.limit), enforce })];
         self
     }
 
     fn asks(&mut self) -> Verdict {
-        let asked = Asked {
+        let asked = DecisionRequest {
             class: ClassId(0),
             class_rules: &self.class,
             route: &self.route,
             never_refused: self.never_refused,
         };
-        let mut positions = [Position {
+        let mut positions = [QuotaSnapshot {
             id: QuotaId(0),
             quota: &self.quota,
             cost: Units::whole(self.cost),
@@ -162,12 +162,12 @@ fn a_tier_refuses_its_share_and_names_itself() {
 
 #[test]
 fn a_guarded_crawler_is_let_through_where_a_tier_refuses_it_but_not_where_nothing_is_left() {
-    let guard = Guard {
+    let guard = CrawlerGuard {
         trickle: Duration::from_secs(300),
         max_refused_for: Duration::from_secs(86_400),
         up_to: Share::from_millionths(20_000),
     };
-    let never = Guarded {
+    let never = GuardState {
         guard,
         last_admitted: Timestamp::default(),
         is_overdue: false,
@@ -176,7 +176,7 @@ fn a_guarded_crawler_is_let_through_where_a_tier_refuses_it_but_not_where_nothin
     };
     let mut door = Door { taken: 600, guarded: Some(never), ..Door::new().shedding_from(500, 100, true) };
     assert_eq!(door.reason(), None);
-    door.guarded = Some(Guarded { last_admitted: NOON, ..never });
+    door.guarded = Some(GuardState { last_admitted: NOON, ..never });
     assert_eq!(door.reason(), Some(Reason::Tier), "it has just had its turn");
     door.guarded = Some(never);
     door.taken = 1000;
@@ -206,7 +206,7 @@ fn a_blocked_class_is_refused_before_anything_is_counted() {
     let mut door = Door { taken: 600, ..Door::new().shedding_from(500, 50, true) };
     door.class.blocked = true;
     assert_eq!(door.reason(), Some(Reason::Blocked));
-    assert_eq!(door.shedding, Shedding::default());
+    assert_eq!(door.shedding, ShedState::default());
 }
 
 #[test]
@@ -214,12 +214,12 @@ fn an_empty_bucket_refuses_before_the_quota_is_asked_and_touches_nothing() {
     let mut door = Door { taken: 600, ..Door::new().shedding_from(500, 50, true) };
     door.class.bucket =
         Some(Bucket { capacity: 1, fill: 1, interval: Duration::from_secs(10), smooth: false, costed_only: false });
-    door.level = Level { missing: 1, since: NOON };
+    door.level = BucketState { missing: 1, since: NOON };
     assert_eq!(
         door.asks(),
         Verdict::Refuse(Refusal { reason: Reason::Bucket, quotas: 0, wait: Duration::from_secs(10) })
     );
-    assert_eq!(door.shedding, Shedding::default());
+    assert_eq!(door.shedding, ShedState::default());
 }
 
 #[test]

@@ -6,12 +6,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Who shares one bucket of a class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum KeyFrom {
+pub enum KeySource {
     /// Who comes from one address, or one IPv6 prefix.
     #[default]
     Address,
     /// Who sends the same value there; who sends none, by address.
-    Sent(Carrier),
+    Sent(CredentialSource),
     /// All crawlers of one proven operator; who has none, by address.
     Operator,
     /// Everybody in the class.
@@ -20,7 +20,7 @@ pub enum KeyFrom {
 
 /// Where a client sends what it is known by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Carrier {
+pub enum CredentialSource {
     /// In this header: its whole value.
     Header(http::HeaderName),
     /// In this cookie.
@@ -34,7 +34,7 @@ pub struct ClientKey(u64);
 
 /// What a key stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Payer {
+pub enum KeyOwner {
     /// An IPv4 address.
     V4(Ipv4Addr),
     /// The first address of an IPv6 prefix.
@@ -55,7 +55,7 @@ const OPERATOR: u64 = NO_ADDRESS | 0b01 << 60;
 const CLASS: u64 = NO_ADDRESS | 0b10 << 60;
 const KIND: u64 = 0b1111 << 60;
 
-impl Carrier {
+impl CredentialSource {
     /// The name of the header that it is sent in.
     pub fn header(&self) -> &str {
         match self {
@@ -104,14 +104,14 @@ impl ClientKey {
     }
 
     /// Who it is. Below 2^32 lies only `::/32`, which nobody has: those are IPv4 addresses.
-    pub fn payer(self) -> Payer {
+    pub fn payer(self) -> KeyOwner {
         match self.0 & KIND {
-            SECRET => Payer::Secret(self.0 & !KIND),
-            OPERATOR => Payer::Operator(OperatorId(self.0 as u16)),
-            CLASS => Payer::Class,
+            SECRET => KeyOwner::Secret(self.0 & !KIND),
+            OPERATOR => KeyOwner::Operator(OperatorId(self.0 as u16)),
+            CLASS => KeyOwner::Class,
             _ => match u32::try_from(self.0) {
-                Ok(v4) => Payer::V4(v4.into()),
-                Err(_) => Payer::V6(Ipv6Addr::from(u128::from(self.0) << 64)),
+                Ok(v4) => KeyOwner::V4(v4.into()),
+                Err(_) => KeyOwner::V6(Ipv6Addr::from(u128::from(self.0) << 64)),
             },
         }
     }
@@ -119,11 +119,11 @@ impl ClientKey {
     /// The key for people to read: never a secret, only its hash. `name` is that of an operator.
     pub fn shown<'a>(self, name: impl Fn(OperatorId) -> &'a str) -> impl Display {
         fmt::from_fn(move |out| match self.payer() {
-            Payer::V4(address) => address.fmt(out),
-            Payer::V6(address) => address.fmt(out),
-            Payer::Secret(hash) => write!(out, "hash:{hash:015x}"),
-            Payer::Operator(operator) => write!(out, "operator:{}", name(operator)),
-            Payer::Class => out.write_str("class"),
+            KeyOwner::V4(address) => address.fmt(out),
+            KeyOwner::V6(address) => address.fmt(out),
+            KeyOwner::Secret(hash) => write!(out, "hash:{hash:015x}"),
+            KeyOwner::Operator(operator) => write!(out, "operator:{}", name(operator)),
+            KeyOwner::Class => out.write_str("class"),
         })
     }
 }
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(shown(ClientKey::of_v6(0x2001_0db8_0001_0002)), "2001:db8:1:2::");
         assert_eq!(shown(ClientKey::of_secret(u64::MAX)), "hash:fffffffffffffff");
         assert_eq!(shown(ClientKey::of_operator(OperatorId(7))), "operator:googlebot");
-        assert_eq!(ClientKey::of_operator(OperatorId(u16::MAX)).payer(), Payer::Operator(OperatorId(u16::MAX)));
+        assert_eq!(ClientKey::of_operator(OperatorId(u16::MAX)).payer(), KeyOwner::Operator(OperatorId(u16::MAX)));
         assert_eq!(shown(ClientKey::OF_CLASS), "class");
     }
 
@@ -182,8 +182,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_address_passes_for_another_kind_of_key(upper: u64) {
-            prop_assert!(matches!(ClientKey::of_v6(upper).payer(), Payer::V4(_) | Payer::V6(_)));
-            prop_assert!(matches!(ClientKey::of_secret(upper).payer(), Payer::Secret(_)));
+            prop_assert!(matches!(ClientKey::of_v6(upper).payer(), KeyOwner::V4(_) | KeyOwner::V6(_)));
+            prop_assert!(matches!(ClientKey::of_secret(upper).payer(), KeyOwner::Secret(_)));
         }
     }
 }

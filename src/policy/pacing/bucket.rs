@@ -3,14 +3,14 @@
 //! Beside it goes a share, which is carried out exactly: of any run of n requests n times the share is served, give or
 //! take one. A share of everything leaves the purse alone to decide.
 
-use crate::policy::tier::{Share, Shedding};
+use crate::policy::tier::{Share, ShedState};
 use crate::policy::time::Timestamp;
 use crate::policy::units::Units;
 use std::time::Duration;
 
 /// What the plan has for one class now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Offer {
+pub struct PacingRate {
     /// The share of its requests that is served.
     pub share: Share,
     /// The share that will have been served in the end: of a purse that is empty many want the next unit.
@@ -23,26 +23,26 @@ pub struct Offer {
 
 /// What a class may take, and what it has of that at this moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Allotment {
+pub struct PacingAllowance {
     /// By the plan.
-    pub offer: Offer,
+    pub offer: PacingRate,
     /// At this moment.
-    pub purse: Purse,
+    pub purse: PacingBucket,
 }
 
 /// The purse of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Purse {
+pub struct PacingBucket {
     /// Thousandths of a unit; below zero after a request that cost more than the purse can hold.
     milli: i64,
     /// Up to when it has been filled.
     filled: Timestamp,
-    shedding: Shedding,
+    shedding: ShedState,
 }
 
 /// Until when a class is told to wait that is refused by its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotBefore(pub Duration);
+pub struct PacingRefused(pub Duration);
 
 /// By then there is another plan.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
@@ -52,10 +52,10 @@ const PARTLY_SERVED_FOR: Duration = Duration::from_secs(60);
 
 const NANOSECONDS_PER_HOUR: u128 = 3_600_000_000_000;
 
-impl Purse {
+impl PacingBucket {
     /// A full purse.
-    pub fn full(offer: &Offer, now: Timestamp) -> Self {
-        Self { milli: milli(offer.burst), filled: now, shedding: Shedding::default() }
+    pub fn full(offer: &PacingRate, now: Timestamp) -> Self {
+        Self { milli: milli(offer.burst), filled: now, shedding: ShedState::default() }
     }
 
     /// What was in it when it was last looked into; nothing, where it owes.
@@ -65,22 +65,22 @@ impl Purse {
 
     /// Counts one request of `cost` against the offer: the purse after it, and whether the request is refused. It may go
     /// before so many others of its class, which are refused in its place. A request that is let through for other reasons
-    /// pays as well ([`Purse::pay`]).
-    pub fn asks(mut self, offer: &Offer, cost: Units, before: u32, now: Timestamp) -> (Self, Result<(), NotBefore>) {
+    /// pays as well ([`PacingBucket::pay`]).
+    pub fn asks(mut self, offer: &PacingRate, cost: Units, before: u32, now: Timestamp) -> (Self, Result<(), PacingRefused>) {
         self.fill(offer, now);
         let (is_refused, shedding) = match offer.share {
             // Nobody is refused in another's place any more.
-            Share::ALL => (false, Shedding::default()),
+            Share::ALL => (false, ShedState::default()),
             share => self.shedding.next_before(share.rest(), before),
         };
         self.shedding = shedding;
         let needed = milli(cost.min(offer.burst));
         let has = self.milli.saturating_add(needed.saturating_mul(i64::from(before)));
         let said = match is_refused {
-            true => Err(NotBefore(wait_for_turn(offer.chance))),
+            true => Err(PacingRefused(wait_for_turn(offer.chance))),
             false if has < needed => {
                 let filled = wait_for(needed - self.milli, offer.per_hour);
-                Err(NotBefore(filled.max(wait_for_turn(offer.chance))))
+                Err(PacingRefused(filled.max(wait_for_turn(offer.chance))))
             }
             false => Ok(()),
         };
@@ -89,7 +89,7 @@ impl Purse {
 
     /// As it is at `now`.
     #[must_use]
-    pub fn filled(mut self, offer: &Offer, now: Timestamp) -> Self {
+    pub fn filled(mut self, offer: &PacingRate, now: Timestamp) -> Self {
         self.fill(offer, now);
         self
     }
@@ -97,7 +97,7 @@ impl Purse {
     /// The same, where the share has just refused one: the next is served.
     #[must_use]
     pub fn with_its_turn(self) -> Self {
-        Self { shedding: Shedding::default(), ..self }
+        Self { shedding: ShedState::default(), ..self }
     }
 
     /// Takes `cost` out.
@@ -106,7 +106,7 @@ impl Purse {
     }
 
     /// Whole thousandths only; what is left of the time counts towards the next.
-    fn fill(&mut self, offer: &Offer, now: Timestamp) {
+    fn fill(&mut self, offer: &PacingRate, now: Timestamp) {
         let passed = now.since(self.filled).as_nanos();
         let rate = u128::from(offer.per_hour.milli());
         let gained = passed * rate / NANOSECONDS_PER_HOUR;

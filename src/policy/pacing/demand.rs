@@ -4,7 +4,7 @@
 //! what was expected, and of the hour before, counts as twice that: a crowd that is there for an hour and gone says
 //! little about tomorrow, and one that stays is believed in the second hour.
 
-use super::week::{DAY, HOURS, Hour, Week, WeekTime};
+use super::week::{DAY, HOURS, HourProfile, WeeklyProfile, WeekTime};
 use crate::policy::tier::Share;
 use crate::policy::units::Units;
 use std::f64::consts::FRAC_PI_2;
@@ -41,17 +41,17 @@ const UNKNOWN_COST: f64 = 10.0;
 
 /// What a class asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Demand {
-    week: Week,
-    recent: Recent,
-    errors: Errors,
-    paid: Paid,
-    now: Current,
+pub struct DemandModel {
+    week: WeeklyProfile,
+    recent: RecentHours,
+    errors: ForecastErrors,
+    paid: CostRatio,
+    now: CurrentHour,
 }
 
 /// The hours of late, the older the less they count.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Recent {
+struct RecentHours {
     asked: f64,
     /// How many they are.
     hours: f64,
@@ -60,19 +60,19 @@ struct Recent {
     /// ... and the last.
     last: f64,
     /// How they compare with what is usual.
-    level: Level,
+    level: DemandLevel,
 }
 
 /// What the hours of late brought, and what they usually bring; these fade faster.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Level {
+struct DemandLevel {
     asked: f64,
     usual: f64,
 }
 
 /// How good expectations have been, of late.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Errors {
+struct ForecastErrors {
     count: f64,
     expected: f64,
     /// By how much they were missed, to either side.
@@ -83,14 +83,14 @@ struct Errors {
 
 /// How much of what requests are expected to cost they cost in the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Paid {
+struct CostRatio {
     expected: f64,
     actual: f64,
 }
 
 /// The hour that is not over yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Current {
+struct CurrentHour {
     asked: Units,
     /// At which part of the hour watching it began.
     from: f64,
@@ -98,14 +98,14 @@ struct Current {
 
 /// What will be asked for, and how far off that may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Expected {
+pub struct DemandForecast {
     /// Units, as they will be paid for.
     pub units: f64,
     /// Their variance.
     pub variance: f64,
 }
 
-impl Expected {
+impl DemandForecast {
     /// Both together.
     pub fn and(self, other: Self) -> Self {
         Self { units: self.units + other.units, variance: self.variance + other.variance }
@@ -117,14 +117,14 @@ impl Expected {
     }
 }
 
-impl Demand {
+impl DemandModel {
     /// Demand as it was learned in an earlier life.
-    pub fn of(hours: [Hour; HOURS]) -> Self {
-        Self { week: Week::of(hours), ..Self::default() }
+    pub fn of(hours: [HourProfile; HOURS]) -> Self {
+        Self { week: WeeklyProfile::of(hours), ..Self::default() }
     }
 
     /// What the hours of the week usually bring.
-    pub fn week(&self) -> &Week {
+    pub fn week(&self) -> &WeeklyProfile {
         &self.week
     }
 
@@ -141,12 +141,12 @@ impl Demand {
 
     /// Begins to watch, at this moment of an hour: what was before it is not known.
     pub fn watch_from(&mut self, moment: WeekTime) {
-        self.now = Current { asked: Units::ZERO, from: moment.into_hour() };
+        self.now = CurrentHour { asked: Units::ZERO, from: moment.into_hour() };
     }
 
     /// The hour that was watched is over; in the week it stands at `place`.
     pub fn end_hour(&mut self, place: usize) {
-        let Current { asked, from } = std::mem::take(&mut self.now);
+        let CurrentHour { asked, from } = std::mem::take(&mut self.now);
         let watched = 1.0 - from;
         if watched < WATCHED {
             return;
@@ -160,13 +160,13 @@ impl Demand {
         let usual = usual.unwrap_or(came);
         self.errors.note(expected, counted - expected);
         self.recent.note(usual, counted, came, watched);
-        self.paid = Paid { expected: self.paid.expected * FADES, actual: self.paid.actual * FADES };
+        self.paid = CostRatio { expected: self.paid.expected * FADES, actual: self.paid.actual * FADES };
         self.week.learn(place, counted);
     }
 
     /// What will be asked for from `now` on for `span`: in each hour what that hour usually brings, as much more or less
     /// as these days do, and for an hour or two what is out of turn just now.
-    pub fn learned(&self, now: WeekTime, span: Duration) -> Expected {
+    pub fn learned(&self, now: WeekTime, span: Duration) -> DemandForecast {
         let Some(usual) = self.week.usual() else { return self.even(now, span) };
         let (mut lead, mut beyond) = (self.level() - 1.0, self.beyond(now) * LASTS);
         let mut units = 0.0;
@@ -179,12 +179,12 @@ impl Demand {
     }
 
     /// The same, if it goes on as the last hours did on the whole.
-    pub fn even(&self, now: WeekTime, span: Duration) -> Expected {
+    pub fn even(&self, now: WeekTime, span: Duration) -> DemandForecast {
         self.as_paid(self.mean_rate(now) * span.as_secs_f64() / HOUR)
     }
 
     /// The same, if it goes on as the busiest of the last hours did.
-    pub fn at_most(&self, now: WeekTime, span: Duration) -> Expected {
+    pub fn at_most(&self, now: WeekTime, span: Duration) -> DemandForecast {
         self.as_paid(self.mean_rate(now).max(self.recent.busiest) * span.as_secs_f64() / HOUR)
     }
 
@@ -195,9 +195,9 @@ impl Demand {
     }
 
     /// What the `span` from `from` on usually brings.
-    pub fn usually(&self, from: WeekTime, span: Duration) -> Expected {
+    pub fn usually(&self, from: WeekTime, span: Duration) -> DemandForecast {
         let units = self.week.usually(from, span);
-        Expected { units, variance: units * self.errors.dispersion() }
+        DemandForecast { units, variance: units * self.errors.dispersion() }
     }
 
     /// How much of a window's usual demand is yet to come, `passed` after its start and `left` before its end.
@@ -218,7 +218,7 @@ impl Demand {
     /// By how much these days are busier than usual; below 1 where they are quieter. Empirical Bayes: the variance of
     /// levels is taken from how far off this one is, less what chance alone makes of it.
     fn level(&self) -> f64 {
-        let Level { asked, usual } = self.recent.level;
+        let DemandLevel { asked, usual } = self.recent.level;
         let (dispersion, least) = (self.errors.dispersion(), usual.max(LEAST_USUAL));
         let variance = ((asked - usual) / least).powi(2) - BEYOND_CHANCE * dispersion / least;
         let trusted = dispersion / variance.max(LEVEL_VARIANCE);
@@ -246,20 +246,20 @@ impl Demand {
         (now.into_hour() - self.now.from).max(0.0)
     }
 
-    fn as_paid(&self, asked: f64) -> Expected {
+    fn as_paid(&self, asked: f64) -> DemandForecast {
         let units = asked * self.paid_part();
-        Expected { units, variance: units * self.errors.dispersion() }
+        DemandForecast { units, variance: units * self.errors.dispersion() }
     }
 }
 
-impl Recent {
+impl RecentHours {
     fn note(&mut self, usual: f64, counted: f64, came: f64, watched: f64) {
         *self = Self {
             asked: self.asked * FADES + counted * watched,
             hours: self.hours * FADES + watched,
             busiest: counted.max(self.busiest * FADES),
             last: came,
-            level: Level {
+            level: DemandLevel {
                 asked: self.level.asked * LEVEL_FADES + counted * watched,
                 usual: self.level.usual * LEVEL_FADES + usual * watched,
             },
@@ -267,7 +267,7 @@ impl Recent {
     }
 }
 
-impl Errors {
+impl ForecastErrors {
     fn note(&mut self, expected: f64, missed_by: f64) {
         *self = Self {
             count: self.count * FADES + 1.0,

@@ -18,14 +18,14 @@ mod tests;
 use super::class::ClassId;
 use super::tier::Share;
 use super::units::Units;
-use bucket::Allotment;
+use bucket::PacingAllowance;
 use std::num::NonZeroU32;
 
 /// How a quota is spread over its window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pacing {
     /// What is known of the hours to come.
-    pub forecast: Forecast,
+    pub forecast: PacingMode,
     /// So much of the limit a class may be ahead of its plan.
     pub burst: Share,
     /// What the plan has for each class, by [`ClassId`].
@@ -38,14 +38,14 @@ pub struct Pacing {
 
 /// What is known of the hours to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Forecast {
+pub enum PacingMode {
     /// They will be like the hours before, on the whole.
     Even,
     /// Each will be like the same hour of days and weeks before.
     Learned,
 }
 
-impl Forecast {
+impl PacingMode {
     /// Its name in YAML and in the admin API.
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,13 +69,13 @@ pub enum Role {
 
 /// What the plan has for one request.
 #[derive(Clone, Copy, Debug)]
-pub struct Planned {
+pub struct PlanSnapshot {
     /// More is taken than was planned until now, and than the burst allows.
     pub is_ahead: bool,
     /// What is put aside for those served first.
     pub aside: Units,
     /// What its class may take now, if it is paced.
-    pub allotment: Option<Allotment>,
+    pub allotment: Option<PacingAllowance>,
 }
 
 impl Pacing {

@@ -1,10 +1,10 @@
 //! Keeps the plan of one quota: watches what is asked, and plans anew every few seconds of the time that is handed in.
 
-use super::demand::{Demand, Expected};
-use super::plan::{Appetite, Outlook, Part};
-use super::bucket::{Allotment, Offer, Purse};
+use super::demand::{DemandModel, DemandForecast};
+use super::plan::{ClassDemand, PlanInput, ClassAllocation};
+use super::bucket::{PacingAllowance, PacingRate, PacingBucket};
 use super::week::{HOURS, WeekTime};
-use super::{Forecast, Pacing, Role};
+use super::{PacingMode, Pacing, Role};
 use crate::policy::tier::Share;
 use crate::policy::time::Timestamp;
 use crate::policy::units::Units;
@@ -14,8 +14,8 @@ use std::time::Duration;
 /// The plan of one quota, and all that it is made from. Classes are known by a number of the keeper's own choice.
 #[derive(Clone, Debug, Default)]
 pub struct Pacer {
-    classes: Vec<Paced>,
-    hour: Option<WatchedHour>,
+    classes: Vec<PacedClass>,
+    hour: Option<ObservedHour>,
     due: Timestamp,
     window: Option<Timestamp>,
     /// This gate's part of what all expect to be asked for: of what remains it plans with as much.
@@ -28,18 +28,18 @@ pub struct Pacer {
 
 /// One class of the quota.
 #[derive(Clone, Debug, Default)]
-pub struct Paced {
+pub struct PacedClass {
     /// What it asks for.
-    pub demand: Demand,
+    pub demand: DemandModel,
     /// What it may take now, once it was planned for.
-    pub allotment: Option<Allotment>,
+    pub allotment: Option<PacingAllowance>,
     /// The share that was planned for it when the window began, or when its hours were first known in it.
     usual: Option<Share>,
 }
 
 /// The account as the plan finds it.
 #[derive(Clone, Copy, Debug)]
-pub struct Books {
+pub struct QuotaTotals {
     /// What may be taken in all.
     pub limit: Units,
     /// Settled and reserved by all gates, or lost with one of them.
@@ -54,7 +54,7 @@ pub struct Books {
 
 /// The hour that is watched.
 #[derive(Clone, Copy, Debug)]
-struct WatchedHour {
+struct ObservedHour {
     start: Timestamp,
     of_week: usize,
 }
@@ -76,7 +76,7 @@ impl Pacer {
     }
 
     /// Plans anew. `class_of` says by which number each of the settings' classes is known.
-    pub fn plan(&mut self, pacing: &Pacing, class_of: impl Fn(usize) -> usize, books: &Books, now: Timestamp) {
+    pub fn plan(&mut self, pacing: &Pacing, class_of: impl Fn(usize) -> usize, books: &QuotaTotals, now: Timestamp) {
         self.watch(books.week, now);
         let span = books.span;
         let is_same_window = self.window.replace(span.start) == Some(span.start);
@@ -87,10 +87,10 @@ impl Pacer {
         let roles: Vec<(usize, Role)> = numbers.into_iter().zip(pacing.roles.iter().copied()).collect();
         let (week, forecast) = (books.week, pacing.forecast);
 
-        let mut outlook = Outlook {
+        let mut outlook = PlanInput {
             left: part_of(books.limit.minus(books.taken), part),
             limit,
-            first: Expected::default(),
+            first: DemandForecast::default(),
             by_share: false,
             burst: pacing.burst.of(limit),
             paced: Vec::new(),
@@ -106,7 +106,7 @@ impl Pacer {
                 }
                 Role::Paced(weight) => {
                     outlook.by_share |= class.goes_by_hours(forecast);
-                    outlook.paced.push(Appetite {
+                    outlook.paced.push(ClassDemand {
                         weight: f64::from(weight.get()) * class.demand.to_come(week, now.since(span.start), left),
                         units: expected.units,
                         priority: pacing.priorities.get(place).copied().unwrap_or_default(),
@@ -130,10 +130,10 @@ impl Pacer {
             }
             let offer = class.offer(forecast, week, left, of_class, pacing.burst.of(limit));
             // Whoever comes anew has no more at once than all have left of what was planned until now.
-            let begun = Offer { burst: offer.burst.min(behind), ..offer };
-            let mut purse = class.allotment.map_or_else(|| Purse::full(&begun, now), |before| before.purse);
+            let begun = PacingRate { burst: offer.burst.min(behind), ..offer };
+            let mut purse = class.allotment.map_or_else(|| PacingBucket::full(&begun, now), |before| before.purse);
             purse.pay(purse.holds().minus(offer.burst));
-            class.allotment = Some(Allotment { offer, purse });
+            class.allotment = Some(PacingAllowance { offer, purse });
         }
         self.aside = plan.aside;
         let rest_of_hour = self.hour.map_or(HOUR, |hour| (hour.start + HOUR).since(now));
@@ -142,15 +142,15 @@ impl Pacer {
     }
 
     /// What is kept for the class of this number.
-    pub fn class(&mut self, number: usize) -> &mut Paced {
+    pub fn class(&mut self, number: usize) -> &mut PacedClass {
         if number >= self.classes.len() {
-            self.classes.resize_with(number + 1, Paced::default);
+            self.classes.resize_with(number + 1, PacedClass::default);
         }
         &mut self.classes[number]
     }
 
     /// All classes, by their numbers.
-    pub fn classes(&self) -> &[Paced] {
+    pub fn classes(&self) -> &[PacedClass] {
         &self.classes
     }
 
@@ -176,11 +176,11 @@ impl Pacer {
 
     /// What all classes together are expected to ask for from `week` on for `span`.
     pub fn expects(&self, week: WeekTime, span: Duration) -> Units {
-        units(self.classes.iter().map(|class| class.expects(Forecast::Learned, week, span).units).sum())
+        units(self.classes.iter().map(|class| class.expects(PacingMode::Learned, week, span).units).sum())
     }
 
     /// This gate's part of what is expected of all, from 0 to 1; as it was, where nobody has said of the others.
-    fn part(&mut self, books: &Books, left: Duration) -> f64 {
+    fn part(&mut self, books: &QuotaTotals, left: Duration) -> f64 {
         if let Some(elsewhere) = books.expected_elsewhere {
             // One unit more, so that a gate that nobody has asked yet does not plan with nothing.
             let here = self.expects(books.week, left).as_f64() + 1.0;
@@ -203,11 +203,11 @@ impl Pacer {
             }
             _ => self.classes.iter_mut().for_each(|class| class.demand.watch_from(week)),
         }
-        self.hour = Some(WatchedHour { start: now - week.since_hour(), of_week: week.hour() });
+        self.hour = Some(ObservedHour { start: now - week.since_hour(), of_week: week.hour() });
     }
 
     /// Where the plan would be by now: as much of the limit as usually falls into the part of the window that has passed.
-    fn planned_by(&self, roles: &[(usize, Role)], forecast: Forecast, books: &Books, now: Timestamp) -> Expected {
+    fn planned_by(&self, roles: &[(usize, Role)], forecast: PacingMode, books: &QuotaTotals, now: Timestamp) -> DemandForecast {
         let (passed, left) = (now.since(books.span.start), books.span.end.since(now));
         let planned = |from: WeekTime, span: Duration| {
             let of_class = |&(number, role): &(usize, Role)| {
@@ -219,43 +219,43 @@ impl Pacer {
                 };
                 Some(class.demand.usually(from, span).of(served))
             };
-            roles.iter().filter_map(of_class).fold(Expected::default(), Expected::and)
+            roles.iter().filter_map(of_class).fold(DemandForecast::default(), DemandForecast::and)
         };
-        let is_learned = forecast == Forecast::Learned
+        let is_learned = forecast == PacingMode::Learned
             && roles
                 .iter()
                 .all(|(number, _)| self.classes.get(*number).is_some_and(|class| class.demand.week().knows_a_day()));
-        let by_time = |span: Duration| Expected { units: span.as_secs_f64(), variance: 0.0 };
+        let by_time = |span: Duration| DemandForecast { units: span.as_secs_f64(), variance: 0.0 };
         let (before, after) = match is_learned {
             true => (planned(books.week.before(passed), passed), planned(books.week, left)),
             false => (by_time(passed), by_time(left)),
         };
         match before.units + after.units {
-            0.0 => Expected { units: books.limit.as_f64(), ..before },
-            all => Expected { units: books.limit.as_f64() * before.units / all, ..before },
+            0.0 => DemandForecast { units: books.limit.as_f64(), ..before },
+            all => DemandForecast { units: books.limit.as_f64() * before.units / all, ..before },
         }
     }
 }
 
-impl Paced {
+impl PacedClass {
     /// The share of its requests that is served: all of them, as long as nothing was planned.
     pub fn share(&self) -> Share {
         self.allotment.map_or(Share::ALL, |allotment| allotment.offer.share)
     }
 
-    fn expects(&self, forecast: Forecast, week: WeekTime, span: Duration) -> Expected {
+    fn expects(&self, forecast: PacingMode, week: WeekTime, span: Duration) -> DemandForecast {
         match self.goes_by_hours(forecast) {
             true => self.demand.learned(week, span),
             false => self.demand.even(week, span),
         }
     }
 
-    fn goes_by_hours(&self, forecast: Forecast) -> bool {
-        forecast == Forecast::Learned && self.demand.week().knows_a_day()
+    fn goes_by_hours(&self, forecast: PacingMode) -> bool {
+        forecast == PacingMode::Learned && self.demand.week().knows_a_day()
     }
 
     /// What it is offered of its `part`: by share where its hours are known, evenly over the time where they are not.
-    fn offer(&self, forecast: Forecast, week: WeekTime, left: Duration, part: &Part, burst: Units) -> Offer {
+    fn offer(&self, forecast: PacingMode, week: WeekTime, left: Duration, part: &ClassAllocation, burst: Units) -> PacingRate {
         let soon = left.min(HOUR).max(SHORTEST_PLAN);
         let left = left.max(SHORTEST_PLAN);
         let (all, of_soon) = (self.expects(forecast, week, left).units, self.expects(forecast, week, soon).units);
@@ -263,7 +263,7 @@ impl Paced {
         let per_hour = part.units * falls_to_soon / hours(soon) / self.demand.paid_part();
         let share = if self.goes_by_hours(forecast) { part.share } else { Share::ALL };
         let chance = if all > 0.0 { Share::from_ratio(part.units / all).min(share) } else { share };
-        Offer { share, chance, per_hour: units(per_hour), burst }
+        PacingRate { share, chance, per_hour: units(per_hour), burst }
     }
 }
 

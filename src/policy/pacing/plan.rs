@@ -1,30 +1,30 @@
 //! Divides what remains: first what people will ask for, then to each paced class its part.
 
-use super::demand::Expected;
+use super::demand::DemandForecast;
 use crate::policy::tier::Share;
 use crate::policy::units::Units;
 use std::cmp::Reverse;
 
 /// What is to be divided, and among whom.
 #[derive(Clone, Debug)]
-pub struct Outlook {
+pub struct PlanInput {
     /// What may be taken until the window ends.
     pub left: Units,
     /// What was bought for the window.
     pub limit: Units,
     /// What those served first will ask for.
-    pub first: Expected,
+    pub first: DemandForecast,
     /// Shares are planned, not rates alone: then a little is left over, so that they can stay.
     pub by_share: bool,
     /// So far what a class gets may be off its part by weight, for the sake of a share that stays.
     pub burst: Units,
     /// The paced classes.
-    pub paced: Vec<Appetite>,
+    pub paced: Vec<ClassDemand>,
 }
 
 /// What a paced class will ask for.
 #[derive(Clone, Copy, Debug)]
-pub struct Appetite {
+pub struct ClassDemand {
     /// How much it counts against the others.
     pub weight: f64,
     /// The higher, the longer its share stays when more is asked for than was expected.
@@ -41,12 +41,12 @@ pub struct Plan {
     /// Units that are put aside for those served first.
     pub aside: Units,
     /// What each paced class gets, in the order of the outlook.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ClassAllocation>,
 }
 
 /// What a paced class gets until the window ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Part {
+pub struct ClassAllocation {
     /// The share of its requests that can be served with it.
     pub share: Share,
     /// Units, with what nobody has asked for: those are for whoever does.
@@ -69,7 +69,7 @@ const GIVE_OR_TAKE: f64 = 0.0042;
 /// for what came unlooked-for; late, it would have to be very different.
 const OPENS: i32 = 2;
 
-impl Outlook {
+impl PlanInput {
     /// The plan.
     pub fn plan(&self) -> Plan {
         let limit = self.limit.as_f64();
@@ -88,7 +88,7 @@ impl Outlook {
         let asked: f64 = self.paced.iter().map(|class| class.units).sum();
         let weights: f64 = self.paced.iter().map(|class| class.weight).sum();
         let surplus = (most - asked).max(0.0);
-        let part = |(class, (by_weight, kept)): (&Appetite, (f64, f64))| Part {
+        let part = |(class, (by_weight, kept)): (&ClassDemand, (f64, f64))| ClassAllocation {
             share: served(kept, class.units),
             units: by_weight.max(kept) + surplus * class.weight / weights,
         };
@@ -137,7 +137,7 @@ impl Outlook {
         let mut left = budget;
         let mut weights: f64 = self.paced.iter().map(|class| class.weight).sum();
         for place in by_need {
-            let Appetite { weight, units, .. } = self.paced[place];
+            let ClassDemand { weight, units, .. } = self.paced[place];
             parts[place] = units.min(left * weight / weights);
             left -= parts[place];
             weights -= weight;

@@ -1,7 +1,7 @@
-use super::demand::Expected;
-use super::pacer::{Books, Pacer};
-use super::plan::{Appetite, Outlook};
-use super::bucket::{NotBefore, Offer, Purse};
+use super::demand::DemandForecast;
+use super::pacer::{QuotaTotals, Pacer};
+use super::plan::{ClassDemand, PlanInput};
+use super::bucket::{PacingRefused, PacingRate, PacingBucket};
 use super::week::{HOURS, WeekTime};
 use super::*;
 use crate::policy::time::Timestamp;
@@ -14,19 +14,19 @@ const PEOPLE: usize = 0;
 const SEARCH: usize = 1;
 const DAY: u64 = 86_400;
 
-fn outlook(left: u64, first: f64, paced: &[(f64, f64)]) -> Outlook {
-    let appetite = |&(weight, units): &(f64, f64)| Appetite { weight, units, priority: 0, share: None };
-    Outlook {
+fn outlook(left: u64, first: f64, paced: &[(f64, f64)]) -> PlanInput {
+    let appetite = |&(weight, units): &(f64, f64)| ClassDemand { weight, units, priority: 0, share: None };
+    PlanInput {
         left: Units::whole(left),
         limit: Units::whole(10_000),
-        first: Expected { units: first, variance: first },
+        first: DemandForecast { units: first, variance: first },
         by_share: true,
         burst: Units::whole(500),
         paced: paced.iter().map(appetite).collect(),
     }
 }
 
-fn served(outlook: &Outlook) -> Vec<f64> {
+fn served(outlook: &PlanInput) -> Vec<f64> {
     let rounded = |share: Share| (share.ratio() * 100.0).round() / 100.0;
     outlook.plan().parts.iter().map(|part| rounded(part.share)).collect()
 }
@@ -50,7 +50,7 @@ fn people_are_put_aside_and_the_rest_is_divided_by_weight() {
 
 #[test]
 fn a_share_stays_as_long_as_little_is_left_over() {
-    let planned = |mut outlook: Outlook, hundredths: u32| {
+    let planned = |mut outlook: PlanInput, hundredths: u32| {
         outlook.paced[0].share = Some(Share::from_millionths(10_000 * hundredths));
         served(&outlook)[0]
     };
@@ -85,9 +85,9 @@ fn the_share_of_a_lower_priority_changes_first() {
 #[test]
 fn a_purse_fills_to_the_thousandth_however_often_it_is_looked_into() {
     let offer =
-        Offer { share: Share::ALL, chance: Share::ALL, per_hour: Units::from_milli(1234), burst: Units::whole(5) };
+        PacingRate { share: Share::ALL, chance: Share::ALL, per_hour: Units::from_milli(1234), burst: Units::whole(5) };
     let start = Timestamp::from_seconds(1000);
-    let mut often = Purse::full(&offer, start);
+    let mut often = PacingBucket::full(&offer, start);
     often.pay(Units::whole(10));
     let mut once = often;
     for second in 1..=36_000 {
@@ -102,11 +102,11 @@ fn a_purse_fills_to_the_thousandth_however_often_it_is_looked_into() {
 
 #[test]
 fn who_waits_as_told_for_the_purse_finds_enough_in_it() {
-    let offer = Offer { share: Share::ALL, chance: Share::ALL, per_hour: Units::whole(60), burst: Units::whole(2) };
+    let offer = PacingRate { share: Share::ALL, chance: Share::ALL, per_hour: Units::whole(60), burst: Units::whole(2) };
     let start = Timestamp::from_seconds(1000);
-    let mut purse = Purse::full(&offer, start);
+    let mut purse = PacingBucket::full(&offer, start);
     purse.pay(Units::whole(2));
-    let (purse, Err(NotBefore(wait))) = purse.asks(&offer, Units::whole(1), 0, start) else { panic!("it is empty") };
+    let (purse, Err(PacingRefused(wait))) = purse.asks(&offer, Units::whole(1), 0, start) else { panic!("it is empty") };
     assert_eq!(wait, Duration::from_secs(60));
     assert!(purse.asks(&offer, Units::whole(1), 0, start + wait - Duration::from_nanos(1)).1.is_err());
     assert!(purse.asks(&offer, Units::whole(1), 0, start + wait).1.is_ok());
@@ -118,35 +118,35 @@ fn who_waits_as_told_for_the_purse_finds_enough_in_it() {
 
 #[test]
 fn of_an_empty_purse_nobody_is_told_to_come_back_at_once_where_few_are_served() {
-    let offer = Offer {
+    let offer = PacingRate {
         share: Share::ALL,
         chance: Share::from_millionths(200_000),
         per_hour: Units::whole(3600),
         burst: Units::whole(2),
     };
-    let mut purse = Purse::full(&offer, Timestamp(0));
+    let mut purse = PacingBucket::full(&offer, Timestamp(0));
     purse.pay(Units::whole(2));
     let (_, said) = purse.asks(&offer, Units::whole(1), 0, Timestamp(0));
-    assert_eq!(said, Err(NotBefore(Duration::from_secs(300))), "not in the second in which the next unit comes");
+    assert_eq!(said, Err(PacingRefused(Duration::from_secs(300))), "not in the second in which the next unit comes");
 }
 
 #[test]
 fn a_request_that_goes_before_pays_with_the_turn_of_the_next() {
     let (offer, now) = (shared_offer(500_000), Timestamp(0));
-    let mut purse = Purse::full(&offer, now);
+    let mut purse = PacingBucket::full(&offer, now);
     let mut asks = |before: u32| {
         let (after, said) = purse.asks(&offer, Units::whole(1), before, now);
         purse = after;
         said.is_ok()
     };
     assert_eq!([asks(0), asks(1), asks(0), asks(0), asks(0)], [true, true, false, false, true]);
-    let everything = Offer { share: Share::ALL, ..offer };
+    let everything = PacingRate { share: Share::ALL, ..offer };
     assert!(purse.asks(&offer, Units::whole(1), 1, now).0.asks(&everything, Units::whole(1), 0, now).1.is_ok());
 }
 
-fn shared_offer(millionths: u32) -> Offer {
+fn shared_offer(millionths: u32) -> PacingRate {
     let share = Share::from_millionths(millionths);
-    Offer { share, chance: share, per_hour: Units::ZERO, burst: Units::whole(1000) }
+    PacingRate { share, chance: share, per_hour: Units::ZERO, burst: Units::whole(1000) }
 }
 
 /// A quota of 1,000 units a day, whose days go by hour by hour.
@@ -157,7 +157,7 @@ struct Site {
 }
 
 impl Site {
-    fn new(forecast: Forecast) -> Self {
+    fn new(forecast: PacingMode) -> Self {
         let roles = vec![Role::First, Role::Paced(NonZeroU32::MIN)];
         let (burst, priorities) = (Share::from_millionths(50_000), Vec::new());
         let pacing = Pacing { forecast, burst, roles, priorities, enforce: true };
@@ -169,7 +169,7 @@ impl Site {
         let span = Span { start: Timestamp::from_seconds(day), end: Timestamp::from_seconds(day + DAY) };
         let taken = Units::whole(self.taken);
         let week = WeekTime(((now + 3 * DAY) % (7 * DAY)) as f64);
-        let books = Books { limit: Units::whole(1000), taken, expected_elsewhere: None, span, week };
+        let books = QuotaTotals { limit: Units::whole(1000), taken, expected_elsewhere: None, span, week };
         self.pacer.plan(&self.pacing, |place| place, &books, Timestamp::from_seconds(now));
     }
 
@@ -191,7 +191,7 @@ impl Site {
 
 #[test]
 fn from_the_second_day_on_the_share_is_the_same_in_every_hour() {
-    let mut site = Site::new(Forecast::Learned);
+    let mut site = Site::new(PacingMode::Learned);
     for hour in 0..24 * 3 {
         site.hour(hour * 3600, if hour % 24 < 12 { 10 } else { 30 }, if hour % 4 == 0 { 200 } else { 20 });
         // In the last hours what was kept back is released.
@@ -205,7 +205,7 @@ fn from_the_second_day_on_the_share_is_the_same_in_every_hour() {
 
 #[test]
 fn a_share_that_had_to_give_way_comes_back() {
-    let mut site = Site::new(Forecast::Learned);
+    let mut site = Site::new(PacingMode::Learned);
     (0..53).for_each(|hour| site.hour(hour * 3600, 10, 100));
     let (before, taken) = (site.share(), site.taken);
     site.taken = taken + 300;
@@ -219,11 +219,11 @@ fn a_share_that_had_to_give_way_comes_back() {
 
 #[test]
 fn the_line_follows_the_usual_day() {
-    let mut site = Site::new(Forecast::Learned);
+    let mut site = Site::new(PacingMode::Learned);
     (0..48).for_each(|hour| site.hour(hour * 3600, if hour % 24 < 12 { 0 } else { 30 }, 0));
     site.plan(48 * 3600 + 6 * 3600);
     assert_eq!(site.pacer.line(), Units::ZERO);
-    let mut even = Site::new(Forecast::Even);
+    let mut even = Site::new(PacingMode::Even);
     even.plan(6 * 3600);
     assert_eq!(even.pacer.line(), Units::whole(250));
     assert!(even.pacer.is_ahead(Units::whole(301)));
@@ -233,7 +233,7 @@ fn the_line_follows_the_usual_day() {
 #[test]
 fn a_crowd_of_an_hour_says_little_about_tomorrow_and_one_that_stays_is_believed() {
     let usual_at_noon = |hours: &[u64]| {
-        let mut demand = demand::Demand::default();
+        let mut demand = demand::DemandModel::default();
         for hour in 0..48 {
             demand.asks(Units::whole(if hour >= 36 { hours.get(hour - 36).copied().unwrap_or(100) } else { 100 }));
             demand.end_hour(hour);
@@ -247,7 +247,7 @@ fn a_crowd_of_an_hour_says_little_about_tomorrow_and_one_that_stays_is_believed(
 #[test]
 fn days_that_are_nothing_like_the_others_are_seen_within_hours_and_chance_is_not() {
     let expected = |today: &dyn Fn(u64) -> u64| {
-        let mut demand = demand::Demand::default();
+        let mut demand = demand::DemandModel::default();
         for hour in 0..102 {
             demand.asks(Units::whole(if hour < 96 { 20 + hour * 7 % 5 } else { today(hour) }));
             demand.end_hour(hour as usize);
@@ -264,7 +264,7 @@ fn days_that_are_nothing_like_the_others_are_seen_within_hours_and_chance_is_not
 
 #[test]
 fn a_clock_that_is_set_back_or_far_ahead_makes_no_demand() {
-    let mut site = Site::new(Forecast::Learned);
+    let mut site = Site::new(PacingMode::Learned);
     (0..30).for_each(|hour| site.hour(hour * 3600, 10, 10));
     let before = site.pacer.classes()[PEOPLE].demand.week().clone();
     for now in [3600, 400 * DAY, 0, 30 * 3600] {
@@ -274,16 +274,16 @@ fn a_clock_that_is_set_back_or_far_ahead_makes_no_demand() {
 }
 
 /// Noon of a day of which `taken` of 100,000 units are taken and other gates expect to be asked for so many more.
-fn noon(taken: u64, elsewhere: Option<u64>) -> (Books, Timestamp) {
+fn noon(taken: u64, elsewhere: Option<u64>) -> (QuotaTotals, Timestamp) {
     let span = Span { start: Timestamp(0), end: Timestamp::from_seconds(DAY) };
     let (week, taken) = (WeekTime((3 * DAY + DAY / 2) as f64), Units::whole(taken));
     let expected_elsewhere = elsewhere.map(Units::whole);
-    (Books { limit: Units::whole(100_000), taken, expected_elsewhere, span, week }, Timestamp::from_seconds(DAY / 2))
+    (QuotaTotals { limit: Units::whole(100_000), taken, expected_elsewhere, span, week }, Timestamp::from_seconds(DAY / 2))
 }
 
 #[test]
 fn of_several_gates_each_plans_with_its_own_part_of_what_all_are_asked_for() {
-    let mut site = Site::new(Forecast::Even);
+    let mut site = Site::new(PacingMode::Even);
     let mut rate = |elsewhere: Option<u64>| {
         let (books, now) = noon(40_000, elsewhere);
         site.pacer.plan(&site.pacing, |place| place, &books, now);
@@ -301,7 +301,7 @@ fn of_several_gates_each_plans_with_its_own_part_of_what_all_are_asked_for() {
 #[test]
 fn who_comes_anew_has_no_more_at_once_than_is_left_of_what_was_planned() {
     let begins_with = |taken| {
-        let mut site = Site::new(Forecast::Even);
+        let mut site = Site::new(PacingMode::Even);
         let (books, now) = noon(taken, None);
         site.pacer.plan(&site.pacing, |place| place, &books, now);
         site.pacer.classes()[SEARCH].allotment.expect("it was planned").purse.holds()
@@ -338,7 +338,7 @@ proptest! {
         let all: u64 = expected.iter().sum();
         let mut held = Units::ZERO;
         for here in &expected {
-            let mut site = Site::new(Forecast::Even);
+            let mut site = Site::new(PacingMode::Even);
             let (books, now) = noon(taken, None);
             site.pacer.plan(&site.pacing, |place| place, &books, now);
             // Twelve hours like a quarter of one.
@@ -355,7 +355,7 @@ proptest! {
     #[test]
     fn any_run_has_its_share_served_give_or_take_one(millionths in 0u32..=1_000_000, length in 1usize..500) {
         let offer = shared_offer(millionths);
-        let mut purse = Purse::full(&offer, Timestamp(0));
+        let mut purse = PacingBucket::full(&offer, Timestamp(0));
         let mut served = 0;
         for _ in 0..length {
             let (next, said) = purse.asks(&offer, Units::whole(1), 0, Timestamp(0));
@@ -370,7 +370,7 @@ proptest! {
         millionths in 0u32..=1_000_000, urgent in prop::collection::vec(0u32..=2, 1..500),
     ) {
         let offer = shared_offer(millionths);
-        let mut purse = Purse::full(&offer, Timestamp(0));
+        let mut purse = PacingBucket::full(&offer, Timestamp(0));
         let mut served = 0.0;
         for before in &urgent {
             let (next, said) = purse.asks(&offer, Units::whole(1), *before, Timestamp(0));
@@ -385,14 +385,14 @@ proptest! {
     fn whatever_has_been_expectations_are_numbers(
         hours in prop::collection::vec((0u64..1_000_000_000, 0u64..1_000_000), 1..400), second in 0.0..604_800.0f64,
     ) {
-        let mut demand = demand::Demand::default();
+        let mut demand = demand::DemandModel::default();
         for (place, (asked, paid)) in hours.into_iter().enumerate() {
             demand.asks(Units::from_milli(asked));
             demand.paid(Units::from_milli(asked), Units::from_milli(paid));
             demand.end_hour(place % HOURS);
         }
         let (now, span) = (WeekTime(second), Duration::from_secs(DAY));
-        for Expected { units, variance } in [demand.learned(now, span), demand.even(now, span), demand.at_most(now, span)] {
+        for DemandForecast { units, variance } in [demand.learned(now, span), demand.even(now, span), demand.at_most(now, span)] {
             prop_assert!(units.is_finite() && units >= 0.0 && variance.is_finite() && variance >= 0.0);
         }
         prop_assert!(demand.paid_part() > 0.0 && (0.0..=1.0).contains(&demand.to_come(now, span, span)));
@@ -400,7 +400,7 @@ proptest! {
 
     #[test]
     fn a_planned_share_is_released_at_the_end(asked in 1u64..200) {
-        let mut site = Site::new(Forecast::Learned);
+        let mut site = Site::new(PacingMode::Learned);
         (0..47).for_each(|hour| site.hour(hour * 3600, 5, asked));
         site.taken = 500;
         site.plan(48 * 3600 - 60);

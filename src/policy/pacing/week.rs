@@ -19,7 +19,7 @@ pub struct WeekTime(pub f64);
 
 /// What is known of one hour of the week.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Hour {
+pub struct HourProfile {
     /// Units that are asked for in it, on the mean.
     pub units: f64,
     /// In how many weeks it was watched; the older ones are forgotten.
@@ -28,8 +28,8 @@ pub struct Hour {
 
 /// What is known of all of them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Week {
-    hours: [Hour; HOURS],
+pub struct WeeklyProfile {
+    hours: [HourProfile; HOURS],
     /// What each hour usually brings: by this hour of the week, and by this hour of all days.
     usual: Option<[f64; HOURS]>,
     knows_a_day: bool,
@@ -73,22 +73,22 @@ impl WeekTime {
     }
 }
 
-impl Default for Week {
+impl Default for WeeklyProfile {
     fn default() -> Self {
-        Self { hours: [Hour::default(); HOURS], usual: None, knows_a_day: false }
+        Self { hours: [HourProfile::default(); HOURS], usual: None, knows_a_day: false }
     }
 }
 
-impl Week {
+impl WeeklyProfile {
     /// A week that was learned in an earlier life, from Monday 00:00 on.
-    pub fn of(hours: [Hour; HOURS]) -> Self {
+    pub fn of(hours: [HourProfile; HOURS]) -> Self {
         let mut week = Self { hours, ..Self::default() };
         week.conclude();
         week
     }
 
     /// What is known of each hour, from Monday 00:00 on.
-    pub fn hours(&self) -> &[Hour; HOURS] {
+    pub fn hours(&self) -> &[HourProfile; HOURS] {
         &self.hours
     }
 
@@ -120,7 +120,7 @@ impl Week {
         self.on_days(place % DAY).any(|hour| hour.weeks > 0.0)
     }
 
-    fn on_days(&self, hour_of_day: usize) -> impl Iterator<Item = &Hour> {
+    fn on_days(&self, hour_of_day: usize) -> impl Iterator<Item = &HourProfile> {
         self.hours.iter().skip(hour_of_day).step_by(DAY)
     }
 
@@ -147,14 +147,14 @@ impl Week {
         let lumps = middle(self.days()).map_or(1.0, |day| day / on_any_day.iter().sum::<f64>().max(f64::MIN_POSITIVE));
         let mut usual = [0.0; HOURS];
         for (place, usual) in usual.iter_mut().enumerate() {
-            let Hour { units, weeks } = self.hours[place];
+            let HourProfile { units, weeks } = self.hours[place];
             *usual = (units * weeks + on_any_day[place % DAY] * lumps.clamp(0.5, 2.0)) / (weeks + 1.0);
         }
         Some(usual)
     }
 }
 
-fn known(hour: &Hour) -> Option<f64> {
+fn known(hour: &HourProfile) -> Option<f64> {
     (hour.weeks > 0.0).then_some(hour.units)
 }
 

@@ -3,7 +3,7 @@
 //!
 //! It falls half-way at each answer and rises at once: an origin that has grown slow is not asked twice.
 
-use super::Outcome;
+use super::OriginOutcome;
 use std::cmp::Ordering;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub struct Autothrottle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adjustment {
     /// What the origin did.
-    pub outcome: Outcome,
+    pub outcome: OriginOutcome,
     /// The delay before.
     pub old: Duration,
     /// The delay from now on.
@@ -44,7 +44,7 @@ impl Autothrottle {
     /// Returns the delay after an answer that came while it was `delay`.
     ///
     /// An answer that is not good may raise it, never lower it; one that does not tell of the origin's load leaves it.
-    pub fn next(&self, delay: Duration, outcome: &Outcome, least: Duration) -> Duration {
+    pub fn next(&self, delay: Duration, outcome: &OriginOutcome, least: Duration) -> Duration {
         if !outcome.measured {
             return delay;
         }
@@ -56,7 +56,7 @@ impl Autothrottle {
     }
 
     /// Returns what is to be told of a step from `old` to `new`, if anybody watches.
-    pub fn adjustment(&self, old: Duration, new: Duration, outcome: &Outcome) -> Option<Adjustment> {
+    pub fn adjustment(&self, old: Duration, new: Duration, outcome: &OriginOutcome) -> Option<Adjustment> {
         if !self.debug {
             return None;
         }
@@ -70,7 +70,7 @@ impl Autothrottle {
         Some(Adjustment { outcome: *outcome, old, new, why })
     }
 
-    fn is_good(&self, outcome: &Outcome) -> bool {
+    fn is_good(&self, outcome: &OriginOutcome) -> bool {
         outcome.status.is_some_and(|status| self.good_statuses.contains(&status))
     }
 
@@ -99,8 +99,8 @@ mod tests {
         Duration::from_millis(count)
     }
 
-    fn answer(status: u16, latency: Duration) -> Outcome {
-        Outcome { status: Some(status), latency, measured: true, asked_for: None }
+    fn answer(status: u16, latency: Duration) -> OriginOutcome {
+        OriginOutcome { status: Some(status), latency, measured: true, asked_for: None }
     }
 
     #[test]
@@ -125,7 +125,7 @@ mod tests {
             delay = auto().next(delay, &answer(200, ms(0)), ms(100));
         }
         assert_eq!(delay, ms(100), "never below the scope's own delay");
-        let broke_off = Outcome { status: None, latency: ms(30_000), measured: true, asked_for: None };
+        let broke_off = OriginOutcome { status: None, latency: ms(30_000), measured: true, asked_for: None };
         assert_eq!(auto().next(delay, &broke_off, ms(100)), ms(15_000), "a timeout is a slow answer");
     }
 
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn an_answer_that_was_not_measured_changes_nothing() {
         for latency_ms in [0, 60_000] {
-            let cached = Outcome { measured: false, ..answer(200, ms(latency_ms)) };
+            let cached = OriginOutcome { measured: false, ..answer(200, ms(latency_ms)) };
             assert_eq!(auto().next(ms(1000), &cached, ms(100)), ms(1000));
         }
     }
@@ -164,7 +164,7 @@ mod tests {
             (1000, answer(200, ms(100)), "faster, half-way"),
             (1000, answer(500, ms(100)), "an answer that is not good"),
             (500, answer(200, ms(1000)), "as it was"),
-            (500, Outcome { measured: false, ..answer(200, ms(1)) }, "the answer does not count"),
+            (500, OriginOutcome { measured: false, ..answer(200, ms(1)) }, "the answer does not count"),
         ] {
             let new = watched.next(ms(old_ms), &outcome, ms(0));
             let told = watched.adjustment(ms(old_ms), new, &outcome).expect("it is watched");

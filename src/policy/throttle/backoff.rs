@@ -10,7 +10,7 @@
 //! Requests that were under way when a rest began belong to an earlier *spell*: sixty of them complaining together
 //! are one complaint, and none of their successes ends the rest.
 
-use super::{Jitter, Outcome};
+use super::{Jitter, OriginOutcome};
 use crate::policy::Timestamp;
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -34,12 +34,12 @@ pub struct Backoff {
 
 /// How much the origin has complained of late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pressure {
+pub struct BackoffState {
     /// Complaints in a row: the next rest is that of the level above.
     level: u32,
     rests_until: Timestamp,
     quiet_since: Timestamp,
-    spell: Spell,
+    spell: BackoffEpoch,
     /// Requests of this spell that may be under way, and that are.
     allowed: u32,
     under_way: u32,
@@ -47,24 +47,24 @@ pub struct Pressure {
 
 /// The time from the beginning of one rest to the beginning of the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Spell(u32);
+pub struct BackoffEpoch(u32);
 
 /// Why a scope under pressure takes nobody now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
+pub enum BackoffBlock {
     /// It rests.
     Until(Timestamp),
     /// Those who are on their way find out first whether the origin is well.
     Probing,
 }
 
-impl Default for Pressure {
+impl Default for BackoffState {
     fn default() -> Self {
         Self {
             level: 0,
             rests_until: Timestamp(0),
             quiet_since: Timestamp(0),
-            spell: Spell(0),
+            spell: BackoffEpoch(0),
             allowed: ANY,
             under_way: 0,
         }
@@ -73,7 +73,7 @@ impl Default for Pressure {
 
 impl Backoff {
     /// Returns whether that is a complaint.
-    pub fn minds(&self, outcome: &Outcome) -> bool {
+    pub fn minds(&self, outcome: &OriginOutcome) -> bool {
         outcome.status.is_none_or(|status| self.statuses.contains(&status))
     }
 
@@ -85,7 +85,7 @@ impl Backoff {
     }
 
     /// Returns the pressure after the outcome of a request that was sent in `spell`.
-    pub fn after(&self, pressure: Pressure, spell: Spell, outcome: &Outcome, chance: f64, now: Timestamp) -> Pressure {
+    pub fn after(&self, pressure: BackoffState, spell: BackoffEpoch, outcome: &OriginOutcome, chance: f64, now: Timestamp) -> BackoffState {
         let pressure = self.at(pressure, now);
         let (is_of_this_spell, minds) = (spell == pressure.spell, self.minds(outcome));
         if minds && is_of_this_spell {
@@ -99,85 +99,85 @@ impl Backoff {
         // nothing is left has not complained: the rest is kept, nothing has to be tried after it, and none grows longer.
         let asked_for = outcome.asked_for.filter(|_| minds || outcome.is_good()).unwrap_or_default();
         let rests_until = pressure.rests_until.max(now + asked_for.min(self.max_delay));
-        Pressure { rests_until, ..pressure }
+        BackoffState { rests_until, ..pressure }
     }
 
-    fn proven(&self, pressure: Pressure, now: Timestamp) -> Pressure {
+    fn proven(&self, pressure: BackoffState, now: Timestamp) -> BackoffState {
         // It is quiet from the first success on: before, nobody had asked.
         let quiet_since = if pressure.allowed == 1 { now } else { pressure.quiet_since };
-        Pressure { allowed: pressure.allowed.saturating_add(1), quiet_since, ..pressure }
+        BackoffState { allowed: pressure.allowed.saturating_add(1), quiet_since, ..pressure }
     }
 
     /// The same after a complaint that was wished, to find out what the origin bears: it is a step back toward the first
     /// rest, or complaints that come as often as they should would make rests as long as they can be.
     pub fn after_wished(
         &self,
-        pressure: Pressure,
-        spell: Spell,
-        outcome: &Outcome,
+        pressure: BackoffState,
+        spell: BackoffEpoch,
+        outcome: &OriginOutcome,
         chance: f64,
         now: Timestamp,
-    ) -> Pressure {
+    ) -> BackoffState {
         let back = if spell == pressure.spell { 2 } else { 0 };
-        let eased = Pressure { level: pressure.level.saturating_sub(back), ..pressure };
+        let eased = BackoffState { level: pressure.level.saturating_sub(back), ..pressure };
         self.after(eased, spell, outcome, chance, now)
     }
 
     /// Returns the pressure under these settings, learned under others: no rest is longer than the longest.
-    pub fn within(&self, pressure: Pressure, now: Timestamp) -> Pressure {
-        Pressure { rests_until: pressure.rests_until.min(now + self.max_delay), ..pressure }
+    pub fn within(&self, pressure: BackoffState, now: Timestamp) -> BackoffState {
+        BackoffState { rests_until: pressure.rests_until.min(now + self.max_delay), ..pressure }
     }
 
     /// Returns the pressure as it is at `now`: a level less for each quiet window.
-    pub fn at(&self, pressure: Pressure, now: Timestamp) -> Pressure {
+    pub fn at(&self, pressure: BackoffState, now: Timestamp) -> BackoffState {
         let is_proven = pressure.allowed > 1;
         if pressure.level == 0 || !is_proven || self.window.is_zero() {
             return pressure;
         }
         let windows = now.since(pressure.quiet_since).as_nanos() / self.window.as_nanos();
         match u32::try_from(windows) {
-            Ok(windows) if windows < pressure.level => Pressure {
+            Ok(windows) if windows < pressure.level => BackoffState {
                 level: pressure.level - windows,
                 quiet_since: pressure.quiet_since + self.window * windows,
                 ..pressure
             },
-            _ => Pressure { level: 0, allowed: ANY, ..pressure },
+            _ => BackoffState { level: 0, allowed: ANY, ..pressure },
         }
     }
 
-    fn complained(&self, pressure: Pressure, asked_for: Option<Duration>, chance: f64, now: Timestamp) -> Pressure {
+    fn complained(&self, pressure: BackoffState, asked_for: Option<Duration>, chance: f64, now: Timestamp) -> BackoffState {
         // A level that makes no rest longer would only take longer to come down from.
         let is_longest = pressure.level > 0 && self.rest(pressure.level) == self.rest(pressure.level + 1);
         let level = pressure.level + u32::from(!is_longest);
         let asked_for = asked_for.unwrap_or_default();
         let rest = self.jitter.vary(self.rest(level).max(asked_for), chance).max(asked_for).min(self.max_delay);
-        Pressure {
+        BackoffState {
             level,
             rests_until: pressure.rests_until.max(now + rest),
             quiet_since: now,
-            spell: Spell(pressure.spell.0.wrapping_add(1)),
+            spell: BackoffEpoch(pressure.spell.0.wrapping_add(1)),
             allowed: 1,
             under_way: 0,
         }
     }
 }
 
-impl Pressure {
+impl BackoffState {
     /// Returns why a request may not be sent now, if it may not.
-    pub fn hinders(&self, now: Timestamp) -> Option<Rest> {
+    pub fn hinders(&self, now: Timestamp) -> Option<BackoffBlock> {
         if now < self.rests_until {
-            return Some(Rest::Until(self.rests_until));
+            return Some(BackoffBlock::Until(self.rests_until));
         }
-        (self.under_way >= self.allowed).then_some(Rest::Probing)
+        (self.under_way >= self.allowed).then_some(BackoffBlock::Probing)
     }
 
     /// Returns the pressure with one more request under way, and the spell that it belongs to.
-    pub fn sent(self) -> (Self, Spell) {
+    pub fn sent(self) -> (Self, BackoffEpoch) {
         (Self { under_way: self.under_way.saturating_add(1), ..self }, self.spell)
     }
 
     /// Returns the pressure once a request of `spell` is over, however it ended.
-    pub fn over(self, spell: Spell) -> Self {
+    pub fn over(self, spell: BackoffEpoch) -> Self {
         let ended = u32::from(spell == self.spell);
         Self { under_way: self.under_way.saturating_sub(ended), ..self }
     }
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const BROKE_OFF: Outcome = Outcome { status: None, latency: Duration::ZERO, measured: true, asked_for: None };
+    const BROKE_OFF: OriginOutcome = OriginOutcome { status: None, latency: Duration::ZERO, measured: true, asked_for: None };
 
     fn backoff() -> Backoff {
         Backoff {
@@ -225,15 +225,15 @@ mod tests {
         Timestamp::from_seconds(1_000_000 + seconds)
     }
 
-    fn answer(status: u16, asked_for: Option<u64>) -> Outcome {
-        Outcome { status: Some(status), asked_for: asked_for.map(Duration::from_secs), ..BROKE_OFF }
+    fn answer(status: u16, asked_for: Option<u64>) -> OriginOutcome {
+        OriginOutcome { status: Some(status), asked_for: asked_for.map(Duration::from_secs), ..BROKE_OFF }
     }
 
     /// A scope that sends one request at a time.
-    struct Story(Pressure);
+    struct Story(BackoffState);
 
     impl Story {
-        fn asks(&mut self, seconds: u64, outcome: Outcome) -> &mut Self {
+        fn asks(&mut self, seconds: u64, outcome: OriginOutcome) -> &mut Self {
             let (pressure, spell) = self.0.sent();
             self.0 = backoff().after(pressure, spell, &outcome, 0.0, at(seconds)).over(spell);
             self
@@ -249,7 +249,7 @@ mod tests {
         let rests: Vec<u64> = (1..=8).map(|level| backoff().rest(level).as_secs()).collect();
         assert_eq!(rests, [1, 2, 4, 8, 16, 30, 30, 30]);
         assert_eq!(backoff().rest(u32::MAX), Duration::from_secs(30));
-        let mut story = Story(Pressure::default());
+        let mut story = Story(BackoffState::default());
         let mut now = 0;
         for (level, rest) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 30), (6, 30)] {
             story.asks(now, answer(429, None));
@@ -261,15 +261,15 @@ mod tests {
     #[test]
     fn the_origin_s_own_wish_is_a_floor_below_the_longest() {
         for (asked_for, rest) in [(None, 1), (Some(0), 1), (Some(5), 5), (Some(3600), 30)] {
-            let mut story = Story(Pressure::default());
+            let mut story = Story(BackoffState::default());
             assert_eq!(story.asks(0, answer(503, asked_for)).rests_for(0), rest, "{asked_for:?}");
         }
-        let (pressure, spell) = Pressure::default().sent();
+        let (pressure, spell) = BackoffState::default().sent();
         let late = backoff().after(pressure, spell, &answer(429, Some(10)), 1.0, at(0));
         assert_eq!(late.rest_left(at(0)), Duration::from_secs(11), "jitter comes on top");
         let backoff = Backoff { jitter: Jitter { low: -0.5, high: 0.0 }, ..backoff() };
         let rest = |asked_for| {
-            let (pressure, spell) = Pressure::default().sent();
+            let (pressure, spell) = BackoffState::default().sent();
             backoff.after(pressure, spell, &answer(429, asked_for), 0.0, at(0)).rest_left(at(0))
         };
         assert_eq!((rest(Some(10)), rest(None)), (Duration::from_secs(10), Duration::from_millis(500)));
@@ -277,9 +277,9 @@ mod tests {
 
     #[test]
     fn a_good_answer_that_leaves_nothing_is_a_rest_but_no_complaint() {
-        let mut story = Story(Pressure::default());
+        let mut story = Story(BackoffState::default());
         assert_eq!(story.asks(0, answer(200, Some(7))).rests_for(0), 7);
-        assert_eq!((story.0.level(), story.0.hinders(at(6))), (0, Some(Rest::Until(at(7)))));
+        assert_eq!((story.0.level(), story.0.hinders(at(6))), (0, Some(BackoffBlock::Until(at(7)))));
         let (first, _) = story.0.sent();
         assert_eq!(first.hinders(at(7)), None, "nobody tries for the others");
         assert_eq!(story.asks(7, answer(200, Some(3600))).rests_for(7), 30, "never longer than the longest");
@@ -288,18 +288,18 @@ mod tests {
 
     #[test]
     fn after_the_rest_one_tries_and_each_success_lets_one_more_in() {
-        let mut story = Story(Pressure::default());
+        let mut story = Story(BackoffState::default());
         story.asks(0, answer(429, Some(5)));
-        assert_eq!(story.0.hinders(at(4)), Some(Rest::Until(at(5))));
+        assert_eq!(story.0.hinders(at(4)), Some(BackoffBlock::Until(at(5))));
         assert_eq!(story.0.hinders(at(5)), None);
         let (probing, spell) = story.0.sent();
-        assert_eq!(probing.hinders(at(5)), Some(Rest::Probing), "one at a time");
+        assert_eq!(probing.hinders(at(5)), Some(BackoffBlock::Probing), "one at a time");
         assert_eq!(probing.over(spell).hinders(at(6)), None, "one that left without an answer frees its place");
         let proven = backoff().after(probing, spell, &answer(200, None), 0.0, at(6)).over(spell);
         let (one, _) = proven.sent();
         assert_eq!(one.hinders(at(6)), None);
         let (two, _) = one.sent();
-        assert_eq!(two.hinders(at(6)), Some(Rest::Probing), "two, not all at once");
+        assert_eq!(two.hinders(at(6)), Some(BackoffBlock::Probing), "two, not all at once");
         assert_eq!(backoff().at(two, at(65)).level(), 1);
         let calm = backoff().at(two, at(66));
         assert_eq!((calm.level(), calm.hinders(at(66))), (0, None), "quiet for a window since the success");
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_level_is_lost_with_each_quiet_window_but_not_before_a_success() {
-        let mut story = Story(Pressure::default());
+        let mut story = Story(BackoffState::default());
         story.asks(0, answer(429, None)).asks(1, answer(429, None)).asks(3, answer(503, None));
         assert_eq!(story.0.level(), 3);
         assert_eq!(backoff().at(story.0, at(1000)).level(), 3, "nobody has asked since");
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn those_under_way_complain_once_and_none_of_them_ends_the_rest() {
-        let (pressure, first) = Pressure::default().sent();
+        let (pressure, first) = BackoffState::default().sent();
         let (pressure, second) = pressure.sent();
         let (pressure, third) = pressure.sent();
         let pressure = backoff().after(pressure, first, &answer(429, None), 0.0, at(0)).over(first);
@@ -329,7 +329,7 @@ mod tests {
         assert_eq!((pressure.level(), pressure.rest_left(at(0)).as_secs()), (1, 7), "once, but the longer wish counts");
         let pressure = backoff().after(pressure, third, &answer(200, None), 0.0, at(0)).over(third);
         let (probing, _) = pressure.sent();
-        assert_eq!(probing.hinders(at(7)), Some(Rest::Probing));
+        assert_eq!(probing.hinders(at(7)), Some(BackoffBlock::Probing));
     }
 
     #[test]
@@ -343,7 +343,7 @@ mod tests {
         fn never_more_under_way_than_allowed_and_never_a_longer_rest_than_the_longest(
             steps in proptest::collection::vec((0u64..40, 0usize..4, proptest::option::of(0u64..100), 0.0f64..1.0), 1..200),
         ) {
-            let (mut pressure, mut out, mut now) = (Pressure::default(), Vec::new(), 0);
+            let (mut pressure, mut out, mut now) = (BackoffState::default(), Vec::new(), 0);
             for (pause, what, asked_for, chance) in steps {
                 now += pause;
                 pressure = backoff().at(pressure, at(now));

@@ -1,10 +1,10 @@
 //! How hard a scope presses now: as its settings say, or as its controller has found out.
 
 use super::autothrottle::Autothrottle;
-use super::backoff::{COMPLAINTS, Pressure, Spell};
-use super::gradient::{Gradient, Limit, Sign};
-use super::rampup::{Climb, Rampup, Reached};
-use super::{Outcome, Throttle};
+use super::backoff::{COMPLAINTS, BackoffState, BackoffEpoch};
+use super::gradient::{Gradient, GradientLimit, LoadSample};
+use super::rampup::{RampState, Rampup, RampValue};
+use super::{OriginOutcome, ThrottleConfig};
 use crate::policy::Timestamp;
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -22,20 +22,20 @@ pub enum Controller {
 
 /// What a scope's controller has found out.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Course {
+pub enum ControllerState {
     /// There is none.
     Fixed,
     /// The time between two requests.
     Autothrottle(Duration),
     /// The most requests at once.
-    Gradient(Limit),
+    Gradient(GradientLimit),
     /// Either.
-    Rampup(Climb),
+    Rampup(RampState),
 }
 
 /// How hard the scope presses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pace {
+pub struct EffectiveLimits {
     /// The most requests at once, where there is a most.
     pub limit: Option<u32>,
     /// The least time between two.
@@ -53,66 +53,66 @@ impl Controller {
     }
 }
 
-impl Throttle {
+impl ThrottleConfig {
     /// Returns the course under these settings, of which `before` was learned under others.
-    pub fn course(&self, before: Course, now: Timestamp) -> Course {
+    pub fn course(&self, before: ControllerState, now: Timestamp) -> ControllerState {
         let least = self.spacing.delay;
         match (&self.controller, before) {
-            (None, _) => Course::Fixed,
-            (Some(Controller::Autothrottle(auto)), Course::Autothrottle(delay)) => {
-                Course::Autothrottle(auto.within(delay, least))
+            (None, _) => ControllerState::Fixed,
+            (Some(Controller::Autothrottle(auto)), ControllerState::Autothrottle(delay)) => {
+                ControllerState::Autothrottle(auto.within(delay, least))
             }
-            (Some(Controller::Autothrottle(auto)), _) => Course::Autothrottle(auto.start(least)),
-            (Some(Controller::Gradient(gradient)), Course::Gradient(mut limit)) => {
+            (Some(Controller::Autothrottle(auto)), _) => ControllerState::Autothrottle(auto.start(least)),
+            (Some(Controller::Gradient(gradient)), ControllerState::Gradient(mut limit)) => {
                 limit.follow(gradient);
-                Course::Gradient(limit)
+                ControllerState::Gradient(limit)
             }
-            (Some(Controller::Gradient(gradient)), _) => Course::Gradient(Limit::new(gradient, now)),
-            (Some(Controller::Rampup(rampup)), Course::Rampup(mut climb)) => {
+            (Some(Controller::Gradient(gradient)), _) => ControllerState::Gradient(GradientLimit::new(gradient, now)),
+            (Some(Controller::Rampup(rampup)), ControllerState::Rampup(mut climb)) => {
                 climb.follow(rampup, now);
-                Course::Rampup(climb)
+                ControllerState::Rampup(climb)
             }
-            (Some(Controller::Rampup(rampup)), _) => Course::Rampup(Climb::new(rampup, now)),
+            (Some(Controller::Rampup(rampup)), _) => ControllerState::Rampup(RampState::new(rampup, now)),
         }
     }
 
     /// Returns how hard the scope presses on this course.
-    pub fn pace(&self, course: &Course) -> Pace {
-        let written = Pace { limit: self.concurrency.map(NonZeroU32::get), delay: self.spacing.delay };
+    pub fn pace(&self, course: &ControllerState) -> EffectiveLimits {
+        let written = EffectiveLimits { limit: self.concurrency.map(NonZeroU32::get), delay: self.spacing.delay };
         match course {
-            Course::Fixed => written,
-            Course::Autothrottle(delay) => Pace { delay: *delay, ..written },
-            Course::Gradient(limit) => {
-                Pace { limit: Some(written.limit.map_or(limit.most(), |most| limit.most().min(most))), ..written }
+            ControllerState::Fixed => written,
+            ControllerState::Autothrottle(delay) => EffectiveLimits { delay: *delay, ..written },
+            ControllerState::Gradient(limit) => {
+                EffectiveLimits { limit: Some(written.limit.map_or(limit.most(), |most| limit.most().min(most))), ..written }
             }
-            Course::Rampup(climb) => match climb.reached() {
-                Reached::Concurrency(most) => Pace { limit: Some(most), ..written },
-                Reached::Delay(delay) => Pace { delay, ..written },
+            ControllerState::Rampup(climb) => match climb.reached() {
+                RampValue::Concurrency(most) => EffectiveLimits { limit: Some(most), ..written },
+                RampValue::Delay(delay) => EffectiveLimits { delay, ..written },
             },
         }
     }
 
     /// A request was sent; with it, `under_way` are.
-    pub fn sent(&self, course: &mut Course, under_way: u32, now: Timestamp) {
+    pub fn sent(&self, course: &mut ControllerState, under_way: u32, now: Timestamp) {
         match (&self.controller, course) {
-            (Some(Controller::Gradient(_)), Course::Gradient(limit)) => limit.sent(under_way, now),
-            (Some(Controller::Rampup(rampup)), Course::Rampup(climb)) => climb.sent(rampup, under_way, now),
+            (Some(Controller::Gradient(_)), ControllerState::Gradient(limit)) => limit.sent(under_way, now),
+            (Some(Controller::Rampup(rampup)), ControllerState::Rampup(climb)) => climb.sent(rampup, under_way, now),
             _ => {}
         }
     }
 
     /// The outcome is known of a request that was sent at `sent`; with it, `under_way` were.
-    pub fn heard(&self, course: &mut Course, outcome: &Outcome, sent: Timestamp, under_way: u32, now: Timestamp) {
+    pub fn heard(&self, course: &mut ControllerState, outcome: &OriginOutcome, sent: Timestamp, under_way: u32, now: Timestamp) {
         match (&self.controller, course) {
-            (Some(Controller::Autothrottle(auto)), Course::Autothrottle(delay)) => {
+            (Some(Controller::Autothrottle(auto)), ControllerState::Autothrottle(delay)) => {
                 *delay = auto.next(*delay, outcome, self.spacing.delay);
             }
-            (Some(Controller::Gradient(gradient)), Course::Gradient(limit)) => {
+            (Some(Controller::Gradient(gradient)), ControllerState::Gradient(limit)) => {
                 if let Some(sign) = self.sign(outcome) {
                     limit.heard(gradient, sign, sent, under_way, now);
                 }
             }
-            (Some(Controller::Rampup(rampup)), Course::Rampup(climb)) if self.is_complaint(outcome) => {
+            (Some(Controller::Rampup(rampup)), ControllerState::Rampup(climb)) if self.is_complaint(outcome) => {
                 climb.complained(rampup, now);
             }
             _ => {}
@@ -122,16 +122,16 @@ impl Throttle {
     /// Returns the pressure after the outcome of a request that was sent in `spell`.
     pub fn pressure_after(
         &self,
-        pressure: Pressure,
-        course: &Course,
-        spell: Spell,
-        outcome: &Outcome,
+        pressure: BackoffState,
+        course: &ControllerState,
+        spell: BackoffEpoch,
+        outcome: &OriginOutcome,
         chance: f64,
         now: Timestamp,
-    ) -> Pressure {
+    ) -> BackoffState {
         let Some(backoff) = &self.backoff else { return pressure };
         let is_wished = match (&self.controller, course) {
-            (Some(Controller::Rampup(rampup)), Course::Rampup(climb)) => {
+            (Some(Controller::Rampup(rampup)), ControllerState::Rampup(climb)) => {
                 backoff.minds(outcome) && climb.is_wished(rampup)
             }
             _ => false,
@@ -143,14 +143,14 @@ impl Throttle {
     }
 
     /// Errors that are no complaint say nothing, and often sooner than anything else.
-    fn sign(&self, outcome: &Outcome) -> Option<Sign> {
+    fn sign(&self, outcome: &OriginOutcome) -> Option<LoadSample> {
         if self.is_complaint(outcome) {
-            return Some(Sign::Congested);
+            return Some(LoadSample::Congested);
         }
-        (outcome.measured && outcome.is_good()).then_some(Sign::Good(outcome.latency))
+        (outcome.measured && outcome.is_good()).then_some(LoadSample::Good(outcome.latency))
     }
 
-    fn is_complaint(&self, outcome: &Outcome) -> bool {
+    fn is_complaint(&self, outcome: &OriginOutcome) -> bool {
         let minds =
             |status| self.backoff.as_ref().map_or(&COMPLAINTS[..], |backoff| &backoff.statuses).contains(&status);
         outcome.status.is_none_or(minds)

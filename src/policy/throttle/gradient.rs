@@ -27,15 +27,15 @@ pub struct Gradient {
 
 /// The limit, and what it was learned from.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limit {
+pub struct GradientLimit {
     most: f64,
     /// The latency without a queue, in seconds; none before the first window.
     baseline: Option<f64>,
-    window: Window,
+    window: SampleWindow,
     windows_to_drain: u32,
     drain: Option<Drain>,
     /// The longest latency since it was last near the baseline.
-    worst: Option<Worst>,
+    worst: Option<LatencyPeak>,
     /// In how many windows in a row the latency was too long at the floor.
     at_floor: u32,
     /// Timeouts of requests that were sent before are the same congestion.
@@ -44,7 +44,7 @@ pub struct Limit {
 
 /// What a request's answer says of the origin.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Sign {
+pub enum LoadSample {
     /// It did what it was asked, in this time.
     Good(Duration),
     /// It has more to do than it can.
@@ -53,7 +53,7 @@ pub enum Sign {
 
 /// What is counted until the next look.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Window {
+struct SampleWindow {
     began: Timestamp,
     answers: u32,
     /// Of their latencies in seconds, added up.
@@ -72,18 +72,18 @@ struct Drain {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Worst {
+struct LatencyPeak {
     limit: f64,
     latency: f64,
 }
 
-impl Limit {
+impl GradientLimit {
     /// A limit of which nothing is known.
     pub fn new(gradient: &Gradient, now: Timestamp) -> Self {
         Self {
             most: gradient.within(BEGINS_WITH),
             baseline: None,
-            window: Window { began: now, ..Window::default() },
+            window: SampleWindow { began: now, ..SampleWindow::default() },
             windows_to_drain: DRAIN_SOON,
             drain: None,
             worst: None,
@@ -113,20 +113,20 @@ impl Limit {
     }
 
     /// A request that was sent at `sent` was answered, or was not; with it, `under_way` were.
-    pub fn heard(&mut self, gradient: &Gradient, sign: Sign, sent: Timestamp, under_way: u32, now: Timestamp) {
+    pub fn heard(&mut self, gradient: &Gradient, sign: LoadSample, sent: Timestamp, under_way: u32, now: Timestamp) {
         self.window.glance(under_way);
         match sign {
             // What was sent under another limit tells of that.
-            Sign::Good(latency) if sent >= self.window.began => {
+            LoadSample::Good(latency) if sent >= self.window.began => {
                 self.window.answers += 1;
                 self.window.logarithms += latency.max(LEAST_LATENCY).as_secs_f64().ln();
             }
-            Sign::Congested if sent >= self.relieved_at => self.window.congested += 1,
-            Sign::Good(_) | Sign::Congested => {}
+            LoadSample::Congested if sent >= self.relieved_at => self.window.congested += 1,
+            LoadSample::Good(_) | LoadSample::Congested => {}
         }
         if self.window.is_over(now) {
             self.look(gradient, now);
-            self.window = Window { began: now, ..Window::default() };
+            self.window = SampleWindow { began: now, ..SampleWindow::default() };
         }
     }
 
@@ -189,7 +189,7 @@ impl Limit {
                 (cut <= 0.5 && latency > worst.latency * cut.cbrt()) || self.at_floor >= SURE_AT_FLOOR
             }
             _ => {
-                self.worst = Some(Worst { limit: self.most, latency });
+                self.worst = Some(LatencyPeak { limit: self.most, latency });
                 self.at_floor >= SURE_AT_FLOOR
             }
         }
@@ -225,7 +225,7 @@ impl Gradient {
     }
 }
 
-impl Window {
+impl SampleWindow {
     fn glance(&mut self, under_way: u32) {
         self.glances += 1;
         self.under_way += u64::from(under_way);

@@ -1,6 +1,6 @@
 //! How hard the gate may press on a part of the origin: settings, and rules on plain values.
 //!
-//! A request is sent when all of its scopes let it: a slot is free ([`Throttle::concurrency`]), the [`spacing`] to the
+//! A request is sent when all of its scopes let it: a slot is free ([`ThrottleConfig::concurrency`]), the [`spacing`] to the
 //! one before is kept, and the scope does not rest ([`backoff`]). How many slots there are and how far apart requests are
 //! sent may be found out on the way ([`controller`]): by the latency ([`autothrottle`], [`gradient`]) or by complaints
 //! ([`rampup`]). Who has to wait, and in what order, is the engine's business.
@@ -20,7 +20,7 @@ use controller::Controller;
 use spacing::Spacing;
 use std::num::NonZeroU32;
 use std::time::Duration;
-use partition::ByValue;
+use partition::Partitioning;
 
 /// A part of the origin.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,14 +28,14 @@ pub struct Scope {
     /// Its name in settings, logs and metrics.
     pub name: String,
     /// How it is throttled; `None` costs its requests nothing.
-    pub throttle: Option<Throttle>,
+    pub throttle: Option<ThrottleConfig>,
     /// There is one of it for each value; `None`: it is there once.
-    pub by_value: Option<ByValue>,
+    pub by_value: Option<Partitioning>,
 }
 
 /// How one scope is throttled.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Throttle {
+pub struct ThrottleConfig {
     /// The most requests at once.
     pub concurrency: Option<NonZeroU32>,
     /// The time between two.
@@ -45,12 +45,12 @@ pub struct Throttle {
     /// Lets the scope rest when the origin complains.
     pub backoff: Option<Backoff>,
     /// Who may wait for a turn.
-    pub queue: Queue,
+    pub queue: QueueConfig,
 }
 
 /// The bounds of a waiting line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Queue {
+pub struct QueueConfig {
     /// The longest wait.
     pub max_wait: Duration,
     /// The most who wait.
@@ -68,7 +68,7 @@ pub struct Jitter {
 
 /// What the origin did with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct OriginOutcome {
     /// Its status; `None` where it timed out or broke off.
     pub status: Option<u16>,
     /// From sending the request to the head of the answer.
@@ -101,7 +101,7 @@ impl Jitter {
     }
 }
 
-impl Outcome {
+impl OriginOutcome {
     /// Returns whether the origin did what it was asked: only then is its latency a reason to go faster. Errors are
     /// often answered sooner than anything else.
     pub fn is_good(&self) -> bool {

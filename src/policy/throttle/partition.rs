@@ -9,16 +9,16 @@ use std::num::NonZeroUsize;
 
 /// One scope for each value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ByValue {
+pub struct Partitioning {
     /// What the value is.
-    pub from: ValueFrom,
+    pub from: PartitionKey,
     /// So many values have scopes of their own at once; those beyond share one.
     pub most: NonZeroUsize,
 }
 
 /// What of a request a value is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ValueFrom {
+pub enum PartitionKey {
     /// The parameter of that name.
     Query(String),
     /// The header field of that name.
@@ -33,7 +33,7 @@ pub enum ValueFrom {
 
 /// What a request says, as far as a scope can go by it.
 #[derive(Clone, Copy)]
-pub struct Said<'a> {
+pub struct PartitionInput<'a> {
     /// The pattern of its route.
     pub route: &'a str,
     /// The host asked for, lower case, without a port.
@@ -49,9 +49,9 @@ pub struct Said<'a> {
 /// No more of a value is shown.
 const SHOWN: usize = 64;
 
-impl ValueFrom {
+impl PartitionKey {
     /// Returns the value that a request has; nothing, where it has none.
-    pub fn of<'a>(&self, said: &Said<'a>) -> Cow<'a, [u8]> {
+    pub fn of<'a>(&self, said: &PartitionInput<'a>) -> Cow<'a, [u8]> {
         let found = match self {
             Self::Query(name) => return parameter(said.query.unwrap_or_default(), name).unwrap_or_default(),
             Self::Header(name) => (said.header)(name).unwrap_or_default(),
@@ -111,17 +111,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn value(from: &ValueFrom, said: &Said<'_>) -> String {
+    fn value(from: &PartitionKey, said: &PartitionInput<'_>) -> String {
         String::from_utf8_lossy(&from.of(said)).into_owned()
     }
 
-    fn asked(query: &str) -> Said<'_> {
-        Said { route: "/t/**", host: "a.example", path: "/t/one", query: Some(query), header: &|_| None }
+    fn asked(query: &str) -> PartitionInput<'_> {
+        PartitionInput { route: "/t/**", host: "a.example", path: "/t/one", query: Some(query), header: &|_| None }
     }
 
     #[test]
     fn a_parameter_is_one_value_however_it_is_spelled() {
-        let tenant = ValueFrom::Query("tenant".into());
+        let tenant = PartitionKey::Query("tenant".into());
         for (query, found) in [
             ("tenant=a%20b", "a b"),
             ("tenant=a+b", "a b"),
@@ -144,16 +144,16 @@ mod tests {
     #[test]
     fn host_path_route_and_header_are_values_too() {
         let fields = |name: &http::HeaderName| (name == "x-tenant").then_some(&b"acme"[..]);
-        let said = Said { host: "a.example.", header: &fields, ..asked("") };
-        let segment = |number| ValueFrom::Path(NonZeroUsize::new(number).expect("from 1"));
+        let said = PartitionInput { host: "a.example.", header: &fields, ..asked("") };
+        let segment = |number| PartitionKey::Path(NonZeroUsize::new(number).expect("from 1"));
         for (from, found) in [
-            (ValueFrom::Host, "a.example"),
+            (PartitionKey::Host, "a.example"),
             (segment(1), "t"),
             (segment(2), "one"),
             (segment(3), ""),
-            (ValueFrom::Route, "/t/**"),
-            (ValueFrom::Header(http::HeaderName::from_static("x-tenant")), "acme"),
-            (ValueFrom::Header(http::HeaderName::from_static("x-other")), ""),
+            (PartitionKey::Route, "/t/**"),
+            (PartitionKey::Header(http::HeaderName::from_static("x-tenant")), "acme"),
+            (PartitionKey::Header(http::HeaderName::from_static("x-other")), ""),
         ] {
             assert_eq!(value(&from, &said), found, "{from:?}");
         }

@@ -17,12 +17,12 @@ pub struct Rampup {
     /// How long a window is.
     pub window: Duration,
     /// What is varied.
-    pub lever: Lever,
+    pub lever: RampVariable,
 }
 
 /// What is varied, from where, between which bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lever {
+pub enum RampVariable {
     /// How many requests may be under way.
     Concurrency {
         /// To begin with.
@@ -43,9 +43,9 @@ pub enum Lever {
 
 /// How far it has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Climb {
-    reached: Reached,
-    last: Option<Step>,
+pub struct RampState {
+    reached: RampValue,
+    last: Option<RampStep>,
     began: Timestamp,
     complaints: u32,
     /// Requests sent in this window, and how many were under way at each, added up.
@@ -54,7 +54,7 @@ pub struct Climb {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Step {
+struct RampStep {
     direction: Direction,
     /// In thousandths of what was reached.
     size: u32,
@@ -68,29 +68,29 @@ enum Direction {
 
 /// What the lever stands at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reached {
+pub enum RampValue {
     /// So many requests may be under way.
     Concurrency(u32),
     /// So far apart they are sent.
     Delay(Duration),
 }
 
-impl Climb {
+impl RampState {
     /// A climb from the bottom.
     pub fn new(rampup: &Rampup, now: Timestamp) -> Self {
         let reached = match rampup.lever {
-            Lever::Concurrency { start, .. } => Reached::Concurrency(start),
-            Lever::Delay { start, .. } => Reached::Delay(start),
+            RampVariable::Concurrency { start, .. } => RampValue::Concurrency(start),
+            RampVariable::Delay { start, .. } => RampValue::Delay(start),
         };
         Self::at(reached, None, now)
     }
 
-    fn at(reached: Reached, last: Option<Step>, now: Timestamp) -> Self {
+    fn at(reached: RampValue, last: Option<RampStep>, now: Timestamp) -> Self {
         Self { reached, last, began: now, complaints: 0, sent: 0, under_way: 0 }
     }
 
     /// Returns what the lever stands at.
-    pub fn reached(&self) -> Reached {
+    pub fn reached(&self) -> RampValue {
         self.reached
     }
 
@@ -132,7 +132,7 @@ impl Climb {
         } else {
             None
         };
-        let step = direction.map(|direction| Step::after(self.last, direction));
+        let step = direction.map(|direction| RampStep::after(self.last, direction));
         let reached = step.map_or(self.reached, |step| self.reached.after(step));
         let reached = rampup.lever.within(reached).unwrap_or(self.reached);
         *self = Self::at(reached, step.or(self.last), now);
@@ -140,13 +140,13 @@ impl Climb {
 
     fn has_used_half(&self, lasted: Duration) -> bool {
         match self.reached {
-            Reached::Concurrency(most) => self.sent > 0 && self.under_way * 2 >= u64::from(most) * u64::from(self.sent),
-            Reached::Delay(delay) => delay.saturating_mul(self.sent.saturating_mul(2)) >= lasted,
+            RampValue::Concurrency(most) => self.sent > 0 && self.under_way * 2 >= u64::from(most) * u64::from(self.sent),
+            RampValue::Delay(delay) => delay.saturating_mul(self.sent.saturating_mul(2)) >= lasted,
         }
     }
 }
 
-impl Step {
+impl RampStep {
     fn after(last: Option<Self>, direction: Direction) -> Self {
         let size = match last {
             None => LARGEST,
@@ -157,8 +157,8 @@ impl Step {
     }
 }
 
-impl Reached {
-    fn after(self, Step { direction, size }: Step) -> Self {
+impl RampValue {
+    fn after(self, RampStep { direction, size }: RampStep) -> Self {
         let slots = |most: u32| u32::try_from(u64::from(most) * u64::from(size) / WHOLE).unwrap_or(most).max(1);
         let share = f64::from(size) / WHOLE as f64;
         match (self, direction) {
@@ -170,15 +170,15 @@ impl Reached {
     }
 }
 
-impl Lever {
+impl RampVariable {
     /// `reached`, within the bounds; nothing where it is of the other lever.
-    fn within(&self, reached: Reached) -> Option<Reached> {
+    fn within(&self, reached: RampValue) -> Option<RampValue> {
         match (*self, reached) {
-            (Self::Concurrency { most, .. }, Reached::Concurrency(at)) => {
-                Some(Reached::Concurrency(at.min(most).max(1)))
+            (Self::Concurrency { most, .. }, RampValue::Concurrency(at)) => {
+                Some(RampValue::Concurrency(at.min(most).max(1)))
             }
-            (Self::Delay { least, most, .. }, Reached::Delay(delay)) => {
-                Some(Reached::Delay(delay.min(most).max(least)))
+            (Self::Delay { least, most, .. }, RampValue::Delay(delay)) => {
+                Some(RampValue::Delay(delay.min(most).max(least)))
             }
             _ => None,
         }

@@ -1,9 +1,9 @@
 //! An origin in virtual time: so many servers, one queue before them, and clients that ask as fast as they are let.
 
-use super::backoff::{Pressure, Rest, Spell};
-use super::controller::{Course, Pace};
+use super::backoff::{BackoffState, BackoffBlock, BackoffEpoch};
+use super::controller::{ControllerState, EffectiveLimits};
 use super::spacing::Spacing;
-use super::{Outcome, Queue, Throttle};
+use super::{OriginOutcome, QueueConfig, ThrottleConfig};
 use crate::policy::Timestamp;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -24,7 +24,7 @@ pub(super) struct Origin {
     /// How many requests it works on at once.
     pub(super) servers: u32,
     /// How long one takes, as the page goes.
-    pub(super) pages: Pages,
+    pub(super) pages: ServiceTime,
     /// How many requests a second it takes on, before it answers 429; with bursts of one second.
     pub(super) takes: Option<u32>,
     /// After so long in the queue a request is given up.
@@ -33,7 +33,7 @@ pub(super) struct Origin {
 
 /// How long pages take without a queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Pages {
+pub(super) enum ServiceTime {
     /// All the same.
     Even(f64),
     /// Between half and one and a half of it.
@@ -44,7 +44,7 @@ pub(super) enum Pages {
 
 /// What came of it in one second.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Second {
+pub(super) struct SecondStats {
     /// Answers.
     pub(super) answered: u32,
     /// Complaints and requests given up.
@@ -54,7 +54,7 @@ pub(super) struct Second {
     /// How long answers waited at the origin, added up, in seconds.
     pub(super) queued: f64,
     /// The pace at its end.
-    pub(super) pace: Pace,
+    pub(super) pace: EffectiveLimits,
     /// Requests in the origin's queue at its end.
     pub(super) in_queue: u32,
 }
@@ -71,12 +71,12 @@ pub(super) struct Summary {
 }
 
 pub(super) struct Simulation {
-    throttle: Throttle,
+    throttle: ThrottleConfig,
     phases: Vec<Phase>,
     now: Timestamp,
     chance: u64,
-    course: Course,
-    pressure: Pressure,
+    course: ControllerState,
+    pressure: BackoffState,
     next_start: Timestamp,
     /// When it looks again whether it may send.
     look_at: Timestamp,
@@ -85,14 +85,14 @@ pub(super) struct Simulation {
     queue: VecDeque<Request>,
     events: BinaryHeap<Reverse<(Timestamp, u64, Event)>>,
     order: u64,
-    seconds: Vec<Second>,
+    seconds: Vec<SecondStats>,
     tokens: (f64, Timestamp),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Request {
     sent: Timestamp,
-    spell: Spell,
+    spell: BackoffEpoch,
     takes: Duration,
 }
 
@@ -106,8 +106,8 @@ enum Event {
 }
 
 impl Summary {
-    pub(super) fn of(seconds: &[Second]) -> Self {
-        let sum = |of: fn(&Second) -> f64| seconds.iter().map(of).sum::<f64>();
+    pub(super) fn of(seconds: &[SecondStats]) -> Self {
+        let sum = |of: fn(&SecondStats) -> f64| seconds.iter().map(of).sum::<f64>();
         let answered = sum(|second| f64::from(second.answered));
         Self {
             share: answered / sum(|second| second.possible),
@@ -118,28 +118,28 @@ impl Summary {
 }
 
 /// Rules of a scope that are as wide as can be.
-pub(super) fn wide() -> Throttle {
-    Throttle {
+pub(super) fn wide() -> ThrottleConfig {
+    ThrottleConfig {
         concurrency: None,
         spacing: Spacing::default(),
         controller: None,
         backoff: None,
-        queue: Queue { max_wait: Duration::from_secs(2), max_length: 256 },
+        queue: QueueConfig { max_wait: Duration::from_secs(2), max_length: 256 },
     }
 }
 
 impl Simulation {
-    pub(super) fn of(throttle: &Throttle, phases: &[Phase], seed: u64) -> Self {
+    pub(super) fn of(throttle: &ThrottleConfig, phases: &[Phase], seed: u64) -> Self {
         // Not at the epoch: the rest of no backoff is then in the past.
         let now = Timestamp::from_seconds(1000);
-        let course = throttle.course(Course::Fixed, now);
+        let course = throttle.course(ControllerState::Fixed, now);
         Self {
             throttle: throttle.clone(),
             phases: phases.to_vec(),
             now,
             chance: seed,
             course,
-            pressure: Pressure::default(),
+            pressure: BackoffState::default(),
             next_start: now,
             look_at: now,
             under_way: 0,
@@ -153,11 +153,11 @@ impl Simulation {
     }
 
     /// What each second brought, `seconds` of them.
-    pub(super) fn run(mut self, seconds: u64) -> Vec<Second> {
+    pub(super) fn run(mut self, seconds: u64) -> Vec<SecondStats> {
         for second in 1..=seconds {
             self.at(Timestamp::from_seconds(1000 + second), Event::Second);
         }
-        self.seconds.push(Second::default());
+        self.seconds.push(SecondStats::default());
         self.go_on();
         while let Some(Reverse((now, _, event))) = self.events.pop() {
             self.now = now;
@@ -181,7 +181,7 @@ impl Simulation {
                 let possible = origin.takes.map_or(possible, |takes| possible.min(f64::from(takes)));
                 let last = self.seconds.last_mut().expect("one is always open");
                 (last.pace, last.in_queue, last.possible) = (pace, in_queue, possible);
-                self.seconds.push(Second::default());
+                self.seconds.push(SecondStats::default());
             }
             Event::Answered(request) => {
                 self.busy -= 1;
@@ -206,7 +206,7 @@ impl Simulation {
     }
 
     fn hear(&mut self, request: Request, status: Option<u16>, latency: Duration) {
-        let outcome = Outcome { status, latency, measured: true, asked_for: None };
+        let outcome = OriginOutcome { status, latency, measured: true, asked_for: None };
         self.throttle.heard(&mut self.course, &outcome, request.sent, self.under_way, self.now);
         let spell = request.spell;
         let after = self.throttle.pressure_after(self.pressure, &self.course, spell, &outcome, 0.0, self.now);
@@ -237,8 +237,8 @@ impl Simulation {
         if let Some(backoff) = &self.throttle.backoff {
             self.pressure = backoff.at(self.pressure, self.now);
             match self.pressure.hinders(self.now) {
-                Some(Rest::Until(until)) => opens = opens.max(until),
-                Some(Rest::Probing) => return false,
+                Some(BackoffBlock::Until(until)) => opens = opens.max(until),
+                Some(BackoffBlock::Probing) => return false,
                 None => {}
             }
         }
@@ -293,7 +293,7 @@ impl Simulation {
     }
 }
 
-impl Pages {
+impl ServiceTime {
     fn time(self, which: f64, how_long: f64) -> f64 {
         match self {
             Self::Even(mean) => mean,

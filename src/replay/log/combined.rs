@@ -2,8 +2,8 @@
 //!
 //! `[host:port ]client ident user [time] "request" status bytes[ "referer" "user agent"[ more]]`
 
-use super::line::{Asked, Asker, Line};
-use super::{Broken, Fact, Facts, line, timestamp, quoted};
+use super::line::{RequestLine, LoggedClient, LogLine};
+use super::{LineError, LogField, MissingFields, line, timestamp, quoted};
 use crate::policy::Timestamp;
 use crate::policy::identity::canonical;
 use http::{Method, Version};
@@ -11,26 +11,26 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 /// Reads a line.
-pub(super) fn read(text: &[u8]) -> Result<Line<'_>, Broken> {
-    let open = memchr::memchr(b'[', text).ok_or(Broken::Unknown)?;
-    let (host, client) = head(&text[..open]).ok_or(Broken::Unknown)?;
-    let close = open + memchr::memchr(b']', &text[open..]).ok_or(Broken::Cut)?;
-    let (at, has_fraction) = timestamp::read(&text[open + 1..close]).ok_or(Broken::Time)?;
-    let (request, rest) = quoted::field(text[close + 1..].trim_ascii_start()).ok_or(Broken::Cut)?;
+pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
+    let open = memchr::memchr(b'[', text).ok_or(LineError::Unknown)?;
+    let (host, client) = head(&text[..open]).ok_or(LineError::Unknown)?;
+    let close = open + memchr::memchr(b']', &text[open..]).ok_or(LineError::Cut)?;
+    let (at, has_fraction) = timestamp::read(&text[open + 1..close]).ok_or(LineError::Time)?;
+    let (request, rest) = quoted::field(text[close + 1..].trim_ascii_start()).ok_or(LineError::Cut)?;
     let (status, rest) = word(rest);
-    let status = status_of(status).ok_or(if status.is_empty() { Broken::Cut } else { Broken::Status })?;
+    let status = status_of(status).ok_or(if status.is_empty() { LineError::Cut } else { LineError::Status })?;
     let (bytes, rest) = word(rest);
     let behind = Behind::read(rest)?;
     let (asked, named) = asked(request);
     let host = named.or_else(|| host.map(Cow::Borrowed)).map(line::host);
     let lacks = LACKED
-        .and(Fact::Address, matches!(client, Asker::Named(_)))
-        .and(Fact::Fraction, !has_fraction)
-        .and(Fact::Host, host.is_none())
-        .and(Fact::Referer, behind.is_none())
-        .and(Fact::UserAgent, behind.is_none());
+        .and(LogField::Address, matches!(client, LoggedClient::Named(_)))
+        .and(LogField::Fraction, !has_fraction)
+        .and(LogField::Host, host.is_none())
+        .and(LogField::Referer, behind.is_none())
+        .and(LogField::UserAgent, behind.is_none());
     let Behind { referer, user_agent } = behind.unwrap_or_default();
-    Ok(Line { at, client, asked, host, status, bytes: number(bytes), referer, user_agent, lacks, own: None })
+    Ok(LogLine { at, client, asked, host, status, bytes: number(bytes), referer, user_agent, lacks, own: None })
 }
 
 /// When it was written.
@@ -57,20 +57,20 @@ struct Behind<'a> {
 }
 
 impl<'a> Behind<'a> {
-    fn read(rest: &'a [u8]) -> Result<Option<Self>, Broken> {
+    fn read(rest: &'a [u8]) -> Result<Option<Self>, LineError> {
         let rest = rest.trim_ascii_start();
         if !rest.starts_with(b"\"") {
             return Ok(None);
         }
-        let (referer, rest) = quoted::field(rest).ok_or(Broken::Cut)?;
-        let (user_agent, _) = quoted::field(rest.trim_ascii_start()).ok_or(Broken::Cut)?;
+        let (referer, rest) = quoted::field(rest).ok_or(LineError::Cut)?;
+        let (user_agent, _) = quoted::field(rest.trim_ascii_start()).ok_or(LineError::Cut)?;
         Ok(Some(Self { referer: quoted::unless_dash(referer), user_agent: quoted::unless_dash(user_agent) }))
     }
 }
 
 /// Who is named before the time: the virtual host, where it is, and the client. Of a list of addresses
 /// (`X-Forwarded-For`) the first counts.
-fn head(text: &[u8]) -> Option<(Option<&str>, Asker<'_>)> {
+fn head(text: &[u8]) -> Option<(Option<&str>, LoggedClient<'_>)> {
     let text = std::str::from_utf8(text).ok()?;
     let (first, rest) = next_word(text)?;
     let (host, client) = match next_word(rest) {
@@ -83,27 +83,27 @@ fn head(text: &[u8]) -> Option<(Option<&str>, Asker<'_>)> {
     };
     let client = client.trim_end_matches(',');
     let client = match client.parse::<IpAddr>() {
-        Ok(address) => Asker::Address(canonical(address)),
-        Err(_) => Asker::Named(client),
+        Ok(address) => LoggedClient::Address(canonical(address)),
+        Err(_) => LoggedClient::Named(client),
     };
     Some((host, client))
 }
 
 /// The request line: blanks in the target belong to it, and a version may be missing. Also the host, where it names one.
-fn asked(line: Cow<'_, [u8]>) -> (Option<Asked<'_>>, Option<Cow<'_, str>>) {
+fn asked(line: Cow<'_, [u8]>) -> (Option<RequestLine<'_>>, Option<Cow<'_, str>>) {
     match quoted::text(line) {
         Cow::Borrowed(line) => split(line, Cow::Borrowed),
         Cow::Owned(line) => split(&line, |text| Cow::Owned(text.to_owned())),
     }
 }
 
-struct Target<'a> {
+struct RequestTarget<'a> {
     host: Option<&'a str>,
     path: &'a str,
     query: Option<&'a str>,
 }
 
-fn split<'a, 'b>(line: &'b str, keep: impl Fn(&'b str) -> Cow<'a, str>) -> (Option<Asked<'a>>, Option<Cow<'a, str>>) {
+fn split<'a, 'b>(line: &'b str, keep: impl Fn(&'b str) -> Cow<'a, str>) -> (Option<RequestLine<'a>>, Option<Cow<'a, str>>) {
     let Some((method, rest)) = at_blank(line, line.bytes().position(is_blank)) else { return (None, None) };
     let Ok(method) = Method::from_bytes(method.as_bytes()) else { return (None, None) };
     let last = at_blank(rest, rest.bytes().rposition(is_blank));
@@ -111,11 +111,11 @@ fn split<'a, 'b>(line: &'b str, keep: impl Fn(&'b str) -> Cow<'a, str>) -> (Opti
         Some((target, Some(version))) => (target, version),
         _ => (rest, Version::HTTP_09),
     };
-    let Target { host, path, query } = Target::of(target);
-    (Some(Asked { method, path: keep(path), query: query.map(&keep), version }), host.map(&keep))
+    let RequestTarget { host, path, query } = RequestTarget::of(target);
+    (Some(RequestLine { method, path: keep(path), query: query.map(&keep), version }), host.map(&keep))
 }
 
-impl<'a> Target<'a> {
+impl<'a> RequestTarget<'a> {
     fn of(target: &'a str) -> Self {
         let absolute = if target.starts_with('/') { None } else { target.split_once("://") };
         let (host, target) = match absolute {
@@ -178,4 +178,4 @@ fn number(word: &[u8]) -> u64 {
 }
 
 /// What no line of these formats says.
-const LACKED: Facts = Facts::of(&[Fact::Headers, Fact::Cost, Fact::Latency]);
+const LACKED: MissingFields = MissingFields::of(&[LogField::Headers, LogField::Cost, LogField::Latency]);

@@ -1,7 +1,7 @@
 //! One line of a log, whatever wrote it.
 
-use super::native::Own;
-use super::{Broken, Facts, combined, native};
+use super::native::NativeFields;
+use super::{LineError, MissingFields, combined, native};
 use crate::policy::Timestamp;
 use http::{Method, Version};
 use std::borrow::Cow;
@@ -9,13 +9,13 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// One request, as a log tells it.
 #[derive(Clone, Debug)]
-pub struct Line<'a> {
+pub struct LogLine<'a> {
     /// When it came, by the log.
     pub at: Timestamp,
     /// Who asked.
-    pub client: Asker<'a>,
+    pub client: LoggedClient<'a>,
     /// For what; none where there was no request line, or none that is one.
-    pub asked: Option<Asked<'a>>,
+    pub asked: Option<RequestLine<'a>>,
     /// The host asked for, in lower case and without its port, where it is known.
     pub host: Option<Cow<'a, str>>,
     /// The status that the client got.
@@ -27,14 +27,14 @@ pub struct Line<'a> {
     /// The user agent, where one was sent.
     pub user_agent: Option<Cow<'a, [u8]>>,
     /// What the line does not say.
-    pub lacks: Facts,
+    pub lacks: MissingFields,
     /// What only the gate itself writes down.
-    pub own: Option<Box<Own<'a>>>,
+    pub own: Option<Box<NativeFields<'a>>>,
 }
 
 /// Who asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asker<'a> {
+pub enum LoggedClient<'a> {
     /// An address.
     Address(IpAddr),
     /// A host name: the server looked it up, and did not keep the address.
@@ -43,7 +43,7 @@ pub enum Asker<'a> {
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked<'a> {
+pub struct RequestLine<'a> {
     /// The method.
     pub method: Method,
     /// The path, as sent.
@@ -54,9 +54,9 @@ pub struct Asked<'a> {
     pub version: Version,
 }
 
-impl<'a> Line<'a> {
+impl<'a> LogLine<'a> {
     /// Reads a line without its end; nothing where it is empty.
-    pub fn read(text: &'a [u8]) -> Result<Option<Self>, Broken> {
+    pub fn read(text: &'a [u8]) -> Result<Option<Self>, LineError> {
         match text.trim_ascii_start().first() {
             None => Ok(None),
             Some(b'{') => native::read(text).map(Some),
@@ -93,7 +93,7 @@ pub(super) fn host(written: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
-impl Asker<'_> {
+impl LoggedClient<'_> {
     /// An address to know it by: its own, or one that no host has and that follows from its name.
     pub fn address(&self) -> IpAddr {
         match self {

@@ -2,7 +2,7 @@
 
 /// What is wrong with a line that is no request of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Broken {
+pub enum LineError {
     /// It is longer than any that a server writes.
     TooLong,
     /// It ends in the middle: the disk was full, or the file was rotated.
@@ -17,7 +17,7 @@ pub enum Broken {
     Unknown,
 }
 
-impl Broken {
+impl LineError {
     /// All of them.
     pub const ALL: [Self; 6] = [Self::TooLong, Self::Cut, Self::Time, Self::Status, Self::OtherJson, Self::Unknown];
 

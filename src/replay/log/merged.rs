@@ -6,25 +6,25 @@
 //!
 //! Where the gate wrote the log, lines of nearly the same moment are put in the order in which they were decided.
 
-use super::native::{self, CountedBy, Turn};
-use super::source::{Numbered, Source, Unreadable};
-use super::{Broken, Line, line};
+use super::native::{self, SequenceDomain, Sequence};
+use super::source::{Numbered, LogSource, LogReadError};
+use super::{LineError, LogLine, line};
 use crate::policy::Timestamp;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 /// Gives out lines in the order of time.
-pub struct Merged {
+pub struct MergedLog {
     window: Duration,
     streams: Vec<Stream>,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<BufferedLine>,
     waiting_bytes: usize,
     /// Decisions that wait, by their number, for each quota of each file and for its buckets.
-    turns: Vec<BTreeMap<Turn, Key>>,
+    turns: Vec<BTreeMap<Sequence, Key>>,
     /// The places of these.
-    accounts: HashMap<(usize, CountedBy), usize>,
-    given: Waiting,
+    accounts: HashMap<(usize, SequenceDomain), usize>,
+    given: BufferedLine,
     latest: Timestamp,
     spare: Vec<Vec<u8>>,
     count: u64,
@@ -40,7 +40,7 @@ pub struct Counts {
     /// Those with nothing in them.
     pub empty: u64,
     /// Those with something in them that is no request of a log, and the first of each kind.
-    pub broken: BTreeMap<Broken, (u64, Place)>,
+    pub broken: BTreeMap<LineError, (u64, LinePosition)>,
     /// Those that were put in order.
     pub out_of_order: u64,
     /// Those that came too late for that.
@@ -49,7 +49,7 @@ pub struct Counts {
 
 /// Where a line stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct LinePosition {
     /// The file, by its place among those that were named.
     pub file: usize,
     /// The line's number, from 1.
@@ -58,18 +58,18 @@ pub struct Place {
 
 /// A line, as it is given out.
 #[derive(Clone, Copy, Debug)]
-pub struct Next<'a> {
+pub struct OrderedLine<'a> {
     /// When it came: at the earliest when the one before did, but for those of one moment.
     pub at: Timestamp,
     /// Where it stands.
-    pub place: Place,
+    pub place: LinePosition,
     /// Its text.
     pub text: &'a [u8],
 }
 
 /// One file, and the latest time that was read in it.
 struct Stream {
-    source: Source,
+    source: LogSource,
     file: usize,
     latest: Timestamp,
 }
@@ -78,17 +78,17 @@ struct Stream {
 type Key = (Timestamp, u64);
 
 #[derive(Default)]
-struct Waiting {
+struct BufferedLine {
     key: Key,
-    place: Place,
+    place: LinePosition,
     /// Its decision's number on each account.
-    turns: SmallVec<[(usize, Turn); 2]>,
+    turns: SmallVec<[(usize, Sequence); 2]>,
     text: Vec<u8>,
 }
 
-impl Merged {
+impl MergedLog {
     /// The lines of `sources`; those that are out of order by no more than `window` are put in order.
-    pub fn new(sources: Vec<Source>, window: Duration) -> Self {
+    pub fn new(sources: Vec<LogSource>, window: Duration) -> Self {
         let stream = |(file, source)| Stream { source, file, latest: Timestamp::default() };
         Self {
             window,
@@ -97,7 +97,7 @@ impl Merged {
             waiting_bytes: 0,
             turns: Vec::new(),
             accounts: HashMap::new(),
-            given: Waiting::default(),
+            given: BufferedLine::default(),
             latest: Timestamp::default(),
             spare: Vec::new(),
             count: 0,
@@ -106,19 +106,19 @@ impl Merged {
     }
 
     /// The next line; nothing at the end.
-    pub fn next_line(&mut self) -> Result<Option<Next<'_>>, Unreadable> {
+    pub fn next_line(&mut self) -> Result<Option<OrderedLine<'_>>, LogReadError> {
         while !self.is_ready() {
             let Some(least) = (0..self.streams.len()).min_by_key(|&place| self.streams[place].latest) else { break };
             self.read(least)?;
         }
         let Some(place) = self.first() else { return Ok(None) };
         self.give(place);
-        let Waiting { key: (at, _), place, text, .. } = &self.given;
-        Ok(Some(Next { at: *at, place: *place, text }))
+        let BufferedLine { key: (at, _), place, text, .. } = &self.given;
+        Ok(Some(OrderedLine { at: *at, place: *place, text }))
     }
 
     /// Counts the line that was given out last, or another, among the broken.
-    pub fn is_broken(&mut self, broken: Broken, place: Place) {
+    pub fn is_broken(&mut self, broken: LineError, place: LinePosition) {
         self.counts.broken.entry(broken).or_insert((0, place)).0 += 1;
     }
 
@@ -131,14 +131,14 @@ impl Merged {
     }
 
     /// Reads a line of the stream at `place`; the stream goes at its end.
-    fn read(&mut self, place: usize) -> Result<(), Unreadable> {
+    fn read(&mut self, place: usize) -> Result<(), LogReadError> {
         let Stream { source, file, latest } = &mut self.streams[place];
         let Some(Numbered { number, text }) = source.next_line()? else {
             self.streams.remove(place);
             return Ok(());
         };
         self.counts.lines += 1;
-        let place = Place { file: *file, number };
+        let place = LinePosition { file: *file, number };
         let text = match text {
             Ok(text) => text,
             Err(broken) => {
@@ -147,7 +147,7 @@ impl Merged {
             }
         };
         let Some(at) = line::moment(text) else {
-            match Line::read(text).err() {
+            match LogLine::read(text).err() {
                 Some(broken) => self.is_broken(broken, place),
                 None => self.counts.empty += 1,
             }
@@ -161,7 +161,7 @@ impl Merged {
         }
         *latest = at.max(*latest);
         self.count += 1;
-        let mut waiting = Waiting {
+        let mut waiting = BufferedLine {
             key: (at.max(self.latest), self.count),
             place,
             turns: SmallVec::new(),
@@ -181,7 +181,7 @@ impl Merged {
         Ok(())
     }
 
-    fn wait(&mut self, waiting: Waiting) {
+    fn wait(&mut self, waiting: BufferedLine) {
         self.waiting_bytes += waiting.text.len();
         match self.waiting.back().is_some_and(|last| last.key > waiting.key) {
             true => self.waiting.insert(self.place_of(waiting.key), waiting),
@@ -226,7 +226,7 @@ impl Merged {
 }
 
 /// The place of what decisions of a file are counted by: two gates count on their own.
-fn account(known: &mut HashMap<(usize, CountedBy), usize>, account: (usize, CountedBy)) -> Option<usize> {
+fn account(known: &mut HashMap<(usize, SequenceDomain), usize>, account: (usize, SequenceDomain)) -> Option<usize> {
     let next = known.len();
     match known.get(&account) {
         Some(place) => Some(*place),

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// One thing that policy looks at, or that a verdict depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Fact {
+pub enum LogField {
     /// The client's address: the log has a host name instead.
     Address,
     /// The time within the second.
@@ -25,9 +25,9 @@ pub enum Fact {
 
 /// Some of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Facts(u8);
+pub struct MissingFields(u8);
 
-impl Fact {
+impl LogField {
     /// All of them.
     pub const ALL: [Self; 8] = [
         Self::Address,
@@ -69,12 +69,12 @@ impl Fact {
     }
 }
 
-impl Facts {
+impl MissingFields {
     /// None.
     pub const NONE: Self = Self(0);
 
     /// These.
-    pub const fn of(facts: &[Fact]) -> Self {
+    pub const fn of(facts: &[LogField]) -> Self {
         let (mut bits, mut place) = (0, 0);
         while place < facts.len() {
             bits |= 1 << facts[place] as u8;
@@ -85,18 +85,18 @@ impl Facts {
 
     /// These and `fact`, where `missing`.
     #[must_use]
-    pub const fn and(self, fact: Fact, missing: bool) -> Self {
+    pub const fn and(self, fact: LogField, missing: bool) -> Self {
         Self(self.0 | (missing as u8) << fact as u8)
     }
 
     /// True when `fact` is among them.
-    pub const fn has(self, fact: Fact) -> bool {
+    pub const fn has(self, fact: LogField) -> bool {
         self.0 & 1 << fact as u8 != 0
     }
 
     /// Each of them.
-    pub fn iter(self) -> impl Iterator<Item = Fact> {
-        Fact::ALL.into_iter().filter(move |fact| self.has(*fact))
+    pub fn iter(self) -> impl Iterator<Item = LogField> {
+        LogField::ALL.into_iter().filter(move |fact| self.has(*fact))
     }
 
     /// As one number, to count lines by it.
@@ -110,7 +110,7 @@ impl Facts {
     }
 }
 
-impl fmt::Display for Fact {
+impl fmt::Display for LogField {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.name())
     }

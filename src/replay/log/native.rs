@@ -1,9 +1,9 @@
 //! The gate's own access log: all that policy saw, and what it made of it.
 
-use super::line::{Asked, Asker, Line, host};
-use super::{Broken, Facts, timestamp};
-use crate::engine::BucketStanding;
-use crate::policy::bot_detection::Seen;
+use super::line::{RequestLine, LoggedClient, LogLine, host};
+use super::{LineError, MissingFields, timestamp};
+use crate::engine::BucketUsage;
+use crate::policy::bot_detection::HeadersSeen;
 use crate::policy::{Timestamp, Units};
 use http::{Method, Version};
 use serde::de::{MapAccess, Visitor};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// What only the gate itself writes down.
 #[derive(Clone, Debug)]
-pub struct Own<'a> {
+pub struct NativeFields<'a> {
     /// When the gate was started, in microseconds; 0 where it does not say.
     pub run: u64,
     /// The decision's id.
@@ -27,7 +27,7 @@ pub struct Own<'a> {
     /// Who paid.
     pub key: Cow<'a, str>,
     /// The headers that were there; none where nobody looked.
-    pub seen: Seen,
+    pub seen: HeadersSeen,
     /// What kind of client it was taken for.
     pub kind: &'a str,
     /// Its class.
@@ -35,7 +35,7 @@ pub struct Own<'a> {
     /// Why.
     pub evidence: Vec<Cow<'a, str>>,
     /// Each quota that it touched.
-    pub accounts: SmallVec<[Account<'a>; 2]>,
+    pub accounts: SmallVec<[QuotaFields<'a>; 2]>,
     /// What said no; none where it was admitted.
     pub reason: Option<&'a str>,
     /// The `Retry-After` that it was told.
@@ -52,7 +52,7 @@ pub struct Own<'a> {
 
 /// One quota, as the decision left it.
 #[derive(Clone, Debug)]
-pub struct Account<'a> {
+pub struct QuotaFields<'a> {
     /// Its name.
     pub quota: Cow<'a, str>,
     /// What the request was expected to cost.
@@ -70,7 +70,7 @@ pub struct Account<'a> {
     pub again_turn: Option<u64>,
 }
 
-impl Own<'_> {
+impl NativeFields<'_> {
     /// What it was charged, where `quota` was touched.
     pub fn charged(&self, quota: &str) -> Option<Units> {
         self.accounts.iter().find(|account| account.quota == quota).map(|account| account.charged)
@@ -78,15 +78,15 @@ impl Own<'_> {
 }
 
 /// Reads a line.
-pub(super) fn read(text: &[u8]) -> Result<Line<'_>, Broken> {
-    let written: Written<'_> = serde_json::from_slice(text).map_err(|error| match error.classify() {
-        serde_json::error::Category::Data => Broken::OtherJson,
-        _ => Broken::Cut,
+pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
+    let written: NativeLine<'_> = serde_json::from_slice(text).map_err(|error| match error.classify() {
+        serde_json::error::Category::Data => LineError::OtherJson,
+        _ => LineError::Cut,
     })?;
-    let time = |text: &str| timestamp::rfc3339(text.as_bytes()).map(|(at, _)| at).ok_or(Broken::Time);
+    let time = |text: &str| timestamp::rfc3339(text.as_bytes()).map(|(at, _)| at).ok_or(LineError::Time);
     let (at, settled) = (time(written.time)?, time(written.settled)?);
     let (seen, accounts) = (written.seen(), written.accounts());
-    let asked = Method::from_bytes(written.method.0.as_bytes()).ok().map(|method| Asked {
+    let asked = Method::from_bytes(written.method.0.as_bytes()).ok().map(|method| RequestLine {
         method,
         path: written.path.0,
         query: written.query.map(|query| query.0),
@@ -97,7 +97,7 @@ pub(super) fn read(text: &[u8]) -> Result<Line<'_>, Broken> {
             _ => Version::HTTP_11,
         },
     });
-    let own = Own {
+    let own = NativeFields {
         run: written.run,
         id: u64::from_str_radix(written.id, 16).unwrap_or(0),
         settled,
@@ -114,16 +114,16 @@ pub(super) fn read(text: &[u8]) -> Result<Line<'_>, Broken> {
         scope_wait: milliseconds(written.scope_wait_ms),
         origin: written.origin_ms.map(milliseconds),
     };
-    Ok(Line {
+    Ok(LogLine {
         at,
-        client: Asker::Address(written.client),
+        client: LoggedClient::Address(written.client),
         asked,
         host: Some(host(written.host.0)),
         status: written.status,
         bytes: written.bytes,
         referer: written.referer.map(Text::into_bytes),
         user_agent: Some(written.user_agent.into_bytes()).filter(|agent| !agent.is_empty()),
-        lacks: Facts::NONE,
+        lacks: MissingFields::NONE,
         own: Some(Box::new(own)),
     })
 }
@@ -136,7 +136,7 @@ pub(super) fn moment(text: &[u8]) -> Option<Timestamp> {
 
 /// What decisions are counted by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum CountedBy {
+pub(super) enum SequenceDomain {
     /// A quota, by its name as it is written.
     Quota(Box<[u8]>),
     /// Some clients' buckets.
@@ -144,10 +144,10 @@ pub(super) enum CountedBy {
 }
 
 /// Where a decision stands among all of a gate: its run, and the number in it.
-pub(super) type Turn = (u64, u64);
+pub(super) type Sequence = (u64, u64);
 
 /// The numbers of its decision. What a client sends cannot look like them: its quotes are escaped.
-pub(super) fn turns(text: &[u8]) -> impl Iterator<Item = (CountedBy, Turn)> {
+pub(super) fn turns(text: &[u8]) -> impl Iterator<Item = (SequenceDomain, Sequence)> {
     const RUN: &[u8] = b",\"run\":";
     const QUOTAS: &[u8] = b",\"turn\":{";
     const BUCKET: &[u8] = b",\"bucket_turn\":";
@@ -155,11 +155,11 @@ pub(super) fn turns(text: &[u8]) -> impl Iterator<Item = (CountedBy, Turn)> {
     let run = behind(RUN, &text[..text.len().min(BEFORE_CLIENT)]).and_then(|at| number_at(&text[at..])).unwrap_or(0);
     let quotas = behind(QUOTAS, text).map_or(&[][..], |at| &text[at..]);
     let bucket = behind(BUCKET, quotas).and_then(|at| number_at(&quotas[at..]));
-    let bucket = bucket.map(|turn| (CountedBy::Buckets(turn % BucketStanding::TURNS), turn));
+    let bucket = bucket.map(|turn| (SequenceDomain::Buckets(turn % BucketUsage::TURNS), turn));
     let end = memchr::memchr(b'}', quotas).unwrap_or(0);
     let of_quotas = quotas[..end].split(|&byte| byte == b',').filter_map(|pair| {
         let colon = memchr::memrchr(b':', pair)?;
-        Some((CountedBy::Quota(pair[..colon].into()), number_at(&pair[colon + 1..])?))
+        Some((SequenceDomain::Quota(pair[..colon].into()), number_at(&pair[colon + 1..])?))
     });
     of_quotas.chain(bucket).map(move |(by, turn)| (by, (run, turn)))
 }
@@ -174,7 +174,7 @@ fn number_at(text: &[u8]) -> Option<u64> {
 
 /// A line as it is written, but for what nobody asks for.
 #[derive(Deserialize)]
-struct Written<'a> {
+struct NativeLine<'a> {
     time: &'a str,
     settled: &'a str,
     #[serde(default)]
@@ -212,18 +212,18 @@ struct Written<'a> {
     origin_ms: Option<f64>,
 }
 
-impl<'a> Written<'a> {
-    fn seen(&self) -> Seen {
-        let named = self.headers_seen.iter().filter_map(|name| Seen::named(&name.0));
+impl<'a> NativeLine<'a> {
+    fn seen(&self) -> HeadersSeen {
+        let named = self.headers_seen.iter().filter_map(|name| HeadersSeen::named(&name.0));
         named
-            .fold(Seen::default(), |seen, header| seen.and(header, true))
-            .and(Seen::LOOKED, self.secure.is_some())
-            .and(Seen::SECURE, self.secure == Some(true))
-            .and(Seen::OLD_HTTP, self.old_http == Some(true))
+            .fold(HeadersSeen::default(), |seen, header| seen.and(header, true))
+            .and(HeadersSeen::LOOKED, self.secure.is_some())
+            .and(HeadersSeen::SECURE, self.secure == Some(true))
+            .and(HeadersSeen::OLD_HTTP, self.old_http == Some(true))
     }
 
-    fn accounts(&self) -> SmallVec<[Account<'a>; 2]> {
-        let account = |(quota, cost): &(Text<'a>, f64)| Account {
+    fn accounts(&self) -> SmallVec<[QuotaFields<'a>; 2]> {
+        let account = |(quota, cost): &(Text<'a>, f64)| QuotaFields {
             quota: quota.0.clone(),
             cost: units(*cost),
             charged: units(self.charged.of(quota).unwrap_or_default()),

@@ -1,6 +1,6 @@
 //! Where lines come from: files, plain or compressed, and standard input.
 
-use super::Broken;
+use super::LineError;
 use flate2::read::MultiGzDecoder;
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Some files, opened.
-pub struct Files {
+pub struct LogFiles {
     /// Each of them, in the order in which they were named.
-    pub sources: Vec<Source>,
+    pub sources: Vec<LogSource>,
     /// How many bytes there are to read; none where nobody can know.
     pub bytes: Option<u64>,
     /// How many have been read so far.
@@ -20,7 +20,7 @@ pub struct Files {
 }
 
 /// One stream of lines. Each is handed out where it was read.
-pub struct Source {
+pub struct LogSource {
     /// What it is called.
     pub name: String,
     stream: Box<dyn Read>,
@@ -34,22 +34,22 @@ pub struct Source {
 /// A file cannot be opened, or not be read to its end.
 #[derive(Debug, thiserror::Error)]
 #[error("{name}: cannot be read: {source}; name an access log, plain or compressed with gzip")]
-pub struct Unreadable {
+pub struct LogReadError {
     name: String,
     source: io::Error,
 }
 
-impl Files {
+impl LogFiles {
     /// Opens files; `-` is standard input. What is compressed with gzip is known by its first bytes.
-    pub fn open(paths: &[PathBuf]) -> Result<Self, Unreadable> {
+    pub fn open(paths: &[PathBuf]) -> Result<Self, LogReadError> {
         let read = Arc::new(AtomicU64::new(0));
         let mut bytes = Some(0);
         let mut sources = Vec::new();
         for path in paths {
             let name = path.display().to_string();
-            let unreadable = |source| Unreadable { name: name.clone(), source };
+            let unreadable = |source| LogReadError { name: name.clone(), source };
             let stream: Box<dyn Read> = match path.as_path() == Path::new("-") {
-                true if sources.iter().any(|source: &Source| source.name == name) => {
+                true if sources.iter().any(|source: &LogSource| source.name == name) => {
                     return Err(unreadable(io::Error::other("standard input is named twice, and can be read once")));
                 }
                 true => {
@@ -66,8 +66,8 @@ impl Files {
                     Box::new(file)
                 }
             };
-            let counted = Counted { stream, read: Arc::clone(&read) };
-            sources.push(Source::new(name.clone(), unpacked(counted).map_err(unreadable)?));
+            let counted = CountingReader { stream, read: Arc::clone(&read) };
+            sources.push(LogSource::new(name.clone(), unpacked(counted).map_err(unreadable)?));
         }
         Ok(Self { sources, bytes, read })
     }
@@ -81,25 +81,25 @@ pub struct Numbered<'a> {
     /// Its number, from 1.
     pub number: u64,
     /// Its text, without its end.
-    pub text: Result<&'a [u8], Broken>,
+    pub text: Result<&'a [u8], LineError>,
 }
 
-impl Source {
+impl LogSource {
     /// Lines of `stream`.
     pub fn new(name: String, stream: Box<dyn Read>) -> Self {
         Self { name, stream, block: vec![0; BLOCK], ready: 0..0, ended: false, number: 0 }
     }
 
     /// All of it at once, where no line has been read yet; nothing where that is more than `most` bytes.
-    pub fn into_text(self, most: u64) -> Result<Option<Vec<u8>>, Unreadable> {
+    pub fn into_text(self, most: u64) -> Result<Option<Vec<u8>>, LogReadError> {
         let mut text = Vec::new();
         let read = self.stream.take(most + 1).read_to_end(&mut text);
-        let length = read.map_err(|source| Unreadable { name: self.name, source })?;
+        let length = read.map_err(|source| LogReadError { name: self.name, source })?;
         Ok(Some(text).filter(|_| length as u64 <= most))
     }
 
     /// The next line; nothing at the end.
-    pub fn next_line(&mut self) -> Result<Option<Numbered<'_>>, Unreadable> {
+    pub fn next_line(&mut self) -> Result<Option<Numbered<'_>>, LogReadError> {
         let Some(found) = self.find()? else { return Ok(None) };
         self.number += 1;
         let text = match found {
@@ -108,12 +108,12 @@ impl Source {
                 let text = if self.number == 1 { text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text) } else { text };
                 Ok(text.strip_suffix(b"\r").unwrap_or(text))
             }
-            Found::TooLong => Err(Broken::TooLong),
+            Found::TooLong => Err(LineError::TooLong),
         };
         Ok(Some(Numbered { number: self.number, text }))
     }
 
-    fn find(&mut self) -> Result<Option<Found>, Unreadable> {
+    fn find(&mut self) -> Result<Option<Found>, LogReadError> {
         let (mut seen, mut too_long) = (0, false);
         loop {
             let unseen = self.ready.start + seen;
@@ -138,13 +138,13 @@ impl Source {
     }
 
     /// Reads on behind what is ready, which moves to the front for it.
-    fn fill(&mut self) -> Result<(), Unreadable> {
+    fn fill(&mut self) -> Result<(), LogReadError> {
         self.block.copy_within(self.ready.clone(), 0);
         self.ready = 0..self.ready.len();
         let read = loop {
             match self.stream.read(&mut self.block[self.ready.end..]) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => break read.map_err(|source| Unreadable { name: self.name.clone(), source })?,
+                read => break read.map_err(|source| LogReadError { name: self.name.clone(), source })?,
             }
         };
         self.ended = read == 0;
@@ -159,12 +159,12 @@ enum Found {
 }
 
 /// Counts what goes by.
-struct Counted {
+struct CountingReader {
     stream: Box<dyn Read>,
     read: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl Read for CountingReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.stream.read(into)?;
         self.read.fetch_add(read as u64, Ordering::Relaxed);
@@ -172,7 +172,7 @@ impl Read for Counted {
     }
 }
 
-fn unpacked(mut stream: Counted) -> io::Result<Box<dyn Read>> {
+fn unpacked(mut stream: CountingReader) -> io::Result<Box<dyn Read>> {
     let mut first = Vec::new();
     stream.by_ref().take(GZIP.len() as u64).read_to_end(&mut first)?;
     let is_packed = first == GZIP;

@@ -1,4 +1,4 @@
-use super::native::{CountedBy, Turn};
+use super::native::{SequenceDomain, Sequence};
 use super::*;
 use crate::policy::Timestamp;
 use crate::telemetry::sample::person;
@@ -7,24 +7,24 @@ use proptest::prelude::*;
 use std::io::Cursor;
 use std::time::Duration;
 
-fn line(text: &str) -> Line<'_> {
-    Line::read(text.as_bytes()).expect("a line").expect("not empty")
+fn line(text: &str) -> LogLine<'_> {
+    LogLine::read(text.as_bytes()).expect("a line").expect("not empty")
 }
 
-fn merged(texts: &[&str], window: u64) -> Merged {
+fn merged(texts: &[&str], window: u64) -> MergedLog {
     let source = |(place, text): (usize, &&str)| {
-        Source::new(format!("log {place}"), Box::new(Cursor::new(text.as_bytes().to_vec())))
+        LogSource::new(format!("log {place}"), Box::new(Cursor::new(text.as_bytes().to_vec())))
     };
-    Merged::new(texts.iter().enumerate().map(source).collect(), Duration::from_secs(window))
+    MergedLog::new(texts.iter().enumerate().map(source).collect(), Duration::from_secs(window))
 }
 
 fn at(second: u32) -> String {
     format!("192.0.2.1 - - [07/Jun/2024:00:00:{second:02} +0000] \"GET /{second} HTTP/1.1\" 200 5 \"-\" \"x\"\n")
 }
 
-fn given(mut merged: Merged) -> (Vec<(u64, usize, u64)>, Merged) {
+fn given(mut merged: MergedLog) -> (Vec<(u64, usize, u64)>, MergedLog) {
     let mut given = Vec::new();
-    while let Some(Next { at, place, .. }) = merged.next_line().expect("it is in memory") {
+    while let Some(OrderedLine { at, place, .. }) = merged.next_line().expect("it is in memory") {
         given.push((at.seconds() % 60, place.file, place.number));
     }
     (given, merged)
@@ -42,16 +42,16 @@ fn a_client_and_a_host_are_found_whatever_stands_before_the_time() {
     ] {
         let text = format!("{before} {behind}");
         let read = line(&text);
-        assert_eq!(read.client, Asker::Address(client.parse().expect("an address")), "{before}");
+        assert_eq!(read.client, LoggedClient::Address(client.parse().expect("an address")), "{before}");
         assert_eq!(read.host.as_deref(), host, "{before}");
-        assert_eq!(read.lacks.has(Fact::Host), host.is_none(), "{before}");
+        assert_eq!(read.lacks.has(LogField::Host), host.is_none(), "{before}");
         assert_eq!(read.asked.map(|asked| asked.path.into_owned()), Some("/a".to_owned()), "{before}");
     }
     let text = format!("Dialup-7.example.net {behind}");
     let named = line(&text);
-    assert_eq!(named.client, Asker::Named("Dialup-7.example.net"));
-    assert_eq!(named.client.address(), Asker::Named("dialup-7.EXAMPLE.net").address());
-    assert!(named.lacks.has(Fact::Address));
+    assert_eq!(named.client, LoggedClient::Named("Dialup-7.example.net"));
+    assert_eq!(named.client.address(), LoggedClient::Named("dialup-7.EXAMPLE.net").address());
+    assert!(named.lacks.has(LogField::Address));
 }
 
 #[test]
@@ -59,16 +59,16 @@ fn what_is_no_request_of_a_log_is_told_by_its_kind() {
     let long = "x".repeat(70_000);
     let whole = "192.0.2.1 - - [07/Jun/2024:00:00:00 +0000] \"GET / HTTP/1.1\" ";
     for (text, broken) in [
-        ("hello", Broken::Unknown),
-        ("{\"a\":1}", Broken::OtherJson),
-        ("{\"time\":\"2024-06-07T00:00:00Z\",\"settled", Broken::Cut),
-        ("192.0.2.1 - - [31/Jun/2024:00:00:00 +0000] \"GET / HTTP/1.1\" 200 5", Broken::Time),
-        (&format!("{whole}abc 5"), Broken::Status),
-        (&format!("{whole}200 5 \"-\" \"unterm"), Broken::Cut),
-        (&format!("{whole}200 5 \"{long}\" \"x\""), Broken::TooLong),
+        ("hello", LineError::Unknown),
+        ("{\"a\":1}", LineError::OtherJson),
+        ("{\"time\":\"2024-06-07T00:00:00Z\",\"settled", LineError::Cut),
+        ("192.0.2.1 - - [31/Jun/2024:00:00:00 +0000] \"GET / HTTP/1.1\" 200 5", LineError::Time),
+        (&format!("{whole}abc 5"), LineError::Status),
+        (&format!("{whole}200 5 \"-\" \"unterm"), LineError::Cut),
+        (&format!("{whole}200 5 \"{long}\" \"x\""), LineError::TooLong),
     ] {
         let (given, merged) = given(merged(&[&format!("{text}\n")], 60));
-        let all: Vec<(u64, Option<Broken>)> = match Line::read(text.as_bytes()) {
+        let all: Vec<(u64, Option<LineError>)> = match LogLine::read(text.as_bytes()) {
             Err(found) => vec![(1, Some(found))],
             Ok(_) => merged.counts.broken.iter().map(|(kind, (count, _))| (*count, Some(*kind))).collect(),
         };
@@ -80,7 +80,7 @@ fn what_is_no_request_of_a_log_is_told_by_its_kind() {
 #[test]
 fn what_an_editor_puts_before_the_first_line_is_no_part_of_it() {
     let text = "\u{feff}one\r\ntwo\n";
-    let mut source = Source::new("log".into(), Box::new(Cursor::new(text.as_bytes().to_vec())));
+    let mut source = LogSource::new("log".into(), Box::new(Cursor::new(text.as_bytes().to_vec())));
     for line in ["one", "two"] {
         let numbered = source.next_line().expect("it is in memory").expect("a line");
         assert_eq!(numbered.text.ok(), Some(line.as_bytes()));
@@ -91,13 +91,13 @@ fn what_an_editor_puts_before_the_first_line_is_no_part_of_it() {
 fn a_year_that_no_clock_of_ours_reaches_is_no_time() {
     for year in ["2600", "9999"] {
         let text = format!("192.0.2.1 - - [01/Jun/{year}:00:00:00 +0000] \"GET / HTTP/1.1\" 200 1");
-        assert!(Line::read(text.as_bytes()).is_err(), "{year}");
+        assert!(LogLine::read(text.as_bytes()).is_err(), "{year}");
     }
 }
 
 #[test]
 fn standard_input_is_read_once() {
-    let twice = Files::open(&["-".into(), "-".into()]).err().expect("it cannot be read twice");
+    let twice = LogFiles::open(&["-".into(), "-".into()]).err().expect("it cannot be read twice");
     assert!(twice.to_string().contains("named twice"), "{twice}");
 }
 
@@ -133,24 +133,24 @@ fn what_the_gate_writes_is_read_back() {
     let mut text = Vec::new();
     LineWriter::of_run(Timestamp::from_seconds(1)).write_json(&mut text, &record);
     let text = text.trim_ascii_end();
-    let read = Line::read(text).expect("a line").expect("not empty");
-    assert_eq!((read.at, read.client), (record.admitted.to_the_microsecond(), Asker::Address(record.client)));
+    let read = LogLine::read(text).expect("a line").expect("not empty");
+    assert_eq!((read.at, read.client), (record.admitted.to_the_microsecond(), LoggedClient::Address(record.client)));
     assert_eq!(line::moment(text), Some(read.at));
     let asked = read.asked.expect("a request");
     assert_eq!((&*asked.path, asked.query.as_deref()), (record.path, record.query));
     assert_eq!(read.host.as_deref(), Some("shop.example"));
     assert_eq!(read.user_agent.as_deref(), Some(record.user_agent));
-    assert_eq!(read.lacks, Facts::NONE);
+    assert_eq!(read.lacks, MissingFields::NONE);
     let own = read.own.expect("the gate's own");
     assert_eq!((own.id, own.seen, own.kind), (record.id, record.headers_seen, record.kind.name()));
     let (account, charge) = (&own.accounts[0], &record.charges[0]);
     assert_eq!((&*account.quota, account.cost, account.charged), (charge.quota_name, charge.expected, charge.settled));
     assert_eq!((account.turn, account.settled_turn), (charge.turn, Some(charge.settled_turn)));
-    let turns: Vec<(CountedBy, Turn)> = native::turns(text).collect();
-    let quota = CountedBy::Quota(format!("\"{}\"", charge.quota_name).into_bytes().into());
+    let turns: Vec<(SequenceDomain, Sequence)> = native::turns(text).collect();
+    let quota = SequenceDomain::Quota(format!("\"{}\"", charge.quota_name).into_bytes().into());
     let run = 1_000_000;
     assert_eq!(own.run, run);
-    assert_eq!(turns, [(quota, (run, charge.turn)), (CountedBy::Buckets(7), (run, 7))]);
+    assert_eq!(turns, [(quota, (run, charge.turn)), (SequenceDomain::Buckets(7), (run, 7))]);
 }
 
 #[test]
@@ -187,11 +187,11 @@ proptest! {
         bytes in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'"'), Just(b'['), Just(b']'), Just(b' '), any::<u8>()], 0..400),
         window in 0..100_u64,
     ) {
-        let source = Source::new("noise".into(), Box::new(Cursor::new(bytes.clone())));
-        let mut merged = Merged::new(vec![source], Duration::from_secs(window));
+        let source = LogSource::new("noise".into(), Box::new(Cursor::new(bytes.clone())));
+        let mut merged = MergedLog::new(vec![source], Duration::from_secs(window));
         let mut given = 0;
         while let Some(next) = merged.next_line().expect("it is in memory") {
-            let _ = Line::read(next.text);
+            let _ = LogLine::read(next.text);
             given += 1;
         }
         let counts = &merged.counts;

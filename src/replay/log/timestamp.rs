@@ -4,10 +4,10 @@ use crate::policy::Timestamp;
 use jiff::civil::Date;
 
 /// A moment, and whether the log said more than its second.
-pub(super) type Moment = (Timestamp, bool);
+pub(super) type ParsedTime = (Timestamp, bool);
 
 /// Reads a time of either form; nothing where it is none, or of a day that never was.
-pub(super) fn read(text: &[u8]) -> Option<Moment> {
+pub(super) fn read(text: &[u8]) -> Option<ParsedTime> {
     match text.get(2) {
         Some(b'/') => common(text),
         _ => rfc3339(text),
@@ -22,7 +22,7 @@ pub(super) fn east(text: &[u8]) -> Option<i64> {
 }
 
 /// `07/Jun/2024:00:00:09.123 +0900`
-fn common(text: &[u8]) -> Option<Moment> {
+fn common(text: &[u8]) -> Option<ParsedTime> {
     let (date, time) = text.split_first_chunk::<12>()?;
     let [_, _, b'/', month @ .., b'/', _, _, _, _, b':'] = date else { return None };
     let month = month.map(|letter| letter.to_ascii_lowercase());
@@ -31,14 +31,14 @@ fn common(text: &[u8]) -> Option<Moment> {
 }
 
 /// `2024-06-07T00:00:09.123+09:00`
-pub(super) fn rfc3339(text: &[u8]) -> Option<Moment> {
+pub(super) fn rfc3339(text: &[u8]) -> Option<ParsedTime> {
     let (date, time) = text.split_first_chunk::<11>()?;
     let [_, _, _, _, b'-', _, _, b'-', _, _, b'T' | b't' | b' '] = date else { return None };
     moment(number(&date[..4])?, number(&date[5..7])?, number(&date[8..10])?, time)
 }
 
 /// The moment of a day at a time such as `00:00:09.123 +0900`. A leap second is the one after it.
-fn moment(year: u64, month: u64, day: u64, time: &[u8]) -> Option<Moment> {
+fn moment(year: u64, month: u64, day: u64, time: &[u8]) -> Option<ParsedTime> {
     let (clock, rest) = time.split_first_chunk::<8>()?;
     let [_, _, b':', _, _, b':', _, _] = clock else { return None };
     let (hour, minute, second) = (number(&clock[..2])?, number(&clock[3..5])?, number(&clock[6..])?);

@@ -4,19 +4,19 @@
 
 use super::html::Html;
 use super::scale::Scale;
-use super::time::Span;
+use super::time::TimeAxis;
 use std::fmt::Write as _;
 
 /// A chart that is being drawn.
 pub(super) struct Chart<'a> {
-    pub(super) span: Span<'a>,
+    pub(super) span: TimeAxis<'a>,
     pub(super) scale: Scale,
     shapes: Html,
     words: Html,
 }
 
 /// What a chart is for those who do not see it.
-pub(super) struct Described<'a> {
+pub(super) struct ChartLabels<'a> {
     /// What it is called.
     pub(super) title: &'a str,
     /// What there is to see.
@@ -34,10 +34,10 @@ pub(super) enum Height {
 
 /// A line that goes from left to right in steps.
 #[derive(Default)]
-pub(super) struct Stairs(String);
+pub(super) struct StepLine(String);
 
 impl<'a> Chart<'a> {
-    pub(super) fn new(span: Span<'a>, scale: Scale) -> Self {
+    pub(super) fn new(span: TimeAxis<'a>, scale: Scale) -> Self {
         Self { span, scale, shapes: Html::default(), words: Html::default() }
     }
 
@@ -63,7 +63,7 @@ impl<'a> Chart<'a> {
     }
 
     /// Puts the line to a quantity, from this moment on.
-    pub(super) fn step(&self, stairs: &mut Stairs, at: i64, quantity: f64) {
+    pub(super) fn step(&self, stairs: &mut StepLine, at: i64, quantity: f64) {
         let (x, y) = self.point(at, quantity);
         let _ = match stairs.0.is_empty() {
             true => write!(stairs.0, "M{} {}", Short(x), Short(y)),
@@ -71,7 +71,7 @@ impl<'a> Chart<'a> {
         };
     }
 
-    pub(super) fn stairs(&mut self, class: &'static str, stairs: &Stairs) {
+    pub(super) fn stairs(&mut self, class: &'static str, stairs: &StepLine) {
         self.shapes.raw("<path class=\"").raw(class).raw("\" d=\"").text(&stairs.0).raw("\"/>\n");
     }
 
@@ -99,7 +99,7 @@ impl<'a> Chart<'a> {
         self,
         out: &mut Html,
         height: Height,
-        about: &Described<'_>,
+        about: &ChartLabels<'_>,
         unit: impl Fn(f64, String) -> String,
     ) {
         let kind = match height {

@@ -3,9 +3,9 @@
 use crate::replay::report::Report;
 
 /// Their names, in the order of the files.
-pub(super) struct Names<'a>(Vec<&'a str>);
+pub(super) struct ClassColors<'a>(Vec<&'a str>);
 
-impl<'a> Names<'a> {
+impl<'a> ClassColors<'a> {
     pub(super) fn of(report: &'a Report) -> Self {
         let mut names: Vec<&str> = Vec::new();
         for class in report.policies.iter().flat_map(|policy| &policy.classes) {

@@ -2,7 +2,7 @@
 
 use super::html::Html;
 use super::table;
-use super::time::Span;
+use super::time::TimeAxis;
 use crate::replay::report::{ComparisonReport, ExampleReport, PolicyReport};
 use crate::terminal::{Align, thousands};
 
@@ -12,7 +12,7 @@ pub(super) fn write(
     comparison: &ComparisonReport,
     files: &[String],
     policies: [&PolicyReport; 2],
-    span: Span<'_>,
+    span: TimeAxis<'_>,
 ) {
     let [first, second] = policies.map(|policy| policy.name.as_str());
     out.raw("<section>\n<h2>Where they differ</h2>\n<p>")
@@ -47,7 +47,7 @@ pub(super) fn write(
     out.raw("</section>\n");
 }
 
-fn row(example: &ExampleReport, files: &[String], span: Span<'_>) -> Vec<Html> {
+fn row(example: &ExampleReport, files: &[String], span: TimeAxis<'_>) -> Vec<Html> {
     let file = files.get(example.place.file.saturating_sub(1)).map_or("-", String::as_str);
     vec![
         Html::of(format!("{file}:{}", example.place.line)),

@@ -2,14 +2,14 @@
 
 use super::html::Html;
 use super::table;
-use super::time::Span;
+use super::time::TimeAxis;
 use crate::replay::report::{PolicyReport, Report};
 use crate::replay::summary::{amount, percent};
-use crate::replay::display_zone::Zone;
+use crate::replay::display_zone::DisplayZone;
 use crate::terminal::{self, Align, thousands};
 
 /// The heading and the figures that matter most.
-pub(super) fn write(out: &mut Html, report: &Report, span: Span<'_>, zone: &Zone) {
+pub(super) fn write(out: &mut Html, report: &Report, span: TimeAxis<'_>, zone: &DisplayZone) {
     let log = &report.log;
     out.raw("<header>\n<h1>What the policy would have done</h1>\n<p>");
     out.text(thousands(log.requests))
@@ -46,7 +46,7 @@ fn compared(out: &mut Html, [(first, ours), (second, theirs)]: [(&PolicyReport, 
 }
 
 /// The figures of a policy on so many requests, each with its name.
-fn figures(policy: &PolicyReport, requests: u64, span: Span<'_>) -> Vec<(String, String)> {
+fn figures(policy: &PolicyReport, requests: u64, span: TimeAxis<'_>) -> Vec<(String, String)> {
     let mut figures = vec![
         ("requests let through".to_owned(), thousands(policy.admitted)),
         ("requests refused".to_owned(), thousands(policy.refused)),

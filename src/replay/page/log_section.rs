@@ -3,11 +3,11 @@
 use super::html::Html;
 use super::table;
 use crate::replay::report::{AgreementReport, LogReport, Report};
-use crate::replay::display_zone::Zone;
+use crate::replay::display_zone::DisplayZone;
 use crate::terminal::{Align, span, thousands};
 
 /// All of it.
-pub(super) fn write(out: &mut Html, report: &Report, zone: &Zone) {
+pub(super) fn write(out: &mut Html, report: &Report, zone: &DisplayZone) {
     out.raw("<section>\n<h2>How the log was read</h2>\n");
     counts(out, &report.log);
     lacking(out, &report.log);

@@ -24,19 +24,19 @@ mod verdicts;
 mod tests;
 
 use super::report::{PolicyReport, Report};
-use super::display_zone::Zone;
+use super::display_zone::DisplayZone;
 use html::Html;
 use steps::Steps;
-use time::Span;
+use time::TimeAxis;
 
 /// The whole page.
 pub fn page(report: &Report) -> String {
     let mut out = Html::default();
     out.raw(HEAD).raw(include_str!("style.css")).raw("</style>\n</head>\n<body>\n<main>\n");
-    let zone = Zone::of(report);
-    let span = Span::of(report, &zone);
+    let zone = DisplayZone::of(report);
+    let span = TimeAxis::of(report, &zone);
     header::write(&mut out, report, span, &zone);
-    let names = classes::Names::of(report);
+    let names = classes::ClassColors::of(report);
     section(&mut out, "How the allowance goes", report, |out, policy| {
         policy.quotas.iter().for_each(|quota| quota::write(out, quota, report, span));
     });

@@ -1,10 +1,10 @@
 //! How a quota is used up, against its limit and its tiers.
 
-use super::chart::{Chart, Described, Height, Stairs};
+use super::chart::{Chart, ChartLabels, Height, StepLine};
 use super::html::Html;
 use super::scale::Scale;
 use super::table;
-use super::time::Span;
+use super::time::TimeAxis;
 use crate::replay::report::{PointReport, QuotaReport, Report, WindowReport};
 use crate::replay::summary::{amount, percent};
 use crate::replay::display_zone::seconds;
@@ -12,7 +12,7 @@ use crate::terminal::Align;
 use std::collections::BTreeMap;
 
 /// The chart of a quota, and its windows in a table.
-pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: Span<'_>) {
+pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: TimeAxis<'_>) {
     let is_seen = |window: &&WindowReport| span.touches(seconds(&window.start), seconds(&window.end));
     let windows: Vec<&WindowReport> = quota.windows.iter().filter(is_seen).collect();
     let mut chart = Chart::new(span, Scale::up_to(most(quota, report), 4.0));
@@ -33,7 +33,7 @@ pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: 
     let says = says(quota, &windows);
     out.raw("<figure>\n<figcaption><strong>").text(&quota.name).raw("</strong>: ").text(&says).raw("</figcaption>\n");
     let title = format!("Use of {}", quota.name);
-    chart.write(out, Height::Tall, &Described { title: &title, says }, |_, label| label);
+    chart.write(out, Height::Tall, &ChartLabels { title: &title, says }, |_, label| label);
     out.raw("<p class=\"key\"><span class=\"swatch used\"></span> units used <span class=\"swatch even\"></span> ");
     out.text(pace).raw(" ");
     out.raw("<span class=\"swatch tier\"></span> tiers: from there on, that share of the class is refused");
@@ -65,7 +65,7 @@ fn pace(chart: &mut Chart<'_>, quota: &QuotaReport, windows: &[&WindowReport]) -
     for window in windows.iter().filter(|_| windows.len() <= MOST_PACES) {
         let (start, end) = (seconds(&window.start), seconds(&window.end));
         let at_an_even_pace = |at: i64| (at, quota.limit * (at - start) as f64 / (end - start).max(1) as f64);
-        let Span { from, to, .. } = chart.span;
+        let TimeAxis { from, to, .. } = chart.span;
         chart.line("even", at_an_even_pace(start.max(from)), at_an_even_pace(end.min(to)));
     }
     "an even pace"
@@ -97,8 +97,8 @@ fn teeth(
     (points, step_s): (&[PointReport], u64),
     windows: &[&WindowReport],
     ends_at: impl Fn(&WindowReport) -> f64,
-) -> Stairs {
-    let mut stairs = Stairs::default();
+) -> StepLine {
+    let mut stairs = StepLine::default();
     let mut points = points.iter().map(|point| (seconds(&point.time) + step_s as i64, point.units)).peekable();
     let least = chart.span.seconds() / MOST_POINTS;
     for window in windows {
@@ -125,8 +125,8 @@ fn teeth(
 }
 
 /// What was used in each window, where there are too many to draw them.
-fn peaks(chart: &Chart<'_>, windows: &[&WindowReport]) -> Stairs {
-    let mut stairs = Stairs::default();
+fn peaks(chart: &Chart<'_>, windows: &[&WindowReport]) -> StepLine {
+    let mut stairs = StepLine::default();
     for window in windows {
         chart.step(&mut stairs, seconds(&window.start), window.used);
         chart.step(&mut stairs, seconds(&window.end).min(chart.span.to), window.used);
@@ -153,7 +153,7 @@ fn says(quota: &QuotaReport, windows: &[&WindowReport]) -> String {
     }
 }
 
-fn windows_table(out: &mut Html, windows: &[&WindowReport], span: Span<'_>) {
+fn windows_table(out: &mut Html, windows: &[&WindowReport], span: TimeAxis<'_>) {
     const HEAD: [(&str, Align); 6] = [
         ("Window from", Align::Left),
         ("used", Align::Right),

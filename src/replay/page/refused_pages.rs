@@ -2,12 +2,12 @@
 
 use super::html::Html;
 use super::table;
-use super::time::Span;
+use super::time::TimeAxis;
 use crate::replay::report::RefusedPageReport;
 use crate::terminal::{Align, thousands};
 
 /// The first of them, and the others behind a word to click on.
-pub(super) fn write(out: &mut Html, pages: &[RefusedPageReport], span: Span<'_>) {
+pub(super) fn write(out: &mut Html, pages: &[RefusedPageReport], span: TimeAxis<'_>) {
     if pages.is_empty() {
         out.raw("<p>No verified bot was refused a page.</p>\n");
         return;
@@ -20,7 +20,7 @@ pub(super) fn write(out: &mut Html, pages: &[RefusedPageReport], span: Span<'_>)
     }
 }
 
-fn row(page: &RefusedPageReport, span: Span<'_>) -> Vec<Html> {
+fn row(page: &RefusedPageReport, span: TimeAxis<'_>) -> Vec<Html> {
     let mut path = Html::default();
     path.raw("<code>").text(&page.page).raw("</code> <small>").text(&page.operator).raw("</small>");
     vec![path, Html::of(thousands(page.refused)), Html::of(span.time(&page.first)), Html::of(span.time(&page.last))]

@@ -1,17 +1,17 @@
 //! Of what costs something, the share of each class that is let through, from step to step.
 
-use super::chart::{Chart, Described, Height};
-use super::classes::Names;
+use super::chart::{Chart, ChartLabels, Height};
+use super::classes::ClassColors;
 use super::html::Html;
 use super::scale::Scale;
 use super::steps::Steps;
-use super::time::Span;
+use super::time::TimeAxis;
 use crate::replay::report::{ClassReport, PolicyReport};
 use crate::replay::summary::percent;
 use crate::terminal::thousands;
 
 /// A chart for each class that asked for something that costs.
-pub(super) fn write(out: &mut Html, policy: &PolicyReport, names: &Names<'_>, steps: &Steps, span: Span<'_>) {
+pub(super) fn write(out: &mut Html, policy: &PolicyReport, names: &ClassColors<'_>, steps: &Steps, span: TimeAxis<'_>) {
     for class in policy.classes.iter().filter(|class| class.costly > 0) {
         let mut chart = Chart::new(span, Scale::shares());
         for (start, step) in steps.of_class(&class.name) {
@@ -25,13 +25,13 @@ pub(super) fn write(out: &mut Html, policy: &PolicyReport, names: &Names<'_>, st
         out.raw("<figure class=\"").raw(names.colour(&class.name)).raw("\">\n<figcaption><strong>").text(&class.name);
         out.raw("</strong>: ").text(&says).raw("</figcaption>\n");
         let title = format!("Share of {} that is served", class.name);
-        chart.write(out, Height::Low, &Described { title: &title, says }, |share, _| format!("{:.0} %", share * 100.0));
+        chart.write(out, Height::Low, &ChartLabels { title: &title, says }, |share, _| format!("{:.0} %", share * 100.0));
         out.raw("</figure>\n");
     }
 }
 
 /// In its worst hour, as in the figures at the top; bars may stand for more than an hour.
-fn says(class: &ClassReport, policy: &PolicyReport, span: Span<'_>) -> String {
+fn says(class: &ClassReport, policy: &PolicyReport, span: TimeAxis<'_>) -> String {
     let all = percent(class.costly_admitted as f64 / class.costly as f64);
     let hours = policy.hours.iter().filter_map(|hour| {
         let of_class = hour.classes.iter().find(|of_class| of_class.name == class.name)?;

@@ -1,6 +1,6 @@
 //! The hours of a policy, put together to as many steps as a chart has room for.
 
-use super::time::Span;
+use super::time::TimeAxis;
 use crate::replay::report::PolicyReport;
 use crate::replay::display_zone::seconds;
 use std::collections::BTreeMap;
@@ -10,12 +10,12 @@ pub(super) struct Steps {
     /// How long one is.
     pub(super) length: i64,
     /// By class, then by the beginning of the step.
-    of_classes: BTreeMap<String, BTreeMap<i64, Step>>,
+    of_classes: BTreeMap<String, BTreeMap<i64, StepCounts>>,
 }
 
 /// One class in one step.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Step {
+pub(super) struct StepCounts {
     pub(super) admitted: u64,
     pub(super) refused: u64,
     /// Requests that cost something ...
@@ -25,9 +25,9 @@ pub(super) struct Step {
 }
 
 impl Steps {
-    pub(super) fn of(policy: &PolicyReport, span: Span<'_>) -> Self {
+    pub(super) fn of(policy: &PolicyReport, span: TimeAxis<'_>) -> Self {
         let length = span.step(MOST);
-        let mut of_classes: BTreeMap<String, BTreeMap<i64, Step>> = BTreeMap::new();
+        let mut of_classes: BTreeMap<String, BTreeMap<i64, StepCounts>> = BTreeMap::new();
         for hour in &policy.hours {
             let [start, _] = span.step_of(seconds(&hour.start), length);
             for class in &hour.classes {
@@ -42,18 +42,18 @@ impl Steps {
     }
 
     /// From when to when the bar of a step goes: not beyond the log.
-    pub(super) fn stretch(&self, start: i64, span: Span<'_>) -> [i64; 2] {
+    pub(super) fn stretch(&self, start: i64, span: TimeAxis<'_>) -> [i64; 2] {
         let [_, end] = span.step_of(start, self.length);
         [start.max(span.from), end.min(span.to)]
     }
 
     /// The steps of a class in which it asked for something.
-    pub(super) fn of_class(&self, name: &str) -> impl DoubleEndedIterator<Item = (i64, Step)> + '_ {
+    pub(super) fn of_class(&self, name: &str) -> impl DoubleEndedIterator<Item = (i64, StepCounts)> + '_ {
         self.of_classes.get(name).into_iter().flatten().map(|(start, step)| (*start, *step))
     }
 }
 
-impl Step {
+impl StepCounts {
     /// Of what costs something, the share that was let through; nothing where nobody asked for any.
     pub(super) fn served(self) -> Option<f64> {
         (self.costly > 0).then(|| self.costly_admitted as f64 / self.costly as f64)

@@ -1,14 +1,14 @@
 //! The axis of time, by the clocks that the report is told in.
 
 use crate::replay::report::Report;
-use crate::replay::display_zone::{Zone, seconds};
+use crate::replay::display_zone::{DisplayZone, seconds};
 
 /// From when to when a chart goes, in seconds since 1970.
 #[derive(Clone, Copy)]
-pub(super) struct Span<'a> {
+pub(super) struct TimeAxis<'a> {
     pub(super) from: i64,
     pub(super) to: i64,
-    zone: &'a Zone,
+    zone: &'a DisplayZone,
 }
 
 /// A mark on the axis.
@@ -30,9 +30,9 @@ pub(super) fn length(seconds: i64) -> String {
     }
 }
 
-impl<'a> Span<'a> {
+impl<'a> TimeAxis<'a> {
     /// From the first moment of a log to the end of its last hour.
-    pub(super) fn of(report: &Report, zone: &'a Zone) -> Self {
+    pub(super) fn of(report: &Report, zone: &'a DisplayZone) -> Self {
         let [first, last] = [&report.log.first, &report.log.last].map(|time| time.as_deref().map_or(0, seconds));
         Self { from: first, to: (last.div_euclid(HOUR) + 1) * HOUR, zone }
     }
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_day_has_a_mark_every_two_hours_and_every_six_on_a_phone() {
-        let span = Span { from: 1_717_718_400, to: 1_717_718_400 + DAY, zone: &Zone::default() };
+        let span = TimeAxis { from: 1_717_718_400, to: 1_717_718_400 + DAY, zone: &DisplayZone::default() };
         let marks = span.marks();
         let labels: Vec<&str> = marks.iter().map(|mark| mark.label.as_str()).collect();
         assert_eq!(labels[..3], ["7 Jun", "02:00", "04:00"]);
@@ -128,9 +128,9 @@ mod tests {
 
     #[test]
     fn days_begin_when_the_clocks_of_the_zone_say_so() {
-        let zone = Zone::named("America/Los_Angeles");
+        let zone = DisplayZone::named("America/Los_Angeles");
         // The day on which clocks go forward, and the one after it.
-        let span = Span { from: 1_710_057_600, to: 1_710_057_600 + 2 * DAY, zone: &zone };
+        let span = TimeAxis { from: 1_710_057_600, to: 1_710_057_600 + 2 * DAY, zone: &zone };
         let days: Vec<(i64, String)> = span
             .marks()
             .into_iter()
@@ -144,8 +144,8 @@ mod tests {
     proptest! {
         #[test]
         fn marks_are_few_however_long_it_is(from in 0..500_000_i64, hours in 1..17_568_i64) {
-            let zone = Zone::named("Asia/Kolkata");
-            let span = Span { from: from * HOUR, to: (from + hours) * HOUR, zone: &zone };
+            let zone = DisplayZone::named("Asia/Kolkata");
+            let span = TimeAxis { from: from * HOUR, to: (from + hours) * HOUR, zone: &zone };
             let marks = span.marks();
             prop_assert!(marks.len() <= 14, "{}", marks.len());
             let on_phone = marks.iter().filter(|mark| mark.is_coarse).count();

@@ -1,12 +1,12 @@
 //! The requests of each class, let through and refused, from step to step.
 
-use super::chart::{Chart, Described, Height};
-use super::classes::Names;
+use super::chart::{Chart, ChartLabels, Height};
+use super::classes::ClassColors;
 use super::html::Html;
 use super::scale::Scale;
 use super::steps::Steps;
 use super::table;
-use super::time::{Span, length};
+use super::time::{TimeAxis, length};
 use crate::replay::report::{ClassReport, PolicyReport};
 use crate::terminal::{Align, thousands};
 use std::collections::BTreeMap;
@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 pub(super) fn write(
     out: &mut Html,
     policy: &PolicyReport,
-    names: &Names<'_>,
+    names: &ClassColors<'_>,
     steps: &[Steps],
-    span: Span<'_>,
+    span: TimeAxis<'_>,
     place: usize,
 ) {
     let ours = &steps[place];
@@ -44,7 +44,7 @@ pub(super) fn write(
         out.raw("<figure class=\"").raw(names.colour(&class.name)).raw("\">\n<figcaption><strong>").text(&class.name);
         out.raw("</strong>: ").text(&says).raw("</figcaption>\n");
         let title = format!("Verdicts on {}", class.name);
-        chart.write(out, Height::Low, &Described { title: &title, says }, |_, label| label);
+        chart.write(out, Height::Low, &ChartLabels { title: &title, says }, |_, label| label);
         out.raw("</figure>\n");
     }
     as_table(out, policy, ours, span);
@@ -75,7 +75,7 @@ fn reasons(refused: &BTreeMap<&'static str, u64>) -> String {
     told.join(", ")
 }
 
-fn as_table(out: &mut Html, policy: &PolicyReport, steps: &Steps, span: Span<'_>) {
+fn as_table(out: &mut Html, policy: &PolicyReport, steps: &Steps, span: TimeAxis<'_>) {
     const HEAD: [(&str, Align); 5] = [
         ("From", Align::Left),
         ("class", Align::Left),

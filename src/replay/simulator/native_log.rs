@@ -1,21 +1,21 @@
 //! Where the log is the gate's own: the books are kept as it kept them.
 
-use super::{Trial, refused_by_the_origin};
-use crate::engine::{Engine, Standing};
+use super::{Simulator, refused_by_the_origin};
+use crate::engine::{Engine, QuotaUsage};
 use crate::policy::{QuotaId, Timestamp, Units};
-use crate::replay::Clients;
-use crate::replay::log::{Next, Own};
-use crate::replay::in_flight::{Account, Bill};
+use crate::replay::RetryModel;
+use crate::replay::log::{OrderedLine, NativeFields};
+use crate::replay::in_flight::{Account, PendingCharge};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-impl Trial {
+impl Simulator {
     /// Brings the books to where the gate found them that logged this: what was settled before its decision is settled,
     /// and what was used before the log began is used.
     ///
     /// As long as all has been decided as the gate did, what else was used follows the log, too: somebody corrected it by
     /// hand, the origin or another gate spent it, or a crash lost it.
-    pub(super) fn follow(&mut self, own: &Own<'_>, next: Next<'_>) {
+    pub(super) fn follow(&mut self, own: &NativeFields<'_>, next: OrderedLine<'_>) {
         if self.run.is_some_and(|latest| latest < own.run) {
             self.start_anew(next.at);
         }
@@ -34,7 +34,7 @@ impl Trial {
                 let known = self.admission.set_used(&account.quota, used, next.at);
                 self.tally.begins_with(quota, known.map_or(Units::ZERO, |(_, used)| used));
             }
-            let is_as_logged = self.tally.agrees() && self.clients == Clients::Deaf;
+            let is_as_logged = self.tally.agrees() && self.clients == RetryModel::Deaf;
             if has_begun && is_as_logged && self.admission.bring_to(quota, used, next.at) {
                 self.tally.corrected();
             }
@@ -61,28 +61,28 @@ impl Trial {
     }
 
     /// As which of its settlements each quota counted a request, where the gate's own log says so of all of them.
-    pub(super) fn turns(&self, own: &Own<'_>, standings: &[Standing], file: usize) -> Option<Turns> {
-        let turn = |standing: &Standing| {
+    pub(super) fn turns(&self, own: &NativeFields<'_>, standings: &[QuotaUsage], file: usize) -> Option<Sequences> {
+        let turn = |standing: &QuotaUsage| {
             let name = &self.rules.quotas[usize::from(standing.quota.0)].name;
             let account = own.accounts.iter().find(|account| account.quota == **name)?;
-            let turn = Turn { settled: account.settled_turn?, again: account.again_turn };
+            let turn = Sequence { settled: account.settled_turn?, again: account.again_turn };
             Some(((file, standing.quota), turn))
         };
         standings.iter().map(turn).collect()
     }
 
     /// Each quota settles its part of a bill in its own turn.
-    pub(super) fn settles_in_turn(&mut self, turns: &Turns, bill: Bill, now: Timestamp) {
-        let Bill { permit, class, costs, mut page, .. } = bill;
-        for (&(account, Turn { settled, again }), permit) in turns.iter().zip(permit.by_quota()) {
+    pub(super) fn settles_in_turn(&mut self, turns: &Sequences, bill: PendingCharge, now: Timestamp) {
+        let PendingCharge { permit, class, costs, mut page, .. } = bill;
+        for (&(account, Sequence { settled, again }), permit) in turns.iter().zip(permit.by_quota()) {
             let then_settled = again.map(|_| settled);
-            let part = Bill { permit, class, costs: costs.clone(), then_settled, page: page.take() };
+            let part = PendingCharge { permit, class, costs: costs.clone(), then_settled, page: page.take() };
             self.adds_bill(account, again.unwrap_or(settled), part, now);
         }
     }
 
     /// The turn of a bill has come: it is settled, or charged a second time and settled later.
-    fn goes_on_with(&mut self, mut bill: Bill, account: Account, now: Timestamp) {
+    fn goes_on_with(&mut self, mut bill: PendingCharge, account: Account, now: Timestamp) {
         match bill.then_settled.take() {
             None => self.pay(bill, now),
             Some(turn) => {
@@ -92,7 +92,7 @@ impl Trial {
         }
     }
 
-    fn adds_bill(&mut self, account: Account, turn: u64, bill: Bill, now: Timestamp) {
+    fn adds_bill(&mut self, account: Account, turn: u64, bill: PendingCharge, now: Timestamp) {
         if let Some(other) = self.under_way.add_bill(account, turn, bill) {
             self.pay(other, now);
         }
@@ -100,11 +100,11 @@ impl Trial {
 }
 
 /// On each account of a request, when it was settled there.
-pub(super) type Turns = SmallVec<[(Account, Turn); 2]>;
+pub(super) type Sequences = SmallVec<[(Account, Sequence); 2]>;
 
 /// The numbers of a request's settlement on a quota, and of its second charge.
 #[derive(Clone, Copy)]
-pub(super) struct Turn {
+pub(super) struct Sequence {
     settled: u64,
     again: Option<u64>,
 }

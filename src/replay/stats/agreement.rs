@@ -1,8 +1,8 @@
 //! Whether a policy decides as the gate did that wrote the log.
 
 use crate::policy::{Reason, Rules};
-use crate::replay::decision::Decided;
-use crate::replay::log::{Own, Place};
+use crate::replay::decision::ReplayedDecision;
+use crate::replay::log::{NativeFields, LinePosition};
 use crate::replay::report::AgreementReport;
 
 /// Lines of gates, by whether their verdict is the same here.
@@ -10,14 +10,14 @@ use crate::replay::report::AgreementReport;
 pub(super) struct Agreement {
     same: u64,
     different: u64,
-    first_different: Option<Place>,
+    first_different: Option<LinePosition>,
     taken_as_logged: u64,
     restarts: u64,
     corrections: u64,
 }
 
 impl Agreement {
-    pub(super) fn add(&mut self, decided: &Decided, own: &Own<'_>, rules: &Rules) {
+    pub(super) fn add(&mut self, decided: &ReplayedDecision, own: &NativeFields<'_>, rules: &Rules) {
         let class = &rules.classes[usize::from(decided.classified.class.0)].name;
         match own.reason == decided.refused.map(Reason::name) && own.class == **class {
             true => self.same += 1,

@@ -1,24 +1,24 @@
 //! What each bot asked for, and what it cost.
 
-use crate::policy::{BotId, Kind, OperatorId, Units};
-use crate::replay::decision::Decided;
-use crate::replay::report::{BotReport, Names};
+use crate::policy::{BotId, ClientKind, OperatorId, Units};
+use crate::replay::decision::ReplayedDecision;
+use crate::replay::report::{BotReport, NameLookup};
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 
 /// Bots by what they are known by: names of lists, so that there are only so many.
 #[derive(Default)]
-pub(super) struct Bots(HashMap<(Kind, Known), Counts, FixedState>);
+pub(super) struct Bots(HashMap<(ClientKind, BotKey), BotCounts, FixedState>);
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Known {
+enum BotKey {
     Operator(OperatorId),
     Bot(BotId),
     Nobody,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Counts {
+struct BotCounts {
     requests: u64,
     refused: u64,
     units: Units,
@@ -26,11 +26,11 @@ struct Counts {
 }
 
 impl Bots {
-    pub(super) fn add(&mut self, decided: &Decided) {
+    pub(super) fn add(&mut self, decided: &ReplayedDecision) {
         let known = match (decided.classified.operator, decided.bot) {
-            (Some(operator), _) => Known::Operator(operator),
-            (None, Some(bot)) => Known::Bot(bot),
-            (None, None) => Known::Nobody,
+            (Some(operator), _) => BotKey::Operator(operator),
+            (None, Some(bot)) => BotKey::Bot(bot),
+            (None, None) => BotKey::Nobody,
         };
         let cost = decided.costs.iter().fold(Units::ZERO, |sum, (_, cost)| sum.plus(*cost));
         let counts = self.0.entry((decided.classified.kind, known)).or_default();
@@ -43,12 +43,12 @@ impl Bots {
     }
 
     /// The dearest first.
-    pub(super) fn report(&self, names: &Names<'_>) -> Vec<BotReport> {
-        let report = |(&(kind, known), counts): (&(Kind, Known), &Counts)| BotReport {
+    pub(super) fn report(&self, names: &NameLookup<'_>) -> Vec<BotReport> {
+        let report = |(&(kind, known), counts): (&(ClientKind, BotKey), &BotCounts)| BotReport {
             name: match known {
-                Known::Operator(operator) => names.operator(operator).to_owned(),
-                Known::Bot(bot) => names.bot(bot).to_owned(),
-                Known::Nobody => "(unnamed)".to_owned(),
+                BotKey::Operator(operator) => names.operator(operator).to_owned(),
+                BotKey::Bot(bot) => names.bot(bot).to_owned(),
+                BotKey::Nobody => "(unnamed)".to_owned(),
             },
             kind: kind.name(),
             requests: counts.requests,
@@ -56,7 +56,7 @@ impl Bots {
             units: counts.units.as_f64(),
             units_asked: counts.units_asked.as_f64(),
         };
-        let mut bots: Vec<(Counts, BotReport)> = self.0.iter().map(|bot| (*bot.1, report(bot))).collect();
+        let mut bots: Vec<(BotCounts, BotReport)> = self.0.iter().map(|bot| (*bot.1, report(bot))).collect();
         bots.sort_by(|(counts, one), (others, other)| {
             let by_size = others.size().cmp(&counts.size());
             by_size.then_with(|| (&one.name, one.kind).cmp(&(&other.name, other.kind)))
@@ -66,7 +66,7 @@ impl Bots {
     }
 }
 
-impl Counts {
+impl BotCounts {
     fn size(&self) -> (Units, Units, u64) {
         (self.units, self.units_asked, self.requests)
     }

@@ -2,15 +2,15 @@
 
 use super::by_quota;
 use crate::policy::{ClassId, QuotaId, Reason, Rules, Units};
-use crate::replay::decision::Decided;
+use crate::replay::decision::ReplayedDecision;
 use crate::replay::report::ClassReport;
 use std::collections::BTreeMap;
 
 /// Each class, by place.
-pub(super) struct Classes(Vec<Class>);
+pub(super) struct Classes(Vec<ClassStats>);
 
 #[derive(Clone)]
-struct Class {
+struct ClassStats {
     requests: u64,
     admitted: u64,
     costly: u64,
@@ -24,7 +24,7 @@ const REASONS: usize = Reason::ALL.len();
 
 impl Classes {
     pub(super) fn new(classes: usize, quotas: usize) -> Self {
-        let nothing = Class {
+        let nothing = ClassStats {
             requests: 0,
             admitted: 0,
             costly: 0,
@@ -36,7 +36,7 @@ impl Classes {
         Self(vec![nothing; classes])
     }
 
-    pub(super) fn add(&mut self, decided: &Decided) {
+    pub(super) fn add(&mut self, decided: &ReplayedDecision) {
         let class = &mut self.0[usize::from(decided.classified.class.0)];
         let (admitted, costly) = (decided.refused.is_none(), decided.is_costly());
         class.requests += 1;
@@ -61,7 +61,7 @@ impl Classes {
     }
 
     pub(super) fn report(&self, rules: &Rules) -> Vec<ClassReport> {
-        let report = |(class, rule): (&Class, &crate::policy::class::Class)| ClassReport {
+        let report = |(class, rule): (&ClassStats, &crate::policy::class::Class)| ClassReport {
             name: rule.name.clone(),
             requests: class.requests,
             admitted: class.admitted,

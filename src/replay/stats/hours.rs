@@ -1,8 +1,8 @@
 //! What became of each class from hour to hour.
 
 use super::by_quota;
-use crate::policy::{ClassId, Kind, QuotaId, Rules, Timestamp, Units};
-use crate::replay::decision::Decided;
+use crate::policy::{ClassId, ClientKind, QuotaId, Rules, Timestamp, Units};
+use crate::replay::decision::ReplayedDecision;
 use crate::replay::report::{HourOfClassReport, HourReport, ServedHourReport, ServedReport};
 use crate::telemetry::rfc3339;
 
@@ -16,22 +16,22 @@ pub(super) struct Hours {
 struct Hour {
     /// Hours since 1970.
     number: u64,
-    classes: Box<[OfClass]>,
+    classes: Box<[ClassHour]>,
     /// By class, then by quota.
     units: Box<[Units]>,
-    verified: Served,
+    verified: AdmitCount,
 }
 
 #[derive(Clone, Copy, Default)]
-struct OfClass {
+struct ClassHour {
     requests: u64,
     admitted: u64,
-    served: Served,
+    served: AdmitCount,
 }
 
 /// Requests that cost something.
 #[derive(Clone, Copy, Default)]
-struct Served {
+struct AdmitCount {
     costly: u64,
     admitted: u64,
 }
@@ -41,14 +41,14 @@ impl Hours {
         Self { classes, quotas, hours: Vec::new() }
     }
 
-    pub(super) fn add(&mut self, decided: &Decided) {
+    pub(super) fn add(&mut self, decided: &ReplayedDecision) {
         let Some(hour) = self.at(decided.at) else { return };
         let (admitted, costly) = (decided.refused.is_none(), decided.is_costly());
         let class = &mut hour.classes[usize::from(decided.classified.class.0)];
         class.requests += 1;
         class.admitted += u64::from(admitted);
         class.served.add(costly, admitted);
-        if decided.classified.kind == Kind::VerifiedBot {
+        if decided.classified.kind == ClientKind::VerifiedBot {
             hour.verified.add(costly, admitted);
         }
     }
@@ -72,9 +72,9 @@ impl Hours {
         }
         let hour = Hour {
             number,
-            classes: vec![OfClass::default(); self.classes].into(),
+            classes: vec![ClassHour::default(); self.classes].into(),
             units: vec![Units::ZERO; self.classes * self.quotas].into(),
-            verified: Served::default(),
+            verified: AdmitCount::default(),
         };
         self.hours.insert(place, hour);
         self.hours.get_mut(place)
@@ -83,8 +83,8 @@ impl Hours {
     pub(super) fn report(&self, rules: &Rules) -> Vec<HourReport> {
         let hour = |hour: &Hour| {
             let classes = rules.classes.iter().zip(&hour.classes).zip(hour.units.chunks(self.quotas.max(1)));
-            let of_class = |((class, of_class), units): ((&crate::policy::class::Class, &OfClass), &[Units])| {
-                let OfClass { requests, admitted, served } = *of_class;
+            let of_class = |((class, of_class), units): ((&crate::policy::class::Class, &ClassHour), &[Units])| {
+                let ClassHour { requests, admitted, served } = *of_class;
                 let idle = requests == 0 && units.iter().all(|units| units.is_zero());
                 (!idle).then(|| HourOfClassReport {
                     name: class.name.clone(),
@@ -109,7 +109,7 @@ impl Hours {
             Some(ServedHourReport { start: start(hour), costly: hour.verified.costly, served })
         };
         let hours = || self.hours.iter().filter_map(told);
-        let sum = |count: fn(&Served) -> u64| self.hours.iter().map(|hour| count(&hour.verified)).sum();
+        let sum = |count: fn(&AdmitCount) -> u64| self.hours.iter().map(|hour| count(&hour.verified)).sum();
         ServedReport {
             costly: sum(|served| served.costly),
             admitted: sum(|served| served.admitted),
@@ -120,7 +120,7 @@ impl Hours {
     }
 }
 
-impl Served {
+impl AdmitCount {
     fn add(&mut self, costly: bool, admitted: bool) {
         self.costly += u64::from(costly);
         self.admitted += u64::from(costly && admitted);

@@ -8,13 +8,13 @@ mod refused_pages;
 mod series;
 mod windows;
 
-use super::decision::Decided;
-use super::log::Own;
-use super::report::{LadderReport, Names, PolicyReport, QuotaReport, TierReport};
-use super::request::Request;
+use super::decision::ReplayedDecision;
+use super::log::NativeFields;
+use super::report::{LadderReport, NameLookup, PolicyReport, QuotaReport, TierReport};
+use super::request::ReplayRequest;
 use crate::engine::{Charged, Receipt};
 use crate::policy::quota::Quota;
-use crate::policy::{ClassId, Kind, QuotaId, Rules, Timestamp, Units};
+use crate::policy::{ClassId, ClientKind, QuotaId, Rules, Timestamp, Units};
 use agreement::Agreement;
 use bots::Bots;
 use classes::Classes;
@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use windows::Windows;
 
 /// All that a report on one policy says.
-pub(super) struct Tally {
+pub(super) struct ReplayStats {
     classes: Classes,
     hours: Hours,
     windows: Vec<Windows>,
@@ -36,7 +36,7 @@ pub(super) struct Tally {
     agreement: Agreement,
 }
 
-impl Tally {
+impl ReplayStats {
     pub(super) fn new(rules: &Rules) -> Self {
         let (classes, quotas) = (rules.classes.len(), rules.quotas.len());
         Self {
@@ -52,7 +52,7 @@ impl Tally {
     }
 
     /// A request has been decided.
-    pub(super) fn decided(&mut self, decided: &Decided, request: &Request<'_>) {
+    pub(super) fn decided(&mut self, decided: &ReplayedDecision, request: &ReplayRequest<'_>) {
         self.classes.add(decided);
         self.hours.add(decided);
         for (place, standing) in decided.standings.iter().enumerate() {
@@ -62,10 +62,10 @@ impl Tally {
             self.windows[quota].add(standing, refused, decided.at);
             self.used[quota].add(decided.at, standing.used);
         }
-        if decided.classified.kind != Kind::Human {
+        if decided.classified.kind != ClientKind::Human {
             self.bots.add(decided);
         }
-        if decided.classified.kind == Kind::VerifiedBot && decided.refused.is_some() {
+        if decided.classified.kind == ClientKind::VerifiedBot && decided.refused.is_some() {
             self.refused_pages.add(decided, request);
         }
     }
@@ -91,7 +91,7 @@ impl Tally {
     }
 
     /// What the gate that wrote the log decided.
-    pub(super) fn compare(&mut self, decided: &Decided, own: &Own<'_>, rules: &Rules) {
+    pub(super) fn compare(&mut self, decided: &ReplayedDecision, own: &NativeFields<'_>, rules: &Rules) {
         self.agreement.add(decided, own, rules);
     }
 
@@ -114,7 +114,7 @@ impl Tally {
         self,
         name: &str,
         rules: &Rules,
-        names: &Names<'_>,
+        names: &NameLookup<'_>,
         never_asked_again: u64,
         untried: Vec<String>,
     ) -> PolicyReport {
@@ -142,7 +142,7 @@ impl Tally {
 fn report_of(quota: &Quota, windows: &Windows, (used, planned): (&Series, &Series), rules: &Rules) -> QuotaReport {
     let tier = |tier: &crate::policy::tier::Tier| TierReport { above: tier.above.as_f64(), shed: tier.shed.ratio() };
     let ladder = |(class, of_class): (&crate::policy::class::Class, _)| {
-        let of_class: &Option<crate::policy::quota::ClassLadder> = of_class;
+        let of_class: &Option<crate::policy::quota::ClassTiers> = of_class;
         let tiers = of_class.as_ref()?.ladder.tiers().iter().map(tier).collect();
         Some(LadderReport { class: class.name.clone(), tiers })
     };

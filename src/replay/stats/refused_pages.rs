@@ -1,9 +1,9 @@
 //! Which pages verified bots were refused: those may be dropped from an index.
 
 use crate::policy::{OperatorId, Timestamp};
-use crate::replay::decision::Decided;
-use crate::replay::report::{Names, RefusedPageReport};
-use crate::replay::request::Request;
+use crate::replay::decision::ReplayedDecision;
+use crate::replay::report::{NameLookup, RefusedPageReport};
+use crate::replay::request::ReplayRequest;
 use crate::telemetry::rfc3339;
 use foldhash::fast::FixedState;
 use std::cmp::Reverse;
@@ -24,7 +24,7 @@ struct RefusedPage {
 }
 
 impl RefusedPages {
-    pub(super) fn add(&mut self, decided: &Decided, request: &Request<'_>) {
+    pub(super) fn add(&mut self, decided: &ReplayedDecision, request: &ReplayRequest<'_>) {
         let Some(operator) = decided.classified.operator else { return };
         let number = FixedState::default().hash_one((operator, request.host, &*request.path, request.query));
         let is_full = self.0.len() >= MOST;
@@ -43,7 +43,7 @@ impl RefusedPages {
     }
 
     /// The most often refused first.
-    pub(super) fn report(&self, names: &Names<'_>) -> Vec<RefusedPageReport> {
+    pub(super) fn report(&self, names: &NameLookup<'_>) -> Vec<RefusedPageReport> {
         let mut pages: Vec<&RefusedPage> = self.0.values().collect();
         pages.sort_by_key(|page| (Reverse(page.refused), page.first, page.operator, &page.page));
         let report = |page: &RefusedPage| RefusedPageReport {
@@ -57,7 +57,7 @@ impl RefusedPages {
     }
 }
 
-fn page(request: &Request<'_>) -> Box<str> {
+fn page(request: &ReplayRequest<'_>) -> Box<str> {
     let query = request.query.map(|query| format!("?{query}")).unwrap_or_default();
     format!("{}{}{query}", request.host, request.path).chars().take(LONGEST).collect::<String>().into()
 }

@@ -1,8 +1,8 @@
 //! What became of each window of a quota.
 
-use crate::engine::{Charged, Standing};
+use crate::engine::{Charged, QuotaUsage};
 use crate::policy::quota::Quota;
-use crate::policy::tier::Ladder;
+use crate::policy::tier::TierSet;
 use crate::policy::{ClassId, Reason, Rules, Timestamp, Units};
 use crate::replay::report::WindowReport;
 use crate::telemetry::rfc3339;
@@ -15,13 +15,13 @@ pub(super) struct Windows {
     /// It has no windows, but slides.
     slides: bool,
     opened_by_use: Option<std::time::Duration>,
-    windows: VecDeque<OneWindow>,
+    windows: VecDeque<WindowStats>,
     count: u64,
     /// What was used of the first before the log began.
     before: Units,
 }
 
-struct OneWindow {
+struct WindowStats {
     id: u64,
     start: Timestamp,
     end: Timestamp,
@@ -36,13 +36,13 @@ struct OneWindow {
 impl Windows {
     pub(super) fn of(quota: &Quota, classes: usize) -> Self {
         let (slides, opened_by_use) = (quota.window.back() > 0, quota.window.opened_by_use());
-        let is_shut_out = |class| quota.ladder(ClassId(class as u16)).and_then(Ladder::shuts_at) == Some(Units::ZERO);
+        let is_shut_out = |class| quota.ladder(ClassId(class as u16)).and_then(TierSet::shuts_at) == Some(Units::ZERO);
         let shut_out = (0..classes).map(is_shut_out).collect();
         Self { shut_out, slides, opened_by_use, windows: VecDeque::new(), count: 0, before: Units::ZERO }
     }
 
     /// A request has been decided on; `refused`: this quota has said no to one of that class.
-    pub(super) fn add(&mut self, standing: &Standing, refused: Option<(Reason, ClassId)>, now: Timestamp) {
+    pub(super) fn add(&mut self, standing: &QuotaUsage, refused: Option<(Reason, ClassId)>, now: Timestamp) {
         let (id, classes) = (if self.slides { 0 } else { standing.window }, self.shut_out.len());
         if !self.windows.iter().rev().any(|window| window.id == id) {
             let start = match self.opened_by_use {
@@ -56,7 +56,7 @@ impl Windows {
                 self.windows.pop_front();
             }
             let before = std::mem::replace(&mut self.before, Units::ZERO);
-            self.windows.push_back(OneWindow {
+            self.windows.push_back(WindowStats {
                 id,
                 start,
                 end: now,
@@ -98,7 +98,7 @@ impl Windows {
     }
 
     pub(super) fn report(&self, limit: Units, rules: &Rules) -> Vec<WindowReport> {
-        let report = |window: &OneWindow| {
+        let report = |window: &WindowStats| {
             let charged = window.by_class.iter().fold(window.before, |sum, units| sum.plus(*units));
             let used = charged.minus(window.overrun);
             let by_class = rules.classes.iter().zip(&window.by_class).filter(|(_, units)| !units.is_zero());

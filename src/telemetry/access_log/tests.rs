@@ -31,7 +31,7 @@ fn a_writer_that_stands_still_costs_lines_but_never_holds_a_worker_up() {
 fn a_clean_end_writes_everything_to_a_file_that_only_the_group_may_read() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("new/access.log");
-    let log = AccessLog::start(Target::File(path.clone())).expect("it starts");
+    let log = AccessLog::start(LogTarget::File(path.clone())).expect("it starts");
     let mut buffers = [log.buffer(), log.buffer()];
     for _ in 0..5000 {
         buffers.iter_mut().for_each(|buffer| append(buffer, b"one line of some length\n"));
@@ -48,7 +48,7 @@ fn a_clean_end_writes_everything_to_a_file_that_only_the_group_may_read() {
 fn after_the_file_was_moved_away_lines_go_to_a_new_one() {
     let directory = tempfile::tempdir().expect("a directory");
     let (path, moved) = (directory.path().join("access.log"), directory.path().join("access.log.1"));
-    let log = AccessLog::start(Target::File(path.clone())).expect("it starts");
+    let log = AccessLog::start(LogTarget::File(path.clone())).expect("it starts");
     let mut buffer = log.buffer();
     append(&mut buffer, b"before\n");
     std::fs::rename(&path, &moved).expect("renamed");
@@ -99,7 +99,7 @@ fn a_disk_that_stays_full_does_not_keep_the_process_from_ending() {
 
 #[test]
 fn a_file_that_cannot_be_opened_is_told_at_the_start() {
-    assert!(AccessLog::start(Target::File("/dev/null/access.log".into())).is_err());
+    assert!(AccessLog::start(LogTarget::File("/dev/null/access.log".into())).is_err());
 }
 
 fn append(buffer: &mut LogBuffer, line: &[u8]) {

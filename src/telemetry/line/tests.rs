@@ -1,7 +1,7 @@
-use super::super::record::Outcome;
-use super::super::sample::{Nameless, person};
+use super::super::record::RecordedOutcome;
+use super::super::sample::{TestNames, person};
 use super::*;
-use crate::policy::bot_detection::{Seen, Signal};
+use crate::policy::bot_detection::{HeadersSeen, Signal};
 use crate::policy::class::Evidence;
 use crate::policy::address_lists::ListId;
 use crate::policy::{BotId, ClassId, OperatorId, QuotaId, Reason, Units};
@@ -38,7 +38,7 @@ fn points_short_of_the_threshold_and_what_the_guard_lets_through_are_told() {
 #[test]
 fn a_refusal_says_why_and_when_to_come_back() {
     let record = Record {
-        outcome: Outcome::Refused(Reason::Tier),
+        outcome: RecordedOutcome::Refused(Reason::Tier),
         status: 429,
         retry_after_s: Some(120),
         tier: Some(2),
@@ -57,7 +57,7 @@ fn a_refusal_says_why_and_when_to_come_back() {
 #[test]
 fn a_suspected_bot_is_told_with_its_signs_and_its_list() {
     let record = Record {
-        headers_seen: Seen::USER_AGENT,
+        headers_seen: HeadersSeen::USER_AGENT,
         evidence: &[
             Some(Evidence::NamesNoBot),
             None,
@@ -76,7 +76,7 @@ fn a_suspected_bot_is_told_with_its_signs_and_its_list() {
 #[test]
 fn an_ipv6_client_is_written_with_the_network_that_pays() {
     let client = "2001:db8:1:2:3::4".parse().expect("an address");
-    let trust = crate::policy::identity::Trust { ipv6_prefix: 64, ..Default::default() };
+    let trust = crate::policy::identity::ProxyTrust { ipv6_prefix: 64, ..Default::default() };
     let line = written(&Record { client, key: trust.key(client), ..person() });
     assert_eq!((&line["client"], &line["key"]), (&json!("2001:db8:1:2:3::4"), &json!("2001:db8:1:2::")));
 }
@@ -134,11 +134,11 @@ proptest! {
         let mut remembering = LineWriter::default();
         for drawn in requests {
             let name = |what: &str, number: u64| format!("{what} {number} of \"{}\"", drawn.settings);
-            let names = Nameless(drawn.settings);
+            let names = TestNames(drawn.settings);
             let class_name = name("class", drawn.class.into());
             let route_name = name("route", drawn.route as u64);
             let quota_names = [name("quota", 0), name("quota", 1)];
-            let charge = |&(quota, expected, settled): &(u16, u64, u64)| Charge {
+            let charge = |&(quota, expected, settled): &(u16, u64, u64)| QuotaCharge {
                 quota: QuotaId(quota),
                 quota_name: &quota_names[usize::from(quota)],
                 expected: Units::whole(expected),
@@ -160,8 +160,8 @@ proptest! {
                 charges: &charges,
                 bucket_turn: None,
                 outcome: match drawn.refused {
-                    true => Outcome::Refused(Reason::Quota),
-                    false => Outcome::Admitted { shadow: None },
+                    true => RecordedOutcome::Refused(Reason::Quota),
+                    false => RecordedOutcome::Admitted { shadow: None },
                 },
                 ..person()
             };

@@ -1,7 +1,7 @@
 use super::*;
 use crate::config;
-use crate::policy::pacing::Forecast;
-use crate::tune::{Goal, Known};
+use crate::policy::pacing::PacingMode;
+use crate::tune::{Goal, GoalContext};
 use proptest::prelude::*;
 use std::path::Path;
 
@@ -63,9 +63,9 @@ proptest! {
         let text = file(LAYOUTS[layout]).replace('\n', line_end);
         let settings = settings(&text);
         let goal = goal();
-        let space = Space::of(&settings, 0, &goal).expect("there are tiers");
-        let manuscript = Manuscript::new(&text, &settings);
-        let mut draft = space.samples(3, &mut crate::rng::Chance::of(seed, "test"))[0].clone();
+        let space = SearchSpace::of(&settings, 0, &goal).expect("there are tiers");
+        let manuscript = ConfigEditor::new(&text, &settings);
+        let mut draft = space.samples(3, &mut crate::rng::Rng::of(seed, "test"))[0].clone();
         if seed % 2 == 0 {
             draft = space.present().clone();
         }
@@ -84,13 +84,13 @@ proptest! {
 
 #[test]
 fn what_is_not_changed_stays_as_it_is_with_its_comments() {
-    let written = |layout: &str, change: fn(&mut Draft)| {
+    let written = |layout: &str, change: fn(&mut Candidate)| {
         let text = file(layout);
         let settings = settings(&text);
-        let space = Space::of(&settings, 0, &goal()).expect("there are tiers");
+        let space = SearchSpace::of(&settings, 0, &goal()).expect("there are tiers");
         let mut draft = space.present().clone();
         change(&mut draft);
-        let written = Manuscript::new(&text, &settings).with(&space, &draft).expect("all of it stands in the file");
+        let written = ConfigEditor::new(&text, &settings).with(&space, &draft).expect("all of it stands in the file");
         (text, written)
     };
     let (text, same) = written(LAYOUTS[0], |_| {});
@@ -99,9 +99,9 @@ fn what_is_not_changed_stays_as_it_is_with_its_comments() {
     assert_eq!(fewer, text.replace("\n        - { above: 80%, shed: 75% }   # most", ""));
     let (text, moved) = written(LAYOUTS[1], |draft| draft.ladders[1][0].above = Units::whole(299));
     assert_eq!(moved, text.replace("above: 300", "above: 29.9%"));
-    let (text, paced) = written(LAYOUTS[1], |draft| draft.pace.forecast = Some(Forecast::Learned));
+    let (text, paced) = written(LAYOUTS[1], |draft| draft.pace.forecast = Some(PacingMode::Learned));
     assert_eq!(paced, text.replace("pacing: off ", "pacing: learned "));
-    let (text, added) = written(LAYOUTS[0], |draft| draft.pace.forecast = Some(Forecast::Even));
+    let (text, added) = written(LAYOUTS[0], |draft| draft.pace.forecast = Some(PacingMode::Even));
     assert_eq!(added, text.replace("limit: 1000", "limit: 1000\n    pacing: even"));
 }
 
@@ -116,10 +116,10 @@ fn two_classes_that_share_what_is_written_by_an_alias_are_told_and_not_changed()
       bot: *usual",
     );
     let settings = settings(&text);
-    let space = Space::of(&settings, 0, &goal()).expect("there are tiers");
+    let space = SearchSpace::of(&settings, 0, &goal()).expect("there are tiers");
     let mut draft = space.present().clone();
     draft.ladders.iter_mut().for_each(|tiers| tiers[0].above = Units::whole(250));
-    let told = Manuscript::new(&text, &settings).with(&space, &draft).expect_err("there is one place for two values");
+    let told = ConfigEditor::new(&text, &settings).with(&space, &draft).expect_err("there is one place for two values");
     assert!(told.to_string().contains("without an anchor"), "{told}");
 }
 
@@ -127,10 +127,10 @@ fn two_classes_that_share_what_is_written_by_an_alias_are_told_and_not_changed()
 fn a_line_that_is_another_keeps_no_comment_that_may_be_true_no_more() {
     let text = file(LAYOUTS[0]);
     let settings = settings(&text);
-    let space = Space::of(&settings, 0, &goal()).expect("there are tiers");
+    let space = SearchSpace::of(&settings, 0, &goal()).expect("there are tiers");
     let mut draft = space.present().clone();
     draft.ladders[0][0].shed = Share::from_millionths(400_000);
-    let signed = Manuscript::new(&text, &settings).signed(&space, &draft).expect("all of it stands in the file");
+    let signed = ConfigEditor::new(&text, &settings).signed(&space, &draft).expect("all of it stands in the file");
     assert_eq!(signed, text.replace("shed: 50% }   # half", "shed: 40% }   # by tidegate tune"));
     assert_eq!(space.draft(&self::settings(&signed)), draft);
     for (line, expected) in [
@@ -149,10 +149,10 @@ fn what_stands_somewhere_else_is_refused_with_its_place() {
         file(LAYOUTS[1]).replace("search: [{ above: 60%, shed: 50% }, ", "search: &known [{ above: 60%, shed: 50% }, ");
     let text = text.replace("bot: [{ above: 300, shed: 100% }]", "bot: *known");
     let settings = settings(&text);
-    let space = Space::of(&settings, 0, &goal()).expect("there are tiers");
+    let space = SearchSpace::of(&settings, 0, &goal()).expect("there are tiers");
     let mut draft = space.present().clone();
     draft.ladders[1][0].above = Units::whole(500);
-    let manuscript = Manuscript::new(&text, &settings);
+    let manuscript = ConfigEditor::new(&text, &settings);
     let is_refused = match manuscript.with(&space, &draft) {
         Err(_) => true,
         Ok(written) => config::load(Path::new("x.yaml"), &written, &[], &[], &[])
@@ -183,6 +183,6 @@ fn settings(text: &str) -> Settings {
 }
 
 fn goal() -> Goal {
-    let known = Known { classes: vec!["search", "bot", "person"], quotas: vec![("api", true)], tuned: "api" };
+    let known = GoalContext { classes: vec!["search", "bot", "person"], quotas: vec![("api", true)], tuned: "api" };
     Goal::read("unused <= 2 %", &known).expect("a goal")
 }

@@ -1,6 +1,6 @@
 //! What was found out about addresses, until it is too old.
 
-use super::{ByName, Finding, Lasts};
+use super::{DnsResult, AddressOwners, CacheTtl};
 use crate::policy::{OperatorId, Timestamp};
 use dashmap::DashMap;
 use foldhash::fast::RandomState;
@@ -11,35 +11,35 @@ use std::time::Duration;
 
 /// A bounded memory: read by requests, a shard at a time, and written by those who ask.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
-    known: DashMap<IpAddr, Known, RandomState>,
+pub(super) struct DnsCache {
+    known: DashMap<IpAddr, CacheEntry, RandomState>,
     /// When each is forgotten: whoever goes first makes room for the next.
     until: Mutex<BTreeSet<(Timestamp, IpAddr)>>,
 }
 
 #[derive(Clone, Debug)]
-struct Known {
-    finding: Finding,
+struct CacheEntry {
+    finding: AddressOwners,
     /// From then on it is to be asked again.
     due: Timestamp,
     /// From then on it says nothing any more.
     until: Timestamp,
 }
 
-impl Memory {
+impl DnsCache {
     /// What is known, and whether it is time to ask again.
-    pub(super) fn recall(&self, address: IpAddr, operator: OperatorId, now: Timestamp) -> Option<(ByName, bool)> {
+    pub(super) fn recall(&self, address: IpAddr, operator: OperatorId, now: Timestamp) -> Option<(DnsResult, bool)> {
         let known = self.known.get(&address)?;
         (now < known.until).then(|| (known.finding.about(operator), now >= known.due))
     }
 
-    pub(super) fn learn(&self, address: IpAddr, finding: Finding, lasts: Lasts, now: Timestamp) {
+    pub(super) fn learn(&self, address: IpAddr, finding: AddressOwners, lasts: CacheTtl, now: Timestamp) {
         let mut until = self.until.lock();
         let before = self.known.get(&address).map(|known| known.clone());
         if let Some(before) = &before {
             until.remove(&(before.until, address));
         }
-        let known = Known::new(finding, lasts, now).in_the_place_of(before.filter(|before| now < before.until));
+        let known = CacheEntry::new(finding, lasts, now).in_the_place_of(before.filter(|before| now < before.until));
         if until.len() >= MOST
             && let Some((_, forgotten)) = until.pop_first()
         {
@@ -55,12 +55,12 @@ impl Memory {
     }
 }
 
-impl Known {
-    fn new(finding: Finding, lasts: Lasts, now: Timestamp) -> Self {
+impl CacheEntry {
+    fn new(finding: AddressOwners, lasts: CacheTtl, now: Timestamp) -> Self {
         let lasts = match lasts {
-            Lasts::Shortly => SHORTLY,
-            Lasts::AsTold(told) if finding.proven.is_empty() => told.clamp(FOREIGN.0, FOREIGN.1),
-            Lasts::AsTold(told) => told.clamp(PROVEN.0, PROVEN.1),
+            CacheTtl::Shortly => SHORTLY,
+            CacheTtl::AsTold(told) if finding.proven.is_empty() => told.clamp(FOREIGN.0, FOREIGN.1),
+            CacheTtl::AsTold(told) => told.clamp(PROVEN.0, PROVEN.1),
         };
         // A crawler that stays is asked about again before what is known of it has gone.
         let due = if finding.proven.is_empty() { lasts } else { lasts * 3 / 4 };
@@ -70,7 +70,7 @@ impl Known {
     /// What was proven stays so while nobody can answer, until its own time is over.
     fn in_the_place_of(self, before: Option<Self>) -> Self {
         match before {
-            Some(before) if self.finding == Finding::unknown() && !before.finding.proven.is_empty() => {
+            Some(before) if self.finding == AddressOwners::unknown() && !before.finding.proven.is_empty() => {
                 Self { due: self.due, ..before }
             }
             _ => self,

@@ -13,29 +13,29 @@ mod name_server;
 #[cfg(test)]
 mod tests;
 
-use crate::policy::dns_pattern::NamePattern;
+use crate::policy::dns_pattern::DnsPattern;
 use crate::policy::{OperatorId, Timestamp};
-use queue::Line;
-use cache::Memory;
+use queue::LookupQueue;
+use cache::DnsCache;
 use smallvec::SmallVec;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-pub use resolver::{Dns, DnsError};
+pub use resolver::{Resolver, ResolverError};
 
 /// What DNS has said of addresses, and what it is to be asked next.
 #[derive(Debug)]
-pub struct Names {
-    patterns: Vec<(NamePattern, OperatorId)>,
-    memory: Memory,
-    line: Line,
+pub struct DnsVerifier {
+    patterns: Vec<(DnsPattern, OperatorId)>,
+    memory: DnsCache,
+    line: LookupQueue,
 }
 
 /// What the names of an address say about the claim to be of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ByName {
+pub enum DnsResult {
     /// It has a name of that operator, and the name has it.
     Proven,
     /// It has no name of that operator.
@@ -46,41 +46,41 @@ pub enum ByName {
 
 /// What was found out about one address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Finding {
+struct AddressOwners {
     /// Whose names it has, both ways.
     proven: SmallVec<[OperatorId; 4]>,
     /// What that says about all others: foreign, unless an answer is missing.
-    others: ByName,
+    others: DnsResult,
 }
 
-impl Finding {
-    fn about(&self, operator: OperatorId) -> ByName {
+impl AddressOwners {
+    fn about(&self, operator: OperatorId) -> DnsResult {
         match self.proven.contains(&operator) {
-            true => ByName::Proven,
+            true => DnsResult::Proven,
             false => self.others,
         }
     }
 
     fn unknown() -> Self {
-        Self { proven: SmallVec::new(), others: ByName::Unknown }
+        Self { proven: SmallVec::new(), others: DnsResult::Unknown }
     }
 }
 
-impl Names {
-    pub(super) fn new(patterns: Vec<(NamePattern, OperatorId)>) -> Self {
-        Self { patterns, memory: Memory::default(), line: Line::default() }
+impl DnsVerifier {
+    pub(super) fn new(patterns: Vec<(DnsPattern, OperatorId)>) -> Self {
+        Self { patterns, memory: DnsCache::default(), line: LookupQueue::default() }
     }
 
     /// What is known of the claim by now. Where that is nothing, or soon will be, the address enters the line.
-    pub(super) fn ask(&self, claimed: OperatorId, address: IpAddr, now: Timestamp) -> ByName {
+    pub(super) fn ask(&self, claimed: OperatorId, address: IpAddr, now: Timestamp) -> DnsResult {
         let known = self.memory.recall(address, claimed, now);
         match known {
             None => self.line.enter(address, claimed),
-            Some((ByName::Proven, true)) => self.line.enter_first(address, claimed),
+            Some((DnsResult::Proven, true)) => self.line.enter_first(address, claimed),
             Some((_, true)) => self.line.enter(address, claimed),
             Some((_, false)) => {}
         }
-        known.map_or(ByName::Unknown, |(said, _)| said)
+        known.map_or(DnsResult::Unknown, |(said, _)| said)
     }
 
     /// How many addresses wait to be asked about, or are being asked about.
@@ -90,10 +90,10 @@ impl Names {
 
     /// Works the line off for as long as it is polled, `AT_ONCE` at a time. `now` is on the scale of those who ask;
     /// `told` hears the outcome of every question.
-    pub async fn serve<N, T>(self: Arc<Self>, dns: Dns, now: N, told: T)
+    pub async fn serve<N, T>(self: Arc<Self>, dns: Resolver, now: N, told: T)
     where
         N: Fn() -> Timestamp + Clone + Send + Sync + 'static,
-        T: Fn(OperatorId, ByName) + Clone + Send + Sync + 'static,
+        T: Fn(OperatorId, DnsResult) + Clone + Send + Sync + 'static,
     {
         let dns = Arc::new(dns);
         let mut tasks = JoinSet::new();
@@ -103,7 +103,7 @@ impl Names {
         while tasks.join_next().await.is_some() {}
     }
 
-    async fn work(self: Arc<Self>, dns: Arc<Dns>, now: impl Fn() -> Timestamp, told: impl Fn(OperatorId, ByName)) {
+    async fn work(self: Arc<Self>, dns: Arc<Resolver>, now: impl Fn() -> Timestamp, told: impl Fn(OperatorId, DnsResult)) {
         loop {
             let (address, claimed) = self.line.next().await;
             let (finding, lasts) = dns.find(address, &self.patterns).await;
@@ -120,7 +120,7 @@ const AT_ONCE: usize = 16;
 
 /// How long what was found is believed, in the bounds that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lasts {
+enum CacheTtl {
     /// As long as its records say.
     AsTold(Duration),
     /// Not long: a name server that failed may answer next time.

@@ -8,19 +8,19 @@ use tokio::sync::Notify;
 
 /// A bounded line with a lock that is held for a few steps of memory, and only by requests of clients that nobody knows.
 #[derive(Debug, Default)]
-pub(super) struct Line {
-    state: Mutex<State>,
+pub(super) struct LookupQueue {
+    state: Mutex<QueueState>,
     somebody_waits: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     waiting: VecDeque<(IpAddr, OperatorId)>,
     /// Those who wait, and those who are being asked about.
     inside: HashSet<IpAddr>,
 }
 
-impl Line {
+impl LookupQueue {
     /// Puts an address at the end, unless it is in the line already, or the line is full.
     pub(super) fn enter(&self, address: IpAddr, claimed: OperatorId) {
         self.put(address, MOST, |waiting| waiting.push_back((address, claimed)));

@@ -1,9 +1,9 @@
 //! Reverse and forward look-ups. What comes back is somebody else's text: it is read label by label, and nothing of it is
 //! ever shown.
 
-use super::{ByName, Finding, Lasts};
+use super::{DnsResult, AddressOwners, CacheTtl};
 use crate::policy::OperatorId;
-use crate::policy::dns_pattern::NamePattern;
+use crate::policy::dns_pattern::DnsPattern;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError as Answer, NetError};
@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// A way to ask DNS.
-pub struct Dns {
+pub struct Resolver {
     resolver: TokioResolver,
     /// How long all questions about one address may take together.
     patience: Duration,
@@ -24,10 +24,10 @@ pub struct Dns {
 /// Why DNS cannot be asked.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot ask DNS: {0}")]
-pub struct DnsError(#[from] NetError);
+pub struct ResolverError(#[from] NetError);
 
 /// What a question came to.
-enum Asked {
+enum LookupOutcome {
     /// Records, and how long they last.
     Found(Vec<Record>, Duration),
     /// There are none, which lasts so long.
@@ -36,9 +36,9 @@ enum Asked {
     NoAnswer,
 }
 
-impl Dns {
+impl Resolver {
     /// Asks these name servers, or the system's where none is named; each has `timeout` for a question.
-    pub fn new(servers: &[SocketAddr], timeout: Duration) -> Result<Self, DnsError> {
+    pub fn new(servers: &[SocketAddr], timeout: Duration) -> Result<Self, ResolverError> {
         let mut builder: ResolverBuilder<TokioRuntimeProvider> = match servers {
             [] => TokioResolver::builder_tokio()?,
             _ => {
@@ -56,18 +56,18 @@ impl Dns {
     }
 
     /// Finds out whose names an address has, both ways, and how long that may be believed.
-    pub(super) async fn find(&self, address: IpAddr, patterns: &[(NamePattern, OperatorId)]) -> (Finding, Lasts) {
+    pub(super) async fn find(&self, address: IpAddr, patterns: &[(DnsPattern, OperatorId)]) -> (AddressOwners, CacheTtl) {
         let found = tokio::time::timeout(self.patience, self.there_and_back(address, patterns)).await;
-        found.unwrap_or_else(|_| (Finding::unknown(), Lasts::Shortly))
+        found.unwrap_or_else(|_| (AddressOwners::unknown(), CacheTtl::Shortly))
     }
 
-    async fn there_and_back(&self, address: IpAddr, patterns: &[(NamePattern, OperatorId)]) -> (Finding, Lasts) {
+    async fn there_and_back(&self, address: IpAddr, patterns: &[(DnsPattern, OperatorId)]) -> (AddressOwners, CacheTtl) {
         let (records, mut lasts) = match self.ask(address.into(), RecordType::PTR).await {
-            Asked::Found(records, lasts) => (records, lasts),
-            Asked::Nothing(lasts) => return (Finding::foreign(), Lasts::AsTold(lasts)),
-            Asked::NoAnswer => return (Finding::unknown(), Lasts::Shortly),
+            LookupOutcome::Found(records, lasts) => (records, lasts),
+            LookupOutcome::Nothing(lasts) => return (AddressOwners::foreign(), CacheTtl::AsTold(lasts)),
+            LookupOutcome::NoAnswer => return (AddressOwners::unknown(), CacheTtl::Shortly),
         };
-        let mut finding = Finding::foreign();
+        let mut finding = AddressOwners::foreign();
         let mut names = of_somebody(&records, patterns);
         for (name, whose) in names.by_ref().take(MOST_NAMES) {
             match self.has(&name, address).await {
@@ -76,15 +76,15 @@ impl Dns {
                     lasts = lasts.min(of_address);
                 }
                 Some((false, _)) => {}
-                None => finding.others = ByName::Unknown,
+                None => finding.others = DnsResult::Unknown,
             }
         }
         if names.next().is_some() {
-            finding.others = ByName::Unknown;
+            finding.others = DnsResult::Unknown;
         }
         match finding.others {
-            ByName::Unknown if finding.proven.is_empty() => (finding, Lasts::Shortly),
-            _ => (finding, Lasts::AsTold(lasts)),
+            DnsResult::Unknown if finding.proven.is_empty() => (finding, CacheTtl::Shortly),
+            _ => (finding, CacheTtl::AsTold(lasts)),
         }
     }
 
@@ -92,7 +92,7 @@ impl Dns {
     async fn has(&self, name: &Name, address: IpAddr) -> Option<(bool, Duration)> {
         let kind = if address.is_ipv4() { RecordType::A } else { RecordType::AAAA };
         match self.ask(name.clone(), kind).await {
-            Asked::Found(records, lasts) => {
+            LookupOutcome::Found(records, lasts) => {
                 let same = |record: &Record| match record.data {
                     RData::A(found) => IpAddr::V4(found.0) == address,
                     RData::AAAA(found) => IpAddr::V6(found.0) == address,
@@ -100,42 +100,42 @@ impl Dns {
                 };
                 Some((records.iter().any(same), lasts))
             }
-            Asked::Nothing(lasts) => Some((false, lasts)),
-            Asked::NoAnswer => None,
+            LookupOutcome::Nothing(lasts) => Some((false, lasts)),
+            LookupOutcome::NoAnswer => None,
         }
     }
 
-    async fn ask(&self, mut name: Name, kind: RecordType) -> Asked {
+    async fn ask(&self, mut name: Name, kind: RecordType) -> LookupOutcome {
         // Without this the system's search list would be tried, too.
         name.set_fqdn(true);
         match self.resolver.lookup(name, kind).await {
             Ok(found) => {
                 let records = found.answers().to_vec();
                 let lasts = records.iter().map(|record| record.ttl).min().unwrap_or_default();
-                Asked::Found(records, Duration::from_secs(lasts.into()))
+                LookupOutcome::Found(records, Duration::from_secs(lasts.into()))
             }
             // Without an authority's word, other name servers in an answer only say whom else to ask; and an answer
             // that is not empty has aliases that lead round, or is about another name.
             Err(NetError::Dns(Answer::NoRecordsFound(none)))
                 if none.soa.is_some() || none.ns.is_none() && none.response_code == ResponseCode::NXDomain =>
             {
-                Asked::Nothing(Duration::from_secs(none.negative_ttl.unwrap_or_default().into()))
+                LookupOutcome::Nothing(Duration::from_secs(none.negative_ttl.unwrap_or_default().into()))
             }
-            Err(_) => Asked::NoAnswer,
+            Err(_) => LookupOutcome::NoAnswer,
         }
     }
 }
 
-impl Finding {
+impl AddressOwners {
     fn foreign() -> Self {
-        Self { proven: SmallVec::new(), others: ByName::Foreign }
+        Self { proven: SmallVec::new(), others: DnsResult::Foreign }
     }
 }
 
 /// The names among these that are some operator's, with whose they are.
 fn of_somebody<'a>(
     records: &'a [Record],
-    patterns: &'a [(NamePattern, OperatorId)],
+    patterns: &'a [(DnsPattern, OperatorId)],
 ) -> impl Iterator<Item = (Name, SmallVec<[OperatorId; 4]>)> + 'a {
     let names = records.iter().filter_map(|record| match &record.data {
         RData::PTR(name) => Some(&name.0),

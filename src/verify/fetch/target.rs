@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Which addresses a fetch may ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum AllowedAddresses {
     /// Public addresses over HTTPS: for a URL that a stranger names.
     Public,
     /// Any address over HTTPS, and this machine over plain HTTP too: for a URL that the operator of the gate wrote.
@@ -18,7 +18,7 @@ pub enum Reach {
 
 /// An address of a document, taken apart.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct FetchTarget {
     /// The host, without the brackets of IPv6.
     pub(super) host: String,
     pub(super) port: u16,
@@ -29,10 +29,10 @@ pub(super) struct Place {
     pub(super) path: PathAndQuery,
 }
 
-impl Place {
-    pub(super) fn parse(url: &str, reach: Reach) -> Result<Self, FetchError> {
+impl FetchTarget {
+    pub(super) fn parse(url: &str, reach: AllowedAddresses) -> Result<Self, FetchError> {
         let parsed: Option<Self> = url.parse().ok().and_then(|uri| Self::of(&uri));
-        let place = parsed.filter(|place| place.name.is_some() || reach == Reach::Anywhere);
+        let place = parsed.filter(|place| place.name.is_some() || reach == AllowedAddresses::Anywhere);
         place.ok_or_else(|| FetchError::NotFetchable(url.to_owned()))
     }
 
@@ -70,16 +70,16 @@ impl Place {
         there.ok_or_else(elsewhere)
     }
 
-    pub(super) fn may_ask(&self, address: IpAddr, reach: Reach) -> bool {
+    pub(super) fn may_ask(&self, address: IpAddr, reach: AllowedAddresses) -> bool {
         match (reach, &self.name) {
-            (Reach::Public, _) => is_public(address),
-            (Reach::Anywhere, Some(_)) => true,
-            (Reach::Anywhere, None) => address.to_canonical().is_loopback(),
+            (AllowedAddresses::Public, _) => is_public(address),
+            (AllowedAddresses::Anywhere, Some(_)) => true,
+            (AllowedAddresses::Anywhere, None) => address.to_canonical().is_loopback(),
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FetchTarget {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.name.is_some() { "https" } else { "http" };
         write!(out, "{scheme}://{}{}", self.authority, self.path)
@@ -163,21 +163,21 @@ mod tests {
 
     #[test]
     fn a_url_says_host_port_and_path() {
-        let place = Place::parse("https://Example.com/bots.json?v=1", Reach::Public).expect("a plain address");
+        let place = FetchTarget::parse("https://Example.com/bots.json?v=1", AllowedAddresses::Public).expect("a plain address");
         assert_eq!((place.host.as_str(), place.port, place.path.as_str()), ("example.com", 443, "/bots.json?v=1"));
-        let place = Place::parse("https://[2606:4700::1]:8443", Reach::Public).expect("a plain address");
+        let place = FetchTarget::parse("https://[2606:4700::1]:8443", AllowedAddresses::Public).expect("a plain address");
         assert_eq!((place.host.as_str(), place.port, place.path.as_str()), ("2606:4700::1", 8443, "/"));
         for wrong in
             ["example.com/x", "ftp://example.com/", "https://user:pass@example.com/", "https:///x", "", "https://a b/"]
         {
-            assert!(Place::parse(wrong, Reach::Anywhere).is_err(), "{wrong}");
+            assert!(FetchTarget::parse(wrong, AllowedAddresses::Anywhere).is_err(), "{wrong}");
         }
-        assert!(Place::parse("http://example.com/", Reach::Public).is_err());
+        assert!(FetchTarget::parse("http://example.com/", AllowedAddresses::Public).is_err());
     }
 
     #[test]
     fn a_redirect_stays_on_its_server() {
-        let place = Place::parse("https://example.com/old", Reach::Public).expect("a plain address");
+        let place = FetchTarget::parse("https://example.com/old", AllowedAddresses::Public).expect("a plain address");
         for (location, leads_to) in [("/new?x", "/new?x"), ("https://EXAMPLE.com:443/new", "/new")] {
             assert_eq!(place.redirected(location).expect("the same server").path.as_str(), leads_to);
         }

@@ -7,8 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-const GUARDS: Guards =
-    Guards { most_bytes: 100, timeout: Duration::from_secs(120), redirects: 1, reach: Reach::Anywhere };
+const GUARDS: FetchLimits =
+    FetchLimits { most_bytes: 100, timeout: Duration::from_secs(120), redirects: 1, reach: AllowedAddresses::Anywhere };
 
 #[tokio::test]
 async fn a_document_comes_whole_with_what_its_server_says_of_it() {
@@ -73,7 +73,7 @@ async fn a_server_that_breaks_off_or_never_ends_is_no_document() {
     assert!(matches!(server.fetch("/", &Validators::default()).await, Err(FetchError::NoAnswer { .. })));
     let silent = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}/", silent.local_addr().expect("it is bound"));
-    let guards = Guards { timeout: Duration::from_millis(20), ..GUARDS };
+    let guards = FetchLimits { timeout: Duration::from_millis(20), ..GUARDS };
     let fetched = Fetcher::public().fetch(&url, &guards, &Validators::default()).await;
     assert!(matches!(fetched, Err(FetchError::TimedOut(_))), "{fetched:?}");
 }
@@ -88,7 +88,7 @@ async fn a_certificate_that_nobody_vouches_for_is_not_trusted() {
 #[tokio::test]
 async fn a_stranger_cannot_make_us_ask_our_own_network() {
     let server = Server::answering(&["200 OK\r\nContent-Length: 0\r\n\r\n"]).await;
-    let guards = Guards { reach: Reach::Public, ..GUARDS };
+    let guards = FetchLimits { reach: AllowedAddresses::Public, ..GUARDS };
     for url in [server.url("/"), server.url("/").replace("127.0.0.1", "localhost")] {
         let fetched = server.fetcher.fetch(&url, &guards, &Validators::default()).await;
         assert!(matches!(fetched, Err(FetchError::OutOfReach { .. })), "{fetched:?}");

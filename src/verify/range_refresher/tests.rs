@@ -1,6 +1,6 @@
 use super::*;
-use crate::policy::{Means, Proof};
-use crate::verify::{Declared, Method};
+use crate::policy::{ProofMethod, Proof};
+use crate::verify::{OperatorOverride, OperatorProofMethod};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -11,19 +11,19 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 #[tokio::test]
 async fn a_list_is_fetched_believed_and_kept() {
-    let scene = Scene::new();
+    let scene = RefreshFixture::new();
     scene.server.says(ok("\"1\"", "192.0.2.0/24"));
     let mut refresh = scene.refresh();
     assert_eq!(scene.proof("192.0.2.1"), Proof::Unknown);
     refresh.look_at_what_is_due().await;
-    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(Means::Address));
-    assert_eq!(scene.proof("198.51.100.1"), Proof::Disproven(Means::Address));
+    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address));
+    assert_eq!(scene.proof("198.51.100.1"), Proof::Disproven(ProofMethod::Address));
     assert_eq!(scene.copies(), 1);
 }
 
 #[tokio::test]
 async fn it_is_asked_for_changes_about_once_a_turn() {
-    let scene = Scene::new();
+    let scene = RefreshFixture::new();
     scene.server.says(ok("\"1\"", "192.0.2.0/24"));
     let mut refresh = scene.refresh();
     refresh.look_at_what_is_due().await;
@@ -34,17 +34,17 @@ async fn it_is_asked_for_changes_about_once_a_turn() {
     scene.clock.advance(DAY.mul_f64(0.22));
     refresh.look_at_what_is_due().await;
     assert!(scene.server.asked()[1].contains("if-none-match: \"1\""), "{:?}", scene.server.asked());
-    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(Means::Address));
+    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address));
     scene.server.says(ok("\"2\"", "198.51.100.0/24"));
     scene.clock.advance(DAY.mul_f64(1.1));
     refresh.look_at_what_is_due().await;
-    assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(Means::Address));
-    assert_eq!(scene.proof("192.0.2.1"), Proof::Disproven(Means::Address));
+    assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(ProofMethod::Address));
+    assert_eq!(scene.proof("192.0.2.1"), Proof::Disproven(ProofMethod::Address));
 }
 
 #[tokio::test]
 async fn what_cannot_be_believed_leaves_what_is_known_and_is_tried_again_within_the_hour() {
-    let scene = Scene::new();
+    let scene = RefreshFixture::new();
     let networks: Vec<String> = (0..10).map(|number| format!("192.0.{number}.0/32")).collect();
     scene.server.says(ok("\"1\"", &networks.join("\n")));
     let mut refresh = scene.refresh();
@@ -54,7 +54,7 @@ async fn what_cannot_be_believed_leaves_what_is_known_and_is_tried_again_within_
         scene.server.says(ok("\"2\"", broken));
         scene.clock.advance(DAY.mul_f64(1.1));
         refresh.look_at_what_is_due().await;
-        assert_eq!(scene.proof("192.0.9.0"), Proof::Proven(Means::Address), "{}", &broken[..broken.len().min(20)]);
+        assert_eq!(scene.proof("192.0.9.0"), Proof::Proven(ProofMethod::Address), "{}", &broken[..broken.len().min(20)]);
     }
     let asked = scene.server.asked();
     assert!(
@@ -64,39 +64,39 @@ async fn what_cannot_be_believed_leaves_what_is_known_and_is_tried_again_within_
     scene.server.says(ok("\"3\"", "192.0.9.0/32\n198.51.100.1\n1.1.1.1\n2.2.2.2\n3.3.3.3"));
     scene.clock.advance(Duration::from_secs(4000));
     refresh.look_at_what_is_due().await;
-    assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(Means::Address));
+    assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(ProofMethod::Address));
 }
 
 #[tokio::test]
 async fn a_restart_has_the_last_good_copy_while_nobody_answers() {
-    let mut scene = Scene::new();
+    let mut scene = RefreshFixture::new();
     scene.server.says(ok("\"1\"", "192.0.2.0/24"));
     scene.refresh().look_at_what_is_due().await;
     scene.starts_over();
     let mut refresh = scene.refresh();
-    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(Means::Address), "before anything was fetched");
+    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address), "before anything was fetched");
     assert_eq!(scene.server.asked().len(), 1, "who starts over and over does not ask each time");
     scene.server.says("503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".into());
     scene.clock.advance(DAY * 2);
     refresh.look_at_what_is_due().await;
     assert_eq!(scene.server.asked().len(), 2);
-    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(Means::Address));
+    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address));
 }
 
 #[tokio::test]
 async fn a_file_is_taken_over_when_it_changes_and_may_shrink() {
-    let mut scene = Scene::new();
+    let mut scene = RefreshFixture::new();
     let file = scene.folder.path().join("ours.txt");
-    scene.source = Source::File(file.clone());
+    scene.source = RangeSource::File(file.clone());
     let write = |text: &str| std::fs::write(&file, text).expect("room on the disk");
     write("192.0.2.0/24\n192.0.3.0/32\n192.0.4.0/32\n");
     scene.starts_over();
     let mut refresh = scene.refresh();
-    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(Means::Address), "read before anybody asks");
+    assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address), "read before anybody asks");
     write("198.51.100.0/24\n");
     scene.clock.advance(LOOK_AT_FILES);
     refresh.look_at_what_is_due().await;
-    assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(Means::Address));
+    assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(ProofMethod::Address));
     write("half a li");
     scene.clock.advance(LOOK_AT_FILES);
     refresh.look_at_what_is_due().await;
@@ -109,7 +109,7 @@ async fn a_file_is_taken_over_when_it_changes_and_may_shrink() {
     std::fs::remove_file(&file).expect("it was there");
     scene.clock.advance(LOOK_AT_FILES);
     refresh.look_at_what_is_due().await;
-    assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(Means::Address));
+    assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(ProofMethod::Address));
     write("198.51.100.0/24\n");
     scene.clock.advance(LOOK_AT_FILES);
     refresh.look_at_what_is_due().await;
@@ -118,7 +118,7 @@ async fn a_file_is_taken_over_when_it_changes_and_may_shrink() {
 
 #[tokio::test]
 async fn built_in_lists_are_not_fetched_at_the_start_nor_all_at_once() {
-    let scene = Scene::new();
+    let scene = RefreshFixture::new();
     let refresh = scene.refresh_of_all();
     let built_in = refresh.lists.iter().filter(|list| list.source != scene.source);
     let mut due: Vec<Timestamp> = built_in.map(|list| list.due).collect();
@@ -131,7 +131,7 @@ async fn built_in_lists_are_not_fetched_at_the_start_nor_all_at_once() {
 
 #[tokio::test]
 async fn nothing_is_fetched_where_that_is_switched_off() {
-    let mut scene = Scene::new();
+    let mut scene = RefreshFixture::new();
     scene.every = None;
     let mut refresh = scene.refresh();
     scene.clock.advance(DAY * 30);
@@ -140,19 +140,19 @@ async fn nothing_is_fetched_where_that_is_switched_off() {
 }
 
 /// An operator with one list, which a server of its own publishes.
-struct Scene {
+struct RefreshFixture {
     server: Server,
     folder: TempDir,
     clock: Clock,
-    source: Source,
+    source: RangeSource,
     every: Option<Duration>,
-    operators: Arc<Operators>,
+    operators: Arc<OperatorTable>,
 }
 
-impl Scene {
+impl RefreshFixture {
     fn new() -> Self {
         let server = Server::start();
-        let source = Source::Url(format!("http://{}/bots.json", server.address));
+        let source = RangeSource::Url(format!("http://{}/bots.json", server.address));
         let operators = operators(&source);
         let folder = tempfile::tempdir().expect("a folder");
         // Later than the snapshot.
@@ -165,15 +165,15 @@ impl Scene {
     }
 
     /// Looks after that one list alone: the servers of the built-in ones are elsewhere.
-    fn refresh(&self) -> Refresh {
+    fn refresh(&self) -> RangeRefresher {
         let mut refresh = self.refresh_of_all();
         refresh.lists.retain(|list| list.source == self.source);
         refresh
     }
 
-    fn refresh_of_all(&self) -> Refresh {
+    fn refresh_of_all(&self) -> RangeRefresher {
         let operators = Arc::clone(&self.operators);
-        Refresh::new(operators, Fetcher::public(), self.folder.path(), self.every, self.clock.clone(), 42)
+        RangeRefresher::new(operators, Fetcher::public(), self.folder.path(), self.every, self.clock.clone(), 42)
     }
 
     fn proof(&self, address: &str) -> Proof {
@@ -186,14 +186,14 @@ impl Scene {
     }
 }
 
-fn operators(source: &Source) -> Arc<Operators> {
-    let declared = Declared {
+fn operators(source: &RangeSource) -> Arc<OperatorTable> {
+    let declared = OperatorOverride {
         name: "acme".into(),
         ranges: Some(vec![source.clone()]),
-        complete: Some(vec![Method::Addresses]),
-        ..Declared::default()
+        complete: Some(vec![OperatorProofMethod::Addresses]),
+        ..OperatorOverride::default()
     };
-    Arc::new(Operators::with(vec![declared]))
+    Arc::new(OperatorTable::with(vec![declared]))
 }
 
 fn ok(etag: &str, body: &str) -> String {

@@ -1,6 +1,6 @@
 //! The name by which an agent signs: where its keys are published.
 
-use super::outcome::{Doubt, Fault, Finding};
+use super::outcome::{UnverifiedReason, SignatureError, SignatureOutcome};
 use http::Uri;
 use http::uri::Scheme;
 use std::fmt;
@@ -18,17 +18,17 @@ pub(crate) struct AgentUrl(String);
 impl AgentUrl {
     /// Reads what a request or the operators' table says. Both published forms lead to the same name: the address of the
     /// keys themselves, and the origin alone.
-    pub(crate) fn parse(text: &str) -> Result<Self, Finding> {
+    pub(crate) fn parse(text: &str) -> Result<Self, SignatureOutcome> {
         if text.len() > LONGEST {
-            return Err(Doubt::TooLarge.into());
+            return Err(UnverifiedReason::TooLarge.into());
         }
-        let url: Uri = text.parse().map_err(|_| Fault::Unreadable)?;
-        let host = url.host().filter(|host| !host.is_empty()).ok_or(Fault::Unreadable)?;
+        let url: Uri = text.parse().map_err(|_| SignatureError::Unreadable)?;
+        let host = url.host().filter(|host| !host.is_empty()).ok_or(SignatureError::Unreadable)?;
         if url.scheme() != Some(&Scheme::HTTPS) {
-            return Err(Fault::NotHttps.into());
+            return Err(SignatureError::NotHttps.into());
         }
         if url.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err(Fault::Unreadable.into());
+            return Err(SignatureError::Unreadable.into());
         }
         let port = url.port_u16().filter(|&port| port != 443).map_or_else(String::new, |port| format!(":{port}"));
         let path = if url.path() == "/" { WELL_KNOWN } else { url.path() };
@@ -83,12 +83,12 @@ mod tests {
 
     #[test]
     fn what_is_no_https_address_names_nobody() {
-        assert_eq!(AgentUrl::parse("http://bot.example"), Err(Fault::NotHttps.into()));
+        assert_eq!(AgentUrl::parse("http://bot.example"), Err(SignatureError::NotHttps.into()));
         for broken in
             ["", "bot.example", "/keys", "https://", "https://me@bot.example", "https://bot.example/a b", "data:,x"]
         {
             assert!(AgentUrl::parse(broken).is_err(), "{broken}");
         }
-        assert_eq!(AgentUrl::parse(&format!("https://{}", "a".repeat(LONGEST))), Err(Doubt::TooLarge.into()));
+        assert_eq!(AgentUrl::parse(&format!("https://{}", "a".repeat(LONGEST))), Err(UnverifiedReason::TooLarge.into()));
     }
 }

@@ -1,8 +1,8 @@
 //! What the three fields of a signed request say, before anybody knows whether it is true.
 
 use super::agent::AgentUrl;
-use super::outcome::{Doubt, Fault, Finding};
-use super::message::{Message, written};
+use super::outcome::{UnverifiedReason, SignatureError, SignatureOutcome};
+use super::message::{SignedMessage, written};
 use crate::http1::{Fields, Name};
 use crate::policy::Timestamp;
 use base64::Engine;
@@ -24,14 +24,14 @@ const MOST_COMPONENTS: usize = 16;
 const SKEW: i64 = 60;
 
 /// The fields of a signed request, read.
-pub(super) struct Claims {
+pub(super) struct SignatureFields {
     input: Dictionary,
     signatures: Dictionary,
-    agents: Agents,
+    agents: AgentFields,
 }
 
 /// Who is said to have signed.
-enum Agents {
+enum AgentFields {
     /// In the form before there were several: one for all.
     One(String),
     /// By label.
@@ -39,16 +39,16 @@ enum Agents {
 }
 
 /// One signature that is said to be an agent's.
-pub(super) struct Claim<'a> {
+pub(super) struct SignatureClaim<'a> {
     label: &'a str,
     covered: &'a InnerList,
     signature: &'a [u8],
-    agents: &'a Agents,
+    agents: &'a AgentFields,
 }
 
 /// When a signature holds, in seconds of the epoch, and by which key it was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Particulars {
+pub(super) struct SignatureParams {
     pub(super) created: i64,
     pub(super) expires: i64,
     /// The thumbprint of the key.
@@ -56,19 +56,19 @@ pub(super) struct Particulars {
     pub(super) nonce: Option<String>,
 }
 
-impl Particulars {
+impl SignatureParams {
     /// Whether it holds now, and not for longer than is believed.
-    pub(super) fn check(&self, longest: Duration, now: Timestamp) -> Result<(), Fault> {
+    pub(super) fn check(&self, longest: Duration, now: Timestamp) -> Result<(), SignatureError> {
         let now = i64::try_from(now.seconds()).unwrap_or(i64::MAX);
         let longest = i64::try_from(longest.as_secs()).unwrap_or(i64::MAX);
         if self.created > now.saturating_add(SKEW) {
-            return Err(Fault::NotYet);
+            return Err(SignatureError::NotYet);
         }
         if self.expires <= now {
-            return Err(Fault::Expired);
+            return Err(SignatureError::Expired);
         }
         match self.expires.saturating_sub(self.created) > longest {
-            true => Err(Fault::LastsTooLong),
+            true => Err(SignatureError::LastsTooLong),
             false => Ok(()),
         }
     }
@@ -77,41 +77,41 @@ impl Particulars {
 /// The SHA-256 of a key as RFC 7638 writes it.
 pub(super) type Thumbprint = [u8; 32];
 
-impl Claims {
-    /// Reads the fields; [`Finding::Absent`] where there is no signature, or none that says whose it is.
-    pub(super) fn read(fields: &Fields) -> Result<Self, Finding> {
+impl SignatureFields {
+    /// Reads the fields; [`SignatureOutcome::Absent`] where there is no signature, or none that says whose it is.
+    pub(super) fn read(fields: &Fields) -> Result<Self, SignatureOutcome> {
         let [agent, input, signature] =
             [Name::SignatureAgent, Name::SignatureInput, Name::Signature].map(|name| joined(fields, name));
         let (Some(agent), Some(input), Some(signature)) = (agent?, input?, signature?) else {
-            return Err(Finding::Absent);
+            return Err(SignatureOutcome::Absent);
         };
-        let dictionary = |text: &[u8]| Parser::new(text).parse::<Dictionary>().map_err(|_| Fault::Unreadable);
+        let dictionary = |text: &[u8]| Parser::new(text).parse::<Dictionary>().map_err(|_| SignatureError::Unreadable);
         let (input, signatures) = (dictionary(&input)?, dictionary(&signature)?);
         if input.len() > MOST_SIGNATURES || signatures.len() > MOST_SIGNATURES {
-            return Err(Doubt::TooLarge.into());
+            return Err(UnverifiedReason::TooLarge.into());
         }
-        Ok(Self { input, signatures, agents: Agents::read(&agent)? })
+        Ok(Self { input, signatures, agents: AgentFields::read(&agent)? })
     }
 
     /// The signatures that are said to be an agent's.
-    pub(super) fn of_agents(&self) -> impl Iterator<Item = Result<Claim<'_>, Finding>> {
+    pub(super) fn of_agents(&self) -> impl Iterator<Item = Result<SignatureClaim<'_>, SignatureOutcome>> {
         self.input.iter().filter_map(|(label, covered)| {
-            let ListEntry::InnerList(covered) = covered else { return Some(Err(Fault::Unreadable.into())) };
+            let ListEntry::InnerList(covered) = covered else { return Some(Err(SignatureError::Unreadable.into())) };
             let tag = covered.params.get("tag").and_then(BareItem::as_string);
             if tag.is_none_or(|tag| tag.as_str() != TAG) {
                 return None;
             }
             let signature = match self.signatures.get(label) {
                 Some(ListEntry::Item(Item { bare_item: BareItem::ByteSequence(signature), .. })) => signature,
-                _ => return Some(Err(Fault::Unreadable.into())),
+                _ => return Some(Err(SignatureError::Unreadable.into())),
             };
-            Some(Ok(Claim { label: label.as_str(), covered, signature, agents: &self.agents }))
+            Some(Ok(SignatureClaim { label: label.as_str(), covered, signature, agents: &self.agents }))
         })
     }
 }
 
 /// The lines of a field in one, within bounds; `None` where there is none.
-fn joined(fields: &Fields, name: Name) -> Result<Option<Vec<u8>>, Finding> {
+fn joined(fields: &Fields, name: Name) -> Result<Option<Vec<u8>>, SignatureOutcome> {
     let mut all: Option<Vec<u8>> = None;
     for line in fields.all(name) {
         let text = all.get_or_insert_default();
@@ -120,41 +120,41 @@ fn joined(fields: &Fields, name: Name) -> Result<Option<Vec<u8>>, Finding> {
         }
         text.extend_from_slice(line);
         if text.len() > MOST_BYTES {
-            return Err(Doubt::TooLarge.into());
+            return Err(UnverifiedReason::TooLarge.into());
         }
     }
     Ok(all)
 }
 
-impl Agents {
-    fn read(text: &[u8]) -> Result<Self, Finding> {
+impl AgentFields {
+    fn read(text: &[u8]) -> Result<Self, SignatureOutcome> {
         let one = || Parser::new(text).parse::<Item>().ok()?.bare_item.as_string().map(|url| url.as_str().to_owned());
         match text.first() {
-            Some(b'"') => one().map(Self::One).ok_or_else(|| Fault::Unreadable.into()),
-            _ => Ok(Self::Labelled(Parser::new(text).parse().map_err(|_| Fault::Unreadable)?)),
+            Some(b'"') => one().map(Self::One).ok_or_else(|| SignatureError::Unreadable.into()),
+            _ => Ok(Self::Labelled(Parser::new(text).parse().map_err(|_| SignatureError::Unreadable)?)),
         }
     }
 }
 
-impl Claim<'_> {
+impl SignatureClaim<'_> {
     /// Who is said to have signed: the one that this signature covers, so that nobody else can have put it there.
-    pub(super) fn agent(&self) -> Result<AgentUrl, Finding> {
+    pub(super) fn agent(&self) -> Result<AgentUrl, SignatureOutcome> {
         let url = match self.agents {
-            Agents::One(url) => {
-                self.covered_agents().find(|key| key.is_none()).ok_or(Fault::AgentNotCovered)?;
+            AgentFields::One(url) => {
+                self.covered_agents().find(|key| key.is_none()).ok_or(SignatureError::AgentNotCovered)?;
                 url.as_str()
             }
-            Agents::Labelled(members) => {
-                let member = members.get(self.member(members)?).ok_or(Fault::Missing)?;
-                let ListEntry::Item(member) = member else { return Err(Fault::Unreadable.into()) };
-                member.bare_item.as_string().ok_or(Fault::Unreadable)?.as_str()
+            AgentFields::Labelled(members) => {
+                let member = members.get(self.member(members)?).ok_or(SignatureError::Missing)?;
+                let ListEntry::Item(member) = member else { return Err(SignatureError::Unreadable.into()) };
+                member.bare_item.as_string().ok_or(SignatureError::Unreadable)?.as_str()
             }
         };
         AgentUrl::parse(url)
     }
 
     /// The label of the member that is covered: the signature's own, or the only one.
-    fn member<'m>(&'m self, members: &'m Dictionary) -> Result<&'m str, Finding> {
+    fn member<'m>(&'m self, members: &'m Dictionary) -> Result<&'m str, SignatureOutcome> {
         let mut covered = self.covered_agents();
         if self.covered_agents().any(|key| key == Some(self.label)) {
             return Ok(self.label);
@@ -164,9 +164,9 @@ impl Claim<'_> {
             // All of the field is covered.
             (Some(None), None) if members.contains_key(self.label) => Ok(self.label),
             (Some(None), None) if members.len() == 1 => {
-                members.keys().next().map(|key| key.as_str()).ok_or_else(|| Fault::Missing.into())
+                members.keys().next().map(|key| key.as_str()).ok_or_else(|| SignatureError::Missing.into())
             }
-            _ => Err(Fault::AgentNotCovered.into()),
+            _ => Err(SignatureError::AgentNotCovered.into()),
         }
     }
 
@@ -179,20 +179,20 @@ impl Claim<'_> {
     }
 
     /// Its parameters, as far as they are needed; the rest is covered and not looked at.
-    pub(super) fn particulars(&self) -> Result<Particulars, Finding> {
+    pub(super) fn particulars(&self) -> Result<SignatureParams, SignatureOutcome> {
         let parameter = |name: &str| self.covered.params.get(name);
-        let time = |name: &str| parameter(name).and_then(BareItem::as_integer).map(i64::from).ok_or(Fault::Undated);
+        let time = |name: &str| parameter(name).and_then(BareItem::as_integer).map(i64::from).ok_or(SignatureError::Undated);
         let text = |name: &str| parameter(name).and_then(BareItem::as_string).map(|text| text.as_str());
         if parameter("alg").is_some() && text("alg") != Some("ed25519") {
-            return Err(Fault::Algorithm.into());
+            return Err(SignatureError::Algorithm.into());
         }
         let (created, expires) = (time("created")?, time("expires")?);
-        let key = BASE64_URL_SAFE_NO_PAD.decode(text("keyid").ok_or(Fault::Undated)?);
-        let key = key.ok().and_then(|key| key.try_into().ok()).ok_or(Doubt::KeyUnknown)?;
+        let key = BASE64_URL_SAFE_NO_PAD.decode(text("keyid").ok_or(SignatureError::Undated)?);
+        let key = key.ok().and_then(|key| key.try_into().ok()).ok_or(UnverifiedReason::KeyUnknown)?;
         if !self.covers("@authority") && !self.covers("@target-uri") {
-            return Err(Fault::TargetNotCovered.into());
+            return Err(SignatureError::TargetNotCovered.into());
         }
-        Ok(Particulars { created, expires, key, nonce: text("nonce").map(str::to_owned) })
+        Ok(SignatureParams { created, expires, key, nonce: text("nonce").map(str::to_owned) })
     }
 
     fn covers(&self, component: &str) -> bool {
@@ -208,16 +208,16 @@ impl Claim<'_> {
     }
 
     /// What was signed (RFC 9421 section 2.5), if it was this message.
-    pub(super) fn base(&self, message: &Message<'_>) -> Result<Vec<u8>, Finding> {
+    pub(super) fn base(&self, message: &SignedMessage<'_>) -> Result<Vec<u8>, SignatureOutcome> {
         if self.covered.items.len() > MOST_COMPONENTS {
-            return Err(Doubt::TooLarge.into());
+            return Err(UnverifiedReason::TooLarge.into());
         }
         let mut base = Vec::with_capacity(512);
         let mut written_so_far: Vec<String> = Vec::with_capacity(self.covered.items.len());
         for component in &self.covered.items {
             let identifier = written(&component.clone().into());
             if written_so_far.contains(&identifier) {
-                return Err(Fault::Repetition.into());
+                return Err(SignatureError::Repetition.into());
             }
             base.extend_from_slice(identifier.as_bytes());
             base.extend_from_slice(b": ");

@@ -2,8 +2,8 @@
 
 use super::agent::AgentUrl;
 use super::fields::Thumbprint;
-use super::outcome::Doubt;
-use super::keys::Key;
+use super::outcome::UnverifiedReason;
+use super::keys::AgentKey;
 use crate::policy::Timestamp;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ const JITTER: f64 = 0.2;
 
 /// Whose agents these are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lane {
+pub(super) enum AgentListing {
     /// Of operators of the table.
     Listed,
     /// Of strangers: they never make the others wait.
@@ -38,15 +38,15 @@ pub(super) enum Lane {
 
 /// The directories, by the name of their agent. Its time is the one that nobody can set.
 #[derive(Debug, Default)]
-pub(super) struct Directories {
-    by_url: HashMap<AgentUrl, Directory, RandomState>,
+pub(super) struct KeyCache {
+    by_url: HashMap<AgentUrl, AgentKeys, RandomState>,
 }
 
 #[derive(Debug)]
-struct Directory {
-    lane: Lane,
+struct AgentKeys {
+    lane: AgentListing,
     /// `None` until they have come once.
-    keys: Option<Vec<Arc<Key>>>,
+    keys: Option<Vec<Arc<AgentKey>>>,
     /// When they are fetched again; `None` while they are.
     fetch_at: Option<Timestamp>,
     fetched_at: Timestamp,
@@ -56,39 +56,39 @@ struct Directory {
     named_at: Timestamp,
 }
 
-impl Directories {
+impl KeyCache {
     /// The key of an agent. Where it is not there, sees to it that it is fetched, within bounds.
     pub(super) fn key(
         &mut self,
         agent: &AgentUrl,
-        lane: Lane,
+        lane: AgentListing,
         thumbprint: &Thumbprint,
         (now, uptime): (Timestamp, Timestamp),
-    ) -> Result<Arc<Key>, Doubt> {
+    ) -> Result<Arc<AgentKey>, UnverifiedReason> {
         if !self.by_url.contains_key(agent) && !self.admit(agent, lane, uptime) {
-            return Err(Doubt::AgentUnknown);
+            return Err(UnverifiedReason::AgentUnknown);
         }
-        let directory = self.by_url.get_mut(agent).ok_or(Doubt::AgentUnknown)?;
+        let directory = self.by_url.get_mut(agent).ok_or(UnverifiedReason::AgentUnknown)?;
         directory.named_at = uptime;
         // Whose agent it is may have become known since.
         directory.lane = lane;
-        let keys = directory.keys.as_ref().ok_or(Doubt::Pending)?;
+        let keys = directory.keys.as_ref().ok_or(UnverifiedReason::Pending)?;
         if let Some(key) = keys.iter().find(|key| key.is(thumbprint) && key.holds_at(now)) {
             return Ok(Arc::clone(key));
         }
         // It may be a new key.
         let soonest = directory.fetched_at + LEAST_FRESH;
         directory.fetch_at = directory.fetch_at.map(|at| at.min(soonest));
-        Err(Doubt::KeyUnknown)
+        Err(UnverifiedReason::KeyUnknown)
     }
 
     /// Makes room for an agent that was never named before; false where there is none.
-    fn admit(&mut self, agent: &AgentUrl, lane: Lane, uptime: Timestamp) -> bool {
-        let strangers = || self.by_url.values().filter(|directory| directory.lane == Lane::Unlisted).count();
-        if lane == Lane::Unlisted && (!agent.is_at_usual_port() || strangers() >= MOST_UNLISTED) {
+    fn admit(&mut self, agent: &AgentUrl, lane: AgentListing, uptime: Timestamp) -> bool {
+        let strangers = || self.by_url.values().filter(|directory| directory.lane == AgentListing::Unlisted).count();
+        if lane == AgentListing::Unlisted && (!agent.is_at_usual_port() || strangers() >= MOST_UNLISTED) {
             return false;
         }
-        let directory = Directory {
+        let directory = AgentKeys {
             lane,
             keys: None,
             fetch_at: Some(uptime),
@@ -102,10 +102,10 @@ impl Directories {
 
     /// The agent whose keys are to be fetched next, if it is time; they are under way from now on. Strangers that nobody
     /// has named since their keys were fetched are forgotten instead.
-    pub(super) fn due(&mut self, lane: Lane, uptime: Timestamp) -> Option<AgentUrl> {
+    pub(super) fn due(&mut self, lane: AgentListing, uptime: Timestamp) -> Option<AgentUrl> {
         let is_due =
-            |directory: &Directory| directory.lane == lane && directory.fetch_at.is_some_and(|at| at <= uptime);
-        self.by_url.retain(|_, known| !is_due(known) || lane == Lane::Listed || known.fetched_at <= known.named_at);
+            |directory: &AgentKeys| directory.lane == lane && directory.fetch_at.is_some_and(|at| at <= uptime);
+        self.by_url.retain(|_, known| !is_due(known) || lane == AgentListing::Listed || known.fetched_at <= known.named_at);
         let (agent, directory) = self
             .by_url
             .iter_mut()
@@ -121,10 +121,10 @@ impl Directories {
     pub(super) fn fetched(
         &mut self,
         agent: &AgentUrl,
-        came: Option<(Vec<Arc<Key>>, Option<Duration>)>,
+        came: Option<(Vec<Arc<AgentKey>>, Option<Duration>)>,
         chance: f64,
         uptime: Timestamp,
-    ) -> Option<(Lane, u32)> {
+    ) -> Option<(AgentListing, u32)> {
         let directory = self.by_url.get_mut(agent)?;
         directory.fetched_at = uptime;
         let pause = match came {
@@ -171,9 +171,9 @@ mod tests {
         AgentUrl::parse(&format!("https://{name}")).expect("an address")
     }
 
-    fn published(x: &str) -> (Vec<Arc<Key>>, Thumbprint) {
+    fn published(x: &str) -> (Vec<Arc<AgentKey>>, Thumbprint) {
         let jwk = json!({ "kty": "OKP", "crv": "Ed25519", "x": x });
-        let key = Key::read(&jwk).expect("a key");
+        let key = AgentKey::read(&jwk).expect("a key");
         let thumbprint = super::super::keys::tests::thumbprint_of(x);
         (vec![Arc::new(key)], thumbprint)
     }
@@ -182,48 +182,48 @@ mod tests {
 
     #[test]
     fn keys_are_fetched_once_when_an_agent_is_first_named() {
-        let mut directories = Directories::default();
+        let mut directories = KeyCache::default();
         let (keys, key) = published(X);
         let bot = agent("bot.example");
         for _ in 0..3 {
-            assert_eq!(directories.key(&bot, Lane::Listed, &key, (NOW, START)).err(), Some(Doubt::Pending));
+            assert_eq!(directories.key(&bot, AgentListing::Listed, &key, (NOW, START)).err(), Some(UnverifiedReason::Pending));
         }
-        assert_eq!(directories.due(Lane::Unlisted, START), None);
-        assert_eq!(directories.due(Lane::Listed, START), Some(bot.clone()));
-        assert_eq!(directories.due(Lane::Listed, START + MINUTE), None, "it is under way");
+        assert_eq!(directories.due(AgentListing::Unlisted, START), None);
+        assert_eq!(directories.due(AgentListing::Listed, START), Some(bot.clone()));
+        assert_eq!(directories.due(AgentListing::Listed, START + MINUTE), None, "it is under way");
         directories.fetched(&bot, Some((keys, None)), 0.0, START);
-        assert!(directories.key(&bot, Lane::Listed, &key, (NOW, START)).is_ok());
+        assert!(directories.key(&bot, AgentListing::Listed, &key, (NOW, START)).is_ok());
         assert_eq!(
-            directories.key(&agent("else.example"), Lane::Listed, &key, (NOW, START)).err(),
-            Some(Doubt::Pending)
+            directories.key(&agent("else.example"), AgentListing::Listed, &key, (NOW, START)).err(),
+            Some(UnverifiedReason::Pending)
         );
     }
 
     #[test]
     fn a_fetch_that_fails_takes_nothing_away_and_one_that_does_not_takes_away_what_is_gone() {
-        let mut directories = Directories::default();
+        let mut directories = KeyCache::default();
         let (keys, key) = published(X);
         let bot = agent("bot.example");
-        let _ = directories.key(&bot, Lane::Listed, &key, (NOW, START));
+        let _ = directories.key(&bot, AgentListing::Listed, &key, (NOW, START));
         directories.fetched(&bot, Some((keys, None)), 0.0, START);
         directories.fetched(&bot, None, 0.0, START + 60 * MINUTE);
-        assert!(directories.key(&bot, Lane::Listed, &key, (NOW, START + 60 * MINUTE)).is_ok());
+        assert!(directories.key(&bot, AgentListing::Listed, &key, (NOW, START + 60 * MINUTE)).is_ok());
         directories.fetched(&bot, Some((Vec::new(), None)), 0.0, START + 65 * MINUTE);
-        let gone = directories.key(&bot, Lane::Listed, &key, (NOW, START + 65 * MINUTE));
-        assert_eq!(gone.err(), Some(Doubt::KeyUnknown));
+        let gone = directories.key(&bot, AgentListing::Listed, &key, (NOW, START + 65 * MINUTE));
+        assert_eq!(gone.err(), Some(UnverifiedReason::KeyUnknown));
     }
 
     #[test]
     fn failures_are_tried_again_later_and_later_but_within_five_minutes() {
-        let mut directories = Directories::default();
+        let mut directories = KeyCache::default();
         let bot = agent("bot.example");
-        let _ = directories.key(&bot, Lane::Listed, &[0; 32], (NOW, START));
+        let _ = directories.key(&bot, AgentListing::Listed, &[0; 32], (NOW, START));
         let mut now = START;
         let mut pauses = Vec::new();
         for _ in 0..8 {
             directories.fetched(&bot, None, 0.0, now);
             let pause =
-                (0..).find(|seconds| directories.due(Lane::Listed, now + Duration::from_secs(*seconds)).is_some());
+                (0..).find(|seconds| directories.due(AgentListing::Listed, now + Duration::from_secs(*seconds)).is_some());
             let pause = Duration::from_secs(pause.expect("it is tried again"));
             pauses.push(pause.as_secs());
             now += pause;
@@ -233,44 +233,44 @@ mod tests {
 
     #[test]
     fn a_key_that_is_not_there_brings_the_next_fetch_forward_but_not_each_request_one() {
-        let mut directories = Directories::default();
+        let mut directories = KeyCache::default();
         let (keys, _) = published(X);
         let bot = agent("bot.example");
-        let _ = directories.key(&bot, Lane::Listed, &[0; 32], (NOW, START));
-        let _ = directories.due(Lane::Listed, START);
+        let _ = directories.key(&bot, AgentListing::Listed, &[0; 32], (NOW, START));
+        let _ = directories.due(AgentListing::Listed, START);
         directories.fetched(&bot, Some((keys, Some(MOST_FRESH))), 1.0, START);
-        assert_eq!(directories.due(Lane::Listed, START + LEAST_FRESH), None);
-        let unknown = directories.key(&bot, Lane::Listed, &[0; 32], (NOW, START + MINUTE));
-        assert_eq!(unknown.err(), Some(Doubt::KeyUnknown));
-        assert_eq!(directories.due(Lane::Listed, START + LEAST_FRESH - MINUTE), None);
-        assert_eq!(directories.due(Lane::Listed, START + LEAST_FRESH), Some(bot));
+        assert_eq!(directories.due(AgentListing::Listed, START + LEAST_FRESH), None);
+        let unknown = directories.key(&bot, AgentListing::Listed, &[0; 32], (NOW, START + MINUTE));
+        assert_eq!(unknown.err(), Some(UnverifiedReason::KeyUnknown));
+        assert_eq!(directories.due(AgentListing::Listed, START + LEAST_FRESH - MINUTE), None);
+        assert_eq!(directories.due(AgentListing::Listed, START + LEAST_FRESH), Some(bot));
     }
 
     #[test]
     fn strangers_are_bounded_and_forgotten_when_nobody_names_them() {
-        let mut directories = Directories::default();
+        let mut directories = KeyCache::default();
         for number in 0..MOST_UNLISTED {
             let stranger = agent(&format!("bot-{number}.example"));
-            assert_eq!(directories.key(&stranger, Lane::Unlisted, &[0; 32], (NOW, START)).err(), Some(Doubt::Pending));
+            assert_eq!(directories.key(&stranger, AgentListing::Unlisted, &[0; 32], (NOW, START)).err(), Some(UnverifiedReason::Pending));
         }
         let late = agent("late.example");
-        assert_eq!(directories.key(&late, Lane::Unlisted, &[0; 32], (NOW, START)).err(), Some(Doubt::AgentUnknown));
-        assert_eq!(directories.key(&late, Lane::Listed, &[0; 32], (NOW, START)).err(), Some(Doubt::Pending));
-        while let Some(stranger) = directories.due(Lane::Unlisted, START) {
+        assert_eq!(directories.key(&late, AgentListing::Unlisted, &[0; 32], (NOW, START)).err(), Some(UnverifiedReason::AgentUnknown));
+        assert_eq!(directories.key(&late, AgentListing::Listed, &[0; 32], (NOW, START)).err(), Some(UnverifiedReason::Pending));
+        while let Some(stranger) = directories.due(AgentListing::Unlisted, START) {
             directories.fetched(&stranger, None, 0.0, START + MINUTE);
         }
-        assert_eq!(directories.due(Lane::Unlisted, START + 10 * MINUTE), None);
+        assert_eq!(directories.due(AgentListing::Unlisted, START + 10 * MINUTE), None);
         let next = agent("next.example");
-        let room = directories.key(&next, Lane::Unlisted, &[0; 32], (NOW, START + 10 * MINUTE));
-        assert_eq!(room.err(), Some(Doubt::Pending));
+        let room = directories.key(&next, AgentListing::Unlisted, &[0; 32], (NOW, START + 10 * MINUTE));
+        assert_eq!(room.err(), Some(UnverifiedReason::Pending));
         assert_eq!(directories.by_url.len(), 2);
     }
 
     #[test]
     fn strangers_cannot_have_other_ports_knocked_at() {
-        let mut directories = Directories::default();
+        let mut directories = KeyCache::default();
         let odd = agent("bot.example:22");
-        assert_eq!(directories.key(&odd, Lane::Unlisted, &[0; 32], (NOW, START)).err(), Some(Doubt::AgentUnknown));
+        assert_eq!(directories.key(&odd, AgentListing::Unlisted, &[0; 32], (NOW, START)).err(), Some(UnverifiedReason::AgentUnknown));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Fetches keys in the background, when an agent is named for the first time and from then on.
 
 use super::agent::AgentUrl;
-use super::key_cache::{Lane, freshness};
-use super::keys::{self, Key};
-use super::{Moment, Signatures};
+use super::key_cache::{AgentListing, freshness};
+use super::keys::{self, AgentKey};
+use super::{VerifyTime, SignatureVerifier};
 use crate::policy::Timestamp;
-use crate::verify::fetch::{Document, Fetched, Fetcher, Guards, Reach, Validators};
+use crate::verify::fetch::{Document, Fetched, Fetcher, FetchLimits, AllowedAddresses, Validators};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,21 +26,21 @@ const MEDIA_TYPES: [&str; 4] = [
 /// How often it is looked whether keys are to be fetched again, besides when an agent is named for the first time.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-impl Signatures {
+impl SignatureVerifier {
     /// Takes `directory` for what `agent` publishes, as if it had just been fetched. For benchmarks.
     #[doc(hidden)]
-    pub fn learn(&self, agent: &str, directory: &[u8], moment: Moment) {
+    pub fn learn(&self, agent: &str, directory: &[u8], moment: VerifyTime) {
         let Ok(agent) = AgentUrl::parse(agent) else { return };
         let keys = keys::directory(directory).map(|keys| (keys, None)).map_err(|error| error.to_string());
         let at = (moment.now, moment.uptime);
-        let _ = self.memory.lock().directories.key(&agent, Lane::Listed, &[0; 32], at);
+        let _ = self.memory.lock().directories.key(&agent, AgentListing::Listed, &[0; 32], at);
         self.take(&agent, keys, moment.uptime);
     }
 
     /// Fetches keys for as long as it is polled: those of operators and those of strangers beside each other, each one at a
     /// time.
-    pub(crate) async fn tend(&self, fetcher: &Fetcher, reach: Reach, uptime: impl Fn() -> Timestamp) {
-        let guards = Guards { most_bytes: MOST_BYTES, timeout: PATIENCE, redirects: 0, reach };
+    pub(crate) async fn tend(&self, fetcher: &Fetcher, reach: AllowedAddresses, uptime: impl Fn() -> Timestamp) {
+        let guards = FetchLimits { most_bytes: MOST_BYTES, timeout: PATIENCE, redirects: 0, reach };
         let look = async |lane| {
             loop {
                 let due = self.memory.lock().directories.due(lane, uptime());
@@ -57,7 +57,7 @@ impl Signatures {
                 self.take(&agent, read, uptime());
             }
         };
-        tokio::join!(look(Lane::Listed), look(Lane::Unlisted));
+        tokio::join!(look(AgentListing::Listed), look(AgentListing::Unlisted));
     }
 
     fn take(&self, agent: &AgentUrl, read: Result<Published, String>, uptime: Timestamp) {
@@ -68,14 +68,14 @@ impl Signatures {
         };
         match self.memory.lock().directories.fetched(agent, read.ok(), chance, uptime) {
             // Once, though it is tried every few minutes; what strangers publish is nobody's trouble here.
-            Some((Lane::Listed, 1)) => warn!("{told}; its requests stay unproven as far as they need them"),
+            Some((AgentListing::Listed, 1)) => warn!("{told}; its requests stay unproven as far as they need them"),
             _ => info!("{told}"),
         }
     }
 }
 
 /// The keys of a directory, and how long they are good for.
-type Published = (Vec<Arc<Key>>, Option<Duration>);
+type Published = (Vec<Arc<AgentKey>>, Option<Duration>);
 
 pub(super) fn read(document: &Document) -> Result<Published, String> {
     let media_type = document.content_type.as_deref().unwrap_or_default();

@@ -18,7 +18,7 @@ const EVERYBODYS: [&str; 1] = ["JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs"];
 
 /// One key that an agent signs with.
 #[derive(Debug)]
-pub(super) struct Key {
+pub(super) struct AgentKey {
     thumbprint: Thumbprint,
     public: ParsedPublicKey,
     not_before: Option<u64>,
@@ -27,7 +27,7 @@ pub(super) struct Key {
 
 /// A key as written (RFC 7517, RFC 8037).
 #[derive(Deserialize)]
-struct Written {
+struct Jwk {
     kty: String,
     crv: String,
     x: String,
@@ -39,7 +39,7 @@ struct Written {
 }
 
 /// Reads a directory: a set of keys, or one alone. Those of other kinds are passed over, as are those that everybody has.
-pub(super) fn directory(body: &[u8]) -> Result<Vec<Arc<Key>>, serde_json::Error> {
+pub(super) fn directory(body: &[u8]) -> Result<Vec<Arc<AgentKey>>, serde_json::Error> {
     let document: Value = serde_json::from_slice(body)?;
     let keys = match document.get("keys") {
         Some(Value::Array(keys)) => keys.as_slice(),
@@ -47,13 +47,13 @@ pub(super) fn directory(body: &[u8]) -> Result<Vec<Arc<Key>>, serde_json::Error>
     };
     let everybodys = |key: &&Value| key.get("x").and_then(Value::as_str).is_some_and(|x| EVERYBODYS.contains(&x));
     let own = keys.iter().take(MOST_KEYS).filter(|key| !everybodys(key));
-    Ok(own.filter_map(Key::read).map(Arc::new).collect())
+    Ok(own.filter_map(AgentKey::read).map(Arc::new).collect())
 }
 
-impl Key {
+impl AgentKey {
     /// Reads one key; `None` where it is of another kind.
     pub(super) fn read(key: &Value) -> Option<Self> {
-        let key = Written::deserialize(key).ok()?;
+        let key = Jwk::deserialize(key).ok()?;
         let is_ours = (key.kty.as_str(), key.crv.as_str()) == ("OKP", "Ed25519")
             && key.used_for.is_none_or(|used_for| used_for == "sig")
             && key.alg.is_none_or(|alg| matches!(alg.as_str(), "EdDSA" | "Ed25519"));

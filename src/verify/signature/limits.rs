@@ -14,12 +14,12 @@ const NONCES: usize = 65_536;
 /// signatures are then as good as ones without a nonce until they expire. The other way, to believe nobody new, would let
 /// one busy agent take the proof from all others.
 #[derive(Debug, Default)]
-pub(super) struct Nonces {
+pub(super) struct NonceCache {
     young: HashSet<u64, RandomState>,
     old: HashSet<u64, RandomState>,
 }
 
-impl Nonces {
+impl NonceCache {
     /// True the first time that `nonce` comes.
     pub(super) fn is_new(&mut self, nonce: u64) -> bool {
         if self.old.contains(&nonce) || !self.young.insert(nonce) {
@@ -41,7 +41,7 @@ const PLACES: usize = 4096;
 
 /// Who has sent wrong signatures lately.
 #[derive(Debug)]
-pub(super) struct Wrong(Box<[Place]>);
+pub(super) struct FailureLimiter(Box<[Place]>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
@@ -50,13 +50,13 @@ struct Place {
     count: u8,
 }
 
-impl Default for Wrong {
+impl Default for FailureLimiter {
     fn default() -> Self {
         Self(vec![Place::default(); PLACES].into())
     }
 }
 
-impl Wrong {
+impl FailureLimiter {
     /// True where `client` has had its share.
     pub(super) fn is_too_many(&self, client: u64, uptime: Timestamp) -> bool {
         let place = &self.0[client as usize % PLACES];
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_nonce_is_new_once() {
-        let mut nonces = Nonces::default();
+        let mut nonces = NonceCache::default();
         assert!(nonces.is_new(1));
         assert!(!nonces.is_new(1));
         assert!(nonces.is_new(2));
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn the_last_nonces_are_remembered_and_memory_is_bounded() {
-        let mut nonces = Nonces::default();
+        let mut nonces = NonceCache::default();
         for nonce in 0..10 * NONCES as u64 {
             assert!(nonces.is_new(nonce));
             let last = nonce.saturating_sub(NONCES as u64 - 1);
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_client_with_too_many_wrong_signatures_is_not_listened_to_for_a_while() {
-        let mut wrong = Wrong::default();
+        let mut wrong = FailureLimiter::default();
         let start = Timestamp::from_seconds(1000);
         for _ in 0..WRONG {
             assert!(!wrong.is_too_many(7, start));

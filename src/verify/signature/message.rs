@@ -1,6 +1,6 @@
 //! A request as its sender may have signed it.
 
-use super::outcome::{Doubt, Fault, Finding};
+use super::outcome::{UnverifiedReason, SignatureError, SignatureOutcome};
 use crate::http1::RequestHead;
 use aws_lc_rs::digest::{SHA256, SHA512, digest};
 use sfv::{BareItem, Dictionary, Item, ListEntry, Parser};
@@ -8,7 +8,7 @@ use std::io::Write as _;
 
 /// The parts of a request that a signature may cover.
 #[derive(Clone, Copy)]
-pub struct Message<'a> {
+pub struct SignedMessage<'a> {
     /// Its first line and its fields, as they came.
     pub head: &'a RequestHead,
     /// Whom it was sent to: host and port, as they were written.
@@ -19,10 +19,10 @@ pub struct Message<'a> {
     pub has_body: bool,
 }
 
-impl Message<'_> {
+impl SignedMessage<'_> {
     /// Writes the value of the component that `identifier` names (RFC 9421 section 2) behind `base`.
-    pub(super) fn write(&self, identifier: &Item, base: &mut Vec<u8>) -> Result<(), Finding> {
-        let name = identifier.bare_item.as_string().ok_or(Fault::Unreadable)?.as_str();
+    pub(super) fn write(&self, identifier: &Item, base: &mut Vec<u8>) -> Result<(), SignatureOutcome> {
+        let name = identifier.bare_item.as_string().ok_or(SignatureError::Unreadable)?.as_str();
         match (name, identifier.params.len()) {
             ("@query-param", 1) => self.query_parameter(identifier, base),
             ("signature-agent", 1) => self.member(name, identifier, base),
@@ -32,11 +32,11 @@ impl Message<'_> {
                 self.field(name, base)
             }
             (_, 0) => self.field(name, base),
-            _ => Err(Doubt::Uncheckable.into()),
+            _ => Err(UnverifiedReason::Uncheckable.into()),
         }
     }
 
-    fn derived(&self, name: &str, base: &mut Vec<u8>) -> Result<(), Finding> {
+    fn derived(&self, name: &str, base: &mut Vec<u8>) -> Result<(), SignatureOutcome> {
         let target = &self.head.target;
         match name {
             "@method" => base.extend_from_slice(self.head.method.as_str().as_bytes()),
@@ -55,28 +55,28 @@ impl Message<'_> {
                     base.extend_from_slice(query.as_bytes());
                 }
             }
-            _ => return Err(Doubt::Uncheckable.into()),
+            _ => return Err(UnverifiedReason::Uncheckable.into()),
         }
         Ok(())
     }
 
     /// In lower case, without the port that needs not be said.
-    fn authority(&self, base: &mut Vec<u8>) -> Result<(), Finding> {
+    fn authority(&self, base: &mut Vec<u8>) -> Result<(), SignatureOutcome> {
         let usual: &[u8] = if self.secure { b":443" } else { b":80" };
         let authority = self.authority.strip_suffix(usual).unwrap_or(self.authority);
         if authority.is_empty() || !authority.is_ascii() {
-            return Err(Fault::Missing.into());
+            return Err(SignatureError::Missing.into());
         }
         base.extend(authority.iter().map(u8::to_ascii_lowercase));
         Ok(())
     }
 
     /// The lines of a field, joined.
-    fn field(&self, name: &str, base: &mut Vec<u8>) -> Result<(), Finding> {
+    fn field(&self, name: &str, base: &mut Vec<u8>) -> Result<(), SignatureOutcome> {
         let before = base.len();
         for (place, line) in self.head.fields.named(name).enumerate() {
             if !line.is_ascii() {
-                return Err(Doubt::Uncheckable.into());
+                return Err(UnverifiedReason::Uncheckable.into());
             }
             if place > 0 {
                 base.extend_from_slice(b", ");
@@ -85,41 +85,41 @@ impl Message<'_> {
         }
         match base.len() > before || self.head.fields.named(name).next().is_some() {
             true => Ok(()),
-            false => Err(Fault::Missing.into()),
+            false => Err(SignatureError::Missing.into()),
         }
     }
 
     /// One member of a field that is a dictionary.
-    fn member(&self, name: &str, identifier: &Item, base: &mut Vec<u8>) -> Result<(), Finding> {
-        let key = identifier.params.get("key").ok_or(Doubt::Uncheckable)?;
-        let key = key.as_string().ok_or(Fault::Unreadable)?.as_str();
+    fn member(&self, name: &str, identifier: &Item, base: &mut Vec<u8>) -> Result<(), SignatureOutcome> {
+        let key = identifier.params.get("key").ok_or(UnverifiedReason::Uncheckable)?;
+        let key = key.as_string().ok_or(SignatureError::Unreadable)?.as_str();
         let mut text = Vec::new();
         self.field(name, &mut text)?;
-        let members: Dictionary = Parser::new(&text).parse().map_err(|_| Fault::Unreadable)?;
-        let member = members.get(key).ok_or(Fault::Missing)?;
+        let members: Dictionary = Parser::new(&text).parse().map_err(|_| SignatureError::Unreadable)?;
+        let member = members.get(key).ok_or(SignatureError::Missing)?;
         base.extend_from_slice(written(member).as_bytes());
         Ok(())
     }
 
     /// The one parameter of that name; of several, nobody could say which.
-    fn query_parameter(&self, identifier: &Item, base: &mut Vec<u8>) -> Result<(), Finding> {
-        let name = identifier.params.get("name").ok_or(Doubt::Uncheckable)?;
-        let name = name.as_string().ok_or(Fault::Unreadable)?.as_str();
+    fn query_parameter(&self, identifier: &Item, base: &mut Vec<u8>) -> Result<(), SignatureOutcome> {
+        let name = identifier.params.get("name").ok_or(UnverifiedReason::Uncheckable)?;
+        let name = name.as_string().ok_or(SignatureError::Unreadable)?.as_str();
         let query = self.head.target.query().unwrap_or_default();
         let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         let mut named = pairs.filter(|(key, _)| encoded(key).as_slice() == name.as_bytes());
         match (named.next(), named.next()) {
             (Some((_, value)), None) => base.extend_from_slice(&encoded(value)),
-            _ => return Err(Fault::Missing.into()),
+            _ => return Err(SignatureError::Missing.into()),
         }
         Ok(())
     }
 
     /// Who is asking is decided before the body comes, so only whether there is one can be held against its digest.
-    fn check_digest(&self) -> Result<(), Finding> {
+    fn check_digest(&self) -> Result<(), SignatureOutcome> {
         let mut text = Vec::new();
         self.field("content-digest", &mut text)?;
-        let digests: Dictionary = Parser::new(&text).parse().map_err(|_| Fault::Unreadable)?;
+        let digests: Dictionary = Parser::new(&text).parse().map_err(|_| SignatureError::Unreadable)?;
         let is_of_nothing = |(name, algorithm)| {
             let given = match digests.get(name) {
                 Some(ListEntry::Item(Item { bare_item: BareItem::ByteSequence(given), .. })) => given,
@@ -130,8 +130,8 @@ impl Message<'_> {
         let of_nothing = [("sha-256", &SHA256), ("sha-512", &SHA512)].into_iter().any(is_of_nothing);
         match (of_nothing, self.has_body) {
             (true, false) => Ok(()),
-            (true, true) | (false, false) => Err(Fault::Body.into()),
-            (false, true) => Err(Doubt::Uncheckable.into()),
+            (true, true) | (false, false) => Err(SignatureError::Body.into()),
+            (false, true) => Err(UnverifiedReason::Uncheckable.into()),
         }
     }
 }

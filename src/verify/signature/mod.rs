@@ -19,13 +19,13 @@ mod tests;
 use crate::http1::Fields;
 use crate::policy::identity::ClientKey;
 use crate::policy::{OperatorId, Signature, Timestamp};
-use limits::{Nonces, Wrong};
+use limits::{NonceCache, FailureLimiter};
 use agent::AgentUrl;
-use fields::{Claim, Claims, Particulars};
-use key_cache::{Directories, Lane};
-use outcome::{Doubt, Fault, Finding};
-use keys::Key;
-pub use message::Message;
+use fields::{SignatureClaim, SignatureFields, SignatureParams};
+use key_cache::{KeyCache, AgentListing};
+use outcome::{UnverifiedReason, SignatureError, SignatureOutcome};
+use keys::AgentKey;
+pub use message::SignedMessage;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -39,26 +39,26 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// All that is known of agents that sign.
 #[derive(Debug)]
-pub struct Signatures {
+pub struct SignatureVerifier {
     operators: HashMap<AgentUrl, OperatorId>,
-    memory: Mutex<Memory>,
+    memory: Mutex<VerifierState>,
     named: Notify,
     /// Turns what clients send into numbers that nobody else can compute.
     secrets: RandomState,
 }
 
 #[derive(Debug, Default)]
-struct Memory {
-    directories: Directories,
-    nonces: Nonces,
-    wrong: Wrong,
+struct VerifierState {
+    directories: KeyCache,
+    nonces: NonceCache,
+    wrong: FailureLimiter,
     /// When it was last said what is wrong with one.
     told: Option<Timestamp>,
 }
 
 /// Which signatures count.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms {
+pub struct SignaturePolicy {
     /// Whether the keys of agents that no operator of the table has are fetched too.
     pub unlisted: bool,
     /// The longest that a signature may last.
@@ -67,7 +67,7 @@ pub struct Terms {
 
 /// When a request came: by the clock, and on the scale that nobody can set.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct VerifyTime {
     /// By the clock.
     pub now: Timestamp,
     /// On that scale.
@@ -76,7 +76,7 @@ pub struct Moment {
 
 /// In whose name a request is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Named {
+enum ClaimedAgent {
     /// In no agent's, as far as can be read.
     Nobody,
     /// In that of an agent that belongs to no operator of the table.
@@ -85,7 +85,7 @@ enum Named {
     Listed(OperatorId),
 }
 
-impl Named {
+impl ClaimedAgent {
     const fn operator(self) -> Option<OperatorId> {
         match self {
             Self::Listed(operator) => Some(operator),
@@ -95,15 +95,15 @@ impl Named {
 }
 
 /// One request, to be judged.
-struct Question<'a> {
-    message: &'a Message<'a>,
+struct VerifyRequest<'a> {
+    message: &'a SignedMessage<'a>,
     /// A number for whoever sent it.
     client: u64,
-    terms: Terms,
-    moment: Moment,
+    terms: SignaturePolicy,
+    moment: VerifyTime,
 }
 
-impl Signatures {
+impl SignatureVerifier {
     /// Knows whose `agents` are whose, by their `Signature-Agent`, and none of their keys. What is no address names nobody.
     pub fn of<'a>(agents: impl Iterator<Item = (&'a str, OperatorId)>) -> Self {
         let operators = agents.filter_map(|(agent, operator)| Some((AgentUrl::parse(agent).ok()?, operator)));
@@ -117,25 +117,25 @@ impl Signatures {
 
     /// Says what the signature of a request proves. It is called once a request: a signature that says that it is for one use
     /// is used by it.
-    pub fn judge(&self, message: &Message<'_>, client: ClientKey, terms: Terms, moment: Moment) -> Signature {
-        let question = Question { message, client: self.secrets.hash_one(client), terms, moment };
+    pub fn judge(&self, message: &SignedMessage<'_>, client: ClientKey, terms: SignaturePolicy, moment: VerifyTime) -> Signature {
+        let question = VerifyRequest { message, client: self.secrets.hash_one(client), terms, moment };
         let (finding, named) = self.examine(&question);
-        if let (Finding::Invalid(fault), Named::Listed(_)) = (&finding, named) {
+        if let (SignatureOutcome::Invalid(fault), ClaimedAgent::Listed(_)) = (&finding, named) {
             self.tell(*fault, moment.uptime);
         }
         match (finding, named) {
-            (Finding::Absent, _) => Signature::Absent,
-            (_, Named::Nobody) => Signature::Unreadable,
-            (Finding::Verified, Named::Listed(operator)) => Signature::Verified(operator),
-            (Finding::Verified, Named::Stranger) => Signature::Unlisted,
-            (Finding::Unknown(Doubt::Pending), Named::Listed(operator)) => Signature::Pending(operator),
-            (Finding::Unknown(_), named) => Signature::Unknown(named.operator()),
-            (Finding::Invalid(_), named) => Signature::Invalid(named.operator()),
+            (SignatureOutcome::Absent, _) => Signature::Absent,
+            (_, ClaimedAgent::Nobody) => Signature::Unreadable,
+            (SignatureOutcome::Verified, ClaimedAgent::Listed(operator)) => Signature::Verified(operator),
+            (SignatureOutcome::Verified, ClaimedAgent::Stranger) => Signature::Unlisted,
+            (SignatureOutcome::Unknown(UnverifiedReason::Pending), ClaimedAgent::Listed(operator)) => Signature::Pending(operator),
+            (SignatureOutcome::Unknown(_), named) => Signature::Unknown(named.operator()),
+            (SignatureOutcome::Invalid(_), named) => Signature::Invalid(named.operator()),
         }
     }
 
     /// Says what is wrong with a signature in the name of an operator's agent, now and then: anybody can send one.
-    fn tell(&self, fault: Fault, uptime: Timestamp) {
+    fn tell(&self, fault: SignatureError, uptime: Timestamp) {
         let told = &mut self.memory.lock().told;
         if told.is_none_or(|before| uptime.since(before) >= TELL_EVERY) {
             *told = Some(uptime);
@@ -145,51 +145,51 @@ impl Signatures {
 
     /// What the first signature proves that verifies, or else what is wrong with the first that names an agent, or else with
     /// the first; and whom it names.
-    fn examine(&self, question: &Question<'_>) -> (Finding, Named) {
-        let claims = match Claims::read(&question.message.head.fields) {
+    fn examine(&self, question: &VerifyRequest<'_>) -> (SignatureOutcome, ClaimedAgent) {
+        let claims = match SignatureFields::read(&question.message.head.fields) {
             Ok(claims) => claims,
-            Err(finding) => return (finding, Named::Nobody),
+            Err(finding) => return (finding, ClaimedAgent::Nobody),
         };
-        let mut told = (Finding::Absent, Named::Nobody);
+        let mut told = (SignatureOutcome::Absent, ClaimedAgent::Nobody);
         for claim in claims.of_agents() {
             let examined = match claim.and_then(|claim| Ok((claim.agent()?, claim))) {
                 Ok((agent, claim)) => {
-                    let named = self.operators.get(&agent).map_or(Named::Stranger, |operator| Named::Listed(*operator));
-                    let lane = if named == Named::Stranger { Lane::Unlisted } else { Lane::Listed };
-                    let known = match lane == Lane::Listed || question.terms.unlisted {
+                    let named = self.operators.get(&agent).map_or(ClaimedAgent::Stranger, |operator| ClaimedAgent::Listed(*operator));
+                    let lane = if named == ClaimedAgent::Stranger { AgentListing::Unlisted } else { AgentListing::Listed };
+                    let known = match lane == AgentListing::Listed || question.terms.unlisted {
                         true => self.check(&claim, &agent, lane, question),
-                        false => Err(Doubt::AgentUnknown.into()),
+                        false => Err(UnverifiedReason::AgentUnknown.into()),
                     };
-                    (known.err().unwrap_or(Finding::Verified), named)
+                    (known.err().unwrap_or(SignatureOutcome::Verified), named)
                 }
-                Err(finding) => (finding, Named::Nobody),
+                Err(finding) => (finding, ClaimedAgent::Nobody),
             };
-            if examined.0 == Finding::Verified {
+            if examined.0 == SignatureOutcome::Verified {
                 return examined;
             }
-            if told.0 == Finding::Absent || (told.1 == Named::Nobody && examined.1 != Named::Nobody) {
+            if told.0 == SignatureOutcome::Absent || (told.1 == ClaimedAgent::Nobody && examined.1 != ClaimedAgent::Nobody) {
                 told = examined;
             }
         }
         told
     }
 
-    fn check(&self, claim: &Claim<'_>, agent: &AgentUrl, lane: Lane, question: &Question<'_>) -> Result<(), Finding> {
+    fn check(&self, claim: &SignatureClaim<'_>, agent: &AgentUrl, lane: AgentListing, question: &VerifyRequest<'_>) -> Result<(), SignatureOutcome> {
         let particulars = claim.particulars()?;
         particulars.check(question.terms.longest, question.moment.now)?;
         let key = self.key(agent, lane, &particulars, question)?;
         let base = claim.base(question.message)?;
         let fault = match key.has_signed(&base, claim.signature()) {
-            false => Fault::Forged,
+            false => SignatureError::Forged,
             // After the key has said yes: nobody else can use a nonce up.
-            true if !self.is_first_use(agent, &particulars) => Fault::Replayed,
+            true if !self.is_first_use(agent, &particulars) => SignatureError::Replayed,
             true => return Ok(()),
         };
         self.memory.lock().wrong.count(question.client, question.moment.uptime);
         Err(fault.into())
     }
 
-    fn is_first_use(&self, agent: &AgentUrl, particulars: &Particulars) -> bool {
+    fn is_first_use(&self, agent: &AgentUrl, particulars: &SignatureParams) -> bool {
         let Some(nonce) = &particulars.nonce else { return true };
         let nonce = self.secrets.hash_one((agent, particulars.key, nonce));
         self.memory.lock().nonces.is_new(nonce)
@@ -198,17 +198,17 @@ impl Signatures {
     fn key(
         &self,
         agent: &AgentUrl,
-        lane: Lane,
-        particulars: &Particulars,
-        question: &Question<'_>,
-    ) -> Result<Arc<Key>, Finding> {
-        let Question { client, moment: Moment { now, uptime }, .. } = *question;
+        lane: AgentListing,
+        particulars: &SignatureParams,
+        question: &VerifyRequest<'_>,
+    ) -> Result<Arc<AgentKey>, SignatureOutcome> {
+        let VerifyRequest { client, moment: VerifyTime { now, uptime }, .. } = *question;
         let mut memory = self.memory.lock();
         if memory.wrong.is_too_many(client, uptime) {
-            return Err(Doubt::TooManyWrong.into());
+            return Err(UnverifiedReason::TooManyWrong.into());
         }
         let key = memory.directories.key(agent, lane, &particulars.key, (now, uptime));
-        if key.as_ref().err() == Some(&Doubt::Pending) {
+        if key.as_ref().err() == Some(&UnverifiedReason::Pending) {
             self.named.notify_waiters();
         }
         Ok(key?)
@@ -221,8 +221,8 @@ impl Signatures {
 pub fn read_signed_fields(fields: Fields) -> bool {
     let target = http::Uri::from_static("/some/path?with=query&and=more");
     let head = crate::http1::RequestHead { method: http::Method::GET, target, version: http::Version::HTTP_11, fields };
-    let message = Message { head: &head, authority: b"example.com", secure: true, has_body: false };
-    let Ok(claims) = Claims::read(&head.fields) else { return false };
+    let message = SignedMessage { head: &head, authority: b"example.com", secure: true, has_body: false };
+    let Ok(claims) = SignatureFields::read(&head.fields) else { return false };
     let mut read = claims.of_agents().map(|claim| {
         let claim = claim?;
         claim.agent()?;

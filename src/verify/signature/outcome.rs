@@ -2,20 +2,20 @@
 
 /// What a request's signature says of who sent it, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Finding {
+pub(crate) enum SignatureOutcome {
     /// Nobody signed it as an agent: that says nothing.
     Absent,
     /// The agent that it names has signed it.
     Verified,
     /// It is not as that agent would send it.
-    Invalid(Fault),
+    Invalid(SignatureError),
     /// Nobody can tell.
-    Unknown(Doubt),
+    Unknown(UnverifiedReason),
 }
 
 /// What is wrong with a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Fault {
+pub(crate) enum SignatureError {
     /// One of its fields is not what it should be, or two of them do not go together.
     #[error("its fields cannot be read")]
     Unreadable,
@@ -62,7 +62,7 @@ pub(crate) enum Fault {
 
 /// Why nobody can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doubt {
+pub(crate) enum UnverifiedReason {
     /// Its fields are larger, or say more, than anybody needs.
     TooLarge,
     /// It covers what is not looked at here.
@@ -77,14 +77,14 @@ pub(crate) enum Doubt {
     TooManyWrong,
 }
 
-impl From<Fault> for Finding {
-    fn from(fault: Fault) -> Self {
+impl From<SignatureError> for SignatureOutcome {
+    fn from(fault: SignatureError) -> Self {
         Self::Invalid(fault)
     }
 }
 
-impl From<Doubt> for Finding {
-    fn from(doubt: Doubt) -> Self {
+impl From<UnverifiedReason> for SignatureOutcome {
+    fn from(doubt: UnverifiedReason) -> Self {
         Self::Unknown(doubt)
     }
 }

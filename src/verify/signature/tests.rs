@@ -23,15 +23,15 @@ const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// Somebody who knows one agent, of one operator, and its key.
 struct Verifier {
-    signatures: Signatures,
-    terms: Terms,
+    signatures: SignatureVerifier,
+    terms: SignaturePolicy,
     now: Timestamp,
 }
 
 impl Verifier {
     fn new() -> Self {
-        let terms = Terms { unlisted: false, longest: A_DAY };
-        let verifier = Self { signatures: Signatures::of([(AGENT, OperatorId(0))].into_iter()), terms, now: NOW };
+        let terms = SignaturePolicy { unlisted: false, longest: A_DAY };
+        let verifier = Self { signatures: SignatureVerifier::of([(AGENT, OperatorId(0))].into_iter()), terms, now: NOW };
         verifier.learn(AGENT, PUBLIC);
         verifier
     }
@@ -39,28 +39,28 @@ impl Verifier {
     /// `agent` publishes one key.
     fn learn(&self, agent: &str, x: &str) {
         let jwk = serde_json::json!({ "kty": "OKP", "crv": "Ed25519", "x": x });
-        let key = Arc::new(Key::read(&jwk).expect("a key"));
+        let key = Arc::new(AgentKey::read(&jwk).expect("a key"));
         let agent = AgentUrl::parse(agent).expect("an address");
         let moment = (self.now, Timestamp::default());
         let directories = &mut self.signatures.memory.lock().directories;
-        let _ = directories.key(&agent, Lane::Listed, &[0; 32], moment);
+        let _ = directories.key(&agent, AgentListing::Listed, &[0; 32], moment);
         directories.fetched(&agent, Some((vec![key], None)), 0.0, Timestamp::default());
     }
 
     fn judge(&self, request: &Asked) -> Signature {
         let message = request.message();
-        let moment = Moment { now: self.now, uptime: Timestamp::default() };
+        let moment = VerifyTime { now: self.now, uptime: Timestamp::default() };
         self.signatures.judge(&message, ClientKey::OF_CLASS, self.terms, moment)
     }
 
-    fn finding(&self, request: &Asked) -> Finding {
+    fn finding(&self, request: &Asked) -> SignatureOutcome {
         self.examine(request, 0).0
     }
 
-    fn examine(&self, request: &Asked, client: u64) -> (Finding, Named) {
+    fn examine(&self, request: &Asked, client: u64) -> (SignatureOutcome, ClaimedAgent) {
         let message = request.message();
-        let moment = Moment { now: self.now, uptime: Timestamp::default() };
-        self.signatures.examine(&Question { message: &message, client, terms: self.terms, moment })
+        let moment = VerifyTime { now: self.now, uptime: Timestamp::default() };
+        self.signatures.examine(&VerifyRequest { message: &message, client, terms: self.terms, moment })
     }
 }
 
@@ -71,9 +71,9 @@ struct Asked {
 }
 
 impl Asked {
-    fn message(&self) -> Message<'_> {
+    fn message(&self) -> SignedMessage<'_> {
         let authority = self.head.fields.get(crate::http1::Name::Host).unwrap_or_default();
-        Message { head: &self.head, authority, secure: true, has_body: self.has_body }
+        SignedMessage { head: &self.head, authority, secure: true, has_body: self.has_body }
     }
 }
 
@@ -141,9 +141,9 @@ fn the_published_vector_with_a_labelled_agent_verifies() {
         ),
     ]);
     let mut verifier = Verifier::new();
-    assert_eq!(verifier.finding(&request), Fault::LastsTooLong.into(), "a hundred years are no day");
+    assert_eq!(verifier.finding(&request), SignatureError::LastsTooLong.into(), "a hundred years are no day");
     verifier.terms.longest = FOR_EVER;
-    assert_eq!(verifier.examine(&request, 0), (Finding::Verified, Named::Listed(OperatorId(0))));
+    assert_eq!(verifier.examine(&request, 0), (SignatureOutcome::Verified, ClaimedAgent::Listed(OperatorId(0))));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn the_published_vector_with_one_agent_for_all_verifies() {
             "sig2=:jdq0SqOwHdyHr9+r5jw3iYZH6aNGKijYp/EstF4RQTQdi5N5YYKrD+mCT1HA1nZDsi6nJKuHxUi/5Syp3rLWBA==:",
         ),
     ]);
-    assert_eq!(Verifier::new().finding(&request), Finding::Verified);
+    assert_eq!(Verifier::new().finding(&request), SignatureOutcome::Verified);
 }
 
 /// Each request has one fault, as the negative vectors of `webbotauth-negative-vectors` (CC0) describe them, by their
@@ -187,61 +187,61 @@ fn requests_with_one_fault_do_not_verify() {
     let bare = sign(&[AUTHORITY], &hour());
     let other_signature = sign(&whole, &hour()).1.replace("sig1", "sig9");
 
-    let mut vectors: Vec<(&str, Finding, Asked)> = vec![
-        ("01: no target", Fault::TargetNotCovered.into(), signed(&[MEMBER], &hour(), &[])),
-        ("03: no end", Fault::Undated.into(), signed(&whole, &hour().replace(";expires=1735693200", ""), &[])),
-        ("04: over", Fault::Expired.into(), signed(&whole, &parameters(CREATED, CREATED + 60, ""), &[])),
-        ("05: to come", Fault::NotYet.into(), signed(&whole, &parameters(CREATED + 3660, CREATED + 7260, ""), &[])),
-        ("06: of elsewhere", Fault::Forged.into(), signed(&[(AUTHORITY.0, "other.example"), MEMBER], &hour(), &[])),
-        ("07: an empty path", Fault::Forged.into(), signed(&[AUTHORITY, ("\"@path\"", ""), MEMBER], &hour(), &[])),
+    let mut vectors: Vec<(&str, SignatureOutcome, Asked)> = vec![
+        ("01: no target", SignatureError::TargetNotCovered.into(), signed(&[MEMBER], &hour(), &[])),
+        ("03: no end", SignatureError::Undated.into(), signed(&whole, &hour().replace(";expires=1735693200", ""), &[])),
+        ("04: over", SignatureError::Expired.into(), signed(&whole, &parameters(CREATED, CREATED + 60, ""), &[])),
+        ("05: to come", SignatureError::NotYet.into(), signed(&whole, &parameters(CREATED + 3660, CREATED + 7260, ""), &[])),
+        ("06: of elsewhere", SignatureError::Forged.into(), signed(&[(AUTHORITY.0, "other.example"), MEMBER], &hour(), &[])),
+        ("07: an empty path", SignatureError::Forged.into(), signed(&[AUTHORITY, ("\"@path\"", ""), MEMBER], &hour(), &[])),
         (
             "08: another body",
-            Fault::Body.into(),
+            SignatureError::Body.into(),
             with_body(signed(&[AUTHORITY, digest, MEMBER], &hour(), &[("Content-Digest", digest.1)])),
         ),
-        ("09: what is not there", Fault::Missing.into(), signed(&[AUTHORITY, digest, MEMBER], &hour(), &[])),
-        ("10: a broken input", Fault::Unreadable.into(), edited(LABELLED, &broken_input, "")),
-        ("11: another label", Fault::Unreadable.into(), edited(LABELLED, "", &other_signature)),
-        ("12: no agent", Finding::Absent, asked(&[("Signature-Input", &bare.0), ("Signature", &bare.1)])),
+        ("09: what is not there", SignatureError::Missing.into(), signed(&[AUTHORITY, digest, MEMBER], &hour(), &[])),
+        ("10: a broken input", SignatureError::Unreadable.into(), edited(LABELLED, &broken_input, "")),
+        ("11: another label", SignatureError::Unreadable.into(), edited(LABELLED, "", &other_signature)),
+        ("12: no agent", SignatureOutcome::Absent, asked(&[("Signature-Input", &bare.0), ("Signature", &bare.1)])),
         (
             "13: several agents",
-            Fault::AgentNotCovered.into(),
+            SignatureError::AgentNotCovered.into(),
             edited(several, &input_of_several, &signature_of_several),
         ),
-        ("14: another member", Fault::Missing.into(), edited("other=\"https://signature-agent.test\"", "", "")),
-        ("16: no https", Fault::NotHttps.into(), of_another("http://signature-agent.test")),
-        ("17: another address", Doubt::AgentUnknown.into(), of_another("https://signature-agent.test/keys")),
-        ("18: a broken agent", Fault::Unreadable.into(), edited("sig1=\"https://signature-agent.test", "", "")),
-        ("19: twice", Fault::Repetition.into(), signed(&[AUTHORITY, AUTHORITY, MEMBER], &hour(), &[])),
+        ("14: another member", SignatureError::Missing.into(), edited("other=\"https://signature-agent.test\"", "", "")),
+        ("16: no https", SignatureError::NotHttps.into(), of_another("http://signature-agent.test")),
+        ("17: another address", UnverifiedReason::AgentUnknown.into(), of_another("https://signature-agent.test/keys")),
+        ("18: a broken agent", SignatureError::Unreadable.into(), edited("sig1=\"https://signature-agent.test", "", "")),
+        ("19: twice", SignatureError::Repetition.into(), signed(&[AUTHORITY, AUTHORITY, MEMBER], &hour(), &[])),
     ];
     assert_eq!(vectors.len(), 17);
     vectors.extend([
-        ("no key", Fault::Undated.into(), signed(&whole, &hour().replace(&format!(";keyid=\"{KEY_ID}\""), ""), &[])),
-        ("another algorithm", Fault::Algorithm.into(), signed(&whole, &hour().replace("ed25519", "hmac-sha256"), &[])),
-        ("no agent covered", Fault::AgentNotCovered.into(), signed(&[AUTHORITY], &hour(), &[])),
-        ("another tag", Finding::Absent, signed(&whole, &hour().replace("web-bot-auth", "other"), &[])),
+        ("no key", SignatureError::Undated.into(), signed(&whole, &hour().replace(&format!(";keyid=\"{KEY_ID}\""), ""), &[])),
+        ("another algorithm", SignatureError::Algorithm.into(), signed(&whole, &hour().replace("ed25519", "hmac-sha256"), &[])),
+        ("no agent covered", SignatureError::AgentNotCovered.into(), signed(&[AUTHORITY], &hour(), &[])),
+        ("another tag", SignatureOutcome::Absent, signed(&whole, &hour().replace("web-bot-auth", "other"), &[])),
         (
             "a derived part unheard of",
-            Doubt::Uncheckable.into(),
+            UnverifiedReason::Uncheckable.into(),
             signed(&[AUTHORITY, ("\"@new\"", "x"), MEMBER], &hour(), &[]),
         ),
         (
             "an answer's part",
-            Doubt::Uncheckable.into(),
+            UnverifiedReason::Uncheckable.into(),
             signed(&[AUTHORITY, ("\"@method\";req", "GET"), MEMBER], &hour(), &[]),
         ),
         (
             "a day and a second",
-            Fault::LastsTooLong.into(),
+            SignatureError::LastsTooLong.into(),
             signed(&whole, &parameters(CREATED, CREATED + 86_401, ""), &[]),
         ),
-        ("another key", Doubt::KeyUnknown.into(), signed(&whole, &hour().replace("poqk", "qoqk"), &[])),
-        ("a key's pet name", Doubt::KeyUnknown.into(), signed(&whole, &hour().replace(KEY_ID, "mine"), &[])),
+        ("another key", UnverifiedReason::KeyUnknown.into(), signed(&whole, &hour().replace("poqk", "qoqk"), &[])),
+        ("a key's pet name", UnverifiedReason::KeyUnknown.into(), signed(&whole, &hour().replace(KEY_ID, "mine"), &[])),
     ]);
     for (name, expected, request) in &vectors {
         assert_eq!(Verifier::new().finding(request), *expected, "{name}");
     }
-    assert_eq!(Verifier::new().finding(&signed(&whole, &hour(), &[])), Finding::Verified, "with no fault it does");
+    assert_eq!(Verifier::new().finding(&signed(&whole, &hour(), &[])), SignatureOutcome::Verified, "with no fault it does");
 }
 
 #[test]
@@ -270,25 +270,25 @@ fn everything_that_can_be_covered_is_rebuilt_as_the_signer_wrote_it() {
     ];
     let target = "/a%20path?q=x+y&b=%c3%a4&empty";
     let mut request = asked_for(target, &fields);
-    assert_eq!(Verifier::new().finding(&request), Finding::Verified);
+    assert_eq!(Verifier::new().finding(&request), SignatureOutcome::Verified);
     request.head.fields.insert(crate::http1::Name::Host, b"EXAMPLE.com:443");
-    assert_eq!(Verifier::new().finding(&request), Finding::Verified, "a host has one spelling");
+    assert_eq!(Verifier::new().finding(&request), SignatureOutcome::Verified, "a host has one spelling");
     let elsewhere = asked_for("/other?q=x+y&b=%c3%a4&empty", &fields);
-    assert_eq!(Verifier::new().finding(&elsewhere), Fault::Forged.into());
+    assert_eq!(Verifier::new().finding(&elsewhere), SignatureError::Forged.into());
     let twice = asked_for("/a%20path?q=x+y&q=x+y&b=%c3%a4&empty", &fields);
-    assert_eq!(Verifier::new().finding(&twice), Fault::Missing.into(), "which of the two?");
+    assert_eq!(Verifier::new().finding(&twice), SignatureError::Missing.into(), "which of the two?");
 }
 
 #[test]
 fn a_signed_digest_of_nothing_goes_with_a_request_without_a_body() {
     let nothing = ("\"content-digest\"", "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:");
     let request = signed(&[AUTHORITY, nothing, MEMBER], &hour(), &[("Content-Digest", nothing.1)]);
-    assert_eq!(Verifier::new().finding(&request), Finding::Verified);
+    assert_eq!(Verifier::new().finding(&request), SignatureOutcome::Verified);
     let something = ("\"content-digest\"", "sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:");
     let request = signed(&[AUTHORITY, something, MEMBER], &hour(), &[("Content-Digest", something.1)]);
-    assert_eq!(Verifier::new().finding(&request), Fault::Body.into());
+    assert_eq!(Verifier::new().finding(&request), SignatureError::Body.into());
     let upload = Asked { has_body: true, ..request };
-    assert_eq!(Verifier::new().finding(&upload), Doubt::Uncheckable.into(), "nobody has read it yet");
+    assert_eq!(Verifier::new().finding(&upload), UnverifiedReason::Uncheckable.into(), "nobody has read it yet");
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn white_space_that_somebody_on_the_way_changed_does_not_matter() {
     let (input, signature) = sign(&[AUTHORITY, MEMBER], &hour());
     let input = input.replace('(', "(  ").replace(")", "  )").replace(";alg", "; alg");
     let request = asked(&[("Signature-Agent", LABELLED), ("Signature-Input", &input), ("Signature", &signature)]);
-    assert_eq!(Verifier::new().finding(&request), Finding::Verified);
+    assert_eq!(Verifier::new().finding(&request), SignatureOutcome::Verified);
 }
 
 #[test]
@@ -309,14 +309,14 @@ fn of_several_signatures_the_agents_counts() {
         ("Signature", "proxy=:AAAA:"),
         ("Signature", &signature),
     ]);
-    assert_eq!(Verifier::new().finding(&request), Finding::Verified);
+    assert_eq!(Verifier::new().finding(&request), SignatureOutcome::Verified);
     let many: String = (0..MOST_SIGNATURES_AND_ONE).map(|number| format!("s{number}=(),")).collect();
     let request = asked(&[
         ("Signature-Agent", LABELLED),
         ("Signature-Input", many.trim_end_matches(',')),
         ("Signature", &signature),
     ]);
-    assert_eq!(Verifier::new().finding(&request), Doubt::TooLarge.into());
+    assert_eq!(Verifier::new().finding(&request), UnverifiedReason::TooLarge.into());
 }
 
 const MOST_SIGNATURES_AND_ONE: usize = fields::MOST_SIGNATURES + 1;
@@ -368,13 +368,13 @@ fn a_nonce_is_good_once_and_only_the_signer_can_use_it_up() {
     let verifier = Verifier::new();
     let once = parameters(CREATED, CREATED + 3600, ";nonce=\"abc\"");
     let forged = signed(&[(AUTHORITY.0, "other.example"), MEMBER], &once, &[]);
-    assert_eq!(verifier.finding(&forged), Fault::Forged.into());
+    assert_eq!(verifier.finding(&forged), SignatureError::Forged.into());
     let request = signed(&[AUTHORITY, MEMBER], &once, &[]);
-    assert_eq!(verifier.finding(&request), Finding::Verified);
-    assert_eq!(verifier.finding(&request), Fault::Replayed.into());
+    assert_eq!(verifier.finding(&request), SignatureOutcome::Verified);
+    assert_eq!(verifier.finding(&request), SignatureError::Replayed.into());
     let without = signed(&[AUTHORITY, MEMBER], &hour(), &[]);
-    assert_eq!(verifier.finding(&without), Finding::Verified);
-    assert_eq!(verifier.finding(&without), Finding::Verified, "it says who, not how often");
+    assert_eq!(verifier.finding(&without), SignatureOutcome::Verified);
+    assert_eq!(verifier.finding(&without), SignatureOutcome::Verified, "it says who, not how often");
 }
 
 #[test]
@@ -383,12 +383,12 @@ fn a_client_that_guesses_is_not_checked_any_more_and_others_are() {
     let wrong = signed(&[(AUTHORITY.0, "other.example"), MEMBER], &hour(), &[]);
     let right = signed(&[AUTHORITY, MEMBER], &hour(), &[]);
     for _ in 0..8 {
-        assert_eq!(verifier.finding(&wrong), Fault::Forged.into());
+        assert_eq!(verifier.finding(&wrong), SignatureError::Forged.into());
     }
-    assert_eq!(verifier.finding(&wrong), Doubt::TooManyWrong.into());
-    assert_eq!(verifier.finding(&right), Doubt::TooManyWrong.into());
+    assert_eq!(verifier.finding(&wrong), UnverifiedReason::TooManyWrong.into());
+    assert_eq!(verifier.finding(&right), UnverifiedReason::TooManyWrong.into());
     let somebody_else = verifier.examine(&right, 1).0;
-    assert_eq!(somebody_else, Finding::Verified);
+    assert_eq!(somebody_else, SignatureOutcome::Verified);
 }
 
 #[test]
@@ -398,30 +398,30 @@ fn a_key_counts_for_the_agent_that_publishes_it_alone() {
     let agent = format!("sig1=\"{stranger}\"");
     let request = asked(&[("Signature-Agent", &agent), ("Signature-Input", &input), ("Signature", &signature)]);
     let mut verifier = Verifier::new();
-    assert_eq!(verifier.finding(&request), Doubt::AgentUnknown.into(), "nobody fetches what strangers name");
+    assert_eq!(verifier.finding(&request), UnverifiedReason::AgentUnknown.into(), "nobody fetches what strangers name");
     verifier.terms.unlisted = true;
-    assert_eq!(verifier.finding(&request), Doubt::Pending.into());
+    assert_eq!(verifier.finding(&request), UnverifiedReason::Pending.into());
     verifier.learn(stranger, PUBLIC);
-    assert_eq!(verifier.examine(&request, 0), (Finding::Verified, Named::Stranger));
+    assert_eq!(verifier.examine(&request, 0), (SignatureOutcome::Verified, ClaimedAgent::Stranger));
 }
 
 #[test]
 fn what_is_larger_than_anybody_needs_is_not_read() {
     let long = format!("sig1=(\"@authority\");nonce=\"{}\"", "x".repeat(5000));
     let request = asked(&[("Signature-Agent", LABELLED), ("Signature-Input", &long), ("Signature", "sig1=:AAAA:")]);
-    assert_eq!(Verifier::new().finding(&request), Doubt::TooLarge.into());
+    assert_eq!(Verifier::new().finding(&request), UnverifiedReason::TooLarge.into());
     let components: Vec<_> = (0..17).map(|number| (format!("\"x-{number}\""), String::new())).collect();
     let mut components: Vec<_> = components.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     components.extend([AUTHORITY, MEMBER]);
-    assert_eq!(Verifier::new().finding(&signed(&components, &hour(), &[])), Doubt::TooLarge.into());
+    assert_eq!(Verifier::new().finding(&signed(&components, &hour(), &[])), UnverifiedReason::TooLarge.into());
 }
 
 #[test]
 fn every_agent_of_the_built_in_table_can_be_named() {
-    let operators = crate::verify::Operators::builtin();
+    let operators = crate::verify::OperatorTable::builtin();
     let agents: Vec<_> = operators.signature_agents().collect();
     assert!(agents.len() >= 2, "{agents:?}");
-    assert_eq!(Signatures::of(agents.iter().copied()).operators.len(), agents.len());
+    assert_eq!(SignatureVerifier::of(agents.iter().copied()).operators.len(), agents.len());
 }
 
 #[test]
@@ -477,6 +477,6 @@ proptest! {
     ) {
         let input = format!("sig1=({}){}", components.join(" "), parameters.concat());
         let request = asked(&[("Signature-Agent", agent), ("Signature-Input", &input), ("Signature", "sig1=:AAAA:")]);
-        prop_assert_ne!(Verifier::new().finding(&request), Finding::Verified);
+        prop_assert_ne!(Verifier::new().finding(&request), SignatureOutcome::Verified);
     }
 }

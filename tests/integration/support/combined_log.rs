@@ -4,7 +4,7 @@ use super::crowd::Visit;
 use http::Version;
 use http::uri::PathAndQuery;
 use tidegate::policy::Timestamp;
-use tidegate::replay::log::{self, Asked};
+use tidegate::replay::log::{self, RequestLine};
 
 /// One request as a log tells it.
 #[derive(Clone, Debug)]
@@ -22,8 +22,8 @@ pub fn read(log: &str) -> Vec<Visit> {
 
 /// One of them, with what became of it.
 pub fn line(text: &str) -> Option<Line> {
-    let log::Line { at, status, client, asked, referer, user_agent, .. } = log::Line::read(text.as_bytes()).ok()??;
-    let Asked { method, path, query, version } = asked?;
+    let log::LogLine { at, status, client, asked, referer, user_agent, .. } = log::LogLine::read(text.as_bytes()).ok()??;
+    let RequestLine { method, path, query, version } = asked?;
     let target = query.map_or_else(|| path.to_string(), |query| format!("{path}?{query}"));
     let sendable = METHODS.contains(&method.as_str())
         && version != Version::HTTP_09

@@ -4,7 +4,7 @@ use super::client::{Answer, Client};
 use parking_lot::Mutex;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tidegate::policy::Kind;
+use tidegate::policy::ClientKind;
 
 /// One request, and who sends it.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub struct Visit {
     pub user_agent: String,
     pub referer: Option<String>,
     /// What the gate must take the client for, where it can know.
-    pub kind: Option<Kind>,
+    pub kind: Option<ClientKind>,
 }
 
 /// Threads that send at the same time.

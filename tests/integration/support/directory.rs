@@ -7,8 +7,8 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use tidegate::service::Outside;
-use tidegate::verify::fetch::{Fetcher, Reach};
+use tidegate::service::ExternalAccess;
+use tidegate::verify::fetch::{Fetcher, AllowedAddresses};
 
 /// A server of one document.
 pub struct Directory {
@@ -63,8 +63,8 @@ impl Directory {
     }
 
     /// A world in which it is trusted, and in which what a request names is asked if it is within `reach`.
-    pub fn world(&self, reach: Reach) -> Outside {
-        Outside { fetcher: Fetcher::trusting(self.roots.clone()), reach }
+    pub fn world(&self, reach: AllowedAddresses) -> ExternalAccess {
+        ExternalAccess { fetcher: Fetcher::trusting(self.roots.clone()), reach }
     }
 }
 

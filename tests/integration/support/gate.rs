@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tidegate::clock::Clock;
 use tidegate::config;
 use tidegate::policy::Timestamp;
-use tidegate::service::{Outside, Service, Source};
+use tidegate::service::{ExternalAccess, Service, SettingsSource};
 
 /// Noon of some day: hours away from the end of any window that a test uses.
 pub const NOON: Timestamp = Timestamp::from_seconds(1_800_014_400);
@@ -28,7 +28,7 @@ static STARTED: AtomicU64 = AtomicU64::new(0);
 /// A running gate.
 pub struct Gate {
     service: Option<Service>,
-    world: Outside,
+    world: ExternalAccess,
     yaml: Arc<Mutex<String>>,
     folder: TempDir,
     /// Number of whole answers that its clients have received since it was started.
@@ -44,15 +44,15 @@ impl Gate {
 
     /// The same by a clock of the test's own.
     pub fn with_clock(origin: SocketAddr, rules: &str, clock: Clock) -> Self {
-        Self::started(Outside::default(), origin, rules, clock)
+        Self::started(ExternalAccess::default(), origin, rules, clock)
     }
 
     /// The same in a world of the test's own.
-    pub fn in_world(world: Outside, origin: SocketAddr, rules: &str) -> Self {
+    pub fn in_world(world: ExternalAccess, origin: SocketAddr, rules: &str) -> Self {
         Self::started(world, origin, rules, Clock::by_hand(NOON))
     }
 
-    fn started(world: Outside, origin: SocketAddr, rules: &str, clock: Clock) -> Self {
+    fn started(world: ExternalAccess, origin: SocketAddr, rules: &str, clock: Clock) -> Self {
         let folder = tempfile::tempdir().expect("a folder of its own");
         let yaml = Arc::new(Mutex::new(yaml(origin, folder.path(), rules)));
         report::logs_to(&log_path(folder.path()));
@@ -68,7 +68,7 @@ impl Gate {
     }
 
     fn start(&mut self) {
-        let source: Source = {
+        let source: SettingsSource = {
             let yaml = Arc::clone(&self.yaml);
             let file = self.folder.path().join("tidegate.yaml");
             Box::new(move |operators| config::load(&file, &yaml.lock(), &[], &[], operators))

@@ -4,39 +4,39 @@ use super::combined_log::Line;
 use std::path::Path;
 use std::time::Duration;
 use tidegate::config;
-use tidegate::policy::Classified;
-use tidegate::policy::address_lists::Lists;
-use tidegate::replay::log::{self, Next, Place};
-use tidegate::replay::{Assumptions, Policy, Request, Trial};
-use tidegate::verify::Operators;
+use tidegate::policy::Classification;
+use tidegate::policy::address_lists::AddressLists;
+use tidegate::replay::log::{self, OrderedLine, LinePosition};
+use tidegate::replay::{Assumptions, Policy, ReplayRequest, Simulator};
+use tidegate::verify::OperatorTable;
 
 /// Somebody who remembers everybody.
-pub struct Lookout(Trial);
+pub struct Lookout(Simulator);
 
 impl Lookout {
     /// Judges by `rules` in YAML.
     pub fn with(rules: &str) -> Self {
-        let operators = Operators::builtin();
+        let operators = OperatorTable::builtin();
         let names: Vec<&str> = operators.names().collect();
         let yaml = format!("origin: {{ url: 'http://127.0.0.1:1' }}\n{rules}");
         let settings = config::load(Path::new("lookout.yaml"), &yaml, &[], &[], &names);
         let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
-        let policy = Policy::new("lookout.yaml".into(), settings, operators, Lists::default());
+        let policy = Policy::new("lookout.yaml".into(), settings, operators, AddressLists::default());
         let at_once = Assumptions { latency: Duration::ZERO, ..Assumptions::default() };
-        Self(Trial::new(policy, &at_once, Default::default()))
+        Self(Simulator::new(policy, &at_once, Default::default()))
     }
 
     /// What kind of client sends this. Of headers and host the log knows nothing.
-    pub fn see(&mut self, line: &Line) -> Classified {
+    pub fn see(&mut self, line: &Line) -> Classification {
         self.see_at(line, "")
     }
 
     /// The same with the host known.
-    pub fn see_at(&mut self, line: &Line, host: &str) -> Classified {
+    pub fn see_at(&mut self, line: &Line, host: &str) -> Classification {
         let text = logged(line, host);
-        let read = log::Line::read(text.as_bytes()).ok().flatten().unwrap_or_else(|| panic!("no line: {text}"));
-        let request = Request::of(&read).unwrap_or_else(|| panic!("no request: {text}"));
-        let next = Next { at: line.at, place: Place::default(), text: text.as_bytes() };
+        let read = log::LogLine::read(text.as_bytes()).ok().flatten().unwrap_or_else(|| panic!("no line: {text}"));
+        let request = ReplayRequest::of(&read).unwrap_or_else(|| panic!("no request: {text}"));
+        let next = OrderedLine { at: line.at, place: LinePosition::default(), text: text.as_bytes() };
         let mut found = None;
         self.0.take(next, &read, &request, &mut |_, decided| found = Some(decided.classified));
         found.expect("each line is decided once")

@@ -7,13 +7,13 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use tidegate::config;
-use tidegate::engine::{Admission, Decision, Engine, Page, Ruling, Supply};
+use tidegate::engine::{Admission, Decision, Engine, CrawledPage, AdmissionOutcome, LeaseMode};
 use tidegate::policy::identity::ClientKey;
-use tidegate::policy::address_lists::Lists;
+use tidegate::policy::address_lists::AddressLists;
 use tidegate::policy::{ClassId, OperatorId, Rules, Timestamp};
-use tidegate::replay::log::{Files, Merged};
+use tidegate::replay::log::{LogFiles, MergedLog};
 use tidegate::replay::{self, Assumptions, Replay};
-use tidegate::verify::Operators;
+use tidegate::verify::OperatorTable;
 
 /// One request of a page that costs a unit.
 #[derive(Clone, Copy)]
@@ -219,16 +219,16 @@ pub fn seen_by_label(generator: &Path, seed: u64, scenarios: &str) -> Vec<Asked>
 
 /// The requests of the log at this path for pages, by what the gate itself makes of them.
 pub fn seen_by_the_gate(log: &Path) -> Vec<Asked> {
-    let operators = Operators::builtin();
+    let operators = OperatorTable::builtin();
     let names: Vec<&str> = operators.names().collect();
     let settings = config::load(Path::new("gate.yaml"), PAGES_OF_A_LOG, &[], &[], &names);
     let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    let policy = replay::Policy::new("gate.yaml".into(), settings, operators, Lists::default());
-    let files = Files::open(&[log.to_owned()]).expect("a log");
+    let policy = replay::Policy::new("gate.yaml".into(), settings, operators, AddressLists::default());
+    let files = LogFiles::open(&[log.to_owned()]).expect("a log");
     let window = Duration::from_secs(60);
     let replay = Replay {
         files: vec![log.display().to_string()],
-        lines: Merged::new(files.sources, window),
+        lines: MergedLog::new(files.sources, window),
         window,
         assumptions: Assumptions::default(),
     };
@@ -255,7 +255,7 @@ pub fn measure(asked: &[Asked], zone: &str, (policy, bots): (Policy, Bots), dema
     let limit = (asked.len() as f64 / days / demand) as u64;
     let admission = {
         let rules = rules((policy, bots), &format!("calendar: day, zone: {zone}"), limit);
-        Engine::new(Supply::Whole, 1000).admission(rules, Timestamp::from_seconds(asked[0].at))
+        Engine::new(LeaseMode::Whole, 1000).admission(rules, Timestamp::from_seconds(asked[0].at))
     };
     let second_day = asked[0].at + DAY;
     let (mut hours, mut days) = (BTreeMap::<u64, Served>::new(), BTreeMap::<u64, BTreeMap<u64, Served>>::new());
@@ -263,11 +263,11 @@ pub fn measure(asked: &[Asked], zone: &str, (policy, bots): (Policy, Bots), dema
     for request in asked {
         let decision = decide(&admission, request, Timestamp::from_seconds(request.at));
         let is_admitted = match decision.ruling {
-            Ruling::Admitted(permit) => {
+            AdmissionOutcome::Admitted(permit) => {
                 permit.settle(|_, expected| expected);
                 true
             }
-            Ruling::Refused(_) => false,
+            AdmissionOutcome::Refused(_) => false,
         };
         let end = decision.standings[0].resets_at.seconds();
         windows.entry(end).or_default().count(request.who, bots, is_admitted);
@@ -295,7 +295,7 @@ pub fn measure(asked: &[Asked], zone: &str, (policy, bots): (Policy, Bots), dema
 pub fn decide(admission: &Admission, asked: &Asked, now: Timestamp) -> Decision {
     let class = ClassId(asked.who as u16);
     let path = asked.page.filter(|_| asked.who == Who::Search).map(|page| page.to_string());
-    let page = path.as_deref().map(|path| Page { operator: OperatorId(0), host: "", path, query: None });
+    let page = path.as_deref().map(|path| CrawledPage { operator: OperatorId(0), host: "", path, query: None });
     admission.admit_crawler(ClientKey::from_number(u64::from(class.0)), class, 0, false, page, now)
 }
 

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tidegate::ledger::{Ask, Lease, Store, StoreError, WindowKey};
+use tidegate::ledger::{LeaseRequest, Lease, Store, StoreError, WindowKey};
 use tidegate::policy::window::Span;
 use tidegate::policy::{Timestamp, Units};
 
@@ -65,10 +65,10 @@ impl<'a, L: Ledger> Gate<'a, L> {
         Self { ledger, store, now: NOON, window: today(), taken: 0, held: 0 }
     }
 
-    fn ask(&self, wanted: u64) -> Ask {
+    fn ask(&self, wanted: u64) -> LeaseRequest {
         let [limit, taken, held, wanted] = [LIMIT, self.taken, self.held, wanted].map(Units::whole);
         let (quota, window) = ("api".to_owned(), self.window);
-        Ask { quota, limit, window, taken, held, wanted, soon: wanted.minus(taken), expects: Units::ZERO }
+        LeaseRequest { quota, limit, window, taken, held, wanted, soon: wanted.minus(taken), expects: Units::ZERO }
     }
 
     /// Asks until it is answered; a store may put off what needs to be written down.

@@ -7,13 +7,13 @@ struct Scope {
     gate: Gate,
     latency_ms: u64,
     now: u64,
-    guests: Vec<Guest>,
+    guests: Vec<TestClient>,
     /// When each is over, and how it ends.
-    inside: Vec<(u64, u16, Pass)>,
+    inside: Vec<(u64, u16, SlotGuard)>,
 }
 
 impl Scope {
-    fn with(rules: throttle::Throttle, latency_ms: u64) -> Self {
+    fn with(rules: throttle::ThrottleConfig, latency_ms: u64) -> Self {
         let scope = Self {
             gate: Gate::with(&[("api", rules)]),
             latency_ms,
@@ -27,16 +27,16 @@ impl Scope {
         scope
     }
 
-    fn answer(&self, status: u16) -> Outcome {
-        Outcome { latency: Duration::from_millis(self.latency_ms), ..answer(status) }
+    fn answer(&self, status: u16) -> OriginOutcome {
+        OriginOutcome { latency: Duration::from_millis(self.latency_ms), ..answer(status) }
     }
 
     /// Somebody comes, whose answer will be of `status`. What is told to who is turned away.
-    fn met(&mut self, client: u64, priority: u8, status: u16) -> Option<Closed> {
+    fn met(&mut self, client: u64, priority: u8, status: u16) -> Option<ThrottleRejection> {
         match self.gate.enter(&["api"], client, priority, self.now) {
-            Entrance::Open(pass) => self.inside.extend(pass.map(|pass| (self.now + self.latency_ms, status, pass))),
-            Entrance::Line(waiting) => self.guests.push(Guest::new(waiting)),
-            Entrance::Closed(closed) => return Some(closed),
+            AcquireOutcome::Open(pass) => self.inside.extend(pass.map(|pass| (self.now + self.latency_ms, status, pass))),
+            AcquireOutcome::Line(waiting) => self.guests.push(TestClient::new(waiting)),
+            AcquireOutcome::Closed(closed) => return Some(closed),
         }
         None
     }
@@ -52,9 +52,9 @@ impl Scope {
             }
             for mut guest in std::mem::take(&mut self.guests) {
                 match guest.looks(self.now) {
-                    Turn::Come(pass) => self.inside.push((self.now + self.latency_ms, 200, pass)),
-                    Turn::NotYet { .. } => self.guests.push(guest),
-                    Turn::Gone(_) => {}
+                    QueuePoll::Come(pass) => self.inside.push((self.now + self.latency_ms, 200, pass)),
+                    QueuePoll::NotYet { .. } => self.guests.push(guest),
+                    QueuePoll::Gone(_) => {}
                 }
             }
         }
@@ -73,10 +73,10 @@ proptest! {
         latency_ms in 1u64..800,
         comers in proptest::collection::vec((0u64..200, 0u64..6, 0u8..3, prop_oneof![8 => Just(200u16), 1 => Just(429)]), 0..24),
     ) {
-        let rules = throttle::Throttle {
+        let rules = throttle::ThrottleConfig {
             concurrency: concurrency.and_then(NonZeroU32::new),
             spacing: Spacing { delay: Duration::from_millis(delay_ms), ..Spacing::default() },
-            queue: Queue { max_wait: Duration::from_millis(max_wait_ms), max_length },
+            queue: QueueConfig { max_wait: Duration::from_millis(max_wait_ms), max_length },
             ..resting()
         };
         let mut scope = Scope::with(rules, latency_ms);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn tenants(rules: throttle::Throttle, most: usize) -> Gate {
+fn tenants(rules: throttle::ThrottleConfig, most: usize) -> Gate {
     Gate::with(&[("all", wide()), ("tenant", rules)]).by_value("tenant", most)
 }
 
@@ -36,7 +36,7 @@ fn a_value_that_nobody_uses_is_forgotten_as_soon_as_that_changes_nothing() {
     assert_eq!(gate.state("tenant", 0).values, Some(0));
 
     let spaced = Spacing { delay: seconds(5), ..Spacing::default() };
-    let gate = tenants(throttle::Throttle { spacing: spaced, ..wide() }, 10);
+    let gate = tenants(throttle::ThrottleConfig { spacing: spaced, ..wide() }, 10);
     drop(gate.passes(&["tenant=acme"], 0));
     assert_eq!(gate.state("tenant", 4999).values, Some(1), "the next has to wait for it");
     assert_eq!(gate.state("tenant", 5000).values, Some(0));
@@ -53,9 +53,9 @@ fn a_value_that_nobody_uses_is_forgotten_as_soon_as_that_changes_nothing() {
 #[test]
 fn a_flood_of_values_stays_within_bounds_and_is_throttled_like_one() {
     let gate = tenants(patient(slots(2)), 10);
-    let mut inside: Vec<Pass> = (0..10).map(|value| gate.passes(&[&format!("tenant={value}")], 0)).collect();
+    let mut inside: Vec<SlotGuard> = (0..10).map(|value| gate.passes(&[&format!("tenant={value}")], 0)).collect();
     inside.extend((10..12).map(|value| gate.passes(&[&format!("tenant={value}")], 0)));
-    let mut line: Vec<Guest> =
+    let mut line: Vec<TestClient> =
         (12..100).map(|value| gate.waits(&[&format!("tenant={value}")], value, PERSON, 0)).collect();
     line.iter_mut().for_each(|guest| assert!(guest.waits_until(0) > 0));
     let state = gate.state("tenant", 0);
@@ -74,9 +74,9 @@ fn a_hundred_thousand_values_one_by_one_leave_no_more_than_there_may_be() {
     let gate = tenants(resting(), 100);
     for value in 0..100_000u64 {
         let pass = match gate.enter(&[&format!("tenant={value}")], value, PERSON, value) {
-            Entrance::Open(Some(pass)) => pass,
-            Entrance::Line(_) | Entrance::Closed(_) => continue,
-            Entrance::Open(None) => panic!("it is throttled"),
+            AcquireOutcome::Open(Some(pass)) => pass,
+            AcquireOutcome::Line(_) | AcquireOutcome::Closed(_) => continue,
+            AcquireOutcome::Open(None) => panic!("it is throttled"),
         };
         if value % 7 == 0 {
             // What was learned keeps it from being forgotten.
@@ -108,7 +108,7 @@ fn who_waits_for_a_second_scope_keeps_one_slot_of_the_first_and_no_more() {
     let report = gate.passes(&["all", "reports"], 0);
     let mut waits = gate.waits(&["all", "reports"], 1, BOT, 0);
     waits.waits_until(0);
-    let pages: Vec<Pass> = (0..5).map(|_| gate.passes(&["all"], 0)).collect();
+    let pages: Vec<SlotGuard> = (0..5).map(|_| gate.passes(&["all"], 0)).collect();
     // Seven have started: the turn is of the one who waits, until it can go.
     for _ in 0..20 {
         let page = gate.passes(&["all"], 0);
@@ -124,7 +124,7 @@ fn who_waits_for_a_second_scope_keeps_one_slot_of_the_first_and_no_more() {
 fn a_slot_is_kept_for_the_oldest_only_while_that_one_waits_for_slots() {
     let gate = Gate::with(&[
         ("a", patient(slots(1))),
-        ("b", patient(throttle::Throttle { concurrency: NonZeroU32::new(1), ..resting() })),
+        ("b", patient(throttle::ThrottleConfig { concurrency: NonZeroU32::new(1), ..resting() })),
     ]);
     // Seven starts, so that the next start of `a` is of the oldest.
     (0..7).for_each(|_| drop(gate.passes(&["a"], 0)));
@@ -177,7 +177,7 @@ const MOST_WAITING: u32 = 6;
 
 /// Somebody who waits, and when it was told to look again.
 struct Waiter {
-    guest: Guest,
+    guest: TestClient,
     look_again: Timestamp,
 }
 
@@ -185,7 +185,7 @@ struct Waiter {
 struct World {
     gate: Gate,
     guests: Vec<Waiter>,
-    inside: Vec<Pass>,
+    inside: Vec<SlotGuard>,
     now: u64,
 }
 
@@ -193,7 +193,7 @@ impl World {
     fn new() -> Self {
         let spaced =
             Spacing { delay: Duration::from_millis(50), per_slot: Duration::from_millis(400), ..Spacing::default() };
-        let b = throttle::Throttle { spacing: spaced, ..limited(2) };
+        let b = throttle::ThrottleConfig { spacing: spaced, ..limited(2) };
         let gate = Gate::with(&[("a", limited(3)), ("b", b.clone()), ("t", limited(2)), ("u", b)]);
         let gate = gate.by_value("t", MOST_VALUES).by_value("u", MOST_VALUES);
         Self { gate, guests: Vec::new(), inside: Vec::new(), now: 0 }
@@ -205,11 +205,11 @@ impl World {
                 let names: Vec<String> = WAYS[way].iter().map(|name| format!("{name}={value}")).collect();
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 match self.gate.enter(&names, client, priority, self.now) {
-                    Entrance::Open(pass) => self.inside.extend(pass),
-                    Entrance::Line(waiting) => {
-                        self.guests.push(Waiter { guest: Guest::new(waiting), look_again: Timestamp::default() });
+                    AcquireOutcome::Open(pass) => self.inside.extend(pass),
+                    AcquireOutcome::Line(waiting) => {
+                        self.guests.push(Waiter { guest: TestClient::new(waiting), look_again: Timestamp::default() });
                     }
-                    Entrance::Closed(_) => {}
+                    AcquireOutcome::Closed(_) => {}
                 }
             }
             Step::Look(who) if who < self.guests.len() => self.looks(who),
@@ -227,12 +227,12 @@ impl World {
 
     fn looks(&mut self, who: usize) {
         match self.guests[who].guest.looks(self.now) {
-            Turn::Come(pass) => {
+            QueuePoll::Come(pass) => {
                 self.inside.push(pass);
                 self.guests.remove(who);
             }
-            Turn::Gone(_) => drop(self.guests.remove(who)),
-            Turn::NotYet { look_again } => {
+            QueuePoll::Gone(_) => drop(self.guests.remove(who)),
+            QueuePoll::NotYet { look_again } => {
                 assert!(look_again > ms(self.now));
                 self.guests[who].look_again = look_again;
             }
@@ -244,7 +244,7 @@ impl World {
         scopes[0].throttle = Some(limited([3, 1, 5][form]));
         scopes[3].throttle = Some(limited(2)).filter(|_| form != 1);
         let by_value =
-            ByValue { from: ValueFrom::Query("t".into()), most: NonZeroUsize::new(MOST_VALUES).expect("some") };
+            Partitioning { from: PartitionKey::Query("t".into()), most: NonZeroUsize::new(MOST_VALUES).expect("some") };
         scopes[2].by_value = Some(by_value).filter(|_| form != 2);
         self.gate.throttle.follow(&self.gate.scopes);
     }
@@ -258,9 +258,9 @@ impl World {
     }
 }
 
-fn limited(concurrency: u32) -> throttle::Throttle {
-    let queue = Queue { max_wait: seconds(2), max_length: MOST_WAITING };
-    throttle::Throttle { concurrency: NonZeroU32::new(concurrency), queue, ..resting() }
+fn limited(concurrency: u32) -> throttle::ThrottleConfig {
+    let queue = QueueConfig { max_wait: seconds(2), max_length: MOST_WAITING };
+    throttle::ThrottleConfig { concurrency: NonZeroU32::new(concurrency), queue, ..resting() }
 }
 
 proptest! {

@@ -1,8 +1,8 @@
 use super::*;
-use crate::engine::{BucketStanding, Standing};
+use crate::engine::{BucketUsage, QuotaUsage};
 use crate::policy::bucket::Bucket;
-use crate::policy::class::{Class, When};
-use crate::policy::identity::KeyFrom;
+use crate::policy::class::{Class, ClassMatcher};
+use crate::policy::identity::KeySource;
 use crate::policy::quota::Quota;
 use crate::policy::window::Window;
 use crate::policy::{ClassId, QuotaId, Reason, Refusal, Units};
@@ -115,10 +115,10 @@ fn written(
         agent_rules: Vec::new(),
         classes: vec![Class {
             name: "bucket".into(),
-            when: When::default(),
+            when: ClassMatcher::default(),
             blocked: false,
             bucket: tokens.map(|_| bucket),
-            key: KeyFrom::Address,
+            key: KeySource::Address,
             enforce: true,
             priority: 0,
             guard: None,
@@ -137,9 +137,9 @@ fn written(
         routes: Vec::new(),
         scopes: Vec::new(),
     };
-    let standings: Vec<Standing> = units
+    let standings: Vec<QuotaUsage> = units
         .into_iter()
-        .map(|(left, cost)| Standing {
+        .map(|(left, cost)| QuotaUsage {
             quota: QuotaId(0),
             cost: Units::whole(cost),
             used: Units::whole(1000 - left),
@@ -151,13 +151,13 @@ fn written(
             turn: 1,
         })
         .collect();
-    let bucket = tokens.map(|remaining| BucketStanding {
+    let bucket = tokens.map(|remaining| BucketUsage {
         remaining,
         next_after: Duration::from_secs(10),
         full_after: Duration::from_secs(60),
         turn: 0,
     });
-    let told = Told { class: ClassId(0), route: 0, standings: &standings, bucket, refusal };
+    let told = RateLimitSnapshot { class: ClassId(0), route: 0, standings: &standings, bucket, refusal };
     let mut fields = Fields::new();
     write(families, &rules, told, NOON, status, &mut fields);
     fields

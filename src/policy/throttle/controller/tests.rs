@@ -1,9 +1,9 @@
 use super::*;
-use crate::policy::throttle::simulation::{Origin, Pages, Phase, Second, Simulation, Summary, wide};
+use crate::policy::throttle::simulation::{Origin, ServiceTime, Phase, SecondStats, Simulation, Summary, wide};
 
 const CLIENTS: u32 = 64;
 
-fn origin(servers: u32, pages: Pages) -> Origin {
+fn origin(servers: u32, pages: ServiceTime) -> Origin {
     Origin { servers, pages, takes: None, patience: Duration::from_secs(30) }
 }
 
@@ -19,8 +19,8 @@ fn autothrottle(target_concurrency: f64) -> Controller {
 
 /// The first second from which on, for ten, the origin gives nine tenths of what it can with no more in its queue than it
 /// has servers.
-fn found_after(seconds: &[Second], servers: u32) -> Option<usize> {
-    let is_found = |ten: &[Second]| {
+fn found_after(seconds: &[SecondStats], servers: u32) -> Option<usize> {
+    let is_found = |ten: &[SecondStats]| {
         let summary = Summary::of(ten);
         summary.share >= 0.9 && summary.in_queue <= f64::from(servers)
     };
@@ -33,12 +33,12 @@ fn compares_controllers() {
     let gradient = || Controller::Gradient(Gradient { floor: 1, ceiling: 256 });
     let ways = [
         ("nothing", wide()),
-        ("`concurrency: 16`", Throttle { concurrency: NonZeroU32::new(16), ..wide() }),
-        ("`autothrottle`, target 16", Throttle { controller: Some(autothrottle(16.0)), ..wide() }),
-        ("`autothrottle`, target 4", Throttle { controller: Some(autothrottle(4.0)), ..wide() }),
-        ("`adaptive: gradient`", Throttle { controller: Some(gradient()), ..wide() }),
+        ("`concurrency: 16`", ThrottleConfig { concurrency: NonZeroU32::new(16), ..wide() }),
+        ("`autothrottle`, target 16", ThrottleConfig { controller: Some(autothrottle(16.0)), ..wide() }),
+        ("`autothrottle`, target 4", ThrottleConfig { controller: Some(autothrottle(4.0)), ..wide() }),
+        ("`adaptive: gradient`", ThrottleConfig { controller: Some(gradient()), ..wide() }),
     ];
-    let (noisy, slow, mixed) = (Pages::Noisy(0.1), Pages::Noisy(0.2), Pages::Mixed(0.05, 0.5));
+    let (noisy, slow, mixed) = (ServiceTime::Noisy(0.1), ServiceTime::Noisy(0.2), ServiceTime::Mixed(0.05, 0.5));
     let origins = [
         ("16 servers, 100 ms", origin(16, noisy)),
         ("then 4", origin(4, noisy)),
@@ -69,9 +69,9 @@ fn compares_controllers() {
 #[test]
 fn a_controller_keeps_what_it_learned_only_under_settings_of_its_kind() {
     let now = Timestamp::from_seconds(1000);
-    let slow = Throttle { controller: Some(autothrottle(1.0)), ..wide() };
-    let learned = Course::Autothrottle(Duration::from_secs(9));
-    assert_eq!(slow.course(learned, now), Course::Autothrottle(Duration::from_secs(5)), "within the new bounds");
-    assert_eq!(wide().course(learned, now), Course::Fixed);
-    assert_eq!(slow.course(Course::Fixed, now), Course::Autothrottle(Duration::ZERO));
+    let slow = ThrottleConfig { controller: Some(autothrottle(1.0)), ..wide() };
+    let learned = ControllerState::Autothrottle(Duration::from_secs(9));
+    assert_eq!(slow.course(learned, now), ControllerState::Autothrottle(Duration::from_secs(5)), "within the new bounds");
+    assert_eq!(wide().course(learned, now), ControllerState::Fixed);
+    assert_eq!(slow.course(ControllerState::Fixed, now), ControllerState::Autothrottle(Duration::ZERO));
 }

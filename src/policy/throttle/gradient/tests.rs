@@ -1,6 +1,6 @@
 use super::*;
 use crate::policy::throttle::controller::Controller;
-use crate::policy::throttle::simulation::{Origin, Pages, Phase, Second, Simulation, Summary, wide};
+use crate::policy::throttle::simulation::{Origin, ServiceTime, Phase, SecondStats, Simulation, Summary, wide};
 
 const GRADIENT: Gradient = Gradient { floor: 1, ceiling: 256 };
 
@@ -11,23 +11,23 @@ fn ms(count: u64) -> Duration {
 /// A limit that is always used whole, window by window.
 struct Story {
     gradient: Gradient,
-    limit: Limit,
+    limit: GradientLimit,
     now: Timestamp,
 }
 
 impl Story {
     fn within(floor: u32, ceiling: u32) -> Self {
         let (gradient, now) = (Gradient { floor, ceiling }, Timestamp::from_seconds(1000));
-        Self { gradient, limit: Limit::new(&gradient, now), now }
+        Self { gradient, limit: GradientLimit::new(&gradient, now), now }
     }
 
     /// One window of answers that take `latency_ms`.
     fn answers(&mut self, latency_ms: u64) -> &mut Self {
         let whole = self.limit.most();
-        self.window(whole, &[(ENOUGH, Some(Sign::Good(ms(latency_ms))))])
+        self.window(whole, &[(ENOUGH, Some(LoadSample::Good(ms(latency_ms))))])
     }
 
-    fn window(&mut self, under_way: u32, signs: &[(u32, Option<Sign>)]) -> &mut Self {
+    fn window(&mut self, under_way: u32, signs: &[(u32, Option<LoadSample>)]) -> &mut Self {
         self.now += ms(1);
         let sent = self.now;
         for sign in signs.iter().flat_map(|&(count, sign)| (0..count).map(move |_| sign)) {
@@ -80,7 +80,7 @@ fn the_limit_follows_the_algorithm_window_by_window() {
 
 #[test]
 fn a_limit_that_is_not_used_by_half_stays_whatever_happens() {
-    for sign in [Sign::Good(ms(1)), Sign::Good(ms(60_000)), Sign::Congested] {
+    for sign in [LoadSample::Good(ms(1)), LoadSample::Good(ms(60_000)), LoadSample::Congested] {
         let mut story = Story::within(1, 64);
         story.answers(100).answers(100).answers(100);
         let before = story.most();
@@ -96,15 +96,15 @@ fn timeouts_and_complaints_take_away_their_share_and_at_most_half() {
     for (good, congested, left) in [(ENOUGH - 2, 2, 90), (ENOUGH / 2, ENOUGH / 2, 50), (0, ENOUGH, 50)] {
         let mut story = Story::within(1, 100);
         story.limit.most = 100.0;
-        story.window(100, &[(congested, Some(Sign::Congested)), (good, Some(Sign::Good(ms(100))))]);
+        story.window(100, &[(congested, Some(LoadSample::Congested)), (good, Some(LoadSample::Good(ms(100))))]);
         assert_eq!(story.most(), left, "{congested} of {ENOUGH}");
     }
     let mut story = Story::within(1, 100);
     story.limit.most = 100.0;
     let sent = story.now;
-    story.window(100, &[(ENOUGH, Some(Sign::Congested))]);
+    story.window(100, &[(ENOUGH, Some(LoadSample::Congested))]);
     for _ in 0..ENOUGH {
-        story.limit.heard(&GRADIENT, Sign::Congested, sent, 50, story.now + ms(200));
+        story.limit.heard(&GRADIENT, LoadSample::Congested, sent, 50, story.now + ms(200));
     }
     assert_eq!(story.most(), 50, "those that were under way then are the same congestion");
 }
@@ -135,22 +135,22 @@ fn an_origin_that_became_slower_by_itself_is_believed_before_half_is_lost_twice(
     assert!(story.most() >= before, "{} of {before}", story.most());
 }
 
-fn origin(servers: u32, pages: Pages) -> Origin {
+fn origin(servers: u32, pages: ServiceTime) -> Origin {
     Origin { servers, pages, takes: None, patience: Duration::from_secs(30) }
 }
 
 /// What each second brings behind a gradient, before origins that follow each other.
-fn squeezed(seed: u64, seconds: u64, phases: &[(u64, Origin, u32)]) -> Vec<Second> {
+fn squeezed(seed: u64, seconds: u64, phases: &[(u64, Origin, u32)]) -> Vec<SecondStats> {
     let phases: Vec<Phase> =
         phases.iter().map(|&(from_s, origin, clients)| Phase { from_s, origin, clients }).collect();
-    let rules = crate::policy::throttle::Throttle { controller: Some(Controller::Gradient(GRADIENT)), ..wide() };
+    let rules = crate::policy::throttle::ThrottleConfig { controller: Some(Controller::Gradient(GRADIENT)), ..wide() };
     Simulation::of(&rules, &phases, seed).run(seconds)
 }
 
 #[test]
 fn a_hidden_capacity_is_found_again_whenever_it_changes() {
     // A mix of pages tells little in small windows: with four at once it is held back too much at times.
-    let pages = [(Pages::Even(0.1), 0.9), (Pages::Noisy(0.1), 0.85), (Pages::Mixed(0.05, 0.5), 0.5)];
+    let pages = [(ServiceTime::Even(0.1), 0.9), (ServiceTime::Noisy(0.1), 0.85), (ServiceTime::Mixed(0.05, 0.5), 0.5)];
     for (pages, share_of_few) in pages {
         for seed in 0..6 {
             let (many, few) = (origin(16, pages), origin(4, pages));
@@ -173,7 +173,7 @@ fn a_hidden_capacity_is_found_again_whenever_it_changes() {
 fn any_capacity_is_found_however_fast_the_pages_are() {
     for (servers, latency) in [(2, 0.02), (2, 0.1), (4, 0.3), (8, 0.05), (30, 0.1), (100, 0.3)] {
         for seed in 0..4 {
-            let seconds = squeezed(seed, 120, &[(0, origin(servers, Pages::Noisy(latency)), 400)]);
+            let seconds = squeezed(seed, 120, &[(0, origin(servers, ServiceTime::Noisy(latency)), 400)]);
             let found = Summary::of(&seconds[60..]);
             assert!(found.share >= 0.9, "{servers} {latency} {seed}: {found:?}");
             assert!(found.in_queue <= f64::from(servers) + 2.0, "{servers} {latency} {seed}: {found:?}");
@@ -185,7 +185,7 @@ fn any_capacity_is_found_however_fast_the_pages_are() {
 fn pages_that_take_twice_as_long_are_no_congestion() {
     for servers in [4, 8, 16, 40] {
         for seed in 0..4 {
-            let (fast, slow) = (origin(servers, Pages::Noisy(0.1)), origin(servers, Pages::Noisy(0.2)));
+            let (fast, slow) = (origin(servers, ServiceTime::Noisy(0.1)), origin(servers, ServiceTime::Noisy(0.2)));
             let seconds = squeezed(seed, 150, &[(0, fast, 200), (60, slow, 200)]);
             let found = Summary::of(&seconds[90..]);
             assert!(found.share >= 0.85, "{servers} {seed}: {found:?}");
@@ -197,8 +197,8 @@ fn pages_that_take_twice_as_long_are_no_congestion() {
 #[test]
 fn little_traffic_neither_raises_nor_lowers_it() {
     for clients in 1..4 {
-        let well = origin(16, Pages::Noisy(0.1));
-        let slow = origin(16, Pages::Noisy(1.0));
+        let well = origin(16, ServiceTime::Noisy(0.1));
+        let slow = origin(16, ServiceTime::Noisy(1.0));
         let seconds = squeezed(1, 120, &[(0, well, 200), (30, well, clients), (60, slow, clients)]);
         let limits: Vec<_> = seconds[35..].iter().map(|second| second.pace.limit).collect();
         assert!(limits.windows(2).all(|two| two[0] == two[1]), "{limits:?}");
@@ -207,7 +207,7 @@ fn little_traffic_neither_raises_nor_lowers_it() {
 
 #[test]
 fn an_origin_that_hangs_for_a_while_gets_less_and_then_its_due() {
-    let well = Origin { patience: Duration::from_secs(2), ..origin(16, Pages::Noisy(0.1)) };
+    let well = Origin { patience: Duration::from_secs(2), ..origin(16, ServiceTime::Noisy(0.1)) };
     let hung = Origin { servers: 0, ..well };
     let seconds = squeezed(7, 90, &[(0, well, 200), (30, hung, 200), (50, well, 200)]);
     assert!(seconds[49].pace.limit <= Some(2), "{:?}", seconds[49]);

@@ -1,8 +1,8 @@
 use super::*;
 use crate::policy::throttle::backoff::{Backoff, COMPLAINTS};
 use crate::policy::throttle::controller::Controller;
-use crate::policy::throttle::simulation::{Origin, Pages, Phase, Second, Simulation, wide};
-use crate::policy::throttle::{Jitter, Throttle};
+use crate::policy::throttle::simulation::{Origin, ServiceTime, Phase, SecondStats, Simulation, wide};
+use crate::policy::throttle::{Jitter, ThrottleConfig};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -11,27 +11,27 @@ fn ms(count: u64) -> Duration {
 }
 
 fn by_delay(target: RangeInclusive<u32>) -> Rampup {
-    Rampup { target, window: MINUTE, lever: Lever::Delay { start: ms(200), least: ms(20), most: ms(2000) } }
+    Rampup { target, window: MINUTE, lever: RampVariable::Delay { start: ms(200), least: ms(20), most: ms(2000) } }
 }
 
 fn by_concurrency(target: RangeInclusive<u32>) -> Rampup {
-    Rampup { target, window: MINUTE, lever: Lever::Concurrency { start: 20, most: 24 } }
+    Rampup { target, window: MINUTE, lever: RampVariable::Concurrency { start: 20, most: 24 } }
 }
 
 struct Story {
     rampup: Rampup,
-    climb: Climb,
+    climb: RampState,
     now: Timestamp,
 }
 
 impl Story {
     fn of(rampup: Rampup) -> Self {
         let now = Timestamp::from_seconds(1000);
-        Self { climb: Climb::new(&rampup, now), rampup, now }
+        Self { climb: RampState::new(&rampup, now), rampup, now }
     }
 
     /// A window with so many requests, with so many under way at each, and so many complaints.
-    fn window(&mut self, sent: u32, under_way: u32, complaints: u32) -> Reached {
+    fn window(&mut self, sent: u32, under_way: u32, complaints: u32) -> RampValue {
         (0..sent).for_each(|_| self.climb.sent(&self.rampup, under_way, self.now));
         (0..complaints).for_each(|_| self.climb.complained(&self.rampup, self.now));
         self.now += MINUTE;
@@ -53,17 +53,17 @@ fn the_delay_follows_the_complaints_window_by_window() {
         (10, 9, 184_352, "again: half more than that, however little was sent"),
         (370, 0, 177_531, "fewer: it turns again, half of that"),
     ] {
-        let Reached::Delay(delay) = story.window(sent, 1, complaints) else { panic!("it is the delay") };
+        let RampValue::Delay(delay) = story.window(sent, 1, complaints) else { panic!("it is the delay") };
         assert_eq!(delay.as_micros(), delay_us, "{why}");
     }
     for _ in 0..100 {
         story.window(6000, 1, 0);
     }
-    assert_eq!(story.climb.reached(), Reached::Delay(ms(20)), "no shorter than the shortest");
+    assert_eq!(story.climb.reached(), RampValue::Delay(ms(20)), "no shorter than the shortest");
     for _ in 0..100 {
         story.window(6000, 1, 9);
     }
-    assert_eq!(story.climb.reached(), Reached::Delay(ms(2000)), "no longer than the longest");
+    assert_eq!(story.climb.reached(), RampValue::Delay(ms(2000)), "no longer than the longest");
 }
 
 #[test]
@@ -77,23 +77,23 @@ fn concurrency_follows_the_complaints_window_by_window() {
         (24, 0, 24, "no more than the most"),
         (24, 2, 23, "half a tenth less"),
     ] {
-        assert_eq!(story.window(100, under_way, complaints), Reached::Concurrency(most), "{why}");
+        assert_eq!(story.window(100, under_way, complaints), RampValue::Concurrency(most), "{why}");
     }
     for _ in 0..200 {
         story.window(100, 1, 9);
     }
-    assert_eq!(story.climb.reached(), Reached::Concurrency(1));
+    assert_eq!(story.climb.reached(), RampValue::Concurrency(1));
 }
 
 #[test]
 fn an_hour_in_which_nobody_asks_is_no_step() {
     let mut story = Story::of(by_delay(1..=1));
     story.now += MINUTE * 60;
-    assert_eq!(story.window(0, 1, 0), Reached::Delay(ms(200)));
+    assert_eq!(story.window(0, 1, 0), RampValue::Delay(ms(200)));
 }
 
 /// Each second behind a ramp-up, before an origin that answers 429 beyond `rate` requests a second.
-fn climbs(rampup: Rampup, rate: u32, seed: u64, hours: u64) -> Vec<Second> {
+fn climbs(rampup: Rampup, rate: u32, seed: u64, hours: u64) -> Vec<SecondStats> {
     let backoff = Backoff {
         statuses: COMPLAINTS.into(),
         factor: 2,
@@ -102,9 +102,9 @@ fn climbs(rampup: Rampup, rate: u32, seed: u64, hours: u64) -> Vec<Second> {
         jitter: Jitter::default(),
         window: MINUTE,
     };
-    let rules = Throttle { backoff: Some(backoff), controller: Some(Controller::Rampup(rampup)), ..wide() };
+    let rules = ThrottleConfig { backoff: Some(backoff), controller: Some(Controller::Rampup(rampup)), ..wide() };
     let origin =
-        Origin { servers: 200, pages: Pages::Noisy(0.1), takes: Some(rate), patience: Duration::from_secs(30) };
+        Origin { servers: 200, pages: ServiceTime::Noisy(0.1), takes: Some(rate), patience: Duration::from_secs(30) };
     Simulation::of(&rules, &[Phase { from_s: 0, origin, clients: 300 }], seed).run(hours * 3600)
 }
 
