@@ -18,7 +18,7 @@ const BROWSER: &[u8] =
 /// As dear as an unkind client can make it: nothing but hints, none of which comes true.
 fn unkind() -> Vec<u8> {
     let mut agent = b"Mozilla/5.0 (Linux; Android 1 ".to_vec();
-    while agent.len() < tidegate::user_agents::LOOKED_AT {
+    while agent.len() < tidegate::user_agents::MAX_USER_AGENT_BYTES {
         agent.extend_from_slice(b" bot http://");
     }
     agent
@@ -31,7 +31,7 @@ fn crowded() -> (OperatorTable, OperatorId, Vec<IpAddr>) {
         |bits: u32| IpNet::new(Ipv4Addr::from(bits).into(), 20 + (bits % 13) as u8).expect("at most 32").trunc();
     let ranges = scattered.clone().map(|bits| RangeSource::Network(prefix(bits))).collect();
     let operators =
-        OperatorTable::with(vec![OperatorOverride { name: "acme".into(), ranges: Some(ranges), ..OperatorOverride::default() }]);
+        OperatorTable::with_overrides(vec![OperatorOverride { name: "acme".into(), ranges: Some(ranges), ..OperatorOverride::default() }]);
     let acme = operators.id("acme").expect("declared");
     (operators, acme, scattered.map(|bits| Ipv4Addr::from(bits ^ (bits >> 7 & 0x3ff)).into()).collect())
 }
@@ -56,23 +56,23 @@ fn agents(criterion: &mut Criterion) {
         b.iter(|| agents.claim(black_box(&unkind)));
     });
     criterion.bench_function("proof/inside", |b| {
-        b.iter(|| operators.proof(google, black_box(inside), NOW));
+        b.iter(|| operators.verify(google, black_box(inside), NOW));
     });
     criterion.bench_function("proof/outside", |b| {
-        b.iter(|| operators.proof(google, black_box(outside), NOW));
+        b.iter(|| operators.verify(google, black_box(outside), NOW));
     });
     criterion.bench_function("proof/IPv6", |b| {
-        b.iter(|| operators.proof(google, black_box(v6), NOW));
+        b.iter(|| operators.verify(google, black_box(v6), NOW));
     });
     let (crowded, acme, addresses) = crowded();
     let mut next = addresses.iter().cycle();
     criterion.bench_function("proof/20,000 prefixes", |b| {
-        b.iter(|| crowded.proof(acme, *next.next().expect("a cycle"), NOW));
+        b.iter(|| crowded.verify(acme, *next.next().expect("a cycle"), NOW));
     });
-    let asking = OperatorTable::builtin().asking_dns();
+    let asking = OperatorTable::builtin().with_dns();
     let (yandex, stranger) = (asking.id("yandexbot").expect("it is built in"), at("203.0.113.64"));
     criterion.bench_function("proof/waits for DNS", |b| {
-        b.iter(|| asking.proof(yandex, black_box(stranger), NOW));
+        b.iter(|| asking.verify(yandex, black_box(stranger), NOW));
     });
     criterion.bench_function("start/agents", |b| {
         b.iter(|| UserAgentMatcher::builtin(operators.tokens()));

@@ -24,12 +24,12 @@ const BROWSER: &[u8] =
 fn behaviour(criterion: &mut Criterion) {
     let rules = "{ origin: { url: 'http://127.0.0.1:1' }, behaviour: { max_clients: 200000 } }";
     let settings = config::load(Path::new("bench.yaml"), rules, &[], &[], &[]).expect("the rules are right");
-    let engine = Engine::new(LeaseMode::Whole, 1000);
+    let engine = Engine::new(LeaseMode::Local, 1000);
     let admission = engine.admission(Arc::clone(&settings.rules), NOON);
     let before = resident_bytes();
     for number in 0..CLIENTS {
         for aim in [ResourceKind::Page(1), ResourceKind::Asset, ResourceKind::Asset, ResourceKind::Page(2)] {
-            admission.learn(track(&admission, number), &sight(aim), ResponseOutcome::Served);
+            admission.record_request(track(&admission, number), &sight(aim), ResponseOutcome::Served);
         }
     }
     let each = (resident_bytes() - before) as f64 / f64::from(CLIENTS);
@@ -44,20 +44,20 @@ fn behaviour(criterion: &mut Criterion) {
     };
     let mut group = criterion.benchmark_group("behaviour");
     group.bench_function("is it suspected: the same client", |bench| {
-        bench.iter(|| admission.suspicion(track(&admission, black_box(7)), true, later));
+        bench.iter(|| admission.bot_score_if_suspected(track(&admission, black_box(7)), true, later));
     });
     group.bench_function("is it suspected: any client", |bench| {
-        bench.iter(|| admission.suspicion(track(&admission, next()), true, later));
+        bench.iter(|| admission.bot_score_if_suspected(track(&admission, next()), true, later));
     });
     group.bench_function("is it suspected: nobody known", |bench| {
-        bench.iter(|| admission.suspicion(track(&admission, black_box(CLIENTS + 1)), true, later));
+        bench.iter(|| admission.bot_score_if_suspected(track(&admission, black_box(CLIENTS + 1)), true, later));
     });
     let page = sight(ResourceKind::Page(3));
     group.bench_function("learn: the same client", |bench| {
-        bench.iter(|| admission.learn(track(&admission, black_box(7)), &page, ResponseOutcome::Served));
+        bench.iter(|| admission.record_request(track(&admission, black_box(7)), &page, ResponseOutcome::Served));
     });
     group.bench_function("learn: any client", |bench| {
-        bench.iter(|| admission.learn(track(&admission, next()), &page, ResponseOutcome::Served));
+        bench.iter(|| admission.record_request(track(&admission, next()), &page, ResponseOutcome::Served));
     });
     group.finish();
 }
@@ -75,22 +75,22 @@ fn lists(criterion: &mut Criterion) {
     group.bench_function("any IPv4 address", |bench| {
         bench.iter(|| {
             number = number.wrapping_add(0x9e37_79b1);
-            lists.of(IpAddr::V4(Ipv4Addr::from(black_box(number))))
+            lists.lookup(IpAddr::V4(Ipv4Addr::from(black_box(number))))
         });
     });
     let v6 = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 1, 2, 3, 4, 5, 6));
-    group.bench_function("an IPv6 address", |bench| bench.iter(|| lists.of(black_box(v6))));
+    group.bench_function("an IPv6 address", |bench| bench.iter(|| lists.lookup(black_box(v6))));
     group.finish();
 }
 
 fn track(admission: &Admission, number: u32) -> ProfileKey {
     let client = IpAddr::V4(Ipv4Addr::from(0x0b00_0000 + number));
-    admission.track(ProxyTrust::default().key(client), BROWSER)
+    admission.profile_key(ProxyTrust::default().key(client), BROWSER)
 }
 
 fn sight(aim: ResourceKind) -> RequestFeatures {
     let browser = BrowserTraits { graphical: true, ..BrowserTraits::default() };
-    RequestFeatures { at: NOON, browser, aim, costly: true, referer: Referer::Here, seen: HeadersSeen::LOOKED }
+    RequestFeatures { at: NOON, browser, aim, costly: true, referer: Referer::Internal, seen: HeadersSeen::INSPECTED }
 }
 
 fn resident_bytes() -> u64 {

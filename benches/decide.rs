@@ -44,7 +44,7 @@ impl Gate {
         let operators = OperatorTable::builtin();
         let names: Vec<&str> = operators.names().collect();
         let settings = config::load(Path::new("bench.yaml"), RULES, &[], &[], &names).expect("the rules are right");
-        let engine = Engine::new(LeaseMode::Whole, settings.limits.max_clients);
+        let engine = Engine::new(LeaseMode::Local, settings.limits.max_clients);
         Self {
             admission: engine.admission(Arc::clone(&settings.rules), NOON),
             agents: UserAgentMatcher::builtin(operators.tokens()),
@@ -58,7 +58,7 @@ impl Gate {
         let client = IpAddr::V4(Ipv4Addr::from(0x0b00_0000 + number));
         let (claim, _) = self.claims.claim(&self.agents, BROWSER);
         let proof = match claim {
-            Claim::Bot { operator: Some(operator), .. } => self.operators.proof(operator, client, NOON),
+            Claim::Bot { operator: Some(operator), .. } => self.operators.verify(operator, client, NOON),
             _ => Proof::Unknown,
         };
         let method = http::Method::GET;
@@ -68,18 +68,18 @@ impl Gate {
             path,
             query: None,
             client,
-            listed: ListSet::default(),
+            address_lists: ListSet::default(),
             user_agent: BROWSER,
             claim,
             proof,
             signature: Signature::Absent,
-            holds_key_of: &[],
-            suspicion: None,
+            api_key_classes: &[],
+            bot_score: None,
         };
         let rules = self.admission.rules();
         let (classified, route, key) = (rules.classify(&facts), rules.route(&facts), rules.trust.key(client));
         match self.admission.admit(key, classified.class, route, path, NOON).ruling {
-            AdmissionOutcome::Admitted(permit) => permit.close().is_empty(),
+            AdmissionOutcome::Admitted(permit) => permit.settle_unknown().is_empty(),
             AdmissionOutcome::Refused(_) => false,
         }
     }

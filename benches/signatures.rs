@@ -17,7 +17,7 @@ use tidegate::verify::signature::{SignedMessage, VerifyTime, SignatureVerifier, 
 const AGENT: &str = "https://bot.example";
 const NOW: u64 = 1_800_000_000;
 const MOMENT: VerifyTime = VerifyTime { now: Timestamp::from_seconds(NOW), uptime: Timestamp::from_seconds(60) };
-const TERMS: SignaturePolicy = SignaturePolicy { unlisted: false, longest: Duration::from_secs(24 * 3600) };
+const TERMS: SignaturePolicy = SignaturePolicy { unlisted: false, max_lifetime: Duration::from_secs(24 * 3600) };
 
 /// A browser's request, with the fields `more`.
 fn head(more: &str) -> RequestHead {
@@ -31,11 +31,11 @@ fn head(more: &str) -> RequestHead {
 fn signatures(c: &mut Criterion) {
     let agent = Signer::new(AGENT);
     let known = SignatureVerifier::of([(AGENT, OperatorId(0))].into_iter());
-    known.learn(AGENT, agent.directory().as_bytes(), MOMENT);
+    known.insert_for_test(AGENT, agent.directory().as_bytes(), MOMENT);
     let said = |host| Said { host, created: NOW, expires: NOW + 3600, nonce: None };
     let judge = |signatures: &SignatureVerifier, head: &RequestHead, client| {
         let message = SignedMessage { head, authority: b"example.com", secure: true, has_body: false };
-        signatures.judge(&message, ClientKey::from_number(client), TERMS, MOMENT)
+        signatures.verify(&message, ClientKey::from_number(client), TERMS, MOMENT)
     };
 
     let unsigned = head("");

@@ -33,23 +33,23 @@ const BACKEND: usize = 0;
 const TENANT: usize = 1;
 const BOTH: usize = 2;
 const NOW: Timestamp = Timestamp::from_seconds(1000);
-const GOOD: OriginOutcome = OriginOutcome { status: Some(200), latency: Duration::ZERO, measured: true, asked_for: None };
+const GOOD: OriginOutcome = OriginOutcome { status: Some(200), latency: Duration::ZERO, measured: true, retry_after: None };
 
 fn gate() -> Arc<Admission> {
     let settings = config::load(Path::new("bench.yaml"), RULES, &[], &[], &[]).expect("the rules are right");
-    Arc::new(Engine::new(LeaseMode::Whole, 1000).admission(Arc::clone(&settings.rules), NOW))
+    Arc::new(Engine::new(LeaseMode::Local, 1000).admission(Arc::clone(&settings.rules), NOW))
 }
 
 fn enter(gate: &Admission, route: usize, client: u64, tenant: &str) -> AcquireOutcome {
     let said = PartitionInput { route: "", host: "a", path: "/", query: Some(tenant), header: &|_| None };
-    gate.enter(ClientKey::from_number(client), ClassId(0), route, &said, 0.5, NOW)
+    gate.acquire_slots(ClientKey::from_number(client), ClassId(0), route, &said, 0.5, NOW)
 }
 
 /// One request: in, heard, out.
 fn pass(gate: &Admission, route: usize, tenant: &str) {
     match enter(gate, route, 1, tenant) {
-        AcquireOutcome::Open(Some(pass)) => {
-            black_box(pass.heard(&GOOD, 0.5, NOW));
+        AcquireOutcome::Acquired(Some(pass)) => {
+            black_box(pass.record_response(&GOOD, 0.5, NOW));
         }
         _ => panic!("there is room"),
     }
@@ -57,16 +57,16 @@ fn pass(gate: &Admission, route: usize, tenant: &str) {
 
 /// A full scope: one more takes its place in line, one who is inside leaves, and whoever is next comes in.
 fn relay(gate: &Admission, line: &mut VecDeque<QueuedRequest>, inside: &mut VecDeque<SlotGuard>, name: &str) {
-    if let AcquireOutcome::Line(waiting) = enter(gate, BOTH, 1, name) {
+    if let AcquireOutcome::Queued(waiting) = enter(gate, BOTH, 1, name) {
         line.push_back(waiting);
     }
     if let Some(pass) = inside.pop_front() {
-        black_box(pass.heard(&GOOD, 0.5, NOW));
+        black_box(pass.record_response(&GOOD, 0.5, NOW));
     }
     // All wait alike, so the one who has waited longest is the next.
     let next = line.pop_front().map(|mut waiting| waiting.poll(Waker::noop(), NOW));
     match next {
-        Some(QueuePoll::Come(pass)) => inside.push_back(pass),
+        Some(QueuePoll::Granted(pass)) => inside.push_back(pass),
         _ => panic!("its turn has come"),
     }
 }
@@ -96,7 +96,7 @@ fn throttle(criterion: &mut Criterion) {
             .by_ref()
             .take(64)
             .map(|entrance| match entrance {
-                AcquireOutcome::Open(Some(pass)) => pass,
+                AcquireOutcome::Acquired(Some(pass)) => pass,
                 _ => panic!("there is room"),
             })
             .collect();
@@ -104,7 +104,7 @@ fn throttle(criterion: &mut Criterion) {
         let mut line: VecDeque<QueuedRequest> = everybody
             .take(waiting)
             .map(|entrance| match entrance {
-                AcquireOutcome::Line(waiting) => waiting,
+                AcquireOutcome::Queued(waiting) => waiting,
                 _ => panic!("there is a line"),
             })
             .collect();
@@ -138,11 +138,11 @@ fn together(gate: &Admission, route: usize, threads: u32, rounds: u64) -> Durati
                     while ready.load(Ordering::SeqCst) < threads {
                         std::hint::spin_loop();
                     }
-                    let began = clock.uptime();
+                    let began = clock.monotonic_now();
                     for _ in 0..rounds {
                         pass(gate, route, &tenant);
                     }
-                    clock.uptime().since(began)
+                    clock.monotonic_now().saturating_duration_since(began)
                 })
             })
             .collect();

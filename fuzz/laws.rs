@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::net::IpAddr;
 use tidegate::http1::Fields;
 use tidegate::policy::identity::{AddressSource, IpPrefix, ProxyTrust};
-use tidegate::policy::route::{Pattern, Spelling, normalise};
+use tidegate::policy::route::{Pattern, Spelling, normalize};
 use tidegate::robots::{RobotsDirectives, merged};
 use tidegate::verify::read_list;
 use tidegate::verify::signature::read_signed_fields;
@@ -16,9 +16,9 @@ use tidegate::verify::signature::read_signed_fields;
 pub(crate) fn robots(text: &[u8]) {
     let asked = [("bingbot", 30), ("msnbot-media", 30), ("CCBot", 5), ("Applebot", 7), ("AdsBot-Google", 9)];
     let wishes = RobotsDirectives {
-        of_crawlers: asked.map(|(name, seconds)| (name.to_owned(), seconds)).to_vec(),
-        of_everybody: Some(10),
-        trap: Some("/t-r-a-p".into()),
+        per_crawler: asked.map(|(name, seconds)| (name.to_owned(), seconds)).to_vec(),
+        default: Some(10),
+        honeypot: Some("/t-r-a-p".into()),
     };
     let Some(once) = merged(text, &wishes) else { return };
     let mut rest = lines(&once);
@@ -30,8 +30,8 @@ pub(crate) fn robots(text: &[u8]) {
 /// A pattern made of a path matches that path, and where it ignores spelling also its other spellings.
 pub(crate) fn paths(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let Ok(path) = normalise(text) else { return };
-    assert_eq!(normalise(&path).as_deref(), Ok(&*path), "a normal path changes");
+    let Ok(path) = normalize(text) else { return };
+    assert_eq!(normalize(&path).as_deref(), Ok(&*path), "a normal path changes");
     // A star in a path would be one of the pattern.
     let Ok(exact) = Pattern::parse(&path.replace('*', "%2A")) else { return };
     let path = path.replace('*', "%2A");
@@ -39,7 +39,7 @@ pub(crate) fn paths(bytes: &[u8]) {
     let lenient = exact.spelled(Spelling { ignores_case: true, ignores_trailing_slash: true });
     let bare = path.strip_suffix('/').filter(|bare| !bare.is_empty()).unwrap_or(&path);
     for other in [bare, &format!("/{bare}/"), &path.to_ascii_uppercase(), &path.to_ascii_lowercase()] {
-        let other = normalise(other).expect("it has no NUL either");
+        let other = normalize(other).expect("it has no NUL either");
         assert!(lenient.matches(&other), "another spelling is missed: {other}");
     }
 }
@@ -67,9 +67,9 @@ pub(crate) fn forwarded(bytes: &[u8]) {
     assert_eq!((unbelieved.client, unbelieved.hops.len()), (stranger, 0), "a stranger is believed");
     let proxy = address("10.1.2.3");
     let origin = trust.client(proxy, &lines);
-    assert!(origin.hops.iter().all(|hop| trust.believes(*hop)), "a hop is believed that should not be");
+    assert!(origin.hops.iter().all(|hop| trust.trusts(*hop)), "a hop is believed that should not be");
     assert!(origin.hops.len() <= 32, "a chain beyond its bound is believed");
-    if !more.is_empty() && !trust.believes(origin.client) {
+    if !more.is_empty() && !trust.trusts(origin.client) {
         let longer: Vec<&[u8]> = std::iter::once(more).chain(lines).collect();
         let found = trust.client(proxy, &longer);
         // Too long a chain is none at all.

@@ -22,7 +22,7 @@ struct AddressListFile {
     text: Result<String, String>,
     networks: Vec<IpPrefix>,
     /// What is wrong with it, where what was read before goes on.
-    trouble: Option<String>,
+    error: Option<String>,
     emptied: EmptyFileDebounce,
 }
 
@@ -42,7 +42,7 @@ pub struct ReloadResult {
 }
 
 /// Twice what two million networks take. What is larger is no list.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_FILE_BYTES: usize = 64 << 20;
 
 impl AddressListFiles {
     /// Reads the files at these paths, each with where it is named, or tells all that is wrong with them.
@@ -55,7 +55,7 @@ impl AddressListFiles {
                 Vec::new()
             });
             let (path, named_at) = (path.to_owned(), named_at.to_owned());
-            AddressListFile { path, named_at, text, networks, trouble: None, emptied: EmptyFileDebounce::default() }
+            AddressListFile { path, named_at, text, networks, error: None, emptied: EmptyFileDebounce::default() }
         };
         let files = named.map(read).collect();
         if mistakes.is_empty() { Ok(Self(files)) } else { Err(AddressListErrors(mistakes)) }
@@ -68,11 +68,11 @@ impl AddressListFiles {
 
     /// How many networks were read of each file, and what is wrong with it now, if anything is.
     pub fn states(&self) -> impl Iterator<Item = (usize, Option<&str>)> {
-        self.0.iter().map(|file| (file.networks.len(), file.trouble.as_deref()))
+        self.0.iter().map(|file| (file.networks.len(), file.error.as_deref()))
     }
 
     /// Looks whether a file has changed. What is wrong is told once, until the file changes again.
-    pub fn look(&mut self) -> ReloadResult {
+    pub fn reload_changed(&mut self) -> ReloadResult {
         let mut news = ReloadResult::default();
         for (place, file) in self.0.iter_mut().enumerate() {
             let text = text_of(&file.path);
@@ -82,7 +82,7 @@ impl AddressListFiles {
             }
             let found = networks((&file.path, &file.named_at), &text);
             let is_something = found.as_ref().map_or(true, |networks| !networks.is_empty());
-            if !file.emptied.counts(!file.networks.is_empty(), is_something) {
+            if !file.emptied.accept(!file.networks.is_empty(), is_something) {
                 continue;
             }
             match found {
@@ -91,10 +91,10 @@ impl AddressListFiles {
                         news.changed.push(place);
                     }
                     file.networks = networks;
-                    file.trouble = None;
+                    file.error = None;
                 }
                 Err(told) => {
-                    file.trouble = told.first().map(|first| match told.len() {
+                    file.error = told.first().map(|first| match told.len() {
                         1 => first.clone(),
                         count => format!("{first} (and {} lines more)", count - 1),
                     });
@@ -109,12 +109,12 @@ impl AddressListFiles {
 }
 
 /// `1 network`, `2 networks`.
-pub fn counted(networks: usize) -> String {
+pub fn count_text(networks: usize) -> String {
     if networks == 1 { "1 network".into() } else { format!("{networks} networks") }
 }
 
 fn text_of(path: &Path) -> Result<String, String> {
-    let bytes = bounded_file::read(path, MOST_BYTES).map_err(|error| error.to_string())?;
+    let bytes = bounded_file::read(path, MAX_FILE_BYTES).map_err(|error| error.to_string())?;
     String::from_utf8(bytes).map_err(|_| "stream did not contain valid UTF-8".to_owned())
 }
 
@@ -125,7 +125,7 @@ fn networks((path, named_at): (&Path, &str), text: &Result<String, String>) -> R
     let told = |InvalidLine { number, found }: InvalidLine| {
         format!("{file}:{number}: {found:?} is no address or network; write it like 192.0.2.0/24 or 2001:db8::/32")
     };
-    address_lists::read(text).map_err(|bad| bad.into_iter().map(told).collect())
+    address_lists::parse(text).map_err(|bad| bad.into_iter().map(told).collect())
 }
 
 impl fmt::Display for AddressListErrors {
@@ -153,27 +153,27 @@ mod tests {
         write("192.0.2.0/24\n");
         let mut files = AddressListFiles::read(named(&[&path])).expect("it is right");
         let on_it =
-            |lists: &AddressLists, address: &str| lists.of(address.parse().expect("an address")) == ListSet::on([ListId(0)]);
+            |lists: &AddressLists, address: &str| lists.lookup(address.parse().expect("an address")) == ListSet::from_ids([ListId(0)]);
         assert!(on_it(&files.lists(), "192.0.2.7"));
-        assert!(files.look().lists.is_none(), "nothing has changed");
+        assert!(files.reload_changed().lists.is_none(), "nothing has changed");
 
         write("198.51.100.0/24 # moved\n");
-        let news = files.look().lists.expect("it has changed");
+        let news = files.reload_changed().lists.expect("it has changed");
         assert!(on_it(&news, "198.51.100.7") && !on_it(&news, "192.0.2.7"));
 
         write("198.51.100.0/24\nnonsense\n");
-        let told = files.look();
+        let told = files.reload_changed();
         assert!(told.lists.is_none() && on_it(&files.lists(), "198.51.100.7"), "the old ones stay");
         let place = format!("{}:2: \"nonsense\" is no address or network", path.display());
         assert!(told.mistakes.len() == 1 && told.mistakes[0].starts_with(&place), "{:?}", told.mistakes);
-        assert!(files.look().mistakes.is_empty(), "told once");
+        assert!(files.reload_changed().mistakes.is_empty(), "told once");
         assert!(files.states().eq([(1, Some(&*told.mistakes[0]))]), "it stays wrong");
 
         std::fs::remove_file(&path).expect("it is there");
-        assert!(files.look().mistakes[0].contains("cannot be read"));
-        assert!(files.states().all(|(_, trouble)| trouble.is_some()));
+        assert!(files.reload_changed().mistakes[0].contains("cannot be read"));
+        assert!(files.states().all(|(_, error)| error.is_some()));
         write("192.0.2.0/24\n");
-        assert!(files.look().lists.is_some());
+        assert!(files.reload_changed().lists.is_some());
         assert!(files.states().eq([(1, None)]));
     }
 
@@ -186,15 +186,15 @@ mod tests {
         let mut files = AddressListFiles::read(named(&[&path])).expect("it is right");
         for nothing in ["", "# being written\n"] {
             write(nothing);
-            assert!(files.look().lists.is_none(), "{nothing:?} may be somebody who writes");
+            assert!(files.reload_changed().lists.is_none(), "{nothing:?} may be somebody who writes");
             write("192.0.2.0/24\n");
-            assert!(files.look().lists.is_none(), "nothing has changed");
+            assert!(files.reload_changed().lists.is_none(), "nothing has changed");
         }
         write("");
-        assert!(files.look().lists.is_none());
-        assert_eq!(files.look().lists.expect("it stays empty").counts(), [0]);
+        assert!(files.reload_changed().lists.is_none());
+        assert_eq!(files.reload_changed().lists.expect("it stays empty").counts(), [0]);
         write("192.0.2.0/24\n");
-        assert!(files.look().lists.is_some());
+        assert!(files.reload_changed().lists.is_some());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Reads a regular file of at most `most_bytes`. Anything else that can be opened might never begin, or never end.
 pub fn read(path: &Path, most_bytes: usize) -> Result<Vec<u8>> {
-    if !metadata(path).map_err(|error| looked_for(path, error))?.is_file() {
+    if !metadata(path).map_err(|error| with_resolved_path(path, error))?.is_file() {
         return Err(Error::other("it is no regular file"));
     }
     let mut bytes = Vec::new();
@@ -19,7 +19,7 @@ pub fn read(path: &Path, most_bytes: usize) -> Result<Vec<u8>> {
 }
 
 /// The same error, with where a path was looked for that goes by the folder in which the gate was started.
-fn looked_for(path: &Path, error: Error) -> Error {
+fn with_resolved_path(path: &Path, error: Error) -> Error {
     match std::path::absolute(path) {
         Ok(absolute) if path.is_relative() => {
             Error::new(error.kind(), format!("{error}, looked for at {}", absolute.display()))
@@ -35,7 +35,7 @@ pub struct EmptyFileDebounce(bool);
 impl EmptyFileDebounce {
     /// Whether what a look at the file has found counts, where before there `was` something in it and now there `is`:
     /// nothing in place of something does only when the look before has found nothing, too.
-    pub fn counts(&mut self, was: bool, is: bool) -> bool {
+    pub fn accept(&mut self, was: bool, is: bool) -> bool {
         let emptied = was && !is;
         let before = std::mem::replace(&mut self.0, emptied);
         !emptied || before
@@ -58,7 +58,7 @@ mod tests {
             (true, false, true),
             (false, false, true),
         ] {
-            assert_eq!(emptied.counts(was, is), counts, "{was} {is}");
+            assert_eq!(emptied.accept(was, is), counts, "{was} {is}");
         }
     }
 

@@ -30,7 +30,7 @@ pub enum Unit {
 pub struct CivilCalendar {
     unit: Unit,
     zone: TimeZone,
-    at: Time,
+    reset_time: Time,
 }
 
 /// The zone database has no zone of that name.
@@ -38,10 +38,10 @@ pub struct CivilCalendar {
 pub struct UnknownZone;
 
 impl CivilCalendar {
-    /// Windows of `unit` in the IANA `zone`, each beginning `at` that time of day (of an hour: at its minutes).
-    pub fn new(unit: Unit, zone: &str, at: Time) -> Result<Self, UnknownZone> {
+    /// Windows of `unit` in the IANA `zone`, each beginning `reset_time` that time of day (of an hour: at its minutes).
+    pub fn new(unit: Unit, zone: &str, reset_time: Time) -> Result<Self, UnknownZone> {
         let zone = TimeZoneDatabase::bundled().get(zone).map_err(|_| UnknownZone)?;
-        Ok(Self { unit, zone, at })
+        Ok(Self { unit, zone, reset_time })
     }
 
     fn span_at(&self, moment: jiff::Timestamp) -> (jiff::Timestamp, jiff::Timestamp) {
@@ -54,7 +54,7 @@ impl CivilCalendar {
             first = self.first_day(first.saturating_sub(1.day()));
         }
         loop {
-            let next = self.next_first_day(first);
+            let next = self.next_start_day(first);
             if next == first {
                 return (self.reset(first), jiff::Timestamp::MAX);
             }
@@ -74,7 +74,7 @@ impl CivilCalendar {
         }
     }
 
-    fn next_first_day(&self, first: Date) -> Date {
+    fn next_start_day(&self, first: Date) -> Date {
         match self.unit {
             Unit::Hour | Unit::Day => first.saturating_add(1.day()),
             Unit::Week => first.saturating_add(1.week()),
@@ -84,7 +84,7 @@ impl CivilCalendar {
 
     /// The first moment of `date` at or after the reset time.
     fn reset(&self, date: Date) -> jiff::Timestamp {
-        let due = date.to_datetime(self.at);
+        let due = date.to_datetime(self.reset_time);
         match self.zone.to_ambiguous_timestamp(due).offset() {
             AmbiguousOffset::Unambiguous { offset } => moment_of(due, offset),
             AmbiguousOffset::Fold { before, .. } => moment_of(due, before),
@@ -99,7 +99,7 @@ impl CivilCalendar {
     fn hour(&self, moment: jiff::Timestamp) -> (jiff::Timestamp, jiff::Timestamp) {
         const HOUR: i64 = 3600;
         let offset = |moment| i64::from(self.zone.to_offset(moment).seconds());
-        let minutes = i64::from(self.at.minute()) * 60;
+        let minutes = i64::from(self.reset_time.minute()) * 60;
         let here = offset(moment);
         let start = moment.as_second() - (moment.as_second() + here - minutes).rem_euclid(HOUR);
         let cuts = |turn: jiff::Timestamp| {
@@ -131,7 +131,7 @@ impl Calendar for CivilCalendar {
         Span { start: timestamp(start), end: timestamp(end) }
     }
 
-    fn usual_length(&self) -> Duration {
+    fn nominal_length(&self) -> Duration {
         const DAY: u64 = 24 * 60 * 60;
         Duration::from_secs(match self.unit {
             Unit::Hour => 60 * 60,
@@ -163,7 +163,7 @@ impl fmt::Debug for CivilCalendar {
             Unit::Week => "week",
             Unit::Month => "month",
         };
-        write!(out, "{unit} of {}, from {:02}:{:02}", Calendar::zone(self), self.at.hour(), self.at.minute())
+        write!(out, "{unit} of {}, from {:02}:{:02}", Calendar::zone(self), self.reset_time.hour(), self.reset_time.minute())
     }
 }
 

@@ -19,13 +19,13 @@ pub struct Clock {
 #[derive(Clone, Debug)]
 enum WallClock {
     System,
-    ByHand(Arc<AtomicU64>),
+    Manual(Arc<AtomicU64>),
 }
 
 #[derive(Clone, Debug)]
 enum Monotonic {
     Since(Instant),
-    ByHand(Arc<AtomicU64>),
+    Manual(Arc<AtomicU64>),
 }
 
 impl Clock {
@@ -35,18 +35,18 @@ impl Clock {
     }
 
     /// A time of day that stands at `start` until [`Clock::set`] moves it; its clones move along. Timeouts run as usual.
-    pub fn standing_at(start: Timestamp) -> Self {
-        Self { of_day: WallClock::ByHand(Arc::new(AtomicU64::new(start.0))), ..Self::system() }
+    pub fn frozen_at(start: Timestamp) -> Self {
+        Self { of_day: WallClock::Manual(Arc::new(AtomicU64::new(start.0))), ..Self::system() }
     }
 
     /// A clock of which everything is moved by hand, timeouts included.
-    pub fn by_hand(start: Timestamp) -> Self {
-        Self { running: Monotonic::ByHand(Arc::default()), ..Self::standing_at(start) }
+    pub fn manual(start: Timestamp) -> Self {
+        Self { running: Monotonic::Manual(Arc::default()), ..Self::frozen_at(start) }
     }
 
     /// Sets the time of day, unless it is the system's.
     pub fn set(&self, now: Timestamp) {
-        if let WallClock::ByHand(nanoseconds) = &self.of_day {
+        if let WallClock::Manual(nanoseconds) = &self.of_day {
             nanoseconds.store(now.0, Ordering::Release);
         }
     }
@@ -54,7 +54,7 @@ impl Clock {
     /// Lets `span` pass on a clock that is moved by hand.
     pub fn advance(&self, span: Duration) {
         self.set(self.now() + span);
-        if let Monotonic::ByHand(nanoseconds) = &self.running {
+        if let Monotonic::Manual(nanoseconds) = &self.running {
             nanoseconds.fetch_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX), Ordering::AcqRel);
         }
     }
@@ -67,16 +67,16 @@ impl Clock {
                 let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 Timestamp(u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX))
             }
-            WallClock::ByHand(nanoseconds) => Timestamp(nanoseconds.load(Ordering::Acquire)),
+            WallClock::Manual(nanoseconds) => Timestamp(nanoseconds.load(Ordering::Acquire)),
         };
-        now.to_the_microsecond()
+        now.truncate_to_micros()
     }
 
     /// How long this clock has been running, on a scale that nobody can set.
-    pub fn uptime(&self) -> Timestamp {
+    pub fn monotonic_now(&self) -> Timestamp {
         match &self.running {
             Monotonic::Since(start) => Timestamp::default() + start.elapsed(),
-            Monotonic::ByHand(nanoseconds) => Timestamp(nanoseconds.load(Ordering::Acquire)),
+            Monotonic::Manual(nanoseconds) => Timestamp(nanoseconds.load(Ordering::Acquire)),
         }
     }
 }

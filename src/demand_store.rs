@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 /// The form of the file.
 const VERSION: u32 = 1;
 /// A thousand quotas with some classes each.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_FILE_BYTES: usize = 64 << 20;
 /// Nobody counts more weeks.
-const MOST_WEEKS: u32 = 100;
+const MAX_WEEKS: u32 = 100;
 
 /// The file.
 pub struct DemandStore {
@@ -59,7 +59,7 @@ impl DemandStore {
     /// What stands in it; nothing, if there is no file.
     pub fn read(&self) -> Result<Vec<LearnedDemand>, DemandStoreError> {
         let unreadable = |why: String| DemandStoreError { path: self.path.clone(), why };
-        let bytes = match bounded_file::read(&self.path, MOST_BYTES) {
+        let bytes = match bounded_file::read(&self.path, MAX_FILE_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(unreadable(error.to_string())),
@@ -68,12 +68,12 @@ impl DemandStore {
         if page.version != VERSION {
             return Err(unreadable(format!("it has form {}, and this version knows {VERSION}", page.version)));
         }
-        let learned: Option<Vec<LearnedDemand>> = page.demand.into_iter().map(DemandEntry::meant).collect();
+        let learned: Option<Vec<LearnedDemand>> = page.demand.into_iter().map(DemandEntry::into_demand).collect();
         learned.ok_or_else(|| unreadable("an hour in it is none".into()))
     }
 
     /// Writes down what is `learned`, if that is something new: the file is replaced whole.
-    pub fn keep(&self, learned: &[LearnedDemand]) -> io::Result<()> {
+    pub fn save(&self, learned: &[LearnedDemand]) -> io::Result<()> {
         let demand: Vec<DemandEntry> = learned.iter().map(DemandEntry::of).collect();
         let bytes = serde_json::to_vec(&DemandFile { version: VERSION, demand })?;
         let mut written = self.written.lock();
@@ -99,9 +99,9 @@ impl DemandEntry {
         Self { quota: learned.quota.clone(), class: learned.class.clone(), hours }
     }
 
-    fn meant(self) -> Option<LearnedDemand> {
+    fn into_demand(self) -> Option<LearnedDemand> {
         let hour = |(milli, weeks): (u64, u32)| {
-            let is_one = milli <= Units::MAX.milli() && weeks <= MOST_WEEKS;
+            let is_one = milli <= Units::MAX.milli() && weeks <= MAX_WEEKS;
             is_one.then(|| HourProfile { units: Units::from_milli(milli).as_f64(), weeks: f64::from(weeks) })
         };
         let hours: Option<Vec<HourProfile>> = self.hours.into_iter().map(hour).collect();
@@ -116,7 +116,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn learned(hours: Vec<(u64, u32)>) -> LearnedDemand {
-        DemandEntry { quota: "api".into(), class: "person".into(), hours }.meant().expect("hours as there are")
+        DemandEntry { quota: "api".into(), class: "person".into(), hours }.into_demand().expect("hours as there are")
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
         }
         for hour in [(u64::MAX, 1), (1, u32::MAX)] {
             let entry = DemandEntry { quota: "q".into(), class: "c".into(), hours: vec![hour; HOURS] };
-            assert_eq!(entry.meant(), None);
+            assert_eq!(entry.into_demand(), None);
         }
     }
 
@@ -150,7 +150,7 @@ mod tests {
         fn what_is_written_is_read_back(hours in prop::collection::vec((0u64..1_000_000_000, 0u32..4), HOURS)) {
             let folder = tempfile::tempdir().expect("a folder");
             let (written, learned) = (DemandStore::of(folder.path()), learned(hours));
-            written.keep(std::slice::from_ref(&learned)).expect("written");
+            written.save(std::slice::from_ref(&learned)).expect("written");
             prop_assert_eq!(DemandStore::of(folder.path()).read().expect("it is whole"), vec![learned]);
         }
     }

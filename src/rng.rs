@@ -6,41 +6,41 @@ pub struct Rng(u64);
 
 impl Rng {
     /// Chance of its own for the part of a day called `name`, so that one part can change without moving the others.
-    pub fn of(seed: u64, name: &str) -> Self {
+    pub fn from_seed(seed: u64, name: &str) -> Self {
         let named = name.bytes().fold(seed ^ 0x9E37_79B9_7F4A_7C15, |hash, byte| mix(hash ^ u64::from(byte)));
         Self(named)
     }
 
     /// 64 bits.
-    pub fn bits(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mix(self.0)
     }
 
     /// A number below `bound`; 0 where there is none below it.
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub fn gen_below(&mut self, bound: u64) -> u64 {
         // The high half of a product is even enough: the error is below one in 2^40 for any bound used here.
-        ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
+        ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
     /// At least 0, below 1.
-    pub fn fraction(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    pub fn gen_f64(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// True in `share` of all calls.
-    pub fn happens(&mut self, share: f64) -> bool {
-        self.fraction() < share
+    pub fn gen_bool(&mut self, share: f64) -> bool {
+        self.gen_f64() < share
     }
 
     /// One of `things`, which are not empty.
-    pub fn pick<'a, T>(&mut self, things: &'a [T]) -> &'a T {
-        &things[self.below(things.len() as u64) as usize]
+    pub fn choose<'a, T>(&mut self, things: &'a [T]) -> &'a T {
+        &things[self.gen_below(things.len() as u64) as usize]
     }
 
     /// Waits that follow nothing but their mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
-        -mean * (1.0 - self.fraction()).ln()
+        -mean * (1.0 - self.gen_f64()).ln()
     }
 }
 
@@ -57,8 +57,8 @@ mod tests {
     #[test]
     fn the_same_seed_and_name_give_the_same_chance() {
         let draw = |seed, name| {
-            let mut chance = Rng::of(seed, name);
-            [chance.bits(), chance.below(1000), chance.bits()]
+            let mut chance = Rng::from_seed(seed, name);
+            [chance.next_u64(), chance.gen_below(1000), chance.next_u64()]
         };
         assert_eq!(draw(1, "bingbot"), draw(1, "bingbot"));
         assert_ne!(draw(1, "bingbot"), draw(2, "bingbot"));
@@ -67,11 +67,11 @@ mod tests {
 
     #[test]
     fn numbers_stay_in_their_bounds_and_fill_them() {
-        let mut chance = Rng::of(7, "bounds");
+        let mut chance = Rng::from_seed(7, "bounds");
         let mut seen = [0u32; 10];
         for _ in 0..10_000 {
-            seen[chance.below(10) as usize] += 1;
-            assert!((0.0..1.0).contains(&chance.fraction()));
+            seen[chance.gen_below(10) as usize] += 1;
+            assert!((0.0..1.0).contains(&chance.gen_f64()));
             assert!(chance.exponential(2.0) >= 0.0);
         }
         assert!(seen.iter().all(|&count| (850..1150).contains(&count)), "{seen:?}");

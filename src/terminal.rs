@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColorMode {
     /// The terminal's colours.
-    Coloured,
+    Color,
     /// Text only.
     Plain,
 }
@@ -22,7 +22,7 @@ pub enum Align {
 const DAYS: u64 = 48 * 3600;
 
 /// Seconds as a person says them.
-pub fn span(seconds: u64) -> String {
+pub fn format_duration(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),
         120..7200 => format!("{} min", seconds.div_ceil(60)),
@@ -32,7 +32,7 @@ pub fn span(seconds: u64) -> String {
 }
 
 /// `12,345`.
-pub fn thousands(number: u64) -> String {
+pub fn group_digits(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -47,7 +47,7 @@ pub fn thousands(number: u64) -> String {
 /// `12,345.25`: a decimal in digits, with its thousands apart.
 pub fn decimal(digits: &str) -> String {
     let (whole, fraction) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
-    whole.parse().map_or_else(|_| digits.to_owned(), |whole| thousands(whole) + fraction)
+    whole.parse().map_or_else(|_| digits.to_owned(), |whole| group_digits(whole) + fraction)
 }
 
 /// A bar that is full at 1; a mark, in percent, is seen where it is not reached yet and where it is.
@@ -65,7 +65,7 @@ pub fn bar(filled: f64, marks: &[f64], width: usize) -> String {
 }
 
 /// A line of small bars, the highest for the largest of `amounts`.
-pub fn spark(amounts: &[f64]) -> String {
+pub fn sparkline(amounts: &[f64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = amounts.iter().copied().fold(0.0, f64::max);
     let bar = |amount: &f64| BARS[((amount / most * 7.0).round().max(0.0) as usize).min(7)];
@@ -75,13 +75,13 @@ pub fn spark(amounts: &[f64]) -> String {
 /// Rows of cells in columns as wide as they have to be, `indent` from the left. Colours take no room.
 pub fn columns(indent: usize, alignment: &[Align], rows: impl Iterator<Item = Vec<String>>) -> String {
     let rows: Vec<Vec<String>> = rows.collect();
-    let width_of = |place: usize| rows.iter().filter_map(|row| row.get(place)).map(|cell| seen(cell)).max();
+    let width_of = |place: usize| rows.iter().filter_map(|row| row.get(place)).map(|cell| display_width(cell)).max();
     let widths: Vec<usize> = (0..alignment.len()).map(|place| width_of(place).unwrap_or_default()).collect();
     let mut text = String::new();
     for row in rows {
         let mut line = " ".repeat(indent);
         for (place, cell) in row.iter().enumerate() {
-            let room = " ".repeat(widths[place] - seen(cell));
+            let room = " ".repeat(widths[place] - display_width(cell));
             let gap = if place > 0 { "  " } else { "" };
             line += &match alignment[place] {
                 Align::Left => format!("{gap}{cell}{room}"),
@@ -96,7 +96,7 @@ pub fn columns(indent: usize, alignment: &[Align], rows: impl Iterator<Item = Ve
 
 /// Text broken between words so that no line goes beyond `width`: the first begins at column `first`, the others are
 /// indented by `indent`. A word that is longer stays whole, because somebody may want to copy it.
-pub fn wrapped(text: &str, first: usize, indent: usize, width: usize) -> String {
+pub fn wrap(text: &str, first: usize, indent: usize, width: usize) -> String {
     let mut out = String::new();
     let mut at = first;
     for (count, line) in text.lines().enumerate() {
@@ -126,7 +126,7 @@ pub fn wrapped(text: &str, first: usize, indent: usize, width: usize) -> String 
 }
 
 /// How many columns a text takes: escape sequences for colours take none.
-pub fn seen(text: &str) -> usize {
+pub fn display_width(text: &str) -> usize {
     let mut columns = 0;
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {
@@ -139,26 +139,26 @@ pub fn seen(text: &str) -> usize {
 }
 
 /// As much of a line as fits.
-pub fn cut(line: &str, width: usize) -> String {
+pub fn truncate(line: &str, width: usize) -> String {
     line.chars().take(width).collect()
 }
 
 impl ColorMode {
     /// Colours for a `terminal`, unless it says that it wants none.
-    pub fn of_output(terminal: bool) -> Self {
+    pub fn for_output(terminal: bool) -> Self {
         match terminal && std::env::var_os("NO_COLOR").is_none() {
-            true => Self::Coloured,
+            true => Self::Color,
             false => Self::Plain,
         }
     }
 
     /// For what somebody should look at.
-    pub fn alarm(self, text: &str) -> String {
+    pub fn red(self, text: &str) -> String {
         self.paint("31", text)
     }
 
     /// For what can be passed over.
-    pub fn faint(self, text: &str) -> String {
+    pub fn dim(self, text: &str) -> String {
         self.paint("2", text)
     }
 
@@ -168,7 +168,7 @@ impl ColorMode {
     }
 
     /// Green, yellow or red, by how much of a quota is gone.
-    pub fn level(self, share: f64, text: &str) -> String {
+    pub fn by_level(self, share: f64, text: &str) -> String {
         let colour = match share {
             low if low < 0.5 => "32",
             middle if middle < 0.9 => "33",
@@ -179,7 +179,7 @@ impl ColorMode {
 
     fn paint(self, code: &str, text: &str) -> String {
         match self {
-            Self::Coloured => format!("\x1b[{code}m{text}\x1b[0m"),
+            Self::Color => format!("\x1b[{code}m{text}\x1b[0m"),
             Self::Plain => text.to_owned(),
         }
     }
@@ -191,16 +191,16 @@ mod tests {
 
     #[test]
     fn spans_and_numbers_read_as_people_say_them() {
-        assert_eq!([0, 59, 121, 7260].map(span), ["0 s", "59 s", "3 min", "2 h 01 min"]);
-        assert_eq!([172_799, 172_800, 2_600_000].map(span), ["47 h 59 min", "2 d 0 h", "30 d 2 h"]);
-        assert_eq!([0, 999, 1000, 1_234_567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0, 59, 121, 7260].map(format_duration), ["0 s", "59 s", "3 min", "2 h 01 min"]);
+        assert_eq!([172_799, 172_800, 2_600_000].map(format_duration), ["47 h 59 min", "2 d 0 h", "30 d 2 h"]);
+        assert_eq!([0, 999, 1000, 1_234_567].map(group_digits), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(["12", "12345.25", "-1000", ""].map(decimal), ["12", "12,345.25", "-1000", ""]);
     }
 
     #[test]
     fn columns_are_as_wide_as_what_is_seen_in_them() {
-        let ink = ColorMode::Coloured;
-        let rows = [vec![ink.bold("a"), "1,000".into()], vec!["bcd".into(), ink.alarm("2")]];
+        let ink = ColorMode::Color;
+        let rows = [vec![ink.bold("a"), "1,000".into()], vec!["bcd".into(), ink.red("2")]];
         let drawn = columns(1, &[Align::Left, Align::Right], rows.into_iter());
         assert_eq!(drawn, " \x1b[1ma\x1b[0m    1,000\n bcd      \x1b[31m2\x1b[0m\n");
         assert_eq!(columns(0, &[], std::iter::empty()), "");
@@ -208,10 +208,10 @@ mod tests {
 
     #[test]
     fn text_breaks_between_words_and_long_words_stay_whole() {
-        assert_eq!(wrapped("one two three", 0, 2, 7), "one two\n  three");
-        assert_eq!(wrapped("one two", 1, 2, 7), "one\n  two");
-        assert_eq!(wrapped("a http://long.example/ b", 0, 1, 10), "a\n http://long.example/\n b");
-        assert_eq!(wrapped("first\nsecond", 4, 2, 80), "first\n  second");
-        assert_eq!(wrapped("", 0, 2, 10), "");
+        assert_eq!(wrap("one two three", 0, 2, 7), "one two\n  three");
+        assert_eq!(wrap("one two", 1, 2, 7), "one\n  two");
+        assert_eq!(wrap("a http://long.example/ b", 0, 1, 10), "a\n http://long.example/\n b");
+        assert_eq!(wrap("first\nsecond", 4, 2, 80), "first\n  second");
+        assert_eq!(wrap("", 0, 2, 10), "");
     }
 }

@@ -17,13 +17,13 @@ pub trait GatewayApi: Send + Sync + 'static {
     /// Which state of the source it was made of.
     fn revision(&self) -> &str;
     /// Who listens where, and who is behind it.
-    fn places(&self) -> ListenAddresses;
+    fn addresses(&self) -> ListenAddresses;
     /// Since when the settings are in force, and whether newer ones were wrong.
     fn settings(&self) -> SettingsView;
     /// What keeps the gate from serving, in sentences; nothing when it is ready.
-    fn missing(&self) -> Vec<String>;
+    fn not_ready_reasons(&self) -> Vec<String>;
     /// What is wrong with the ledger, if anything is.
-    fn ledger_trouble(&self) -> Option<String>;
+    fn ledger_error(&self) -> Option<String>;
     /// The warning of a proxy in front that the settings do not name, if one was seen.
     fn untrusted_proxy(&self) -> Option<String>;
     /// What somebody who runs the gate should know, in sentences.
@@ -73,7 +73,7 @@ pub struct SettingsView {
     /// Since when they are.
     pub loaded: Timestamp,
     /// When newer ones were found wrong since, and every mistake in them.
-    pub failed: Option<(Timestamp, String)>,
+    pub last_reload_error: Option<(Timestamp, String)>,
 }
 
 /// One scope of the origin.

@@ -21,7 +21,7 @@ pub struct AccessControl {
 }
 
 /// Lets a request pass, or says why not.
-pub(super) async fn check(State(access): State<Arc<AccessControl>>, request: Request, next: Next) -> Response {
+pub(super) async fn authorize(State(access): State<Arc<AccessControl>>, request: Request, next: Next) -> Response {
     match access.allows(request.headers()) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
@@ -31,14 +31,14 @@ pub(super) async fn check(State(access): State<Arc<AccessControl>>, request: Req
 impl AccessControl {
     fn allows(&self, headers: &HeaderMap) -> Result<(), Problem> {
         match &self.token {
-            Some(token) => holds(headers, token)?,
-            None => self.named_as_here(headers)?,
+            Some(token) => check_token(headers, token)?,
+            None => self.check_host(headers)?,
         }
-        sent_by_no_page(headers)
+        check_not_browser(headers)
     }
 
     /// A page of another site whose name was made to point here (DNS rebinding) still sends that name.
-    fn named_as_here(&self, headers: &HeaderMap) -> Result<(), Problem> {
+    fn check_host(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let host = headers.get(HOST).and_then(authority);
         let here = host.is_some_and(|authority| {
             let name = authority.host().trim_start_matches('[').trim_end_matches(']');
@@ -53,13 +53,13 @@ impl AccessControl {
     }
 }
 
-fn holds(headers: &HeaderMap, token: &Secret) -> Result<(), Problem> {
+fn check_token(headers: &HeaderMap, token: &Secret) -> Result<(), Problem> {
     let sent = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
     let sent = match sent.split_at_checked(SCHEME.len()) {
         Some((scheme, sent)) if scheme.eq_ignore_ascii_case(SCHEME) => sent,
         _ => b"",
     };
-    match token.is(sent) {
+    match token.matches(sent) {
         true => Ok(()),
         false => Err(Problem::new(StatusCode::UNAUTHORIZED, "Send the admin token: Authorization: Bearer ...")
             .with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
@@ -67,7 +67,7 @@ fn holds(headers: &HeaderMap, token: &Secret) -> Result<(), Problem> {
 }
 
 /// Browsers tell where a request comes from; programs say nothing.
-fn sent_by_no_page(headers: &HeaderMap) -> Result<(), Problem> {
+fn check_not_browser(headers: &HeaderMap) -> Result<(), Problem> {
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     let foreign_site = site.is_some_and(|site| site != b"same-origin" && site != b"none");
     let foreign_origin = headers.get(ORIGIN).is_some_and(|origin| {

@@ -30,7 +30,7 @@ pub struct AdminResponse {
 pub enum AdminClientError {
     /// Nobody listens there, or it cannot be reached.
     #[error("no gate answers at {address}: {source}")]
-    NotThere {
+    Unreachable {
         /// Where it was looked for.
         address: String,
         /// The system's reason.
@@ -38,15 +38,15 @@ pub enum AdminClientError {
     },
     /// Somebody listens, but what is said is no answer.
     #[error("{address} gives no answer that can be read: {reason}")]
-    NoAnswer {
+    InvalidResponse {
         /// Who was asked.
         address: String,
         /// What went wrong.
         reason: String,
     },
     /// It takes too long.
-    #[error("{address} has not answered within {} s", PATIENCE.as_secs())]
-    TooLate {
+    #[error("{address} has not answered within {} s", TIMEOUT.as_secs())]
+    TimedOut {
         /// Who was asked.
         address: String,
     },
@@ -70,32 +70,32 @@ impl Client {
 
     /// Reads what is at `path`.
     pub async fn get(&self, path: &str) -> Result<AdminResponse, AdminClientError> {
-        self.ask(Method::GET, path, "").await
+        self.request(Method::GET, path, "").await
     }
 
     /// Asks with a JSON `body`, or with none where it is empty.
-    pub async fn ask(&self, method: Method, path: &str, body: &str) -> Result<AdminResponse, AdminClientError> {
-        match tokio::time::timeout(PATIENCE, self.exchange(method, path, body)).await {
+    pub async fn request(&self, method: Method, path: &str, body: &str) -> Result<AdminResponse, AdminClientError> {
+        match tokio::time::timeout(TIMEOUT, self.exchange(method, path, body)).await {
             Ok(answered) => answered,
-            Err(_) => Err(AdminClientError::TooLate { address: self.address.clone() }),
+            Err(_) => Err(AdminClientError::TimedOut { address: self.address.clone() }),
         }
     }
 
     async fn exchange(&self, method: Method, path: &str, body: &str) -> Result<AdminResponse, AdminClientError> {
-        let not_there = |source| AdminClientError::NotThere { address: self.address.clone(), source };
+        let not_there = |source| AdminClientError::Unreachable { address: self.address.clone(), source };
         let stream = TcpStream::connect(&self.address).await.map_err(not_there)?;
         let (mut connection, driver) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.none(error))?;
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.invalid_response(error))?;
         tokio::spawn(driver);
-        let request = self.request(method, path, body).map_err(|error| self.none(error))?;
-        let response = connection.send_request(request).await.map_err(|error| self.none(error))?;
+        let request = self.build_request(method, path, body).map_err(|error| self.invalid_response(error))?;
+        let response = connection.send_request(request).await.map_err(|error| self.invalid_response(error))?;
         let status = response.status();
         let body =
-            Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await.map_err(|error| self.none(error))?;
+            Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await.map_err(|error| self.invalid_response(error))?;
         Ok(AdminResponse { status, body: String::from_utf8_lossy(&body.to_bytes()).into_owned() })
     }
 
-    fn request(&self, method: Method, path: &str, body: &str) -> Result<Request<Full<Bytes>>, http::Error> {
+    fn build_request(&self, method: Method, path: &str, body: &str) -> Result<Request<Full<Bytes>>, http::Error> {
         let mut request = Request::builder().method(method).uri(path).header(HOST, &self.address);
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization);
@@ -106,14 +106,14 @@ impl Client {
         request.body(Full::from(body.to_owned()))
     }
 
-    fn none(&self, reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> AdminClientError {
+    fn invalid_response(&self, reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> AdminClientError {
         let reason = reason.into().to_string();
-        AdminClientError::NoAnswer { address: self.address.clone(), reason }
+        AdminClientError::InvalidResponse { address: self.address.clone(), reason }
     }
 }
 
 /// The admin listener answers from memory; only a reload takes longer than a moment.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The metrics of a gate with every class and quota that it can have are a tenth of this.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;

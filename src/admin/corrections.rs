@@ -41,7 +41,7 @@ impl Corrections {
     }
 
     /// Leaves a line in the log, and remembers the correction.
-    pub(super) fn note(&self, correction: Correction) {
+    pub(super) fn record(&self, correction: Correction) {
         let Correction { quota, from, to, who, .. } = &correction;
         let (peer, claimed) = (who.peer.map(|peer| peer.to_string()), who.claimed.as_deref());
         info!(
@@ -51,7 +51,7 @@ impl Corrections {
             if self.token { ", with the token" } else { "" }
         );
         let mut last = self.last.lock();
-        if last.len() == REMEMBERED {
+        if last.len() == MAX_RECENT {
             last.pop_front();
         }
         last.push_back(correction);
@@ -88,4 +88,4 @@ impl fmt::Display for Actor {
 }
 
 /// As many as anybody wants to look at; the log has them all.
-const REMEMBERED: usize = 20;
+const MAX_RECENT: usize = 20;

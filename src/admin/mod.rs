@@ -85,10 +85,10 @@ pub fn router(gate: Gate, access: AccessControl) -> Router {
         // Below the routes and above their handlers: who may not ask does not learn what there is to ask, and the
         // health checks beside it stay open to orchestrators that hold no token.
         .fallback(async || StatusCode::NOT_FOUND)
-        .layer(middleware::from_fn_with_state(Arc::new(access), auth::check));
+        .layer(middleware::from_fn_with_state(Arc::new(access), auth::authorize));
     Router::new()
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready))
+        .route("/healthz", get(health::liveness))
+        .route("/readyz", get(health::readiness))
         .merge(guarded)
         .with_state(shared)
         .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX))

@@ -90,7 +90,7 @@ fn correct(
     let gone = |_| Problem::new(StatusCode::NOT_FOUND, format!("quota: {name} is gone since this moment"));
     let (from, to) = gate.set_used(name, used).map_err(gone)?;
     let who = Actor { peer: peer.map(|Extension(ConnectInfo(peer))| peer), claimed: by };
-    corrections.note(Correction { time: gate.now(), quota: name.to_owned(), from, to, who });
+    corrections.record(Correction { time: gate.now(), quota: name.to_owned(), from, to, who });
     Ok(Json(json!({ "name": name, "from": amount(from), "to": amount(to) })))
 }
 
@@ -99,7 +99,7 @@ fn check(name: &str, used: &Value, by: Option<&str>, quotas: &[QuotaView]) -> Re
     let quota = named(name, quotas);
     let limit = quota.as_ref().ok().filter(|view| view.enforce).map(|view| view.limit);
     let used = amount_of(used, limit);
-    let by = by.map_or(Ok(()), claim);
+    let by = by.map_or(Ok(()), check_actor_name);
     let status = if quota.is_err() { StatusCode::NOT_FOUND } else { StatusCode::UNPROCESSABLE_ENTITY };
     match (&quota, &used, &by) {
         (Ok(_), Ok(used), Ok(())) => Ok(*used),
@@ -138,11 +138,11 @@ fn amount_of(sent: &Value, limit: Option<Units>) -> Result<Units, String> {
 }
 
 /// A name that stands in one line of a log, and leaves room for the rest of it.
-fn claim(name: &str) -> Result<(), String> {
-    let fits = (1..=CLAIM_LONGEST).contains(&name.chars().count()) && !name.chars().any(char::is_control);
+fn check_actor_name(name: &str) -> Result<(), String> {
+    let fits = (1..=MAX_ACTOR_NAME).contains(&name.chars().count()) && !name.chars().any(char::is_control);
     match fits {
         true => Ok(()),
-        false => Err(format!("by: found {name:?}; give a name of 1 to {CLAIM_LONGEST} characters, or none")),
+        false => Err(format!("by: found {name:?}; give a name of 1 to {MAX_ACTOR_NAME} characters, or none")),
     }
 }
 
@@ -151,4 +151,4 @@ fn unreadable(expected: &str, error: &serde_json::Error) -> Problem {
 }
 
 /// Longer than any user name.
-const CLAIM_LONGEST: usize = 64;
+const MAX_ACTOR_NAME: usize = 64;

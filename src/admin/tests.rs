@@ -132,8 +132,8 @@ async fn the_last_corrections_are_remembered_with_whoever_made_them() {
     let corrections = Corrections::new(true);
     for used in 1..=25 {
         let who = Actor { peer: "127.0.0.1:4000".parse().ok(), claimed: (used == 25).then(|| "ann".to_owned()) };
-        let (from, to) = (Units::whole(used - 1), Units::whole(used));
-        corrections.note(Correction { time: Timestamp::from_seconds(used), quota: "api".into(), from, to, who });
+        let (from, to) = (Units::from_whole(used - 1), Units::from_whole(used));
+        corrections.record(Correction { time: Timestamp::from_seconds(used), quota: "api".into(), from, to, who });
     }
     let list = corrections.list();
     assert_eq!(list.len(), 20);
@@ -329,7 +329,7 @@ impl GatewayApi for Desk {
     fn revision(&self) -> &str {
         "abc"
     }
-    fn places(&self) -> ListenAddresses {
+    fn addresses(&self) -> ListenAddresses {
         ListenAddresses {
             listen: vec!["127.0.0.1:8080".parse().expect("an address")],
             admin: "127.0.0.1:9090".parse().ok(),
@@ -338,7 +338,7 @@ impl GatewayApi for Desk {
         }
     }
     fn settings(&self) -> SettingsView {
-        SettingsView { loaded: self.started(), failed: Some((self.now(), "routes: wrong".into())) }
+        SettingsView { loaded: self.started(), last_reload_error: Some((self.now(), "routes: wrong".into())) }
     }
     fn crawlers(&self) -> Vec<(String, ComplianceView)> {
         Vec::new()
@@ -349,10 +349,10 @@ impl GatewayApi for Desk {
     fn log_lines_dropped(&self) -> u64 {
         7
     }
-    fn missing(&self) -> Vec<String> {
+    fn not_ready_reasons(&self) -> Vec<String> {
         self.missing.clone()
     }
-    fn ledger_trouble(&self) -> Option<String> {
+    fn ledger_error(&self) -> Option<String> {
         None
     }
     fn untrusted_proxy(&self) -> Option<String> {
@@ -367,30 +367,30 @@ impl GatewayApi for Desk {
     fn quotas(&self) -> Vec<QuotaView> {
         let bot = ClassView {
             class: "bot".into(),
-            charged: Units::whole(12),
+            charged: Units::from_whole(12),
             shed: Share::from_millionths(500_000),
             tier: 1,
-            guarded: Units::whole(1),
+            guard_admitted: Units::from_whole(1),
             plan: Some(ClassPlan {
-                share: Some(Share::from_millionths(250_000)),
-                purse: Some(Units::whole(3)),
-                per_hour: Some(Units::whole(2)),
+                admit_share: Some(Share::from_millionths(250_000)),
+                tokens: Some(Units::from_whole(3)),
+                refill_per_hour: Some(Units::from_whole(2)),
                 next_hours: vec![1.5, 2.0],
             }),
         };
         vec![QuotaView {
             name: "places_api".into(),
-            limit: Units::whole(100),
+            limit: Units::from_whole(100),
             enforce: true,
             used: *self.used.lock(),
-            reserved: Units::whole(3),
+            reserved: Units::from_whole(3),
             overrun: Units::ZERO,
             lost: Units::ZERO,
             drift: -1500,
             closed_until: None,
             window_start: Timestamp::from_seconds(0),
             window_end: Timestamp::from_seconds(86_400),
-            plan: Some(PlanView { forecast: PacingMode::Learned, line: Units::whole(40), aside: Units::whole(9) }),
+            plan: Some(PlanView { forecast: PacingMode::Learned, planned: Units::from_whole(40), earmarked: Units::from_whole(9) }),
             by_class: vec![bot],
         }]
     }
@@ -401,13 +401,13 @@ impl GatewayApi for Desk {
         let resting = |name: &str, values| ScopeState {
             name: name.into(),
             in_flight: 2,
-            waiting: 3,
+            queue_length: 3,
             limit: Some(4),
             delay: Duration::from_millis(250),
-            rests_for: Duration::from_millis(7500),
-            level: 2,
+            backoff_remaining: Duration::from_millis(7500),
+            backoff_level: 2,
             controller: Some("gradient"),
-            values,
+            partitions: values,
         };
         let scope =
             |name: &str, inflight, throttle| ScopeView { name: name.into(), inflight, throttle, busiest: vec![] };
@@ -429,7 +429,7 @@ impl GatewayApi for Desk {
                 refused: 9,
                 tokens: Some(0),
                 limited_by: Some(Reason::Bucket),
-                lifts_after: Some(Duration::from_millis(7500))
+                limited_for: Some(Duration::from_millis(7500))
             };
             count.min(1)
         ]

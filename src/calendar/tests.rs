@@ -29,7 +29,7 @@ fn at(text: &str) -> Timestamp {
 }
 
 fn hours(span: Span) -> f64 {
-    span.end.since(span.start).as_secs_f64() / 3600.0
+    span.end.saturating_duration_since(span.start).as_secs_f64() / 3600.0
 }
 
 /// Every moment between 1971 and 2037 at which the zone's clocks are moved.

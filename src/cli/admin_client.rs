@@ -31,30 +31,30 @@ struct AdminTarget {
 
 impl AdminArgs {
     /// Asks the gate; what it says, in JSON.
-    pub fn ask(&self, method: Method, path: &str, body: &str) -> Result<String, CommandError> {
-        let AdminTarget { client, remedy } = self.way(&environment())?;
+    pub fn request(&self, method: Method, path: &str, body: &str) -> Result<String, CommandError> {
+        let AdminTarget { client, remedy } = self.target(&environment())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| CommandError::Failed(error.to_string()))?;
-        match runtime.block_on(client.ask(method, path, body)) {
-            Ok(answer) => understood(answer, client.address(), &remedy),
-            Err(error) => Err(CommandError::Failed(format!("{error}; {}", advice(&error)))),
+        match runtime.block_on(client.request(method, path, body)) {
+            Ok(answer) => parse_response(answer, client.address(), &remedy),
+            Err(error) => Err(CommandError::Failed(format!("{error}; {}", hint(&error)))),
         }
     }
 
-    fn way(&self, environment: &[(String, String)]) -> Result<AdminTarget, CommandError> {
+    fn target(&self, environment: &[(String, String)]) -> Result<AdminTarget, CommandError> {
         match &self.admin {
             Some(written) => {
-                let address = address(written).map_err(CommandError::Wrong)?;
-                let token = self.token(environment).map_err(CommandError::Wrong)?;
+                let address = address(written).map_err(CommandError::Usage)?;
+                let token = self.token(environment).map_err(CommandError::Usage)?;
                 let remedy = "give the gate's own with --token-file FILE or in TIDEGATE_ADMIN_TOKEN".into();
                 Ok(AdminTarget { client: Client::at(address).authorized(token), remedy })
             }
-            None => self.way_of_file(environment).map_err(CommandError::Wrong),
+            None => self.target_from_config(environment).map_err(CommandError::Usage),
         }
     }
 
     /// What the gate's own file says, environment included, as `serve` would read it.
-    fn way_of_file(&self, environment: &[(String, String)]) -> Result<AdminTarget, String> {
+    fn target_from_config(&self, environment: &[(String, String)]) -> Result<AdminTarget, String> {
         let otherwise = "or say where it is with --admin ADDR";
         let (file, admin) = match self.file.path() {
             Ok(file) => {
@@ -101,7 +101,7 @@ impl AdminArgs {
 }
 
 /// The JSON of an answer that says yes; what to do where it says no.
-fn understood(answer: AdminResponse, address: &str, remedy: &str) -> Result<String, CommandError> {
+fn parse_response(answer: AdminResponse, address: &str, remedy: &str) -> Result<String, CommandError> {
     #[derive(Deserialize)]
     struct Problem {
         detail: String,
@@ -115,9 +115,9 @@ fn understood(answer: AdminResponse, address: &str, remedy: &str) -> Result<Stri
     // Problems that clients are told have a type, those of the admin listener have none.
     match serde_json::from_str::<Problem>(&body).ok().filter(|problem| problem.r#type.is_none()) {
         Some(_) if status == StatusCode::UNAUTHORIZED => {
-            Err(CommandError::Wrong(format!("{address}: the admin token is missing or wrong; {remedy}")))
+            Err(CommandError::Usage(format!("{address}: the admin token is missing or wrong; {remedy}")))
         }
-        Some(Problem { detail, .. }) if status.is_client_error() => Err(CommandError::Wrong(detail)),
+        Some(Problem { detail, .. }) if status.is_client_error() => Err(CommandError::Usage(detail)),
         Some(Problem { detail, .. }) => Err(CommandError::Failed(format!("{address} answers {status}: {detail}"))),
         None => Err(CommandError::Failed(format!(
             "{address} answers {status}, and not as a gate does to its operators; is it the address of admin.listen?"
@@ -125,13 +125,13 @@ fn understood(answer: AdminResponse, address: &str, remedy: &str) -> Result<Stri
     }
 }
 
-fn advice(error: &AdminClientError) -> &'static str {
+fn hint(error: &AdminClientError) -> &'static str {
     match error {
-        AdminClientError::NotThere { .. } => {
+        AdminClientError::Unreachable { .. } => {
             "start it with `tidegate serve`, or say where its admin listener is with --admin ADDR"
         }
-        AdminClientError::NoAnswer { .. } => "is it the address of admin.listen?",
-        AdminClientError::TooLate { .. } => "the process may be stopped, or the machine out of breath",
+        AdminClientError::InvalidResponse { .. } => "is it the address of admin.listen?",
+        AdminClientError::TimedOut { .. } => "the process may be stopped, or the machine out of breath",
     }
 }
 

@@ -12,7 +12,7 @@ mod format;
 
 use crate::config::settings::AccessLog;
 use crate::config::{self, Settings};
-use crate::address_list_files::{AddressListFiles, counted};
+use crate::address_list_files::{AddressListFiles, count_text};
 use crate::policy::ClassId;
 use crate::policy::bot_detection::BotDetection;
 use crate::policy::identity::AddressSource;
@@ -26,10 +26,10 @@ use std::path::Path;
 pub fn check(file: &Path, environment: &[(String, String)], operators: &[&str]) -> Result<String, String> {
     let mut settings = config::read(file, environment, &[], operators).map_err(|mistakes| mistakes.to_string())?;
     let files = AddressListFiles::read(settings.list_files()).map_err(|mistakes| mistakes.to_string())?;
-    settings.notes.extend(hidden_clients(&settings));
-    settings.notes.extend(own_robots_trouble(&settings));
-    settings.notes.extend(crawlers::range_files_trouble(&settings));
-    settings.notes.extend(crawlers::tokens_taken(&settings));
+    settings.warnings.extend(hidden_clients(&settings));
+    settings.warnings.extend(robots_override_warning(&settings));
+    settings.warnings.extend(crawlers::range_file_warnings(&settings));
+    settings.warnings.extend(crawlers::reassigned_tokens(&settings));
     Ok(summary(&settings, files.lists().counts()))
 }
 
@@ -45,7 +45,7 @@ fn hidden_clients(settings: &Settings) -> Option<String> {
 }
 
 /// It may be there when the gate starts, so it is no mistake.
-fn own_robots_trouble(settings: &Settings) -> Option<String> {
+fn robots_override_warning(settings: &Settings) -> Option<String> {
     let file = settings.robots.file.as_deref()?;
     let error = robots::read_own(file).err()?;
     Some(format!(
@@ -92,7 +92,7 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
     if !settings.lists.is_empty() {
         line(format!("\nlists of addresses: {}", settings.lists.len()));
         for (list, count) in settings.lists.iter().zip(networks) {
-            line(format!("  {}: {} in {}", list.name, counted(*count), list.file.display()));
+            line(format!("  {}: {} in {}", list.name, count_text(*count), list.file.display()));
         }
     }
 
@@ -106,8 +106,8 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
             format::shadow(quota.enforce)
         ));
         quotas::pacing(quota, &rules.classes).into_iter().for_each(|told| line(format!("    {told}")));
-        quotas::told_by_origin(quota).into_iter().for_each(|told| line(format!("    {told}")));
-        for (class, ladder) in rules.classes.iter().zip(&quota.ladders) {
+        quotas::origin_headers(quota).into_iter().for_each(|told| line(format!("    {told}")));
+        for (class, ladder) in rules.classes.iter().zip(&quota.class_tiers) {
             if let Some(ladder) = ladder {
                 line(format!("    {}: {}", class.name, quotas::tiers(quota, ladder)));
             }
@@ -116,8 +116,8 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
 
     line(format!("\nclasses, the first that fits: {}", rules.classes.len()));
     for (id, class) in (0..).map(ClassId).zip(&rules.classes) {
-        let paced = |quota: &Quota| quota.pacing.as_ref().is_some_and(|pacing| pacing.paces(id));
-        let shed = rules.quotas.iter().any(|quota| quota.ladder(id).is_some() || paced(quota));
+        let paced = |quota: &Quota| quota.pacing.as_ref().is_some_and(|pacing| pacing.is_paced(id));
+        let shed = rules.quotas.iter().any(|quota| quota.tiers_for(id).is_some() || paced(quota));
         line(format!("  {}", classes::class(class, shed, operators, &rules.lists)));
     }
 
@@ -133,9 +133,9 @@ pub fn summary(settings: &Settings, networks: &[usize]) -> String {
     crawlers::robots(settings, operators).into_iter().for_each(&mut line);
     line(crawlers::crawl_policy(settings.crawl_policy.as_ref()));
 
-    if !settings.notes.is_empty() {
+    if !settings.warnings.is_empty() {
         line("\nnotes:".into());
-        settings.notes.iter().for_each(|note| line(format!("  {note}")));
+        settings.warnings.iter().for_each(|note| line(format!("  {note}")));
     }
     text
 }

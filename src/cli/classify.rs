@@ -47,7 +47,7 @@ impl<'a> ClassifiedLine<'a> {
             Claim::Bot { bot, .. } => ClassifiedLine { kind: ClientKind::DeclaredBot.name(), bot: bot.map(|bot| agents.name(bot)) },
             // No user agent is no claim. Proxies and privacy tools strip it, and a person refused costs more than a
             // bot missed; what the client then does is for the stages after this one to judge.
-            Claim::Browser | Claim::Nothing => ClassifiedLine { kind: ClientKind::Human.name(), bot: None },
+            Claim::Browser | Claim::NoUserAgent => ClassifiedLine { kind: ClientKind::Human.name(), bot: None },
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// Looked for in this order, where none is named.
-const USUAL: [&str; 2] = ["tidegate.yaml", "config/tidegate.yaml"];
+const DEFAULT_PATHS: [&str; 2] = ["tidegate.yaml", "config/tidegate.yaml"];
 
 /// The file that is named, if one is.
 #[derive(Clone, Debug, Default, Args)]
@@ -22,18 +22,18 @@ pub(super) struct ConfigNotFound;
 impl ConfigArg {
     /// The file that is meant; one that is named need not be there.
     pub(super) fn path(&self) -> Result<PathBuf, ConfigNotFound> {
-        named_or_usual(self.config.as_ref())
+        path_or_default(self.config.as_ref())
     }
 }
 
 /// The same of a file that is named in another way.
-pub(super) fn named_or_usual(named: Option<&PathBuf>) -> Result<PathBuf, ConfigNotFound> {
-    let usual = || USUAL.iter().map(PathBuf::from).find(|path| path.exists());
+pub(super) fn path_or_default(named: Option<&PathBuf>) -> Result<PathBuf, ConfigNotFound> {
+    let usual = || DEFAULT_PATHS.iter().map(PathBuf::from).find(|path| path.exists());
     named.cloned().or_else(usual).ok_or(ConfigNotFound)
 }
 
 impl fmt::Display for ConfigNotFound {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "no YAML file is named, and there is neither {}; name one", USUAL.join(" nor "))
+        write!(out, "no YAML file is named, and there is neither {}; name one", DEFAULT_PATHS.join(" nor "))
     }
 }

@@ -1,7 +1,7 @@
 //! `tidegate demo`: a newcomer's first minute. Everything is real but for the day, which runs faster.
 
 use super::output::OutputPaths;
-use super::serve::unguessable;
+use super::serve::random_seed;
 use super::{CommandError, failed};
 use crate::config;
 use crate::demo::{self, AfterRun, Options, DemoOutcome, Screen};
@@ -35,20 +35,20 @@ pub struct DemoArgs {
 
 /// Shows a day. Exit code 1 if the gate broke one of its promises.
 pub fn run(args: &DemoArgs) -> ExitCode {
-    let afterwards = if args.exit { AfterRun::Leave } else { AfterRun::Stay };
+    let afterwards = if args.exit { AfterRun::Exit } else { AfterRun::Stay };
     if let Some(file) = &args.log {
-        return write_log(file, args).map_or_else(|trouble| trouble.tell(), |()| ExitCode::SUCCESS);
+        return write_log(file, args).map_or_else(|trouble| trouble.report(), |()| ExitCode::SUCCESS);
     }
     let options = Options { seconds: args.seconds, seed: args.seed, afterwards, ..Options::default() };
     match show(options) {
-        Ok(DemoOutcome::Kept | DemoOutcome::Interrupted) => ExitCode::SUCCESS,
-        Ok(DemoOutcome::Broken(_)) => ExitCode::FAILURE,
+        Ok(DemoOutcome::Passed | DemoOutcome::Interrupted) => ExitCode::SUCCESS,
+        Ok(DemoOutcome::Failed(_)) => ExitCode::FAILURE,
         Err(error) => failed(&format!("{error:#}")),
     }
 }
 
 fn write_log(file: &Path, args: &DemoArgs) -> Result<(), CommandError> {
-    let mut out = OutputPaths::reading(&[], []).writes("--log", file)?.open()?;
+    let mut out = OutputPaths::with_inputs(&[], []).add_output("--log", file)?.open()?;
     let written = demo::log::write(args.days, args.seed, Options::default().scale, &mut out);
     written.map_err(|error| out.failed(&error))?;
     out.finish()
@@ -60,7 +60,7 @@ fn show(options: Options) -> anyhow::Result<DemoOutcome> {
         let yaml = yaml.to_owned();
         let source: SettingsSource =
             Box::new(move |operators| config::load(Path::new("the demonstration"), &yaml, &[], &[], operators));
-        Ok(Box::new(Service::start(source, clock, unguessable())?))
+        Ok(Box::new(Service::start(source, clock, random_seed())?))
     }))
 }
 
@@ -70,7 +70,7 @@ fn screen() -> Screen {
         return Screen::lines(out);
     }
     let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    Screen::terminal(out, width, ColorMode::of_output(true))
+    Screen::terminal(out, width, ColorMode::for_output(true))
 }
 
 impl demo::Gate for Service {

@@ -9,51 +9,51 @@ use std::process::ExitCode;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandError {
     /// What was asked for is wrong, or a file that was named: every mistake, a line each, which says where it is.
-    Wrong(String),
+    Usage(String),
     /// It could not be done.
     Failed(String),
     /// Whoever read the result has left, which is no failure of ours.
-    Unread,
+    BrokenPipe,
 }
 
 impl CommandError {
     /// Says it on standard error.
-    pub fn tell(&self) -> ExitCode {
+    pub fn report(&self) -> ExitCode {
         match self {
-            Self::Wrong(mistakes) => wrong(mistakes),
+            Self::Usage(mistakes) => print_errors(mistakes),
             Self::Failed(why) => failed(why),
-            Self::Unread => ExitCode::SUCCESS,
+            Self::BrokenPipe => ExitCode::SUCCESS,
         }
     }
 }
 
 impl From<ConfigNotFound> for CommandError {
     fn from(none: ConfigNotFound) -> Self {
-        Self::Wrong(format!("{none} with --config FILE"))
+        Self::Usage(format!("{none} with --config FILE"))
     }
 }
 
 impl From<ReplayError> for CommandError {
     fn from(failed: ReplayError) -> Self {
         match failed {
-            ReplayError::Nothing { .. } | ReplayError::Unreadable(_) => Self::Wrong(failed.to_string()),
-            ReplayError::Verdicts(error) if error.kind() == io::ErrorKind::BrokenPipe => Self::Unread,
+            ReplayError::NoRequests { .. } | ReplayError::Unreadable(_) => Self::Usage(failed.to_string()),
+            ReplayError::Verdicts(error) if error.kind() == io::ErrorKind::BrokenPipe => Self::BrokenPipe,
             ReplayError::Verdicts(_) => Self::Failed(failed.to_string()),
         }
     }
 }
 
 pub(super) fn failed(error: &dyn std::fmt::Display) -> ExitCode {
-    say(&format_args!("tidegate: {error}"));
+    print_line(&format_args!("tidegate: {error}"));
     ExitCode::from(1)
 }
 
-pub(super) fn wrong(mistakes: &dyn std::fmt::Display) -> ExitCode {
-    say(mistakes);
+pub(super) fn print_errors(mistakes: &dyn std::fmt::Display) -> ExitCode {
+    print_line(mistakes);
     ExitCode::from(2)
 }
 
 /// On standard error, to whoever still reads it.
-fn say(words: &dyn std::fmt::Display) {
+fn print_line(words: &dyn std::fmt::Display) {
     let _ = writeln!(io::stderr(), "{words}");
 }

@@ -7,7 +7,7 @@ mod from_log;
 mod time_arg;
 mod render;
 
-pub use render::page;
+pub use render::render;
 
 use super::admin_client::AdminArgs;
 use super::log_args::AssumptionArgs;
@@ -67,21 +67,21 @@ pub struct ExplainArgs {
 pub fn run(args: &ExplainArgs) -> ExitCode {
     match explanation(args).and_then(|explanation| shown(&explanation, args.json)) {
         Ok(text) => print(&text),
-        Err(why) => why.tell(),
+        Err(why) => why.report(),
     }
 }
 
 fn explanation(args: &ExplainArgs) -> Result<Explanation, CommandError> {
-    match ExplainTarget::of(args).map_err(CommandError::Wrong)? {
+    match ExplainTarget::of(args).map_err(CommandError::Usage)? {
         ExplainTarget::Decision(id) => {
-            let said = args.gate.ask(Method::GET, &format!("/api/v1/decisions/{id}/explanation"), "")?;
+            let said = args.gate.request(Method::GET, &format!("/api/v1/decisions/{id}/explanation"), "")?;
             let unread = |error| format!("the gate's answer cannot be read: {error}; is it of this version?");
             serde_json::from_str(&said).map_err(|error| CommandError::Failed(unread(error)))
         }
         ExplainTarget::Line(line) => from_log::explanation(args, &line),
-        ExplainTarget::MadeUp(url) => with_known(&args.gate.file.path()?, |known| {
-            let made_up = target::made_up(args, url, known, Clock::system().now(), &TimeZone::system())?;
-            made_up.case(known).map(|case| explain(&case)).map_err(|mistake| mistake.to_string())
+        ExplainTarget::Hypothetical(url) => with_known(&args.gate.file.path()?, |known| {
+            let made_up = target::hypothetical(args, url, known, Clock::system().now(), &TimeZone::system())?;
+            made_up.into_input(known).map(|case| explain(&case)).map_err(|mistake| mistake.to_string())
         }),
     }
 }
@@ -92,8 +92,8 @@ fn with_known(
     look: impl FnOnce(Environment<'_>) -> Result<Explanation, String>,
 ) -> Result<Explanation, CommandError> {
     let Policy { settings, operators, agents, lists, .. } =
-        load_policy::read(file, crawlers::operators).map_err(CommandError::Wrong)?;
-    look(Environment { settings: &settings, agents: &agents, operators: &operators, lists: &lists }).map_err(CommandError::Wrong)
+        load_policy::read(file, crawlers::operators).map_err(CommandError::Usage)?;
+    look(Environment { settings: &settings, agents: &agents, operators: &operators, lists: &lists }).map_err(CommandError::Usage)
 }
 
 fn shown(explanation: &Explanation, json: bool) -> Result<String, CommandError> {
@@ -101,6 +101,6 @@ fn shown(explanation: &Explanation, json: bool) -> Result<String, CommandError> 
         true => serde_json::to_string_pretty(explanation)
             .map(|text| text + "\n")
             .map_err(|error| CommandError::Failed(error.to_string())),
-        false => Ok(page(explanation, &View::of_output())),
+        false => Ok(render(explanation, &View::for_stdout())),
     }
 }

@@ -1,8 +1,8 @@
 //! `tidegate init`: a first YAML from a log.
 
-use super::{failed, print, wrong};
+use super::{failed, print, print_errors};
 use crate::user_agents::UserAgentMatcher;
-use crate::init::{Logs, InitError, proposed};
+use crate::init::{Logs, InitError, generate_config};
 use crate::verify::OperatorTable;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,11 +13,11 @@ pub fn run(logs: &[PathBuf]) -> ExitCode {
     let operators = Arc::new(OperatorTable::builtin());
     let agents = Arc::new(UserAgentMatcher::builtin(operators.tokens()));
     let names: Vec<String> = logs.iter().map(|log| log.display().to_string()).collect();
-    let yaml = Logs::of(logs).map_err(InitError::from).and_then(|logs| proposed(&logs, &agents, &operators));
+    let yaml = Logs::of(logs).map_err(InitError::from).and_then(|logs| generate_config(&logs, &agents, &operators));
     match yaml {
         Ok(yaml) => print(&yaml),
-        Err(nothing @ InitError::NoRequest { .. }) => wrong(&format!("{}: {nothing}", names.join(", "))),
+        Err(nothing @ InitError::NoRequest { .. }) => print_errors(&format!("{}: {nothing}", names.join(", "))),
         Err(InitError::Untried(untried)) => failed(&untried),
-        Err(nothing) => wrong(&nothing),
+        Err(nothing) => print_errors(&nothing),
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Reads a file, or says all that is wrong with it. `operators` makes those of its settings.
 pub(super) fn read(file: &Path, operators: impl FnOnce(&Settings) -> OperatorTable) -> Result<Policy, String> {
-    let text = config::text_of(file).map_err(|mistakes| mistakes.to_string())?;
+    let text = config::read_text(file).map_err(|mistakes| mistakes.to_string())?;
     of(file, &text, operators)
 }
 

@@ -32,7 +32,7 @@ pub struct AssumptionArgs {
     #[arg(long, value_name = "SPAN", value_parser = span, default_value = "200ms")]
     latency: Duration,
     /// What clients do that are refused.
-    #[arg(long, value_enum, default_value_t = RetryModelArg::Deaf)]
+    #[arg(long, value_enum, default_value_t = RetryModelArg::Ignore)]
     clients: RetryModelArg,
     /// By how much lines may be out of order; later ones are taken at the latest time before them.
     #[arg(long, value_name = "SPAN", value_parser = span, default_value = "60s")]
@@ -43,17 +43,19 @@ pub struct AssumptionArgs {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum RetryModelArg {
     /// What the log says: each request comes once, at its time
-    Deaf,
+    #[value(name = "deaf")]
+    Ignore,
     /// Bots stay away until Retry-After has passed, then ask for it again and for what they would have asked meanwhile
     Obey,
     /// Verified bots obey, all others are deaf
-    AsKnown,
+    #[value(name = "as-known")]
+    VerifiedOnly,
 }
 
 impl LogArgs {
     /// Opens the files.
     pub(super) fn open(&self) -> Result<LogFiles, CommandError> {
-        LogFiles::open(&self.logs).map_err(|error| CommandError::Wrong(error.to_string()))
+        LogFiles::open(&self.logs).map_err(|error| CommandError::Usage(error.to_string()))
     }
 }
 
@@ -61,7 +63,7 @@ impl Default for AssumptionArgs {
     /// As where nothing is said.
     fn default() -> Self {
         let Assumptions { cache_ttl, latency, costs, .. } = Assumptions::default();
-        Self { costs, cache_ttl, latency, clients: RetryModelArg::Deaf, window: Duration::from_secs(60) }
+        Self { costs, cache_ttl, latency, clients: RetryModelArg::Ignore, window: Duration::from_secs(60) }
     }
 }
 
@@ -71,7 +73,7 @@ impl AssumptionArgs {
         for (route, _) in &self.costs {
             let known = |policy: &&Policy| policy.settings.rules.routes.iter().any(|known| known.name == *route);
             if !policies.iter().any(known) {
-                return Err(CommandError::Wrong(format!(
+                return Err(CommandError::Usage(format!(
                     "--cost: there is no route {route:?}; name one as its `match` is written"
                 )));
             }
@@ -98,9 +100,9 @@ fn cost(text: &str) -> Result<(String, Units), String> {
 impl From<RetryModelArg> for RetryModel {
     fn from(reaction: RetryModelArg) -> Self {
         match reaction {
-            RetryModelArg::Deaf => Self::Deaf,
+            RetryModelArg::Ignore => Self::Ignore,
             RetryModelArg::Obey => Self::Obey,
-            RetryModelArg::AsKnown => Self::AsKnown,
+            RetryModelArg::VerifiedOnly => Self::VerifiedOnly,
         }
     }
 }

@@ -27,11 +27,11 @@ use crate::user_agents::UserAgentMatcher;
 use crate::service::crawlers;
 use crate::verify::OperatorTable;
 use clap::{Args, Parser, Subcommand};
-use config_file::named_or_usual;
+use config_file::path_or_default;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use error::{failed, wrong};
+use error::{failed, print_errors};
 
 /// A reverse proxy for sites whose origin lives on a quota: people first, crawlers told honestly when to come back.
 #[derive(Debug, Parser)]
@@ -127,15 +127,15 @@ pub fn run() -> ExitCode {
 }
 
 fn check_file(named: Option<&PathBuf>) -> ExitCode {
-    let file = match named_or_usual(named) {
+    let file = match path_or_default(named) {
         Ok(file) => file,
-        Err(none) => return wrong(&none),
+        Err(none) => return print_errors(&none),
     };
     let operators = OperatorTable::builtin();
     let names: Vec<&str> = operators.names().collect();
     match check::check(&file, &environment(), &names) {
         Ok(summary) => print(&summary),
-        Err(mistakes) => wrong(&mistakes),
+        Err(mistakes) => print_errors(&mistakes),
     }
 }
 
@@ -144,13 +144,13 @@ fn classify_lines(config: Option<&Path>, json: bool) -> ExitCode {
     let names: Vec<&str> = builtin.names().collect();
     let settings = match config.map(|file| crate::config::read(file, &environment(), &[], &names)).transpose() {
         Ok(settings) => settings,
-        Err(mistakes) => return wrong(&mistakes),
+        Err(mistakes) => return print_errors(&mistakes),
     };
-    let rules = settings.as_ref().map(|settings| settings.rules.agent_rules.clone()).unwrap_or_default();
+    let rules = settings.as_ref().map(|settings| settings.rules.user_agent_rules.clone()).unwrap_or_default();
     let operators = settings.as_ref().map_or(builtin, crawlers::operators);
     let agents = UserAgentMatcher::builtin(operators.tokens());
     let done = classify::run(&agents, &rules, io::stdin().lock(), io::BufWriter::new(io::stdout().lock()), json);
-    ended(done)
+    exit_code(done)
 }
 
 /// The environment as text; what is not text cannot be meant for us.
@@ -161,11 +161,11 @@ fn environment() -> Vec<(String, String)> {
 
 /// Prints a result.
 fn print(text: &str) -> ExitCode {
-    ended(io::stdout().lock().write_all(text.as_bytes()))
+    exit_code(io::stdout().lock().write_all(text.as_bytes()))
 }
 
 /// How printing ended. A reader that has left is no failure of ours.
-fn ended(printed: io::Result<()>) -> ExitCode {
+fn exit_code(printed: io::Result<()>) -> ExitCode {
     match printed {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => failed(&error),
         _ => ExitCode::SUCCESS,

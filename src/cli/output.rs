@@ -50,31 +50,31 @@ struct TempFile {
 
 impl OutputPaths {
     /// A command that reads logs (`-` is standard input) and, each by its option, other files.
-    pub(super) fn reading<'a>(
+    pub(super) fn with_inputs<'a>(
         logs: &[PathBuf],
         others: impl IntoIterator<Item = (&'static str, Option<&'a Path>)>,
     ) -> Self {
         let mut read = Vec::new();
         for log in logs {
             let about = if log == Path::new(DASH) { about(io::stdin()) } else { fs::metadata(log).ok() };
-            read.extend(about.as_ref().and_then(known).map(|place| (place, "is read as a log".to_owned())));
+            read.extend(about.as_ref().and_then(identity_of).map(|place| (place, "is read as a log".to_owned())));
         }
         for (option, file) in others {
             let about = file.and_then(|file| fs::metadata(file).ok());
-            read.extend(about.as_ref().and_then(known).map(|place| (place, format!("is read as {option}"))));
+            read.extend(about.as_ref().and_then(identity_of).map(|place| (place, format!("is read as {option}"))));
         }
         let shell = about(io::stdout()).filter(Metadata::is_file);
-        read.extend(shell.as_ref().and_then(known).map(|place| (place, "is where standard output goes".to_owned())));
+        read.extend(shell.as_ref().and_then(identity_of).map(|place| (place, "is where standard output goes".to_owned())));
         Self(read)
     }
 
     /// A place for the result that `option` asks for; wrong where it is that of something else.
-    pub(super) fn writes(&mut self, option: &str, path: &Path) -> Result<OutputTarget, CommandError> {
+    pub(super) fn add_output(&mut self, option: &str, path: &Path) -> Result<OutputTarget, CommandError> {
         let name = path.display().to_string();
         let kind = OutputKind::of(path).map_err(|error| unwritable(&name, &error))?;
-        if let Some(place) = kind.place() {
+        if let Some(place) = kind.identity() {
             if let Some((_, what)) = self.0.iter().find(|(other, _)| *other == place) {
-                return Err(CommandError::Wrong(format!("{option}: {name} {what}; name another file")));
+                return Err(CommandError::Usage(format!("{option}: {name} {what}; name another file")));
             }
             self.0.push((place, format!("is what {option} writes")));
         }
@@ -105,11 +105,11 @@ impl OutputKind {
         }
     }
 
-    fn place(&self) -> Option<FileIdentity> {
+    fn identity(&self) -> Option<FileIdentity> {
         match self {
             Self::StandardOutput => Some(FileIdentity::StandardOutput),
-            Self::Stream(path) => fs::metadata(path).ok().as_ref().and_then(known),
-            Self::File(_, Some(about)) => known(about),
+            Self::Stream(path) => fs::metadata(path).ok().as_ref().and_then(identity_of),
+            Self::File(_, Some(about)) => identity_of(about),
             Self::File(path, None) => Some(FileIdentity::New(path.clone())),
         }
     }
@@ -127,7 +127,7 @@ impl OutputTarget {
         let opened: io::Result<(Box<dyn Write>, Option<TempFile>)> = match kind {
             OutputKind::StandardOutput => Ok((Box::new(io::stdout().lock()), None)),
             OutputKind::Stream(path) => File::create(path).map(|file| (Box::new(file) as _, None)),
-            OutputKind::File(path, about) => TempFile::beside(path, about.as_ref())
+            OutputKind::File(path, about) => TempFile::create_beside(path, about.as_ref())
                 .and_then(|draft| Ok((Box::new(draft.file.try_clone()?) as _, Some(draft)))),
         };
         let (writer, draft) = opened.map_err(|error| unwritable(&name, &error))?;
@@ -138,14 +138,14 @@ impl OutputTarget {
 impl Output {
     /// Puts the whole of it in its place.
     pub(super) fn finish(mut self) -> Result<(), CommandError> {
-        let written = self.writer.flush().and_then(|()| self.draft.take().map_or(Ok(()), TempFile::put_in_place));
+        let written = self.writer.flush().and_then(|()| self.draft.take().map_or(Ok(()), TempFile::persist));
         written.map_err(|error| self.failed(&error))
     }
 
     /// It could not be written to its end.
     pub(super) fn failed(&self, error: &io::Error) -> CommandError {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => CommandError::Unread,
+            io::ErrorKind::BrokenPipe => CommandError::BrokenPipe,
             _ => CommandError::Failed(format!("{}: cannot be written: {error}", self.name)),
         }
     }
@@ -162,7 +162,7 @@ impl Write for Output {
 }
 
 impl TempFile {
-    fn beside(place: PathBuf, before: Option<&Metadata>) -> io::Result<Self> {
+    fn create_beside(place: PathBuf, before: Option<&Metadata>) -> io::Result<Self> {
         let mut number = 0;
         let (file, path) = loop {
             let path = place.with_file_name(format!(".tidegate-{}-{number}.part", std::process::id()));
@@ -180,7 +180,7 @@ impl TempFile {
         Ok(draft)
     }
 
-    fn put_in_place(self) -> io::Result<()> {
+    fn persist(self) -> io::Result<()> {
         self.file.sync_all()?;
         // One that is mounted cannot be replaced, only written to.
         fs::rename(&self.path, &self.place).or_else(|_| fs::copy(&self.path, &self.place).map(drop))
@@ -195,7 +195,7 @@ impl Drop for TempFile {
 }
 
 /// What nothing else may be written over. Devices hold nothing.
-fn known(about: &Metadata) -> Option<FileIdentity> {
+fn identity_of(about: &Metadata) -> Option<FileIdentity> {
     (!about.file_type().is_char_device()).then(|| FileIdentity::Known { device: about.dev(), inode: about.ino() })
 }
 
@@ -206,7 +206,7 @@ fn about(stream: impl AsFd) -> Option<Metadata> {
 /// Where links lead to whose last one leads nowhere yet.
 fn end_of_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_SYMLINKS {
         let Ok(leads_to) = fs::read_link(&path) else { return Ok(path) };
         path = path.parent().unwrap_or(Path::new("")).join(leads_to);
     }
@@ -214,7 +214,7 @@ fn end_of_links(path: &Path) -> io::Result<PathBuf> {
 }
 
 fn unwritable(name: &str, error: &io::Error) -> CommandError {
-    CommandError::Wrong(format!("{name}: cannot be written: {error}; name a file that can be"))
+    CommandError::Usage(format!("{name}: cannot be written: {error}; name a file that can be"))
 }
 
 const DASH: &str = "-";
@@ -225,4 +225,4 @@ const STANDARD_OUTPUT: [&str; 4] = [DASH, "/dev/stdout", "/dev/fd/1", "/proc/sel
 const DESCRIPTORS: [&str; 3] = ["/dev/fd", "/proc/self/fd", "/dev/stderr"];
 
 /// As many as Linux follows.
-const MOST_LINKS: usize = 40;
+const MAX_SYMLINKS: usize = 40;

@@ -66,26 +66,26 @@ pub fn run(command: &QuotaCommand) -> ExitCode {
         QuotaCommand::Show { name, json, gate } => show(gate, name.as_deref(), *json),
         QuotaCommand::Set { name, used, json, gate } => {
             let body = json!({ "used": used, "by": user::name(&environment()) });
-            let said = gate.ask(Method::PUT, &format!("{}/used", path(name)), &body.to_string());
-            said.and_then(|said| if *json { Ok(said) } else { corrected(&said, Some(used)) })
+            let said = gate.request(Method::PUT, &format!("{}/used", path(name)), &body.to_string());
+            said.and_then(|said| if *json { Ok(said) } else { correction_line(&said, Some(used)) })
         }
         QuotaCommand::Reset { name, json, gate } => {
-            let said = gate.ask(
+            let said = gate.request(
                 Method::POST,
                 &format!("{}/reset", path(name)),
                 &json!({ "by": user::name(&environment()) }).to_string(),
             );
-            said.and_then(|said| if *json { Ok(said) } else { corrected(&said, None) })
+            said.and_then(|said| if *json { Ok(said) } else { correction_line(&said, None) })
         }
     };
     match result {
         Ok(text) => print(&format!("{}\n", text.trim_end())),
-        Err(why) => why.tell(),
+        Err(why) => why.report(),
     }
 }
 
 fn show(gate: &AdminArgs, name: Option<&str>, json: bool) -> Result<String, CommandError> {
-    let said = gate.ask(Method::GET, &name.map_or_else(|| PATH.to_owned(), path), "")?;
+    let said = gate.request(Method::GET, &name.map_or_else(|| PATH.to_owned(), path), "")?;
     if json {
         return Ok(said);
     }
@@ -93,12 +93,12 @@ fn show(gate: &AdminArgs, name: Option<&str>, json: bool) -> Result<String, Comm
         Some(_) => serde_json::from_str(&said).map(|quota| vec![quota]),
         None => serde_json::from_str(&said),
     };
-    Ok(status::quotas(&understood(read)?, &View::of_output()))
+    Ok(status::quotas(&parse_response(read)?, &View::for_stdout()))
 }
 
 /// A correction in a line: what is used now and was before, and why it is not what was asked for.
-fn corrected(said: &str, asked: Option<&str>) -> Result<String, CommandError> {
-    let Corrected { name, from, to } = understood(serde_json::from_str(said))?;
+fn correction_line(said: &str, asked: Option<&str>) -> Result<String, CommandError> {
+    let Corrected { name, from, to } = parse_response(serde_json::from_str(said))?;
     let mut text = format!("{name}: {to} used, {from} before");
     let asked: Option<Units> = asked.and_then(|asked| asked.parse().ok());
     if let Some(asked) = asked.filter(|asked| to.units() != Some(*asked)) {
@@ -107,7 +107,7 @@ fn corrected(said: &str, asked: Option<&str>) -> Result<String, CommandError> {
     Ok(text)
 }
 
-fn understood<T>(read: serde_json::Result<T>) -> Result<T, CommandError> {
+fn parse_response<T>(read: serde_json::Result<T>) -> Result<T, CommandError> {
     read.map_err(|error| CommandError::Failed(format!("the gate's answer cannot be read: {error}; is it of this version?")))
 }
 
@@ -134,11 +134,11 @@ mod tests {
     #[test]
     fn a_correction_says_what_was_what_is_and_why_it_is_not_what_was_asked_for() {
         let said = r#"{"name": "api", "from": 12.25, "to": 1200}"#;
-        assert_eq!(corrected(said, Some("1200")).as_deref(), Ok("api: 1,200 used, 12.25 before"));
-        assert_eq!(corrected(said, None).as_deref(), Ok("api: 1,200 used, 12.25 before"));
+        assert_eq!(correction_line(said, Some("1200")).as_deref(), Ok("api: 1,200 used, 12.25 before"));
+        assert_eq!(correction_line(said, None).as_deref(), Ok("api: 1,200 used, 12.25 before"));
         let told = "api: 1,200 used, 12.25 before; not 1203: the rest is reserved for requests under way";
-        assert_eq!(corrected(said, Some("1203")).as_deref(), Ok(told));
-        assert!(matches!(corrected("[]", None), Err(CommandError::Failed(_))));
+        assert_eq!(correction_line(said, Some("1203")).as_deref(), Ok(told));
+        assert!(matches!(correction_line("[]", None), Err(CommandError::Failed(_))));
     }
 
     #[test]

@@ -38,9 +38,9 @@ pub struct ReplayArgs {
 /// Replays. Exit code 2 where a file is wrong, or cannot be read to its end.
 pub fn run(args: &ReplayArgs) -> ExitCode {
     match replayed(args) {
-        Ok(Some(report)) => print(&summary::summary(&report, ColorMode::of_output(io::stdout().is_terminal()))),
+        Ok(Some(report)) => print(&summary::summary(&report, ColorMode::for_output(io::stdout().is_terminal()))),
         Ok(None) => ExitCode::SUCCESS,
-        Err(trouble) => trouble.tell(),
+        Err(trouble) => trouble.report(),
     }
 }
 
@@ -49,7 +49,7 @@ fn replayed(args: &ReplayArgs) -> Result<Option<Report>, CommandError> {
     let file = args.file.path()?;
     let targets = Targets::of(args, &file)?;
     let is_told = targets.leave_standard_output();
-    let policy = |file| load_policy::read(file, crawlers::without_dns).map_err(CommandError::Wrong);
+    let policy = |file| load_policy::read(file, crawlers::without_dns).map_err(CommandError::Usage);
     let (policy, other) = (policy(&file)?, args.compare.as_deref().map(policy).transpose()?);
     let both: Vec<_> = std::iter::once(&policy).chain(&other).collect();
     let assumptions = args.log.taken.assumptions(&both)?;
@@ -62,7 +62,7 @@ fn replayed(args: &ReplayArgs) -> Result<Option<Report>, CommandError> {
         window: args.log.taken.window,
         assumptions,
     };
-    let watch = &mut |counts: &Counts| progress.show(|elapsed| reading.drawn(counts.lines, elapsed));
+    let watch = &mut |counts: &Counts| progress.show(|elapsed| reading.render(counts.lines, elapsed));
     let report = replay.run(policy, other, verdicts.as_mut().map(|out| out as &mut dyn Write), watch);
     progress.clear();
     let report = report?;
@@ -85,9 +85,9 @@ struct Targets([Option<OutputTarget>; 3]);
 impl Targets {
     fn of(args: &ReplayArgs, file: &Path) -> Result<Self, CommandError> {
         let read = [("--config", Some(file)), ("--compare", args.compare.as_deref())];
-        let mut places = OutputPaths::reading(&args.log.logs, read);
+        let mut places = OutputPaths::with_inputs(&args.log.logs, read);
         let mut target =
-            |option, path: &Option<PathBuf>| path.as_deref().map(|path| places.writes(option, path)).transpose();
+            |option, path: &Option<PathBuf>| path.as_deref().map(|path| places.add_output(option, path)).transpose();
         let verdicts = target("--verdicts", &args.verdicts)?;
         Ok(Self([verdicts, target("--json", &args.json)?, target("--html", &args.html)?]))
     }

@@ -1,6 +1,6 @@
 //! `tidegate serve`: runs the gate until it is told to stop.
 
-use super::{ServeArgs, CommandError, environment, failed, wrong};
+use super::{ServeArgs, CommandError, environment, failed, print_errors};
 use crate::clock::Clock;
 use crate::config::settings::{AccessLog, Ledger, LogLevel};
 use crate::config::{self, ConfigErrors, Settings};
@@ -22,12 +22,12 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     let file = match args.file.path() {
         Ok(file) => Some(file),
         Err(_) if args.origin.is_some() => None,
-        Err(none) => return CommandError::from(none).tell(),
+        Err(none) => return CommandError::from(none).report(),
     };
     // Read once ahead of the start, because where logs go is part of it.
     let settings = match read(file.as_deref(), args, &names) {
         Ok(settings) => settings,
-        Err(mistakes) => return wrong(&mistakes),
+        Err(mistakes) => return print_errors(&mistakes),
     };
     log_to_stderr(settings.log.level);
     let quiet_stdout = settings.log.access == AccessLog::Stdout;
@@ -41,10 +41,10 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         Ok(listening) => listening,
         Err(error) => return failed(&error),
     };
-    let service = match Service::start(source, Clock::system(), unguessable()) {
+    let service = match Service::start(source, Clock::system(), random_seed()) {
         Ok(service) => service,
-        Err(ServiceError::Settings(mistakes)) => return wrong(&mistakes),
-        Err(ServiceError::Lists(mistakes)) => return wrong(&mistakes),
+        Err(ServiceError::Settings(mistakes)) => return print_errors(&mistakes),
+        Err(ServiceError::Lists(mistakes)) => return print_errors(&mistakes),
         Err(error) => return failed(&error),
     };
     for note in service.notes() {
@@ -55,7 +55,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         true => eprintln!("{ready}"),
         false => println!("{ready}"),
     }
-    runtime.block_on(until_told(&service, signals));
+    runtime.block_on(run_until_signal(&service, signals));
     service.shut_down();
     ExitCode::SUCCESS
 }
@@ -90,7 +90,7 @@ fn log_to_stderr(level: LogLevel) {
 }
 
 /// Handles signals until one says stop.
-async fn until_told(service: &Service, [mut terminate, mut interrupt, mut reload, mut reopen]: [Signal; 4]) {
+async fn run_until_signal(service: &Service, [mut terminate, mut interrupt, mut reload, mut reopen]: [Signal; 4]) {
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
@@ -123,6 +123,6 @@ fn signals() -> io::Result<[Signal; 4]> {
 }
 
 /// A number that nobody can guess: the standard library keys its hash maps with one.
-pub(super) fn unguessable() -> u64 {
+pub(super) fn random_seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -16,20 +16,20 @@ use std::process::ExitCode;
 
 /// Asks a running gate for its state and shows it.
 pub fn run(gate: &AdminArgs, json: bool) -> ExitCode {
-    let shown = gate.ask(Method::GET, "/api/v1/state", "").and_then(|said| match json {
+    let shown = gate.request(Method::GET, "/api/v1/state", "").and_then(|said| match json {
         true => Ok(said),
-        false => text(&said, &View::of_output()),
+        false => text(&said, &View::for_stdout()),
     });
     match shown {
         Ok(text) => print(&format!("{}\n", text.trim_end())),
-        Err(why) => why.tell(),
+        Err(why) => why.report(),
     }
 }
 
 /// The state, as the admin API tells it in JSON, for people to read.
 pub fn text(said: &str, view: &View) -> Result<String, CommandError> {
     let read = serde_json::from_str::<State>(said);
-    read.map(|state| render::page(&state, view))
+    read.map(|state| render::render(&state, view))
         .map_err(|error| CommandError::Failed(format!("the gate's answer cannot be read: {error}; is it of this version?")))
 }
 

@@ -9,7 +9,7 @@ use crate::config::{self, Settings};
 use crate::replay::Policy;
 use crate::replay::log::MergedLog;
 use crate::service::crawlers;
-use crate::terminal::{ColorMode, thousands};
+use crate::terminal::{ColorMode, group_digits};
 use crate::tune::report::TuningReport;
 use crate::tune::{TuneError, Goal, GoalContext, ConfigEditor, InMemoryLog, Search, SearchSpace, TuneResult, Tuner, GoalError, summary};
 use crate::verify::OperatorTable;
@@ -50,7 +50,7 @@ pub struct TuneArgs {
 /// Tunes. Exit code 0 where the goal is met or a point was picked, 1 where nothing that was tried meets it (what comes
 /// nearest is told and written all the same) or a result cannot be written, 2 where the goal or a file is wrong.
 pub fn run(args: &TuneArgs) -> ExitCode {
-    let tuned = written(args).and_then(|(tuned, is_told)| {
+    let tuned = tune_and_write(args).and_then(|(tuned, is_told)| {
         let shown = if is_told { shown(args, &tuned.report)? } else { String::new() };
         Ok((shown, tuned.report.met || args.pick.is_some()))
     });
@@ -59,20 +59,20 @@ pub fn run(args: &TuneArgs) -> ExitCode {
             ExitCode::SUCCESS if !met => ExitCode::from(1),
             printed => printed,
         },
-        Err(trouble) => trouble.tell(),
+        Err(trouble) => trouble.report(),
     }
 }
 
 /// Tunes, and writes the file. Also whether the report is told: not where the file has standard output for itself.
-fn written(args: &TuneArgs) -> Result<(TuneResult, bool), CommandError> {
+fn tune_and_write(args: &TuneArgs) -> Result<(TuneResult, bool), CommandError> {
     let file = args.file.path()?;
-    let mut places = OutputPaths::reading(&args.log.logs, [("--config", Some(file.as_path()))]);
+    let mut places = OutputPaths::with_inputs(&args.log.logs, [("--config", Some(file.as_path()))]);
     if args.json {
-        places.writes("--json", Path::new("-"))?;
+        places.add_output("--json", Path::new("-"))?;
     }
-    let target = args.write.as_deref().map(|path| places.writes("--write", path)).transpose()?;
+    let target = args.write.as_deref().map(|path| places.add_output("--write", path)).transpose()?;
     let is_told = !target.as_ref().is_some_and(OutputTarget::is_standard_output);
-    let tuned = tuned(args, &file)?;
+    let tuned = run_tuner(args, &file)?;
     if let Some(target) = target {
         let mut out = target.open()?;
         out.write_all(tuned.text.as_bytes()).map_err(|error| out.failed(&error))?;
@@ -83,22 +83,22 @@ fn written(args: &TuneArgs) -> Result<(TuneResult, bool), CommandError> {
 
 fn shown(args: &TuneArgs, report: &TuningReport) -> Result<String, CommandError> {
     match args.json {
-        false => Ok(summary::summary(report, ColorMode::of_output(io::stdout().is_terminal()))),
+        false => Ok(summary::summary(report, ColorMode::for_output(io::stdout().is_terminal()))),
         true => serde_json::to_string_pretty(report)
             .map(|text| text + "\n")
             .map_err(|error| CommandError::Failed(format!("the report cannot be written: {error}"))),
     }
 }
 
-fn tuned(args: &TuneArgs, path: &Path) -> Result<TuneResult, CommandError> {
-    let file = config::text_of(path).map_err(|mistakes| CommandError::Wrong(mistakes.to_string()))?;
-    let present = load_policy::of(path, &file, crawlers::without_dns).map_err(CommandError::Wrong)?;
+fn run_tuner(args: &TuneArgs, path: &Path) -> Result<TuneResult, CommandError> {
+    let file = config::read_text(path).map_err(|mistakes| CommandError::Usage(mistakes.to_string()))?;
+    let present = load_policy::of(path, &file, crawlers::without_dns).map_err(CommandError::Usage)?;
     let builtin = OperatorTable::builtin();
     let operators: Vec<&str> = builtin.names().collect();
     let settings = &present.settings;
     let quota = quota(args, &present)?;
     let goal = goal(args, settings, quota)?;
-    let space = SearchSpace::of(settings, quota, &goal).map_err(CommandError::Wrong)?;
+    let space = SearchSpace::of(settings, quota, &goal).map_err(CommandError::Usage)?;
     let assumptions = args.log.taken.assumptions(&[&present])?;
     let progress = Progress::begin();
     let recording = recording(args, &progress)?;
@@ -113,11 +113,11 @@ fn tuned(args: &TuneArgs, path: &Path) -> Result<TuneResult, CommandError> {
         threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
     };
     let effort = usize::from(args.effort);
-    let search = Search { effort, chance: Rng::of(SEED, "tune") };
+    let search = Search { effort, chance: Rng::from_seed(SEED, "tune") };
     let tuned = tuning.run(search, args.pick, &mut |tried| {
         progress.show(|elapsed| {
             let done = tried as f64 / effort as f64;
-            let tried = format!("{} of {} policies", thousands(tried as u64), thousands(effort as u64));
+            let tried = format!("{} of {} policies", group_digits(tried as u64), group_digits(effort as u64));
             format!("{}  {tried}, at most {} left", done_bar(done), time_left(done, elapsed))
         });
     });
@@ -129,7 +129,7 @@ fn recording(args: &TuneArgs, progress: &Progress) -> Result<InMemoryLog, Comman
     let files = args.log.open()?;
     let reading = ReadProgress::of(&files);
     let lines = MergedLog::new(files.sources, args.log.taken.window);
-    let recording = InMemoryLog::read(lines, &mut |lines| progress.show(|elapsed| reading.drawn(lines, elapsed)));
+    let recording = InMemoryLog::read(lines, &mut |lines| progress.show(|elapsed| reading.render(lines, elapsed)));
     progress.clear();
     Ok(recording?)
 }
@@ -139,13 +139,13 @@ fn quota(args: &TuneArgs, policy: &Policy) -> Result<usize, CommandError> {
     let quotas = policy.settings.rules.quotas.as_slice();
     let names = || quotas.iter().map(|quota| quota.name.as_str()).collect::<Vec<_>>().join(", ");
     match (&args.quota, quotas) {
-        (_, []) => Err(CommandError::Wrong(format!("{}: there is no quota to tune", policy.name))),
+        (_, []) => Err(CommandError::Usage(format!("{}: there is no quota to tune", policy.name))),
         (None, [_]) => Ok(0),
-        (None, _) => Err(CommandError::Wrong(format!("--quota: which one is to be tuned? the quotas are {}", names()))),
+        (None, _) => Err(CommandError::Usage(format!("--quota: which one is to be tuned? the quotas are {}", names()))),
         (Some(name), _) => quotas
             .iter()
             .position(|quota| quota.name == *name)
-            .ok_or_else(|| CommandError::Wrong(format!("--quota: there is no quota {name:?}; the quotas are {}", names()))),
+            .ok_or_else(|| CommandError::Usage(format!("--quota: there is no quota {name:?}; the quotas are {}", names()))),
     }
 }
 
@@ -153,12 +153,12 @@ fn goal(args: &TuneArgs, settings: &Settings, tuned: usize) -> Result<Goal, Comm
     let rules = &settings.rules;
     let known = GoalContext {
         classes: rules.classes.iter().map(|class| class.name.as_str()).collect(),
-        quotas: rules.quotas.iter().map(|quota| (quota.name.as_str(), quota.window.back() == 0)).collect(),
+        quotas: rules.quotas.iter().map(|quota| (quota.name.as_str(), quota.window.lookback() == 0)).collect(),
         tuned: &rules.quotas[tuned].name,
     };
     Goal::read(&args.goal, &known).map_err(|wrong| {
         let told: Vec<String> = wrong.iter().map(GoalError::to_string).collect();
-        CommandError::Wrong(told.join("\n"))
+        CommandError::Usage(told.join("\n"))
     })
 }
 
@@ -167,7 +167,7 @@ impl From<TuneError> for CommandError {
         match failed {
             TuneError::Replay(failed) => failed.into(),
             TuneError::TooLong { .. } | TuneError::Unwritable(_) | TuneError::Wrong(_) | TuneError::NoSuchPoint { .. } => {
-                Self::Wrong(failed.to_string())
+                Self::Usage(failed.to_string())
             }
         }
     }

@@ -13,18 +13,18 @@ use serde::forward_to_deserialize_any;
 use std::fmt;
 
 /// After so many mistakes the rest can wait.
-const MOST_MISTAKES: usize = 200;
+const MAX_ERRORS: usize = 200;
 
 /// Reads a `T`; what does not fit goes to `mistakes`, and its default takes its place.
 pub(super) fn read<T: DeserializeOwned + Default>(mut root: Node, mistakes: &mut Vec<ConfigError>) -> T {
-    for _ in 0..MOST_MISTAKES {
+    for _ in 0..MAX_ERRORS {
         let fault = match T::deserialize(NodeDeserializer(&root)) {
             Ok(value) => return value,
             Err(fault) => fault,
         };
         let (path, place) = fault.at.unwrap_or_else(|| (String::new(), SourceLocation::START));
-        let removed = root.spoil(&path, fault.keep_empty);
-        mistakes.push(ConfigError { place, path, wrong: fault.wrong, remedy: fault.remedy });
+        let removed = root.remove(&path, fault.keep_empty);
+        mistakes.push(ConfigError { place, path, message: fault.wrong, hint: fault.remedy });
         if !removed {
             break;
         }
@@ -121,7 +121,7 @@ impl Error for DeError {
 struct NodeDeserializer<'a>(&'a Node);
 
 impl NodeDeserializer<'_> {
-    fn here<T>(&self, result: Result<T, DeError>) -> Result<T, DeError> {
+    fn locate<T>(&self, result: Result<T, DeError>) -> Result<T, DeError> {
         result.map_err(|fault| fault.at(&self.0.path, &self.0.place))
     }
 
@@ -129,9 +129,9 @@ impl NodeDeserializer<'_> {
         match &self.0.kind {
             NodeKind::Null => visitor.visit_unit(),
             NodeKind::Bool(value) => visitor.visit_bool(*value),
-            NodeKind::Whole(value) => visitor.visit_u64(*value),
-            NodeKind::Negative(value) => visitor.visit_i64(*value),
-            NodeKind::Decimal(value) => visitor.visit_f64(*value),
+            NodeKind::Integer(value) => visitor.visit_u64(*value),
+            NodeKind::SignedInteger(value) => visitor.visit_i64(*value),
+            NodeKind::Float(value) => visitor.visit_f64(*value),
             NodeKind::Text { text, .. } => visitor.visit_str(text),
             NodeKind::List(items) => visitor.visit_seq(ListAccess(items.iter())),
             NodeKind::Map(entries) => visitor.visit_map(NodeMapAccess { rest: entries.iter(), value: None, fields: &[] }),
@@ -152,7 +152,7 @@ impl NodeDeserializer<'_> {
 macro_rules! numbers {
     ($($method:ident)*) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
-            self.here(self.number(visitor))
+            self.locate(self.number(visitor))
         })*
     };
 }
@@ -161,11 +161,11 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
     type Error = DeError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
-        self.here(self.any(visitor))
+        self.locate(self.any(visitor))
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
-        self.here(match &self.0.kind {
+        self.locate(match &self.0.kind {
             NodeKind::Text { text, loose: true } if text == "true" => visitor.visit_bool(true),
             NodeKind::Text { text, loose: true } if text == "false" => visitor.visit_bool(false),
             _ => self.any(visitor),
@@ -180,7 +180,7 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
-        self.here(match &self.0.kind {
+        self.locate(match &self.0.kind {
             NodeKind::Null => visitor.visit_seq(ListAccess([].iter())),
             _ => self.any(visitor),
         })
@@ -213,7 +213,7 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, DeError> {
-        self.here(match &self.0.kind {
+        self.locate(match &self.0.kind {
             NodeKind::Text { text, .. } => visitor.visit_enum(StrDeserializer::<DeError>::new(text)),
             _ => self.any(OneOf(variants)).and(Err(DeError::new("found no word".into(), "see `tidegate schema`"))),
         })

@@ -17,7 +17,7 @@ pub(super) fn expand(root: &mut Node, environment: &[(String, String)], mistakes
         match expanded(text, environment) {
             Ok(result) => (*text, *loose) = (result, true),
             Err((wrong, remedy)) => {
-                mistakes.push(ConfigError { place: node.place.clone(), path: node.path.clone(), wrong, remedy });
+                mistakes.push(ConfigError { place: node.place.clone(), path: node.path.clone(), message: wrong, hint: remedy });
                 node.kind = NodeKind::Null;
             }
         }
@@ -53,7 +53,7 @@ fn expanded(text: &str, environment: &[(String, String)]) -> Result<String, (Str
 
 /// The tree of all variables that replace a key.
 pub(super) fn variables(environment: &[(String, String)], mistakes: &mut Vec<ConfigError>) -> Node {
-    let mut root = Node::nothing();
+    let mut root = Node::empty_map();
     for (name, value) in environment {
         let Some(keys) = name.strip_prefix(PREFIX) else { continue };
         let keys = keys.to_lowercase();
@@ -66,7 +66,7 @@ pub(super) fn variables(environment: &[(String, String)], mistakes: &mut Vec<Con
 
 /// The tree of what the command line gives: keys from the top, and their values.
 pub(super) fn options(overrides: &[(&str, String)], mistakes: &mut Vec<ConfigError>) -> Node {
-    let mut root = Node::nothing();
+    let mut root = Node::empty_map();
     for (path, value) in overrides {
         let keys: Vec<&str> = path.split('.').collect();
         let option = format!("--{}", keys.first().copied().unwrap_or_default());
@@ -78,7 +78,7 @@ pub(super) fn options(overrides: &[(&str, String)], mistakes: &mut Vec<ConfigErr
 
 fn replace(root: &mut Node, keys: &[&str], value: &str, place: &SourceLocation, mistakes: &mut Vec<ConfigError>) {
     let mut told = |path: String, wrong: String, remedy: &str| {
-        mistakes.push(ConfigError { place: place.clone(), path, wrong, remedy: remedy.into() });
+        mistakes.push(ConfigError { place: place.clone(), path, message: wrong, hint: remedy.into() });
     };
     if keys.iter().any(|key| key.is_empty()) {
         return told(String::new(), "names no key".into(), "write it such as TIDEGATE__ORIGIN__URL");
@@ -131,7 +131,7 @@ fn replace(root: &mut Node, keys: &[&str], value: &str, place: &SourceLocation, 
 }
 
 /// Variables that look as if they were meant to replace a key, but do not.
-pub(super) fn near_misses(environment: &[(String, String)], keys: &[&str], mistakes: &mut Vec<ConfigError>) {
+pub(super) fn warn_similar_names(environment: &[(String, String)], keys: &[&str], mistakes: &mut Vec<ConfigError>) {
     for (name, _) in environment {
         let Some(rest) = name.strip_prefix("TIDEGATE_").filter(|rest| !rest.starts_with('_')) else { continue };
         let Some((section, _)) = rest.split_once("__") else { continue };
@@ -140,8 +140,8 @@ pub(super) fn near_misses(environment: &[(String, String)], keys: &[&str], mista
             mistakes.push(ConfigError {
                 place: SourceLocation::Variable(name.clone()),
                 path: String::new(),
-                wrong: "replaces nothing".into(),
-                remedy: format!("write it with two underscores: {PREFIX}{rest}"),
+                message: "replaces nothing".into(),
+                hint: format!("write it with two underscores: {PREFIX}{rest}"),
             });
         }
     }

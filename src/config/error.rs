@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SourceLocation {
     /// The file as a whole: it cannot be read.
-    Whole,
+    File,
     /// In the file; both count from 1.
-    File {
+    Position {
         /// The line.
         line: u64,
         /// The column, in characters.
@@ -29,9 +29,9 @@ pub struct ConfigError {
     /// Which key, from the top: `quotas.places_api.tiers.search[1].shed`.
     pub path: String,
     /// What is wrong.
-    pub wrong: String,
+    pub message: String,
     /// What would do.
-    pub remedy: String,
+    pub hint: String,
 }
 
 /// All that is wrong with a configuration, in the order of the file. Never empty.
@@ -45,13 +45,13 @@ pub struct ConfigErrors {
 
 impl SourceLocation {
     /// The first character of the file: where something is missing altogether.
-    pub const START: Self = Self::File { line: 1, column: 1 };
+    pub const START: Self = Self::Position { line: 1, column: 1 };
 
     /// How messages name it: `FILE:LINE:COL`, or the name of the variable or option.
-    pub fn within(&self, file: &Path) -> String {
+    pub fn in_file(&self, file: &Path) -> String {
         match self {
-            Self::Whole => file.display().to_string(),
-            Self::File { line, column } => format!("{}:{line}:{column}", file.display()),
+            Self::File => file.display().to_string(),
+            Self::Position { line, column } => format!("{}:{line}:{column}", file.display()),
             Self::Variable(name) | Self::Option(name) => name.clone(),
         }
     }
@@ -64,11 +64,11 @@ impl fmt::Display for ConfigErrors {
             if count > 0 {
                 writeln!(out)?;
             }
-            write!(out, "{}: ", mistake.place.within(&self.file))?;
+            write!(out, "{}: ", mistake.place.in_file(&self.file))?;
             if !mistake.path.is_empty() {
                 write!(out, "{}: ", one_line(&mistake.path))?;
             }
-            write!(out, "{}; {}", one_line(&mistake.wrong), one_line(&mistake.remedy))?;
+            write!(out, "{}; {}", one_line(&mistake.message), one_line(&mistake.hint))?;
         }
         Ok(())
     }
@@ -78,16 +78,16 @@ impl std::error::Error for ConfigErrors {}
 
 /// Keys come from outside and may hold line ends; a mistake is one line, and not an endless one.
 fn one_line(text: &str) -> String {
-    const LONGEST: usize = 500;
+    const MAX_MESSAGE_LEN: usize = 500;
     let mut line: String = text
         .chars()
-        .take(LONGEST)
+        .take(MAX_MESSAGE_LEN)
         .flat_map(|sign| match sign.is_control() {
             true => sign.escape_default().collect(),
             false => vec![sign],
         })
         .collect();
-    if text.chars().nth(LONGEST).is_some() {
+    if text.chars().nth(MAX_MESSAGE_LEN).is_some() {
         line.push_str("...");
     }
     line

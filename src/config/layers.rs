@@ -26,7 +26,7 @@ pub(super) fn merge(layers: &[Node]) -> Node {
     let root = Node { path: String::new(), place: SourceLocation::START, kind: NodeKind::Null };
     match merged {
         Some(merged) => written.node(&root, String::new(), merged),
-        None => Node::nothing(),
+        None => Node::empty_map(),
     }
 }
 
@@ -47,9 +47,9 @@ fn value(node: &Node) -> Value {
     let kind = match &node.kind {
         NodeKind::Null => ValueKind::Nil,
         NodeKind::Bool(value) => ValueKind::Boolean(*value),
-        NodeKind::Whole(value) => ValueKind::U64(*value),
-        NodeKind::Negative(value) => ValueKind::I64(*value),
-        NodeKind::Decimal(value) => ValueKind::Float(*value),
+        NodeKind::Integer(value) => ValueKind::U64(*value),
+        NodeKind::SignedInteger(value) => ValueKind::I64(*value),
+        NodeKind::Float(value) => ValueKind::Float(*value),
         NodeKind::Text { text, .. } => ValueKind::String(text.clone()),
         NodeKind::List(items) => ValueKind::Array(items.iter().map(value).collect()),
         NodeKind::Map(entries) => {
@@ -99,10 +99,10 @@ impl LostLocations {
         node.kind = match value.kind {
             ValueKind::Nil => NodeKind::Null,
             ValueKind::Boolean(value) => NodeKind::Bool(value),
-            ValueKind::I64(value) => NodeKind::Negative(value),
-            ValueKind::U64(value) => NodeKind::Whole(value),
+            ValueKind::I64(value) => NodeKind::SignedInteger(value),
+            ValueKind::U64(value) => NodeKind::Integer(value),
             ValueKind::I128(_) | ValueKind::U128(_) => NodeKind::Null,
-            ValueKind::Float(value) => NodeKind::Decimal(value),
+            ValueKind::Float(value) => NodeKind::Float(value),
             ValueKind::String(text) => NodeKind::Text { text, loose: self.loose.get(&node.path).copied().unwrap_or(false) },
             ValueKind::Array(items) => {
                 let item = |(index, item)| self.node(&node, node.path_of_index(index), item);

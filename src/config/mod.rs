@@ -39,7 +39,7 @@ pub fn load(
     overrides: &[(&str, String)],
     operators: &[&str],
 ) -> Result<Settings, ConfigErrors> {
-    let (settings, mut mistakes) = settle(file, text, environment, overrides, operators);
+    let (settings, mut mistakes) = load_settings(file, text, environment, overrides, operators);
     if mistakes.is_empty() {
         return Ok(settings);
     }
@@ -50,9 +50,9 @@ pub fn load(
 /// Finds the operators' listener in a file's `text`, whatever else is wrong with it: whoever wants to talk to a running
 /// gate may be in the middle of changing its file, and need not have the variables that the rest of it asks for.
 pub fn admin(file: &Path, text: &str, environment: &[(String, String)]) -> Result<Option<settings::Admin>, ConfigErrors> {
-    let (settings, mut mistakes) = settle(file, text, environment, &[], &[]);
+    let (settings, mut mistakes) = load_settings(file, text, environment, &[], &[]);
     mistakes.retain(|mistake| match mistake.path.as_str() {
-        "" => matches!(mistake.place, SourceLocation::File { .. }),
+        "" => matches!(mistake.place, SourceLocation::Position { .. }),
         path => path == "admin" || path.starts_with("admin."),
     });
     match mistakes.is_empty() {
@@ -62,7 +62,7 @@ pub fn admin(file: &Path, text: &str, environment: &[(String, String)]) -> Resul
 }
 
 /// What the text means, and all that is wrong with it.
-fn settle(
+fn load_settings(
     file: &Path,
     text: &str,
     environment: &[(String, String)],
@@ -71,14 +71,14 @@ fn settle(
 ) -> (Settings, Vec<ConfigError>) {
     let (mut written, mut mistakes) = yaml::read(text);
     environment::expand(&mut written, environment, &mut mistakes);
-    environment::near_misses(environment, raw::SECTIONS, &mut mistakes);
+    environment::warn_similar_names(environment, raw::SECTIONS, &mut mistakes);
     let variables = environment::variables(environment, &mut mistakes);
     let options = environment::options(overrides, &mut mistakes);
 
     let tree = layers::merge(&[written, variables, options]);
-    let written = SourceMap::new(file, tree.places());
+    let written = SourceMap::new(file, tree.locations());
     let raw: raw::File = deserializer::read(tree, &mut mistakes);
-    validate::settle(&raw, operators, written, mistakes)
+    validate::validate(&raw, operators, written, mistakes)
 }
 
 /// Reads a file and makes settings of it.
@@ -88,20 +88,20 @@ pub fn read(
     overrides: &[(&str, String)],
     operators: &[&str],
 ) -> Result<Settings, ConfigErrors> {
-    load(file, &text_of(file)?, environment, overrides, operators)
+    load(file, &read_text(file)?, environment, overrides, operators)
 }
 
 /// Reads a file and finds the operators' listener in it, as [`admin`] does.
 pub fn read_admin(file: &Path, environment: &[(String, String)]) -> Result<Option<settings::Admin>, ConfigErrors> {
-    admin(file, &text_of(file)?, environment)
+    admin(file, &read_text(file)?, environment)
 }
 
 /// Reads a file's text.
-pub fn text_of(file: &Path) -> Result<String, ConfigErrors> {
+pub fn read_text(file: &Path) -> Result<String, ConfigErrors> {
     std::fs::read_to_string(file).map_err(|error| {
         let wrong = format!("cannot be read: {error}");
         let remedy = "name a YAML file in UTF-8, such as config/tidegate.yaml of the distribution".into();
-        let mistake = ConfigError { place: SourceLocation::Whole, path: String::new(), wrong, remedy };
+        let mistake = ConfigError { place: SourceLocation::File, path: String::new(), message: wrong, hint: remedy };
         ConfigErrors { file: file.to_owned(), list: vec![mistake] }
     })
 }

@@ -19,9 +19,9 @@ pub(super) struct Node {
 pub(super) enum NodeKind {
     Null,
     Bool(bool),
-    Whole(u64),
-    Negative(i64),
-    Decimal(f64),
+    Integer(u64),
+    SignedInteger(i64),
+    Float(f64),
     /// `loose` text came from the environment and may stand for a number or a switch.
     Text {
         text: String,
@@ -44,7 +44,7 @@ pub(super) type Places = BTreeMap<String, SourceLocation>;
 
 impl Node {
     /// An empty map at the top.
-    pub(super) fn nothing() -> Self {
+    pub(super) fn empty_map() -> Self {
         Self { path: String::new(), place: SourceLocation::START, kind: NodeKind::Map(Vec::new()) }
     }
 
@@ -85,7 +85,7 @@ impl Node {
     }
 
     /// Where everything stands. A key is where its mistakes are told, unless its value stands on its own.
-    pub(super) fn places(&self) -> Places {
+    pub(super) fn locations(&self) -> Places {
         let mut places = Places::new();
         self.collect_places(&mut places);
         places
@@ -109,7 +109,7 @@ impl Node {
 
     /// Takes out the value at `path`; one of which only the inside was asked for is emptied, so that its neighbours
     /// keep their places. False when there is nothing to take out.
-    pub(super) fn spoil(&mut self, path: &str, keep_empty: bool) -> bool {
+    pub(super) fn remove(&mut self, path: &str, keep_empty: bool) -> bool {
         let is_it = |node: &Node| node.path == path;
         if keep_empty && is_it(self) {
             let was_empty = matches!(&self.kind, NodeKind::Map(entries) if entries.is_empty());
@@ -122,14 +122,14 @@ impl Node {
                 if !keep_empty {
                     items.retain(|item| !is_it(item));
                 }
-                items.len() < before || items.iter_mut().any(|item| item.spoil(path, keep_empty))
+                items.len() < before || items.iter_mut().any(|item| item.remove(path, keep_empty))
             }
             NodeKind::Map(entries) => {
                 let before = entries.len();
                 if !keep_empty {
                     entries.retain(|entry| !is_it(&entry.value));
                 }
-                entries.len() < before || entries.iter_mut().any(|entry| entry.value.spoil(path, keep_empty))
+                entries.len() < before || entries.iter_mut().any(|entry| entry.value.remove(path, keep_empty))
             }
             _ => false,
         }

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// No duration of a gate is longer; larger ones are slips, and sums of them could overflow.
-const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
+const MAX_DURATION: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
 /// A type written as one word, in text or digits.
 macro_rules! word {
@@ -99,7 +99,7 @@ word! {
 
 word! {
     /// `50%`, `12.5%`.
-    Percent(Share), "a share such as 75%; write a number from 0 to 100 with a percent sign", "[0-9.]+%", digits: false, share
+    Percent(Share), "a share such as 75%; write a number from 0 to 100 with a percent sign", "[0-9.]+%", digits: false, parse_share
 }
 
 word! {
@@ -114,12 +114,12 @@ word! {
 
 word! {
     /// What a request is expected to cost: so much, or what others have cost lately.
-    Price(Cost), "an amount to a thousandth, or learned; write it like 10 or 0.25", "[0-9.]+|learned", digits: true, price
+    Price(Cost), "an amount to a thousandth, or learned; write it like 10 or 0.25", "[0-9.]+|learned", digits: true, parse_cost
 }
 
 word! {
     /// A share of the limit, or an amount of units.
-    Mark(ThresholdValue), "a share of the limit or an amount; write it like 60% or 6000", "[0-9.]+%?", digits: true, level
+    Mark(ThresholdValue), "a share of the limit or an amount; write it like 60% or 6000", "[0-9.]+%?", digits: true, parse_threshold
 }
 
 word! {
@@ -188,7 +188,7 @@ pub fn duration(text: &str) -> Option<Duration> {
         "d" => 86_400_000,
         _ => return None,
     };
-    count.checked_mul(milliseconds).map(Duration::from_millis).filter(|&span| span <= LONGEST)
+    count.checked_mul(milliseconds).map(Duration::from_millis).filter(|&span| span <= MAX_DURATION)
 }
 
 impl Delay {
@@ -215,7 +215,7 @@ fn size(text: &str) -> Option<u64> {
     count.checked_mul(bytes)
 }
 
-fn share(text: &str) -> Option<Share> {
+fn parse_share(text: &str) -> Option<Share> {
     let percent: Units = text.strip_suffix('%')?.parse().ok()?;
     let millionths = percent.milli() * 10;
     u32::try_from(millionths).ok().filter(|&millionths| millionths <= 1_000_000).map(Share::from_millionths)
@@ -223,8 +223,8 @@ fn share(text: &str) -> Option<Share> {
 
 fn change(text: &str) -> Option<f64> {
     match text.strip_prefix('-') {
-        Some(less) => share(less).map(|share| -share.ratio()),
-        None => share(text).map(Share::ratio),
+        Some(less) => parse_share(less).map(|share| -share.ratio()),
+        None => parse_share(text).map(Share::ratio),
     }
 }
 
@@ -234,16 +234,16 @@ fn units(text: &str) -> Option<Units> {
     text.parse().ok().filter(|_| fraction.len() <= 3)
 }
 
-fn price(text: &str) -> Option<Cost> {
+fn parse_cost(text: &str) -> Option<Cost> {
     match text {
         "learned" => Some(Cost::Learned),
         amount => units(amount).map(Cost::Known),
     }
 }
 
-fn level(text: &str) -> Option<ThresholdValue> {
+fn parse_threshold(text: &str) -> Option<ThresholdValue> {
     match text.ends_with('%') {
-        true => share(text).map(ThresholdValue::OfLimit),
+        true => parse_share(text).map(ThresholdValue::OfLimit),
         false => units(text).map(ThresholdValue::Units),
     }
 }

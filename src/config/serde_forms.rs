@@ -219,7 +219,7 @@ impl<T: JsonSchema> JsonSchema for OneOrRange<T> {
 }
 
 /// Either a word that means a `T`, or keys that say more.
-pub(super) fn word_or_keys<'de, D, T, K>(
+pub(super) fn string_or_map<'de, D, T, K>(
     deserializer: D,
     needs: &'static str,
     word: fn(&str) -> Option<T>,
@@ -254,7 +254,7 @@ impl<'de, T, K: DeserializeOwned + Into<T>> Visitor<'de> for WordOrKeys<T, K> {
 }
 
 /// A section that means its defaults where nothing stands behind its key.
-pub(super) fn given<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+pub(super) fn present_or_default<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de> + Default,

@@ -51,9 +51,9 @@ pub struct Settings {
     /// The files that operators' `ranges` name.
     pub range_files: Vec<RangeFile>,
     /// What is right but worth knowing, a sentence each: mostly keys that this version does not carry out.
-    pub notes: Vec<String>,
+    pub warnings: Vec<String>,
     /// Where each of these was written.
-    pub written: SourceMap,
+    pub source_map: SourceMap,
 }
 
 /// Where the count of what is spent is kept.
@@ -126,7 +126,7 @@ pub enum LedgerFailureMode {
     /// Spends nothing more.
     Refuse,
     /// Spends the part of what is left that was put aside for it.
-    Share,
+    Fallback,
 }
 
 /// An operator of crawlers as the file tells it; what it leaves out is as built in.

@@ -19,22 +19,22 @@ impl SourceMap {
 
     /// Where the setting at `path` was written: `FILE:LINE:COL`, or the name of a variable or an option. `None` where nobody
     /// wrote it, and its default holds.
-    pub fn at(&self, path: &str) -> Option<String> {
-        self.places.get(path).map(|place| place.within(&self.file))
+    pub fn location(&self, path: &str) -> Option<String> {
+        self.places.get(path).map(|place| place.in_file(&self.file))
     }
 
     /// Where `path` was written, or else what is around it, as messages name it.
-    pub(super) fn near(&self, path: &str) -> String {
-        self.around(path).within(&self.file)
+    pub(super) fn nearest_location(&self, path: &str) -> String {
+        self.enclosing_position(path).in_file(&self.file)
     }
 
     /// The same, for whoever wants to write there.
-    pub fn place(&self, path: &str) -> Option<&SourceLocation> {
+    pub fn position(&self, path: &str) -> Option<&SourceLocation> {
         self.places.get(path)
     }
 
     /// Where `path` stands, or else what is around it.
-    pub(super) fn around(&self, path: &str) -> SourceLocation {
+    pub(super) fn enclosing_position(&self, path: &str) -> SourceLocation {
         let mut path = path;
         loop {
             if let Some(place) = self.places.get(path) {

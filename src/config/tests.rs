@@ -56,7 +56,7 @@ fn every_setting_knows_where_it_was_written() {
          classes: [ { name: robot, when: { kind: declared_bot } } ]\n",
     );
     let environment = [("TIDEGATE__QUOTAS__API__ENFORCE", "false")];
-    let written = load_with(&text, &environment, &[("listen", "127.0.0.1:1")]).expect("it is right").written;
+    let written = load_with(&text, &environment, &[("listen", "127.0.0.1:1")]).expect("it is right").source_map;
     for (path, at) in [
         ("quotas.api.limit", Some("gate.yaml:4:12")),
         ("quotas.api.tiers.robot[0]", Some("gate.yaml:6:23")),
@@ -66,7 +66,7 @@ fn every_setting_knows_where_it_was_written() {
         ("quotas.api.pacing", None),
         ("routes", None),
     ] {
-        assert_eq!(written.at(path).as_deref(), at, "{path}");
+        assert_eq!(written.location(path).as_deref(), at, "{path}");
     }
 }
 
@@ -79,9 +79,9 @@ fn who_shares_a_bucket_is_a_word_or_a_name() {
         ("capacity: 6, fill: 1, interval: 1s, key: class", KeySource::Class),
         (
             "rate: 1/s, key: { header: X-Api-Key }",
-            KeySource::Sent(CredentialSource::Header(http::HeaderName::from_static("x-api-key"))),
+            KeySource::Credential(CredentialSource::Header(http::HeaderName::from_static("x-api-key"))),
         ),
-        ("rate: 1/s, key: { cookie: Session }", KeySource::Sent(CredentialSource::Cookie("Session".into()))),
+        ("rate: 1/s, key: { cookie: Session }", KeySource::Credential(CredentialSource::Cookie("Session".into()))),
     ] {
         let settings = settings(&site(&format!("classes: [{{ name: a, bucket: {{ {written} }} }}]")));
         assert_eq!(settings.rules.classes[0].key, meant, "{written}");
@@ -129,16 +129,16 @@ fn our_own_example_means_what_it_says() {
         throttles.iter().all(|rules| (rules.queue.max_wait, rules.queue.max_length) == (Duration::from_secs(2), 256))
     );
     let above: Vec<Units> =
-        rules.quotas[0].ladders[0].iter().flat_map(|tiers| tiers.ladder.tiers()).map(|tier| tier.above).collect();
-    assert_eq!(above, [6000, 8000, 9500].map(Units::whole));
+        rules.quotas[0].class_tiers[0].iter().flat_map(|tiers| tiers.ladder.tiers()).map(|tier| tier.above).collect();
+    assert_eq!(above, [6000, 8000, 9500].map(Units::from_whole));
     let costs: Vec<_> = rules.routes.iter().map(|route| route.costs.first().map(|cost| cost.1)).collect();
-    let known = |units| Some(Cost::Known(Units::whole(units)));
+    let known = |units| Some(Cost::Known(Units::from_whole(units)));
     assert_eq!(costs, [known(1), known(4), None]);
 }
 
 #[test]
 fn the_example_needs_no_notes() {
-    assert!(settings(EXAMPLE).notes.is_empty(), "{:?}", settings(EXAMPLE).notes);
+    assert!(settings(EXAMPLE).warnings.is_empty(), "{:?}", settings(EXAMPLE).warnings);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn a_delay_of_those_who_hold_a_key_is_for_nobody_else() {
 fn the_crawl_policy_is_told_where_that_is_wished() {
     let told = |yaml: &str| {
         let settings = settings(&format!("origin: {{ url: http://o }}\n{yaml}"));
-        assert_eq!(settings.rules.tells_crawl_policy, settings.crawl_policy.is_some());
+        assert_eq!(settings.rules.serves_crawl_policy, settings.crawl_policy.is_some());
         settings.crawl_policy
     };
     for off in ["", "crawl_policy: off"] {
@@ -178,13 +178,13 @@ fn a_delay_is_for_an_operator_for_a_class_or_for_everybody_unknown() {
     let settings = settings(&text("{ trap: /keep-out, file: ./robots.txt }"));
     let (google, bing, apple) = (OperatorId(0), OperatorId(1), OperatorId(2));
     let delays = &settings.robots.delays;
-    let asked = |operator| delays.of_operators.iter().find(|(known, _)| *known == operator).map(|(_, delay)| *delay);
+    let asked = |operator| delays.per_operator.iter().find(|(known, _)| *known == operator).map(|(_, delay)| *delay);
     assert_eq!(asked(google), None, "its class asks only bingbot");
     assert_eq!(asked(bing), Some(CrawlDelay::Seconds(3)));
     assert_eq!(asked(apple), Some(CrawlDelay::Auto(ClassId(0))));
-    assert_eq!(delays.of_everybody, Some(CrawlDelay::Auto(ClassId(2))));
+    assert_eq!(delays.default, Some(CrawlDelay::Auto(ClassId(2))));
     assert_eq!(
-        settings.notes,
+        settings.warnings,
         [
             "classes[0].crawl_delay.bingbot: crawlers read whole seconds from 1 to 30, so 3s is asked for",
             "classes[1].crawl_delay: crawlers read whole seconds from 1 to 30, so 30s is asked for",
@@ -193,7 +193,7 @@ fn a_delay_is_for_an_operator_for_a_class_or_for_everybody_unknown() {
     assert_eq!(settings.robots.trap.as_deref(), Some("/keep-out"));
     let without = self::settings(&text("{ merge_crawl_delay: false }"));
     assert_eq!(without.robots.delays, CrawlDelays::default());
-    assert!(without.notes.iter().any(|note| note.starts_with("robots.merge_crawl_delay: ")), "{:?}", without.notes);
+    assert!(without.warnings.iter().any(|note| note.starts_with("robots.merge_crawl_delay: ")), "{:?}", without.warnings);
 }
 
 #[test]
@@ -204,8 +204,8 @@ fn a_class_may_be_for_those_on_a_list() {
     assert_eq!(settings.rules.lists, ["tor", "hosting"]);
     assert_eq!(settings.lists[1].file, Path::new("hosting.txt"));
     let rented = &settings.rules.classes[0].when;
-    assert_eq!(rented.lists, ListSet::on([ListId(1)]));
-    assert!(!rented.fits_everybody() && settings.rules.classes[1].when.fits_everybody());
+    assert_eq!(rented.lists, ListSet::from_ids([ListId(1)]));
+    assert!(!rented.matches_all() && settings.rules.classes[1].when.matches_all());
 }
 
 #[test]
@@ -213,18 +213,18 @@ fn behaviour_is_watched_unless_it_is_switched_off() {
     let watched = |text: &str| settings(&site(text)).rules.behaviour.clone();
     let by_default = watched("").expect("it is on");
     assert_eq!((by_default.threshold, by_default.half_life), (100, Duration::from_secs(86_400)));
-    assert_eq!((by_default.max_clients, by_default.trap), (200_000, None));
+    assert_eq!((by_default.max_clients, by_default.honeypot), (200_000, None));
     let told = watched("behaviour: { threshold: 150, half_life: 1h, max_clients: 5000 }\nrobots: { trap: /never/ }");
     let told = told.expect("it is on");
     assert_eq!((told.threshold, told.half_life), (150, Duration::from_secs(3600)));
-    assert_eq!((told.max_clients, told.trap.as_deref()), (5000, Some("/never")));
+    assert_eq!((told.max_clients, told.honeypot.as_deref()), (5000, Some("/never")));
     assert_eq!(watched("behaviour: { enabled: false }"), None);
     let hidden = "behaviour: { enabled: false }\nclasses: [{ name: odd, when: { kind: suspected_bot }, block: true }]";
-    let notes = settings(&site(hidden)).notes;
+    let notes = settings(&site(hidden)).warnings;
     assert_eq!(notes, ["classes[0] (odd): nobody is suspected, as behaviour.enabled is false"]);
     let by_hand = format!("{hidden}\nagents: [{{ match: Odd, kind: suspected_bot }}]");
-    assert!(settings(&site(&by_hand)).notes.is_empty());
-    let notes = settings(&site("behaviour: { enabled: false }\nrobots: { trap: /never }")).notes;
+    assert!(settings(&site(&by_hand)).warnings.is_empty());
+    let notes = settings(&site("behaviour: { enabled: false }\nrobots: { trap: /never }")).warnings;
     assert_eq!(notes, ["robots.trap: nobody looks who falls into it, as behaviour.enabled is false"]);
 }
 
@@ -261,7 +261,7 @@ fn a_section_of_a_scope_with_nothing_behind_it_means_its_defaults() {
         assert_eq!(throttle(&format!("    {bare}")), throttle(&format!("    {keys}")), "{bare}");
     }
     assert_ne!(throttle("    backoff:"), throttle(""));
-    let notes = settings(&site("scopes:\n  default:\n    queue:")).notes;
+    let notes = settings(&site("scopes:\n  default:\n    queue:")).warnings;
     assert_eq!(notes.len(), 1, "it is there: {notes:?}");
 }
 
@@ -295,7 +295,7 @@ routes: [{ match: '/**', scopes: a }]",
             "scopes.default: no route names this scope, so it holds nobody back",
         ),
     ] {
-        assert_eq!(settings(&site(text)).notes, [note], "{text}");
+        assert_eq!(settings(&site(text)).warnings, [note], "{text}");
     }
     for text in [
         "scopes: { default: { delay: 10s, queue: { max_wait: 0s } } }",
@@ -304,7 +304,7 @@ routes: [{ match: '/**', scopes: a }]",
         "scopes: { a: { quota: { limit: 1, window: { fixed: 1h } } } }\nroutes: [{ match: /a, cost: { a: 1 } }]",
         "scopes: { a: { delay: 1s } }\nroutes: [{ match: '/**', scopes: a }]",
     ] {
-        assert_eq!(settings(&site(text)).notes, [""; 0], "{text}");
+        assert_eq!(settings(&site(text)).warnings, [""; 0], "{text}");
     }
 }
 
@@ -319,7 +319,7 @@ fn a_scope_may_be_there_for_each_value() {
     ] {
         let rules = settings(&site(&by_value("tenant", &format!("scope_from: {written}")))).rules;
         let most = NonZeroUsize::new(10_000).expect("many");
-        assert_eq!(rules.scopes[1].by_value, Some(Partitioning { from: meant, most }), "{written}");
+        assert_eq!(rules.scopes[1].partitioning, Some(Partitioning { from: meant, max_partitions: most }), "{written}");
     }
 }
 
@@ -342,7 +342,7 @@ routes:
         let costs = rules.routes[route].costs.iter();
         costs.map(|(quota, cost)| (names[usize::from(quota.0)], *cost)).collect()
     };
-    let known = |units| Cost::Known(Units::whole(units));
+    let known = |units| Cost::Known(Units::from_whole(units));
     assert_eq!(costs(0), [("api", known(2)), ("search", known(1)), ("default", known(1))]);
     assert_eq!(costs(1), [("search", known(3))]);
     assert_eq!(costs(2), []);
@@ -356,9 +356,9 @@ fn how_a_scope_finds_its_pace() {
         settings.rules.scopes[0].throttle.clone().expect("it is throttled")
     };
     let varied = |jitter: &str| throttled(&format!("{{ delay: 1s, jitter: {jitter} }}")).spacing.jitter;
-    assert_eq!((varied("20%"), varied("[-10%, 30%]")), (Jitter::up_to(0.2), Jitter { low: -0.1, high: 0.3 }));
+    assert_eq!((varied("20%"), varied("[-10%, 30%]")), (Jitter::at_most(0.2), Jitter { low: -0.1, high: 0.3 }));
 
-    let gradient = |floor, ceiling| Some(Controller::Gradient(Gradient { floor, ceiling }));
+    let gradient = |floor, ceiling| Some(Controller::Gradient(Gradient { min: floor, max: ceiling }));
     for (written, meant) in [
         ("adaptive: gradient", gradient(1, 256)),
         ("concurrency: 20, adaptive: gradient", gradient(1, 20)),
@@ -369,16 +369,16 @@ fn how_a_scope_finds_its_pace() {
 
     let ms = Duration::from_millis;
     for (written, target, lever) in [
-        ("delay: 200ms, rampup: {}", 1..=1, RampVariable::Delay { start: ms(200), least: ms(20), most: ms(2000) }),
+        ("delay: 200ms, rampup: {}", 1..=1, RampVariable::Delay { start: ms(200), min: ms(20), max: ms(2000) }),
         (
             "delay: 200ms, concurrency: 9, rampup: { backoff_target: [1, 3], min_delay: 50ms, max_delay: 1s }",
             1..=3,
-            RampVariable::Delay { start: ms(200), least: ms(50), most: ms(1000) },
+            RampVariable::Delay { start: ms(200), min: ms(50), max: ms(1000) },
         ),
-        ("concurrency: 4, rampup: { backoff_target: 2 }", 2..=2, RampVariable::Concurrency { start: 4, most: 40 }),
-        ("concurrency: 4, rampup: { max_concurrency: 9 }", 1..=1, RampVariable::Concurrency { start: 4, most: 9 }),
+        ("concurrency: 4, rampup: { backoff_target: 2 }", 2..=2, RampVariable::Concurrency { start: 4, max: 40 }),
+        ("concurrency: 4, rampup: { max_concurrency: 9 }", 1..=1, RampVariable::Concurrency { start: 4, max: 9 }),
     ] {
-        let meant = Rampup { target, window: Duration::from_secs(30), lever };
+        let meant = Rampup { target, window: Duration::from_secs(30), variable: lever };
         let throttle = throttled(&format!("{{ backoff: {{ window: 30s }}, {written} }}"));
         assert_eq!(throttle.controller, Some(Controller::Rampup(meant)), "{written}");
     }
@@ -397,7 +397,7 @@ fn signatures_are_looked_at_unless_somebody_says_no() {
     assert!(signatures("verify: { signatures: { enabled: false } }").is_none());
     let own = settings(&site("operators: { acme: { signature_agents: https://a.example } }"));
     assert_eq!(own.operators[0].signature_agents, Some(vec!["https://a.example".to_owned()]));
-    assert_eq!(own.notes, Vec::<String>::new(), "a signature claims and proves");
+    assert_eq!(own.warnings, Vec::<String>::new(), "a signature claims and proves");
 }
 
 #[test]
@@ -457,9 +457,9 @@ fn variables_stand_for_numbers_switches_and_parts_of_text() {
     let settings =
         load_with(text, &[("PORT", "81"), ("MOST", "7"), ("MERGE", "false"), ("HOST", "")], &[]).expect("all is well");
     assert_eq!((settings.origin.authority.as_str(), settings.origin.max_connections), ("localhost:81", 7));
-    assert_eq!(settings.notes.len(), 1);
+    assert_eq!(settings.warnings.len(), 1);
     let admin = settings.admin.expect("written down");
-    assert!(admin.token.as_ref().is_some_and(|token| token.is(b"a${b}") && !token.is(b"a${b}c")));
+    assert!(admin.token.as_ref().is_some_and(|token| token.matches(b"a${b}") && !token.matches(b"a${b}c")));
     assert_eq!(format!("{:?}", admin.token), "Some(Secret)");
 }
 
@@ -471,8 +471,8 @@ fn known_keys_come_from_the_environment_and_are_never_shown() {
     let keys = settings.rules.classes[0].when.keys.as_ref().expect("written down");
     assert!(keys.contain(b"918273645546372819") && !keys.contain(b"918273645546372818") && !keys.contain(b""));
     assert!(!format!("{settings:?}").contains("918273645546372819"));
-    assert_eq!(settings.notes.len(), 0);
-    assert_eq!(of("123").notes, ["classes[0].when.key.value: a key of fewer than 16 characters can be guessed"]);
+    assert_eq!(settings.warnings.len(), 0);
+    assert_eq!(of("123").warnings, ["classes[0].when.key.value: a key of fewer than 16 characters can be guessed"]);
 }
 
 #[test]
@@ -480,8 +480,8 @@ fn several_gates_share_a_redis_and_nobody_sees_its_password() {
     let settings = settings(&site("ledger: { redis: { url: 'redis://gate:secret@[::1]:7000/2', when_lost: share } }"));
     let Ledger::Redis(redis) = &settings.ledger else { panic!("{:?}", settings.ledger) };
     assert_eq!((redis.host.as_str(), redis.port, redis.database), ("::1", 7000, 2));
-    assert_eq!((redis.prefix.as_str(), redis.when_lost), ("tidegate", LedgerFailureMode::Share));
-    assert!(redis.password.as_ref().is_some_and(|password| password.is(b"secret")));
+    assert_eq!((redis.prefix.as_str(), redis.when_lost), ("tidegate", LedgerFailureMode::Fallback));
+    assert!(redis.password.as_ref().is_some_and(|password| password.matches(b"secret")));
     assert!(!format!("{settings:?}").contains("secret"));
     let told = mistakes_with(&site("ledger: { redis: { url: '${URL}' } }"), &[("URL", "redis://:secret@")]);
     assert!(told.len() == 1 && !told[0].contains("secret"), "{told:?}");
@@ -493,7 +493,7 @@ fn a_share_of_the_limit_is_rounded_up_to_a_thousandth() {
         "quotas: { q: { limit: 0.007, window: { fixed: 1s }, tiers: { other: [{ above: 50%, shed: 1% }] } } }",
     ))
     .rules;
-    let tiers = rules.quotas[0].ladders[0].as_ref().expect("a ladder of the class for everybody");
+    let tiers = rules.quotas[0].class_tiers[0].as_ref().expect("a ladder of the class for everybody");
     assert_eq!(tiers.ladder.tiers()[0].above, Units::from_milli(4));
 }
 
@@ -1211,7 +1211,7 @@ fn a_mistake_is_one_line_whatever_a_key_holds() {
 
 #[test]
 fn a_header_that_nobody_may_send_is_worth_a_note() {
-    let notes = settings(&site("clients: { address_from: forwarded }")).notes;
+    let notes = settings(&site("clients: { address_from: forwarded }")).warnings;
     assert_eq!(notes, ["clients.address_from: no proxy is trusted, so the header is never believed"]);
 }
 
@@ -1219,7 +1219,7 @@ fn a_header_that_nobody_may_send_is_worth_a_note() {
 fn yaml_may_share_values_and_numbers_may_be_absurd() {
     let shared = "quotas:\n  a: &a { limit: 1, window: { fixed: 1s } }\n  b: { <<: *a, limit: 2 }\n";
     let limits: Vec<Units> = settings(&site(shared)).rules.quotas.iter().map(|quota| quota.limit).collect();
-    assert_eq!(limits, [1, 2].map(Units::whole));
+    assert_eq!(limits, [1, 2].map(Units::from_whole));
     for absurd in
         ["99999999999999999999999999", "-1", ".nan", ".inf", "1e300", "0x", "true", "[1]", "{ a: 1 }", "!!binary aGk="]
     {
@@ -1229,7 +1229,7 @@ fn yaml_may_share_values_and_numbers_may_be_absurd() {
     }
     assert_eq!(
         settings(&site("quotas: { q: { limit: 1e3, window: { fixed: 1s } } }")).rules.quotas[0].limit,
-        Units::whole(1000)
+        Units::from_whole(1000)
     );
 }
 
@@ -1309,12 +1309,12 @@ fn an_operator_is_added_or_changed_by_name() {
     assert_eq!(acme.ranges.as_ref().map(Vec::len), Some(3));
     assert_eq!(acme.names.as_ref().map(|names| names[0].to_string()).as_deref(), Some("bot-*.acme.example"));
     assert_eq!((&google.tokens, &google.complete), (&None, &Some(Vec::new())));
-    assert_eq!(settings.notes, Vec::<String>::new());
+    assert_eq!(settings.warnings, Vec::<String>::new());
 }
 
 #[test]
 fn an_operator_that_nobody_claims_or_nothing_proves_is_noted() {
-    let notes = settings(&site("operators: { gogglebot: { complete: names } }")).notes;
+    let notes = settings(&site("operators: { gogglebot: { complete: names } }")).warnings;
     assert_eq!(
         notes,
         [
@@ -1341,11 +1341,11 @@ fn what_was_meant_as_a_network_is_no_file() {
 #[test]
 fn a_list_that_is_never_fetched_is_noted() {
     let rules = "verify: { refresh: off }\noperators: { googlebot: { ranges: \"https://a.example/x?key=secret\" } }";
-    let notes = settings(&site(rules)).notes;
+    let notes = settings(&site(rules)).warnings;
     let told =
         "gate.yaml:3:35: operators.googlebot.ranges: https://a.example/x is not fetched, because verify.refresh is off";
     assert_eq!(notes, [told]);
-    assert!(settings(&site(&rules.replace("refresh: off", "refresh: 1h"))).notes.is_empty());
+    assert!(settings(&site(&rules.replace("refresh: off", "refresh: 1h"))).warnings.is_empty());
 }
 
 #[test]

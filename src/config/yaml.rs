@@ -15,7 +15,7 @@ const MAX_ALIASES: usize = 1000;
 /// Reads the whole text. What cannot be read at all is one mistake; keys given twice are one each.
 pub(super) fn read(text: &str) -> (Node, Vec<ConfigError>) {
     if text.lines().all(|line| matches!(line.trim_start().chars().next(), None | Some('#'))) {
-        return (Node::nothing(), Vec::new());
+        return (Node::empty_map(), Vec::new());
     }
     match serde_saphyr::from_str_with_options::<Tree>(text, options()) {
         Ok(tree) => {
@@ -24,14 +24,14 @@ pub(super) fn read(text: &str) -> (Node, Vec<ConfigError>) {
             root.set_path(String::new());
             let mut mistakes = Vec::new();
             if !matches!(root.kind, NodeKind::Map(_)) {
-                mistakes.push(mistake(&root.place, "found no keys at the top", "begin with a key such as `origin:`"));
-                root = Node::nothing();
+                mistakes.push(error_at(&root.place, "found no keys at the top", "begin with a key such as `origin:`"));
+                root = Node::empty_map();
             }
-            root.walk_mut(&mut |node| drop_doubles(node, &mut mistakes));
+            root.walk_mut(&mut |node| reject_duplicates(node, &mut mistakes));
             (root, mistakes)
         }
         Err(error) => {
-            let place = error.location().map_or(SourceLocation::START, |location| place(&location));
+            let place = error.location().map_or(SourceLocation::START, |location| to_location(&location));
             let told = error.without_snippet().to_string();
             let told = told.lines().next().unwrap_or_default();
             let told = told.split_once(" at line ").map_or(told, |(told, _)| told);
@@ -40,13 +40,13 @@ pub(super) fn read(text: &str) -> (Node, Vec<ConfigError>) {
                 true => "put \"${...}\" in quotes where it stands inside { } or [ ]",
                 false => "check indentation, colons, quotes and brackets there",
             };
-            (Node::nothing(), vec![mistake(&place, &wrong, remedy)])
+            (Node::empty_map(), vec![error_at(&place, &wrong, remedy)])
         }
     }
 }
 
 fn line_at<'a>(text: &'a str, place: &SourceLocation) -> &'a str {
-    let SourceLocation::File { line, .. } = place else { return "" };
+    let SourceLocation::Position { line, .. } = place else { return "" };
     usize::try_from(*line).ok().and_then(|line| text.lines().nth(line.saturating_sub(1))).unwrap_or_default()
 }
 
@@ -63,15 +63,15 @@ fn options() -> Options {
     }
 }
 
-fn mistake(place: &SourceLocation, wrong: &str, remedy: &str) -> ConfigError {
-    ConfigError { place: place.clone(), path: String::new(), wrong: wrong.into(), remedy: remedy.into() }
+fn error_at(place: &SourceLocation, wrong: &str, remedy: &str) -> ConfigError {
+    ConfigError { place: place.clone(), path: String::new(), message: wrong.into(), hint: remedy.into() }
 }
 
-fn place(location: &Location) -> SourceLocation {
-    SourceLocation::File { line: location.line().max(1), column: location.column().max(1) }
+fn to_location(location: &Location) -> SourceLocation {
+    SourceLocation::Position { line: location.line().max(1), column: location.column().max(1) }
 }
 
-fn drop_doubles(node: &mut Node, mistakes: &mut Vec<ConfigError>) {
+fn reject_duplicates(node: &mut Node, mistakes: &mut Vec<ConfigError>) {
     let NodeKind::Map(entries) = &mut node.kind else { return };
     let mut kept: Vec<Entry> = Vec::with_capacity(entries.len());
     for entry in entries.drain(..) {
@@ -79,15 +79,15 @@ fn drop_doubles(node: &mut Node, mistakes: &mut Vec<ConfigError>) {
             None => kept.push(entry),
             Some(earlier) => {
                 let first = match &earlier.key_place {
-                    SourceLocation::File { line, .. } => format!("also in line {line}"),
-                    SourceLocation::Whole => "also elsewhere in the file".to_owned(),
+                    SourceLocation::Position { line, .. } => format!("also in line {line}"),
+                    SourceLocation::File => "also elsewhere in the file".to_owned(),
                     SourceLocation::Variable(name) | SourceLocation::Option(name) => format!("also in {name}"),
                 };
                 mistakes.push(ConfigError {
                     place: entry.key_place,
                     path: entry.value.path,
-                    wrong: format!("key given twice, {first}"),
-                    remedy: "keep one of them".into(),
+                    message: format!("key given twice, {first}"),
+                    hint: "keep one of them".into(),
                 });
             }
         }
@@ -101,7 +101,7 @@ struct Tree(Node);
 impl<'de> Deserialize<'de> for Tree {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let spanned = Spanned::<NodeKindSeed>::deserialize(deserializer)?;
-        Ok(Self(Node { path: String::new(), place: place(&spanned.referenced), kind: spanned.value.0 }))
+        Ok(Self(Node { path: String::new(), place: to_location(&spanned.referenced), kind: spanned.value.0 }))
     }
 }
 
@@ -127,15 +127,15 @@ impl<'de> Visitor<'de> for ShapeVisitor {
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<NodeKind, E> {
-        Ok(NodeKind::Whole(value))
+        Ok(NodeKind::Integer(value))
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<NodeKind, E> {
-        Ok(u64::try_from(value).map_or(NodeKind::Negative(value), NodeKind::Whole))
+        Ok(u64::try_from(value).map_or(NodeKind::SignedInteger(value), NodeKind::Integer))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<NodeKind, E> {
-        Ok(NodeKind::Decimal(value))
+        Ok(NodeKind::Float(value))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<NodeKind, E> {
@@ -166,7 +166,7 @@ impl<'de> Visitor<'de> for ShapeVisitor {
         let mut entries = Vec::new();
         while let Some(key) = map.next_key::<Spanned<String>>()? {
             let Tree(value) = map.next_value()?;
-            entries.push(Entry { key_place: place(&key.referenced), key: key.value, value });
+            entries.push(Entry { key_place: to_location(&key.referenced), key: key.value, value });
         }
         Ok(NodeKind::Map(entries))
     }

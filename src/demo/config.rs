@@ -7,10 +7,10 @@ pub const QUOTA: &str = "shop_api";
 /// Its units a day.
 pub const LIMIT: u64 = 2_000;
 /// From these shares of it on, in percent, search engines are shed.
-pub const MARKS: [f64; 3] = [30.0, 50.0, 70.0];
+pub const SHED_THRESHOLDS: [f64; 3] = [30.0, 50.0, 70.0];
 
 /// The part that matters, as it is shown to whoever watches.
-pub const RULES: &str = r#"quotas:
+pub const RULES_EXCERPT: &str = r#"quotas:
   shop_api:
     limit: 2000
     window: { fixed: 24h }
@@ -43,7 +43,7 @@ pub fn yaml(listen: SocketAddr, admin: SocketAddr, origin: SocketAddr) -> String
          log: {{ access: off }}\n\
          ledger: memory\n\
          verify: {{ dns: off, refresh: off }}\n\
-         {RULES}"
+         {RULES_EXCERPT}"
     )
 }
 
@@ -53,12 +53,12 @@ mod tests {
 
     #[test]
     fn what_is_shown_is_what_the_numbers_say() {
-        assert!(RULES.contains(&format!("  {QUOTA}:\n    limit: {LIMIT}\n")));
-        for mark in MARKS {
-            assert!(RULES.contains(&format!("{{ above: {mark}%")), "{mark}");
+        assert!(RULES_EXCERPT.contains(&format!("  {QUOTA}:\n    limit: {LIMIT}\n")));
+        for mark in SHED_THRESHOLDS {
+            assert!(RULES_EXCERPT.contains(&format!("{{ above: {mark}%")), "{mark}");
         }
         for network in super::super::HOSTING_NETWORKS {
-            assert!(RULES.contains(network), "{network}");
+            assert!(RULES_EXCERPT.contains(network), "{network}");
         }
     }
 }

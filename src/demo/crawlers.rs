@@ -56,7 +56,7 @@ const QUIET: CrawlerProfile = CrawlerProfile {
     visits: 0,
     robots: 0,
     hours: &STEADY,
-    wants: CrawlTarget::Everything,
+    wants: CrawlTarget::Mixed,
     even: false,
     assets: 0.0,
     method: http::Method::GET,
@@ -183,7 +183,7 @@ pub(super) static CRAWLERS: [CrawlerProfile; 21] = [
         networks: &["198.19.26.0/28"],
         addresses: 3,
         visits: 288,
-        wants: CrawlTarget::Front,
+        wants: CrawlTarget::Homepage,
         even: true,
         method: http::Method::HEAD,
         ..QUIET

@@ -2,7 +2,7 @@
 
 use super::scoreboard::{Scoreboard, Gauge, Group, Row};
 use super::traffic;
-use crate::terminal::{ColorMode, bar, cut, span, thousands};
+use crate::terminal::{ColorMode, bar, truncate, format_duration, group_digits};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ pub fn frame(board: &Scoreboard, width: usize, ink: ColorMode) -> String {
     let _ =
         writeln!(out, "  {hour}  {}", bar(board.now.as_secs_f64() / traffic::LENGTH.as_secs_f64(), &[], bar_width(width)));
     let spent = share(board.quota);
-    let units = format!("{} of {} units", thousands(board.quota.used as u64), thousands(board.quota.limit as u64));
-    let _ = writeln!(out, "  quota  {}  {units}", ink.level(spent, &bar(spent, &board.marks, bar_width(width))));
+    let units = format!("{} of {} units", group_digits(board.quota.used as u64), group_digits(board.quota.limit as u64));
+    let _ = writeln!(out, "  quota  {}  {units}", ink.by_level(spent, &bar(spent, &board.marks, bar_width(width))));
     let _ = writeln!(out);
     let head =
         format!("  {:<15}{:>9}{:>10}{:>9}{:>9}   last told to come back", "", "asked", "served", "refused", "share");
-    let _ = writeln!(out, "{}", cut(&head, width));
+    let _ = writeln!(out, "{}", truncate(&head, width));
     for group in Group::ALL {
-        let line = cut(&line(group.name(), board.row(group)), width);
+        let line = truncate(&line(group.name(), board.row(group)), width);
         let _ = writeln!(out, "{}", if group == Group::People { ink.bold(&line) } else { line });
     }
     out
@@ -31,18 +31,18 @@ pub fn line_of_log(board: &Scoreboard) -> String {
     let mut out = format!("{}  quota {}/{}", clock(board.now), board.quota.used as u64, board.quota.limit as u64);
     for group in Group::ALL {
         let row = board.row(group);
-        let _ = write!(out, "  {} {}/{}", group.name(), row.admitted(), row.asked);
+        let _ = write!(out, "  {} {}/{}", group.name(), row.admitted(), row.requests);
     }
     out
 }
 
 fn line(name: &str, row: &Row) -> String {
-    let share = match row.asked {
+    let share = match row.requests {
         0 => "-".to_owned(),
         asked => format!("{:.1}%", 100.0 * row.refused as f64 / asked as f64),
     };
-    let wait = row.retry_after.map_or("-".to_owned(), |seconds| format!("in {}", span(seconds)));
-    let [asked, served, refused] = [row.asked, row.admitted(), row.refused].map(thousands);
+    let wait = row.retry_after.map_or("-".to_owned(), |seconds| format!("in {}", format_duration(seconds)));
+    let [asked, served, refused] = [row.requests, row.admitted(), row.refused].map(group_digits);
     format!("  {name:<15}{asked:>9}{served:>10}{refused:>9}{share:>9}   {wait}")
 }
 
@@ -71,9 +71,9 @@ mod tests {
             marks: vec![20.0, 75.0],
             ..Scoreboard::default()
         };
-        board.rows[Group::People as usize] = Row { asked: 1203, costly: 400, ..Row::default() };
+        board.rows[Group::People as usize] = Row { requests: 1203, costly: 400, ..Row::default() };
         board.rows[Group::Impostors as usize] =
-            Row { asked: 40, refused: 30, retry_after: Some(34_500), ..Row::default() };
+            Row { requests: 40, refused: 30, retry_after: Some(34_500), ..Row::default() };
         board
     }
 
@@ -98,7 +98,7 @@ mod tests {
             assert!(drawn.lines().skip(2).all(|line| line.chars().count() <= width), "{width}\n{drawn}");
             assert!(!drawn.contains('\x1b'));
         }
-        assert!(frame(&afternoon(), 80, ColorMode::Coloured).contains("\x1b[1m14:25\x1b[0m"));
+        assert!(frame(&afternoon(), 80, ColorMode::Color).contains("\x1b[1m14:25\x1b[0m"));
     }
 
     #[test]

@@ -60,13 +60,13 @@ pub enum SendError {
     Connect(#[source] std::io::Error),
     /// The connection broke off in the middle.
     #[error("the gate broke off")]
-    BrokeOff(#[from] hyper::Error),
+    ConnectionClosed(#[from] hyper::Error),
     /// The visit cannot be written as a request.
     #[error("not a request")]
     NotARequest(#[from] http::Error),
     /// Nothing came for a long time.
-    #[error("no answer within {PATIENCE:?}")]
-    Silence,
+    #[error("no answer within {TIMEOUT:?}")]
+    TimedOut,
 }
 
 /// The field that says whose address a request comes from, as a proxy before the gate would set it.
@@ -76,9 +76,9 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const DECISION: &str = "x-tidegate-decision";
 
 /// Requests waiting for one connection. Few: when the gate is slower than the day, the day slows down.
-const LINE: usize = 4;
+const QUEUE_LEN: usize = 4;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 impl ResponseParts {
     /// True when the gate turned the client away by rule.
@@ -99,17 +99,17 @@ impl LoadGenerator {
         let mut workers = JoinSet::new();
         let lines: Vec<mpsc::Sender<usize>> = (0..self.connections.max(1))
             .map(|_| {
-                let (line, waiting) = mpsc::channel(LINE);
+                let (line, waiting) = mpsc::channel(QUEUE_LEN);
                 let caller = ClientConnection { gate: self.gate, day: Arc::clone(&self.day), connection: None };
-                workers.spawn(caller.call_all(waiting, heard.clone()));
+                workers.spawn(caller.run(waiting, heard.clone()));
                 line
             })
             .collect();
-        let begun = self.clock.uptime();
+        let begun = self.clock.monotonic_now();
         for (number, visit) in self.day.iter().enumerate() {
             if let Some(takes) = self.takes {
                 let due = takes.mul_f64(visit.at.as_secs_f64() / traffic::LENGTH.as_secs_f64());
-                let early = due.saturating_sub(self.clock.uptime().since(begun));
+                let early = due.saturating_sub(self.clock.monotonic_now().saturating_duration_since(begun));
                 // Even a sleep of nothing takes a tick of the timer, which a day that is late does not have.
                 if !early.is_zero() {
                     tokio::time::sleep(early).await;
@@ -131,11 +131,11 @@ struct ClientConnection {
 }
 
 impl ClientConnection {
-    async fn call_all(mut self, mut waiting: mpsc::Receiver<usize>, heard: mpsc::UnboundedSender<DemoResponse>) {
+    async fn run(mut self, mut waiting: mpsc::Receiver<usize>, heard: mpsc::UnboundedSender<DemoResponse>) {
         while let Some(visit) = waiting.recv().await {
-            let answer = match tokio::time::timeout(PATIENCE, self.call(visit)).await {
+            let answer = match tokio::time::timeout(TIMEOUT, self.send_one(visit)).await {
                 Ok(answer) => answer,
-                Err(_) => Err(SendError::Silence),
+                Err(_) => Err(SendError::TimedOut),
             };
             if answer.is_err() {
                 self.connection = None;
@@ -146,7 +146,7 @@ impl ClientConnection {
         }
     }
 
-    async fn call(&mut self, visit: usize) -> Result<ResponseParts, SendError> {
+    async fn send_one(&mut self, visit: usize) -> Result<ResponseParts, SendError> {
         let request = request(&self.day[visit], self.gate)?;
         let mut connection = self.connected().await?;
         let response = connection.send_request(request).await?;
@@ -196,7 +196,7 @@ mod tests {
         let origin = Origin::start(OriginOptions::default()).expect("a free port");
         let day = Arc::new(traffic::generate(1, 0.005));
         let begins = Timestamp::from_seconds(1_000_000);
-        let clock = Clock::standing_at(begins);
+        let clock = Clock::frozen_at(begins);
         let (heard, mut answers) = mpsc::unbounded_channel();
         let gate = origin.address();
         let crowd = LoadGenerator { day: Arc::clone(&day), gate, begins, clock: clock.clone(), takes: None, connections: 3 };
@@ -210,6 +210,6 @@ mod tests {
         let served = origin.stop();
         assert_eq!(served.requests, day.len() as u64);
         assert_eq!(served.units, day.iter().map(|visit| visit.cost).sum::<u64>());
-        assert_eq!(clock.now(), (begins + day[day.len() - 1].at).to_the_microsecond());
+        assert_eq!(clock.now(), (begins + day[day.len() - 1].at).truncate_to_micros());
     }
 }

@@ -43,7 +43,7 @@ mod tests {
         let begins = BEGINS + traffic::LENGTH;
         for (text, visit) in lines(1, &day).zip(&day) {
             let line = LogLine::read(text.trim_end().as_bytes()).expect("a line").expect("not empty");
-            let asked = line.asked.expect("a request");
+            let asked = line.request.expect("a request");
             let query = asked.query.map_or_else(String::new, |query| format!("?{query}"));
             assert_eq!(format!("{}{query}", asked.path), visit.path);
             assert_eq!((line.client, asked.method), (LoggedClient::Address(visit.client), visit.method.clone()));

@@ -51,7 +51,7 @@ pub enum AfterRun {
     /// The gate stays up until Ctrl-C.
     Stay,
     /// It is over.
-    Leave,
+    Exit,
 }
 
 /// A running gate, as the demonstration needs it.
@@ -68,9 +68,9 @@ pub trait Gate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DemoOutcome {
     /// Everything was as promised.
-    Kept,
+    Passed,
     /// These promises were broken.
-    Broken(Vec<String>),
+    Failed(Vec<String>),
     /// Somebody pressed Ctrl-C before the day was over.
     Interrupted,
 }
@@ -95,14 +95,14 @@ pub async fn run(
     screen: &mut Screen,
     start: impl FnOnce(&str, Clock) -> Result<Box<dyn Gate>>,
 ) -> Result<DemoOutcome> {
-    let origin = Origin::start(OriginOptions { latency: LATENCY, keeps_pages: true, ..OriginOptions::default() })
+    let origin = Origin::start(OriginOptions { latency: LATENCY, caches_pages: true, ..OriginOptions::default() })
         .context("the demonstration's origin cannot start")?;
-    let clock = Clock::standing_at(BEGINS);
+    let clock = Clock::frozen_at(BEGINS);
     let yaml = config::yaml(free_port(8080), free_port(9090), origin.address());
     let gate = start(&yaml, clock.clone()).context("the gate cannot start")?;
 
     let day = Arc::new(traffic::generate(options.seed, options.scale));
-    screen.print(&summary::opening(config::RULES, options.seconds, day.len(), screen.ink()))?;
+    screen.print(&summary::intro(config::RULES_EXCERPT, options.seconds, day.len(), screen.color_mode()))?;
     let crowd = LoadGenerator {
         day: Arc::clone(&day),
         gate: gate.listen(),
@@ -111,33 +111,33 @@ pub async fn run(
         takes: Some(Duration::from_secs(options.seconds)),
         connections: CONNECTIONS,
     };
-    let Some(board) = watch(crowd, gate.admin(), screen).await? else {
+    let Some(board) = run_with_display(crowd, gate.admin(), screen).await? else {
         gate.shutdown();
         return Ok(DemoOutcome::Interrupted);
     };
 
     let served = origin.served();
     let scrape = Scrape::of(gate.admin()).await.context("the gate's metrics cannot be read")?;
-    screen.print(&format!("\n{}\n", summary::summary(&board, &served, &scrape, screen.ink())))?;
-    let broken = summary::broken_promises(&board, &served);
+    screen.print(&format!("\n{}\n", summary::summary(&board, &served, &scrape, screen.color_mode())))?;
+    let broken = summary::failed_checks(&board, &served);
     for promise in &broken {
         screen.print(&format!("Not as promised: {promise}.\n"))?;
     }
     if options.afterwards == AfterRun::Stay {
-        screen.print(&summary::to_try(gate.listen(), gate.admin()))?;
-        stay(&clock).await?;
+        screen.print(&summary::next_steps(gate.listen(), gate.admin()))?;
+        wait_for_exit(&clock).await?;
     }
     gate.shutdown();
-    Ok(if broken.is_empty() { DemoOutcome::Kept } else { DemoOutcome::Broken(broken) })
+    Ok(if broken.is_empty() { DemoOutcome::Passed } else { DemoOutcome::Failed(broken) })
 }
 
 /// Sends the crowd and shows what becomes of it; nothing when Ctrl-C came first.
-async fn watch(crowd: LoadGenerator, admin: SocketAddr, screen: &mut Screen) -> Result<Option<Scoreboard>> {
+async fn run_with_display(crowd: LoadGenerator, admin: SocketAddr, screen: &mut Screen) -> Result<Option<Scoreboard>> {
     let (day, clock) = (Arc::clone(&crowd.day), crowd.clock.clone());
-    let mut board = Scoreboard { marks: config::MARKS.into(), ..Scoreboard::default() };
+    let mut board = Scoreboard { marks: config::SHED_THRESHOLDS.into(), ..Scoreboard::default() };
     let (heard, mut answers) = mpsc::unbounded_channel();
     let sending = tokio::spawn(crowd.send(heard));
-    let mut redraw = tokio::time::interval(screen.pause());
+    let mut redraw = tokio::time::interval(screen.frame_interval());
     loop {
         tokio::select! {
             biased;
@@ -147,7 +147,7 @@ async fn watch(crowd: LoadGenerator, admin: SocketAddr, screen: &mut Screen) -> 
                 return Ok(None);
             }
             _ = redraw.tick() => {
-                board.now = clock.now().since(BEGINS);
+                board.now = clock.now().saturating_duration_since(BEGINS);
                 // A scrape that fails once is made up for by the next; the last one must succeed.
                 if let Ok(scrape) = Scrape::of(admin).await {
                     board.read(&scrape, config::QUOTA);
@@ -155,7 +155,7 @@ async fn watch(crowd: LoadGenerator, admin: SocketAddr, screen: &mut Screen) -> 
                 screen.draw(&board)?;
             }
             answer = answers.recv() => match answer {
-                Some(heard) => board.hear(&day[heard.visit], &heard),
+                Some(heard) => board.record(&day[heard.visit], &heard),
                 None => break,
             },
         }
@@ -167,7 +167,7 @@ async fn watch(crowd: LoadGenerator, admin: SocketAddr, screen: &mut Screen) -> 
 }
 
 /// Lets the next day begin, at the usual speed, until Ctrl-C.
-async fn stay(clock: &Clock) -> Result<()> {
+async fn wait_for_exit(clock: &Clock) -> Result<()> {
     let tick = Duration::from_millis(100);
     let mut now = BEGINS + traffic::LENGTH;
     let mut ticks = tokio::time::interval(tick);

@@ -56,13 +56,13 @@ pub struct OriginOptions {
     /// How long a page takes that has to be made; other things take none.
     pub latency: Duration,
     /// Pages that were made once cost nothing from then on.
-    pub keeps_pages: bool,
+    pub caches_pages: bool,
 }
 
 impl Default for OriginOptions {
     /// The shop of the story, as fast as it goes, keeping nothing.
     fn default() -> Self {
-        Self { cost: site::cost, latency: Duration::ZERO, keeps_pages: false }
+        Self { cost: site::cost, latency: Duration::ZERO, caches_pages: false }
     }
 }
 
@@ -78,7 +78,7 @@ const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 const CLASS: HeaderName = HeaderName::from_static("x-tidegate-class");
 
 /// Long enough for any answer under way; a connection that is still busy then is dropped.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Origin {
     /// Starts on a free port of the loopback interface, on a thread of its own.
@@ -146,7 +146,7 @@ async fn accept(
         }
     }
     let finished = async { while connections.join_next().await.is_some() {} };
-    let _ = tokio::time::timeout(PATIENCE, finished).await;
+    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, finished).await;
 }
 
 async fn serve(stream: TcpStream, manner: OriginOptions, books: Arc<Mutex<OriginCounters>>, mut stopped: watch::Receiver<bool>) {
@@ -174,7 +174,7 @@ async fn answer(
     let target = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
     let class = head.headers.get(CLASS).and_then(|class| class.to_str().ok()).unwrap_or("").to_owned();
     let costly = (manner.cost)(&target) > 0;
-    let spent = books.lock().enter(&target, class, manner);
+    let spent = books.lock().record(&target, class, manner);
     if spent > 0 && !manner.latency.is_zero() {
         tokio::time::sleep(manner.latency).await;
     }
@@ -192,9 +192,9 @@ async fn answer(
 
 impl OriginCounters {
     /// Enters a request and says what it costs.
-    fn enter(&mut self, target: &str, class: String, manner: OriginOptions) -> u64 {
+    fn record(&mut self, target: &str, class: String, manner: OriginOptions) -> u64 {
         let cost = (manner.cost)(target);
-        let had_it = cost > 0 && manner.keeps_pages && !self.kept.insert(target.to_owned());
+        let had_it = cost > 0 && manner.caches_pages && !self.kept.insert(target.to_owned());
         let spent = if had_it { 0 } else { cost };
         let path = target.split('?').next().unwrap_or(target);
         let served = &mut self.served;
@@ -235,11 +235,11 @@ mod tests {
 
     #[test]
     fn what_was_made_once_costs_nothing_the_second_time() {
-        let (mut books, keeps) = (OriginCounters::default(), OriginOptions { keeps_pages: true, ..OriginOptions::default() });
-        assert_eq!(books.enter("/search?q=oak", "person".into(), keeps), 4);
-        assert_eq!(books.enter("/search?q=oak", "person".into(), keeps), 0);
-        assert_eq!(books.enter("/item/1", String::new(), keeps), 1);
-        assert_eq!(books.enter("/robots.txt", String::new(), keeps), 0);
+        let (mut books, keeps) = (OriginCounters::default(), OriginOptions { caches_pages: true, ..OriginOptions::default() });
+        assert_eq!(books.record("/search?q=oak", "person".into(), keeps), 4);
+        assert_eq!(books.record("/search?q=oak", "person".into(), keeps), 0);
+        assert_eq!(books.record("/item/1", String::new(), keeps), 1);
+        assert_eq!(books.record("/robots.txt", String::new(), keeps), 0);
         let served = books.served;
         assert_eq!((served.requests, served.units, served.paid, served.cached), (4, 5, 2, 1));
         assert_eq!(served.by_path["/search"], 2);
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn an_origin_that_keeps_nothing_pays_each_time() {
         let mut books = OriginCounters::default();
-        assert_eq!((1..=3).map(|_| books.enter("/item/1", String::new(), OriginOptions::default())).sum::<u64>(), 3);
+        assert_eq!((1..=3).map(|_| books.record("/item/1", String::new(), OriginOptions::default())).sum::<u64>(), 3);
     }
 
     #[test]

@@ -51,14 +51,14 @@ const READING: f64 = 45.0;
 const PAGES_MAX: u64 = 30;
 
 /// Everything people ask for on the day, in no order.
-pub(super) fn visits(seed: u64, scale: f64) -> Vec<DemoRequest> {
-    let mut chance = Rng::of(seed, "people");
+pub(super) fn requests(seed: u64, scale: f64) -> Vec<DemoRequest> {
+    let mut chance = Rng::from_seed(seed, "people");
     let mut visits = Vec::new();
     let avid = traffic::scaled(AVID, scale);
     for number in 0..traffic::scaled(SESSIONS, scale) + avid {
         let avid = number < avid;
         let pages =
-            if avid { 80 + chance.below(100) } else { 1 + (chance.exponential(MORE_PAGES) as u64).min(PAGES_MAX) };
+            if avid { 80 + chance.gen_below(100) } else { 1 + (chance.exponential(MORE_PAGES) as u64).min(PAGES_MAX) };
         session(&mut chance, if avid { "person, avid" } else { "person" }, pages, &mut visits);
     }
     visits
@@ -66,11 +66,11 @@ pub(super) fn visits(seed: u64, scale: f64) -> Vec<DemoRequest> {
 
 fn session(chance: &mut Rng, actor: &'static str, pages: u64, visits: &mut Vec<DemoRequest>) {
     let (client, actor) = address(chance, actor);
-    let user_agent = *chance.pick(&BROWSERS);
-    let returning = chance.happens(RETURNING);
+    let user_agent = *chance.choose(&BROWSERS);
+    let returning = chance.gen_bool(RETURNING);
     let mut at = traffic::moment(chance, &WAKING);
-    let mut referer = (*chance.pick(&FOUND_BY)).to_owned();
-    let mut path = if chance.happens(0.7) { site::popular_item(chance) } else { "/".to_owned() };
+    let mut referer = (*chance.choose(&FOUND_BY)).to_owned();
+    let mut path = if chance.gen_bool(0.7) { site::popular_item(chance) } else { "/".to_owned() };
     let visit = |at, path: &str, referer: &str| DemoRequest {
         at,
         client,
@@ -90,30 +90,30 @@ fn session(chance: &mut Rng, actor: &'static str, pages: u64, visits: &mut Vec<D
         referer = format!("https://shop.example{path}");
         let assets = if page == 0 && !returning { ASSETS.len() } else { 0 };
         for asset in &ASSETS[..assets] {
-            visits.push(visit(shortly_after(chance, at), asset, &referer));
+            visits.push(visit(within_seconds(chance, at), asset, &referer));
         }
-        for _ in 0..chance.below(4) {
-            let picture = format!("/assets/item/{}.webp", chance.below(40_000));
-            visits.push(visit(shortly_after(chance, at), &picture, &referer));
+        for _ in 0..chance.gen_below(4) {
+            let picture = format!("/assets/item/{}.webp", chance.gen_below(40_000));
+            visits.push(visit(within_seconds(chance, at), &picture, &referer));
         }
         at += Duration::from_secs_f64(2.0 + chance.exponential(READING));
-        path = if chance.happens(0.65) { site::popular_item(chance) } else { CrawlTarget::Everything.page(chance) };
+        path = if chance.gen_bool(0.65) { site::popular_item(chance) } else { CrawlTarget::Mixed.page(chance) };
     }
 }
 
-fn shortly_after(chance: &mut Rng, at: Duration) -> Duration {
-    (at + Duration::from_millis(60 + chance.below(1800))).min(traffic::LAST_MOMENT)
+fn within_seconds(chance: &mut Rng, at: Duration) -> Duration {
+    (at + Duration::from_millis(60 + chance.gen_below(1800))).min(traffic::LAST_MOMENT)
 }
 
 fn address(chance: &mut Rng, actor: &'static str) -> (IpAddr, &'static str) {
-    if chance.happens(BEHIND_NAT) {
-        return (Ipv4Addr::new(198, 18, 255, 1 + chance.below(5) as u8).into(), "person, shared address");
+    if chance.gen_bool(BEHIND_NAT) {
+        return (Ipv4Addr::new(198, 18, 255, 1 + chance.gen_below(5) as u8).into(), "person, shared address");
     }
-    if chance.happens(ON_IPV6) {
-        let network = chance.bits();
+    if chance.gen_bool(ON_IPV6) {
+        let network = chance.next_u64();
         let (site, subnet, host) = ((network >> 48) as u16, (network >> 32) as u16, network as u16);
         return (Ipv6Addr::new(0x2001, 0xdb8, site, subnet, 0, 0, 0, host).into(), actor);
     }
-    let bits = chance.bits();
+    let bits = chance.next_u64();
     (Ipv4Addr::new(198, 18, (bits >> 8) as u8 % 255, bits as u8).into(), actor)
 }

@@ -39,7 +39,7 @@ pub struct Gauge {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     /// Requests answered.
-    pub asked: u64,
+    pub requests: u64,
     /// Of them, refused by rule.
     pub refused: u64,
     /// Pages of those that cost something.
@@ -110,12 +110,12 @@ impl Group {
 impl Row {
     /// Requests that were served.
     pub fn admitted(&self) -> u64 {
-        self.asked - self.refused
+        self.requests - self.refused
     }
 
     fn add(&mut self, visit: &DemoRequest, refusal: Option<(&str, Option<u64>)>) {
         let costly = u64::from(visit.cost > 0);
-        self.asked += 1;
+        self.requests += 1;
         self.costly += costly;
         if let Some((reason, retry_after)) = refusal {
             self.refused += 1;
@@ -133,7 +133,7 @@ impl Scoreboard {
     }
 
     /// Enters what one visit was told.
-    pub fn hear(&mut self, visit: &DemoRequest, heard: &DemoResponse) {
+    pub fn record(&mut self, visit: &DemoRequest, heard: &DemoResponse) {
         let Ok(answer) = &heard.answer else {
             self.failed += 1;
             return;
@@ -146,8 +146,8 @@ impl Scoreboard {
         let group = Group::of(visit);
         self.rows[group as usize].add(visit, refusal);
         self.actors.entry(visit.actor).or_default().add(visit, refusal);
-        if refusal.is_some() && group != Group::People && !self.example.as_ref().is_some_and(is_telling) {
-            let shown = SHOWN.iter().filter_map(|name| {
+        if refusal.is_some() && group != Group::People && !self.example.as_ref().is_some_and(is_good_example) {
+            let shown = HEADERS_SHOWN.iter().filter_map(|name| {
                 let value = answer.headers.get(*name)?.to_str().ok()?;
                 Some(((*name).to_owned(), value.to_owned()))
             });
@@ -172,12 +172,12 @@ impl Scoreboard {
 }
 
 /// Early enough that there is still a day to wait for.
-fn is_telling(example: &Example) -> bool {
+fn is_good_example(example: &Example) -> bool {
     example.visit.label == ClientKind::Impostor && example.visit.at >= traffic::LENGTH / 2
 }
 
 /// The fields of a refusal that a client should look at.
-const SHOWN: [&str; 5] = ["retry-after", "ratelimit-policy", "ratelimit", "content-type", "x-tidegate-decision"];
+const HEADERS_SHOWN: [&str; 5] = ["retry-after", "ratelimit-policy", "ratelimit", "content-type", "x-tidegate-decision"];
 
 fn reason(problem: &[u8]) -> String {
     let problem: serde_json::Value = serde_json::from_slice(problem).unwrap_or_default();
@@ -204,13 +204,13 @@ mod tests {
             if by_gate {
                 answer.headers.insert("x-tidegate-decision", http::HeaderValue::from_static("1"));
             }
-            board.hear(&visit, &DemoResponse { visit: 0, answer: Ok(answer) });
+            board.record(&visit, &DemoResponse { visit: 0, answer: Ok(answer) });
         };
         hears(200, false);
         hears(429, false);
         hears(429, true);
         let row = board.row(Group::Impostors);
-        assert_eq!((row.asked, row.refused, row.admitted(), row.retry_after), (3, 1, 2, Some(17)));
+        assert_eq!((row.requests, row.refused, row.admitted(), row.retry_after), (3, 1, 2, Some(17)));
         assert_eq!(row.reasons["tier"], 1);
         assert_eq!(board.failed, 1);
         assert_eq!(board.example.as_ref().map(|example| example.status.as_u16()), Some(429));

@@ -21,12 +21,12 @@ enum Surface {
 }
 
 /// Where nobody says how wide the terminal is.
-const USUAL_WIDTH: usize = 80;
+const DEFAULT_WIDTH: usize = 80;
 
 impl Screen {
     /// A terminal, `width` columns wide where that is known.
     pub fn terminal(out: Box<dyn Write + Send>, width: Option<usize>, ink: ColorMode) -> Self {
-        Self { out, surface: Surface::Terminal { width: width.unwrap_or(USUAL_WIDTH), drawn: 0 }, ink }
+        Self { out, surface: Surface::Terminal { width: width.unwrap_or(DEFAULT_WIDTH), drawn: 0 }, ink }
     }
 
     /// A pipe or a file.
@@ -35,12 +35,12 @@ impl Screen {
     }
 
     /// Whether colours may be used.
-    pub fn ink(&self) -> ColorMode {
+    pub fn color_mode(&self) -> ColorMode {
         self.ink
     }
 
     /// How long a picture stands before the next.
-    pub fn pause(&self) -> Duration {
+    pub fn frame_interval(&self) -> Duration {
         match self.surface {
             Surface::Terminal { .. } => Duration::from_millis(200),
             Surface::Lines => Duration::from_secs(5),

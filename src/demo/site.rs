@@ -61,7 +61,7 @@ const PROBES: [&str; 8] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CrawlTarget {
     /// Mostly items, some categories, a few searches, as links lead.
-    Everything,
+    Mixed,
     /// Item after item.
     Items,
     /// The lists.
@@ -69,7 +69,7 @@ pub(super) enum CrawlTarget {
     /// What others have typed.
     Searches,
     /// The front page only, to see whether it is up.
-    Front,
+    Homepage,
     /// The feed.
     Feed,
     /// Holes.
@@ -80,27 +80,27 @@ impl CrawlTarget {
     /// One page of that.
     pub(super) fn page(self, chance: &mut Rng) -> String {
         match self {
-            Self::Everything => match chance.fraction() {
+            Self::Mixed => match chance.gen_f64() {
                 dice if dice < 0.64 => Self::Items.page(chance),
                 dice if dice < 0.92 => Self::Categories.page(chance),
                 _ => Self::Searches.page(chance),
             },
-            Self::Items => item(chance.below(ITEMS)),
-            Self::Categories => format!("/category/{}?page={}", chance.pick(&CATEGORIES), 1 + chance.below(150)),
-            Self::Searches => match chance.happens(0.6) {
-                true => format!("/search?q={}", chance.pick(&WORDS)),
-                false => format!("/search?q={}&page={}", chance.pick(&WORDS), 2 + chance.below(30)),
+            Self::Items => item(chance.gen_below(ITEMS)),
+            Self::Categories => format!("/category/{}?page={}", chance.choose(&CATEGORIES), 1 + chance.gen_below(150)),
+            Self::Searches => match chance.gen_bool(0.6) {
+                true => format!("/search?q={}", chance.choose(&WORDS)),
+                false => format!("/search?q={}&page={}", chance.choose(&WORDS), 2 + chance.gen_below(30)),
             },
-            Self::Front => "/".to_owned(),
+            Self::Homepage => "/".to_owned(),
             Self::Feed => "/feed.xml".to_owned(),
-            Self::Probes => (*chance.pick(&PROBES)).to_owned(),
+            Self::Probes => (*chance.choose(&PROBES)).to_owned(),
         }
     }
 }
 
 /// An item as people find them: a few are asked for much more than the rest.
 pub(super) fn popular_item(chance: &mut Rng) -> String {
-    let place = chance.fraction().powi(4);
+    let place = chance.gen_f64().powi(4);
     item((place * ITEMS as f64) as u64)
 }
 

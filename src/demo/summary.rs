@@ -5,30 +5,30 @@ use super::frame::clock;
 use super::origin::Served;
 use super::scrape::Scrape;
 use super::config::LIMIT;
-use crate::terminal::{ColorMode, span, thousands};
+use crate::terminal::{ColorMode, format_duration, group_digits};
 use std::fmt::Write;
 use std::net::SocketAddr;
 
 /// Promises that were not kept, each as a sentence; empty when all is well.
-pub fn broken_promises(board: &Scoreboard, served: &Served) -> Vec<String> {
+pub fn failed_checks(board: &Scoreboard, served: &Served) -> Vec<String> {
     let mut broken = Vec::new();
     let people = board.row(Group::People);
     if people.refused > 0 {
-        broken.push(format!("{} requests of people were refused", thousands(people.refused)));
+        broken.push(format!("{} requests of people were refused", group_digits(people.refused)));
     }
-    if people.asked == 0 {
+    if people.requests == 0 {
         broken.push("nobody came".to_owned());
     }
     if served.units > LIMIT {
-        broken.push(format!("the origin spent {} units of {}", thousands(served.units), thousands(LIMIT)));
+        broken.push(format!("the origin spent {} units of {}", group_digits(served.units), group_digits(LIMIT)));
     }
     let impostors = board.row(Group::Impostors);
     if impostors.costly_refused < impostors.costly {
         let passed = impostors.costly - impostors.costly_refused;
-        broken.push(format!("{} costly requests of impostors were let through", thousands(passed)));
+        broken.push(format!("{} costly requests of impostors were let through", group_digits(passed)));
     }
     if board.failed > 0 {
-        broken.push(format!("{} requests got no proper answer", thousands(board.failed)));
+        broken.push(format!("{} requests got no proper answer", group_digits(board.failed)));
     }
     broken
 }
@@ -41,23 +41,23 @@ pub fn summary(board: &Scoreboard, served: &Served, scrape: &Scrape, ink: ColorM
     let _ = writeln!(
         out,
         "  People asked {} times and were refused {} times.",
-        thousands(people.asked),
-        thousands(people.refused)
+        group_digits(people.requests),
+        group_digits(people.refused)
     );
     let _ = writeln!(
         out,
         "  The origin spent {} of {} units by its own count; the gate counted {}.",
-        thousands(served.units),
-        thousands(LIMIT),
-        thousands(board.quota.used as u64)
+        group_digits(served.units),
+        group_digits(LIMIT),
+        group_digits(board.quota.used as u64)
     );
     let impostors = board.row(Group::Impostors);
     let caught = scrape.count("tidegate_requests_total", &[("class", "impostor")]);
     let _ = writeln!(
         out,
         "  {} requests claimed to be Googlebot or Bingbot and were not; the gate saw through {}.",
-        thousands(impostors.asked),
-        thousands(caught)
+        group_digits(impostors.requests),
+        group_digits(caught)
     );
     let _ = writeln!(out, "\n{}", ink.bold("Who was refused, and why"));
     let _ = writeln!(out, "  {:<32}{:>9}{:>10}   reasons", "", "asked", "refused");
@@ -66,18 +66,18 @@ pub fn summary(board: &Scoreboard, served: &Served, scrape: &Scrape, ink: ColorM
         let _ = writeln!(
             out,
             "  {actor:<32}{:>9}{:>10}   {}",
-            thousands(row.asked),
-            thousands(row.refused),
+            group_digits(row.requests),
+            group_digits(row.refused),
             reasons.join(", ")
         );
     }
     if let Some(example) = &board.example {
-        out.push_str(&as_seen(example, ink));
+        out.push_str(&render_example(example, ink));
     }
     out
 }
 
-fn as_seen(example: &Example, ink: ColorMode) -> String {
+fn render_example(example: &Example, ink: ColorMode) -> String {
     let visit = &example.visit;
     let mut out = format!("\n{}\n", ink.bold("A refusal, as its client saw it"));
     let _ = writeln!(
@@ -98,7 +98,7 @@ fn as_seen(example: &Example, ink: ColorMode) -> String {
 }
 
 /// What can be tried while the gate stays up.
-pub fn to_try(listen: SocketAddr, admin: SocketAddr) -> String {
+pub fn next_steps(listen: SocketAddr, admin: SocketAddr) -> String {
     let ask = format!("curl -si http://{listen}/item/100042");
     format!(
         "The gate stays up at http://{listen}, its admin listener at http://{admin}. A new day begins: the quota is full.\n\
@@ -111,7 +111,7 @@ pub fn to_try(listen: SocketAddr, admin: SocketAddr) -> String {
 }
 
 /// What is about to happen.
-pub fn opening(rules: &str, seconds: u64, requests: usize, ink: ColorMode) -> String {
+pub fn intro(rules: &str, seconds: u64, requests: usize, ink: ColorMode) -> String {
     let mut out = format!("{}\n", ink.bold("What this gate was told"));
     for line in rules.lines() {
         let _ = writeln!(out, "  {line}");
@@ -119,7 +119,7 @@ pub fn opening(rules: &str, seconds: u64, requests: usize, ink: ColorMode) -> St
     let _ = writeln!(
         out,
         "\n{}",
-        ink.bold(&format!("A day in {}: {} requests", span(seconds), thousands(requests as u64)))
+        ink.bold(&format!("A day in {}: {} requests", format_duration(seconds), group_digits(requests as u64)))
     );
     out
 }
@@ -131,8 +131,8 @@ mod tests {
 
     fn a_good_day() -> (Scoreboard, Served) {
         let mut board = Scoreboard { quota: Gauge { limit: 2000.0, used: 1800.0 }, ..Scoreboard::default() };
-        board.rows[Group::People as usize] = Row { asked: 900, ..Row::default() };
-        let refused = Row { asked: 10, refused: 8, costly: 8, costly_refused: 8, ..Row::default() };
+        board.rows[Group::People as usize] = Row { requests: 900, ..Row::default() };
+        let refused = Row { requests: 10, refused: 8, costly: 8, costly_refused: 8, ..Row::default() };
         board.rows[Group::Impostors as usize] = refused.clone();
         board.actors.insert("false bingbot", Row { reasons: [("tier".to_owned(), 8)].into(), ..refused });
         (board, Served { units: 1800, ..Served::default() })
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_good_day_breaks_no_promise() {
         let (board, served) = a_good_day();
-        assert_eq!(broken_promises(&board, &served), Vec::<String>::new());
+        assert_eq!(failed_checks(&board, &served), Vec::<String>::new());
         let said = summary(&board, &served, &Scrape::default(), ColorMode::Plain);
         assert!(said.contains("People asked 900 times and were refused 0 times."), "{said}");
         assert!(said.contains("false bingbot                          10         8   tier"), "{said}");
@@ -154,7 +154,7 @@ mod tests {
         board.rows[Group::Impostors as usize].costly_refused = 5;
         board.failed = 2;
         served.units = LIMIT + 1;
-        assert_eq!(broken_promises(&board, &served).len(), 4);
-        assert_eq!(broken_promises(&Scoreboard::default(), &Served::default()), ["nobody came"]);
+        assert_eq!(failed_checks(&board, &served).len(), 4);
+        assert_eq!(failed_checks(&Scoreboard::default(), &Served::default()), ["nobody came"]);
     }
 }

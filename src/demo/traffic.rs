@@ -8,7 +8,7 @@ use super::people;
 use super::site::{self, ASSETS};
 use crate::rng::Rng;
 use crate::policy::ClientKind;
-use crate::policy::decide::ROBOTS_TXT;
+use crate::policy::decide::ROBOTS_TXT_PATH;
 use ipnet::Ipv4Net;
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
@@ -43,7 +43,7 @@ pub struct DemoRequest {
 
 /// A day of `scale` times the usual traffic, by time. A day of scale 1 is about 50,000 requests.
 pub fn generate(seed: u64, scale: f64) -> Vec<DemoRequest> {
-    let mut visits = people::visits(seed, scale);
+    let mut visits = people::requests(seed, scale);
     for crawler in &CRAWLERS {
         visits.extend(crawl(crawler, seed, scale));
     }
@@ -52,15 +52,15 @@ pub fn generate(seed: u64, scale: f64) -> Vec<DemoRequest> {
 }
 
 fn crawl(crawler: &CrawlerProfile, seed: u64, scale: f64) -> Vec<DemoRequest> {
-    let mut chance = Rng::of(seed, crawler.actor);
+    let mut chance = Rng::from_seed(seed, crawler.actor);
     let addresses: Vec<IpAddr> = (0..crawler.addresses).map(|place| address(crawler, place, &mut chance)).collect();
     let count = scaled(f64::from(crawler.visits), scale);
     let robots = if crawler.robots == 0 { 0 } else { scaled(f64::from(crawler.robots), scale) };
     let mut visits = Vec::new();
     for number in 0..count {
-        let at = if crawler.even { even_step(number, count) } else { moment(&mut chance, crawler.hours) };
+        let at = if crawler.even { uniform_step(number, count) } else { moment(&mut chance, crawler.hours) };
         let reads_robots = number < robots;
-        let place = chance.below(crawler.addresses);
+        let place = chance.gen_below(crawler.addresses);
         let visit = |at: Duration, path: String| DemoRequest {
             at,
             client: addresses[place as usize],
@@ -73,11 +73,11 @@ fn crawl(crawler: &CrawlerProfile, seed: u64, scale: f64) -> Vec<DemoRequest> {
             label: crawler.label,
             actor: crawler.actor,
         };
-        let page = if reads_robots { ROBOTS_TXT.to_owned() } else { crawler.wants.page(&mut chance) };
+        let page = if reads_robots { ROBOTS_TXT_PATH.to_owned() } else { crawler.wants.page(&mut chance) };
         visits.push(visit(at, page));
-        for _ in 0..loaded_assets(&mut chance, crawler.assets) {
-            let asset = (*chance.pick(&ASSETS)).to_owned();
-            visits.push(visit((at + Duration::from_millis(chance.below(2000))).min(LAST_MOMENT), asset));
+        for _ in 0..asset_count(&mut chance, crawler.assets) {
+            let asset = (*chance.choose(&ASSETS)).to_owned();
+            visits.push(visit((at + Duration::from_millis(chance.gen_below(2000))).min(LAST_MOMENT), asset));
         }
     }
     visits
@@ -90,29 +90,29 @@ pub(super) fn scaled(count: f64, scale: f64) -> u64 {
 
 /// A moment that follows how busy the hours are.
 pub(super) fn moment(chance: &mut Rng, hours: &Hours) -> Duration {
-    let mut left = chance.below(hours.iter().map(|&weight| u64::from(weight)).sum());
+    let mut left = chance.gen_below(hours.iter().map(|&weight| u64::from(weight)).sum());
     let mut hour = 0;
     while hour < 23 && left >= u64::from(hours[hour]) {
         left -= u64::from(hours[hour]);
         hour += 1;
     }
-    Duration::from_secs(hour as u64 * 3600) + Duration::from_millis(chance.below(3_600_000))
+    Duration::from_secs(hour as u64 * 3600) + Duration::from_millis(chance.gen_below(3_600_000))
 }
 
-fn even_step(number: u64, count: u64) -> Duration {
+fn uniform_step(number: u64, count: u64) -> Duration {
     let milliseconds = LENGTH.as_millis() as u64;
     Duration::from_millis(milliseconds / count * number + milliseconds / count / 2)
 }
 
-fn loaded_assets(chance: &mut Rng, mean: f64) -> u64 {
-    mean.trunc() as u64 + u64::from(chance.happens(mean.fract()))
+fn asset_count(chance: &mut Rng, mean: f64) -> u64 {
+    mean.trunc() as u64 + u64::from(chance.gen_bool(mean.fract()))
 }
 
 fn address(crawler: &CrawlerProfile, place: u64, chance: &mut Rng) -> IpAddr {
     let network = crawler.networks[place as usize % crawler.networks.len()];
     let network: Ipv4Net = network.parse().expect("the crawlers' networks are written as addresses with a length");
     let size = 1u64 << (32 - u32::from(network.prefix_len()));
-    let offset = if size > 2 { 1 + chance.below(size - 2) } else { chance.below(size) };
+    let offset = if size > 2 { 1 + chance.gen_below(size - 2) } else { chance.gen_below(size) };
     Ipv4Addr::from_bits(network.network().to_bits() + offset as u32).into()
 }
 

@@ -36,11 +36,11 @@ pub struct Admission {
     pub(super) engine: Arc<Engine>,
     pub(super) rules: Arc<Rules>,
     pub(super) accounts: Vec<Arc<QuotaCounter>>,
-    pub(super) slots: Vec<StableClassId>,
+    pub(super) class_ids: Vec<StableClassId>,
     /// What each route is expected to cost, in the order in which accounts are locked.
     charges: Vec<Vec<(QuotaId, ExpectedCost)>>,
     /// Through which scopes the requests of each route go; `None` where none of them is throttled.
-    ways: Vec<Option<RouteScopes>>,
+    route_scopes: Vec<Option<RouteScopes>>,
 }
 
 /// A decision, with the numbers it was made on.
@@ -94,13 +94,13 @@ pub struct QuotaUsage {
     /// How many tiers the class has entered.
     pub tier: u8,
     /// A tier refused the request, and the guard let it through.
-    pub by_guard: bool,
+    pub guard_admitted: bool,
     /// When the window ends.
     pub resets_at: Timestamp,
     /// The window that pays.
     pub window: u64,
     /// The decision's number on this account: sorts decisions into the order in which they were made.
-    pub turn: u64,
+    pub sequence: u64,
 }
 
 /// One bucket as a decision left it.
@@ -113,17 +113,17 @@ pub struct BucketUsage {
     /// How long until the bucket is full again.
     pub full_after: Duration,
     /// The decision's number among those on some clients' buckets: of two with the same rest by
-    /// [`BucketUsage::TURNS`], the smaller was made first.
-    pub turn: u64,
+    /// [`BucketUsage::SEQUENCE_SHARDS`], the smaller was made first.
+    pub sequence: u64,
 }
 
 impl BucketUsage {
     /// In so many parts decisions on buckets are counted.
-    pub const TURNS: u64 = 64;
+    pub const SEQUENCE_SHARDS: u64 = 64;
 }
 
 impl Admission {
-    pub(super) fn new(engine: Arc<Engine>, rules: Arc<Rules>, accounts: Vec<Arc<QuotaCounter>>, slots: Vec<StableClassId>) -> Self {
+    pub(super) fn new(engine: Arc<Engine>, rules: Arc<Rules>, accounts: Vec<Arc<QuotaCounter>>, class_ids: Vec<StableClassId>) -> Self {
         let in_lock_order = |route: &Route| {
             let expectation = |&(id, cost): &(QuotaId, Cost)| {
                 let quota = &rules.quotas[usize::from(id.0)].name;
@@ -135,10 +135,10 @@ impl Admission {
         };
         let charges = rules.routes.iter().map(in_lock_order).collect();
         let way = |route: &Route| {
-            engine.throttle.way(route.scopes.iter().filter_map(|scope| rules.scopes.get(usize::from(scope.0))))
+            engine.throttle.route_scopes(route.scopes.iter().filter_map(|scope| rules.scopes.get(usize::from(scope.0))))
         };
-        let ways = rules.routes.iter().map(way).collect();
-        Self { engine, rules, accounts, slots, charges, ways }
+        let route_scopes = rules.routes.iter().map(way).collect();
+        Self { engine, rules, accounts, class_ids: class_ids, charges, route_scopes: route_scopes }
     }
 
     /// The rules in force.
@@ -150,12 +150,12 @@ impl Admission {
     ///
     /// All its quotas are charged what it is expected to cost, or none is.
     pub fn admit(&self, key: ClientKey, class: ClassId, route: usize, path: &str, now: Timestamp) -> Decision {
-        self.admit_crawler(key, class, route, self.rules.never_refuses(&Method::GET, path), None, now)
+        self.admit_guarded(key, class, route, self.rules.is_exempt(&Method::GET, path), None, now)
     }
 
-    /// Decides about one request, which may be [never refused](Rules::never_refuses). A verified crawler asks for `page`:
+    /// Decides about one request, which may be [never refused](Rules::is_exempt). A verified crawler asks for `page`:
     /// its class may guard it from meeting only refusals.
-    pub fn admit_crawler(
+    pub fn admit_guarded(
         &self,
         key: ClientKey,
         class: ClassId,
@@ -173,27 +173,27 @@ impl Admission {
         let pages = &self.engine.refused_pages;
         let page = page.filter(|_| !charges.is_empty());
         let crawler = self.crawler(class_rules, page.as_ref(), now);
-        let decision = self.engine.clients.with(key, self.slot(class), |client| {
-            let mut level = client.level();
+        let decision = self.engine.clients.with(key, self.class_id(class), |client| {
+            let mut level = client.bucket_state();
             let mut decision = self.decide(&asked, crawler, &mut level, charges, now);
             if class_rules.bucket.is_none() {
                 level.since = level.since.max(decision.at);
             }
-            client.set_level(level);
+            client.set_bucket_state(level);
             if matches!(&decision.ruling, AdmissionOutcome::Refused(refusal) if refusal.reason != Reason::Ledger) {
-                client.refuse();
+                client.record_refusal();
             }
             decision.bucket = asked.bucket().map(|bucket| {
-                let turn = self.engine.clients.next_turn(key);
-                BucketUsage { turn, ..BucketUsage::new(bucket, level, decision.at) }
+                let sequence = self.engine.clients.next_sequence(key);
+                BucketUsage { sequence, ..BucketUsage::new(bucket, level, decision.at) }
             });
             decision
         });
         if let Some((_, page)) = crawler.zip(page) {
             match &decision.ruling {
-                AdmissionOutcome::Admitted(_) => pages.clear(&page),
+                AdmissionOutcome::Admitted(_) => pages.record_admit(&page),
                 AdmissionOutcome::Refused(Refusal { reason: Reason::Ledger, .. }) => {}
-                AdmissionOutcome::Refused(_) => pages.note(&page, decision.at),
+                AdmissionOutcome::Refused(_) => pages.record_refusal(&page, decision.at),
             }
         }
         decision
@@ -201,13 +201,13 @@ impl Admission {
 
     /// Returns whether anything throttles the requests of a route.
     pub fn is_throttled(&self, route: usize) -> bool {
-        self.ways[route].is_some()
+        self.route_scopes[route].is_some()
     }
 
     /// Brings an admitted request to the scopes of its route: it enters all of them, waits for its turn, or is told
     /// that it cannot be served in time. Which scopes by value those are follows from what it has `said`. `chance` is a
     /// number from 0 to 1 of its own; `uptime` a time that nobody can set, or pauses would become hours with the clock.
-    pub fn enter(
+    pub fn acquire_slots(
         &self,
         key: ClientKey,
         class: ClassId,
@@ -216,52 +216,52 @@ impl Admission {
         chance: f64,
         uptime: Timestamp,
     ) -> AcquireOutcome {
-        match &self.ways[route] {
-            None => AcquireOutcome::Open(None),
+        match &self.route_scopes[route] {
+            None => AcquireOutcome::Acquired(None),
             Some(way) => {
                 let priority = self.rules.classes[usize::from(class.0)].priority;
-                let comer = SlotRequest { client: key, priority, chance };
-                self.engine.throttle.enter(way, said, comer, uptime)
+                let comer = SlotRequest { client: key, priority, random: chance };
+                self.engine.throttle.acquire(way, said, comer, uptime)
             }
         }
     }
 
     /// Notes that a client was refused after all: its scopes could not take it in time.
-    pub fn refused_by_scopes(&self, key: ClientKey, class: ClassId, now: Timestamp) {
-        self.engine.clients.with(key, self.slot(class), |client| {
-            let level = client.level();
+    pub fn record_scope_refusal(&self, key: ClientKey, class: ClassId, now: Timestamp) {
+        self.engine.clients.with(key, self.class_id(class), |client| {
+            let level = client.bucket_state();
             if self.rules.classes[usize::from(class.0)].bucket.is_none() {
-                client.set_level(BucketState { since: level.since.max(now), ..level });
+                client.set_bucket_state(BucketState { since: level.since.max(now), ..level });
             }
-            client.refuse();
+            client.record_refusal();
         });
     }
 
     /// Every throttled scope as it stands.
     pub fn scopes(&self, uptime: Timestamp) -> Vec<ScopeState> {
-        self.engine.throttle.states(uptime)
+        self.engine.throttle.snapshots(uptime)
     }
 
     /// The `count` busiest values of the scope of that name, each named by its value.
-    pub fn busiest_values(&self, scope: &str, count: usize, uptime: Timestamp) -> Vec<ScopeState> {
-        self.engine.throttle.busiest(scope, count, uptime)
+    pub fn busiest_partitions(&self, scope: &str, count: usize, uptime: Timestamp) -> Vec<ScopeState> {
+        self.engine.throttle.busiest_partitions(scope, count, uptime)
     }
 
     /// The origin has told where its own count of `quota` stands, in an answer to a request that was charged to `window`.
     /// Returns what is worth telling of it.
-    pub fn origin_counts(&self, quota: QuotaId, window: u64, said: OriginReport, now: Timestamp) -> Option<OriginQuotaEvent> {
-        self.account(quota).origin_counts(window, said, now)
+    pub fn sync_quota_with_origin(&self, quota: QuotaId, window: u64, said: OriginReport, now: Timestamp) -> Option<OriginQuotaEvent> {
+        self.account(quota).sync_with_origin(window, said, now)
     }
 
     /// Forgets clients that have been idle for ten minutes and whose bucket is full: forgetting them changes nothing.
     /// Forgets refused pages that no crawler asks for any more.
-    pub fn forget_idle(&self, now: Timestamp) {
-        self.engine.refused_pages.forget(now);
-        self.engine.clients.forget(|slot, level| {
-            let class = self.slots.iter().position(|&of_class| of_class == slot);
+    pub fn evict_idle(&self, now: Timestamp) {
+        self.engine.refused_pages.evict_idle(now);
+        self.engine.clients.evict_idle(|slot, level| {
+            let class = self.class_ids.iter().position(|&of_class| of_class == slot);
             let bucket = class.and_then(|class| self.rules.classes[class].bucket.as_ref());
             let full_at = bucket.map_or(level.since, |bucket| bucket.full_at(level));
-            now.since(full_at.max(level.since)) >= IDLE_AFTER
+            now.saturating_duration_since(full_at.max(level.since)) >= IDLE_AFTER
         });
     }
 
@@ -273,19 +273,19 @@ impl Admission {
         charges: &[(QuotaId, ExpectedCost)],
         now: Timestamp,
     ) -> Decision {
-        let slot = self.slot(asked.class);
+        let slot = self.class_id(asked.class);
         let asker = ChargeContext { slot, crawler };
         // Filled where they stand: a list that is collected is copied once more.
         let (mut accounts, mut books): (InlineVec<&Arc<QuotaCounter>>, InlineVec<MutexGuard<'_, QuotaState>>) = Default::default();
         accounts.extend(charges.iter().map(|(quota, _)| self.account(*quota)));
-        books.extend(accounts.iter().map(|account| account.at(now)));
+        books.extend(accounts.iter().map(|account| account.lock_at(now)));
         // One time for all: who looked at the clock first may come second.
-        let now = books.iter().map(|book| book.latest).max().unwrap_or(now);
-        accounts.iter().zip(&mut books).for_each(|(account, book)| account.turn_to(book, now));
+        let now = books.iter().map(|book| book.latest_seen).max().unwrap_or(now);
+        accounts.iter().zip(&mut books).for_each(|(account, book)| account.advance_to(book, now));
         let mut positions: InlineVec<QuotaSnapshot<'_>> = SmallVec::new();
         for (book, charge) in books.iter_mut().zip(charges) {
-            book.turn += 1;
-            positions.push(self.position(book, charge, asker));
+            book.sequence += 1;
+            positions.push(self.quota_snapshot(book, charge, asker));
         }
 
         let verdict = decide::decide(asked, *level, &mut positions, now);
@@ -293,22 +293,22 @@ impl Admission {
         for ((account, book), position) in accounts.iter().zip(&mut books).zip(&positions) {
             match verdict {
                 // It is asked again in a moment, and counts once.
-                Verdict::Refuse(Refusal { reason: Reason::Ledger, .. }) => account.ran_short(book, position.cost),
-                Verdict::Refuse(_) => book.counts(slot, position, &verdict),
+                Verdict::Refuse(Refusal { reason: Reason::Ledger, .. }) => account.request_refill_for(book, position.cost),
+                Verdict::Refuse(_) => book.record_decision(slot, position, &verdict),
                 Verdict::Admit { .. } => {
-                    book.counts(slot, position, &verdict);
+                    book.record_decision(slot, position, &verdict);
                     book.reserve(position.cost);
                     if let Some(crawler) = crawler {
-                        let by_guard = if position.is_let_through { position.cost } else { Units::ZERO };
-                        book.lets_through(slot, crawler.operator, by_guard);
+                        let guard_admitted = if position.guard_admitted { position.cost } else { Units::ZERO };
+                        book.record_guard_admit(slot, crawler.operator, guard_admitted);
                     }
-                    account.see_to_supply(book);
+                    account.request_refill_if_low(book);
                 }
             }
         }
         let standing = |(book, position): (&MutexGuard<'_, QuotaState>, &QuotaSnapshot<'_>)| {
-            let (window, turn) = (book.current.id, book.turn);
-            QuotaUsage { window, turn, ..QuotaUsage::new(asked, position, book.taken()) }
+            let (window, sequence) = (book.current.id, book.sequence);
+            QuotaUsage { window, sequence, ..QuotaUsage::new(asked, position, book.taken()) }
         };
         let mut standings = InlineVec::new();
         standings.extend(books.iter().zip(&positions).map(standing));
@@ -323,7 +323,7 @@ impl Admission {
                     learned: expectation.learned(),
                     window: book.current.id,
                     charged: Units::ZERO,
-                    again: None,
+                    retry_sequence: None,
                 };
                 let mut reservations = InlineVec::new();
                 reservations.extend(accounts.iter().zip(&books).zip(&positions).zip(charges).map(reserve));
@@ -341,13 +341,13 @@ impl Admission {
     /// The crawler that asks for `page`, where its class guards it.
     pub(super) fn crawler(&self, class: &Class, page: Option<&CrawledPage<'_>>, now: Timestamp) -> Option<GuardedCrawler> {
         let (guard, page) = class.guard.zip(page)?;
-        let refused_for = self.engine.refused_pages.refused_for(page, now);
+        let refused_for = self.engine.refused_pages.refused_duration(page, now);
         let is_overdue = refused_for.is_some_and(|span| span >= guard.max_refused_for);
         Some(GuardedCrawler { guard, operator: page.operator, is_overdue })
     }
 
     /// One of its quotas as a request finds it.
-    pub(super) fn position(
+    pub(super) fn quota_snapshot(
         &self,
         book: &mut QuotaState,
         &(id, ref expectation): &(QuotaId, ExpectedCost),
@@ -359,18 +359,18 @@ impl Admission {
             quota,
             cost: expectation.units(book.limit()),
             taken: book.taken(),
-            limit: book.open_limit(),
-            grant: book.granted(),
+            limit: book.leased_limit(),
+            leased: book.leased(),
             resets_at: book.resets_at(),
             shedding: book.class(slot).shedding,
-            planned: quota.pacing.as_ref().map(|pacing| book.planned(pacing, &self.slots, slot)),
-            guarded: crawler.map(|it| book.fares(slot, it.guard, it.operator, it.is_overdue)),
-            is_let_through: false,
+            planned: quota.pacing.as_ref().map(|pacing| book.plan_for(pacing, &self.class_ids, slot)),
+            guarded: crawler.map(|it| book.guard_state(slot, it.guard, it.operator, it.is_overdue)),
+            guard_admitted: false,
         }
     }
 
-    pub(super) fn slot(&self, class: ClassId) -> StableClassId {
-        self.slots[usize::from(class.0)]
+    pub(super) fn class_id(&self, class: ClassId) -> StableClassId {
+        self.class_ids[usize::from(class.0)]
     }
 
     pub(super) fn account(&self, quota: QuotaId) -> &Arc<QuotaCounter> {
@@ -383,9 +383,9 @@ impl BucketUsage {
     pub fn new(bucket: &Bucket, level: BucketState, now: Timestamp) -> Self {
         Self {
             remaining: bucket.remaining(level, now),
-            next_after: bucket.next_at(level, now).since(now),
-            full_after: bucket.full_at(level).since(now),
-            turn: 0,
+            next_after: bucket.next_token_at(level, now).saturating_duration_since(now),
+            full_after: bucket.full_at(level).saturating_duration_since(now),
+            sequence: 0,
         }
     }
 }
@@ -395,19 +395,19 @@ impl QuotaUsage {
     /// mode leave the class all of it.
     pub fn new(asked: &DecisionRequest<'_>, position: &QuotaSnapshot<'_>, used: Units) -> Self {
         let ceiling = match asked.class_rules.enforce {
-            true => position.quota.ceiling(asked.class),
+            true => position.quota.shutoff_level(asked.class),
             false => position.quota.limit,
         };
         Self {
             quota: position.id,
             cost: position.cost,
             used,
-            remaining: ceiling.min(position.limit).minus(used),
+            remaining: ceiling.min(position.limit).saturating_sub(used),
             tier: position.shedding.tier,
-            by_guard: position.is_let_through,
+            guard_admitted: position.guard_admitted,
             resets_at: position.resets_at,
             window: 0,
-            turn: 0,
+            sequence: 0,
         }
     }
 }

@@ -7,7 +7,7 @@
 use super::Admission;
 use crate::policy::Timestamp;
 use crate::policy::bot_detection::{
-    SiteBaseline, ExpectedBehavior, ClientProfile, NetworkProfile, ResponseOutcome, RequestFeatures, BotScore, BaselineSample, suspicion,
+    SiteBaseline, ExpectedBehavior, ClientProfile, NetworkProfile, ResponseOutcome, RequestFeatures, BotScore, BaselineSample, score,
 };
 use crate::policy::identity::ClientKey;
 use foldhash::fast::SeedableRandomState as Hashing;
@@ -24,7 +24,7 @@ const SHARDS: usize = 256;
 pub(super) struct ProfileStore {
     clients: BoundedMap<ClientProfile>,
     networks: BoundedMap<NetworkProfile>,
-    customs: Mutex<SiteBaseline>,
+    baseline: Mutex<SiteBaseline>,
     /// What the customs come to, for everybody to read.
     expected: AtomicU64,
     hasher: Hashing,
@@ -49,42 +49,42 @@ trait LastSeen {
 
 impl Admission {
     /// Whose habits a request of `key` with this user agent belongs to.
-    pub fn track(&self, key: ClientKey, user_agent: &[u8]) -> ProfileKey {
+    pub fn profile_key(&self, key: ClientKey, user_agent: &[u8]) -> ProfileKey {
         let hasher = &self.engine.observations.hasher;
-        ProfileKey { client: hasher.hash_one((key.number(), user_agent)), network: hasher.hash_one(key.network()) }
+        ProfileKey { client: hasher.hash_one((key.to_u64(), user_agent)), network: hasher.hash_one(key.network()) }
     }
 
     /// Returns why the client on this track is suspected, if it is. `graphical`: its browser shows pictures.
-    pub fn suspicion(&self, track: ProfileKey, graphical: bool, now: Timestamp) -> Option<BotScore> {
-        self.weigh(track, graphical, now).filter(|found| self.rules.suspects(found))
+    pub fn bot_score_if_suspected(&self, track: ProfileKey, graphical: bool, now: Timestamp) -> Option<BotScore> {
+        self.bot_score(track, graphical, now).filter(|found| self.rules.is_suspected(found))
     }
 
     /// Returns how far what is known of the client on this track is from a person's habits, if anything is known.
-    pub fn weigh(&self, track: ProfileKey, graphical: bool, now: Timestamp) -> Option<BotScore> {
+    pub fn bot_score(&self, track: ProfileKey, graphical: bool, now: Timestamp) -> Option<BotScore> {
         let behaviour = self.rules.behaviour.as_ref()?;
         let observations = &self.engine.observations;
-        let habits = observations.clients.get(track.client)?.at(now, behaviour.half_life);
-        let neighbourhood = || Some(observations.networks.get(track.network)?.at(now, behaviour.half_life));
-        Some(suspicion(&habits, graphical, observations.expected(), neighbourhood))
+        let habits = observations.clients.get(track.client)?.decayed(now, behaviour.half_life);
+        let neighbourhood = || Some(observations.networks.get(track.network)?.decayed(now, behaviour.half_life));
+        Some(score(&habits, graphical, observations.expected(), neighbourhood))
     }
 
     /// Learns from a request that is over.
-    pub fn learn(&self, track: ProfileKey, sight: &RequestFeatures, outcome: ResponseOutcome) {
-        let Some(behaviour) = self.rules.behaviour.as_ref().filter(|_| sight.tells_something(outcome)) else { return };
+    pub fn record_request(&self, track: ProfileKey, sight: &RequestFeatures, outcome: ResponseOutcome) {
+        let Some(behaviour) = self.rules.behaviour.as_ref().filter(|_| sight.is_informative(outcome)) else { return };
         let (observations, half_life) = (&self.engine.observations, behaviour.half_life);
         let witness = observations
             .clients
-            .with(track.client, behaviour.max_clients, |habits| habits.learn(sight, outcome, half_life));
-        observations.networks.with(track.network, behaviour.max_clients / 4, |network| {
-            network.learn(track.client, sight, outcome, half_life);
+            .update(track.client, behaviour.max_clients, |habits| habits.record(sight, outcome, half_life));
+        observations.networks.update(track.network, behaviour.max_clients / 4, |network| {
+            network.record(track.client, sight, outcome, half_life);
         });
         if let Some(witness) = witness {
-            observations.hear(witness, sight.at, half_life);
+            observations.record_baseline(witness, sight.at, half_life);
         }
     }
 
     /// How many clients' habits are remembered.
-    pub fn observed_clients(&self) -> usize {
+    pub fn tracked_profiles(&self) -> usize {
         self.engine.observations.clients.len()
     }
 }
@@ -94,7 +94,7 @@ impl ProfileStore {
         Self {
             clients: BoundedMap::new(&hasher),
             networks: BoundedMap::new(&hasher),
-            customs: Mutex::default(),
+            baseline: Mutex::default(),
             expected: AtomicU64::default(),
             hasher,
         }
@@ -105,10 +105,10 @@ impl ProfileStore {
         ExpectedBehavior { assets: f32::from_bits((both >> 32) as u32), links: f32::from_bits(both as u32) }
     }
 
-    fn hear(&self, witness: BaselineSample, now: Timestamp, half_life: Duration) {
-        let mut customs = self.customs.lock();
-        customs.hear(witness, now, half_life);
-        let ExpectedBehavior { assets, links } = customs.expected();
+    fn record_baseline(&self, witness: BaselineSample, now: Timestamp, half_life: Duration) {
+        let mut baseline = self.baseline.lock();
+        baseline.record(witness, now, half_life);
+        let ExpectedBehavior { assets, links } = baseline.expected();
         self.expected.store(u64::from(assets.to_bits()) << 32 | u64::from(links.to_bits()), Ordering::Relaxed);
     }
 }
@@ -125,10 +125,10 @@ impl<T: LastSeen + Copy + Default> BoundedMap<T> {
     }
 
     /// Lets `change` change what is kept under `number`, where `most` have room.
-    fn with<R>(&self, number: u64, most: usize, change: impl FnOnce(&mut T) -> R) -> R {
+    fn update<R>(&self, number: u64, most: usize, change: impl FnOnce(&mut T) -> R) -> R {
         let mut shard = self.shard(number).lock();
         if shard.len() >= (most / SHARDS).max(1) && !shard.contains_key(&number) {
-            make_room(&mut shard);
+            evict_idle_quarter(&mut shard);
         }
         change(shard.entry(number).or_default())
     }
@@ -143,7 +143,7 @@ impl<T: LastSeen + Copy + Default> BoundedMap<T> {
 }
 
 /// Forgets the quarter that has been idle longest: a few thousand entries at most, once for every thousand newcomers.
-fn make_room<T: LastSeen>(shard: &mut HashMap<u64, T, Hashing>) {
+fn evict_idle_quarter<T: LastSeen>(shard: &mut HashMap<u64, T, Hashing>) {
     let mut ages: Vec<u32> = shard.values().map(LastSeen::since).collect();
     let mut to_go = ages.len().div_ceil(4);
     let (_, &mut oldest, _) = ages.select_nth_unstable(to_go - 1);
@@ -190,8 +190,8 @@ mod tests {
         let most = 100 * SHARDS;
         for number in 0..200_000 {
             // Somebody comes again and again.
-            memory.with(7, most, |entry| entry.0 = number);
-            memory.with(u64::from(number) + 1000, most, |entry| entry.0 = number);
+            memory.update(7, most, |entry| entry.0 = number);
+            memory.update(u64::from(number) + 1000, most, |entry| entry.0 = number);
         }
         assert!(memory.len() <= most, "{}", memory.len());
         assert_eq!(memory.get(7).map(|entry| entry.0), Some(199_999));
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn where_all_are_of_the_same_age_a_quarter_goes() {
         let mut shard: HashMap<u64, At, Hashing> = (0..100).map(|number| (number, At(5))).collect();
-        make_room(&mut shard);
+        evict_idle_quarter(&mut shard);
         assert_eq!(shard.len(), 75);
     }
 }

@@ -19,14 +19,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 const SHARDS: usize = 256;
 
 /// In so many parts decisions on buckets are counted: workers seldom count in the same.
-const TURNS: usize = BucketUsage::TURNS as usize;
+const TURNS: usize = BucketUsage::SEQUENCE_SHARDS as usize;
 
 type Map = DashMap<ClientClassKey, ClientState, foldhash::fast::RandomState>;
 
 /// The clients that the gate remembers.
 pub(super) struct Clients {
     map: Map,
-    most: usize,
+    max_clients: usize,
     tracked: AtomicUsize,
     evicted: AtomicU64,
     /// Decisions on buckets, by part of the clients: changed only while one of these is seen by nobody else.
@@ -51,10 +51,10 @@ pub(super) struct ClientState {
 }
 
 impl Clients {
-    pub(super) fn new(most: usize) -> Self {
+    pub(super) fn new(max_clients: usize) -> Self {
         Self {
             map: Map::with_hasher_and_shard_amount(foldhash::fast::RandomState::default(), SHARDS),
-            most,
+            max_clients,
             tracked: AtomicUsize::new(0),
             evicted: AtomicU64::new(0),
             turns: Box::new([const { AtomicU64::new(0) }; TURNS]),
@@ -66,7 +66,7 @@ impl Clients {
     pub(super) fn with<T>(&self, client: ClientKey, class: StableClassId, decide: impl FnOnce(&mut ClientState) -> T) -> T {
         match self.map.entry(ClientClassKey::new(client, class)) {
             Entry::Occupied(mut known) => decide(known.get_mut()),
-            Entry::Vacant(vacant) if self.tracked.load(Ordering::Relaxed) < self.most => {
+            Entry::Vacant(vacant) if self.tracked.load(Ordering::Relaxed) < self.max_clients => {
                 self.tracked.fetch_add(1, Ordering::Relaxed);
                 decide(&mut vacant.insert(ClientState::default()))
             }
@@ -83,17 +83,17 @@ impl Clients {
 
     /// The number of a decision on the bucket of a client whom nobody else sees meanwhile: it sorts those of the client,
     /// and of all whose numbers leave the same rest, into the order in which they were made.
-    pub(super) fn next_turn(&self, client: ClientKey) -> u64 {
-        let part = client.number() as usize % TURNS;
+    pub(super) fn next_sequence(&self, client: ClientKey) -> u64 {
+        let part = client.to_u64() as usize % TURNS;
         self.turns[part].fetch_add(1, Ordering::Relaxed) * TURNS as u64 + part as u64
     }
 
     /// Forgets the clients that `idle` says may go.
-    pub(super) fn forget(&self, idle: impl Fn(StableClassId, BucketState) -> bool) {
+    pub(super) fn evict_idle(&self, idle: impl Fn(StableClassId, BucketState) -> bool) {
         let before = self.tracked.load(Ordering::Relaxed);
         let mut gone = 0;
         self.map.retain(|key, state| {
-            let keep = !idle(key.class(), state.level());
+            let keep = !idle(key.class(), state.bucket_state());
             gone += usize::from(!keep);
             keep
         });
@@ -125,7 +125,7 @@ impl Clients {
 
 impl ClientClassKey {
     fn new(client: ClientKey, class: StableClassId) -> Self {
-        Self { client: client.number().to_ne_bytes(), class: class.to_ne_bytes() }
+        Self { client: client.to_u64().to_ne_bytes(), class: class.to_ne_bytes() }
     }
 
     fn client(self) -> ClientKey {
@@ -140,18 +140,18 @@ impl ClientClassKey {
 /// As two numbers: arrays are hashed with their lengths, which takes twice as long.
 impl Hash for ClientClassKey {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        hasher.write_u64(self.client().number());
+        hasher.write_u64(self.client().to_u64());
         hasher.write_u16(self.class());
     }
 }
 
 impl ClientState {
-    pub(super) fn level(&self) -> BucketState {
-        BucketState { missing: u32::from_ne_bytes(self.missing), since: Timestamp(u64::from_ne_bytes(self.since)) }
+    pub(super) fn bucket_state(&self) -> BucketState {
+        BucketState { used_tokens: u32::from_ne_bytes(self.missing), since: Timestamp(u64::from_ne_bytes(self.since)) }
     }
 
-    pub(super) fn set_level(&mut self, level: BucketState) {
-        (self.missing, self.since) = (level.missing.to_ne_bytes(), level.since.0.to_ne_bytes());
+    pub(super) fn set_bucket_state(&mut self, level: BucketState) {
+        (self.missing, self.since) = (level.used_tokens.to_ne_bytes(), level.since.0.to_ne_bytes());
     }
 
     /// How often it was refused.
@@ -160,7 +160,7 @@ impl ClientState {
     }
 
     /// Counts one more refusal.
-    pub(super) fn refuse(&mut self) {
+    pub(super) fn record_refusal(&mut self) {
         self.refused = self.refused().saturating_add(1).to_ne_bytes();
     }
 }
@@ -179,13 +179,13 @@ mod tests {
         let clients = Clients::new(2);
         let seen = |number: u64| {
             clients.with(ClientKey::from_number(number), 0, |state| {
-                state.refuse();
+                state.record_refusal();
                 state.refused()
             })
         };
         assert_eq!([1, 2, 3, 4, 1].map(seen), [1, 1, 1, 2, 2]);
         assert_eq!(clients.tracked(), 2);
-        clients.forget(|_, _| true);
+        clients.evict_idle(|_, _| true);
         assert_eq!((clients.tracked(), clients.evicted()), (0, 2));
         assert_eq!(seen(3), 1, "there is room again");
     }

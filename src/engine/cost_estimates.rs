@@ -36,7 +36,7 @@ impl CostEstimates {
         {
             return learned.clone();
         }
-        let learned = LearnedCost(Arc::new(AtomicU64::new(CostEstimate::FIRST.0.milli())));
+        let learned = LearnedCost(Arc::new(AtomicU64::new(CostEstimate::INITIAL.0.milli())));
         known.push(((route.to_owned(), quota.to_owned()), learned.clone()));
         learned
     }
@@ -62,8 +62,8 @@ impl ExpectedCost {
 
 impl LearnedCost {
     /// A request has cost `actual`.
-    pub(super) fn learn(&self, actual: Units) {
-        let next = |milli| Some(CostEstimate(Units::from_milli(milli)).after(actual).0.milli());
+    pub(super) fn record(&self, actual: Units) {
+        let next = |milli| Some(CostEstimate(Units::from_milli(milli)).updated(actual).0.milli());
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 }

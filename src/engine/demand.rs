@@ -21,7 +21,7 @@ impl Engine {
         let names = self.class_names.lock().clone();
         let mut learned = Vec::new();
         for account in self.all_accounts() {
-            let book = account.as_it_is();
+            let book = account.lock();
             let Some(pacer) = book.pacer() else { continue };
             for (class, paced) in names.iter().zip(pacer.classes()) {
                 let week = *paced.demand.week().hours();
@@ -34,12 +34,12 @@ impl Engine {
     }
 
     /// Goes on from what was learned in an earlier life. What is told of quotas that there are no more is dropped.
-    pub fn recall(&self, learned: &[LearnedDemand]) {
+    pub fn restore_demand(&self, learned: &[LearnedDemand]) {
         let accounts = self.all_accounts();
         for LearnedDemand { quota, class, week } in learned {
             if let Some(account) = accounts.iter().find(|account| account.name() == quota) {
-                let slot = self.slot(class);
-                account.as_it_is().pacer_or_new().class(usize::from(slot)).demand = DemandModel::of(*week);
+                let slot = self.class_id(class);
+                account.lock().pacer_or_default().class(usize::from(slot)).demand = DemandModel::of(*week);
             }
         }
     }

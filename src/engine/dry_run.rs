@@ -18,9 +18,9 @@ pub struct DryRun<'a> {
 }
 
 impl Admission {
-    /// Looks at what the request of these facts would find. `secret` is asked as by [`Admission::judge`]. Nothing is changed
+    /// Looks at what the request of these facts would find. `secret` is asked as by [`Admission::evaluate`]. Nothing is changed
     /// that the request itself would not change: a plan that is due is made.
-    pub fn prospect(
+    pub fn dry_run(
         &self,
         facts: &Facts<'_>,
         secret: impl FnOnce(&CredentialSource) -> Option<u64>,
@@ -30,16 +30,16 @@ impl Admission {
         let route = self.rules.route(facts);
         let key = self.rules.key(&classified, facts.client, secret);
         let page = CrawledPage::of(&classified, facts);
-        let level = self.engine.clients.with(key, self.slot(classified.class), |client| client.level());
+        let level = self.engine.clients.with(key, self.class_id(classified.class), |client| client.bucket_state());
         let positions = |(place, class_rules)| {
-            let never_refused = self.rules.never_refuses(facts.method, facts.path);
+            let never_refused = self.rules.is_exempt(facts.method, facts.path);
             let class = ClassId(place as u16);
             let asked = DecisionRequest { class, class_rules, route: &self.rules.routes[route], never_refused };
             let charges = self.charges(&asked, route);
-            let asker = ChargeContext { slot: self.slot(class), crawler: self.crawler(class_rules, page.as_ref(), now) };
+            let asker = ChargeContext { slot: self.class_id(class), crawler: self.crawler(class_rules, page.as_ref(), now) };
             let position = |charge: &(QuotaId, ExpectedCost)| {
-                let mut book = self.account(charge.0).at(now);
-                let position = self.position(&mut book, charge, asker);
+                let mut book = self.account(charge.0).lock_at(now);
+                let position = self.quota_snapshot(&mut book, charge, asker);
                 book.adopt_plan();
                 position
             };

@@ -19,13 +19,13 @@ pub struct Evaluation {
 impl Admission {
     /// Judges a request by all that is known of it. `secret` is asked for a hash of what it sends in the header or cookie
     /// that its class goes by, if anything is.
-    pub fn judge(&self, facts: &Facts<'_>, secret: impl FnOnce(&CredentialSource) -> Option<u64>, now: Timestamp) -> Evaluation {
+    pub fn evaluate(&self, facts: &Facts<'_>, secret: impl FnOnce(&CredentialSource) -> Option<u64>, now: Timestamp) -> Evaluation {
         let classified = self.rules.classify(facts);
         let route = self.rules.route(facts);
         let key = self.rules.key(&classified, facts.client, secret);
         let page = CrawledPage::of(&classified, facts);
-        let never_refused = self.rules.never_refuses(facts.method, facts.path);
-        let decision = self.admit_crawler(key, classified.class, route, never_refused, page, now);
+        let never_refused = self.rules.is_exempt(facts.method, facts.path);
+        let decision = self.admit_guarded(key, classified.class, route, never_refused, page, now);
         Evaluation { classified, route, key, decision }
     }
 }

@@ -1,6 +1,6 @@
 //! Between the accounts and a ledger: what is asked for, and what has been handed out.
 //!
-//! No request waits for this. One thread asks every account what it would like ([`Engine::asks`]), has the ledger answer,
+//! No request waits for this. One thread asks every account what it would like ([`Engine::lease_requests`]), has the ledger answer,
 //! and hands the answers back ([`Engine::leases`]).
 
 use super::Engine;
@@ -16,19 +16,19 @@ use std::time::Duration;
 pub enum LeaseMode {
     /// Every window is this gate's own, and forgotten when it ends: the count is kept in memory alone.
     #[default]
-    Whole,
+    Local,
     /// From a ledger, in parts. The function is called when an account runs low; it must not wait.
     Leased(Arc<dyn Fn() + Send + Sync>),
 }
 
 /// The next window is asked for this long before the present one ends.
-const AHEAD: Duration = Duration::from_secs(5);
+const PREFETCH_LEAD: Duration = Duration::from_secs(5);
 
 /// So many leases must be left of a sliding window for its next part to be asked for ahead.
-const SCARCE: u64 = 4;
+const PREFETCH_MIN_LEASES: u64 = 4;
 
 impl LeaseMode {
-    pub(super) fn wake(&self) {
+    pub(super) fn wake_refresher(&self) {
         if let Self::Leased(wake) = self {
             wake();
         }
@@ -37,65 +37,65 @@ impl LeaseMode {
 
 impl Engine {
     /// What every account would like to hold. What it would give back it does not take any more from here on.
-    pub fn asks(&self, now: Timestamp) -> Vec<LeaseRequest> {
+    pub fn lease_requests(&self, now: Timestamp) -> Vec<LeaseRequest> {
         let mut asks = Vec::new();
         for account in self.all_accounts() {
-            let mut book = account.at(now);
-            book.ask_ahead();
+            let mut book = account.lock_at(now);
+            book.prefetch_next_window();
             let taken = book.current.taken();
-            book.pace.look(taken, now);
-            ask_for_all(account.name(), &mut book, &mut asks);
-            book.short = Units::ZERO;
+            book.pace.update(taken, now);
+            push_lease_requests(account.name(), &mut book, &mut asks);
+            book.shortfall = Units::ZERO;
             // What is learned to be dear is forgotten in a minute or two, or else one slip would make leases large for ever.
-            book.dearest =
-                book.dearest_usually.max(book.dearest.minus(Units::from_milli(book.dearest.milli().div_ceil(32))));
+            book.max_cost =
+                book.configured_max_cost.max(book.max_cost.saturating_sub(Units::from_milli(book.max_cost.milli().div_ceil(32))));
         }
         asks
     }
 
     /// Hands out what a ledger has answered to `asks`.
-    pub fn supply(&self, asks: &[LeaseRequest], leases: &[Lease], now: Timestamp) {
+    pub fn apply_leases(&self, asks: &[LeaseRequest], leases: &[Lease], now: Timestamp) {
         let accounts = self.all_accounts();
         for (ask, lease) in asks.iter().zip(leases) {
             let Some(account) = accounts.iter().find(|account| account.name() == ask.quota) else { continue };
-            let mut book = account.as_it_is();
-            book.receive(ask, lease);
+            let mut book = account.lock();
+            book.apply_lease(ask, lease);
             drop(book);
             // A window that turned out to be over is followed by the next.
-            drop(account.at(now));
+            drop(account.lock_at(now));
         }
     }
 
     /// What has been corrected, by hand or by the origin's word, and the ledger does not know yet; with what the window is
     /// to count in all.
-    pub fn corrections(&self, now: Timestamp) -> Vec<(LeaseRequest, Units)> {
+    pub fn pending_corrections(&self, now: Timestamp) -> Vec<(LeaseRequest, Units)> {
         let accounts = self.all_accounts();
         let correction = |account: &Arc<QuotaCounter>| {
-            let mut book = account.at(now);
+            let mut book = account.lock_at(now);
             if !std::mem::take(&mut book.corrected) {
                 return None;
             }
-            let used = book.current.taken_by_all();
-            let (current, back) = (book.current, book.window.back());
-            Some((ask(account.name(), &book, &current, back, current.held, Units::ZERO), used))
+            let used = book.current.taken_total();
+            let (current, back) = (book.current, book.window.lookback());
+            Some((lease_request(account.name(), &book, &current, back, current.held, Units::ZERO), used))
         };
         accounts.iter().filter_map(correction).collect()
     }
 
     /// Keeps a correction that the ledger could not take.
-    pub fn put_back(&self, correction: &LeaseRequest) {
+    pub fn requeue_correction(&self, correction: &LeaseRequest) {
         if let Some(account) = self.all_accounts().iter().find(|account| account.name() == correction.quota) {
-            let mut book = account.as_it_is();
+            let mut book = account.lock();
             book.corrected |= book.current.id == correction.window.id;
         }
     }
 
     /// The ledger is lost: what was promised for that case may be taken now.
-    pub fn cut_off(&self) {
+    pub fn enable_fallback(&self) {
         for account in self.all_accounts() {
-            let mut book = account.as_it_is();
+            let mut book = account.lock();
             let current = &mut book.current;
-            current.held = current.held.plus(std::mem::take(&mut current.share));
+            current.held = current.held.saturating_add(std::mem::take(&mut current.fallback));
         }
     }
 
@@ -104,62 +104,62 @@ impl Engine {
     }
 }
 
-fn ask_for_all(quota: &str, book: &mut QuotaState, asks: &mut Vec<LeaseRequest>) {
-    let back = book.window.back();
+fn push_lease_requests(quota: &str, book: &mut QuotaState, asks: &mut Vec<LeaseRequest>) {
+    let back = book.window.lookback();
     let ahead = book.next_id();
-    let (mut current, mut others) = (book.current, std::mem::take(&mut book.others));
+    let (mut current, mut others) = (book.current, std::mem::take(&mut book.past_windows));
     // What is given back first is there for what is asked for next.
     for tally in others.iter_mut().filter(|tally| !tally.spent && ahead != Some(tally.id)) {
         let held = tally.held;
         // Nothing is taken of another window than the present one.
         tally.held = tally.taken();
-        if tally.told != (tally.taken(), tally.held) || held > tally.held || !tally.owed.is_zero() {
-            let wanted = tally.taken().plus(tally.owed);
-            asks.push(LeaseRequest { wanted, ..ask(quota, book, tally, back, held, tally.owed) });
-            tally.told = (tally.taken(), tally.held);
+        if tally.last_reported != (tally.taken(), tally.held) || held > tally.held || !tally.owed.is_zero() {
+            let wanted = tally.taken().saturating_add(tally.owed);
+            asks.push(LeaseRequest { wanted, ..lease_request(quota, book, tally, back, held, tally.owed) });
+            tally.last_reported = (tally.taken(), tally.held);
         }
     }
-    let spending_now = spending(book, &current);
+    let spending_now = spend_profile(book, &current);
     let size = spending_now.size();
     if !current.spent {
-        let enough = current.taken().plus(current.owed).plus(size.lease);
+        let enough = current.taken().saturating_add(current.owed).saturating_add(size.lease);
         // Twice of what it would ask for now is an old lease, of busier times.
-        let lavish = enough.plus(size.lease) < current.held;
+        let lavish = enough.saturating_add(size.lease) < current.held;
         let wanted = if lavish { enough } else { enough.max(current.held) };
         let held = current.held;
         current.held = held.min(wanted);
-        let soon = size.soon.plus(current.owed);
-        let expects = book.expects(&current);
-        asks.push(LeaseRequest { wanted, held, expects, ..ask(quota, book, &current, back, held, soon) });
-        current.told = (current.taken(), current.held);
+        let soon = size.urgent.saturating_add(current.owed);
+        let expects = book.expected_demand(&current);
+        asks.push(LeaseRequest { wanted, held, expected_demand: expects, ..lease_request(quota, book, &current, back, held, soon) });
+        current.last_reported = (current.taken(), current.held);
     }
     // Of a sliding window the next part takes from what this one has left: not when that is little.
-    let is_scarce = back > 0 && spending_now.left.milli() / SCARCE < size.lease.milli();
+    let is_scarce = back > 0 && spending_now.left.milli() / PREFETCH_MIN_LEASES < size.lease.milli();
     if let Some(next) = others.iter_mut().find(|tally| ahead == Some(tally.id) && !tally.spent) {
-        let (size, held) = (spending(book, next).size(), next.held);
-        let wanted = if is_scarce { next.taken() } else { held.max(next.taken().plus(size.lease)) };
+        let (size, held) = (spend_profile(book, next).size(), next.held);
+        let wanted = if is_scarce { next.taken() } else { held.max(next.taken().saturating_add(size.lease)) };
         next.held = held.min(wanted);
         if wanted > next.taken() || held > next.held {
-            let expects = book.expects(next);
-            asks.push(LeaseRequest { wanted, expects, ..ask(quota, book, next, back, held, size.soon) });
+            let expects = book.expected_demand(next);
+            asks.push(LeaseRequest { wanted, expected_demand: expects, ..lease_request(quota, book, next, back, held, size.urgent) });
         }
     }
     book.current = current;
-    book.others = others;
+    book.past_windows = others;
 }
 
-fn spending(book: &QuotaState, tally: &WindowUsage) -> SpendProfile {
+fn spend_profile(book: &QuotaState, tally: &WindowUsage) -> SpendProfile {
     SpendProfile {
         limit: book.limit(),
-        left: book.limit().minus(tally.elsewhere).minus(tally.taken()),
-        length: book.window.usual_length(),
+        left: book.limit().saturating_sub(tally.held_by_others).saturating_sub(tally.taken()),
+        length: book.window.nominal_length(),
         per_second: book.pace.per_second,
-        dearest: book.dearest,
-        short: book.short,
+        max_cost: book.max_cost,
+        shortfall: book.shortfall,
     }
 }
 
-fn ask(quota: &str, book: &QuotaState, tally: &WindowUsage, back: u32, held: Units, soon: Units) -> LeaseRequest {
+fn lease_request(quota: &str, book: &QuotaState, tally: &WindowUsage, back: u32, held: Units, soon: Units) -> LeaseRequest {
     LeaseRequest {
         quota: quota.to_owned(),
         limit: book.limit(),
@@ -167,19 +167,19 @@ fn ask(quota: &str, book: &QuotaState, tally: &WindowUsage, back: u32, held: Uni
         taken: tally.taken(),
         held,
         wanted: held.max(tally.taken()),
-        soon,
-        expects: Units::ZERO,
+        urgent: soon,
+        expected_demand: Units::ZERO,
     }
 }
 
 impl QuotaState {
     /// Opens the books of the next window when the present one is about to end.
-    fn ask_ahead(&mut self) {
+    fn prefetch_next_window(&mut self) {
         let Some(next) = self.next_span() else { return };
-        let known = self.others.iter().any(|tally| tally.id == next.start.0);
+        let known = self.past_windows.iter().any(|tally| tally.id == next.start.0);
         if !known {
             let tally = self.at_span(next);
-            self.others.push(tally);
+            self.past_windows.push(tally);
         }
     }
 
@@ -190,53 +190,53 @@ impl QuotaState {
     /// The window after this one, where the time opens it and it is near.
     fn next_span(&self) -> Option<crate::policy::window::Span> {
         let span = self.current.span;
-        let near = span.end.since(self.latest) <= AHEAD.min(span.length() / 2);
-        (self.window.opened_by_use().is_none() && near).then(|| self.window.span(span.end))
+        let near = span.end.saturating_duration_since(self.latest_seen) <= PREFETCH_LEAD.min(span.length() / 2);
+        (self.window.first_use_length().is_none() && near).then(|| self.window.span(span.end))
     }
 
     /// What weighs on the window `key` and was taken after the ledger was told.
-    fn untold(&self, key: &WindowKey) -> Units {
-        let all = self.others.iter().chain([&self.current]);
-        let weighs = all.filter(|tally| key.is_weighed_on_by(tally.id, tally.known_span()));
-        weighs.fold(Units::ZERO, |sum, tally| sum.plus(tally.taken().minus(tally.told.0)))
+    fn unreported(&self, key: &WindowKey) -> Units {
+        let all = self.past_windows.iter().chain([&self.current]);
+        let weighs = all.filter(|tally| key.overlaps(tally.id, tally.known_span()));
+        weighs.fold(Units::ZERO, |sum, tally| sum.saturating_add(tally.taken().saturating_sub(tally.last_reported.0)))
     }
 
-    fn receive(&mut self, ask: &LeaseRequest, lease: &Lease) {
-        let length = self.window.opened_by_use();
+    fn apply_lease(&mut self, ask: &LeaseRequest, lease: &Lease) {
+        let length = self.window.first_use_length();
         let limit = self.limit();
-        self.lost = self.lost.plus(lease.lost);
+        self.lost = self.lost.saturating_add(lease.lost);
         let enforce = self.enforce;
         let (is_current, corrected) = (self.current.id == ask.window.id, self.corrected);
-        let untold = self.untold(&ask.window);
+        let untold = self.unreported(&ask.window);
         let Some(tally) = self.tally(ask.window.id) else { return };
         // What it gave back with this ask was gone already; what it took since is within what it held.
         tally.held = lease.held.max(tally.held);
-        tally.share = lease.share;
-        tally.elsewhere = lease.elsewhere;
-        tally.withheld = lease.withheld;
-        tally.expected_elsewhere = Some(lease.expected_elsewhere);
+        tally.fallback = lease.fallback;
+        tally.held_by_others = lease.held_by_others;
+        tally.held_by_dead = lease.held_by_dead;
+        tally.expected_by_others = Some(lease.expected_by_others);
         if !(is_current && corrected) {
-            tally.taken_elsewhere = lease.taken_elsewhere.plus(untold);
+            tally.taken_by_others = lease.taken_by_others.saturating_add(untold);
             tally.estimated = false;
         }
-        if let (true, Some(span), Some(length)) = (tally.by_use, lease.span, length) {
+        if let (true, Some(span), Some(length)) = (tally.first_use, lease.span, length) {
             let start = if tally.opened { tally.span.start.min(span.start) } else { span.start };
             let end = if span.end < start + length { span.end } else { start + length };
             (tally.span.start, tally.span.end, tally.opened) = (start, end, true);
         }
-        let paid = if enforce { tally.owed.min(tally.held.minus(tally.taken())) } else { tally.owed };
-        tally.settled = tally.settled.plus(paid);
-        tally.owed = tally.owed.minus(paid);
-        let half = Units::from_milli(tally.held.minus(tally.taken()).milli() / 2);
+        let paid = if enforce { tally.owed.min(tally.held.saturating_sub(tally.taken())) } else { tally.owed };
+        tally.settled = tally.settled.saturating_add(paid);
+        tally.owed = tally.owed.saturating_sub(paid);
+        let half = Units::from_milli(tally.held.saturating_sub(tally.taken()).milli() / 2);
         // Once everything is handed out there is nothing to ask for.
-        let all = tally.held.plus(tally.elsewhere) >= limit;
-        tally.low = if all { Units::MAX } else { tally.held.minus(half) };
+        let all = tally.held.saturating_add(tally.held_by_others) >= limit;
+        tally.refill_below = if all { Units::MAX } else { tally.held.saturating_sub(half) };
         let overrun = if all { std::mem::take(&mut tally.owed) } else { Units::ZERO };
-        self.overrun = self.overrun.plus(overrun);
+        self.overrun = self.overrun.saturating_add(overrun);
         let id = ask.window.id;
-        self.changed(id);
+        self.mark_changed(id);
         if is_current {
-            self.weigh();
+            self.sum_overlapping();
         }
     }
 }

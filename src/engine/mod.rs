@@ -32,7 +32,7 @@ pub use permit::{Charged, Permit, Receipt};
 pub use dry_run::DryRun;
 pub use refused_pages::CrawledPage;
 pub use leases::LeaseMode;
-pub use throttle::{ThrottleRejection, AcquireOutcome, ResponseFeedback, OLDEST_EVERY, SlotGuard, ScopeState, QueuePoll, QueuedRequest};
+pub use throttle::{ThrottleRejection, AcquireOutcome, ResponseFeedback, OLDEST_FIRST_INTERVAL, SlotGuard, ScopeState, QueuePoll, QueuedRequest};
 pub use views::{ClassPlan, ClassView, ClientView, PlanView, QuotaView, UnknownQuota};
 
 use crate::policy::cost::{Cost, CostEstimate};
@@ -70,8 +70,8 @@ impl Engine {
     }
 
     /// An engine on accounts of its own that does the same in every run, whoever has chosen the keys of its maps.
-    pub fn repeatable(max_clients: usize) -> Arc<Self> {
-        Self::hashing_by(Hashing::fixed(), LeaseMode::Whole, max_clients)
+    pub fn deterministic(max_clients: usize) -> Arc<Self> {
+        Self::hashing_by(Hashing::fixed(), LeaseMode::Local, max_clients)
     }
 
     fn hashing_by(hashing: Hashing, supply: LeaseMode, max_clients: usize) -> Arc<Self> {
@@ -89,27 +89,27 @@ impl Engine {
 
     /// Puts `rules` in force: what follows is decided by them, on the accounts as they stand.
     pub fn admission(self: &Arc<Self>, rules: Arc<Rules>, now: Timestamp) -> Admission {
-        let slots = self.slots(&rules);
+        let slots = self.class_ids(&rules);
         let accounts = self.open(&rules, &slots, now);
-        self.throttle.follow(&rules.scopes);
+        self.throttle.update_config(&rules.scopes);
         Admission::new(Arc::clone(self), rules, accounts, slots)
     }
 
     /// Opens the accounts of `rules`, or goes on with them, so that they can be supplied before anybody asks.
-    pub fn prepare(&self, rules: &Rules, now: Timestamp) {
-        self.open(rules, &self.slots(rules), now);
+    pub fn open_quotas(&self, rules: &Rules, now: Timestamp) {
+        self.open(rules, &self.class_ids(rules), now);
     }
 
     fn open(&self, rules: &Rules, slots: &[StableClassId], now: Timestamp) -> Vec<Arc<QuotaCounter>> {
-        let open = |(place, quota)| self.account(quota, slots, dearest(rules, place), now);
+        let open = |(place, quota)| self.account(quota, slots, max_cost(rules, place), now);
         rules.quotas.iter().enumerate().map(open).collect()
     }
 
-    fn slots(&self, rules: &Rules) -> Vec<StableClassId> {
-        rules.classes.iter().map(|class| self.slot(&class.name)).collect()
+    fn class_ids(&self, rules: &Rules) -> Vec<StableClassId> {
+        rules.classes.iter().map(|class| self.class_id(&class.name)).collect()
     }
 
-    fn slot(&self, class: &str) -> StableClassId {
+    fn class_id(&self, class: &str) -> StableClassId {
         let mut names = self.class_names.lock();
         let place = names.iter().position(|name| name == class).unwrap_or_else(|| {
             names.push(class.to_owned());
@@ -121,22 +121,22 @@ impl Engine {
     fn account(&self, quota: &Quota, slots: &[StableClassId], dearest: Units, now: Timestamp) -> Arc<QuotaCounter> {
         let mut accounts = self.accounts.lock();
         if let Some(account) = accounts.iter().find(|account| account.name() == quota.name) {
-            account.follow(quota, slots, dearest, now);
+            account.update_config(quota, slots, dearest, now);
             return Arc::clone(account);
         }
         let account = Arc::new(QuotaCounter::open(accounts.len(), quota, slots, dearest, self.supply.clone(), now));
         accounts.push(Arc::clone(&account));
-        self.supply.wake();
+        self.supply.wake_refresher();
         account
     }
 }
 
 /// The most that one request is expected to cost of the quota at `place`, as far as the settings say.
-fn dearest(rules: &Rules, place: usize) -> Units {
+fn max_cost(rules: &Rules, place: usize) -> Units {
     let costs = rules.routes.iter().flat_map(|route| &route.costs);
     let of_quota = costs.filter(|(quota, _)| usize::from(quota.0) == place).map(|(_, cost)| match cost {
         Cost::Known(units) => *units,
-        Cost::Learned => CostEstimate::FIRST.0,
+        Cost::Learned => CostEstimate::INITIAL.0,
     });
-    of_quota.max().unwrap_or(Units::whole(1))
+    of_quota.max().unwrap_or(Units::from_whole(1))
 }

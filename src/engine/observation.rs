@@ -43,29 +43,29 @@ impl Observation {
         let sight = RequestFeatures {
             at: now,
             browser: look.browser,
-            aim: ResourceKind::of(look.method, look.path, look.query, behaviour.trap.as_deref()),
+            aim: ResourceKind::of(look.method, look.path, look.query, behaviour.honeypot.as_deref()),
             costly: false,
             referer: look.referer,
             seen: look.seen,
         };
-        let track = admission.track(rules.trust.key(look.client), look.user_agent);
-        let weighed = admission.weigh(track, look.browser.graphical, now);
+        let track = admission.profile_key(rules.trust.key(look.client), look.user_agent);
+        let weighed = admission.bot_score(track, look.browser.graphical, now);
         Some(Self { track, sight, weighed })
     }
 
     /// Why its client is suspected, if it is.
-    pub fn suspicion(&self, admission: &Admission) -> Option<BotScore> {
-        self.weighed.filter(|weighed| admission.rules().suspects(weighed))
+    pub fn score_if_suspected(&self, admission: &Admission) -> Option<BotScore> {
+        self.weighed.filter(|weighed| admission.rules().is_suspected(weighed))
     }
 
     /// The points that its client has, where anything is known of it.
-    pub fn points(&self) -> Option<u16> {
+    pub fn score(&self) -> Option<u16> {
         self.weighed.map(|weighed| weighed.points)
     }
 
     /// The same, of a request that would be charged if `costly`.
     #[must_use]
-    pub fn that_is(self, costly: bool) -> Self {
+    pub fn with_costly(self, costly: bool) -> Self {
         Self { sight: RequestFeatures { costly, ..self.sight }, ..self }
     }
 
@@ -75,7 +75,7 @@ impl Observation {
     }
 
     /// It is over: it was answered with `status`, or was not.
-    pub fn is_over(&self, status: Option<u16>, admission: &Admission) {
-        admission.learn(self.track, &self.sight, status.map_or(ResponseOutcome::Refused, ResponseOutcome::of_status));
+    pub fn finish(&self, status: Option<u16>, admission: &Admission) {
+        admission.record_request(self.track, &self.sight, status.map_or(ResponseOutcome::Refused, ResponseOutcome::from_status));
     }
 }

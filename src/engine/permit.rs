@@ -31,7 +31,7 @@ pub(super) struct Reservation {
     /// What earlier tries of the same request were charged ...
     pub(super) charged: Units,
     /// ... and the number of the last second charge.
-    pub(super) again: Option<u64>,
+    pub(super) retry_sequence: Option<u64>,
 }
 
 /// What a request cost in the end.
@@ -51,9 +51,9 @@ pub struct Charged {
     /// The window that paid.
     pub window: u64,
     /// The settlement's number on the quota, among its decisions and settlements ...
-    pub turn: u64,
+    pub sequence: u64,
     /// ... and that of the second charge, where a second try was charged.
-    pub again_turn: Option<u64>,
+    pub retry_sequence: Option<u64>,
 }
 
 impl Permit {
@@ -62,76 +62,76 @@ impl Permit {
     }
 
     /// Notes that the request may have reached the origin: from here on it costs what was expected, unless settled.
-    pub fn sent(&mut self) {
+    pub fn mark_sent(&mut self) {
         self.sent = true;
     }
 
     /// Notes that it certainly did not, as when the origin had closed the connection before a byte was written.
-    pub fn not_sent(&mut self) {
+    pub fn mark_unsent(&mut self) {
         self.sent = false;
     }
 
     /// Charges the expected cost once more, for a second try after a first that may have cost something. False, and
     /// nothing changed, when that is not left.
-    pub fn charge_again(&mut self, now: Timestamp) -> bool {
+    pub fn reserve_retry(&mut self, now: Timestamp) -> bool {
         let accounts: SmallVec<[_; 2]> = self.reservations.iter().map(|one| Arc::clone(&one.account)).collect();
-        let mut books: SmallVec<[_; 2]> = accounts.iter().map(|account| account.at(now)).collect();
+        let mut books: SmallVec<[_; 2]> = accounts.iter().map(|account| account.lock_at(now)).collect();
         let affordable =
-            |(one, book): (&Reservation, &mut MutexGuard<'_, QuotaState>)| book.taken().plus(one.expected) <= book.granted();
+            |(one, book): (&Reservation, &mut MutexGuard<'_, QuotaState>)| book.taken().saturating_add(one.expected) <= book.leased();
         if !self.reservations.iter().zip(&mut books).all(affordable) {
             return false;
         }
         for ((one, account), book) in self.reservations.iter_mut().zip(&accounts).zip(&mut books) {
             if let Some(first) = book.tally(one.window) {
-                first.reserved = first.reserved.minus(one.expected);
-                first.settled = first.settled.plus(one.expected);
+                first.reserved = first.reserved.saturating_sub(one.expected);
+                first.settled = first.settled.saturating_add(one.expected);
             }
             let class = book.class(self.class);
-            class.charged = class.charged.plus(one.expected);
-            one.charged = one.charged.plus(one.expected);
+            class.charged = class.charged.saturating_add(one.expected);
+            one.charged = one.charged.saturating_add(one.expected);
             book.reserve(one.expected);
-            book.turn += 1;
-            one.again = Some(book.turn);
+            book.sequence += 1;
+            one.retry_sequence = Some(book.sequence);
             one.window = book.current.id;
-            account.see_to_supply(book);
+            account.request_refill_if_low(book);
         }
         true
     }
 
     /// Replaces the expected cost by what `actual` says, quota by quota; what others are expected to cost follows it.
     pub fn settle(self, mut actual: impl FnMut(QuotaId, Units) -> Units) -> Receipt {
-        self.end(|reservation| Some(actual(reservation.quota, reservation.expected)))
+        self.settle_each(|reservation| Some(actual(reservation.quota, reservation.expected)))
     }
 
     /// The same where `actual` says what all tries cost together.
-    pub fn settle_in_all(self, mut actual: impl FnMut(QuotaId, Units) -> Units) -> Receipt {
-        self.end(|reservation| Some(actual(reservation.quota, reservation.expected).minus(reservation.charged)))
+    pub fn settle_total(self, mut actual: impl FnMut(QuotaId, Units) -> Units) -> Receipt {
+        self.settle_each(|reservation| Some(actual(reservation.quota, reservation.expected).saturating_sub(reservation.charged)))
     }
 
     /// Ends it where nothing is known of the cost: nothing if nothing was sent, else what was expected.
-    pub fn close(self) -> Receipt {
-        self.end(|_| None)
+    pub fn settle_unknown(self) -> Receipt {
+        self.settle_each(|_| None)
     }
 
     /// One for each quota, in the order of the decision's standings: a log knows when each of them settled it.
-    pub fn by_quota(mut self) -> impl Iterator<Item = Self> {
+    pub fn split_by_quota(mut self) -> impl Iterator<Item = Self> {
         let (class, sent) = (self.class, self.sent);
         let reservations = std::mem::take(&mut self.reservations);
         reservations.into_iter().map(move |one| Self { class, reservations: std::iter::once(one).collect(), sent })
     }
 
-    fn end(mut self, mut known: impl FnMut(&Reservation) -> Option<Units>) -> Receipt {
+    fn settle_each(mut self, mut known: impl FnMut(&Reservation) -> Option<Units>) -> Receipt {
         let (class, sent) = (self.class, self.sent);
         self.reservations
             .drain(..)
             .map(|reservation| {
-                let Reservation { quota, expected, window, again, .. } = reservation;
+                let Reservation { quota, expected, window, retry_sequence, .. } = reservation;
                 let known = known(&reservation);
                 let actual = known.unwrap_or(if sent { expected } else { Units::ZERO });
                 let learned = reservation.learned.as_ref().filter(|_| known.is_some());
-                let (turn, overrun) = reservation.account.settle(window, class, expected, actual, learned);
-                let settled = actual.plus(reservation.charged);
-                Charged { quota, expected, settled, overrun, window, turn, again_turn: again }
+                let (sequence, overrun) = reservation.account.settle(window, class, expected, actual, learned);
+                let settled = actual.saturating_add(reservation.charged);
+                Charged { quota, expected, settled, overrun, window, sequence, retry_sequence }
             })
             .collect()
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Twice what the largest of the sites in view has a search engine ask for in a day.
-const MOST: usize = 100_000;
+const MAX_PAGES: usize = 100_000;
 
 /// A page that nobody has asked for in this time is no longer in danger: its next request is the first again.
 const ASKED_FOR_WITHIN: Duration = Duration::from_secs(7 * 86_400);
@@ -56,7 +56,7 @@ struct RefusalTimes {
 
 impl RefusedPages {
     /// Returns how long a page has been refused, if it has.
-    pub(super) fn refused_for(&self, page: &CrawledPage<'_>, now: Timestamp) -> Option<Duration> {
+    pub(super) fn refused_duration(&self, page: &CrawledPage<'_>, now: Timestamp) -> Option<Duration> {
         if self.is_empty() {
             return None;
         }
@@ -65,10 +65,10 @@ impl RefusedPages {
     }
 
     /// Notes that a page was refused.
-    pub(super) fn note(&self, page: &CrawledPage<'_>, now: Timestamp) {
+    pub(super) fn record_refusal(&self, page: &CrawledPage<'_>, now: Timestamp) {
         let (hash, now_s) = (self.hash(page), seconds(now));
         let mut pages = self.pages.lock();
-        let has_room = pages.len() < MOST;
+        let has_room = pages.len() < MAX_PAGES;
         match pages.get_mut(&hash) {
             Some(known) => known.last_s = known.last_s.max(now_s),
             None if has_room => {
@@ -80,7 +80,7 @@ impl RefusedPages {
     }
 
     /// Notes that a page was let through.
-    pub(super) fn clear(&self, page: &CrawledPage<'_>) {
+    pub(super) fn record_admit(&self, page: &CrawledPage<'_>) {
         if self.is_empty() {
             return;
         }
@@ -90,7 +90,7 @@ impl RefusedPages {
     }
 
     /// Forgets the pages that nobody asks for any more.
-    pub(super) fn forget(&self, now: Timestamp) {
+    pub(super) fn evict_idle(&self, now: Timestamp) {
         let oldest_s = seconds(now - ASKED_FOR_WITHIN);
         let mut pages = self.pages.lock();
         pages.retain(|_, refused| refused.last_s >= oldest_s);
@@ -98,7 +98,7 @@ impl RefusedPages {
     }
 
     /// Returns for how long the page that has been refused longest has been, operator by operator, in their order.
-    pub(super) fn longest(&self) -> Vec<(OperatorId, Duration)> {
+    pub(super) fn longest_by_operator(&self) -> Vec<(OperatorId, Duration)> {
         let mut longest: Vec<(OperatorId, Duration)> = Vec::new();
         for refused in self.pages.lock().values() {
             let span = Duration::from_secs((refused.last_s - refused.first_s).into());
@@ -142,13 +142,13 @@ mod tests {
     #[test]
     fn a_page_is_refused_from_its_first_refusal_until_it_is_let_through() {
         let pages = RefusedPages::default();
-        assert_eq!(pages.refused_for(&page(GOOGLE, "/a"), at(0)), None);
-        pages.note(&page(GOOGLE, "/a"), at(0));
-        pages.note(&page(GOOGLE, "/a"), at(50));
-        assert_eq!(pages.refused_for(&page(GOOGLE, "/a"), at(60)), Some(Duration::from_secs(60)));
-        assert_eq!(pages.refused_for(&page(BING, "/a"), at(60)), None, "each crawler for itself");
-        pages.clear(&page(GOOGLE, "/a"));
-        assert_eq!(pages.refused_for(&page(GOOGLE, "/a"), at(60)), None);
+        assert_eq!(pages.refused_duration(&page(GOOGLE, "/a"), at(0)), None);
+        pages.record_refusal(&page(GOOGLE, "/a"), at(0));
+        pages.record_refusal(&page(GOOGLE, "/a"), at(50));
+        assert_eq!(pages.refused_duration(&page(GOOGLE, "/a"), at(60)), Some(Duration::from_secs(60)));
+        assert_eq!(pages.refused_duration(&page(BING, "/a"), at(60)), None, "each crawler for itself");
+        pages.record_admit(&page(GOOGLE, "/a"));
+        assert_eq!(pages.refused_duration(&page(GOOGLE, "/a"), at(60)), None);
     }
 
     #[test]
@@ -157,21 +157,21 @@ mod tests {
         for (operator, path, seconds) in
             [(BING, "/a", 0), (GOOGLE, "/a", 5), (GOOGLE, "/b", 0), (GOOGLE, "/b", 70), (GOOGLE, "/a", 10)]
         {
-            pages.note(&page(operator, path), at(seconds));
+            pages.record_refusal(&page(operator, path), at(seconds));
         }
-        assert_eq!(pages.longest(), [(GOOGLE, Duration::from_secs(70)), (BING, Duration::ZERO)]);
+        assert_eq!(pages.longest_by_operator(), [(GOOGLE, Duration::from_secs(70)), (BING, Duration::ZERO)]);
     }
 
     #[test]
     fn what_nobody_asks_for_is_forgotten_and_there_is_a_most() {
         let pages = RefusedPages::default();
-        for number in 0..MOST + 10 {
-            pages.note(&page(GOOGLE, &number.to_string()), at(0));
+        for number in 0..MAX_PAGES + 10 {
+            pages.record_refusal(&page(GOOGLE, &number.to_string()), at(0));
         }
-        assert_eq!(pages.count.load(Ordering::Relaxed), MOST);
-        pages.note(&page(GOOGLE, "7"), at(600_000));
-        pages.forget(at(700_000));
+        assert_eq!(pages.count.load(Ordering::Relaxed), MAX_PAGES);
+        pages.record_refusal(&page(GOOGLE, "7"), at(600_000));
+        pages.evict_idle(at(700_000));
         assert_eq!(pages.count.load(Ordering::Relaxed), 1);
-        assert_eq!(pages.refused_for(&page(GOOGLE, "7"), at(700_000)), Some(Duration::from_secs(700_000)));
+        assert_eq!(pages.refused_duration(&page(GOOGLE, "7"), at(700_000)), Some(Duration::from_secs(700_000)));
     }
 }

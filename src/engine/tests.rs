@@ -2,7 +2,7 @@ use super::*;
 use crate::policy::bucket::Bucket;
 use crate::policy::class::{Class, ClassMatcher};
 use crate::policy::cost::Cost;
-use crate::policy::decide::ROBOTS_TXT;
+use crate::policy::decide::ROBOTS_TXT_PATH;
 use crate::policy::identity::{ClientKey, KeySource, ProxyTrust};
 use crate::policy::lease::{LeaseRequest, Lease};
 use crate::policy::quota::{ClassTiers, Quota};
@@ -25,8 +25,8 @@ const BOT: ClassId = ClassId(1);
 const ANN: ClientKey = ClientKey::from_number(1);
 
 fn quota(name: &str, limit: u64, bot_tiers: &[(u64, u32)]) -> Quota {
-    let limit = Units::whole(limit);
-    let tier = |&(above, percent)| Tier { above: Units::whole(above), shed: Share::from_millionths(percent * 10_000) };
+    let limit = Units::from_whole(limit);
+    let tier = |&(above, percent)| Tier { above: Units::from_whole(above), shed: Share::from_millionths(percent * 10_000) };
     let ladder = TierSet::new(bot_tiers.iter().map(tier).collect(), limit);
     Quota {
         name: name.into(),
@@ -37,7 +37,7 @@ fn quota(name: &str, limit: u64, bot_tiers: &[(u64, u32)]) -> Quota {
         free_when_cached: true,
         sync_from: None,
         pacing: None,
-        ladders: vec![None, Some(ClassTiers { ladder, enforce: true })],
+        class_tiers: vec![None, Some(ClassTiers { ladder, enforce: true })],
     }
 }
 
@@ -48,7 +48,7 @@ fn route(costs: &[(u16, u64)]) -> Route {
         hosts: vec![],
         methods: vec![],
         query: vec![],
-        costs: costs.iter().map(|&(quota, cost)| (QuotaId(quota), Cost::Known(Units::whole(cost)))).collect(),
+        costs: costs.iter().map(|&(quota, cost)| (QuotaId(quota), Cost::Known(Units::from_whole(cost)))).collect(),
         scopes: vec![],
         measured: true,
     }
@@ -73,17 +73,17 @@ fn rules(quotas: Vec<Quota>, routes: Vec<Route>) -> Arc<Rules> {
         trust: ProxyTrust::default(),
         behaviour: None,
         lists: Vec::new(),
-        agent_rules: vec![],
+        user_agent_rules: vec![],
         classes: vec![class("person", None), class("bot", None), class("limited", Some(bucket))],
         quotas,
         routes,
-        scopes: vec![Scope::open("default")],
-        tells_crawl_policy: false,
+        scopes: vec![Scope::unthrottled("default")],
+        serves_crawl_policy: false,
     })
 }
 
 fn admission(quotas: Vec<Quota>, routes: Vec<Route>) -> Admission {
-    Engine::new(LeaseMode::Whole, 1000).admission(rules(quotas, routes), NOON)
+    Engine::new(LeaseMode::Local, 1000).admission(rules(quotas, routes), NOON)
 }
 
 fn ask(admission: &Admission, class: ClassId, route: usize, now: Timestamp) -> Result<Permit, Reason> {
@@ -103,7 +103,7 @@ fn books(admission: &Admission, place: usize) -> (u64, u64) {
 fn robots_txt_takes_nothing_even_where_its_route_costs_something() {
     let admission = admission(vec![quota("api", 1, &[])], vec![route(&[(0, 1)])]);
     let _last = ask(&admission, PERSON, 0, NOON).expect("one is left");
-    let decision = admission.admit(ANN, BOT, 0, ROBOTS_TXT, NOON);
+    let decision = admission.admit(ANN, BOT, 0, ROBOTS_TXT_PATH, NOON);
     let AdmissionOutcome::Admitted(_permit) = &decision.ruling else { panic!("never refused") };
     assert!(decision.standings.is_empty());
     assert_eq!(books(&admission, 0), (0, 1), "no more than the limit");
@@ -122,7 +122,7 @@ fn a_permit_dropped_before_anything_was_sent_gives_its_units_back() {
 fn a_permit_dropped_after_sending_costs_what_was_expected() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
     let mut permit = ask(&admission, PERSON, 0, NOON).expect("there is plenty");
-    permit.sent();
+    permit.mark_sent();
     drop(permit);
     assert_eq!(books(&admission, 0), (4, 0));
 }
@@ -134,7 +134,7 @@ fn a_task_that_panics_settles_what_it_held() {
         let mut permit = ask(&admission, PERSON, 0, NOON).expect("there is plenty");
         let task = std::panic::AssertUnwindSafe(move || {
             if sent {
-                permit.sent();
+                permit.mark_sent();
             }
             let _held = permit;
             std::panic::resume_unwind(Box::new(()));
@@ -152,18 +152,18 @@ fn a_correction_by_hand_reaches_the_ledger_whichever_way_it_goes() {
     let engine = Engine::new(LeaseMode::Leased(Arc::new(|| ())), 1000);
     let admission = engine.admission(rules(vec![quota("api", 100, &[])], vec![route(&[(0, 1)])]), NOON);
     for used in [20, 20, 30, 5, 0] {
-        admission.set_used("api", Units::whole(used), NOON).expect("it is known");
-        let told: Vec<u64> = engine.corrections(NOON).iter().map(|(_, all)| all.floor()).collect();
+        admission.set_used("api", Units::from_whole(used), NOON).expect("it is known");
+        let told: Vec<u64> = engine.pending_corrections(NOON).iter().map(|(_, all)| all.floor()).collect();
         assert_eq!(told, [used], "it may be what the ledger waits for");
     }
-    assert!(engine.corrections(NOON).is_empty());
+    assert!(engine.pending_corrections(NOON).is_empty());
 }
 
 /// Hands out whatever is asked for.
 fn hand_out(engine: &Engine, now: Timestamp) -> Vec<LeaseRequest> {
-    let asks = engine.asks(now);
+    let asks = engine.lease_requests(now);
     let leases: Vec<Lease> = asks.iter().map(|ask| Lease { held: ask.wanted, ..Lease::default() }).collect();
-    engine.supply(&asks, &leases, now);
+    engine.apply_leases(&asks, &leases, now);
     asks
 }
 
@@ -171,10 +171,10 @@ fn hand_out(engine: &Engine, now: Timestamp) -> Vec<LeaseRequest> {
 fn one_dear_answer_makes_no_later_lease_large() {
     let engine = Engine::new(LeaseMode::Leased(Arc::new(|| ())), 1000);
     let admission = engine.admission(rules(vec![quota("api", 10_000, &[])], vec![route(&[(0, 1)])]), NOON);
-    let lease = |now| hand_out(&engine, now)[0].wanted.minus(Units::whole(2001)).floor();
+    let lease = |now| hand_out(&engine, now)[0].wanted.saturating_sub(Units::from_whole(2001)).floor();
     hand_out(&engine, NOON);
     let permit = ask(&admission, PERSON, 0, NOON).expect("there is plenty");
-    let _ = permit.settle(|_, _| Units::whole(2000));
+    let _ = permit.settle(|_, _| Units::from_whole(2000));
     hand_out(&engine, NOON);
     let later = NOON + Duration::from_secs(10);
     let _ = ask(&admission, PERSON, 0, later).expect("there is plenty").settle(|_, cost| cost);
@@ -187,10 +187,10 @@ fn a_cost_learned_above_the_limit_can_be_unlearned() {
     let admission = admission(vec![quota("api", 10, &[])], vec![learned]);
     for _ in 0..8 {
         let permit = ask(&admission, PERSON, 0, NOON).expect("it is asked in full");
-        let _ = permit.settle(|_, _| Units::whole(500));
+        let _ = permit.settle(|_, _| Units::from_whole(500));
         admission.set_used("api", Units::ZERO, NOON).expect("it is known");
     }
-    let _ = ask(&admission, PERSON, 0, NOON).expect("all of it, but no more").settle(|_, _| Units::whole(1));
+    let _ = ask(&admission, PERSON, 0, NOON).expect("all of it, but no more").settle(|_, _| Units::from_whole(1));
     assert_eq!(books(&admission, 0), (1, 0));
 }
 
@@ -202,9 +202,9 @@ fn a_window_of_first_use_is_opened_by_what_really_cost_something() {
     for _ in 0..2000 {
         let _ = ask(&admission, PERSON, 0, NOON).expect("it has cost nothing so far").settle(|_, _| Units::ZERO);
     }
-    let _ = ask(&admission, PERSON, 0, NOON).expect("it costs nothing").settle(|_, _| Units::whole(10));
+    let _ = ask(&admission, PERSON, 0, NOON).expect("it costs nothing").settle(|_, _| Units::from_whole(10));
     let view = &admission.quotas(NOON)[0];
-    assert_eq!((view.used, view.window_end), (Units::whole(10), NOON + Duration::from_secs(60)));
+    assert_eq!((view.used, view.window_end), (Units::from_whole(10), NOON + Duration::from_secs(60)));
     let later = NOON + Duration::from_secs(61);
     assert!(ask(&admission, PERSON, 0, later).is_ok(), "it is over");
 }
@@ -213,10 +213,10 @@ fn a_window_of_first_use_is_opened_by_what_really_cost_something() {
 fn what_was_spent_goes_with_a_quota_whatever_becomes_of_its_window() {
     let length = Duration::from_secs(86_400);
     let windows =
-        [Window::Fixed { length }, Window::FirstUse { length }, Window::Sliding { length: length / 2, parts: 60 }];
+        [Window::Fixed { length }, Window::FirstUse { length }, Window::Sliding { length: length / 2, sub_windows: 60 }];
     for before in &windows {
         for after in &windows {
-            for supply in [LeaseMode::Whole, LeaseMode::Leased(Arc::new(|| ()))] {
+            for supply in [LeaseMode::Local, LeaseMode::Leased(Arc::new(|| ()))] {
                 let engine = Engine::new(supply, 1000);
                 let under = |window: &Window| {
                     let quota = Quota { window: window.clone(), ..quota("api", 100, &[]) };
@@ -230,7 +230,7 @@ fn what_was_spent_goes_with_a_quota_whatever_becomes_of_its_window() {
                     let _ = ask(&admission, PERSON, 0, NOON).expect("there is plenty").settle(|_, cost| cost);
                 }
                 let view = &under(after).quotas(NOON)[0];
-                assert!(view.used >= Units::whole(40), "{before:?}, then {after:?}: {}", view.used);
+                assert!(view.used >= Units::from_whole(40), "{before:?}, then {after:?}: {}", view.used);
             }
         }
     }
@@ -257,30 +257,30 @@ fn what_a_page_cost_beyond_the_lease_counts_at_once() {
     let engine = Engine::new(LeaseMode::Leased(Arc::new(|| ())), 1000);
     let admission = engine.admission(rules(vec![quota("api", 100, &[])], vec![route(&[(0, 1)])]), NOON);
     hand_out(&engine, NOON);
-    let receipt = ask(&admission, PERSON, 0, NOON).expect("plenty").settle(|_, _| Units::whole(120));
-    assert_eq!(receipt[0].overrun, Units::whole(20), "that much is beyond the limit, whatever is leased");
+    let receipt = ask(&admission, PERSON, 0, NOON).expect("plenty").settle(|_, _| Units::from_whole(120));
+    assert_eq!(receipt[0].overrun, Units::from_whole(20), "that much is beyond the limit, whatever is leased");
     let decision = admission.admit(ANN, PERSON, 0, "/item/1", NOON);
-    assert_eq!(decision.standings[0].used, Units::whole(100));
+    assert_eq!(decision.standings[0].used, Units::from_whole(100));
     assert!(matches!(decision.ruling, AdmissionOutcome::Refused(refusal) if refusal.reason == Reason::Quota));
 }
 
 #[test]
 fn what_the_origin_spends_beyond_the_limit_is_kept_apart() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
-    let receipt = ask(&admission, PERSON, 0, NOON).expect("plenty").settle(|_, _| Units::whole(15));
-    assert_eq!((receipt[0].settled, receipt[0].overrun), (Units::whole(15), Units::whole(5)));
+    let receipt = ask(&admission, PERSON, 0, NOON).expect("plenty").settle(|_, _| Units::from_whole(15));
+    assert_eq!((receipt[0].settled, receipt[0].overrun), (Units::from_whole(15), Units::from_whole(5)));
     let view = &admission.quotas(NOON)[0];
-    assert_eq!((view.used, view.overrun), (Units::whole(10), Units::whole(5)));
+    assert_eq!((view.used, view.overrun), (Units::from_whole(10), Units::from_whole(5)));
 }
 
 #[test]
 fn a_request_that_was_sent_twice_is_receipted_for_both() {
     let admission = admission(vec![quota("api", 10, &[])], vec![route(&[(0, 4)])]);
     let mut permit = ask(&admission, PERSON, 0, NOON).expect("there is plenty");
-    permit.sent();
-    assert!(permit.charge_again(NOON));
-    let receipt = permit.settle(|_, _| Units::whole(1));
-    assert_eq!(receipt[0].settled, Units::whole(5), "the first try as expected, the second as the origin says");
+    permit.mark_sent();
+    assert!(permit.reserve_retry(NOON));
+    let receipt = permit.settle(|_, _| Units::from_whole(1));
+    assert_eq!(receipt[0].settled, Units::from_whole(5), "the first try as expected, the second as the origin says");
     assert_eq!(books(&admission, 0), (5, 0));
 }
 
@@ -296,7 +296,7 @@ fn all_quotas_are_charged_or_none() {
 fn a_new_window_starts_from_nothing_and_old_charges_do_not_weigh_on_it() {
     let admission = admission(vec![quota("api", 4, &[])], vec![route(&[(0, 4)])]);
     let mut late = ask(&admission, PERSON, 0, NOON).expect("the whole day's units");
-    late.sent();
+    late.mark_sent();
     assert_eq!(ask(&admission, PERSON, 0, NOON).err(), Some(Reason::Quota));
     let next_day = ask(&admission, PERSON, 0, TOMORROW).expect("a new allowance");
     drop(late);
@@ -357,12 +357,12 @@ fn a_window_of_first_use_goes_on_when_the_clock_is_set_back_before_it() {
 
 #[test]
 fn what_was_taken_weighs_on_a_sliding_window_until_it_is_over() {
-    let admission = windowed(2, Window::Sliding { length: Duration::from_secs(60), parts: 60 });
+    let admission = windowed(2, Window::Sliding { length: Duration::from_secs(60), sub_windows: 60 });
     let at = |seconds: u64| NOON + Duration::from_secs(seconds);
     ask(&admission, PERSON, 0, at(0)).expect("the first").settle(|_, cost| cost);
     ask(&admission, PERSON, 0, at(30)).expect("the second").settle(|_, cost| cost);
     assert_eq!(ask(&admission, PERSON, 0, at(59)).err(), Some(Reason::Quota));
-    assert_eq!(admission.quotas(at(59))[0].used, Units::whole(2));
+    assert_eq!(admission.quotas(at(59))[0].used, Units::from_whole(2));
     assert_eq!(admission.quotas(at(59))[0].window_end, at(61), "when the first weighs no more");
     ask(&admission, PERSON, 0, at(61)).expect("the first is over").settle(|_, cost| cost);
     assert_eq!(ask(&admission, PERSON, 0, at(62)).err(), Some(Reason::Quota));
@@ -370,7 +370,7 @@ fn what_was_taken_weighs_on_a_sliding_window_until_it_is_over() {
 
 #[test]
 fn a_charge_settled_late_weighs_on_a_sliding_window_as_what_it_was() {
-    let admission = windowed(4, Window::Sliding { length: Duration::from_secs(60), parts: 60 });
+    let admission = windowed(4, Window::Sliding { length: Duration::from_secs(60), sub_windows: 60 });
     let late: Vec<_> = (0..4).map(|_| ask(&admission, PERSON, 0, NOON).expect("four")).collect();
     let later = NOON + Duration::from_secs(30);
     assert_eq!(ask(&admission, PERSON, 0, later).err(), Some(Reason::Quota));
@@ -380,19 +380,19 @@ fn a_charge_settled_late_weighs_on_a_sliding_window_as_what_it_was() {
 
 #[test]
 fn a_correction_by_hand_reaches_what_earlier_parts_weigh() {
-    let admission = windowed(2, Window::Sliding { length: Duration::from_secs(60), parts: 60 });
+    let admission = windowed(2, Window::Sliding { length: Duration::from_secs(60), sub_windows: 60 });
     let later = NOON + Duration::from_secs(30);
     for now in [NOON, later] {
         ask(&admission, PERSON, 0, now).expect("two").settle(|_, cost| cost);
     }
-    assert_eq!(admission.set_used("api", Units::ZERO, later), Ok((Units::whole(2), Units::ZERO)));
+    assert_eq!(admission.set_used("api", Units::ZERO, later), Ok((Units::from_whole(2), Units::ZERO)));
     assert_eq!(admission.quotas(later)[0].used, Units::ZERO);
     assert!(ask(&admission, PERSON, 0, later).is_ok());
 }
 
 #[test]
 fn a_window_cut_otherwise_is_weighed_on_by_the_one_before() {
-    let engine = Engine::new(LeaseMode::Whole, 1000);
+    let engine = Engine::new(LeaseMode::Local, 1000);
     let daily = quota("api", 10, &[]);
     let hourly = Quota { window: Window::Fixed { length: Duration::from_secs(3600) }, ..daily.clone() };
     let routes = || vec![route(&[(0, 6)])];
@@ -406,7 +406,7 @@ fn a_window_cut_otherwise_is_weighed_on_by_the_one_before() {
 
 #[test]
 fn a_reload_keeps_what_was_counted() {
-    let engine = Engine::new(LeaseMode::Whole, 1000);
+    let engine = Engine::new(LeaseMode::Local, 1000);
     let before = engine.admission(rules(vec![quota("api", 10, &[(5, 50)])], vec![route(&[(0, 6)])]), NOON);
     ask(&before, PERSON, 0, NOON).expect("plenty").settle(|_, cost| cost);
     let after = engine.admission(
@@ -434,9 +434,9 @@ fn a_bucket_is_charged_only_when_the_request_goes_through() {
 fn idle_clients_are_forgotten_once_their_bucket_is_full() {
     let admission = admission(vec![quota("api", 9, &[])], vec![route(&[(0, 1)])]);
     drop(ask(&admission, ClassId(2), 0, NOON));
-    admission.forget_idle(NOON + Duration::from_secs(601));
+    admission.evict_idle(NOON + Duration::from_secs(601));
     assert_eq!(admission.engine().clients_tracked(), 1, "not full until ten seconds after noon");
-    admission.forget_idle(NOON + Duration::from_secs(611));
+    admission.evict_idle(NOON + Duration::from_secs(611));
     assert_eq!(admission.engine().clients_tracked(), 0);
 }
 
@@ -447,13 +447,13 @@ fn race(admission: &Admission, threads: usize, each: usize, held: usize) -> Vec<
         let mut turns = Vec::new();
         for round in 0..each {
             let decision = admission.admit(ClientKey::from_number(thread as u64), BOT, 0, "/item/1", NOON);
-            let turn = decision.standings[0].turn;
+            let turn = decision.standings[0].sequence;
             match decision.ruling {
                 AdmissionOutcome::Refused(refusal) => turns.push((turn, refusal.reason == Reason::Tier)),
                 AdmissionOutcome::Admitted(mut permit) => {
                     turns.push((turn, false));
                     if round % 2 == 0 {
-                        permit.sent();
+                        permit.mark_sent();
                     }
                     open.push(permit);
                 }
@@ -520,7 +520,7 @@ proptest! {
         let length = Duration::from_secs(100);
         let window = [
             Window::Fixed { length },
-            Window::Sliding { length, parts: 4 },
+            Window::Sliding { length, sub_windows: 4 },
             Window::FirstUse { length },
         ][kind].clone();
         let admission = windowed(LIMIT, window.clone());

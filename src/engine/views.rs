@@ -46,20 +46,20 @@ pub struct PlanView {
     /// What it goes by.
     pub forecast: PacingMode,
     /// What would be taken by now, had it been followed from the beginning.
-    pub line: Units,
+    pub planned: Units,
     /// Units that are put aside for those served first.
-    pub aside: Units,
+    pub earmarked: Units,
 }
 
 /// What a plan has for one class.
 #[derive(Clone, Debug)]
 pub struct ClassPlan {
     /// The share of its requests that is served; `None` for a class that is served first.
-    pub share: Option<Share>,
+    pub admit_share: Option<Share>,
     /// What it may take at once; `None` for a class that is served first.
-    pub purse: Option<Units>,
+    pub tokens: Option<Units>,
     /// What that gains in an hour; `None` for a class that is served first.
-    pub per_hour: Option<Units>,
+    pub refill_per_hour: Option<Units>,
     /// Units that it is expected to ask for in each of the next 24 hours, from now on.
     pub next_hours: Vec<f64>,
 }
@@ -76,7 +76,7 @@ pub struct ClassView {
     /// How many of its tiers have been entered.
     pub tier: u8,
     /// Units that the guard has let through since the process began.
-    pub guarded: Units,
+    pub guard_admitted: Units,
     /// What the plan has for it, where there is one and the class may have anything.
     pub plan: Option<ClassPlan>,
 }
@@ -95,7 +95,7 @@ pub struct ClientView {
     /// What of its own would refuse it now: its bucket, or a block of its class. Tiers and quotas are not its own.
     pub limited_by: Option<Reason>,
     /// How long until that is over by itself; a block never is.
-    pub lifts_after: Option<Duration>,
+    pub limited_for: Option<Duration>,
 }
 
 /// There is no quota of that name.
@@ -110,7 +110,7 @@ impl Engine {
 
     /// For how long the page that has been refused longest to each verified crawler has been, as of its last refusal.
     pub fn longest_refusals(&self) -> Vec<(OperatorId, Duration)> {
-        self.refused_pages.longest()
+        self.refused_pages.longest_by_operator()
     }
 
     /// How many clients have been forgotten.
@@ -131,24 +131,24 @@ impl Admission {
             .iter()
             .zip(&self.rules.quotas)
             .map(|(account, quota)| {
-                let book = account.at(now);
+                let book = account.lock_at(now);
                 let by_class = self.rules.classes.iter().enumerate().map(|(place, class)| {
-                    let slot = self.slots[place];
+                    let slot = self.class_ids[place];
                     let kept = book.classes().get(usize::from(slot)).copied().unwrap_or_default();
-                    let ladder = quota.ladders.get(place).and_then(Option::as_ref).map(|of_class| &of_class.ladder);
-                    let counted = book.counted_by_tiers(quota);
+                    let ladder = quota.class_tiers.get(place).and_then(Option::as_ref).map(|of_class| &of_class.ladder);
+                    let counted = book.used_for_tiers(quota);
                     let tier = ladder.map_or(0, |ladder| ladder.tier_at(kept.shedding.tier, counted));
-                    let shed = ladder.map_or(Share::NONE, |ladder| ladder.share(tier));
+                    let shed = ladder.map_or(Share::NONE, |ladder| ladder.shed_share(tier));
                     ClassView {
                         class: class.name.clone(),
                         charged: kept.charged,
                         shed,
                         tier,
-                        guarded: kept.guarded,
+                        guard_admitted: kept.guarded,
                         plan: class_plan(&book, quota, ClassId(place as u16), slot),
                     }
                 });
-                let span = book.shown_span();
+                let span = book.effective_span();
                 QuotaView {
                     name: account.name().to_owned(),
                     limit: book.limit(),
@@ -158,7 +158,7 @@ impl Admission {
                     overrun: book.overrun,
                     lost: book.lost,
                     drift: book.drift,
-                    closed_until: book.closed_until(),
+                    closed_until: book.exhausted_until(),
                     window_start: span.start,
                     window_end: span.end,
                     plan: plan(&book, quota),
@@ -176,24 +176,24 @@ impl Admission {
         now: Timestamp,
     ) -> Vec<ClientView> {
         let view = |(key, slot, state): (ClientKey, StableClassId, super::clients::ClientState)| {
-            let class = self.rules.classes.get(self.slots.iter().position(|&of_class| of_class == slot)?)?;
-            let tokens = class.bucket.map(|bucket| bucket.remaining(state.level(), now));
-            let (limited_by, lifts_after) = match class.bucket {
+            let class = self.rules.classes.get(self.class_ids.iter().position(|&of_class| of_class == slot)?)?;
+            let tokens = class.bucket.map(|bucket| bucket.remaining(state.bucket_state(), now));
+            let (limited_by, limited_for) = match class.bucket {
                 _ if !class.enforce => (None, None),
                 _ if class.blocked => (Some(Reason::Blocked), None),
                 Some(bucket) if tokens == Some(0) => {
-                    (Some(Reason::Bucket), Some(bucket.next_at(state.level(), now).since(now)))
+                    (Some(Reason::Bucket), Some(bucket.next_token_at(state.bucket_state(), now).saturating_duration_since(now)))
                 }
                 _ => (None, None),
             };
-            let key = key.shown(&name).to_string();
+            let key = key.display(&name).to_string();
             Some(ClientView {
                 key,
                 class: class.name.clone(),
                 refused: state.refused(),
                 tokens,
                 limited_by,
-                lifts_after,
+                limited_for,
             })
         };
         self.engine.clients.most_refused(count).into_iter().filter_map(view).collect()
@@ -203,7 +203,7 @@ impl Admission {
     pub fn plan(&self, quota: QuotaId, now: Timestamp) -> Option<PlanView> {
         let rules = &self.rules.quotas[usize::from(quota.0)];
         rules.pacing.as_ref()?;
-        plan(&self.account(quota).at(now), rules)
+        plan(&self.account(quota).lock_at(now), rules)
     }
 
     /// Corrects by hand what a quota has used; returns what it was and what it is now.
@@ -213,30 +213,30 @@ impl Admission {
     }
 
     /// Brings what is taken of a quota to what a log says; true where the books said something else.
-    pub fn bring_to(&self, quota: QuotaId, taken: Units, now: Timestamp) -> bool {
-        self.account(quota).bring_to(taken, now)
+    pub fn sync_used_from_log(&self, quota: QuotaId, taken: Units, now: Timestamp) -> bool {
+        self.account(quota).sync_used_from_log(taken, now)
     }
 }
 
 fn plan(book: &QuotaState, quota: &Quota) -> Option<PlanView> {
     let (pacing, pacer) = quota.pacing.as_ref().zip(book.pacer())?;
-    Some(PlanView { forecast: pacing.forecast, line: pacer.line(), aside: pacer.aside() })
+    Some(PlanView { forecast: pacing.forecast, planned: pacer.planned(), earmarked: pacer.earmarked() })
 }
 
 fn class_plan(book: &QuotaState, quota: &Quota, class: ClassId, slot: StableClassId) -> Option<ClassPlan> {
     let (pacing, pacer) = quota.pacing.as_ref().zip(book.pacer())?;
     let paced = pacer.classes().get(usize::from(slot));
-    let (share, allotment) = match pacing.role(class) {
-        Role::First => (None, None),
+    let (admit_share, allotment) = match pacing.role(class) {
+        Role::Unpaced => (None, None),
         Role::Paced(_) => {
             (Some(paced.map_or(Share::ALL, |class| class.share())), paced.and_then(|class| class.allotment))
         }
-        Role::ShutOut => return None,
+        Role::Excluded => return None,
     };
     Some(ClassPlan {
-        share,
-        purse: allotment.map(|allotment| allotment.purse.holds()),
-        per_hour: allotment.map(|allotment| allotment.offer.per_hour),
-        next_hours: book.expected_by_hour(slot),
+        admit_share,
+        tokens: allotment.map(|allotment| allotment.bucket.balance()),
+        refill_per_hour: allotment.map(|allotment| allotment.rate.refill_per_hour),
+        next_hours: book.hourly_forecast(slot),
     })
 }

@@ -8,47 +8,47 @@ use crate::policy::decide::{self, DecisionRequest, QuotaSnapshot};
 use crate::policy::tier::{TierSet, Share};
 use crate::policy::{Reason, Units};
 use crate::telemetry::rfc3339;
-use crate::terminal::{decimal, span};
+use crate::terminal::{decimal, format_duration};
 
 /// The rules, and what each says by itself; those behind one that has decided are not asked.
 pub(super) fn steps(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<Step> {
-    let asked = case.asked_as(case.classified().class);
+    let asked = case.decision_request_for(case.classified().class);
     if asked.never_refused {
         return vec![Step::new(Stage::Exempt, StepResult::Passed, format!("{} is never refused", case.asked.path))];
     }
     let said_no = |reason| outcome.certain_refusal().is_some_and(|refusal| refusal.reason == reason);
     let mut steps = vec![block(case, &asked)];
-    steps.push(if said_no(Reason::Blocked) { not_asked(Stage::Bucket) } else { bucket(case, &asked) });
+    steps.push(if said_no(Reason::Blocked) { skipped_step(Stage::Bucket) } else { bucket(case, &asked) });
     let quotas_are_asked = !said_no(Reason::Blocked) && !said_no(Reason::Bucket);
     for (place, position) in case.positions.iter().enumerate() {
         let quota = &position.quota.name;
         // As it may stand, by the requests before.
-        let may_be = || outcome.pasts.iter().map(|past| case.positions_as(asked.class, *past)[place]).collect();
+        let may_be = || outcome.pasts.iter().map(|past| case.quotas_for(asked.class, *past)[place]).collect();
         match quotas_are_asked {
             true => {
                 steps.push(tier(case, &asked, may_be()));
                 steps.extend(pacing::step(case, &asked, may_be(), outcome));
-                steps.push(left(case, position));
+                steps.push(remaining_step(case, position));
             }
-            false => steps.extend([Stage::Tier, Stage::Quota].map(|stage| not_asked(stage).of_quota(quota))),
+            false => steps.extend([Stage::Tier, Stage::Quota].map(|stage| skipped_step(stage).of_quota(quota))),
         }
     }
     steps
 }
 
-pub(super) fn not_asked(stage: Stage) -> Step {
-    Step::new(stage, StepResult::NotAsked, "not asked any more")
+pub(super) fn skipped_step(stage: Stage) -> Step {
+    Step::new(stage, StepResult::Skipped, "not asked any more")
 }
 
 /// What it means that a rule said no.
-pub(super) fn no(enforced: bool) -> StepResult {
+pub(super) fn refused_result(enforced: bool) -> StepResult {
     if enforced { StepResult::Refused } else { StepResult::Shadow }
 }
 
 fn block(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>) -> Step {
     let class = asked.class_rules;
-    let (finding, says) = match decide::blocked(class) {
-        Err(_) => (no(class.enforce), format!("the class {} is blocked", class.name)),
+    let (finding, says) = match decide::check_block(class) {
+        Err(_) => (refused_result(class.enforce), format!("the class {} is blocked", class.name)),
         Ok(()) => (StepResult::Passed, format!("the class {} is not blocked", class.name)),
     };
     Step::new(Stage::Block, finding, says).by(case.known.class_rule(asked.class, ".block"))
@@ -71,7 +71,7 @@ fn bucket(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>) -> Step {
         }
         Ok(_) if left == bucket.capacity => (StepResult::Passed, format!("{holds}: full, for a client that comes anew")),
         Ok(_) => (StepResult::Passed, format!("{holds}: {left} left")),
-        Err(_) => (no(class.enforce), format!("{holds}: empty")),
+        Err(_) => (refused_result(class.enforce), format!("{holds}: empty")),
     };
     Step::new(Stage::Bucket, finding, says)
         .by(case.known.class_rule(asked.class, ".bucket"))
@@ -82,31 +82,31 @@ fn bucket(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>) -> Step {
 fn tier(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>, mut may_be: Vec<QuotaSnapshot<'_>>) -> Step {
     let known = case.known;
     let said: Vec<bool> =
-        may_be.iter_mut().map(|position| decide::tier(asked.class, position, case.now).is_ok()).collect();
-    let Some(position) = may_be.first() else { return not_asked(Stage::Tier) };
+        may_be.iter_mut().map(|position| decide::check_tier(asked.class, position, case.now).is_ok()).collect();
+    let Some(position) = may_be.first() else { return skipped_step(Stage::Tier) };
     let quota = position.quota;
-    let Some(ladder) = quota.ladder(asked.class) else {
+    let Some(ladder) = quota.tiers_for(asked.class) else {
         let says = format!("the class {} has no tiers: refused only when nothing is left", asked.class_rules.name);
         let rule = known.quota_rule(position.id, ".tiers");
         return Step::new(Stage::Tier, StepResult::Passed, says).of_quota(&quota.name).by(rule);
     };
-    let enforced = asked.enforces_tiers_of(quota);
+    let enforced = asked.enforces_tiers(quota);
     let finding = match (said.contains(&true), said.contains(&false)) {
         (_, false) => StepResult::Passed,
         (true, true) if enforced => StepResult::Depends,
-        _ => no(enforced),
+        _ => refused_result(enforced),
     };
     let tier = position.shedding.tier;
-    let share = ladder.share(tier);
+    let share = ladder.shed_share(tier);
     let place = usize::from(tier).saturating_sub(1);
-    let rests = quota.counted_by_tiers(position.taken, position.planned.map(|planned| planned.is_ahead)).is_zero();
+    let rests = quota.used_for_tiers(position.taken, position.planned.map(|planned| planned.is_ahead)).is_zero();
     let says = match rests && tier == 0 && !position.taken.is_zero() {
         true => format!(
             "{} of {} used; tiers rest, unless it is ahead of its plan",
             amount(position.taken),
             amount(quota.limit)
         ),
-        false => standing(ladder, tier, position.taken, quota.limit),
+        false => tier_text(ladder, tier, position.taken, quota.limit),
     };
     Step::new(Stage::Tier, finding, says)
         .of_quota(&quota.name)
@@ -121,12 +121,12 @@ fn tier(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>, mut may_be: Vec<Qu
 /// What the crawler guard does for it.
 fn guard(position: &QuotaSnapshot<'_>, share: Share) -> Option<String> {
     let guarded = position.guarded.filter(|_| share > Share::NONE)?;
-    let every = span(guarded.guard.trickle.as_secs());
+    let every = format_duration(guarded.guard.admit_interval.as_secs());
     Some(format!("as a guarded crawler, one of its requests is let through every {every}"))
 }
 
 /// Where a class stands on its ladder.
-fn standing(ladder: &TierSet, tier: u8, taken: Units, limit: Units) -> String {
+fn tier_text(ladder: &TierSet, tier: u8, taken: Units, limit: Units) -> String {
     let used = format!("{} of {} used", amount(taken), amount(limit));
     let Some(place) = usize::from(tier).checked_sub(1) else {
         let first = ladder.tiers().first().map_or(Units::ZERO, |step| step.above);
@@ -140,16 +140,16 @@ fn standing(ladder: &TierSet, tier: u8, taken: Units, limit: Units) -> String {
     format!("{used}: tier {tier}, in which {refused} refused, begins at {}", amount(step.above))
 }
 
-fn left(case: &ExplainInput<'_>, position: &QuotaSnapshot<'_>) -> Step {
+fn remaining_step(case: &ExplainInput<'_>, position: &QuotaSnapshot<'_>) -> Step {
     let quota = position.quota;
-    let left = position.limit.minus(position.taken);
+    let left = position.limit.saturating_sub(position.taken);
     let asks = format!("{} left, {} asked for", amount(left), amount(position.cost));
-    let (finding, says) = match decide::spent(position, case.now) {
+    let (finding, says) = match decide::check_remaining(position, case.now) {
         Ok(()) => (StepResult::Passed, asks),
         Err((Reason::Ledger, _)) => {
-            (no(quota.enforce), format!("{asks}, but the ledger has not handed out enough of it yet"))
+            (refused_result(quota.enforce), format!("{asks}, but the ledger has not handed out enough of it yet"))
         }
-        Err(_) => (no(quota.enforce), asks),
+        Err(_) => (refused_result(quota.enforce), asks),
     };
     Step::new(Stage::Quota, finding, says)
         .of_quota(&quota.name)

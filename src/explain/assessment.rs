@@ -25,16 +25,16 @@ pub(super) struct AssessedVerdict<'a> {
 impl<'a> Assessment<'a> {
     pub(super) fn of(case: &ExplainInput<'a>) -> Self {
         match case.decided() {
-            _ if case.found.is_some() => Self::found(case),
-            Some(decided) if decided.is_refused_out_of_sight() => Self::out_of_sight(case),
+            _ if case.found.is_some() => Self::replayed(case),
+            Some(decided) if decided.is_refused_by_live_state() => Self::unknown_to_rules(case),
             Some(decided) => Self::as_decided(case, decided.reason),
-            None => Self::open(case),
+            None => Self::all_histories(case),
         }
     }
 
     /// Whatever may have been before.
-    fn open(case: &ExplainInput<'a>) -> Self {
-        let pasts = case.pasts();
+    fn all_histories(case: &ExplainInput<'a>) -> Self {
+        let pasts = case.histories();
         let mut rulings: Vec<AssessedVerdict<'a>> = pasts.iter().map(|past| AssessedVerdict::of(case, *past)).collect();
         // Also where it is refused either way, for another reason.
         rulings.dedup_by_key(|ruled| ruled.refusal().copied());
@@ -43,11 +43,11 @@ impl<'a> Assessment<'a> {
 
     /// As a replay decides: by the rules, unless it was the origin that had no room, or the ledger. That a log tells, and
     /// nobody can work it out again.
-    fn found(case: &ExplainInput<'a>) -> Self {
-        let open = Self::open(case);
+    fn replayed(case: &ExplainInput<'a>) -> Self {
+        let open = Self::all_histories(case);
         let logged = case.decided().map(|decided| decided.reason);
         match (logged.flatten(), open.refusal().map(|refusal| refusal.reason)) {
-            (Some(Reason::Ledger), _) | (Some(Reason::Throttle | Reason::Backoff), None) => open.told_by_log(case),
+            (Some(Reason::Ledger), _) | (Some(Reason::Throttle | Reason::Backoff), None) => open.from_log(case),
             (_, reason) => Self { differs_from_log: logged.is_some_and(|logged| logged != reason), ..open },
         }
     }
@@ -56,24 +56,24 @@ impl<'a> Assessment<'a> {
     fn as_decided(case: &ExplainInput<'a>, reason: Option<Reason>) -> Self {
         let ruled = |past| (past, AssessedVerdict::of(case, past));
         let says_so = |ruled: &AssessedVerdict<'_>| ruled.refusal().map(|refusal| refusal.reason) == reason;
-        match [History::Kind, History::Unkind].map(ruled).into_iter().find(|(_, ruled)| says_so(ruled)) {
+        match [History::BestCase, History::WorstCase].map(ruled).into_iter().find(|(_, ruled)| says_so(ruled)) {
             Some((past, ruled)) => {
                 Self { pasts: vec![past], rulings: vec![ruled], differs_from_log: false, is_as_logged: true }
             }
-            None => Self { differs_from_log: true, ..Self::open(case) },
+            None => Self { differs_from_log: true, ..Self::all_histories(case) },
         }
     }
 
     /// What can be asked here admitted it; what only the gate saw did not.
-    fn out_of_sight(case: &ExplainInput<'a>) -> Self {
-        let ruled = AssessedVerdict::of(case, History::Kind);
+    fn unknown_to_rules(case: &ExplainInput<'a>) -> Self {
+        let ruled = AssessedVerdict::of(case, History::BestCase);
         let differs_from_log = ruled.refusal().is_some();
-        let open = Self { pasts: vec![History::Kind], rulings: vec![ruled], differs_from_log, is_as_logged: false };
-        if differs_from_log { open } else { open.told_by_log(case) }
+        let open = Self { pasts: vec![History::BestCase], rulings: vec![ruled], differs_from_log, is_as_logged: false };
+        if differs_from_log { open } else { open.from_log(case) }
     }
 
     /// Refused as the log says.
-    fn told_by_log(mut self, case: &ExplainInput<'a>) -> Self {
+    fn from_log(mut self, case: &ExplainInput<'a>) -> Self {
         if let Some((reason, wait)) = case.decided().and_then(|decided| Some((decided.reason?, decided.wait()))) {
             let verdict = Verdict::Refuse(Refusal { reason, quotas: 0, wait });
             self.rulings.iter_mut().for_each(|ruled| ruled.verdict = verdict);

@@ -15,8 +15,8 @@ pub(super) fn step(case: &ExplainInput<'_>) -> Step {
     let says = format!("class {name}: {}{whose}", article(classified.kind));
     let mut told = evidence::sentences(case);
     told.extend(behaviour(case, classified.kind));
-    told.extend((0..classified.class.0).map(|place| passed_over(case, ClassId(place))));
-    Step::found(Stage::Class, says)
+    told.extend((0..classified.class.0).map(|place| mismatch_reason(case, ClassId(place))));
+    Step::info(Stage::Class, says)
         .because(told)
         .by(case.known.class_rule(classified.class, ""))
         .with("class", name)
@@ -41,11 +41,11 @@ fn behaviour(case: &ExplainInput<'_>, kind: ClientKind) -> Option<String> {
 }
 
 /// Why a class that comes before does not fit.
-fn passed_over(case: &ExplainInput<'_>, class: ClassId) -> String {
+fn mismatch_reason(case: &ExplainInput<'_>, class: ClassId) -> String {
     let rules = case.known.rules();
     let Class { name, when, .. } = &rules.classes[usize::from(class.0)];
     let classified = case.classified();
-    let unmet = when.unmet(class, classified.kind, classified.operator, &case.facts());
+    let unmet = when.first_unmet(class, classified.kind, classified.operator, &case.facts());
     let wants = match unmet {
         Some(ConditionKind::Kind) => kinds(&when.kinds),
         Some(ConditionKind::Operator) => {
@@ -58,7 +58,7 @@ fn passed_over(case: &ExplainInput<'_>, class: ClassId) -> String {
         }
         Some(ConditionKind::Address) => "another address".into(),
         Some(ConditionKind::List) => {
-            let on = |place: usize| when.lists.first_in_common(ListSet::on([ListId(place as u8)])).is_some();
+            let on = |place: usize| when.lists.first_common(ListSet::from_ids([ListId(place as u8)])).is_some();
             let names = rules.lists.iter().enumerate().filter(|(place, _)| on(*place));
             format!("an address on the list {}", any_of(&names.map(|(_, name)| name.as_str()).collect::<Vec<_>>()))
         }

@@ -32,7 +32,7 @@ impl<'a> Environment<'a> {
     /// The setting at `path`, and where it was written.
     pub(super) fn rule(self, path: impl Into<String>) -> Rule {
         let path = path.into();
-        Rule { at: self.settings.written.at(&path), path }
+        Rule { at: self.settings.source_map.location(&path), path }
     }
 
     /// The setting of a class itself, or one of its keys, such as `.when`.
@@ -44,7 +44,7 @@ impl<'a> Environment<'a> {
     pub(super) fn quota_rule(self, quota: QuotaId, key: &str) -> Rule {
         let name = &self.rules().quotas[usize::from(quota.0)].name;
         let alone = format!("quotas.{name}");
-        match self.settings.written.at(&alone) {
+        match self.settings.source_map.location(&alone) {
             Some(_) => self.rule(alone + key),
             None => self.rule(format!("scopes.{name}.quota{key}")),
         }

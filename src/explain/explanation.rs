@@ -13,9 +13,11 @@ pub struct Explanation {
     /// Every step, in the order of a request's life.
     pub steps: Vec<Step>,
     /// What the client is told. Two, where it depends on the requests before it: if it is let through, and if not.
-    pub answers: Vec<ResponseSummary>,
+    #[serde(rename = "answers")]
+    pub responses: Vec<ResponseSummary>,
     /// Each by itself would have been enough; nothing, where it is let through.
-    pub would_let_it_through: Vec<Remedy>,
+    #[serde(rename = "would_let_it_through")]
+    pub remedies: Vec<Remedy>,
     /// What a log says otherwise, or does not say.
     pub notes: Vec<String>,
 }

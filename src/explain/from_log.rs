@@ -17,9 +17,9 @@ use http::HeaderMap;
 pub struct NotADecision;
 
 /// The request of a line of the gate's own log.
-pub fn logged<'a>(line: &LogLine<'_>, known: Environment<'a>) -> Result<ExplainInput<'a>, NotADecision> {
+pub fn input_from_log<'a>(line: &LogLine<'_>, known: Environment<'a>) -> Result<ExplainInput<'a>, NotADecision> {
     let request = ReplayRequest::of(line).ok_or(NotADecision)?;
-    let who = who(line, &request, known);
+    let who = client_attributes(line, &request, known);
     let asked = RequestAttributes {
         method: request.method.clone(),
         host: request.host.to_owned(),
@@ -29,7 +29,7 @@ pub fn logged<'a>(line: &LogLine<'_>, known: Environment<'a>) -> Result<ExplainI
         sent: HeaderMap::new(),
     };
     let happened = LoggedOutcome::of(line);
-    let case = match (&line.own, &happened.decided) {
+    let case = match (&line.native, &happened.decided) {
         (Some(own), Some(decided)) => as_decided(ExplainInput::new(known, asked, who, line.at), own, decided),
         _ => return Err(NotADecision),
     };
@@ -37,19 +37,19 @@ pub fn logged<'a>(line: &LogLine<'_>, known: Environment<'a>) -> Result<ExplainI
 }
 
 /// Who asked, by what the line says; what a gate found out about it counts, whatever would be found now.
-fn who(line: &LogLine<'_>, request: &ReplayRequest<'_>, known: Environment<'_>) -> ClientAttributes {
+fn client_attributes(line: &LogLine<'_>, request: &ReplayRequest<'_>, known: Environment<'_>) -> ClientAttributes {
     let ReplayRequest { client, is_named, user_agent, .. } = *request;
     let operator = |name: &str| known.operators.id(name);
-    let said = line.own.as_ref().map(|own| LoggedEvidence::of(own, known.rules(), operator)).unwrap_or_default();
+    let said = line.native.as_ref().map(|own| LoggedEvidence::of(own, known.rules(), operator)).unwrap_or_default();
     let claim = known.agents.claim(user_agent);
     let found_now = || {
         let claimed = claimed_operator(claim, said.signature).filter(|_| !is_named);
-        claimed.map_or(Proof::Unknown, |operator| known.operators.proof(operator, client, Timestamp::default()))
+        claimed.map_or(Proof::Unknown, |operator| known.operators.verify(operator, client, Timestamp::default()))
     };
     ClientAttributes {
         peer: client,
         origin: ClientAddress { client, hops: Vec::new() },
-        listed: known.lists.of(client),
+        listed: known.lists.lookup(client),
         claim,
         proof: said.proof.unwrap_or_else(found_now),
         signature: said.signature,
@@ -63,9 +63,9 @@ fn as_decided<'a>(case: ExplainInput<'a>, own: &NativeFields<'_>, decided: &Logg
     let account = |quota: &str| own.accounts.iter().find(|account| account.quota == quota);
     let taken_before = |quota: &str| {
         let account = account(quota)?;
-        Some(if decided.was_charged() { account.used.minus(account.cost) } else { account.used })
+        Some(if decided.was_charged() { account.used.saturating_sub(account.cost) } else { account.used })
     };
-    let mut case = case.where_used(taken_before);
+    let mut case = case.with_used(taken_before);
     for position in &mut case.positions {
         if let Some(account) = account(&position.quota.name) {
             position.cost = account.cost;
@@ -75,7 +75,7 @@ fn as_decided<'a>(case: ExplainInput<'a>, own: &NativeFields<'_>, decided: &Logg
             planned.is_ahead = own.tier.is_some_and(|tier| tier > 0);
         }
         if decided.reason == Some(Reason::Ledger) {
-            position.grant = position.taken;
+            position.leased = position.taken;
         }
     }
     if decided.reason == Some(Reason::Bucket) {
@@ -87,8 +87,8 @@ fn as_decided<'a>(case: ExplainInput<'a>, own: &NativeFields<'_>, decided: &Logg
 /// A bucket that holds a token again when the client was told to come back, at the latest.
 fn empty(case: &ExplainInput<'_>, decided: &LoggedDecision) -> BucketState {
     let class = case.classified().class;
-    let Some(bucket) = case.asked_as(class).class_rules.bucket else { return BucketState::default() };
-    let spent = BucketState { missing: bucket.capacity, since: case.now };
-    let whole_step = bucket.next_at(spent, case.now).since(case.now);
+    let Some(bucket) = case.decision_request_for(class).class_rules.bucket else { return BucketState::default() };
+    let spent = BucketState { used_tokens: bucket.capacity, since: case.now };
+    let whole_step = bucket.next_token_at(spent, case.now).saturating_duration_since(case.now);
     BucketState { since: case.now - whole_step.saturating_sub(decided.wait()), ..spent }
 }

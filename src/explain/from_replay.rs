@@ -9,7 +9,7 @@ use crate::replay;
 use http::HeaderMap;
 
 /// The request as the rules see it: what it finds, and how all quotas stand when it comes.
-pub fn replayed<'a>(
+pub fn input_from_replay<'a>(
     asking: &replay::PendingRequest<'_, '_>,
     prospect: DryRun<'a>,
     known: Environment<'a>,
@@ -27,12 +27,12 @@ pub fn replayed<'a>(
     let who = ClientAttributes {
         peer: facts.client,
         origin: ClientAddress { client: facts.client, hops: Vec::new() },
-        listed: facts.listed,
+        listed: facts.address_lists,
         claim: facts.claim,
         proof: facts.proof,
         signature: facts.signature,
-        holds_key_of: facts.holds_key_of.to_vec(),
-        suspicion: facts.suspicion,
+        holds_key_of: facts.api_key_classes.to_vec(),
+        suspicion: facts.bot_score,
     };
     let case = ExplainInput::new(known, asked, who, asking.at).with_quotas(quotas);
     let class = case.classified().class;

@@ -3,7 +3,7 @@
 use super::input::{RequestAttributes, ExplainInput, ClientAttributes};
 use super::environment::Environment;
 use crate::policy::identity::{CredentialSource, canonical, cookie};
-use crate::policy::route::normalise;
+use crate::policy::route::normalize;
 use crate::policy::{Proof, Signature, Timestamp, Units};
 use http::{HeaderMap, Method, Uri, header};
 use std::net::IpAddr;
@@ -32,8 +32,8 @@ pub struct InvalidPath;
 
 impl HypotheticalRequest {
     /// The request as the rules would see it.
-    pub fn case(self, known: Environment<'_>) -> Result<ExplainInput<'_>, InvalidPath> {
-        let path = normalise(self.url.path()).map_err(|_| InvalidPath)?.into_owned();
+    pub fn into_input(self, known: Environment<'_>) -> Result<ExplainInput<'_>, InvalidPath> {
+        let path = normalize(self.url.path()).map_err(|_| InvalidPath)?.into_owned();
         let user_agent = self.sent.get(header::USER_AGENT).map(|value| value.as_bytes().to_vec()).unwrap_or_default();
         let asked = RequestAttributes {
             method: self.method,
@@ -43,14 +43,14 @@ impl HypotheticalRequest {
             user_agent,
             sent: self.sent,
         };
-        let who = who(known, &asked, canonical(self.peer), self.at);
+        let who = client_attributes(known, &asked, canonical(self.peer), self.at);
         let used = |quota: &str| self.used.iter().rev().find(|(name, _)| name == quota).map(|(_, used)| *used);
-        Ok(ExplainInput::new(known, asked, who, self.at).where_used(used))
+        Ok(ExplainInput::new(known, asked, who, self.at).with_used(used))
     }
 }
 
 /// Who asks, as far as that can be told without a running gate.
-fn who(known: Environment<'_>, asked: &RequestAttributes, peer: IpAddr, now: Timestamp) -> ClientAttributes {
+fn client_attributes(known: Environment<'_>, asked: &RequestAttributes, peer: IpAddr, now: Timestamp) -> ClientAttributes {
     let rules = known.rules();
     let lines: Vec<&[u8]> = match rules.trust.source.header() {
         Some(name) => asked.sent.get_all(name).iter().map(header::HeaderValue::as_bytes).collect(),
@@ -59,14 +59,14 @@ fn who(known: Environment<'_>, asked: &RequestAttributes, peer: IpAddr, now: Tim
     let origin = rules.trust.client(peer, &lines);
     let claim = known.agents.claim(&asked.user_agent);
     let claimed = crate::policy::facts::claimed_operator(claim, Signature::Absent);
-    let proof = claimed.map_or(Proof::Unknown, |operator| known.operators.proof(operator, origin.client, now));
+    let proof = claimed.map_or(Proof::Unknown, |operator| known.operators.verify(operator, origin.client, now));
     ClientAttributes {
         peer,
-        listed: known.lists.of(origin.client),
+        listed: known.lists.lookup(origin.client),
         claim,
         proof,
         signature: Signature::Absent,
-        holds_key_of: rules.keys_held(|carrier| sent(carrier, &asked.sent)),
+        holds_key_of: rules.api_key_classes(|carrier| sent(carrier, &asked.sent)),
         suspicion: None,
         origin,
     }

@@ -13,31 +13,31 @@ pub(super) fn step(case: &ExplainInput<'_>) -> Step {
     let says = match source {
         _ if case.happened.is_some() => format!("{client}, by the log"),
         Some(header) if client != peer => format!("{client}, as {peer} says in {header}"),
-        Some(header) if !trust.believes(peer) => {
+        Some(header) if !trust.trusts(peer) => {
             format!("{client} connected itself; it is no trusted proxy, so {header} is not read")
         }
         _ => format!("{client} connected itself"),
     };
-    let mut evidence = vec![payer(case)];
+    let mut evidence = vec![key_description(case)];
     if !origin.hops.is_empty() {
         let hops: Vec<String> = origin.hops.iter().map(IpAddr::to_string).collect();
         evidence.insert(0, format!("trusted proxies in between: {}", hops.join(", ")));
     }
-    let step = Step::found(Stage::Identity, says).because(evidence).by(case.known.rule("clients.address_from"));
+    let step = Step::info(Stage::Identity, says).because(evidence).by(case.known.rule("clients.address_from"));
     step.with("client", client.to_string()).with("peer", peer.to_string())
 }
 
 /// Whose bucket the request goes by.
-fn payer(case: &ExplainInput<'_>) -> String {
+fn key_description(case: &ExplainInput<'_>) -> String {
     let (rules, classified) = (case.known.rules(), case.classified());
     let class = &rules.classes[usize::from(classified.class.0)];
-    let network = rules.trust.key(case.who.origin.client).shown(|_| "").to_string();
+    let network = rules.trust.key(case.who.origin.client).display(|_| "").to_string();
     match (&class.key, classified.operator) {
         (KeySource::Class, _) => format!("everybody in the class {} pays together", class.name),
         (KeySource::Operator, Some(operator)) => {
             format!("all crawlers of {} pay together", case.known.operators.name(operator))
         }
-        (KeySource::Sent(carrier), _) => {
+        (KeySource::Credential(carrier), _) => {
             format!("who sends the same in {} pays together; who sends nothing, as {network}", carrier.header())
         }
         _ if network.contains("::") => format!("its network {network}/{} pays as one client", rules.trust.ipv6_prefix),

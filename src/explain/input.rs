@@ -85,9 +85,9 @@ pub(super) struct ClientAttributes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum History {
     /// As is best for this one.
-    Kind,
+    BestCase,
     /// As is worst.
-    Unkind,
+    WorstCase,
 }
 
 impl<'a> ExplainInput<'a> {
@@ -97,9 +97,9 @@ impl<'a> ExplainInput<'a> {
     }
 
     /// The same where `used` says how much of each quota has been taken; of the others, nothing.
-    pub(super) fn where_used(self, used: impl Fn(&str) -> Option<Units>) -> Self {
+    pub(super) fn with_used(self, used: impl Fn(&str) -> Option<Units>) -> Self {
         let rules = &self.known.settings.rules;
-        let books = Engine::new(LeaseMode::Whole, 1).admission(Arc::clone(rules), self.now);
+        let books = Engine::new(LeaseMode::Local, 1).admission(Arc::clone(rules), self.now);
         for quota in &rules.quotas {
             if let Some(used) = used(&quota.name) {
                 let _ = books.set_used(&quota.name, used, self.now);
@@ -110,7 +110,7 @@ impl<'a> ExplainInput<'a> {
             let (quota, view) = (&rules.quotas[usize::from(id.0)], &views[usize::from(id.0)]);
             let cost = match cost {
                 Cost::Known(units) => units,
-                Cost::Learned => CostEstimate::FIRST.0.min(quota.limit),
+                Cost::Learned => CostEstimate::INITIAL.0.min(quota.limit),
             };
             QuotaSnapshot {
                 id,
@@ -118,17 +118,17 @@ impl<'a> ExplainInput<'a> {
                 cost,
                 taken: view.used,
                 limit: view.limit,
-                grant: view.limit,
+                leased: view.limit,
                 resets_at: view.window_end,
                 shedding: ShedState::default(),
                 // The best guess is that the plan is followed, whatever it has for this class.
                 planned: quota.pacing.as_ref().map(|_| PlanSnapshot {
                     is_ahead: false,
-                    aside: Units::ZERO,
-                    allotment: None,
+                    earmarked: Units::ZERO,
+                    allowance: None,
                 }),
                 guarded: None,
-                is_let_through: false,
+                guard_admitted: false,
             }
         };
         // In the order in which a gate asks them.
@@ -139,7 +139,7 @@ impl<'a> ExplainInput<'a> {
 
     /// The same once the ledger has handed out all there is.
     pub(super) fn with_ledger_open(mut self) -> Self {
-        self.positions.iter_mut().for_each(|position| position.grant = position.limit);
+        self.positions.iter_mut().for_each(|position| position.leased = position.limit);
         self
     }
 
@@ -156,15 +156,15 @@ impl<'a> ExplainInput<'a> {
     }
 
     /// How the requests before it may have gone, the kindest first.
-    pub(super) fn pasts(&self) -> Vec<History> {
-        if self.found.is_some() { vec![History::Kind] } else { vec![History::Kind, History::Unkind] }
+    pub(super) fn histories(&self) -> Vec<History> {
+        if self.found.is_some() { vec![History::BestCase] } else { vec![History::BestCase, History::WorstCase] }
     }
 
     /// The same position with so much of its quota taken.
     pub(super) fn with_taken(&self, position: QuotaSnapshot<'a>, taken: Units) -> QuotaSnapshot<'a> {
         let is_ahead = |pacing: &Pacing| {
             let plan = self.quotas.iter().find(|view| view.name == position.quota.name)?.plan?;
-            Some(taken > plan.line.plus(pacing.burst.of(position.quota.limit)))
+            Some(taken > plan.planned.saturating_add(pacing.burst_share.of_units(position.quota.limit)))
         };
         let is_ahead = position.quota.pacing.as_ref().and_then(is_ahead);
         let planned =
@@ -173,7 +173,7 @@ impl<'a> ExplainInput<'a> {
     }
 
     /// The same where `used` says otherwise of how much of some quotas has been taken.
-    pub fn but_used(mut self, used: impl Fn(&str) -> Option<Units>) -> Self {
+    pub fn override_used(mut self, used: impl Fn(&str) -> Option<Units>) -> Self {
         let retaken = |position: &QuotaSnapshot<'a>| match used(&position.quota.name) {
             Some(taken) => self.with_taken(*position, taken),
             None => *position,
@@ -201,13 +201,13 @@ impl<'a> ExplainInput<'a> {
             path: &asked.path,
             query: asked.query.as_deref(),
             client: who.origin.client,
-            listed: who.listed,
+            address_lists: who.listed,
             user_agent: &asked.user_agent,
             claim: who.claim,
             proof: who.proof,
             signature: who.signature,
-            holds_key_of: &who.holds_key_of,
-            suspicion: who.suspicion,
+            api_key_classes: &who.holds_key_of,
+            bot_score: who.suspicion,
         }
     }
 
@@ -229,43 +229,43 @@ impl<'a> ExplainInput<'a> {
     }
 
     /// The request as the rules are asked about it, were its client of `class`.
-    pub(super) fn asked_as(&self, class: ClassId) -> DecisionRequest<'a> {
+    pub(super) fn decision_request_for(&self, class: ClassId) -> DecisionRequest<'a> {
         let rules = self.known.rules();
-        let never_refused = rules.never_refuses(&self.asked.method, &self.asked.path);
+        let never_refused = rules.is_exempt(&self.asked.method, &self.asked.path);
         DecisionRequest { class, class_rules: &rules.classes[usize::from(class.0)], route: self.route(), never_refused }
     }
 
     /// Where its quotas stand, were its client of `class`; none, where it costs nothing. Where nobody has found out how the
     /// requests before it have gone, that is as `past` says.
-    pub(super) fn positions_as(&self, class: ClassId, past: History) -> Vec<QuotaSnapshot<'a>> {
-        let asked = self.asked_as(class);
+    pub(super) fn quotas_for(&self, class: ClassId, past: History) -> Vec<QuotaSnapshot<'a>> {
+        let asked = self.decision_request_for(class);
         match &self.found {
             _ if asked.is_free() => Vec::new(),
             Some(found) if found.class != class => found.by_class[usize::from(class.0)].clone(),
             Some(_) => self.positions.clone(),
-            None => self.positions_after(&asked, past),
+            None => self.quotas_after(&asked, past),
         }
     }
 
-    fn positions_after(&self, asked: &DecisionRequest<'a>, past: History) -> Vec<QuotaSnapshot<'a>> {
+    fn quotas_after(&self, asked: &DecisionRequest<'a>, past: History) -> Vec<QuotaSnapshot<'a>> {
         let guard = asked.class_rules.guard.filter(|_| self.classified().operator.is_some());
         let (carry, last_admitted) = match past {
-            History::Kind => (0, Timestamp::default()),
-            History::Unkind => (Share::ALL.millionths() - 1, self.now),
+            History::BestCase => (0, Timestamp::default()),
+            History::WorstCase => (Share::ALL.millionths() - 1, self.now),
         };
         let guarded = guard.map(|guard| GuardState {
             guard,
             last_admitted,
             is_overdue: false,
             spent: Units::ZERO,
-            passed: Share::ALL,
+            window_elapsed: Share::ALL,
         });
         let placed = |position: &QuotaSnapshot<'a>| {
             let shedding = ShedState { carry, ..position.shedding };
-            let is_paced = position.quota.pacing.as_ref().is_some_and(|pacing| pacing.paces(asked.class));
+            let is_paced = position.quota.pacing.as_ref().is_some_and(|pacing| pacing.is_paced(asked.class));
             // At worst nothing is left of it.
-            let allotment = (is_paced && past == History::Unkind).then(PacingAllowance::default);
-            let planned = position.planned.map(|planned| PlanSnapshot { allotment, ..planned });
+            let allotment = (is_paced && past == History::WorstCase).then(PacingAllowance::default);
+            let planned = position.planned.map(|planned| PlanSnapshot { allowance: allotment, ..planned });
             QuotaSnapshot { shedding, guarded, planned, ..*position }
         };
         self.positions.iter().map(placed).collect()
@@ -273,12 +273,12 @@ impl<'a> ExplainInput<'a> {
 
     /// What the rules say to it, were its client of `class`, and where that leaves its quotas.
     pub(super) fn decide(&self, class: ClassId, past: History) -> (Verdict, Vec<QuotaSnapshot<'a>>) {
-        let mut positions = self.positions_as(class, past);
-        let verdict = decide::decide(&self.asked_as(class), self.level, &mut positions, self.now);
+        let mut positions = self.quotas_for(class, past);
+        let verdict = decide::decide(&self.decision_request_for(class), self.level, &mut positions, self.now);
         (verdict, positions)
     }
 
-    pub(super) fn told(&self) -> RequestSummary {
+    pub(super) fn request_summary(&self) -> RequestSummary {
         let RequestAttributes { method, host, path, query, user_agent, .. } = &self.asked;
         RequestSummary {
             time: rfc3339(self.now),

@@ -10,7 +10,7 @@ pub(super) struct LoggedOutcome {
     /// The status that the client got.
     pub(super) status: u16,
     /// What the line does not say.
-    pub(super) lacks: Vec<LogField>,
+    pub(super) missing: Vec<LogField>,
     /// What a gate decided, where the line is a gate's.
     pub(super) decided: Option<LoggedDecision>,
 }
@@ -26,22 +26,22 @@ pub(super) struct LoggedDecision {
     /// How long the client was told to stay away.
     pub(super) retry_after_s: Option<u64>,
     /// How long the request stood in line.
-    pub(super) waited: Duration,
+    pub(super) queue_wait: Duration,
     /// Which scope did not let it in.
     pub(super) scope: Option<String>,
 }
 
 impl LoggedOutcome {
     pub(super) fn of(line: &LogLine<'_>) -> Self {
-        let decided = line.own.as_ref().map(|own| LoggedDecision {
+        let decided = line.native.as_ref().map(|own| LoggedDecision {
             id: own.id,
             class: own.class.to_string(),
             reason: own.reason.and_then(|name| Reason::ALL.into_iter().find(|reason| reason.name() == name)),
             retry_after_s: own.retry_after_s,
-            waited: own.scope_wait,
+            queue_wait: own.scope_wait,
             scope: own.scope.as_ref().map(ToString::to_string),
         });
-        Self { status: line.status, lacks: line.lacks.iter().collect(), decided }
+        Self { status: line.status, missing: line.missing.iter().collect(), decided }
     }
 }
 
@@ -52,7 +52,7 @@ impl LoggedDecision {
     }
 
     /// True where a scope or a plan said no: where those stood then only the gate knew.
-    pub(super) fn is_refused_out_of_sight(&self) -> bool {
+    pub(super) fn is_refused_by_live_state(&self) -> bool {
         self.is_refused_by_scopes() || self.reason == Some(Reason::Pacing)
     }
 

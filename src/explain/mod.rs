@@ -30,10 +30,10 @@ mod throttle;
 pub use input::ExplainInput;
 pub use explanation::{ResponseSummary, Explanation, RequestSummary, Verdict};
 pub use environment::Environment;
-pub use from_log::{NotADecision, logged};
+pub use from_log::{NotADecision, input_from_log};
 pub use hypothetical::{HypotheticalRequest, InvalidPath};
 pub use remedy::{ChangeKind, Remedy};
-pub use from_replay::replayed;
+pub use from_replay::input_from_replay;
 pub use step::{StepResult, Rule, Stage, Step};
 
 use assessment::Assessment;
@@ -45,10 +45,10 @@ pub fn explain(case: &ExplainInput<'_>) -> Explanation {
     steps.extend(admission::steps(case, &outcome));
     steps.push(throttle::step(case, &outcome));
     Explanation {
-        request: case.told(),
+        request: case.request_summary(),
         steps,
-        answers: response::answers(case, &outcome),
-        would_let_it_through: remedies::remedies(case, &outcome),
+        responses: response::responses(case, &outcome),
+        remedies: remedies::remedies(case, &outcome),
         notes: notes::notes(case, &outcome),
     }
 }

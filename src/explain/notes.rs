@@ -27,8 +27,8 @@ pub(super) fn notes(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<St
             }
         }
     }
-    if !happened.lacks.is_empty() {
-        let lacks: Vec<&str> = happened.lacks.iter().map(|fact| LogField::name(*fact)).collect();
+    if !happened.missing.is_empty() {
+        let lacks: Vec<&str> = happened.missing.iter().map(|fact| LogField::name(*fact)).collect();
         notes.push(format!("the line does not say: {}", lacks.join(", ")));
     }
     notes

@@ -1,6 +1,6 @@
 //! Whether the request's class is within what the plan of a quota has for it.
 
-use super::admission::{amount, no, percent};
+use super::admission::{amount, refused_result, percent};
 use super::input::ExplainInput;
 use super::assessment::Assessment;
 use super::step::{StepResult, Stage, Step};
@@ -22,25 +22,25 @@ pub(super) fn step(
     let (quota, pacing) = (position.quota, position.quota.pacing.as_ref()?);
     let class = &asked.class_rules.name;
     let (finding, says) = match pacing.role(asked.class) {
-        Role::First => (StepResult::Passed, format!("{class} is served first: others are paced")),
-        Role::ShutOut => (StepResult::Passed, format!("plans nothing for {class}, which a tier shuts out")),
-        Role::Paced(_) => said(case, asked, may_be, outcome),
+        Role::Unpaced => (StepResult::Passed, format!("{class} is served first: others are paced")),
+        Role::Excluded => (StepResult::Passed, format!("plans nothing for {class}, which a tier shuts out")),
+        Role::Paced(_) => plan_result(case, asked, may_be, outcome),
     };
     let step = Step::new(Stage::Pacing, finding, says)
         .of_quota(&quota.name)
         .by(case.known.quota_rule(position.id, ".pacing"))
         .with("mode", pacing.forecast.name())
-        .with("burst", pacing.burst.of(quota.limit).as_f64());
+        .with("burst", pacing.burst_share.of_units(quota.limit).as_f64());
     Some(match case.plan(&quota.name, class) {
-        Some(plan) => with_plan(step, case, pacing, plan, position.planned.and_then(|planned| planned.allotment)),
+        Some(plan) => with_plan(step, case, pacing, plan, position.planned.and_then(|planned| planned.allowance)),
         None => step,
     })
 }
 
 /// What a plan says to a request of a class that it paces.
-fn said(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>, mut may_be: Vec<QuotaSnapshot<'_>>, outcome: &Assessment<'_>) -> (StepResult, String) {
+fn plan_result(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>, mut may_be: Vec<QuotaSnapshot<'_>>, outcome: &Assessment<'_>) -> (StepResult, String) {
     let class = &asked.class_rules.name;
-    let not_asked = || (StepResult::NotAsked, "not asked any more".to_owned());
+    let not_asked = || (StepResult::Skipped, "not asked any more".to_owned());
     if let Some(decided) = case.decided().filter(|_| case.found.is_none() && !outcome.differs_from_log) {
         return match decided.reason {
             Some(Reason::Pacing) => (StepResult::Refused, format!("{class} was ahead of its plan")),
@@ -49,7 +49,7 @@ fn said(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>, mut may_be: Vec<Qu
         };
     }
     let by_tier = |position: &mut QuotaSnapshot<'_>| {
-        decide::tier(asked.class, position, case.now).is_err() && asked.enforces_tiers_of(position.quota)
+        decide::check_tier(asked.class, position, case.now).is_err() && asked.enforces_tiers(position.quota)
     };
     if may_be.iter_mut().all(by_tier) {
         return not_asked();
@@ -61,21 +61,21 @@ fn said(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>, mut may_be: Vec<Qu
         let finding = if enforced { StepResult::Depends } else { StepResult::Unknown };
         return (finding, format!("{class} is paced: {who_knows}"));
     }
-    let before = QuotaSnapshot { is_let_through: false, ..*position };
+    let before = QuotaSnapshot { guard_admitted: false, ..*position };
     *position = before;
-    match decide::plan(position, case.now) {
-        Ok(()) if position.is_let_through => {
+    match decide::check_pacing(position, case.now) {
+        Ok(()) if position.guard_admitted => {
             (StepResult::Passed, format!("{class} is ahead of its plan, and the crawler guard lets it through"))
         }
         Ok(()) => (StepResult::Passed, format!("{class} is within its plan")),
-        Err(_) if is_by_share(before, case) => {
-            (no(enforced), format!("the plan serves a share of {class}, and this one is not part of it"))
+        Err(_) if is_share_refusal(before, case) => {
+            (refused_result(enforced), format!("the plan serves a share of {class}, and this one is not part of it"))
         }
         Err(_) => {
-            let holds = position.planned.and_then(|planned| planned.allotment).map(|of| of.purse.holds());
+            let holds = position.planned.and_then(|planned| planned.allowance).map(|of| of.bucket.balance());
             let holds = amount(holds.unwrap_or_default());
             (
-                no(enforced),
+                refused_result(enforced),
                 format!("{class} is ahead of its plan: {} asked for, {holds} to be had", amount(before.cost)),
             )
         }
@@ -83,15 +83,15 @@ fn said(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>, mut may_be: Vec<Qu
 }
 
 /// Whether the plan would let a request pass, were it its turn.
-fn is_by_share(position: QuotaSnapshot<'_>, case: &ExplainInput<'_>) -> bool {
-    decide::plan(&mut in_turn(position), case.now).is_ok()
+fn is_share_refusal(position: QuotaSnapshot<'_>, case: &ExplainInput<'_>) -> bool {
+    decide::check_pacing(&mut at_next_admit(position), case.now).is_ok()
 }
 
 /// The same, with the next request of its class to be let through.
-pub(super) fn in_turn(mut position: QuotaSnapshot<'_>) -> QuotaSnapshot<'_> {
+pub(super) fn at_next_admit(mut position: QuotaSnapshot<'_>) -> QuotaSnapshot<'_> {
     position.shedding.carry = 0;
-    if let Some(allotment) = position.planned.as_mut().and_then(|planned| planned.allotment.as_mut()) {
-        allotment.purse = allotment.purse.with_its_turn();
+    if let Some(allotment) = position.planned.as_mut().and_then(|planned| planned.allowance.as_mut()) {
+        allotment.bucket = allotment.bucket.assuming_turn();
     }
     position
 }
@@ -105,17 +105,17 @@ fn with_plan(
     (plan, of_class): (&PlanView, Option<&ClassPlan>),
     found: Option<PacingAllowance>,
 ) -> Step {
-    let (line, aside) = (amount(plan.line), amount(plan.aside));
+    let (line, aside) = (amount(plan.planned), amount(plan.earmarked));
     let mut evidence = vec![match case.found {
         Some(_) => format!("by the plan, {line} units of the window would be taken by then"),
         None => format!("as the plan is now, {line} units of the window would be taken by now"),
     }];
     evidence.push(format!("{aside} are put aside for those served first"));
-    let mut step = step.with("planned", plan.line.as_f64()).with("aside", plan.aside.as_f64());
-    let now = of_class.and_then(|of_class| Some((of_class.share?, of_class.purse?, of_class.per_hour?)));
+    let mut step = step.with("planned", plan.planned.as_f64()).with("aside", plan.earmarked.as_f64());
+    let now = of_class.and_then(|of_class| Some((of_class.admit_share?, of_class.tokens?, of_class.refill_per_hour?)));
     let offered = found.map(|found| {
-        let purse = found.purse.filled(&found.offer, case.now);
-        (found.offer.share, purse.holds(), found.offer.per_hour)
+        let purse = found.bucket.refilled(&found.rate, case.now);
+        (found.rate.share, purse.balance(), found.rate.refill_per_hour)
     });
     if let Some((share, purse, per_hour)) = offered.or(now) {
         let of_purse = format!("its purse holds {} and gains {} an hour", amount(purse), amount(per_hour));

@@ -9,7 +9,7 @@ use super::remedy::{ChangeKind, Remedy};
 use crate::policy::bucket::BucketState;
 use crate::policy::decide::QuotaSnapshot;
 use crate::policy::tier::Share;
-use crate::policy::time::seconds_rounded_up;
+use crate::policy::time::ceil_seconds;
 use crate::policy::{ClassId, ProofMethod, Proof, Reason, Refusal, Signature, Timestamp, Units, Verdict};
 use crate::telemetry::rfc3339;
 use crate::verify::OperatorProofMethod;
@@ -27,8 +27,8 @@ pub(super) fn remedies(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec
         return iter::once(later).chain(unpaced).collect();
     }
     // A lease that has run out is made up for by another, whatever is used.
-    let less_used = less_used(case).filter(|_| refusal.reason != Reason::Ledger);
-    let found = [proof(case), less_used, turn(case, outcome), later(case, outcome, refusal), cheaper(case)];
+    let less_used = lower_usage(case).filter(|_| refusal.reason != Reason::Ledger);
+    let found = [proof(case), less_used, other_position(case, outcome), retry_later(case, outcome, refusal), lower_cost(case)];
     found.into_iter().flatten().chain(other_class(case)).collect()
 }
 
@@ -43,8 +43,8 @@ fn proof(case: &ExplainInput<'_>) -> Option<Remedy> {
     }
     let through = AdmitChance::of(&proven, class)?;
     let operator = case.known.operators.name(claimed);
-    let ways = [(OperatorProofMethod::Addresses, "its published ranges"), (OperatorProofMethod::Names, "its names in DNS")];
-    let ways = ways.into_iter().filter(|(method, _)| case.known.operators.proves_by(claimed, *method));
+    let ways = [(OperatorProofMethod::Address, "its published ranges"), (OperatorProofMethod::Dns, "its names in DNS")];
+    let ways = ways.into_iter().filter(|(method, _)| case.known.operators.supports(claimed, *method));
     let ways: Vec<&str> = ways.map(|(_, way)| way).collect();
     let way = if ways.is_empty() { "a signature".to_owned() } else { ways.join(" or ") };
     let class = case.known.class_name(class);
@@ -53,14 +53,14 @@ fn proof(case: &ExplainInput<'_>) -> Option<Remedy> {
 }
 
 /// Less used of the quotas that said no.
-fn less_used(case: &ExplainInput<'_>) -> Option<Remedy> {
+fn lower_usage(case: &ExplainInput<'_>) -> Option<Remedy> {
     let class = case.classified().class;
     let mut lowered = case.clone();
     let (mut says, mut used) = (Vec::new(), Map::new());
     for position in lowered.positions.iter_mut().filter(|position| !admits(case, class, **position)) {
         let (taken, quota) = (position.taken, &position.quota.name);
         let most = most_taken(taken, |taken| admits(case, class, case.with_taken(*position, taken)))?;
-        says.push(format!("{} units of {quota} fewer used: {} at most", amount(taken.minus(most)), amount(most)));
+        says.push(format!("{} units of {quota} fewer used: {} at most", amount(taken.saturating_sub(most)), amount(most)));
         used.insert(quota.clone(), most.as_f64().into());
         *position = case.with_taken(*position, most);
     }
@@ -86,37 +86,37 @@ fn most_taken(taken: Units, is_good: impl Fn(Units) -> bool) -> Option<Units> {
             }
         }
         // People count in whole units.
-        let (exact, whole) = (Units::from_milli(good), Units::whole(Units::from_milli(good).floor()));
+        let (exact, whole) = (Units::from_milli(good), Units::from_whole(Units::from_milli(good).floor()));
         if whole.is_zero() { exact } else { whole }
     })
 }
 
 /// Another turn, where a share is let through.
-fn turn(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Option<Remedy> {
+fn other_position(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Option<Remedy> {
     let class = case.classified().class;
     let shares = outcome.refused_positions().iter().filter_map(|position| {
-        let by_tier = position.quota.ladder(class).map_or(Share::NONE, |ladder| ladder.share(position.shedding.tier));
-        let by_plan = position.planned.and_then(|planned| planned.allotment).filter(|_| case.found.is_some());
-        let by_plan = by_plan.map_or(Share::NONE, |allotment| allotment.offer.share.rest());
+        let by_tier = position.quota.tiers_for(class).map_or(Share::NONE, |ladder| ladder.shed_share(position.shedding.tier));
+        let by_plan = position.planned.and_then(|planned| planned.allowance).filter(|_| case.found.is_some());
+        let by_plan = by_plan.map_or(Share::NONE, |allotment| allotment.rate.share.complement());
         let share = by_tier.max(by_plan);
         (share > Share::NONE && share < Share::ALL).then_some(share)
     });
-    let through = shares.max()?.rest();
-    let in_turn = ExplainInput { positions: case.positions.iter().copied().map(pacing::in_turn).collect(), ..case.clone() };
+    let through = shares.max()?.complement();
+    let in_turn = ExplainInput { positions: case.positions.iter().copied().map(pacing::at_next_admit).collect(), ..case.clone() };
     AdmitChance::of(&in_turn, class)?;
     let says = format!("its turn: {}% of the requests of its class are let through now", percent(through));
-    Some(Remedy::new(ChangeKind::Turn, says).with("let_through", through.ratio()))
+    Some(Remedy::new(ChangeKind::Position, says).with("let_through", through.ratio()))
 }
 
 /// Coming back at a time.
-fn later<'a>(case: &ExplainInput<'a>, outcome: &Assessment<'a>, refusal: &Refusal) -> Option<Remedy> {
+fn retry_later<'a>(case: &ExplainInput<'a>, outcome: &Assessment<'a>, refusal: &Refusal) -> Option<Remedy> {
     let class = case.classified().class;
     let back = case.now + refusal.wait;
     let (at, says, later) = match refusal.reason {
         Reason::Bucket => (back, "coming back once its bucket holds a token again", ExplainInput { now: back, ..case.clone() }),
         Reason::Tier | Reason::Quota => {
             let at = renewed_at(case)?;
-            (at, "coming back once the quota is renewed", ExplainInput { now: at, ..case.clone() }.where_used(|_| None))
+            (at, "coming back once the quota is renewed", ExplainInput { now: at, ..case.clone() }.with_used(|_| None))
         }
         Reason::Ledger => (back, "coming back once the ledger has handed out more", case.clone().with_ledger_open()),
         Reason::Pacing => {
@@ -147,20 +147,20 @@ fn zone_of(case: &ExplainInput<'_>) -> Option<String> {
 fn renewed_at(case: &ExplainInput<'_>) -> Option<Timestamp> {
     let class = case.classified().class;
     let refusing = case.positions.iter().filter(|position| !admits(case, class, **position));
-    let renewed_at = |position: &QuotaSnapshot<'_>| (position.quota.window.back() == 0).then_some(position.resets_at);
+    let renewed_at = |position: &QuotaSnapshot<'_>| (position.quota.window.lookback() == 0).then_some(position.resets_at);
     refusing.map(renewed_at).collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
 /// From this moment on, in whole seconds: who comes then does not come too early.
 fn moment(at: Timestamp) -> String {
-    rfc3339(Timestamp::from_seconds(seconds_rounded_up(at.since(Timestamp::default()))))
+    rfc3339(Timestamp::from_seconds(ceil_seconds(at.saturating_duration_since(Timestamp::default()))))
 }
 
 /// A request that costs what is left.
-fn cheaper(case: &ExplainInput<'_>) -> Option<Remedy> {
+fn lower_cost(case: &ExplainInput<'_>) -> Option<Remedy> {
     let class = case.classified().class;
     let [position] = case.positions.as_slice() else { return None };
-    let left = position.limit.minus(position.taken);
+    let left = position.limit.saturating_sub(position.taken);
     if left.is_zero() || left >= position.cost {
         return None;
     }
@@ -196,7 +196,7 @@ impl AdmitChance {
     /// `None` where none is, were its client of `class`.
     fn of(case: &ExplainInput<'_>, class: ClassId) -> Option<Self> {
         let admits = |past: &History| matches!(case.decide(class, *past).0, Verdict::Admit { .. });
-        let pasts = case.pasts();
+        let pasts = case.histories();
         match (pasts.iter().all(admits), pasts.iter().any(admits)) {
             (true, _) => Some(Self::Always),
             (false, true) => Some(Self::Sometimes),

@@ -9,7 +9,8 @@ pub struct Remedy {
     /// What would be other.
     pub change: ChangeKind,
     /// What would have to be so, in words.
-    pub says: String,
+    #[serde(rename = "says")]
+    pub message: String,
     /// The same in numbers and names.
     pub numbers: Map<String, Value>,
 }
@@ -23,7 +24,8 @@ pub enum ChangeKind {
     /// How much of quotas is used.
     Used,
     /// Whose turn it is, where a share of a class is refused.
-    Turn,
+    #[serde(rename = "turn")]
+    Position,
     /// The time.
     Time,
     /// What it costs.
@@ -37,8 +39,8 @@ pub enum ChangeKind {
 }
 
 impl Remedy {
-    pub(crate) fn new(change: ChangeKind, says: impl Into<String>) -> Self {
-        Self { change, says: says.into(), numbers: Map::new() }
+    pub(crate) fn new(change: ChangeKind, message: impl Into<String>) -> Self {
+        Self { change, message: message.into(), numbers: Map::new() }
     }
 
     pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {

@@ -10,16 +10,16 @@ use crate::gateway::{RateLimitSnapshot, preview};
 use crate::policy::decide::QuotaSnapshot;
 use crate::policy::tier::Share;
 use crate::policy::{Reason, Verdict};
-use crate::terminal::span;
+use crate::terminal::format_duration;
 use std::collections::BTreeMap;
 
 /// The answer; or both, where it depends on the requests before.
-pub(super) fn answers(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<ResponseSummary> {
-    let depends_on = if outcome.rulings.len() > 1 { what_it_depends_on(case, outcome) } else { Vec::new() };
-    let answer = |ruled| ResponseSummary { depends_on: depends_on.clone(), ..answer(case, ruled) };
+pub(super) fn responses(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<ResponseSummary> {
+    let depends_on = if outcome.rulings.len() > 1 { dependencies(case, outcome) } else { Vec::new() };
+    let answer = |ruled| ResponseSummary { depends_on: depends_on.clone(), ..response(case, ruled) };
     let answers = outcome.rulings.iter().map(answer);
     match &case.happened {
-        Some(happened) if outcome.is_as_logged => answers.map(|answer| as_given(answer, happened)).collect(),
+        Some(happened) if outcome.is_as_logged => answers.map(|answer| as_logged(answer, happened)).collect(),
         // What a replay decides as the gate did ended as the log says.
         Some(LoggedOutcome { status, decided: Some(_), .. }) if !outcome.differs_from_log => {
             answers.map(|answer| ResponseSummary { status: Some(*status), ..answer }).collect()
@@ -29,12 +29,12 @@ pub(super) fn answers(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<
 }
 
 /// As the log says that it was given. What was left in a bucket the log does not say.
-fn as_given(answer: ResponseSummary, happened: &LoggedOutcome) -> ResponseSummary {
+fn as_logged(answer: ResponseSummary, happened: &LoggedOutcome) -> ResponseSummary {
     let retry_after_s = happened.decided.as_ref().and_then(|decided| decided.retry_after_s);
     ResponseSummary { status: Some(happened.status), retry_after_s, fields: BTreeMap::new(), ..answer }
 }
 
-fn answer(case: &ExplainInput<'_>, ruled: &AssessedVerdict<'_>) -> ResponseSummary {
+fn response(case: &ExplainInput<'_>, ruled: &AssessedVerdict<'_>) -> ResponseSummary {
     let class = case.classified().class;
     let refusal = ruled.refusal();
     let (level, shadow) = match ruled.verdict {
@@ -43,9 +43,9 @@ fn answer(case: &ExplainInput<'_>, ruled: &AssessedVerdict<'_>) -> ResponseSumma
     };
     // What a plan will have for it then, nobody can tell who does not know the plan.
     let knows_when = case.found.is_some() || refusal.is_none_or(|refusal| refusal.reason != Reason::Pacing);
-    let asked = case.asked_as(class);
+    let asked = case.decision_request_for(class);
     let standing = |position: &QuotaSnapshot<'_>| {
-        let used = if refusal.is_some() { position.taken } else { position.taken.plus(position.cost) };
+        let used = if refusal.is_some() { position.taken } else { position.taken.saturating_add(position.cost) };
         QuotaUsage::new(&asked, position, used)
     };
     let standings: Vec<QuotaUsage> = ruled.positions.iter().map(standing).collect();
@@ -67,16 +67,16 @@ fn answer(case: &ExplainInput<'_>, ruled: &AssessedVerdict<'_>) -> ResponseSumma
 }
 
 /// What of the requests before makes the difference.
-fn what_it_depends_on(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<String> {
+fn dependencies(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<String> {
     let class = case.classified().class;
     let mut told = Vec::new();
     for position in outcome.refused_positions() {
         let quota = &position.quota.name;
-        let share = position.quota.ladder(class).map_or(Share::NONE, |ladder| ladder.share(position.shedding.tier));
+        let share = position.quota.tiers_for(class).map_or(Share::NONE, |ladder| ladder.shed_share(position.shedding.tier));
         if share > Share::NONE && share < Share::ALL {
             told.push(format!("whether its turn has come: {}% of its class are refused for {quota}", percent(share)));
         }
-        let pacing = position.quota.enforced_pacing().filter(|pacing| pacing.paces(class));
+        let pacing = position.quota.enforced_pacing().filter(|pacing| pacing.is_paced(class));
         if pacing.is_some() && outcome.refusal().is_some_and(|refusal| refusal.reason == Reason::Pacing) {
             let name = case.known.class_name(class);
             told.push(format!(
@@ -84,7 +84,7 @@ fn what_it_depends_on(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<
             ));
         }
         if let Some(guarded) = position.guarded.filter(|_| share > Share::NONE) {
-            let every = span(guarded.guard.trickle.as_secs());
+            let every = format_duration(guarded.guard.admit_interval.as_secs());
             told.push(format!(
                 "whether one of its operator was let through within {every}: the crawler guard sees to it"
             ));

@@ -20,7 +20,7 @@ pub(super) fn step(case: &ExplainInput<'_>) -> Step {
     let evidence = learned.then(|| "what it costs is learned; before anything is known, one unit".to_owned());
     let costs: Map<String, Value> =
         case.positions.iter().map(|position| (position.quota.name.clone(), position.cost.as_f64().into())).collect();
-    Step::found(Stage::Route, says)
+    Step::info(Stage::Route, says)
         .because(evidence.into_iter().collect())
         .by(case.known.rule(format!("routes[{place}]")))
         .with("route", route.name.as_str())

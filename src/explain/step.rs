@@ -14,7 +14,8 @@ pub struct Step {
     /// What came of it.
     pub finding: StepResult,
     /// The same in a sentence.
-    pub says: String,
+    #[serde(rename = "says")]
+    pub message: String,
     /// What speaks for it, a sentence each.
     pub evidence: Vec<String>,
     /// The numbers it saw.
@@ -46,7 +47,8 @@ pub enum Stage {
     /// Whether enough of a quota is left.
     Quota,
     /// Whether the origin has room for it.
-    Turn,
+    #[serde(rename = "turn")]
+    Throttle,
 }
 
 /// What came of a step.
@@ -54,7 +56,8 @@ pub enum Stage {
 #[serde(rename_all = "snake_case")]
 pub enum StepResult {
     /// It found something out; it refuses nobody.
-    Found,
+    #[serde(rename = "found")]
+    Info,
     /// It let the request pass.
     Passed,
     /// It said no.
@@ -64,7 +67,8 @@ pub enum StepResult {
     /// It lets some requests pass and refuses others, by those that came before.
     Depends,
     /// It was not asked: the request had been decided on.
-    NotAsked,
+    #[serde(rename = "not_asked")]
+    Skipped,
     /// Only a running gate knows.
     Unknown,
 }
@@ -80,13 +84,13 @@ pub struct Rule {
 
 impl Step {
     /// A step that refuses nobody.
-    pub(super) fn found(step: Stage, says: impl Into<String>) -> Self {
-        Self::new(step, StepResult::Found, says)
+    pub(super) fn info(step: Stage, message: impl Into<String>) -> Self {
+        Self::new(step, StepResult::Info, message)
     }
 
-    pub(super) fn new(step: Stage, finding: StepResult, says: impl Into<String>) -> Self {
-        let (says, evidence, numbers) = (says.into(), Vec::new(), Map::new());
-        Self { step, quota: None, finding, says, evidence, numbers, rule: None }
+    pub(super) fn new(step: Stage, finding: StepResult, message: impl Into<String>) -> Self {
+        let (message, evidence, numbers) = (message.into(), Vec::new(), Map::new());
+        Self { step, quota: None, finding, message, evidence, numbers, rule: None }
     }
 
     pub(super) fn by(self, rule: Rule) -> Self {
@@ -120,7 +124,7 @@ impl Stage {
             Self::Tier => "tier",
             Self::Pacing => "pacing",
             Self::Quota => "quota",
-            Self::Turn => "turn",
+            Self::Throttle => "turn",
         }
     }
 }

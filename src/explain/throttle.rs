@@ -1,6 +1,6 @@
 //! Whether the origin has room for the request.
 
-use super::admission::not_asked;
+use super::admission::skipped_step;
 use super::input::ExplainInput;
 use super::logged_outcome::LoggedDecision;
 use super::assessment::Assessment;
@@ -13,23 +13,23 @@ pub(super) fn step(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Step {
         return step;
     }
     if outcome.certain_refusal().is_some() {
-        return not_asked(Stage::Turn);
+        return skipped_step(Stage::Throttle);
     }
     let rules = case.known.rules();
     let scopes = case.route().scopes.iter().filter_map(|scope| rules.scopes.get(usize::from(scope.0)));
     let throttled: Vec<&Scope> = scopes.filter(|scope| scope.throttle.is_some()).collect();
-    let is_never_refused = case.asked_as(case.classified().class).never_refused;
+    let is_never_refused = case.decision_request_for(case.classified().class).never_refused;
     let Some(first) = throttled.first().filter(|_| !is_never_refused) else {
-        return Step::new(Stage::Turn, StepResult::Passed, "nothing throttles it on its way to the origin");
+        return Step::new(Stage::Throttle, StepResult::Passed, "nothing throttles it on its way to the origin");
     };
     let names: Vec<&str> = throttled.iter().map(|scope| scope.name.as_str()).collect();
     let says = format!("whether {} has room for it, only a running gate knows", names.join(" and "));
-    Step::new(Stage::Turn, StepResult::Unknown, says).by(case.known.rule(format!("scopes.{}", first.name)))
+    Step::new(Stage::Throttle, StepResult::Unknown, says).by(case.known.rule(format!("scopes.{}", first.name)))
 }
 
 /// What the log says of it.
 fn by_log(case: &ExplainInput<'_>, decided: &LoggedDecision) -> Option<Step> {
-    let waited = decided.waited.as_millis();
+    let waited = decided.queue_wait.as_millis();
     let scope = decided.scope.as_deref().unwrap_or("its scopes");
     let (finding, says, key) = match decided.reason {
         Some(Reason::Throttle) => {
@@ -42,7 +42,7 @@ fn by_log(case: &ExplainInput<'_>, decided: &LoggedDecision) -> Option<Step> {
         None if waited > 0 => (StepResult::Passed, format!("it waited {waited} ms for its turn"), ""),
         None => (StepResult::Passed, "it went to the origin at once".to_owned(), ""),
     };
-    let step = Step::new(Stage::Turn, finding, says).with("waited_ms", decided.waited.as_secs_f64() * 1000.0);
+    let step = Step::new(Stage::Throttle, finding, says).with("waited_ms", decided.queue_wait.as_secs_f64() * 1000.0);
     Some(match &decided.scope {
         Some(scope) => step.by(case.known.rule(format!("scopes.{scope}{key}"))).with("scope", scope.as_str()),
         None => step,

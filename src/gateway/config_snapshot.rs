@@ -40,10 +40,10 @@ impl ConfigSnapshot {
     }
 
     /// The address lists that `address` stands on; nobody looks where there are none.
-    pub(super) fn listed(&self, address: IpAddr) -> ListSet {
+    pub(super) fn lists_containing(&self, address: IpAddr) -> ListSet {
         match self.settings.rules.lists.is_empty() {
             true => ListSet::default(),
-            false => self.lists.load().of(address),
+            false => self.lists.load().lookup(address),
         }
     }
 
@@ -58,7 +58,7 @@ impl ConfigSnapshot {
     }
 
     /// The same, at the addresses that `before` knows of, if it had the same origin.
-    pub(super) fn after(self, before: &Self) -> Self {
+    pub(super) fn with_addresses_from(self, before: &Self) -> Self {
         let (ours, theirs) = (&self.settings.origin, &before.settings.origin);
         if (&ours.host, ours.port) == (&theirs.host, theirs.port) {
             self.addresses.store(before.addresses.load_full());

@@ -40,12 +40,12 @@ const FIRST_READ: usize = 8 * 1024;
 /// Serves one client until it leaves, is told to, or takes too long.
 pub(super) async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: SocketAddr) {
     let limits = worker.current().settings.limits.clone();
-    let watch = ConnectionState::new(worker.uptime(), limits.requests_per_connection);
-    worker.watched().add(&watch);
+    let watch = ConnectionState::new(worker.monotonic_tick(), limits.requests_per_connection);
+    worker.connections().add(&watch);
     let _ = stream.set_nodelay(true);
     let mut stream = TrackedStream { io: stream, watch: Rc::clone(&watch) };
     let mut first = BytesMut::with_capacity(FIRST_READ);
-    let spoken = under_orders(&watch, speaks_http2(&mut stream, &mut first), |_| CloseMode::Now).await;
+    let spoken = run_until_commanded(&watch, detect_http2(&mut stream, &mut first), |_| CloseMode::Immediate).await;
     let exchange = RequestHandler::new(Rc::clone(&worker), Rc::clone(&watch), peer);
     match spoken {
         Some(Ok(true)) => serve_http2(&limits, &watch, RewindStream { first, io: stream }, exchange).await,
@@ -64,17 +64,17 @@ async fn serve_http1(
 ) {
     let finish = Cell::new(false);
     let limits = http1::Limits { size: limits.max_head_size, fields: limits.max_headers };
-    let refuse = |fault| exchange.refuse_unread(fault);
-    let terms = server::ServeOptions { limits, finish: &finish, date: || worker.date(), refuse };
+    let refuse = |fault| exchange.reject_unparsed(fault);
+    let terms = server::ServeOptions { limits, finish: &finish, date: || worker.date(), on_malformed: refuse };
     let connection = server::serve(stream, first, terms, |Request { head, body }| {
         exchange.clone().handle(Request { head, body: ClientBody::Http1(body) })
     });
-    let ended = under_orders(watch, connection, |_| {
+    let ended = run_until_commanded(watch, connection, |_| {
         finish.set(true);
-        CloseMode::InItsTime
+        CloseMode::Graceful
     });
     if let Some(Some(lingering)) = ended.await {
-        let closed = under_orders(watch, lingering.until_closed(), |_| CloseMode::InItsTime);
+        let closed = run_until_commanded(watch, lingering.until_closed(), |_| CloseMode::Graceful);
         let _ = tokio::time::timeout(LINGER, closed).await;
     }
 }
@@ -92,9 +92,9 @@ async fn serve_http2(limits: &Limits, watch: &ConnectionState, stream: RewindStr
         .max_concurrent_streams(limits.http2_streams)
         .max_header_list_size(u32::try_from(limits.max_head_size).unwrap_or(u32::MAX))
         .serve_connection(TokioIo::new(stream), service);
-    under_orders(watch, connection, |connection| {
+    run_until_commanded(watch, connection, |connection| {
         connection.graceful_shutdown();
-        CloseMode::InItsTime
+        CloseMode::Graceful
     })
     .await;
 }
@@ -113,7 +113,7 @@ fn to_http2(response: Response<ResponseBody>) -> http::Response<ResponseBody> {
 }
 
 /// Reads into `first` until it is certain which protocol the client speaks.
-async fn speaks_http2(stream: &mut TrackedStream, first: &mut BytesMut) -> io::Result<bool> {
+async fn detect_http2(stream: &mut TrackedStream, first: &mut BytesMut) -> io::Result<bool> {
     loop {
         let known = first.len().min(PREFACE.len());
         if first[..known] != PREFACE[..known] {
@@ -129,7 +129,7 @@ async fn speaks_http2(stream: &mut TrackedStream, first: &mut BytesMut) -> io::R
 }
 
 /// Runs `work` until it ends or is ordered to; `finish` asks it to come to its end. `None` if it was cut off.
-async fn under_orders<F: Future>(
+async fn run_until_commanded<F: Future>(
     watch: &ConnectionState,
     work: F,
     mut finish: impl FnMut(Pin<&mut F>) -> CloseMode,
@@ -137,12 +137,12 @@ async fn under_orders<F: Future>(
     let mut work = pin!(work);
     let mut finishing = false;
     std::future::poll_fn(|context| {
-        match watch.order(context) {
+        match watch.poll_command(context) {
             ConnectionCommand::Serve => {}
-            ConnectionCommand::Finish if finishing => {}
-            ConnectionCommand::Finish => {
+            ConnectionCommand::Drain if finishing => {}
+            ConnectionCommand::Drain => {
                 finishing = true;
-                if let CloseMode::Now = finish(work.as_mut()) {
+                if let CloseMode::Immediate = finish(work.as_mut()) {
                     return Poll::Ready(None);
                 }
             }
@@ -155,8 +155,8 @@ async fn under_orders<F: Future>(
 
 /// How work that is asked to come to its end does so.
 enum CloseMode {
-    Now,
-    InItsTime,
+    Immediate,
+    Graceful,
 }
 
 /// A stream that notes for the watch what it waits for.
@@ -173,7 +173,7 @@ impl AsyncRead for TrackedStream {
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.io).poll_read(context, buffer);
         if let Poll::Ready(Ok(())) = read {
-            self.watch.heard();
+            self.watch.on_read();
         }
         read
     }
@@ -182,7 +182,7 @@ impl AsyncRead for TrackedStream {
 impl AsyncWrite for TrackedStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(context, bytes);
-        self.watch.wrote(written.is_pending());
+        self.watch.on_write(written.is_pending());
         written
     }
 
@@ -192,7 +192,7 @@ impl AsyncWrite for TrackedStream {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write_vectored(context, slices);
-        self.watch.wrote(written.is_pending());
+        self.watch.on_write(written.is_pending());
         written
     }
 

@@ -13,7 +13,7 @@ pub(super) struct ConnectionCounts(Mutex<HashMap<ClientKey, usize, foldhash::fas
 
 impl ConnectionCounts {
     /// Counts one more connection from `address`; false, and nothing counted, where it has `most` already.
-    pub(super) fn enter(&self, address: ClientKey, most: NonZeroUsize) -> bool {
+    pub(super) fn try_acquire(&self, address: ClientKey, most: NonZeroUsize) -> bool {
         let mut open = self.0.lock();
         let count = open.get(&address).copied().unwrap_or(0);
         if count >= most.get() {
@@ -24,7 +24,7 @@ impl ConnectionCounts {
     }
 
     /// Counts one that had entered out again.
-    pub(super) fn leave(&self, address: ClientKey) {
+    pub(super) fn release(&self, address: ClientKey) {
         if let Entry::Occupied(mut open) = self.0.lock().entry(address) {
             *open.get_mut() -= 1;
             if *open.get() == 0 {
@@ -44,11 +44,11 @@ mod tests {
         let neighbours = ConnectionCounts::default();
         let key = ProxyTrust::default().key([192, 0, 2, 1].into());
         let two = NonZeroUsize::new(2).expect("two is not zero");
-        assert_eq!([0; 3].map(|_| neighbours.enter(key, two)), [true, true, false]);
-        neighbours.leave(key);
-        assert!(neighbours.enter(key, two));
-        neighbours.leave(key);
-        neighbours.leave(key);
+        assert_eq!([0; 3].map(|_| neighbours.try_acquire(key, two)), [true, true, false]);
+        neighbours.release(key);
+        assert!(neighbours.try_acquire(key, two));
+        neighbours.release(key);
+        neighbours.release(key);
         assert!(neighbours.0.lock().is_empty());
     }
 }

@@ -13,7 +13,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 /// Resets by a client that are borne before its HTTP/2 connection counts as an attack.
-const RESETS_BORNE: u32 = 100;
+const MAX_STREAM_RESETS: u32 = 100;
 
 /// One client connection, as the sweep sees it.
 pub(super) struct ConnectionState {
@@ -23,15 +23,15 @@ pub(super) struct ConnectionState {
     /// Requests under way: more than one only on HTTP/2.
     active: Cell<u32>,
     /// When a write began to wait for the client to read.
-    stalled: Cell<Option<Timestamp>>,
+    write_blocked_since: Cell<Option<Timestamp>>,
     /// When a request's body began to wait for the client to send.
-    starved: Cell<Option<Timestamp>>,
+    body_wait_since: Cell<Option<Timestamp>>,
     /// Answers under way over HTTP/2, and when each last moved. There a client stalls an answer by giving it no window,
     /// which no write to the connection waits for.
-    answers: RefCell<Slab<Timestamp>>,
+    responses: RefCell<Slab<Timestamp>>,
     served: Cell<u32>,
     /// It speaks HTTP/2, where not every byte that comes belongs to a request: pings and windows come at any time.
-    framed: Cell<bool>,
+    is_http2: Cell<bool>,
     requests_allowed: u32,
     aborted: Cell<u32>,
     order: Cell<ConnectionCommand>,
@@ -41,11 +41,11 @@ pub(super) struct ConnectionState {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Connected, and nothing said yet.
-    Silent,
+    AwaitingFirstByte,
     /// Between requests.
     Idle,
     /// A request's head has begun to arrive.
-    Head,
+    ReadingHead,
 }
 
 /// What a connection is told.
@@ -54,7 +54,7 @@ pub(super) enum ConnectionCommand {
     /// Go on.
     Serve,
     /// Finish what is under way, then close.
-    Finish,
+    Drain,
     /// Close now.
     Close,
 }
@@ -64,14 +64,14 @@ impl ConnectionState {
         let now = clock.get();
         Rc::new(Self {
             clock,
-            phase: Cell::new(Phase::Silent),
+            phase: Cell::new(Phase::AwaitingFirstByte),
             since: Cell::new(now),
             active: Cell::new(0),
-            stalled: Cell::new(None),
-            starved: Cell::new(None),
-            answers: RefCell::default(),
+            write_blocked_since: Cell::new(None),
+            body_wait_since: Cell::new(None),
+            responses: RefCell::default(),
             served: Cell::new(0),
-            framed: Cell::new(false),
+            is_http2: Cell::new(false),
             requests_allowed,
             aborted: Cell::new(0),
             order: Cell::new(ConnectionCommand::Serve),
@@ -80,70 +80,70 @@ impl ConnectionState {
     }
 
     /// Bytes came from the client.
-    pub(super) fn heard(&self) {
-        let between_requests = self.phase.get() == Phase::Idle && !self.framed.get();
-        if self.active.get() == 0 && (self.phase.get() == Phase::Silent || between_requests) {
-            self.enter(Phase::Head);
+    pub(super) fn on_read(&self) {
+        let between_requests = self.phase.get() == Phase::Idle && !self.is_http2.get();
+        if self.active.get() == 0 && (self.phase.get() == Phase::AwaitingFirstByte || between_requests) {
+            self.set_phase(Phase::ReadingHead);
         }
     }
 
     /// A write waits for the client, or no longer does.
-    pub(super) fn wrote(&self, waits: bool) {
-        match (waits, self.stalled.get()) {
-            (true, None) => self.stalled.set(Some(self.clock.get())),
-            (false, Some(_)) => self.stalled.set(None),
+    pub(super) fn on_write(&self, waits: bool) {
+        match (waits, self.write_blocked_since.get()) {
+            (true, None) => self.write_blocked_since.set(Some(self.clock.get())),
+            (false, Some(_)) => self.write_blocked_since.set(None),
             _ => {}
         }
     }
 
     /// A request's body waits for the client, or no longer does.
-    pub(super) fn body_waits(&self, waits: bool) {
-        match (waits, self.starved.get()) {
-            (true, None) => self.starved.set(Some(self.clock.get())),
-            (false, Some(_)) => self.starved.set(None),
+    pub(super) fn on_body_wait(&self, waits: bool) {
+        match (waits, self.body_wait_since.get()) {
+            (true, None) => self.body_wait_since.set(Some(self.clock.get())),
+            (false, Some(_)) => self.body_wait_since.set(None),
             _ => {}
         }
     }
 
     /// A request has arrived whole, but for its body.
-    pub(super) fn request_begins(&self, version: Version) {
-        self.framed.set(version == Version::HTTP_2);
+    pub(super) fn on_request_start(&self, version: Version) {
+        self.is_http2.set(version == Version::HTTP_2);
         self.active.set(self.active.get() + 1);
         self.served.set(self.served.get().saturating_add(1));
         if self.served.get() >= self.requests_allowed {
-            self.give(ConnectionCommand::Finish);
+            self.command(ConnectionCommand::Drain);
         }
     }
 
     /// A request is over; `aborted` when the client left before its end.
-    pub(super) fn request_ends(&self, aborted: bool) {
+    pub(super) fn on_request_end(&self, aborted: bool) {
         self.active.set(self.active.get().saturating_sub(1));
         if aborted {
             self.aborted.set(self.aborted.get() + 1);
         }
         if self.active.get() == 0 {
-            self.starved.set(None);
-            self.enter(Phase::Idle);
+            self.body_wait_since.set(None);
+            self.set_phase(Phase::Idle);
         }
     }
 
     /// An answer is about to be sent; a key for it, where the connection alone does not tell whether it moves.
-    pub(super) fn answer_begins(&self) -> Option<usize> {
-        self.framed.get().then(|| self.answers.borrow_mut().insert(self.clock.get()))
+    pub(super) fn on_response_start(&self) -> Option<usize> {
+        self.is_http2.get().then(|| self.responses.borrow_mut().insert(self.clock.get()))
     }
 
     /// A piece of it has gone out.
-    pub(super) fn answer_moves(&self, key: usize) {
-        self.answers.borrow_mut()[key] = self.clock.get();
+    pub(super) fn on_response_progress(&self, key: usize) {
+        self.responses.borrow_mut()[key] = self.clock.get();
     }
 
     /// It is over.
-    pub(super) fn answer_ends(&self, key: usize) {
-        self.answers.borrow_mut().remove(key);
+    pub(super) fn on_response_end(&self, key: usize) {
+        self.responses.borrow_mut().remove(key);
     }
 
     /// What to do, asked on each poll of the connection; an order given later wakes it up.
-    pub(super) fn order(&self, context: &Context<'_>) -> ConnectionCommand {
+    pub(super) fn poll_command(&self, context: &Context<'_>) -> ConnectionCommand {
         let mut waker = self.waker.borrow_mut();
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
             *waker = Some(context.waker().clone());
@@ -152,7 +152,7 @@ impl ConnectionState {
     }
 
     /// Gives an order; a stronger one given before stays.
-    pub(super) fn give(&self, order: ConnectionCommand) {
+    pub(super) fn command(&self, order: ConnectionCommand) {
         if order > self.order.get() {
             self.order.set(order);
             if let Some(waker) = self.waker.borrow().as_ref() {
@@ -161,26 +161,26 @@ impl ConnectionState {
         }
     }
 
-    fn enter(&self, phase: Phase) {
+    fn set_phase(&self, phase: Phase) {
         self.phase.set(phase);
         self.since.set(self.clock.get());
     }
 
-    fn verdict(&self, limits: &Limits, response_timeout: Duration) -> ConnectionCommand {
+    fn check_timeouts(&self, limits: &Limits, response_timeout: Duration) -> ConnectionCommand {
         let now = self.clock.get();
-        let over = |since: Option<Timestamp>, limit: Duration| since.is_some_and(|since| overdue(since, limit, now));
-        if over(self.stalled.get(), limits.response_write_timeout)
-            || over(self.starved.get(), limits.request_body_timeout)
+        let over = |since: Option<Timestamp>, limit: Duration| since.is_some_and(|since| is_overdue(since, limit, now));
+        if over(self.write_blocked_since.get(), limits.response_write_timeout)
+            || over(self.body_wait_since.get(), limits.request_body_timeout)
         {
             return ConnectionCommand::Close;
         }
         // Had it been the origin that was waited for, its own time would have run out before this.
         let longest = response_timeout + limits.response_write_timeout;
-        if self.answers.borrow().iter().any(|(_, &moved)| over(Some(moved), longest)) {
+        if self.responses.borrow().iter().any(|(_, &moved)| over(Some(moved), longest)) {
             return ConnectionCommand::Close;
         }
         let aborted = self.aborted.get();
-        if aborted > RESETS_BORNE && aborted > self.served.get() / 2 {
+        if aborted > MAX_STREAM_RESETS && aborted > self.served.get() / 2 {
             return ConnectionCommand::Close;
         }
         if self.active.get() > 0 {
@@ -188,11 +188,11 @@ impl ConnectionState {
         }
         let since = Some(self.since.get());
         match self.phase.get() {
-            Phase::Silent if over(since, limits.first_byte_timeout) => ConnectionCommand::Close,
-            Phase::Head if over(since, limits.head_timeout) => ConnectionCommand::Close,
+            Phase::AwaitingFirstByte if over(since, limits.first_byte_timeout) => ConnectionCommand::Close,
+            Phase::ReadingHead if over(since, limits.head_timeout) => ConnectionCommand::Close,
             // An idle HTTP/2 client that does not answer the farewell is not waited for.
             Phase::Idle if over(since, limits.keep_alive_timeout * 2) => ConnectionCommand::Close,
-            Phase::Idle if over(since, limits.keep_alive_timeout) => ConnectionCommand::Finish,
+            Phase::Idle if over(since, limits.keep_alive_timeout) => ConnectionCommand::Drain,
             _ => ConnectionCommand::Serve,
         }
     }
@@ -200,8 +200,8 @@ impl ConnectionState {
 
 /// True when a wait that began at `since`, by a clock that is as much as a tick late, has certainly lasted `limit`:
 /// timeouts come late by up to two ticks, never early.
-pub(super) fn overdue(since: Timestamp, limit: Duration, now: Timestamp) -> bool {
-    now.since(since) >= limit + TICK
+pub(super) fn is_overdue(since: Timestamp, limit: Duration, now: Timestamp) -> bool {
+    now.saturating_duration_since(since) >= limit + TICK
 }
 
 /// All connections of one worker.
@@ -217,15 +217,15 @@ impl ConnectionRegistry {
     pub(super) fn sweep(&self, limits: &Limits, response_timeout: Duration) {
         self.0.borrow_mut().retain(|watch| {
             let Some(watch) = watch.upgrade() else { return false };
-            watch.give(watch.verdict(limits, response_timeout));
+            watch.command(watch.check_timeouts(limits, response_timeout));
             true
         });
     }
 
     /// Gives all the same order.
-    pub(super) fn give_all(&self, order: ConnectionCommand) {
+    pub(super) fn command_all(&self, order: ConnectionCommand) {
         for watch in self.0.borrow().iter().filter_map(Weak::upgrade) {
-            watch.give(order);
+            watch.command(order);
         }
     }
 

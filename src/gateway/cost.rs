@@ -7,12 +7,12 @@ use crate::policy::quoted;
 
 /// The actual cost of an answer with these `fields`: what `cost_header` says; else nothing, where the origin had it
 /// cached; else what was expected. A cost header that is not a number says nothing.
-pub(super) fn actual(quota: &Quota, expected: Units, fields: &Fields) -> Units {
-    let said = quota.cost_header.as_ref().and_then(|name| fields.named(name.as_str()).next());
+pub(super) fn actual_cost(quota: &Quota, expected: Units, fields: &Fields) -> Units {
+    let said = quota.cost_header.as_ref().and_then(|name| fields.get_all_by_text(name.as_str()).next());
     if let Some(cost) = said.and_then(|value| std::str::from_utf8(value).ok()?.parse().ok()) {
         return cost;
     }
-    if quota.free_when_cached && was_cached(fields) {
+    if quota.free_when_cached && was_cache_hit(fields) {
         return Units::ZERO;
     }
     expected
@@ -20,8 +20,8 @@ pub(super) fn actual(quota: &Quota, expected: Units, fields: &Fields) -> Units {
 
 /// RFC 9211: a member with the parameter `hit` was served without asking further. Before it there was only `Age`
 /// (RFC 9111 section 5.1), which no fresh answer has.
-pub(super) fn was_cached(fields: &Fields) -> bool {
-    let hit = fields.all(Name::CacheStatus).any(|line| quoted::split(line, b',').any(has_hit));
+pub(super) fn was_cache_hit(fields: &Fields) -> bool {
+    let hit = fields.all(Name::CacheStatus).any(|line| quoted::split(line, b',').any(is_hit_member));
     let aged = || {
         let age = fields.get(Name::Age).and_then(|age| std::str::from_utf8(age).ok()?.trim().parse::<u64>().ok());
         age.is_some_and(|age| age > 0)
@@ -29,7 +29,7 @@ pub(super) fn was_cached(fields: &Fields) -> bool {
     hit || aged()
 }
 
-fn has_hit(member: &[u8]) -> bool {
+fn is_hit_member(member: &[u8]) -> bool {
     quoted::split(member, b';').skip(1).map(<[u8]>::trim_ascii).any(|parameter| matches!(parameter, b"hit" | b"hit=?1"))
 }
 
@@ -43,16 +43,16 @@ mod tests {
     fn cost(fields: &[(&'static str, &'static str)]) -> String {
         let quota = Quota {
             name: "api".into(),
-            limit: Units::whole(10),
+            limit: Units::from_whole(10),
             window: Window::Fixed { length: Duration::from_secs(60) },
             enforce: true,
             cost_header: Some(HeaderName::from_static("x-api-cost")),
             free_when_cached: true,
             sync_from: None,
             pacing: None,
-            ladders: vec![],
+            class_tiers: vec![],
         };
-        actual(&quota, Units::whole(3), &fields.iter().copied().collect()).to_string()
+        actual_cost(&quota, Units::from_whole(3), &fields.iter().copied().collect()).to_string()
     }
 
     #[test]

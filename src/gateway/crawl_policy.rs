@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Who may ask without limit must not make work without limit.
-const WRITTEN_EVERY: Duration = Duration::from_secs(10);
+const RENDER_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long clients may keep it.
-const FRESH_FOR: Duration = Duration::from_secs(300);
+const MAX_AGE: Duration = Duration::from_secs(300);
 
 const JSON: &[u8] = b"application/json";
 const HTML: &[u8] = b"text/html; charset=utf-8";
@@ -33,14 +33,14 @@ struct RenderedPolicy {
 
 impl CrawlPolicy {
     /// The page or the document, written anew from what `gather` finds where the last one is too old.
-    pub(super) fn handout<'a>(&self, page: bool, now: Timestamp, gather: impl FnOnce() -> PolicyDocument<'a>) -> CachedRobots {
+    pub(super) fn render<'a>(&self, page: bool, now: Timestamp, gather: impl FnOnce() -> PolicyDocument<'a>) -> CachedRobots {
         let mut written = self.0.lock();
         let written = match &mut *written {
-            Some(written) if now.since(written.at) < WRITTEN_EVERY => written,
+            Some(written) if now.saturating_duration_since(written.at) < RENDER_INTERVAL => written,
             old => old.insert(RenderedPolicy::new(&gather(), now)),
         };
         let edition = Arc::clone(if page { &written.page } else { &written.document });
-        CachedRobots { edition, age: now.since(written.at), fresh_for: FRESH_FOR }
+        CachedRobots { edition, age: now.saturating_duration_since(written.at), fresh_for: MAX_AGE }
     }
 }
 

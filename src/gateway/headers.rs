@@ -22,7 +22,7 @@ fn is_hop_by_hop(name: Name) -> bool {
 }
 
 /// What a client could only forge: the gateway says it, or nothing does.
-fn is_ours(name: Name) -> bool {
+fn is_reserved(name: Name) -> bool {
     matches!(name, Name::Class | Name::Operator | Name::Decision)
 }
 
@@ -48,7 +48,7 @@ pub(super) fn may_tell_address(name: Name) -> bool {
 
 /// What `Connection` may not take away, whoever lists it there.
 fn is_protected(name: Name) -> bool {
-    is_ours(name)
+    is_reserved(name)
         || is_forwarding(name)
         || matches!(
             name,
@@ -96,7 +96,7 @@ fn drop_listed_trailers(fields: &mut Fields) {
 /// pass the others on as a client sent them.
 ///
 /// CGI, WSGI and others take `_` for `-`. So spelled, these fields always go: no proxy sends them.
-pub(super) fn strip_claims(fields: &mut Fields, source: &AddressSource, believed: bool) {
+pub(super) fn strip_untrusted(fields: &mut Fields, source: &AddressSource, believed: bool) {
     let must_go = |field: Field<'_>| is_claim(field, source, believed);
     if fields.with_names(may_be_claim).any(must_go) {
         fields.retain(|field| !must_go(field));
@@ -106,7 +106,7 @@ pub(super) fn strip_claims(fields: &mut Fields, source: &AddressSource, believed
 
 /// False for the names that are no claim, whatever the settings.
 fn may_be_claim(name: Name) -> bool {
-    is_ours(name) || is_forwarding(name) || is_vendors(name) || matches!(name, Name::Expect | Name::Other)
+    is_reserved(name) || is_forwarding(name) || is_vendors(name) || matches!(name, Name::Expect | Name::Other)
 }
 
 fn is_claim(field: Field<'_>, source: &AddressSource, believed: bool) -> bool {
@@ -115,7 +115,7 @@ fn is_claim(field: Field<'_>, source: &AddressSource, believed: bool) -> bool {
         Name::Expect => true,
         name if is_vendors(name) => claims_vendor_address(field.text, source, believed),
         name if tells_address(name) => !(believed && source.header() == Some(name.text())),
-        name => is_ours(name) || (!believed && is_forwarding(name)),
+        name => is_reserved(name) || (!believed && is_forwarding(name)),
     }
 }
 
@@ -144,7 +144,7 @@ fn is_same_to_cgi(one: &[u8], other: &[u8]) -> bool {
 /// usual spelling.
 fn may_trail(name: &[u8]) -> bool {
     let read = Name::of_cgi(name);
-    !is_ours(read)
+    !is_reserved(read)
         && !is_forwarding(read)
         && !is_hop_by_hop(read)
         && !matches!(read, Name::Host | Name::Via | Name::Expect | Name::ContentLength)
@@ -210,9 +210,9 @@ mod tests {
         let forged =
             [("x-tidegate-class", "person"), ("X-Tidegate-Operator", "googlebot"), ("x-forwarded-for", "1.2.3.4")];
         let mut found = fields(&forged);
-        strip_claims(&mut found, &AddressSource::XForwardedFor, true);
+        strip_untrusted(&mut found, &AddressSource::XForwardedFor, true);
         assert_eq!(found, fields(&[("x-forwarded-for", "1.2.3.4")]), "a trusted proxy's chain stays");
-        strip_claims(&mut found, &AddressSource::XForwardedFor, false);
+        strip_untrusted(&mut found, &AddressSource::XForwardedFor, false);
         assert!(found.is_empty());
     }
 
@@ -232,7 +232,7 @@ mod tests {
         let source = AddressSource::Header(http::HeaderName::from_static("cf-connecting-ip"));
         for (name, believed) in forged.into_iter().flat_map(|name| [(name, true), (name, false)]) {
             let mut found = fields(&[(name, "1"), ("x_api_key", "2"), ("x-tide", "3"), ("accept", "*/*")]);
-            strip_claims(&mut found, &source, believed);
+            strip_untrusted(&mut found, &source, believed);
             assert_eq!(found, fields(&[("x_api_key", "2"), ("x-tide", "3"), ("accept", "*/*")]), "{name}");
         }
     }
@@ -250,12 +250,12 @@ mod tests {
             (vendor, &[3, 4]),
         ] {
             let mut found: Fields = all.iter().map(|name| (*name, "1")).collect();
-            strip_claims(&mut found, &source, true);
+            strip_untrusted(&mut found, &source, true);
             assert_eq!(found, kept.iter().map(|place| (all[*place], "1")).collect(), "{source:?}");
         }
         let vendor = AddressSource::Header(http::HeaderName::from_static("cf-connecting-ip"));
         let mut found = fields(&[("CF-Connecting-IP", "1")]);
-        strip_claims(&mut found, &vendor, false);
+        strip_untrusted(&mut found, &vendor, false);
         assert!(found.is_empty());
     }
 
@@ -265,10 +265,10 @@ mod tests {
                          transfer-encoding, keep-alive, X-Hop, x_real_ip, Digest";
         let mut found = fields(&[("connection", "x-hop, digest"), ("trailer", announced)]);
         strip_hop_by_hop(&mut found);
-        strip_claims(&mut found, &AddressSource::XForwardedFor, true);
+        strip_untrusted(&mut found, &AddressSource::XForwardedFor, true);
         assert_eq!(found, fields(&[("trailer", "X-Sum")]));
         let mut found = fields(&[("trailer", "x-forwarded-for")]);
-        strip_claims(&mut found, &AddressSource::XForwardedFor, true);
+        strip_untrusted(&mut found, &AddressSource::XForwardedFor, true);
         assert!(found.is_empty());
     }
 

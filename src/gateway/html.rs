@@ -7,7 +7,7 @@ use std::fmt::{self, Write};
 pub(in crate::gateway) struct Escaped<'a>(pub(in crate::gateway) &'a str);
 
 /// Writes everything before the first heading. The title is put in as it is.
-pub(in crate::gateway) fn begin(out: &mut impl Write, title: impl fmt::Display) -> fmt::Result {
+pub(in crate::gateway) fn write_page_head(out: &mut impl Write, title: impl fmt::Display) -> fmt::Result {
     write!(
         out,
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\

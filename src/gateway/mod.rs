@@ -57,10 +57,10 @@ use tracing::{info, warn};
 use worker::Stage;
 
 /// How often the gate looks after what outlives a request.
-const TEND_EVERY: Duration = Duration::from_secs(1);
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
 /// How often idle clients are forgotten, and how often the origin's name is resolved anew.
-const FORGET_EVERY: u64 = 10;
-const RESOLVE_EVERY: u64 = 30;
+const EVICTION_TICKS: u64 = 10;
+const RESOLVE_TICKS: u64 = 30;
 
 /// What a gate is made of besides its settings: handed in, so that tests and demonstrations bring their own.
 pub struct Dependencies {
@@ -129,7 +129,7 @@ impl Gateway {
         let seed = surroundings.seed;
         let shared = Arc::new(Shared::new(surroundings, settings, count));
         let handle = Handle(Arc::clone(&shared));
-        handle.look_after_robots();
+        handle.refresh_robots();
         let (stage, stages) = stages::channel(Stage::Serving);
         let start = |(number, listeners): (usize, Vec<_>)| {
             let (shared, stages, telemetry) = (Arc::clone(&shared), stages.clone(), telemetry(number));
@@ -179,9 +179,9 @@ impl Handle {
     /// end by the rules they began with.
     pub fn replace_settings(&self, settings: Settings, lists: AddressLists) {
         let before = self.0.generation();
-        self.0.replace_generation(ConfigSnapshot::new(settings, lists, &self.0.engine, self.now()).after(&before));
-        self.0.adviser.begin_anew();
-        self.look_after_robots();
+        self.0.replace_generation(ConfigSnapshot::new(settings, lists, &self.0.engine, self.now()).with_addresses_from(&before));
+        self.0.adviser.reset();
+        self.refresh_robots();
         self.0.new_origin.notify_one();
     }
 
@@ -212,11 +212,11 @@ impl Handle {
 
     /// How long its clock has been running: the time that nobody can set.
     pub fn uptime(&self) -> Timestamp {
-        self.0.clock.uptime()
+        self.0.clock.monotonic_now()
     }
 
     /// True once the origin's address is known.
-    pub fn knows_origin(&self) -> bool {
+    pub fn is_origin_resolved(&self) -> bool {
         !self.0.generation().addresses.load().is_empty()
     }
 
@@ -252,35 +252,35 @@ impl Handle {
     }
 
     /// Looks after what outlives a request, for as long as it is polled: the origin's address, clients that went away.
-    pub async fn tend(&self) {
-        let mut ticks = tokio::time::interval(TEND_EVERY);
+    pub async fn run_maintenance(&self) {
+        let mut ticks = tokio::time::interval(MAINTENANCE_INTERVAL);
         for count in 0u64.. {
             tokio::select! {
                 _ = ticks.tick() => {}
                 () = self.0.new_origin.notified() => {}
             }
-            if count % RESOLVE_EVERY == 0 || !self.knows_origin() {
-                self.find_origin().await;
+            if count % RESOLVE_TICKS == 0 || !self.is_origin_resolved() {
+                self.resolve_origin().await;
             }
-            self.look_after_robots();
-            if count % FORGET_EVERY == 0 {
-                self.0.generation().admission.forget_idle(self.now());
+            self.refresh_robots();
+            if count % EVICTION_TICKS == 0 {
+                self.0.generation().admission.evict_idle(self.now());
             }
         }
     }
 
     /// Sees to what robots.txt says: what is asked of crawlers by now, and the operator's own text, if there is one.
-    fn look_after_robots(&self) {
+    fn refresh_robots(&self) {
         let (shared, generation) = (&self.0, self.0.generation());
         let settings = &generation.settings;
-        let asked = shared.adviser.asked(settings, &shared.operators, &self.quotas(), self.uptime());
-        shared.conduct.asks(&asked.of_operators);
-        shared.robots.wish(asked.wishes);
+        let asked = shared.adviser.advertised(settings, &shared.operators, &self.quotas(), self.uptime());
+        shared.conduct.set_delays(&asked.per_operator);
+        shared.robots_cache.set_directives(asked.directives);
         match settings.robots.file.as_deref() {
-            None => shared.robots.serve_own(None),
+            None => shared.robots_cache.set_override(None),
             Some(file) => {
-                let text = shared.own_robots.lock().look(file, shared.robots.own().as_ref());
-                text.into_iter().for_each(|text| shared.robots.serve_own(Some(text)));
+                let text = shared.own_robots.lock().reload_if_changed(file, shared.robots_cache.override_text().as_ref());
+                text.into_iter().for_each(|text| shared.robots_cache.set_override(Some(text)));
             }
         }
     }
@@ -291,17 +291,17 @@ impl Handle {
     }
 
     /// How many robots.txt are too long for what is asked of crawlers.
-    pub fn bare_robots(&self) -> usize {
-        self.0.robots.bare()
+    pub fn robots_over_limit(&self) -> usize {
+        self.0.robots_cache.over_limit_count()
     }
 
     /// How crawlers keep to what they are asked, by operator.
-    pub fn conduct(&self) -> Vec<ComplianceView> {
+    pub fn crawl_compliance(&self) -> Vec<ComplianceView> {
         self.0.conduct.views()
     }
 
     /// Looks the origin up. A look-up that fails leaves the last good answer.
-    pub async fn find_origin(&self) {
+    pub async fn resolve_origin(&self) {
         let generation = self.0.generation();
         let origin = &generation.settings.origin;
         if origin.address().is_some() {

@@ -10,7 +10,7 @@ use http::Version;
 use std::net::IpAddr;
 
 /// All that there is to see of a request that `client` sends, with the headers that were `seen`.
-pub(super) fn look<'a>(
+pub(super) fn observed_request<'a>(
     head: &'a RequestHead,
     target: &'a Target<'_>,
     (client, browser): (IpAddr, BrowserTraits),
@@ -29,22 +29,22 @@ pub(super) fn look<'a>(
 }
 
 /// Which headers were there, and how the request came. `peer` is who connected.
-pub(super) fn seen(head: &RequestHead, rules: &Rules, origin: &ClientAddress, peer: IpAddr) -> HeadersSeen {
+pub(super) fn headers_seen(head: &RequestHead, rules: &Rules, origin: &ClientAddress, peer: IpAddr) -> HeadersSeen {
     let is = |name| head.fields.contains(name);
-    let through_proxy = rules.trust.believes(peer);
+    let through_proxy = rules.trust.trusts(peer);
     let proto = || head.fields.all(Name::ForwardedProto).flat_map(list).last();
     let secure = through_proxy && proto().is_some_and(|proto| proto.eq_ignore_ascii_case(b"https"));
     // What a proxy speaks to us says nothing of what the client spoke to it.
     let old_http = head.version == Version::HTTP_10 && !through_proxy && origin.client == peer;
-    HeadersSeen::LOOKED
-        .and(HeadersSeen::ACCEPT, is(Name::Accept))
-        .and(HeadersSeen::ENCODING, is(Name::AcceptEncoding))
-        .and(HeadersSeen::LANGUAGE, is(Name::AcceptLanguage))
-        .and(HeadersSeen::REFERER, is(Name::Referer))
-        .and(HeadersSeen::HINTS, is(Name::SecChUa))
-        .and(HeadersSeen::FETCH, is(Name::SecFetchMode))
-        .and(HeadersSeen::UPGRADE, is(Name::UpgradeInsecureRequests))
-        .and(HeadersSeen::USER_AGENT, is(Name::UserAgent))
-        .and(HeadersSeen::SECURE, secure)
-        .and(HeadersSeen::OLD_HTTP, old_http)
+    HeadersSeen::INSPECTED
+        .with(HeadersSeen::ACCEPT, is(Name::Accept))
+        .with(HeadersSeen::ENCODING, is(Name::AcceptEncoding))
+        .with(HeadersSeen::LANGUAGE, is(Name::AcceptLanguage))
+        .with(HeadersSeen::REFERER, is(Name::Referer))
+        .with(HeadersSeen::HINTS, is(Name::SecChUa))
+        .with(HeadersSeen::FETCH, is(Name::SecFetchMode))
+        .with(HeadersSeen::UPGRADE, is(Name::UpgradeInsecureRequests))
+        .with(HeadersSeen::USER_AGENT, is(Name::UserAgent))
+        .with(HeadersSeen::TLS, secure)
+        .with(HeadersSeen::HTTP_10, old_http)
 }

@@ -1,6 +1,6 @@
 //! What the origin's answers tell of its own count of a quota (`sync_from`).
 
-use crate::gateway::upstream::rate_limit::{least_left, moment, units};
+use crate::gateway::upstream::rate_limit::{most_restrictive, parse_reset, units};
 use crate::http1::{Fields, Name};
 use crate::policy::quota_sync::OriginReport;
 use crate::policy::quota::{ExhaustedRule, SyncFrom};
@@ -8,7 +8,7 @@ use crate::policy::{QuotaId, Timestamp};
 use http::{HeaderName, StatusCode};
 
 /// So much of a body is looked at.
-const MOST_READ: usize = 16 * 1024;
+const MAX_SCAN_BYTES: usize = 16 * 1024;
 
 /// What the head of an answer tells of a quota.
 pub(super) struct SyncHeaders<'a> {
@@ -16,7 +16,7 @@ pub(super) struct SyncHeaders<'a> {
     /// A header that should tell something, and cannot be read.
     pub(super) unreadable: Option<&'a HeaderName>,
     /// It tells that nothing is left if its body has this text.
-    pub(super) if_body_says: Option<String>,
+    pub(super) body_text: Option<String>,
 }
 
 /// Bodies that are looked at for what they say.
@@ -25,63 +25,63 @@ pub(super) struct BodyScan {
     /// The window that the request was charged to.
     pub(super) window: u64,
     pub(super) count: OriginReport,
-    says: String,
+    needle: String,
     read: Vec<u8>,
 }
 
 /// Reads what an answer's head tells.
 pub(super) fn read<'a>(sync: &'a SyncFrom, status: StatusCode, fields: &Fields, now: Timestamp) -> SyncHeaders<'a> {
-    let (remaining, limits_reset) = match (&sync.remaining_header, said(fields, &sync.remaining_header)) {
+    let (remaining, limits_reset) = match (&sync.remaining_header, header_value(fields, &sync.remaining_header)) {
         (Some(name), Some(_)) if Name::of(name.as_str().as_bytes()) == Name::RateLimit => {
-            least_left(fields, now).map_or((None, None), |left| (Some(left.units), left.resets_at))
+            most_restrictive(fields, now).map_or((None, None), |left| (Some(left.units), left.resets_at))
         }
         (_, value) => (value.and_then(units), None),
     };
-    let reset = said(fields, &sync.reset_header).and_then(|value| moment(value, now));
+    let reset = header_value(fields, &sync.reset_header).and_then(|value| parse_reset(value, now));
     let resets_at = reset.or(limits_reset);
     let unread = |name: &'a Option<HeaderName>, is_read: bool| {
-        name.as_ref().filter(|_| !is_read && said(fields, name).is_some())
+        name.as_ref().filter(|_| !is_read && header_value(fields, name).is_some())
     };
     let unreadable =
         unread(&sync.remaining_header, remaining.is_some()).or(unread(&sync.reset_header, reset.is_some()));
     let mut count = OriginReport { remaining, resets_at, exhausted: false };
-    let mut if_body_says = None;
+    let mut body_text = None;
     if let Some(exhausted) = sync.exhausted.as_ref().filter(|exhausted| exhausted.statuses.contains(&status.as_u16())) {
         match exhausted {
-            ExhaustedRule { says: Some(text), .. } if !is_in_fields(text, fields) => if_body_says = Some(text.clone()),
+            ExhaustedRule { contains: Some(text), .. } if !any_header_contains(text, fields) => body_text = Some(text.clone()),
             _ => count.exhausted = true,
         }
         // What asks to come back later says when.
-        let retry = || fields.get(Name::RetryAfter).and_then(|value| moment(value, now));
+        let retry = || fields.get(Name::RetryAfter).and_then(|value| parse_reset(value, now));
         count.resets_at = count.resets_at.or_else(retry);
     }
-    SyncHeaders { count, unreadable, if_body_says }
+    SyncHeaders { count, unreadable, body_text }
 }
 
 impl BodyScan {
-    pub(super) fn new(quota: QuotaId, window: u64, count: OriginReport, says: String) -> Self {
-        Self { quota, window, count, says, read: Vec::new() }
+    pub(super) fn new(quota: QuotaId, window: u64, count: OriginReport, needle: String) -> Self {
+        Self { quota, window, count, needle, read: Vec::new() }
     }
 
     /// Looks at more of the body; true once it has said it.
-    pub(super) fn hears(&mut self, data: &[u8]) -> bool {
-        let from = self.read.len().saturating_sub(self.says.len());
-        let room = MOST_READ.saturating_sub(self.read.len());
+    pub(super) fn scan(&mut self, data: &[u8]) -> bool {
+        let from = self.read.len().saturating_sub(self.needle.len());
+        let room = MAX_SCAN_BYTES.saturating_sub(self.read.len());
         self.read.extend_from_slice(&data[..data.len().min(room)]);
-        contains(&self.read[from..], self.says.as_bytes())
+        contains(&self.read[from..], self.needle.as_bytes())
     }
 
     /// True when no more of the body is looked at.
-    pub(super) fn has_heard_enough(&self) -> bool {
-        self.read.len() >= MOST_READ
+    pub(super) fn is_done(&self) -> bool {
+        self.read.len() >= MAX_SCAN_BYTES
     }
 }
 
-fn said<'a>(fields: &'a Fields, name: &'a Option<HeaderName>) -> Option<&'a [u8]> {
-    fields.named(name.as_ref()?.as_str()).next()
+fn header_value<'a>(fields: &'a Fields, name: &'a Option<HeaderName>) -> Option<&'a [u8]> {
+    fields.get_all_by_text(name.as_ref()?.as_str()).next()
 }
 
-fn is_in_fields(text: &str, fields: &Fields) -> bool {
+fn any_header_contains(text: &str, fields: &Fields) -> bool {
     fields.iter().any(|field| contains(field.value, text.as_bytes()))
 }
 
@@ -148,17 +148,17 @@ mod tests {
 
     #[test]
     fn an_answer_is_exhaustion_by_its_status_and_what_it_says() {
-        let exhausted = |says: Option<&str>| {
-            sync("x-left", Some(ExhaustedRule { statuses: vec![403, 429], says: says.map(str::to_owned) }))
+        let exhausted = |needle: Option<&str>| {
+            sync("x-left", Some(ExhaustedRule { statuses: vec![403, 429], contains: needle.map(str::to_owned) }))
         };
         let (any, of_text) = (exhausted(None), exhausted(Some("dailyLimit")));
         let by_status = told(&any, 429, &[("retry-after", "60")]);
-        assert!(by_status.count.exhausted && by_status.if_body_says.is_none());
+        assert!(by_status.count.exhausted && by_status.body_text.is_none());
         assert_eq!(by_status.count.resets_at, Some(NOW + Duration::from_secs(60)));
         assert!(!told(&exhausted(None), 503, &[]).count.exhausted);
         assert!(told(&exhausted(Some("dailyLimit")), 403, &[("x-error", "a dailyLimitExceeded")]).count.exhausted);
         let perhaps = told(&of_text, 403, &[]);
-        assert_eq!((perhaps.count.exhausted, perhaps.if_body_says.as_deref()), (false, Some("dailyLimit")));
+        assert_eq!((perhaps.count.exhausted, perhaps.body_text.as_deref()), (false, Some("dailyLimit")));
     }
 
     #[test]
@@ -166,11 +166,11 @@ mod tests {
         let listening = || BodyScan::new(QuotaId(0), 0, OriginReport::default(), "dailyLimit".into());
         let hears = |pieces: &[&[u8]]| {
             let mut ear = listening();
-            pieces.iter().any(|piece| ear.hears(piece))
+            pieces.iter().any(|piece| ear.scan(piece))
         };
         assert!(hears(&[b"{\"reason\": \"dai", b"lyLimitExceeded\"}"]));
         assert!(!hears(&[b"dailylimit"]));
         let mut ear = listening();
-        assert!(!ear.hears(&[b'x'; 20_000]) && ear.has_heard_enough());
+        assert!(!ear.scan(&[b'x'; 20_000]) && ear.is_done());
     }
 }

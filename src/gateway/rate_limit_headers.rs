@@ -9,13 +9,13 @@ use crate::http1::{Fields, Name};
 use crate::policy::bucket::Bucket;
 use crate::policy::class::Class;
 use crate::policy::route::Route;
-use crate::policy::time::seconds_rounded_up;
+use crate::policy::time::ceil_seconds;
 use crate::policy::{ClassId, Refusal, Rules, Timestamp};
 use http::StatusCode;
 use std::fmt::Write;
 
 /// The most that a structured-field integer can say (RFC 9651 section 3.3.1).
-const LARGEST: u64 = 999_999_999_999_999;
+const MAX_SF_INTEGER: u64 = 999_999_999_999_999;
 
 /// The announcements of one set of rules, as far as they can be written beforehand.
 pub(super) struct RateLimitHeaders {
@@ -81,14 +81,14 @@ impl RateLimitHeaders {
 
     /// What is left, policy by policy. A policy that has just refused has nothing left until the client may come back.
     fn ratelimit(&self, text: &mut impl Write, rules: &Rules, told: RateLimitSnapshot<'_>, now: Timestamp) -> std::fmt::Result {
-        let refused_wait = told.refusal.map(|refusal| seconds_rounded_up(refusal.wait));
+        let refused_wait = told.refusal.map(|refusal| ceil_seconds(refusal.wait));
         if let Some(bucket) = told.bucket {
             let said_no = told.refusal.is_some_and(|refusal| refusal.quotas == 0);
             let (remaining, wait) = match refused_wait.filter(|_| said_no) {
                 Some(wait) => (0, wait),
-                None => (bucket.remaining.into(), seconds_rounded_up(bucket.full_after)),
+                None => (bucket.remaining.into(), ceil_seconds(bucket.full_after)),
             };
-            left(text, &self.buckets[usize::from(told.class.0)], remaining, wait)?;
+            write_item(text, &self.buckets[usize::from(told.class.0)], remaining, wait)?;
         }
         let mut is_first = told.bucket.is_none();
         for (place, standing) in told.enforced(rules) {
@@ -98,16 +98,16 @@ impl RateLimitHeaders {
             let said_no = told.refusal.is_some_and(|refusal| refusal.quotas >> place.min(7) & 1 == 1);
             let (remaining, wait) = match refused_wait.filter(|_| said_no) {
                 Some(wait) => (0, wait),
-                None => (standing.remaining.floor().min(LARGEST), seconds_rounded_up(standing.resets_at.since(now))),
+                None => (standing.remaining.floor().min(MAX_SF_INTEGER), ceil_seconds(standing.resets_at.saturating_duration_since(now))),
             };
-            left(text, &self.quotas[usize::from(standing.quota.0)], remaining, wait)?;
+            write_item(text, &self.quotas[usize::from(standing.quota.0)], remaining, wait)?;
         }
         Ok(())
     }
 }
 
 /// `"places_api";r=12;t=3600`
-fn left(text: &mut impl Write, opening: &str, remaining: u64, wait: u64) -> std::fmt::Result {
+fn write_item(text: &mut impl Write, opening: &str, remaining: u64, wait: u64) -> std::fmt::Result {
     text.write_str(opening)?;
     text.write_str(itoa::Buffer::new().format(remaining))?;
     text.write_str(";t=")?;
@@ -123,8 +123,8 @@ fn policies(class: &Class, route: &Route, rules: &Rules) -> Option<Box<str>> {
     let quotas = route.costs.iter().map(|(quota, _)| &rules.quotas[usize::from(quota.0)]);
     for quota in quotas.filter(|quota| quota.enforce) {
         let separator = if text.is_empty() { "" } else { ", " };
-        let window = seconds_rounded_up(quota.window.usual_length()).max(1);
-        let limit = quota.limit.floor().min(LARGEST);
+        let window = ceil_seconds(quota.window.nominal_length()).max(1);
+        let limit = quota.limit.floor().min(MAX_SF_INTEGER);
         let _ = write!(text, "{separator}\"{}\";q={limit};w={window}", quota.name);
     }
     (!text.is_empty()).then(|| text.into())
@@ -133,5 +133,5 @@ fn policies(class: &Class, route: &Route, rules: &Rules) -> Option<Box<str>> {
 /// The window in which a bucket's capacity can be used at a steady rate.
 fn seconds_to_fill(bucket: &Bucket) -> u64 {
     let fills = bucket.capacity.div_ceil(bucket.fill.max(1));
-    seconds_rounded_up(bucket.interval.saturating_mul(fills)).max(1)
+    ceil_seconds(bucket.interval.saturating_mul(fills)).max(1)
 }

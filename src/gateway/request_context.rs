@@ -59,19 +59,19 @@ pub(super) struct RequestContext {
     /// Held from admission until its cost is known.
     permit: Option<Permit>,
     /// Its slots in the scopes, held until the answer has gone.
-    pass: Option<SlotGuard>,
+    slots: Option<SlotGuard>,
     /// How long it waited for them.
     scope_wait: Duration,
     receipt: Receipt,
     status: StatusCode,
     bytes: u64,
-    at_origin: bool,
+    is_upstream: bool,
     /// The answer under way, as the watch knows it.
     answer: Option<usize>,
     origin_status: Option<u16>,
-    origin_took: Option<Duration>,
+    upstream_duration: Option<Duration>,
     /// What the answer's body may still tell of a quota.
-    listening: Vec<BodyScan>,
+    body_scans: Vec<BodyScan>,
     complete: bool,
 }
 
@@ -106,16 +106,16 @@ impl RequestContext {
             refused_by: None,
             retry_after: None,
             permit: None,
-            pass: None,
+            slots: None,
             scope_wait: Duration::ZERO,
             receipt: Receipt::new(),
             status: StatusCode::from_u16(CLIENT_LEFT).expect("between 100 and 999"),
             bytes: 0,
-            at_origin: false,
+            is_upstream: false,
             answer: None,
             origin_status: None,
-            origin_took: None,
-            listening: Vec::new(),
+            upstream_duration: None,
+            body_scans: Vec::new(),
             complete: false,
         })
     }
@@ -125,38 +125,38 @@ impl RequestContext {
     }
 
     /// A number between 0 and 1, another for each visit, that follows from its id.
-    pub(super) fn chance(&self) -> f64 {
+    pub(super) fn random(&self) -> f64 {
         f64::from((self.id >> 32) as u32) / f64::from(u32::MAX)
     }
 
     /// How far beyond its wait its return is put, as a share of the wait: those refused together do not come back together.
-    pub(super) fn spread(&self) -> f64 {
-        self.current.settings.headers.retry_after_spread.ratio() * self.chance()
+    pub(super) fn retry_after_spread(&self) -> f64 {
+        self.current.settings.headers.retry_after_spread.ratio() * self.random()
     }
 
-    pub(super) fn began(&self) -> Timestamp {
+    pub(super) fn started_at(&self) -> Timestamp {
         self.began
     }
 
     pub(super) fn uptime(&self) -> Timestamp {
-        self.worker.uptime().get()
+        self.worker.monotonic_tick().get()
     }
 
     pub(super) fn current(&self) -> Rc<CurrentConfig> {
         Rc::clone(&self.current)
     }
 
-    pub(super) fn visitor(&self) -> &ClientRequest {
+    pub(super) fn client_request(&self) -> &ClientRequest {
         &self.visitor
     }
 
     /// Who asked, so that what was asked can be made what the origin gets.
-    pub(super) fn visitor_mut(&mut self) -> &mut ClientRequest {
+    pub(super) fn client_request_mut(&mut self) -> &mut ClientRequest {
         &mut self.visitor
     }
 
     /// The numbers that the client is told.
-    pub(super) fn told(&self) -> RateLimitSnapshot<'_> {
+    pub(super) fn rate_limit_snapshot(&self) -> RateLimitSnapshot<'_> {
         RateLimitSnapshot {
             class: self.visitor.classified.class,
             route: self.visitor.route,
@@ -167,101 +167,101 @@ impl RequestContext {
     }
 
     /// It was turned away.
-    pub(super) fn refused(&mut self, reason: Reason, retry_after: Option<u64>) {
+    pub(super) fn set_refused(&mut self, reason: Reason, retry_after: Option<u64>) {
         self.refused = Some(reason);
         self.retry_after = retry_after;
     }
 
     /// It was admitted, but its scopes could not take it in time.
-    pub(super) fn refused_by_scope(&mut self, scope: Arc<str>, reason: Reason, retry_after: Option<u64>) {
+    pub(super) fn set_refused_by_scope(&mut self, scope: Arc<str>, reason: Reason, retry_after: Option<u64>) {
         self.refused_by = Some(scope);
-        self.refused_for_now(reason, retry_after);
+        self.set_throttled(reason, retry_after);
     }
 
-    fn refused_for_now(&mut self, reason: Reason, retry_after: Option<u64>) {
+    fn set_throttled(&mut self, reason: Reason, retry_after: Option<u64>) {
         let ClientRequest { key, classified, .. } = &self.visitor;
-        self.current.admission.refused_by_scopes(*key, classified.class, self.began);
-        self.refused(reason, retry_after);
+        self.current.admission.record_scope_refusal(*key, classified.class, self.began);
+        self.set_refused(reason, retry_after);
     }
 
     /// It may go to the origin. What is set aside for it goes back if it leaves before that.
-    pub(super) fn holds(&mut self, permit: Permit) {
+    pub(super) fn hold_permit(&mut self, permit: Permit) {
         self.permit = Some(permit);
     }
 
     /// It was admitted, but told to come back later.
-    pub(super) fn told_to_wait(&mut self, retry_after: Option<u64>) {
+    pub(super) fn set_retry_after(&mut self, retry_after: Option<u64>) {
         self.retry_after = retry_after;
     }
 
     /// It has stood in line until now.
-    pub(super) fn has_waited(&mut self) {
-        self.scope_wait = self.worker.now().since(self.began);
+    pub(super) fn end_queue_wait(&mut self) {
+        self.scope_wait = self.worker.now().saturating_duration_since(self.began);
     }
 
-    /// It is on its way to the origin, as far as its permit and `pass` allow.
-    pub(super) fn goes_to_origin(&mut self, pass: Option<SlotGuard>) {
-        self.pass = pass;
-        self.at_origin = true;
-        self.worker.telemetry().origin_began(&self.route().scopes, &self.worker.names(&self.current));
+    /// It is on its way to the origin, as far as its permit and `slots` allow.
+    pub(super) fn begin_upstream(&mut self, slots: Option<SlotGuard>) {
+        self.slots = slots;
+        self.is_upstream = true;
+        self.worker.telemetry().upstream_started(&self.route().scopes, &self.worker.names(&self.current));
     }
 
     /// The origin had no room for it: it never left, and the client was told to come back.
-    pub(super) fn found_no_room(&mut self, retry_after: Option<u64>) {
-        self.leaves_origin();
-        self.refused_for_now(Reason::Throttle, retry_after);
+    pub(super) fn pool_exhausted(&mut self, retry_after: Option<u64>) {
+        self.end_upstream();
+        self.set_throttled(Reason::Throttle, retry_after);
     }
 
-    fn leaves_origin(&mut self) {
-        if std::mem::take(&mut self.at_origin) {
-            self.worker.telemetry().origin_ended(&self.route().scopes, &self.worker.names(&self.current));
+    fn end_upstream(&mut self) {
+        if std::mem::take(&mut self.is_upstream) {
+            self.worker.telemetry().upstream_finished(&self.route().scopes, &self.worker.names(&self.current));
         }
     }
 
     /// The origin has answered, or failed to.
-    pub(super) fn origin_answered(&mut self, now: Timestamp, status: Option<StatusCode>) {
-        self.origin_took = Some(now.since(self.began + self.scope_wait));
+    pub(super) fn record_upstream_response(&mut self, now: Timestamp, status: Option<StatusCode>) {
+        self.upstream_duration = Some(now.saturating_duration_since(self.began + self.scope_wait));
         self.origin_status = status.map(|status| status.as_u16());
     }
 
     /// Its scopes learn what the origin did. Returns how long they rest, if that was a complaint.
-    pub(super) fn scopes_hear(&self, answer: Result<&Response<OriginBody>, &ForwardError>) -> Option<ThrottleRejection> {
-        let pass = self.pass.as_ref()?;
+    pub(super) fn report_to_scopes(&self, answer: Result<&Response<OriginBody>, &ForwardError>) -> Option<ThrottleRejection> {
+        let slots = self.slots.as_ref()?;
         let (status, asked_for) = match answer {
             // Nothing that the origin did.
-            Err(ForwardError::NoRoom | ForwardError::ClientBody { .. }) => return None,
+            Err(ForwardError::PoolExhausted | ForwardError::ClientBody { .. }) => return None,
             Err(_) => (None, None),
             Ok(Response { status, fields, .. }) => {
                 let is_error = status.is_client_error() || status.is_server_error();
-                let asked_for = if is_error { rate_limit::asked_for } else { rate_limit::nothing_left_for };
+                let asked_for = if is_error { rate_limit::retry_after } else { rate_limit::exhausted_for };
                 (Some(status.as_u16()), asked_for(fields, self.worker.now()))
             }
         };
-        let measured = self.route().measured && !answer.is_ok_and(|answer| cost::was_cached(&answer.fields));
-        let heard = self.tell(pass, status, measured, asked_for);
-        heard.adjusted.iter().for_each(|(scope, adjustment)| tell_adjustment(scope, adjustment));
-        for (scope, wait) in &heard.begin_to_rest {
+        let measured = self.route().measured && !answer.is_ok_and(|answer| cost::was_cache_hit(&answer.fields));
+        let heard = self.report(slots, status, measured, asked_for);
+        heard.delay_adjustments.iter().for_each(|(scope, adjustment)| log_delay_adjustment(scope, adjustment));
+        for (scope, wait) in &heard.entered_backoff {
             warn!(%scope, ?wait, "The origin complains: {scope} is left alone for {wait:?}");
         }
-        let rest = heard.rest?;
-        Some(ThrottleRejection { wait: rest.wait.max(asked_for.unwrap_or_default()), ..rest })
+        let rest = heard.backoff?;
+        Some(ThrottleRejection { retry_after: rest.retry_after.max(asked_for.unwrap_or_default()), ..rest })
     }
 
     /// The origin's answer broke off, or fell silent, after its head. Its scopes learn that, too, and are left.
-    pub(super) fn answer_broke_off(&mut self) {
-        if let Some(pass) = self.pass.take() {
-            self.tell(&pass, None, false, None);
+    pub(super) fn upstream_body_aborted(&mut self) {
+        if let Some(slots) = self.slots.take() {
+            self.report(&slots, None, false, None);
         }
     }
 
-    fn tell(&self, pass: &SlotGuard, status: Option<u16>, measured: bool, asked_for: Option<Duration>) -> ResponseFeedback {
-        let latency = self.origin_took.unwrap_or_default();
-        let outcome = throttle::OriginOutcome { status, latency, measured, asked_for };
-        pass.heard(&outcome, self.chance(), self.worker.time())
+    fn report(&self, slots: &SlotGuard, status: Option<u16>, measured: bool, asked_for: Option<Duration>) -> ResponseFeedback {
+        let latency = self.upstream_duration.unwrap_or_default();
+        let outcome = throttle::OriginOutcome { status, latency, measured, retry_after: asked_for };
+        slots.record_response(&outcome, self.random(), self.worker.monotonic_now())
     }
 
     /// The right to be sent, and what is to be sent.
-    pub(super) fn departs(&mut self) -> (&mut Permit, &RequestHead) {
+    pub(super) fn permit_and_head(&mut self) -> (&mut Permit, &RequestHead) {
         let permit = self.permit.as_mut().expect("it went to the origin, and is not settled yet");
         (permit, &self.visitor.head)
     }
@@ -274,85 +274,85 @@ impl RequestContext {
     }
 
     /// The origin's answer may tell how its own counts stand of the quotas that were charged.
-    pub(super) fn hear(&mut self, status: StatusCode, fields: &Fields) {
+    pub(super) fn sync_quotas(&mut self, status: StatusCode, fields: &Fields) {
         let current = Rc::clone(&self.current);
         let mut now = None;
         for &Charged { quota, window, .. } in &self.receipt {
             let Some(sync) = &current.settings.rules.quotas[usize::from(quota.0)].sync_from else { continue };
             let now = *now.get_or_insert_with(|| self.worker.now());
             let told = quota_sync::read(sync, status, fields, now);
-            self.worker.origin_counts(&current, quota, window, told.count, now);
+            self.worker.report_origin_count(&current, quota, window, told.count, now);
             if let Some(header) = told.unreadable {
-                self.worker.cannot_read(&current, quota, window, header);
+                self.worker.warn_unreadable_header(&current, quota, window, header);
             }
-            if let Some(text) = told.if_body_says {
-                self.listening.push(BodyScan::new(quota, window, told.count, text));
+            if let Some(text) = told.body_text {
+                self.body_scans.push(BodyScan::new(quota, window, told.count, text));
             }
         }
     }
 
     /// True while the answer's body may tell that nothing is left of a quota.
-    pub(super) fn listens(&self) -> bool {
-        !self.listening.is_empty()
+    pub(super) fn is_scanning_body(&self) -> bool {
+        !self.body_scans.is_empty()
     }
 
     /// A piece of the answer's body goes by: it may tell that nothing is left of a quota.
-    pub(super) fn listen(&mut self, data: &[u8]) {
-        if !self.listens() {
+    pub(super) fn scan_body(&mut self, data: &[u8]) {
+        if !self.is_scanning_body() {
             return;
         }
         let (worker, current) = (&self.worker, &self.current);
-        self.listening.retain_mut(|ear| {
-            let heard = ear.hears(data);
+        self.body_scans.retain_mut(|ear| {
+            let heard = ear.scan(data);
             if heard {
                 let count = OriginReport { exhausted: true, ..ear.count };
-                worker.origin_counts(current, ear.quota, ear.window, count, worker.now());
+                worker.report_origin_count(current, ear.quota, ear.window, count, worker.now());
             }
-            !heard && !ear.has_heard_enough()
+            !heard && !ear.is_done()
         });
     }
 
     /// Nothing will be known of its cost: what was set aside for it goes back, unless it may have been sent.
-    pub(super) fn close(&mut self) {
+    pub(super) fn settle_unknown(&mut self) {
         if let Some(permit) = self.permit.take() {
-            self.receipt = permit.close();
+            self.receipt = permit.settle_unknown();
         }
     }
 
     /// The client is being sent an answer.
-    pub(super) fn has_status(&mut self, status: StatusCode) {
+    pub(super) fn begin_response(&mut self, status: StatusCode) {
         self.status = status;
-        self.answer = self.watch.answer_begins();
+        self.answer = self.watch.on_response_start();
     }
 
     /// So many bytes of the answer's body have gone out.
-    pub(super) fn count(&mut self, bytes: u64) {
+    pub(super) fn add_body_bytes(&mut self, bytes: u64) {
         self.bytes += bytes;
         if let Some(answer) = self.answer {
-            self.watch.answer_moves(answer);
+            self.watch.on_response_progress(answer);
         }
     }
 
     /// The answer has gone out whole.
-    pub(super) fn complete(mut self: Box<Self>) {
+    pub(super) fn finish(mut self: Box<Self>) {
         self.complete = true;
     }
 
     /// The answer was made here, and is all there is.
-    pub(super) fn answered(mut self: Box<Self>, status: StatusCode, bytes: u64) {
-        self.has_status(status);
-        self.count(bytes);
-        self.complete();
+    pub(super) fn finish_local_response(mut self: Box<Self>, status: StatusCode, bytes: u64) {
+        self.begin_response(status);
+        self.add_body_bytes(bytes);
+        self.finish();
     }
 
     fn route(&self) -> &crate::policy::route::Route {
         &self.current.settings.rules.routes[self.visitor.route]
     }
 
-    fn learn(&self) {
+    fn finish_observation(&self) {
         if let Some(observation) = &self.visitor.observation {
             let answered = self.origin_status.filter(|_| self.refused.is_none());
-            observation.is_over(answered, &self.current.admission);
+            observation.finish(answered, &self.current.admission);
         }
     }
 
@@ -369,9 +369,9 @@ impl RequestContext {
                 expected: standing.cost,
                 settled: self.charged(standing).map_or(Units::ZERO, |charged| charged.settled),
                 used: standing.used,
-                turn: standing.turn,
-                settled_turn: self.charged(standing).map_or(standing.turn, |charged| charged.turn),
-                again_turn: self.charged(standing).and_then(|charged| charged.again_turn),
+                sequence: standing.sequence,
+                settle_sequence: self.charged(standing).map_or(standing.sequence, |charged| charged.sequence),
+                retry_sequence: self.charged(standing).and_then(|charged| charged.retry_sequence),
             })
             .collect();
         let settled = self.worker.now();
@@ -397,11 +397,11 @@ impl RequestContext {
             operator: classified.operator,
             evidence: &classified.evidence,
             signed: self.visitor.signed,
-            suspicion: observation.and_then(|observation| observation.points()),
+            bot_score: observation.and_then(|observation| observation.score()),
             route: self.visitor.route,
             route_name: &self.route().name,
             charges: &charges,
-            bucket_turn: self.bucket.map(|bucket| bucket.turn),
+            bucket_sequence: self.bucket.map(|bucket| bucket.sequence),
             outcome: match self.refused {
                 Some(reason) => RecordedOutcome::Refused(reason),
                 None => RecordedOutcome::Admitted { shadow: self.shadow },
@@ -409,14 +409,14 @@ impl RequestContext {
             retry_after_s: self.retry_after,
             scope: self.refused_by.as_deref(),
             tier: self.standings.iter().map(|standing| standing.tier).max(),
-            guarded: self.refused.is_none() && self.standings.iter().any(|standing| standing.by_guard),
+            guarded: self.refused.is_none() && self.standings.iter().any(|standing| standing.guard_admitted),
             scope_wait: self.scope_wait,
-            origin: self.at_origin.then(|| UpstreamCall {
+            origin: self.is_upstream.then(|| UpstreamCall {
                 scopes: &self.route().scopes,
                 status: self.origin_status,
-                took: self.origin_took.unwrap_or_else(|| settled.since(self.began + self.scope_wait)),
+                duration: self.upstream_duration.unwrap_or_else(|| settled.saturating_duration_since(self.began + self.scope_wait)),
             }),
-            total: settled.since(self.began),
+            total: settled.saturating_duration_since(self.began),
             cache: None,
             names: &names,
         });
@@ -429,21 +429,21 @@ impl RequestContext {
 }
 
 /// One line of each answer, where a scope's autothrottle says `debug: true`.
-fn tell_adjustment(scope: &str, adjustment: &Adjustment) {
-    let Adjustment { outcome: throttle::OriginOutcome { status, latency, .. }, old, new, why } = adjustment;
+fn log_delay_adjustment(scope: &str, adjustment: &Adjustment) {
+    let Adjustment { outcome: throttle::OriginOutcome { status, latency, .. }, old, new, reason: why } = adjustment;
     info!(target: "autothrottle", scope, ?latency, status, ?old, ?new, why, "Delay of {scope}: {old:?} -> {new:?}, {why}");
 }
 
 impl Drop for RequestContext {
     fn drop(&mut self) {
         if let Some(answer) = self.answer {
-            self.watch.answer_ends(answer);
+            self.watch.on_response_end(answer);
         }
-        self.watch.request_ends(!self.complete);
+        self.watch.on_request_end(!self.complete);
         // The client may have left before its answer, or before the request was sent.
-        self.close();
-        self.learn();
+        self.settle_unknown();
+        self.finish_observation();
         self.record();
-        self.leaves_origin();
+        self.end_upstream();
     }
 }

@@ -32,19 +32,19 @@ pub(super) struct Shared {
     /// Client connections open now, on all workers.
     pub(super) connections: AtomicUsize,
     /// The same by address, as far as they are bounded.
-    pub(super) neighbours: ConnectionCounts,
+    pub(super) connection_counts: ConnectionCounts,
     pub(super) workers: usize,
     pub(super) via: Via,
     /// Turns what clients send to be known by into numbers that nobody else can compute, and that end with the process.
     pub(super) secrets: RandomState,
     /// The robots.txt of each site, what is asked in it, and who keeps to it.
-    pub(super) robots: RobotsCache,
+    pub(super) robots_cache: RobotsCache,
     pub(super) adviser: CrawlDelayAdviser,
     pub(super) conduct: CrawlCompliance,
     /// The operator's robots.txt, if there is one.
     pub(super) own_robots: Mutex<OverrideFile>,
     generation: ArcSwap<ConfigSnapshot>,
-    number: AtomicU64,
+    snapshot_number: AtomicU64,
 }
 
 /// How this gate names itself in `Via`: its own name, so that a loop is told from a chain of gates.
@@ -68,16 +68,16 @@ impl Shared {
             ledger_answers,
             new_origin: Notify::new(),
             connections: AtomicUsize::new(0),
-            neighbours: ConnectionCounts::default(),
+            connection_counts: ConnectionCounts::default(),
             workers,
             via: Via::new(seed),
             secrets: RandomState::new(),
-            robots: RobotsCache::default(),
+            robots_cache: RobotsCache::default(),
             adviser: CrawlDelayAdviser::default(),
             conduct,
             own_robots: Mutex::default(),
             generation: ArcSwap::from_pointee(generation),
-            number: AtomicU64::new(0),
+            snapshot_number: AtomicU64::new(0),
         }
     }
 
@@ -88,13 +88,13 @@ impl Shared {
 
     /// Changes with each reload; cheap to ask on every request.
     pub(super) fn generation_number(&self) -> u64 {
-        self.number.load(Ordering::Acquire)
+        self.snapshot_number.load(Ordering::Acquire)
     }
 
     /// Puts new settings in force.
     pub(super) fn replace_generation(&self, generation: ConfigSnapshot) {
         self.generation.store(Arc::new(generation));
-        self.number.fetch_add(1, Ordering::Release);
+        self.snapshot_number.fetch_add(1, Ordering::Release);
     }
 }
 

@@ -4,7 +4,7 @@
 //! counted.
 
 use crate::http1::{self, Name, RequestHead, list};
-use crate::policy::route::normalise;
+use crate::policy::route::normalize;
 use http::uri::Authority;
 use http::{Method, Version};
 use std::borrow::Cow;
@@ -59,12 +59,12 @@ impl<'a> Target<'a> {
         if fields.get(Name::Expect).is_some_and(|value| !value.eq_ignore_ascii_case(b"100-continue")) {
             return Err(RequestError::Expectation);
         }
-        if fields.all(Name::Via).any(|value| names(value, via)) {
+        if fields.all(Name::Via).any(|value| via_contains(value, via)) {
             return Err(RequestError::Loop);
         }
         check_host(head)?;
         check_path(head)?;
-        let path = normalise(head.target.path()).map_err(|_| RequestError::Path)?;
+        let path = normalize(head.target.path()).map_err(|_| RequestError::Path)?;
         Ok(Self { host: asked_host(head), path, query: head.target.query() })
     }
 }
@@ -98,7 +98,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-fn names(via: &[u8], pseudonym: &str) -> bool {
+fn via_contains(via: &[u8], pseudonym: &str) -> bool {
     list(via).any(|hop| hop.split(|&byte| byte == b' ').nth(1) == Some(pseudonym.as_bytes()))
 }
 

@@ -88,7 +88,7 @@ fn quoted(range: IpPrefix) -> String {
 }
 
 fn is_believed(trust: &ProxyTrust, peer: IpAddr) -> bool {
-    trust.source != AddressSource::Peer && trust.believes(peer)
+    trust.source != AddressSource::Peer && trust.trusts(peer)
 }
 
 /// The forwarding header of the request: the one that the settings name, else the first known one.

@@ -35,10 +35,10 @@ use tracing::{debug, info, warn};
 pub(super) const TICK: Duration = Duration::from_millis(250);
 
 /// How long a worker out of file descriptors leaves new connections in the queue.
-const OUT_OF_DESCRIPTORS: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Bodies of refused requests that are read and thrown away at once; more are cut off.
-const MOST_DRAINS: usize = 256;
+const MAX_DRAINS: usize = 256;
 /// How much of such a body is read, and for how long.
 const DRAIN_BYTES: usize = 256 * 1024;
 const DRAIN_TIME: Duration = Duration::from_secs(2);
@@ -88,9 +88,9 @@ pub(super) fn run(
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
     runtime.block_on(async move {
-        let (drain, drains) = mpsc::channel(MOST_DRAINS);
+        let (drain, drains) = mpsc::channel(MAX_DRAINS);
         let worker = Worker::new(shared, telemetry, drain, seed);
-        tokio::task::spawn_local(drain_unread(drains));
+        tokio::task::spawn_local(drain_bodies(drains));
         for listener in listeners {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             tokio::task::spawn_local(accept(Rc::clone(&worker), listener, stage.clone()));
@@ -110,8 +110,8 @@ async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, mut stage
         };
         match accepted {
             Ok((stream, peer)) => {
-                worker.time();
-                let Some(place) = ConnectionSlot::take(&worker, peer.ip()) else { continue };
+                worker.monotonic_now();
+                let Some(place) = ConnectionSlot::try_acquire(&worker, peer.ip()) else { continue };
                 let worker = Rc::clone(&worker);
                 tokio::task::spawn_local(async move {
                     connection::serve(worker, stream, peer).await;
@@ -122,7 +122,7 @@ async fn accept(worker: Rc<Worker>, listener: tokio::net::TcpListener, mut stage
                 // A connection that was gone before it was accepted is nobody's fault; anything else is a shortage.
                 if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
                     warn!(%error, "Cannot accept connections: {error}");
-                    tokio::time::sleep(OUT_OF_DESCRIPTORS).await;
+                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
             }
         }
@@ -138,13 +138,13 @@ struct ConnectionSlot {
 }
 
 impl ConnectionSlot {
-    fn take(worker: &Rc<Worker>, peer: IpAddr) -> Option<Self> {
+    fn try_acquire(worker: &Rc<Worker>, peer: IpAddr) -> Option<Self> {
         let current = worker.current();
         let limits = &current.settings.limits;
         let bound = limits.max_connections_per_address.map(|most| (current.settings.rules.trust.key(peer), most));
         let shared = &worker.shared;
         let open = shared.connections.fetch_add(1, Ordering::Relaxed);
-        if open < limits.max_connections && bound.is_none_or(|(key, most)| shared.neighbours.enter(key, most)) {
+        if open < limits.max_connections && bound.is_none_or(|(key, most)| shared.connection_counts.try_acquire(key, most)) {
             worker.telemetry.connection_opened();
             let counted_for = bound.map(|(key, _)| key);
             return Some(Self { shared: Arc::clone(shared), telemetry: worker.telemetry.clone(), counted_for });
@@ -159,14 +159,14 @@ impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.shared.connections.fetch_sub(1, Ordering::Relaxed);
         if let Some(key) = self.counted_for {
-            self.shared.neighbours.leave(key);
+            self.shared.connection_counts.release(key);
         }
         self.telemetry.connection_closed();
     }
 }
 
 /// Reads bodies that nobody wants, within bounds, so that their senders get to read why.
-async fn drain_unread(mut bodies: mpsc::Receiver<Incoming>) {
+async fn drain_bodies(mut bodies: mpsc::Receiver<Incoming>) {
     while let Some(mut body) = bodies.recv().await {
         tokio::task::spawn_local(tokio::time::timeout(DRAIN_TIME, async move {
             let mut read = 0;
@@ -182,7 +182,7 @@ async fn drain_unread(mut bodies: mpsc::Receiver<Incoming>) {
 
 impl Worker {
     fn new(shared: Arc<Shared>, telemetry: WorkerTelemetry, drain: mpsc::Sender<Incoming>, seed: u64) -> Rc<Self> {
-        let uptime = Rc::new(Cell::new(shared.clock.uptime()));
+        let uptime = Rc::new(Cell::new(shared.clock.monotonic_now()));
         let deadlines = Deadlines::new(Rc::clone(&uptime));
         let current = CurrentConfig { number: shared.generation_number(), generation: shared.generation() };
         Rc::new(Self {
@@ -213,7 +213,7 @@ impl Worker {
             }
             match *stage.borrow_and_update() {
                 Stage::Serving => {}
-                Stage::Draining => self.watched.give_all(ConnectionCommand::Finish),
+                Stage::Draining => self.watched.command_all(ConnectionCommand::Drain),
                 Stage::Closed => break,
             }
             self.tick().await;
@@ -221,7 +221,7 @@ impl Worker {
                 break;
             }
         }
-        self.watched.give_all(ConnectionCommand::Close);
+        self.watched.command_all(ConnectionCommand::Close);
         while self.watched.open() > 0 {
             tokio::task::yield_now().await;
         }
@@ -233,7 +233,7 @@ impl Worker {
     /// It first lets the runtime poll the sockets and run the tasks that are ready, for which it must be a task itself: a
     /// request or response that arrived while this thread was busy or suspended is read before its connection is judged.
     async fn tick(&self) {
-        self.time();
+        self.monotonic_now();
         tokio::task::yield_now().await;
         let current = self.current();
         self.watched.sweep(&current.settings.limits, current.settings.origin.response_timeout);
@@ -261,8 +261,8 @@ impl Worker {
     }
 
     /// The time on a scale that nobody can set, asked of the clock.
-    pub(super) fn time(&self) -> Timestamp {
-        let now = self.shared.clock.uptime();
+    pub(super) fn monotonic_now(&self) -> Timestamp {
+        let now = self.shared.clock.monotonic_now();
         self.uptime.set(now);
         now
     }
@@ -273,11 +273,11 @@ impl Worker {
     }
 
     /// How long the clock had been running when it was last asked, by a tick, a new connection or a request.
-    pub(super) fn uptime(&self) -> Rc<Cell<Timestamp>> {
+    pub(super) fn monotonic_tick(&self) -> Rc<Cell<Timestamp>> {
         Rc::clone(&self.uptime)
     }
 
-    pub(super) fn watched(&self) -> &ConnectionRegistry {
+    pub(super) fn connections(&self) -> &ConnectionRegistry {
         &self.watched
     }
 
@@ -285,7 +285,7 @@ impl Worker {
         &self.upstream
     }
 
-    pub(super) fn claim(&self, user_agent: &[u8]) -> (Claim, BrowserTraits) {
+    pub(super) fn user_agent_claim(&self, user_agent: &[u8]) -> (Claim, BrowserTraits) {
         self.claims.borrow_mut().claim(&self.shared.agents, user_agent)
     }
 
@@ -302,7 +302,7 @@ impl Worker {
     }
 
     /// An id that no other decision has, and that tells nothing of how many there were.
-    pub(super) fn next_decision(&self) -> u64 {
+    pub(super) fn next_decision_id(&self) -> u64 {
         let count = self.decisions.get();
         self.decisions.set(count.wrapping_add(1));
         mix(self.seed.wrapping_add(count.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
@@ -313,7 +313,7 @@ impl Worker {
     }
 
     /// The origin has told where its own count of a quota stands.
-    pub(super) fn origin_counts(
+    pub(super) fn report_origin_count(
         &self,
         current: &CurrentConfig,
         quota: QuotaId,
@@ -321,10 +321,10 @@ impl Worker {
         said: OriginReport,
         now: Timestamp,
     ) {
-        let Some(news) = current.admission.origin_counts(quota, window, said, now) else { return };
+        let Some(news) = current.admission.sync_quota_with_origin(quota, window, said, now) else { return };
         let quota = &current.settings.rules.quotas[usize::from(quota.0)].name;
         let drift = match news {
-            OriginQuotaEvent::Closed { until } => {
+            OriginQuotaEvent::Exhausted { until } => {
                 let until = rfc3339(until);
                 return warn!(
                     "The origin says that nothing is left of {quota}: closed until {until}, or until the quota is set by hand"
@@ -342,7 +342,7 @@ impl Worker {
     }
 
     /// The origin's own count of a quota cannot be read in this answer: told once a window.
-    pub(super) fn cannot_read(&self, current: &CurrentConfig, quota: QuotaId, window: u64, header: &HeaderName) {
+    pub(super) fn warn_unreadable_header(&self, current: &CurrentConfig, quota: QuotaId, window: u64, header: &HeaderName) {
         if self.unreadable.borrow_mut().insert(quota, window) != Some(window) {
             let quota = &current.settings.rules.quotas[usize::from(quota.0)].name;
             warn!("The origin's {header} cannot be read: {quota} is not compared with its count by such answers");
@@ -383,7 +383,7 @@ impl NameResolver for ConfigNames<'_> {
     }
 
     fn agent_rule(&self, place: u16) -> &str {
-        self.rules.agent_rules.get(usize::from(place)).map_or("", |rule| &rule.contains)
+        self.rules.user_agent_rules.get(usize::from(place)).map_or("", |rule| &rule.contains)
     }
 
     fn key_headers(&self, class: ClassId, signed: bool) -> Vec<&str> {

@@ -35,7 +35,7 @@ impl BodyReader {
             Self::Exact(0) => Ok(BodyChunk::End),
             Self::Chunked(chunks) => chunks.next(buffer),
             Self::UntilClose { closed: true } if buffer.is_empty() => Ok(BodyChunk::End),
-            _ if buffer.is_empty() => Ok(BodyChunk::Later),
+            _ if buffer.is_empty() => Ok(BodyChunk::Pending),
             Self::Exact(left) => {
                 let length = usize::try_from(*left).unwrap_or(usize::MAX).min(buffer.len());
                 *left -= length as u64;
@@ -168,9 +168,9 @@ impl<B: SendBody> BodyWriter<B> {
                 out.push(data);
             }
             BodyCoding::Chunked(_) => {
-                chunked::write_size(out.text(), data.len());
+                chunked::write_size(out.front_mut(), data.len());
                 out.push(data);
-                out.text().extend_from_slice(b"\r\n");
+                out.front_mut().extend_from_slice(b"\r\n");
             }
             BodyCoding::UntilClose => out.push(data),
         }
@@ -180,7 +180,7 @@ impl<B: SendBody> BodyWriter<B> {
     fn finish(&self, out: &mut WriteBuffer, trailers: Option<&HeaderMap>) -> Result<(), WriteError> {
         match &self.coding {
             BodyCoding::Exact(left) if *left > 0 => return Err(WriteError::Length),
-            BodyCoding::Chunked(announced) => chunked::write_end(out.text(), trailers, announced),
+            BodyCoding::Chunked(announced) => chunked::write_end(out.front_mut(), trailers, announced),
             _ => {}
         }
         Ok(())

@@ -13,9 +13,9 @@ pub(super) const SMALL: usize = 8 * 1024;
 /// Room for one read of a large body: a few system calls a megabyte, and still within a core's cache.
 pub(super) const LARGE: usize = 256 * 1024;
 /// Pieces up to this size are copied behind what already waits, which costs less than a slice of their own.
-const COPIED: usize = 4 * 1024;
+const MAX_COPY: usize = 4 * 1024;
 /// So much may wait before it is written out.
-const MOST_WAITING: usize = 16 * 1024;
+const MAX_PENDING: usize = 16 * 1024;
 
 thread_local! {
     /// Large buffers that no body fills right now. Memory that was touched just now is much cheaper than new memory.
@@ -23,7 +23,7 @@ thread_local! {
 }
 
 /// Large buffers that a thread keeps.
-const MOST_SPARE: usize = 8;
+const MAX_SPARE: usize = 8;
 
 /// What has been read and not yet understood.
 #[derive(Debug)]
@@ -49,10 +49,10 @@ impl ReadBuffer {
         expected: u64,
     ) -> Poll<io::Result<usize>> {
         let room = usize::try_from(expected).unwrap_or(LARGE).clamp(self.room, LARGE);
-        if self.spare() < room && !self.buffer.try_reclaim(room) && self.spare() < room / 4 {
-            self.grow(room);
+        if self.spare_capacity() < room && !self.buffer.try_reclaim(room) && self.spare_capacity() < room / 4 {
+            self.reserve(room);
         }
-        let spare = self.spare();
+        let spare = self.spare_capacity();
         let read = ready!(pin!(io.read_buf(&mut self.buffer)).poll(context))?;
         if read == spare {
             self.room = (self.room * 2).min(LARGE);
@@ -61,24 +61,24 @@ impl ReadBuffer {
     }
 
     /// A message is over: a buffer that grew for it is given up.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn shrink(&mut self) {
         self.room = SMALL;
         if self.grown && self.buffer.is_empty() {
             self.grown = false;
             let buffer = std::mem::take(&mut self.buffer);
             SPARE.with_borrow_mut(|spare| {
-                if spare.len() < MOST_SPARE {
+                if spare.len() < MAX_SPARE {
                     spare.push(buffer);
                 }
             });
         }
     }
 
-    fn spare(&self) -> usize {
+    fn spare_capacity(&self) -> usize {
         self.buffer.capacity() - self.buffer.len()
     }
 
-    fn grow(&mut self, room: usize) {
+    fn reserve(&mut self, room: usize) {
         if room < LARGE {
             return self.buffer.reserve(room);
         }
@@ -106,14 +106,14 @@ pub(super) struct WriteBuffer {
 
 impl WriteBuffer {
     /// Where the next bytes go that are put together here.
-    pub(super) fn text(&mut self) -> &mut Vec<u8> {
+    pub(super) fn front_mut(&mut self) -> &mut Vec<u8> {
         if self.piece.is_empty() { &mut self.front } else { &mut self.behind }
     }
 
     /// Puts `bytes` behind what waits; only while there [is room](Self::has_room).
     pub(super) fn push(&mut self, bytes: Bytes) {
-        if bytes.len() <= COPIED || !self.piece.is_empty() {
-            self.text().extend_from_slice(&bytes);
+        if bytes.len() <= MAX_COPY || !self.piece.is_empty() {
+            self.front_mut().extend_from_slice(&bytes);
         } else {
             self.piece = bytes;
         }
@@ -121,7 +121,7 @@ impl WriteBuffer {
 
     /// True while more may be pushed before a flush.
     pub(super) fn has_room(&self) -> bool {
-        self.piece.is_empty() && self.front.len() < MOST_WAITING
+        self.piece.is_empty() && self.front.len() < MAX_PENDING
     }
 
     /// Writes until nothing waits.
@@ -155,7 +155,7 @@ impl WriteBuffer {
     }
 
     /// True when nothing of what waits has been written.
-    pub(super) fn is_untouched(&self) -> bool {
+    pub(super) fn is_unwritten(&self) -> bool {
         self.written == 0
     }
 

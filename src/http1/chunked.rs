@@ -9,8 +9,8 @@ use http::{HeaderMap, HeaderName, header};
 use std::io::Write;
 
 /// Extensions of all chunks of a body together, and its trailers: no known sender needs more than a few bytes.
-const MOST_EXTENSIONS: usize = 16 * 1024;
-const MOST_TRAILERS: usize = 16 * 1024;
+const MAX_EXTENSION_BYTES: usize = 16 * 1024;
+const MAX_TRAILER_BYTES: usize = 16 * 1024;
 /// Digits of a size, leading zeros included: what 64 bits hold.
 const MOST_DIGITS: u8 = 16;
 
@@ -24,7 +24,7 @@ pub(super) struct ChunkReader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChunkState {
     /// Before the first digit of a size.
-    Begin,
+    SizeStart,
     /// After so many digits of a size.
     Size(u64, u8),
     /// In the white space behind a size, which only an extension may follow: `1 2` is no size (RFC 9112 section 7.1.1).
@@ -45,13 +45,13 @@ pub(super) enum BodyChunk {
     Data(Bytes),
     Trailers(HeaderMap),
     /// Nothing, until more has been read.
-    Later,
+    Pending,
     End,
 }
 
 impl ChunkReader {
     pub(super) fn new() -> Self {
-        Self { state: ChunkState::Begin, extensions_left: MOST_EXTENSIONS }
+        Self { state: ChunkState::SizeStart, extensions_left: MAX_EXTENSION_BYTES }
     }
 
     pub(super) fn next(&mut self, buffer: &mut BytesMut) -> Result<BodyChunk, Malformed> {
@@ -72,12 +72,12 @@ impl ChunkReader {
                 Ok(BodyChunk::Data(data))
             }
             ChunkState::Trailers if !buffer.is_empty() => {
-                let Some(trailers) = head::trailers(buffer, MOST_TRAILERS)? else { return Ok(BodyChunk::Later) };
+                let Some(trailers) = head::trailers(buffer, MAX_TRAILER_BYTES)? else { return Ok(BodyChunk::Pending) };
                 self.state = ChunkState::Done;
                 Ok(if trailers.is_empty() { BodyChunk::End } else { BodyChunk::Trailers(trailers) })
             }
             ChunkState::Done => Ok(BodyChunk::End),
-            _ => Ok(BodyChunk::Later),
+            _ => Ok(BodyChunk::Pending),
         }
     }
 
@@ -109,7 +109,7 @@ impl ChunkReader {
 
     fn after(&mut self, byte: u8) -> Result<ChunkState, Malformed> {
         Ok(match (self.state, byte) {
-            (ChunkState::Begin, _) => ChunkState::Size(digit(byte).ok_or(Malformed::Chunk)?, 1),
+            (ChunkState::SizeStart, _) => ChunkState::Size(digit(byte).ok_or(Malformed::Chunk)?, 1),
             (ChunkState::Size(size, _), b'\r') => ChunkState::SizeEnd(size),
             (ChunkState::Size(size, _) | ChunkState::SizeSpace(size), b';') => ChunkState::Extension(size),
             (ChunkState::Size(size, _) | ChunkState::SizeSpace(size), b' ' | b'\t') => {
@@ -127,7 +127,7 @@ impl ChunkReader {
             (ChunkState::SizeEnd(0), b'\n') => ChunkState::Trailers,
             (ChunkState::SizeEnd(size), b'\n') => ChunkState::Data(size),
             (ChunkState::DataEnd, b'\r') => ChunkState::DataEndLine,
-            (ChunkState::DataEndLine, b'\n') => ChunkState::Begin,
+            (ChunkState::DataEndLine, b'\n') => ChunkState::SizeStart,
             _ => return Err(Malformed::Chunk),
         })
     }
@@ -162,10 +162,10 @@ pub(super) fn write_end(out: &mut Vec<u8>, trailers: Option<&HeaderMap>, announc
 /// The trailers that `fields` announce, but for those that would change how the message is read (RFC 9110 section 6.5.1).
 pub(super) fn announced(fields: &Fields) -> Vec<HeaderName> {
     let names = fields.all(Name::Trailer).flat_map(list);
-    names.filter_map(|name| HeaderName::from_bytes(name).ok()).filter(may_trail).collect()
+    names.filter_map(|name| HeaderName::from_bytes(name).ok()).filter(is_allowed_trailer).collect()
 }
 
-fn may_trail(name: &HeaderName) -> bool {
+fn is_allowed_trailer(name: &HeaderName) -> bool {
     !matches!(
         *name,
         header::AUTHORIZATION
@@ -200,7 +200,7 @@ mod tests {
             match reader.next(&mut buffer)? {
                 BodyChunk::Data(more) => data.extend_from_slice(&more),
                 BodyChunk::Trailers(_) => {}
-                BodyChunk::Later => return Ok((data, false)),
+                BodyChunk::Pending => return Ok((data, false)),
                 BodyChunk::End => return Ok((data, true)),
             }
         }

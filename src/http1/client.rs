@@ -33,7 +33,7 @@ struct ConnectionInner<IO> {
     incoming: ReadBuffer,
     outgoing: WriteBuffer,
     limits: Limits,
-    carried: u32,
+    requests_sent: u32,
 }
 
 /// Why there is no answer, or no end of it.
@@ -44,10 +44,10 @@ pub enum Error {
     Unsent,
     /// The origin closed the connection without a byte of an answer: it may have seen the request.
     #[error("the connection was closed without an answer")]
-    Unanswered,
+    NoResponse,
     /// The answer, or its body, ended before its end.
     #[error("the answer broke off")]
-    CutShort,
+    UnexpectedEof,
     /// The answer is not HTTP/1.1 that everyone reads the same way.
     #[error("the answer is malformed: {0}")]
     Malformed(#[from] Malformed),
@@ -74,11 +74,11 @@ pub struct SendFailure<B> {
 /// What a connection runs over.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin {
     /// True if nothing has come, not even the end. Asks the system, not the reactor.
-    fn is_silent(&self) -> bool;
+    fn has_no_input(&self) -> bool;
 }
 
 impl Stream for TcpStream {
-    fn is_silent(&self) -> bool {
+    fn has_no_input(&self) -> bool {
         let peeked = SockRef::from(self).peek(&mut [MaybeUninit::uninit()]);
         peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
@@ -88,51 +88,51 @@ impl<IO: Stream> Connection<IO> {
     /// A connection over `io`, which is connected.
     pub fn new(io: IO, limits: Limits) -> Self {
         let incoming = ReadBuffer::new(BytesMut::new());
-        Self(Box::new(ConnectionInner { io, incoming, outgoing: WriteBuffer::default(), limits, carried: 0 }))
+        Self(Box::new(ConnectionInner { io, incoming, outgoing: WriteBuffer::default(), limits, requests_sent: 0 }))
     }
 
     /// True while the origin has neither closed it nor said something unasked, as far as anyone has noticed.
     pub fn is_idle(&mut self) -> bool {
-        self.0.is_quiet(&mut Context::from_waker(Waker::noop()))
+        self.0.poll_idle(&mut Context::from_waker(Waker::noop()))
     }
 
     /// The same, asking the system for what has come but was not noticed yet.
-    pub fn is_certainly_idle(&self) -> bool {
-        self.0.incoming.buffer.is_empty() && self.0.io.is_silent()
+    pub fn is_idle_now(&self) -> bool {
+        self.0.incoming.buffer.is_empty() && self.0.io.has_no_input()
     }
 
     /// How many requests it has carried.
-    pub fn carried(&self) -> u32 {
-        self.0.carried
+    pub fn requests_sent(&self) -> u32 {
+        self.0.requests_sent
     }
 
     /// Sends a request as it is: its target in origin form, its fields, its body. Waits for the head of the answer.
     pub fn send<B: SendBody>(self, head: &RequestHead, body: B) -> SendRequest<'_, IO, B> {
         let reader = HeadReader::new(self.0.limits);
-        SendRequest { line: Some(self.0), head, unsent: Some(body), upload: None, reader, heard: false }
+        SendRequest { conn: Some(self.0), head, unsent: Some(body), upload: None, reader, response_started: false }
     }
 }
 
 impl<IO> fmt::Debug for Connection<IO> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Connection").field("carried", &self.0.carried).finish_non_exhaustive()
+        out.debug_struct("Connection").field("carried", &self.0.requests_sent).finish_non_exhaustive()
     }
 }
 
 impl<IO: Stream> ConnectionInner<IO> {
-    fn is_quiet(&mut self, context: &mut Context<'_>) -> bool {
+    fn poll_idle(&mut self, context: &mut Context<'_>) -> bool {
         self.incoming.buffer.is_empty() && self.incoming.poll_read(&mut self.io, context, 0).is_pending()
     }
 }
 
 /// A request on its way, until the head of its answer is there.
 pub struct SendRequest<'a, IO, B> {
-    line: Option<Box<ConnectionInner<IO>>>,
+    conn: Option<Box<ConnectionInner<IO>>>,
     head: &'a RequestHead,
     unsent: Option<B>,
     upload: Option<Upload<B>>,
     reader: HeadReader,
-    heard: bool,
+    response_started: bool,
 }
 
 /// A request's body on its way, and what became of it.
@@ -141,7 +141,7 @@ struct Upload<B> {
     /// Written to the end.
     done: bool,
     /// The origin takes no more of it; it may have answered all the same.
-    refused: Option<io::Error>,
+    write_error: Option<io::Error>,
 }
 
 impl<IO: Stream, B: SendBody> Future for SendRequest<'_, IO, B> {
@@ -150,57 +150,57 @@ impl<IO: Stream, B: SendBody> Future for SendRequest<'_, IO, B> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         if let Some(body) = this.unsent.take()
-            && let Err(body) = this.begin(body, context)
+            && let Err(body) = this.start(body, context)
         {
             return Poll::Ready(Err(SendFailure { error: Error::Unsent, unsent: Some(body) }));
         }
-        this.poll_answer(context).map_err(|error| SendFailure { error, unsent: None })
+        this.poll_response(context).map_err(|error| SendFailure { error, unsent: None })
     }
 }
 
 impl<IO: Stream, B: SendBody> SendRequest<'_, IO, B> {
     /// Writes the head, and all of a request without a body; gives the body back if the connection is gone.
-    fn begin(&mut self, body: B, context: &mut Context<'_>) -> Result<(), B> {
-        let line = self.line.as_mut().expect("polled until it is ready, and no further");
-        if line.carried > 0 && !line.is_quiet(context) {
+    fn start(&mut self, body: B, context: &mut Context<'_>) -> Result<(), B> {
+        let conn = self.conn.as_mut().expect("polled until it is ready, and no further");
+        if conn.requests_sent > 0 && !conn.poll_idle(context) {
             return Err(body);
         }
-        line.carried = line.carried.saturating_add(1);
-        let coding = write_head(line.outgoing.text(), self.head, &body);
+        conn.requests_sent = conn.requests_sent.saturating_add(1);
+        let coding = write_head(conn.outgoing.front_mut(), self.head, &body);
         if let BodyCoding::Exact(0) = coding
-            && let Poll::Ready(Err(_)) = line.outgoing.poll_flush(&mut line.io, context)
-            && line.outgoing.is_untouched()
+            && let Poll::Ready(Err(_)) = conn.outgoing.poll_flush(&mut conn.io, context)
+            && conn.outgoing.is_unwritten()
         {
             return Err(body);
         }
-        self.upload = Some(Upload { body: BodyWriter::new(body, coding), done: false, refused: None });
+        self.upload = Some(Upload { body: BodyWriter::new(body, coding), done: false, write_error: None });
         Ok(())
     }
 
-    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<Response<ResponseBody<IO, B>>, Error>> {
-        let line = self.line.as_mut().expect("polled until it is ready, and no further");
+    fn poll_response(&mut self, context: &mut Context<'_>) -> Poll<Result<Response<ResponseBody<IO, B>>, Error>> {
+        let conn = self.conn.as_mut().expect("polled until it is ready, and no further");
         let upload = self.upload.as_mut().expect("set when it began");
-        upload.go_on(line, context)?;
+        upload.poll_upload(conn, context)?;
         let head = loop {
-            match self.reader.response(&mut line.incoming.buffer)? {
+            match self.reader.response(&mut conn.incoming.buffer)? {
                 Some(head) if head.status == StatusCode::SWITCHING_PROTOCOLS => {
                     return Poll::Ready(Err(Malformed::Switched.into()));
                 }
                 Some(head) if head.status.is_informational() => {}
                 Some(head) => break head,
-                None => match ready!(line.incoming.poll_read(&mut line.io, context, 0)) {
-                    Ok(0) if self.heard => return Poll::Ready(Err(Error::CutShort)),
-                    Ok(0) => return Poll::Ready(Err(Error::Unanswered)),
-                    Ok(_) => self.heard = true,
-                    Err(error) if self.heard => return Poll::Ready(Err(Error::Io(error))),
-                    Err(_) => return Poll::Ready(Err(Error::Unanswered)),
+                None => match ready!(conn.incoming.poll_read(&mut conn.io, context, 0)) {
+                    Ok(0) if self.response_started => return Poll::Ready(Err(Error::UnexpectedEof)),
+                    Ok(0) => return Poll::Ready(Err(Error::NoResponse)),
+                    Ok(_) => self.response_started = true,
+                    Err(error) if self.response_started => return Poll::Ready(Err(Error::Io(error))),
+                    Err(_) => return Poll::Ready(Err(Error::NoResponse)),
                 },
             }
         };
         let ResponseHead { status, version, fields, noted } = head;
-        let length = noted.of_response(&self.head.method, status, version)?;
+        let length = noted.response_length(&self.head.method, status, version)?;
         let body = ResponseBody {
-            line: self.line.take(),
+            conn: self.conn.take(),
             upload: self.upload.take().filter(|upload| !upload.done),
             body: BodyReader::new(length),
             reusable: noted.keeps_alive(version),
@@ -211,14 +211,14 @@ impl<IO: Stream, B: SendBody> SendRequest<'_, IO, B> {
 
 impl<B: SendBody> Upload<B> {
     /// Writes what can be written. An origin that takes no more is no error yet: it may have answered.
-    fn go_on<IO: AsyncWrite + Unpin>(&mut self, line: &mut ConnectionInner<IO>, context: &mut Context<'_>) -> Result<(), Error> {
-        if self.done || self.refused.is_some() {
+    fn poll_upload<IO: AsyncWrite + Unpin>(&mut self, conn: &mut ConnectionInner<IO>, context: &mut Context<'_>) -> Result<(), Error> {
+        if self.done || self.write_error.is_some() {
             return Ok(());
         }
-        match self.body.poll_write(&mut line.io, &mut line.outgoing, context) {
+        match self.body.poll_write(&mut conn.io, &mut conn.outgoing, context) {
             Poll::Pending => {}
             Poll::Ready(Ok(())) => self.done = true,
-            Poll::Ready(Err(WriteError::Io(error))) => self.refused = Some(error),
+            Poll::Ready(Err(WriteError::Io(error))) => self.write_error = Some(error),
             Poll::Ready(Err(WriteError::Body(error))) => return Err(Error::Body(error)),
             Poll::Ready(Err(WriteError::Length)) => return Err(Error::BodyLength),
         }
@@ -256,7 +256,7 @@ fn write_head<B: Body>(out: &mut Vec<u8>, head: &RequestHead, body: &B) -> BodyC
 
 /// The body of an answer, and the connection it comes on.
 pub struct ResponseBody<IO, B> {
-    line: Option<Box<ConnectionInner<IO>>>,
+    conn: Option<Box<ConnectionInner<IO>>>,
     /// What is still being sent, if the origin answered before it had everything.
     upload: Option<Upload<B>>,
     body: BodyReader,
@@ -267,29 +267,29 @@ impl<IO, B> ResponseBody<IO, B> {
     /// The connection, if all of this answer has been read, all of its request was sent, and the origin keeps it.
     pub fn take_connection(&mut self) -> Option<Connection<IO>> {
         let over = self.body.is_done() && self.upload.is_none() && self.reusable;
-        let mut line = self.line.take()?;
-        line.incoming.rest();
-        (over && line.incoming.buffer.is_empty()).then_some(Connection(line))
+        let mut conn = self.conn.take()?;
+        conn.incoming.shrink();
+        (over && conn.incoming.buffer.is_empty()).then_some(Connection(conn))
     }
 }
 
 impl<IO: Stream, B: SendBody> ResponseBody<IO, B> {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<BodyChunk, Error>> {
-        let Some(line) = &mut self.line else { return Poll::Ready(Ok(BodyChunk::End)) };
+        let Some(conn) = &mut self.conn else { return Poll::Ready(Ok(BodyChunk::End)) };
         if let Some(upload) = &mut self.upload {
-            upload.go_on(line, context)?;
+            upload.poll_upload(conn, context)?;
             if upload.done {
                 self.upload = None;
             }
         }
         loop {
-            match self.body.next(&mut line.incoming.buffer)? {
-                BodyChunk::Later => {}
+            match self.body.next(&mut conn.incoming.buffer)? {
+                BodyChunk::Pending => {}
                 piece => return Poll::Ready(Ok(piece)),
             }
-            match ready!(line.incoming.poll_read(&mut line.io, context, self.body.expected())) {
+            match ready!(conn.incoming.poll_read(&mut conn.io, context, self.body.expected())) {
                 Ok(0) if self.body.closed() => self.reusable = false,
-                Ok(0) => return Poll::Ready(Err(Error::CutShort)),
+                Ok(0) => return Poll::Ready(Err(Error::UnexpectedEof)),
                 Ok(_) => {}
                 Err(error) => return Poll::Ready(Err(Error::Io(error))),
             }
@@ -305,14 +305,14 @@ impl<IO: Stream, B: SendBody> Body for ResponseBody<IO, B> {
         let piece = match ready!(self.poll_piece(context)) {
             Ok(piece) => piece,
             Err(error) => {
-                self.line = None;
+                self.conn = None;
                 return Poll::Ready(Some(Err(error)));
             }
         };
         Poll::Ready(match piece {
             BodyChunk::Data(data) => Some(Ok(Frame::data(data))),
             BodyChunk::Trailers(trailers) => Some(Ok(Frame::trailers(trailers))),
-            BodyChunk::End | BodyChunk::Later => None,
+            BodyChunk::End | BodyChunk::Pending => None,
         })
     }
 

@@ -34,7 +34,7 @@ pub(super) struct FieldLine {
     name: Name,
     source: Source,
     /// Exactly `name: value`, CR and LF: such lines are written on as they stand.
-    neat: bool,
+    is_canonical: bool,
     start: u32,
     name_end: u32,
     value: u32,
@@ -50,7 +50,7 @@ enum Source {
 const LINE_END: &[u8] = b"\r\n";
 
 /// Room for what a gate adds to a message.
-const USUALLY_ADDED: usize = 320;
+const ADDED_CAPACITY: usize = 320;
 
 /// Lines a gate adds to a message.
 pub(super) const LINES_ADDED: usize = 8;
@@ -63,9 +63,9 @@ impl FieldLine {
         // An empty value is not sure to point anywhere.
         let from = if value.is_empty() { name_end } else { offset(head, value) };
         let end = from + value.len();
-        let neat = head.get(name_end..from) == Some(SEPARATOR.as_bytes()) && head[end..].starts_with(LINE_END);
+        let is_canonical = head.get(name_end..from) == Some(SEPARATOR.as_bytes()) && head[end..].starts_with(LINE_END);
         let [start, name_end, from, end] = [start, name_end, from, end].map(|place| place as u32);
-        Self { name: Name::of(name), source: Source::Read, neat, start, name_end, value: from, end }
+        Self { name: Name::of(name), source: Source::Read, is_canonical: is_canonical, start, name_end, value: from, end }
     }
 
     pub(super) fn name(&self) -> Name {
@@ -73,7 +73,7 @@ impl FieldLine {
     }
 
     pub(super) fn is_neat(&self) -> bool {
-        self.neat
+        self.is_canonical
     }
 
     fn text<'a>(&self, source: &'a [u8]) -> &'a [u8] {
@@ -141,7 +141,7 @@ impl Fields {
     }
 
     /// The values of all fields whose name is `text`, in any case.
-    pub fn named<'a>(&'a self, text: &str) -> impl Iterator<Item = &'a [u8]> {
+    pub fn get_all_by_text<'a>(&'a self, text: &str) -> impl Iterator<Item = &'a [u8]> {
         let name = Name::of(text.as_bytes());
         let wanted = move |field: &Field<'_>| match name {
             Name::Other => field.name == name && field.text.eq_ignore_ascii_case(text.as_bytes()),
@@ -184,7 +184,7 @@ impl Fields {
 
     /// Adds a field whose value is what `write` writes; nothing if that fails or is no value.
     pub fn append_with(&mut self, name: Name, write: impl FnOnce(&mut Value<'_>) -> fmt::Result) {
-        self.append_line(name, [name.opening(), ""], write);
+        self.append_line(name, [name.line_prefix(), ""], write);
     }
 
     /// Puts one field, whose value is what `write` writes, in the place of all of that name.
@@ -194,7 +194,7 @@ impl Fields {
     }
 
     /// Adds a field of any name behind the others.
-    fn append_spelt(&mut self, name: &str, value: &[u8]) {
+    fn append_raw(&mut self, name: &str, value: &[u8]) {
         self.append_line(Name::of(name.as_bytes()), [name, SEPARATOR], |text| {
             text.0.extend_from_slice(value);
             Ok(())
@@ -205,7 +205,7 @@ impl Fields {
     fn append_line(&mut self, name: Name, opening: [&str; 2], write: impl FnOnce(&mut Value<'_>) -> fmt::Result) {
         let added = &mut self.added;
         if added.capacity() == 0 {
-            added.reserve(USUALLY_ADDED);
+            added.reserve(ADDED_CAPACITY);
             self.lines.reserve(LINES_ADDED);
         }
         let start = added.len();
@@ -219,7 +219,7 @@ impl Fields {
         }
         added.extend_from_slice(LINE_END);
         let [start, name_end, value, end] = [start, name_end, value, end].map(|place| place as u32);
-        self.lines.push(FieldLine { name, source: Source::Added, neat: true, start, name_end, value, end });
+        self.lines.push(FieldLine { name, source: Source::Added, is_canonical: true, start, name_end, value, end });
     }
 
     /// Writes the fields of which `keep` says so. Neighbours are written together.
@@ -228,10 +228,10 @@ impl Fields {
         for line in self.lines.iter().filter(|line| keep(line.name)) {
             let behind = line.end + LINE_END.len() as u32;
             match &mut run {
-                Some((source, _, end)) if line.neat && *source == line.source && *end == line.start => *end = behind,
+                Some((source, _, end)) if line.is_canonical && *source == line.source && *end == line.start => *end = behind,
                 _ => {
                     self.write_run(out, run.take());
-                    match line.neat {
+                    match line.is_canonical {
                         true => run = Some((line.source, line.start, behind)),
                         false => write_field(out, line.text(self.source(line)), line.value(self.source(line))),
                     }
@@ -273,9 +273,9 @@ impl From<&HeaderMap> for Fields {
     fn from(map: &HeaderMap) -> Self {
         let mut fields = Self { lines: Vec::with_capacity(map.len() + LINES_ADDED), ..Self::new() };
         let text = map.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>();
-        fields.added.reserve(text + USUALLY_ADDED);
+        fields.added.reserve(text + ADDED_CAPACITY);
         for (name, value) in map {
-            fields.append_spelt(name.as_str(), value.as_bytes());
+            fields.append_raw(name.as_str(), value.as_bytes());
         }
         fields
     }
@@ -332,7 +332,7 @@ impl<'a> FromIterator<(&'a str, &'a str)> for Fields {
     fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(given: I) -> Self {
         let mut fields = Self::new();
         for (name, value) in given {
-            fields.append_spelt(name, value.as_bytes());
+            fields.append_raw(name, value.as_bytes());
         }
         fields
     }

@@ -63,12 +63,12 @@ pub(super) struct FramingInfo {
     /// The sender waits for leave to send its body.
     pub(super) expects_continue: bool,
     /// The sender understands trailers.
-    pub(super) takes_trailers: bool,
+    pub(super) accepts_trailers: bool,
 }
 
 impl FramingInfo {
     /// Notes one field. False if it repeats what is known and need not be kept.
-    pub(super) fn note(&mut self, name: Name, value: &[u8]) -> Result<bool, Malformed> {
+    pub(super) fn record(&mut self, name: Name, value: &[u8]) -> Result<bool, Malformed> {
         match name {
             Name::ContentLength => {
                 let length = decimal(value).ok_or(Malformed::ContentLength)?;
@@ -91,7 +91,7 @@ impl FramingInfo {
                 }
             }
             Name::Expect => self.expects_continue |= value.eq_ignore_ascii_case(b"100-continue"),
-            Name::Te => self.takes_trailers |= list(value).any(|coding| coding.eq_ignore_ascii_case(b"trailers")),
+            Name::Te => self.accepts_trailers |= list(value).any(|coding| coding.eq_ignore_ascii_case(b"trailers")),
             _ => {}
         }
         Ok(true)
@@ -103,18 +103,18 @@ impl FramingInfo {
     }
 
     /// How long a request's body is.
-    pub(super) fn of_request(&self, version: Version) -> Result<BodyLength, Malformed> {
-        Ok(self.given(version)?.unwrap_or(BodyLength::Exact(0)))
+    pub(super) fn request_length(&self, version: Version) -> Result<BodyLength, Malformed> {
+        Ok(self.declared_length(version)?.unwrap_or(BodyLength::Exact(0)))
     }
 
     /// How long the body of an answer to `method` is.
-    pub(super) fn of_response(
+    pub(super) fn response_length(
         &self,
         method: &Method,
         status: StatusCode,
         version: Version,
     ) -> Result<BodyLength, Malformed> {
-        let given = self.given(version)?;
+        let given = self.declared_length(version)?;
         Ok(match has_no_body(method, status) {
             true => BodyLength::Exact(0),
             false => given.unwrap_or(BodyLength::UntilClose),
@@ -126,7 +126,7 @@ impl FramingInfo {
         !self.close && (version == Version::HTTP_11 || self.keep_alive)
     }
 
-    fn given(&self, version: Version) -> Result<Option<BodyLength>, Malformed> {
+    fn declared_length(&self, version: Version) -> Result<Option<BodyLength>, Malformed> {
         match (self.chunked, self.length) {
             (true, Some(_)) => Err(Malformed::BothLengths),
             (true, None) if version != Version::HTTP_11 => Err(Malformed::TransferEncoding),
@@ -159,7 +159,7 @@ mod tests {
     fn noted(fields: &[(&'static str, &'static str)]) -> Result<FramingInfo, Malformed> {
         let mut noted = FramingInfo::default();
         for (name, value) in fields {
-            noted.note(Name::of(name.as_bytes()), value.as_bytes())?;
+            noted.record(Name::of(name.as_bytes()), value.as_bytes())?;
         }
         Ok(noted)
     }
@@ -198,7 +198,7 @@ mod tests {
             (&[te("chunked"), cl("5")], Version::HTTP_11, Err(Malformed::BothLengths)),
         ];
         for (fields, version, expected) in table {
-            let framed = noted(fields).and_then(|noted| noted.of_request(*version));
+            let framed = noted(fields).and_then(|noted| noted.request_length(*version));
             assert_eq!(framed, *expected, "{fields:?} {version:?}");
         }
     }
@@ -207,7 +207,7 @@ mod tests {
     fn an_answer_ends_where_its_request_and_status_say() {
         let length = [("content-length", "5")];
         let answer = |fields: &[_], method, status| {
-            noted(fields).and_then(|noted| noted.of_response(&method, status, Version::HTTP_11))
+            noted(fields).and_then(|noted| noted.response_length(&method, status, Version::HTTP_11))
         };
         assert_eq!(answer(&length, Method::GET, StatusCode::OK), Ok(BodyLength::Exact(5)));
         assert_eq!(answer(&length, Method::HEAD, StatusCode::OK), Ok(BodyLength::Exact(0)));

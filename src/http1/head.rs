@@ -19,7 +19,7 @@ pub struct Limits {
 }
 
 /// What the `http` crate can hold of a target.
-const LONGEST_TARGET: usize = u16::MAX as usize - 1;
+const MAX_TARGET_LEN: usize = u16::MAX as usize - 1;
 
 /// Fields up to which parsing needs no allocation.
 const ON_STACK: usize = 100;
@@ -75,7 +75,7 @@ impl HeadReader {
             Ok(Some(Parsed { start, version: version(request.version), length, lines, noted }))
         })?;
         let Some(Parsed { start: (method, from, to), version, length, lines, noted }) = parsed else { return Ok(None) };
-        if to - from > LONGEST_TARGET {
+        if to - from > MAX_TARGET_LEN {
             return Err(Malformed::TargetTooLong);
         }
         let head = buffer.split_to(length).freeze();
@@ -111,8 +111,8 @@ impl HeadReader {
     ) -> Result<Option<Parsed<S>>, Malformed> {
         // Parsed once when it begins, so that nonsense is answered at once, and once when its end is there: a head
         // that arrives byte by byte is not parsed byte by byte.
-        if buffer.is_empty() || (self.seen > 0 && !ends(buffer, self.seen)) {
-            return self.more(buffer);
+        if buffer.is_empty() || (self.seen > 0 && !contains_head_end(buffer, self.seen)) {
+            return self.parse_more(buffer);
         }
         let parsed = if self.limits.fields <= ON_STACK {
             parse(buffer, &mut [const { MaybeUninit::uninit() }; ON_STACK][..self.limits.fields])
@@ -120,7 +120,7 @@ impl HeadReader {
             parse(buffer, &mut vec![MaybeUninit::new(EMPTY_HEADER); self.limits.fields])
         };
         match parsed? {
-            None => self.more(buffer),
+            None => self.parse_more(buffer),
             Some(parsed) if parsed.length > self.limits.size => Err(Malformed::HeadTooLarge),
             Some(parsed) => {
                 self.seen = 0;
@@ -129,7 +129,7 @@ impl HeadReader {
         }
     }
 
-    fn more<S>(&mut self, buffer: &BytesMut) -> Result<Option<Parsed<S>>, Malformed> {
+    fn parse_more<S>(&mut self, buffer: &BytesMut) -> Result<Option<Parsed<S>>, Malformed> {
         self.seen = buffer.len();
         match buffer.len() > self.limits.size {
             true => Err(Malformed::HeadTooLarge),
@@ -139,7 +139,7 @@ impl HeadReader {
 }
 
 /// True if the bytes from `seen` on complete an empty line.
-fn ends(bytes: &[u8], seen: usize) -> bool {
+fn contains_head_end(bytes: &[u8], seen: usize) -> bool {
     let tail = &bytes[seen.saturating_sub(3)..];
     tail.windows(2).any(|pair| pair == b"\n\n") || tail.windows(3).any(|three| three == b"\n\r\n")
 }
@@ -210,7 +210,7 @@ fn lines(head: &[u8], headers: &[Header<'_>]) -> Result<(Vec<FieldLine>, Framing
     for header in headers {
         let line = FieldLine::read(head, header.name.as_bytes(), header.value);
         all_neat &= line.is_neat();
-        if noted.note(line.name(), header.value)? {
+        if noted.record(line.name(), header.value)? {
             lines.push(line);
         }
     }

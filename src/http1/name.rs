@@ -86,7 +86,7 @@ impl Name {
             return Self::Other;
         }
         let (name, opening) = match TABLE[slot(FACTOR, text)] {
-            NOBODY => return Self::Other,
+            EMPTY_SLOT => return Self::Other,
             place => KNOWN[place as usize],
         };
         let spelling = &opening.as_bytes()[..opening.len() - SEPARATOR.len()];
@@ -104,11 +104,11 @@ impl Name {
 
     /// Its text; nothing for [`Name::Other`], which has none of its own.
     pub fn text(self) -> &'static str {
-        self.opening().strip_suffix(SEPARATOR).unwrap_or_default()
+        self.line_prefix().strip_suffix(SEPARATOR).unwrap_or_default()
     }
 
     /// How a line with it begins.
-    pub(super) fn opening(self) -> &'static str {
+    pub(super) fn line_prefix(self) -> &'static str {
         KNOWN.get(self as usize).map_or("", |(_, opening)| opening)
     }
 }
@@ -120,7 +120,7 @@ pub(super) const SEPARATOR: &str = ": ";
 const LONGEST: usize = longest();
 
 const SLOTS: usize = 256;
-const NOBODY: u8 = u8::MAX;
+const EMPTY_SLOT: u8 = u8::MAX;
 
 /// A factor under which no two known names share a slot, found by the compiler.
 const FACTOR: usize = factor();
@@ -160,12 +160,12 @@ const fn factor() -> usize {
 }
 
 const fn table(factor: usize) -> Option<[u8; SLOTS]> {
-    let mut table = [NOBODY; SLOTS];
+    let mut table = [EMPTY_SLOT; SLOTS];
     let mut place = 0;
     while place < KNOWN.len() {
         let (text, _) = KNOWN[place].1.as_bytes().split_at(KNOWN[place].1.len() - SEPARATOR.len());
         let slot = slot(factor, text);
-        if table[slot] != NOBODY {
+        if table[slot] != EMPTY_SLOT {
             return None;
         }
         table[slot] = place as u8;

@@ -35,7 +35,7 @@ pub struct ServeOptions<'a, D, R> {
     /// Tells the time for answers that carry none.
     pub date: D,
     /// Answers what cannot be understood. It is the last answer: where the next request begins is not known.
-    pub refuse: R,
+    pub on_malformed: R,
 }
 
 /// What of a request its answer depends on.
@@ -49,7 +49,7 @@ struct ResponseContext {
 
 impl ResponseContext {
     /// Nobody knows what was asked, nor where it ends.
-    const NOT_UNDERSTOOD: Self = Self { is_http10: false, is_head: false, keeps_alive: false, takes_trailers: false };
+    const UNPARSED: Self = Self { is_http10: false, is_head: false, keeps_alive: false, takes_trailers: false };
 }
 
 /// Serves the client on `io`, of whom `first` has been read already.
@@ -75,11 +75,11 @@ where
     let mut reader = HeadReader::new(terms.limits);
     loop {
         let head = poll_fn(|context| line.poll_head(&mut reader, terms.finish, context)).await?;
-        let (asked, request) = match head.and_then(|(head, noted)| request::begin(&line, head, noted)) {
+        let (asked, request) = match head.and_then(|(head, noted)| request::new_request(&line, head, noted)) {
             Ok(request) => request,
             Err(fault) => {
                 line.expect_body(BodyLength::Exact(0), false);
-                response::send(&mut line, &mut out, ResponseContext::NOT_UNDERSTOOD, (terms.refuse)(fault), &terms).await?;
+                response::send(&mut line, &mut out, ResponseContext::UNPARSED, (terms.on_malformed)(fault), &terms).await?;
                 return Some(Lingering::new(line));
             }
         };
@@ -87,15 +87,15 @@ where
             let mut work = pin!(service(request));
             poll_fn(|context| match work.as_mut().poll(context) {
                 Poll::Ready(response) => Poll::Ready(Some(response)),
-                Poll::Pending => line.poll_gone(context).map(|()| None),
+                Poll::Pending => line.poll_closed(context).map(|()| None),
             })
             .await?
         };
         let kept = response::send(&mut line, &mut out, asked, response, &terms).await?;
         match poll_fn(|context| line.poll_skip_body(kept, context)).await {
-            SkipResult::All if kept => line.rest(),
+            SkipResult::All if kept => line.reset(),
             SkipResult::All => return line.close().await,
-            SkipResult::NotAll => return Some(Lingering::new(line)),
+            SkipResult::Partial => return Some(Lingering::new(line)),
         }
     }
 }

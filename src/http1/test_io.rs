@@ -39,9 +39,9 @@ enum AfterScript {
 
 impl MockStream {
     /// A peer that says each of `parts` in a segment of its own, then waits.
-    pub(super) fn says<T: AsRef<[u8]>>(parts: impl IntoIterator<Item = T>) -> Self {
+    pub(super) fn reads_from<T: AsRef<[u8]>>(parts: impl IntoIterator<Item = T>) -> Self {
         let script = Self::default();
-        parts.into_iter().for_each(|part| script.says_more(part));
+        parts.into_iter().for_each(|part| script.push_read(part));
         script
     }
 
@@ -50,20 +50,20 @@ impl MockStream {
         let script = Self::default();
         for &cut in cuts {
             let (segment, rest) = text.split_at(cut.min(text.len()));
-            script.says_more(segment);
+            script.push_read(segment);
             text = rest;
         }
-        script.says_more(text);
+        script.push_read(text);
         script
     }
 
-    pub(super) fn says_more(&self, part: impl AsRef<[u8]>) {
+    pub(super) fn push_read(&self, part: impl AsRef<[u8]>) {
         if !part.as_ref().is_empty() {
             self.state().says.push_back(part.as_ref().to_vec());
         }
     }
 
-    pub(super) fn then_closes(self) -> Self {
+    pub(super) fn then_eof(self) -> Self {
         self.closes();
         self
     }
@@ -84,12 +84,12 @@ impl MockStream {
     }
 
     /// A peer to which no more than `most` bytes can be written.
-    pub(super) fn takes(self, most: usize) -> Self {
+    pub(super) fn write_limit(self, most: usize) -> Self {
         self.state().takes = Some(most);
         self
     }
 
-    pub(super) fn heard(&self) -> String {
+    pub(super) fn written(&self) -> String {
         String::from_utf8_lossy(&self.state().heard).into_owned()
     }
 
@@ -130,7 +130,7 @@ impl AsyncRead for MockStream {
 }
 
 impl Stream for MockStream {
-    fn is_silent(&self) -> bool {
+    fn has_no_input(&self) -> bool {
         let state = self.state();
         state.says.is_empty() && matches!(state.then, AfterScript::Waits)
     }

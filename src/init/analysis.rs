@@ -8,7 +8,7 @@ use super::dry_run::DryRunError;
 use super::path_tree::{Tree, PageRequest};
 use crate::user_agents::{UserAgentMatcher, ClaimCache};
 use crate::policy::bot_detection::ResourceKind;
-use crate::policy::route::normalise;
+use crate::policy::route::normalize;
 use crate::replay::log::{LoggedClient, LineError, Counts, LogLine, MergedLog, OrderedLine, LinePosition, LogReadError, east};
 use crate::verify::OperatorTable;
 use http::Method;
@@ -24,8 +24,8 @@ pub(super) struct LogAnalysis<'a> {
     pub(super) bots: Bots,
     pub(super) tree: Tree,
     /// How the names of assets end, as they are spelled, and how often each was asked for.
-    pub(super) endings: BTreeMap<String, u64>,
-    pub(super) own_calls: SelfRequests,
+    pub(super) extensions: BTreeMap<String, u64>,
+    pub(super) self_requests: SelfRequests,
     pub(super) requests: Requests,
     /// Whether any line says by which program it was asked.
     pub(super) has_user_agents: bool,
@@ -72,7 +72,7 @@ impl InitError {
         let first = counts.broken.iter().min_by_key(|(_, (_, place))| *place);
         let told = |(kind, (_, place)): (&LineError, &(u64, LinePosition))| {
             let name = names.get(place.file).map_or("", String::as_str);
-            format!("; the first that is not empty, {name}:{}, is {}", place.number, kind.said())
+            format!("; the first that is not empty, {name}:{}, is {}", place.number, kind.message())
         };
         Self::NoRequest { lines: counts.lines, first: first.map_or_else(String::new, told) }
     }
@@ -87,8 +87,8 @@ impl<'a> LogAnalysis<'a> {
             days: LogTimeRange::default(),
             bots: Bots::default(),
             tree: Tree::default(),
-            endings: BTreeMap::new(),
-            own_calls: SelfRequests::default(),
+            extensions: BTreeMap::new(),
+            self_requests: SelfRequests::default(),
             requests: Requests::default(),
             has_user_agents: false,
         };
@@ -97,10 +97,10 @@ impl<'a> LogAnalysis<'a> {
         while let Some(OrderedLine { at, place, text }) = lines.next_line()? {
             let east = east(text).unwrap_or(0);
             let read = LogLine::read(text).map(|line| {
-                line.into_iter().for_each(|line| findings.see(&LogLine { at, ..line }, east, &mut claims));
+                line.into_iter().for_each(|line| findings.record(&LogLine { at, ..line }, east, &mut claims));
             });
             if let Err(broken) = read {
-                lines.is_broken(broken, place);
+                lines.count_line_error(broken, place);
             }
         }
         findings.requests.broken = lines.counts.broken.values().map(|(count, _)| count).sum();
@@ -110,48 +110,48 @@ impl<'a> LogAnalysis<'a> {
         }
     }
 
-    fn see(&mut self, line: &LogLine<'_>, east: i64, claims: &mut ClaimCache) {
+    fn record(&mut self, line: &LogLine<'_>, east: i64, claims: &mut ClaimCache) {
         self.requests.all += 1;
         self.has_user_agents |= line.user_agent.is_some();
         let (claim, _) = claims.claim(self.agents, line.user_agent.as_deref().unwrap_or_default());
         let client = match line.client {
             LoggedClient::Address(address) => Some(address),
-            LoggedClient::Named(_) => None,
+            LoggedClient::HostName(_) => None,
         };
         let who = RequesterKind::of(claim, client, self.operators);
         self.bots.count(who, line.at);
-        self.days.see(line.at, east);
-        let Some(asked) = &line.asked else { return };
-        let Ok(path) = normalise(&asked.path) else { return };
+        self.days.record(line.at, east);
+        let Some(asked) = &line.request else { return };
+        let Ok(path) = normalize(&asked.path) else { return };
         if let (RequesterKind::Bot(Some(bot)), Some(client)) = (who, client) {
-            self.own_calls.see(self.agents.name(bot), &path, client);
+            self.self_requests.record(self.agents.name(bot), &path, client);
         }
-        self.place(PageRequest { path: &path, query: asked.query.as_deref(), by_person: who == RequesterKind::Person }, line.status);
+        self.record_page(PageRequest { path: &path, query: asked.query.as_deref(), by_person: who == RequesterKind::Person }, line.status);
     }
 
     /// Puts a page that somebody wanted and that there is in the tree, and remembers what assets look like.
-    fn place(&mut self, visit: PageRequest<'_>, status: u16) {
+    fn record_page(&mut self, visit: PageRequest<'_>, status: u16) {
         // What the path is, whatever is done with it: to post to a page takes work, too.
         match aim(visit.path) {
             ResourceKind::Robots => self.requests.robots += 1,
             ResourceKind::Page(_) if is_wanted(status) => {
                 self.requests.pages += 1;
-                self.tree.see_page(visit);
+                self.tree.add(visit);
             }
             ResourceKind::Page(_) => {}
             aim => {
                 self.requests.assets += u64::from(aim == ResourceKind::Asset && is_wanted(status));
-                self.see_ending(visit.path);
+                self.record_extension(visit.path);
             }
         }
     }
 
     /// Remembers how the name of an asset or an icon ends, were it missing: nobody is to pay for it.
-    fn see_ending(&mut self, path: &str) {
+    fn record_extension(&mut self, path: &str) {
         let Some((_, ending)) = path.rsplit_once('.') else { return };
-        let has_room = self.endings.len() < MOST_ENDINGS || self.endings.contains_key(ending);
+        let has_room = self.extensions.len() < MAX_EXTENSIONS || self.extensions.contains_key(ending);
         if has_room && aim(&format!("/a.{ending}")) == ResourceKind::Asset {
-            *self.endings.entry(ending.to_owned()).or_default() += 1;
+            *self.extensions.entry(ending.to_owned()).or_default() += 1;
         }
     }
 }
@@ -170,4 +170,4 @@ fn is_wanted(status: u16) -> bool {
 pub(super) const OUT_OF_ORDER: Duration = Duration::from_secs(60);
 
 /// More spellings than a site has; whoever makes up others pays for them.
-const MOST_ENDINGS: usize = 64;
+const MAX_EXTENSIONS: usize = 64;

@@ -32,21 +32,21 @@ pub(super) struct Bots {
 #[derive(Clone, Debug, Default)]
 pub(super) struct OperatorTraffic {
     /// Those at addresses that the operator publishes.
-    pub(super) proven: RequestRate,
+    pub(super) verified: RequestRate,
     /// Those at addresses that none of its crawlers has.
-    pub(super) contradicted: RequestRate,
+    pub(super) mismatched: RequestRate,
     /// Those of which addresses alone tell nothing.
-    pub(super) open: RequestRate,
+    pub(super) unverified: RequestRate,
 }
 
 impl RequesterKind {
     /// Reads the user agent's word, and what the client's address makes of it.
     pub(super) fn of(claim: Claim, client: Option<IpAddr>, operators: &OperatorTable) -> Self {
         match claim {
-            Claim::Nothing | Claim::Browser => Self::Person,
+            Claim::NoUserAgent | Claim::Browser => Self::Person,
             Claim::Bot { operator: Some(operator), .. } => {
                 // Nothing is asked of DNS here, so it does not matter when.
-                let proof = client.map(|client| operators.proof(operator, client, Timestamp::default()));
+                let proof = client.map(|client| operators.verify(operator, client, Timestamp::default()));
                 Self::Crawler(operator, proof.unwrap_or_default())
             }
             Claim::Bot { bot, operator: None } => Self::Bot(bot),
@@ -63,9 +63,9 @@ impl Bots {
             RequesterKind::Crawler(operator, proof) => {
                 let crawler = self.crawlers.entry(operator).or_default();
                 match proof {
-                    Proof::Proven(_) => &mut crawler.proven,
-                    Proof::Disproven(_) => &mut crawler.contradicted,
-                    Proof::Unknown | Proof::PrivateAddress => &mut crawler.open,
+                    Proof::Proven(_) => &mut crawler.verified,
+                    Proof::Disproven(_) => &mut crawler.mismatched,
+                    Proof::Unknown | Proof::PrivateAddress => &mut crawler.unverified,
                 }
             }
         };
@@ -83,7 +83,7 @@ impl Bots {
 
     /// Whose crawlers somebody pretends to be, and how often.
     pub(super) fn impostors<'a>(&self, operators: &'a OperatorTable) -> Vec<(&'a str, u64)> {
-        let lied = self.crawlers.iter().map(|(id, crawler)| (operators.name(*id), crawler.contradicted.requests));
+        let lied = self.crawlers.iter().map(|(id, crawler)| (operators.name(*id), crawler.mismatched.requests));
         busiest_first(lied.filter(|(_, requests)| *requests > 0).collect())
     }
 
@@ -99,12 +99,12 @@ impl Bots {
 impl OperatorTraffic {
     /// The requests that no address contradicts.
     pub(super) fn may_be_genuine(&self) -> u64 {
-        self.proven.requests + self.open.requests
+        self.verified.requests + self.unverified.requests
     }
 
     /// The larger part of these: addresses prove nearly all crawlers of some operators, and none of others.
     pub(super) fn genuine(&self) -> &RequestRate {
-        if self.proven.requests >= self.open.requests { &self.proven } else { &self.open }
+        if self.verified.requests >= self.unverified.requests { &self.verified } else { &self.unverified }
     }
 }
 

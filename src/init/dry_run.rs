@@ -8,7 +8,7 @@ use crate::config;
 use crate::replay::log::{LogLine, MergedLog, LogReadError};
 use crate::replay::report::{QuotaReport, WindowReport};
 use crate::replay::{Assumptions, Policy, ReplayRequest, Simulator};
-use crate::terminal::thousands;
+use crate::terminal::group_digits;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl DailyDemand {
     }
 
     /// What the file `yaml` would have charged on these logs.
-    pub(super) fn under(yaml: &str, logs: &Logs, findings: &LogAnalysis<'_>) -> Result<Self, DryRunError> {
+    pub(super) fn replay(yaml: &str, logs: &Logs, findings: &LogAnalysis<'_>) -> Result<Self, DryRunError> {
         let LogAnalysis { agents, operators, days, .. } = findings;
         let names: Vec<&str> = operators.names().collect();
         let settings = config::load(Path::new("proposed"), yaml, &[], &[], &names)
@@ -56,24 +56,24 @@ impl DailyDemand {
     fn of(quota: &QuotaReport, days: &LogTimeRange) -> Self {
         let used = |window: &WindowReport| window.used.ceil() as u64;
         let of_people = |window: &WindowReport| window.by_class.get(PEOPLE).map_or(0, |units| units.ceil() as u64);
-        if days.is_short() {
+        if days.is_less_than_a_day() {
             let all = |units: fn(&WindowReport) -> u64| quota.windows.iter().map(units).sum::<u64>();
             let reckoned = format!(
                 "{} in about {} h, and as many all day long would be {}",
-                thousands(all(used)),
+                group_digits(all(used)),
                 days.hours(),
-                thousands(days.of_a_day(all(used)))
+                group_digits(days.per_day(all(used)))
             );
-            return Self { busiest: days.of_a_day(all(used)), people: days.of_a_day(all(of_people)), reckoned };
+            return Self { busiest: days.per_day(all(used)), people: days.per_day(all(of_people)), reckoned };
         }
         let most = |units: fn(&WindowReport) -> u64| quota.windows.iter().map(units).max().unwrap_or(0);
         let busiest = most(used);
         let mut reckoned = match quota.windows_in_all {
-            0 | 1 => format!("{} on its only day", thousands(busiest)),
-            days => format!("{} on the busiest of {} days", thousands(busiest), thousands(days)),
+            0 | 1 => format!("{} on its only day", group_digits(busiest)),
+            days => format!("{} on the busiest of {} days", group_digits(busiest), group_digits(days)),
         };
-        if let Some(usual) = usual(quota.windows.iter().filter(|window| days.cover(window)).map(used).collect()) {
-            reckoned += &format!(", {} on a usual one", thousands(usual));
+        if let Some(usual) = median(quota.windows.iter().filter(|window| days.covers(window)).map(used).collect()) {
+            reckoned += &format!(", {} on a usual one", group_digits(usual));
         }
         Self { busiest, people: most(of_people), reckoned }
     }
@@ -90,16 +90,16 @@ fn replayed(policy: Policy, mut lines: MergedLog) -> Result<Vec<QuotaReport>, Lo
             trial = Some(Simulator::new(policy, &assumptions, next.at));
         }
         if let Some(trial) = &mut trial {
-            trial.take(next, &line, &request, &mut |_, _| {});
+            trial.process(next, &line, &request, &mut |_, _| {});
         }
     }
     Ok(trial.map_or_else(Vec::new, |trial| trial.end().quotas))
 }
 
 /// The median; of a few days there is none to speak of.
-fn usual(mut days: Vec<u64>) -> Option<u64> {
+fn median(mut days: Vec<u64>) -> Option<u64> {
     days.sort_unstable();
-    days.get(days.len() / 2).copied().filter(|_| days.len() >= A_FEW)
+    days.get(days.len() / 2).copied().filter(|_| days.len() >= MIN_DAYS_FOR_MEDIAN)
 }
 
-const A_FEW: usize = 3;
+const MIN_DAYS_FOR_MEDIAN: usize = 3;

@@ -8,19 +8,19 @@ use super::dry_run::DailyDemand;
 use super::routes::{Route, Routes};
 use super::request_rate::RequestRate;
 use crate::user_agents::UserAgentMatcher;
-use crate::terminal::thousands;
+use crate::terminal::group_digits;
 use crate::verify::OperatorTable;
 use std::fmt::Write as _;
 use std::mem::take;
 use std::sync::Arc;
 
 /// The whole file.
-pub fn proposed(logs: &Logs, agents: &Arc<UserAgentMatcher>, operators: &Arc<OperatorTable>) -> Result<String, InitError> {
+pub fn generate_config(logs: &Logs, agents: &Arc<UserAgentMatcher>, operators: &Arc<OperatorTable>) -> Result<String, InitError> {
     let mut findings = LogAnalysis::of(logs, agents, operators)?;
     let tree = take(&mut findings.tree);
-    let routes = Routes::of(tree, findings.requests.pages, findings.endings());
+    let routes = Routes::of(tree, findings.requests.pages, findings.asset_extensions());
     let draft = findings.yaml(logs, &routes, &DailyDemand::unknown());
-    let demand = DailyDemand::under(&draft, logs, &findings)?;
+    let demand = DailyDemand::replay(&draft, logs, &findings)?;
     Ok(findings.yaml(logs, &routes, &demand))
 }
 
@@ -35,7 +35,7 @@ impl QuotaFigures {
     fn of(demand: &DailyDemand) -> Self {
         let limit = rounded_up(demand.busiest);
         // What people take is put aside, and no less than the last tenth.
-        let last = 100_u64.saturating_sub((demand.people * 100).div_ceil(limit)).clamp(LEAST_FOR_BOTS, MOST_FOR_BOTS);
+        let last = 100_u64.saturating_sub((demand.people * 100).div_ceil(limit)).clamp(MIN_BOT_PERCENT, MAX_BOT_PERCENT);
         Self { limit, marks: [last * 6 / 10, last * 8 / 10, last] }
     }
 }
@@ -43,7 +43,7 @@ impl QuotaFigures {
 impl LogAnalysis<'_> {
     fn yaml(&self, logs: &Logs, routes: &Routes, demand: &DailyDemand) -> String {
         let mut out = String::new();
-        self.opening(&mut out, &logs.names());
+        self.write_header(&mut out, &logs.names());
         out.push_str(GATE);
         let has_libraries = self.classes(&mut out);
         self.quota(&mut out, demand, has_libraries);
@@ -52,41 +52,41 @@ impl LogAnalysis<'_> {
     }
 
     /// How the names of assets end, most frequent first.
-    fn endings(&self) -> Vec<String> {
-        let mut endings: Vec<(&String, &u64)> = self.endings.iter().collect();
+    fn asset_extensions(&self) -> Vec<String> {
+        let mut endings: Vec<(&String, &u64)> = self.extensions.iter().collect();
         endings.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         endings.into_iter().map(|(ending, _)| ending.clone()).collect()
     }
 
-    fn opening(&self, out: &mut String, names: &[String]) {
+    fn write_header(&self, out: &mut String, names: &[String]) {
         let plain = |name: &String| name.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect();
         let names: Vec<String> = names.iter().map(plain).collect();
         let requests = &self.requests;
         let [from, to] = self.days.span().unwrap_or_default();
         let rest = requests.all - requests.pages - requests.assets - requests.robots;
-        note(out, 0, &format!("A first policy, proposed by `tidegate init` from {}.", names.join(", ")));
+        write_comment(out, 0, &format!("A first policy, proposed by `tidegate init` from {}.", names.join(", ")));
         let broken = match requests.broken {
             0 => String::new(),
             1 => " One line could not be read.".to_owned(),
-            lines => format!(" {} lines could not be read.", thousands(lines)),
+            lines => format!(" {} lines could not be read.", group_digits(lines)),
         };
-        note(out, 0, &format!("{} requests from {from} to {to}.{broken}", thousands(requests.all)));
+        write_comment(out, 0, &format!("{} requests from {from} to {to}.{broken}", group_digits(requests.all)));
         let told = format!(
             "Of these, {} were for pages, {} for assets, {} for robots.txt; {} led nowhere, to an icon or elsewhere.",
-            thousands(requests.pages),
-            thousands(requests.assets),
-            thousands(requests.robots),
-            thousands(rest)
+            group_digits(requests.pages),
+            group_digits(requests.assets),
+            group_digits(requests.robots),
+            group_digits(rest)
         );
-        note(out, 0, &told);
+        write_comment(out, 0, &told);
         if !self.has_user_agents {
-            note(
+            write_comment(
                 out,
                 0,
                 "No line says which program asked, so bots could not be told from people: all count as people.",
             );
         }
-        note(
+        write_comment(
             out,
             0,
             "Look at what says CHANGE; `tidegate check` says what the file means, `tidegate replay` what it would do.",
@@ -97,11 +97,11 @@ impl LogAnalysis<'_> {
     fn classes(&self, out: &mut String) -> bool {
         let bots = &self.bots;
         out.push_str("\nclasses:                         # the first that fits\n");
-        self.site(out);
+        self.write_site(out);
         self.crawlers(out, "search", true);
         self.crawlers(out, "crawler", false);
-        let impostors = told(&bots.impostors(self.operators));
-        note(
+        let impostors = summarize(&bots.impostors(self.operators));
+        write_comment(
             out,
             2,
             &match impostors.is_empty() {
@@ -112,18 +112,18 @@ impl LogAnalysis<'_> {
         out.push_str("  - { name: impostor, when: { kind: impostor }, priority: 0 }\n");
         let libraries = bots.others(self.agents, true);
         if !libraries.is_empty() {
-            note(out, 2, &format!("Programs without a name of their own: {}.", told(&requests(&libraries))));
+            write_comment(out, 2, &format!("Programs without a name of their own: {}.", summarize(&requests(&libraries))));
             let names: Vec<String> = libraries.iter().map(|(name, _)| format!("\"{name}\"")).collect();
             let when = format!("{{ kind: declared_bot, user_agent: [{}] }}", names.join(", "));
             writeln!(out, "  - name: library\n    when: {when}\n    priority: 0").unwrap_or(());
         }
-        self.other_bots(out);
-        note(
+        self.write_other_bots(out);
+        write_comment(
             out,
             2,
             &format!(
                 "{} requests of the log name no bot; those that hide are found by what they do.",
-                thousands(bots.people.requests)
+                group_digits(bots.people.requests)
             ),
         );
         let person = format!("name: {PEOPLE}, when: {{ kind: human }}, priority: 3, bucket: {{ {BUCKET} }}");
@@ -140,15 +140,15 @@ impl LogAnalysis<'_> {
             (false, _) => found.iter().map(|(name, _)| *name).collect(),
         };
         match found.is_empty() {
-            true => note(out, 2, "No search engine in the log; these two come to every site that is linked to."),
-            false => found.iter().for_each(|(name, crawler)| note(out, 2, &crawler_told(name, crawler))),
+            true => write_comment(out, 2, "No search engine in the log; these two come to every site that is linked to."),
+            false => found.iter().for_each(|(name, crawler)| write_comment(out, 2, &crawler_comment(name, crawler))),
         }
         let when =
             format!("when: {{ operator: [{}] }}       # never on the user agent's word alone", operators.join(", "));
         writeln!(out, "  - name: {name}\n    {when}\n    priority: {}", if search { 2 } else { 1 }).unwrap_or(());
         let delays: Vec<String> = found
             .iter()
-            .filter(|(name, _)| !HEED_NO_DELAY.contains(name))
+            .filter(|(name, _)| !IGNORE_CRAWL_DELAY.contains(name))
             .filter_map(|(name, crawler)| Some(format!("{name}: {}s", delay(crawler.genuine())?)))
             .collect();
         if !delays.is_empty() {
@@ -157,19 +157,19 @@ impl LogAnalysis<'_> {
         }
     }
 
-    fn other_bots(&self, out: &mut String) {
+    fn write_other_bots(&self, out: &mut String) {
         let Bots { unnamed, .. } = &self.bots;
         let others = self.bots.others(self.agents, false);
         let mut named = requests(&others);
         if unnamed.requests > 0 {
             named.push(("bots that nobody has listed", unnamed.requests));
         }
-        note(
+        write_comment(
             out,
             2,
             &match named.is_empty() {
                 true => "No other bot in the log.".to_owned(),
-                false => format!("By their own word alone: {}.", told(&named)),
+                false => format!("By their own word alone: {}.", summarize(&named)),
             },
         );
         out.push_str(
@@ -179,21 +179,21 @@ impl LogAnalysis<'_> {
         if let Some((name, tally)) = fastest
             && let Some(delay) = delay(tally)
         {
-            let most = thousands(tally.busiest_hour.most);
+            let most = group_digits(tally.busiest_hour.most);
             writeln!(out, "    crawl_delay: {delay}s            # in robots.txt: {name} came {most} times in an hour")
                 .unwrap_or(());
         }
     }
 
     /// A class of what the site asks of itself, if it does.
-    fn site(&self, out: &mut String) {
-        let Some((address, calls)) = self.own_calls.most() else { return };
-        let calls = thousands(calls);
+    fn write_site(&self, out: &mut String) {
+        let Some((address, calls)) = self.self_requests.busiest() else { return };
+        let calls = group_digits(calls);
         let told = format!(
             "CHANGE: is this the site's own server? {calls} requests for {CRON} came from it in the name of {WORDPRESS}: what \
              is due is run by them."
         );
-        note(out, 2, &told);
+        write_comment(out, 2, &told);
         let when = format!("{{ address: \"{address}\", user_agent: \"{WORDPRESS}\" }}");
         writeln!(out, "  - {{ name: site, when: {when}, priority: 3 }}").unwrap_or(());
     }
@@ -202,24 +202,24 @@ impl LogAnalysis<'_> {
         let QuotaFigures { limit, marks: [half, most, all] } = QuotaFigures::of(demand);
         let zone = self.days.zone();
         writeln!(out, "\nquotas:\n  {QUOTA}:                         # one unit is one page").unwrap_or(());
-        note(
+        write_comment(
             out,
             4,
             "CHANGE: what you have bought for a day. Until then what these routes would have charged, rounded up:",
         );
-        note(out, 4, &format!("{}.", demand.reckoned));
+        write_comment(out, 4, &format!("{}.", demand.reckoned));
         writeln!(out, "    limit: {limit}").unwrap_or(());
         out.push_str("    enforce: false               # CHANGE: remove this line once the rest is right; until then refusals are only counted\n");
-        note(out, 4, &format!("CHANGE: when your allowance is renewed; {}.", zone.remark));
+        write_comment(out, 4, &format!("CHANGE: when your allowance is renewed; {}.", zone.remark));
         writeln!(out, "    window: {{ calendar: day, zone: {}, at: \"00:00\" }}", zone.name).unwrap_or(());
         out.push_str("    # pacing: learned            # spreads what bots get over the day; the tiers below stay as guard rails\n");
-        note(
+        write_comment(
             out,
             4,
             &format!(
                 "From so much used on, refuse such a share. People have no tiers: they are refused only when nothing is left. \
                  On the busiest day of the log, people, as far as they can be told from bots, asked for {} pages.",
-                thousands(demand.people)
+                group_digits(demand.people)
             ),
         );
         out.push_str("    tiers:\n");
@@ -241,7 +241,7 @@ impl LogAnalysis<'_> {
 
 fn write_routes(out: &mut String, routes: &Routes, pages: u64, assets: u64) {
     out.push_str("\nroutes:                          # the first that fits\n");
-    note(out, 2, "CHANGE: what each really costs; nothing for those that spend none of the allowance.");
+    write_comment(out, 2, "CHANGE: what each really costs; nothing for those that spend none of the allowance.");
     for ending in &routes.assets {
         writeln!(out, "  - {{ match: \"/**/*.{ending}\" }}").unwrap_or(());
     }
@@ -251,36 +251,36 @@ fn write_routes(out: &mut String, routes: &Routes, pages: u64, assets: u64) {
         covered += visits.all;
         let share = visits.all as f64 * 100.0 / pages as f64;
         let people = visits.people * 100 / visits.all.max(1);
-        let all = thousands(visits.all);
+        let all = group_digits(visits.all);
         let told = format!("{share:.1}% of the pages asked for ({all}); {people}% of these name no bot");
         writeln!(out, "  - {{ match: \"{pattern}\"{query}, cost: {{ {QUOTA}: 1 }} }}   # {told}").unwrap_or(());
     }
     let rest = pages.saturating_sub(covered);
-    let told = format!("{} for seldom pages, {} for assets", thousands(rest), thousands(assets));
+    let told = format!("{} for seldom pages, {} for assets", group_digits(rest), group_digits(assets));
     writeln!(out, "  - {{ match: \"/**\" }}             # free, hence open to all: {told}").unwrap_or(());
 }
 
 /// A comment, broken between words.
-fn note(out: &mut String, indent: usize, text: &str) {
+fn write_comment(out: &mut String, indent: usize, text: &str) {
     let margin = " ".repeat(indent);
-    let wrapped = crate::terminal::wrapped(text, indent + 2, 0, WIDTH - indent - 2);
+    let wrapped = crate::terminal::wrap(text, indent + 2, 0, WIDTH - indent - 2);
     wrapped.lines().for_each(|line| writeln!(out, "{margin}# {line}").unwrap_or(()));
 }
 
-fn crawler_told(name: &str, crawler: &OperatorTraffic) -> String {
-    let OperatorTraffic { proven, open, contradicted } = crawler;
-    let mut told = format!("{name}: {} requests proven by address", thousands(proven.requests));
+fn crawler_comment(name: &str, crawler: &OperatorTraffic) -> String {
+    let OperatorTraffic { verified: proven, unverified: open, mismatched: contradicted } = crawler;
+    let mut told = format!("{name}: {} requests proven by address", group_digits(proven.requests));
     if open.requests > 0 {
-        told += &format!(", {} left open (the gate asks DNS, where that can tell)", thousands(open.requests));
+        told += &format!(", {} left open (the gate asks DNS, where that can tell)", group_digits(open.requests));
     }
     if contradicted.requests > 0 {
-        told += &format!(", {} of others in its name", thousands(contradicted.requests));
+        told += &format!(", {} of others in its name", group_digits(contradicted.requests));
     }
     let tally = crawler.genuine();
     told + &format!(
         "; up to {} in an hour, {} in a day.",
-        thousands(tally.busiest_hour.most),
-        thousands(tally.busiest_day.most)
+        group_digits(tally.busiest_hour.most),
+        group_digits(tally.busiest_day.most)
     )
 }
 
@@ -289,12 +289,12 @@ fn requests<'a>(bots: &[(&'a str, &RequestRate)]) -> Vec<(&'a str, u64)> {
 }
 
 /// The busiest of them by name, the others by their number.
-fn told(bots: &[(&str, u64)]) -> String {
-    let few = bots.iter().take(FEW).map(|(name, requests)| format!("{name} {}", thousands(*requests)));
+fn summarize(bots: &[(&str, u64)]) -> String {
+    let few = bots.iter().take(MAX_NAMED_BOTS).map(|(name, requests)| format!("{name} {}", group_digits(*requests)));
     let mut told: Vec<String> = few.collect();
-    if bots.len() > FEW {
-        let rest: u64 = bots[FEW..].iter().map(|(_, requests)| requests).sum();
-        told.push(format!("{} more {}", bots.len() - FEW, thousands(rest)));
+    if bots.len() > MAX_NAMED_BOTS {
+        let rest: u64 = bots[MAX_NAMED_BOTS..].iter().map(|(_, requests)| requests).sum();
+        told.push(format!("{} more {}", bots.len() - MAX_NAMED_BOTS, group_digits(rest)));
     }
     told.join(", ")
 }
@@ -302,7 +302,7 @@ fn told(bots: &[(&str, u64)]) -> String {
 /// How many seconds apart its requests would be if its busiest day were even; nothing where it is slow anyhow.
 fn delay(tally: &RequestRate) -> Option<u64> {
     let even = 86_400 / tally.busiest_day.most.max(1);
-    (tally.busiest_hour.most >= FAST).then_some(even.clamp(1, MOST_DELAY))
+    (tally.busiest_hour.most >= FAST_CRAWLER_PER_HOUR).then_some(even.clamp(1, MAX_CRAWL_DELAY_S))
 }
 
 /// To two figures, so that nobody takes it for more exact than it is.
@@ -335,19 +335,19 @@ log:
 const WIDTH: usize = 118;
 
 /// So many bots are named in a comment.
-const FEW: usize = 6;
+const MAX_NAMED_BOTS: usize = 6;
 
 /// From one request in twenty seconds on, for an hour, a crawler is asked to slow down.
-const FAST: u64 = 180;
+const FAST_CRAWLER_PER_HOUR: u64 = 180;
 
 /// As much as a `crawl_delay` may be, in seconds.
-const MOST_DELAY: u64 = 30;
+const MAX_CRAWL_DELAY_S: u64 = 30;
 
 /// It says so itself: its pace is set elsewhere.
-const HEED_NO_DELAY: [&str; 1] = ["googlebot"];
+const IGNORE_CRAWL_DELAY: [&str; 1] = ["googlebot"];
 
 /// However much people ask for, search engines have this share of the limit, in percent ...
-const LEAST_FOR_BOTS: u64 = 30;
+const MIN_BOT_PERCENT: u64 = 30;
 
 /// ... and however little, the last of it is theirs.
-const MOST_FOR_BOTS: u64 = 90;
+const MAX_BOT_PERCENT: u64 = 90;

@@ -12,7 +12,7 @@ enum Log {
     /// It can be opened again.
     File(PathBuf),
     /// It comes only once, and is kept.
-    Kept { name: String, text: Arc<[u8]> },
+    Buffered { name: String, text: Arc<[u8]> },
 }
 
 /// Why logs cannot be read twice.
@@ -34,21 +34,21 @@ impl Logs {
     pub fn of(paths: &[PathBuf]) -> Result<Self, LogBufferError> {
         let log = |path: &PathBuf| match path.is_file() && path != Path::new("-") {
             true => Ok(Log::File(path.clone())),
-            false => kept(path),
+            false => buffered(path),
         };
         paths.iter().map(log).collect::<Result<_, _>>().map(Self)
     }
 
     /// One that is this text.
-    pub fn kept(name: String, text: Vec<u8>) -> Self {
-        Self(vec![Log::Kept { name, text: text.into() }])
+    pub fn buffered(name: String, text: Vec<u8>) -> Self {
+        Self(vec![Log::Buffered { name, text: text.into() }])
     }
 
     /// What they are called.
     pub fn names(&self) -> Vec<String> {
         let name = |log: &Log| match log {
             Log::File(path) => path.display().to_string(),
-            Log::Kept { name, .. } => name.clone(),
+            Log::Buffered { name, .. } => name.clone(),
         };
         self.0.iter().map(name).collect()
     }
@@ -57,21 +57,21 @@ impl Logs {
     pub(super) fn open(&self) -> Result<Vec<LogSource>, LogReadError> {
         let source = |log: &Log| match log {
             Log::File(path) => Ok(LogFiles::open(std::slice::from_ref(path))?.sources),
-            Log::Kept { name, text } => Ok(vec![LogSource::new(name.clone(), Box::new(Cursor::new(Arc::clone(text))))]),
+            Log::Buffered { name, text } => Ok(vec![LogSource::new(name.clone(), Box::new(Cursor::new(Arc::clone(text))))]),
         };
         let sources: Result<Vec<Vec<LogSource>>, LogReadError> = self.0.iter().map(source).collect();
         Ok(sources?.into_iter().flatten().collect())
     }
 }
 
-fn kept(path: &PathBuf) -> Result<Log, LogBufferError> {
+fn buffered(path: &PathBuf) -> Result<Log, LogBufferError> {
     let mut text = Vec::new();
     let name = path.display().to_string();
     for source in LogFiles::open(std::slice::from_ref(path))?.sources {
-        text = source.into_text(MOST_KEPT)?.ok_or_else(|| LogBufferError::TooLong { name: name.clone() })?;
+        text = source.into_text(MAX_BUFFERED_BYTES)?.ok_or_else(|| LogBufferError::TooLong { name: name.clone() })?;
     }
-    Ok(Log::Kept { name, text: text.into() })
+    Ok(Log::Buffered { name, text: text.into() })
 }
 
 /// As much as `tune` keeps of a log.
-const MOST_KEPT: u64 = 1 << 30;
+const MAX_BUFFERED_BYTES: u64 = 1 << 30;

@@ -21,5 +21,5 @@ mod tests;
 
 pub use analysis::InitError;
 pub use logs::{Logs, LogBufferError};
-pub use generate::proposed;
+pub use generate::generate_config;
 pub use dry_run::DryRunError;

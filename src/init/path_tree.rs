@@ -61,7 +61,7 @@ pub(super) const SEARCHES: [&str; 7] = ["q", "s", "query", "search", "keyword", 
 
 impl Tree {
     /// Counts a page.
-    pub(super) fn see_page(&mut self, visit: PageRequest<'_>) {
+    pub(super) fn add(&mut self, visit: PageRequest<'_>) {
         let Self { root, folders } = self;
         let (folder, last) = root.walk(visit.path, folders);
         let visits = match last {
@@ -74,15 +74,15 @@ impl Tree {
             }
         };
         visits.count(visit);
-        if self.folders > MOST_FOLDERS {
-            self.fold();
+        if self.folders > MAX_NODES {
+            self.collapse_rare();
         }
     }
 
     /// The patterns of all pages, busiest first. Where a folder has many names, those that have less than `heavy`
     /// requests stand together as `*`.
     pub(super) fn patterns(mut self, heavy: u64) -> Vec<Pages> {
-        self.root.gather(heavy, 0);
+        self.root.collapse(heavy, 0);
         let mut pages = Vec::new();
         self.root.list(&Pattern::default(), &mut pages);
         pages.sort_by_key(|pages| std::cmp::Reverse(pages.visits.all));
@@ -90,10 +90,10 @@ impl Tree {
     }
 
     /// Puts the seldom names of every folder together, until half of the room is free.
-    fn fold(&mut self) {
+    fn collapse_rare(&mut self) {
         let mut seldom = 1;
-        while self.folders > MOST_FOLDERS / 2 {
-            self.root.fold(seldom);
+        while self.folders > MAX_NODES / 2 {
+            self.root.collapse_rare(seldom);
             self.folders = self.root.count();
             seldom *= 2;
         }
@@ -114,7 +114,7 @@ impl Folder {
         let mut folder = self;
         folder.weight += 1;
         for (depth, segment) in folders.into_iter().flat_map(|folders| folders.split('/')).enumerate() {
-            if depth == DEEPEST {
+            if depth == MAX_DEPTH {
                 return (folder, LastSegment::Deeper);
             }
             folder = folder.child(segment, count);
@@ -144,37 +144,37 @@ impl Folder {
     }
 
     /// Puts names together that came no more often than that.
-    fn fold(&mut self, seldom: u64) {
-        self.put_together(|child| child.weight <= seldom);
-        self.folders().for_each(|folder| folder.fold(seldom));
+    fn collapse_rare(&mut self, seldom: u64) {
+        self.merge_children(|child| child.weight <= seldom);
+        self.folders().for_each(|folder| folder.collapse_rare(seldom));
     }
 
     /// Puts names together where many stand for things: those with less than `heavy` requests or less than `share`. What
     /// lies at the top are sections; below, one that stands out has a fifth of its folder.
-    fn gather(&mut self, heavy: u64, share: u64) {
+    fn collapse(&mut self, heavy: u64, share: u64) {
         let is_light = |child: &Self| child.weight < heavy.max(share);
         let light = self.names.values().filter(|child| is_light(child)).count();
-        if self.any.is_some() || light >= MANY {
-            self.put_together(is_light);
+        if self.any.is_some() || light >= COLLAPSE_THRESHOLD {
+            self.merge_children(is_light);
         }
-        self.folders().for_each(|folder| folder.gather(heavy, folder.weight / 5));
+        self.folders().for_each(|folder| folder.collapse(heavy, folder.weight / 5));
     }
 
-    fn put_together(&mut self, which: impl Fn(&Self) -> bool) {
+    fn merge_children(&mut self, which: impl Fn(&Self) -> bool) {
         let together: Vec<Self> = self.names.extract_if(.., |_, child| which(child)).map(|(_, child)| child).collect();
-        together.into_iter().for_each(|child| self.any.get_or_insert_default().take(child));
+        together.into_iter().for_each(|child| self.any.get_or_insert_default().absorb(child));
     }
 
-    fn take(&mut self, other: Self) {
+    fn absorb(&mut self, other: Self) {
         self.weight += other.weight;
         self.page.add(&other.page);
         self.index.add(&other.index);
         self.deeper.add(&other.deeper);
         if let Some(any) = other.any {
-            self.any.get_or_insert_default().take(*any);
+            self.any.get_or_insert_default().absorb(*any);
         }
         for (name, child) in other.names {
-            self.names.entry(name).or_default().take(child);
+            self.names.entry(name).or_default().absorb(child);
         }
     }
 
@@ -189,13 +189,13 @@ impl Folder {
             }
         };
         list(here.clone(), self.page);
-        list(here.and(PatternSegment::Name("".into())), self.index);
-        list(here.and(PatternSegment::Rest), self.deeper);
+        list(here.join(PatternSegment::Name("".into())), self.index);
+        list(here.join(PatternSegment::Rest), self.deeper);
         for (name, child) in self.names {
-            child.list(&here.and(PatternSegment::Name(name)), pages);
+            child.list(&here.join(PatternSegment::Name(name)), pages);
         }
         if let Some(any) = self.any {
-            any.list(&here.and(PatternSegment::Any), pages);
+            any.list(&here.join(PatternSegment::Any), pages);
         }
     }
 }
@@ -224,10 +224,10 @@ fn has_parameter(query: &str, parameter: &str) -> bool {
 }
 
 /// More than a site has that a person would write routes for; about 2 MiB of them.
-const MOST_FOLDERS: usize = 8192;
+const MAX_NODES: usize = 8192;
 
 /// How deep folders are told apart.
-const DEEPEST: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 /// So many seldom names in a folder are things, not sections.
-const MANY: usize = 8;
+const COLLAPSE_THRESHOLD: usize = 8;

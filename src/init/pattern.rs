@@ -23,38 +23,38 @@ pub(super) enum PatternSegment {
 pub(super) fn name(segment: &str) -> Option<&str> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let digits = segment.bytes().filter(u8::is_ascii_digit).count();
-    let is_number = digits == segment.len() || digits >= MOST_DIGITS;
+    let is_number = digits == segment.len() || digits >= MAX_DIGITS;
     let is_secret = segment.split(|letter: char| !letter.is_ascii_alphanumeric()).any(is_key);
-    (segment.len() <= LONGEST && segment.bytes().all(plain) && !is_number && !is_secret).then_some(segment)
+    (segment.len() <= MAX_NAME_LEN && segment.bytes().all(plain) && !is_number && !is_secret).then_some(segment)
 }
 
 /// A long word with digits among its letters is somebody's key, whatever stands before and behind it.
 fn is_key(word: &str) -> bool {
-    word.len() >= LEAST_KEY
+    word.len() >= MIN_KEY_LEN
         && word.bytes().any(|byte| byte.is_ascii_digit())
         && word.bytes().any(|byte| byte.is_ascii_alphabetic())
 }
 
 impl Pattern {
     /// This with one more segment.
-    pub(super) fn and(&self, part: PatternSegment) -> Self {
+    pub(super) fn join(&self, part: PatternSegment) -> Self {
         Self(self.0.iter().cloned().chain([part]).collect())
     }
 
     /// True where it may fit names that are not in it.
-    pub(super) fn is_open(&self) -> bool {
+    pub(super) fn has_wildcard(&self) -> bool {
         matches!(self.0.last(), Some(PatternSegment::Any | PatternSegment::Rest))
     }
 
     /// The order of routes: of two that fit the same path, the more particular first.
-    pub(super) fn before(&self, other: &Self) -> Ordering {
-        let particular = |pattern: &Self| pattern.0.iter().map(PatternSegment::rank).collect::<Vec<_>>();
+    pub(super) fn cmp_specificity(&self, other: &Self) -> Ordering {
+        let particular = |pattern: &Self| pattern.0.iter().map(PatternSegment::specificity).collect::<Vec<_>>();
         particular(self).cmp(&particular(other))
     }
 }
 
 impl PatternSegment {
-    const fn rank(&self) -> u8 {
+    const fn specificity(&self) -> u8 {
         match self {
             Self::Name(_) => 0,
             Self::Any => 1,
@@ -74,13 +74,13 @@ impl fmt::Display for Pattern {
 }
 
 /// A name has a version or a small number in it (`v2`, `top10`); a year or more is a thing.
-const MOST_DIGITS: usize = 4;
+const MAX_DIGITS: usize = 4;
 
 /// Shorter ones could be guessed, and are no secret.
-const LEAST_KEY: usize = 16;
+const MIN_KEY_LEN: usize = 16;
 
 /// Names of folders are short; titles are not.
-const LONGEST: usize = 40;
+const MAX_NAME_LEN: usize = 40;
 
 #[cfg(test)]
 mod tests {
@@ -110,7 +110,7 @@ mod tests {
             pattern(&[named("item"), PatternSegment::Any]),
             pattern(&[named("item"), named("new")]),
         ];
-        patterns.sort_by(Pattern::before);
+        patterns.sort_by(Pattern::cmp_specificity);
         assert_eq!(patterns.map(|pattern| pattern.to_string()), ["/item/new", "/item/*", "/*", "/**"]);
     }
 }

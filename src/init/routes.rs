@@ -25,15 +25,15 @@ impl Routes {
     /// Those of a site with so many requests for pages, whose assets have these `endings`.
     pub(super) fn of(tree: Tree, pages: u64, endings: Vec<String>) -> Self {
         let pages = of_pages(tree, pages);
-        let is_needed = pages.iter().any(|route| route.pattern.is_open());
+        let is_needed = pages.iter().any(|route| route.pattern.has_wildcard());
         Self { assets: if is_needed { endings } else { Vec::new() }, pages }
     }
 }
 
 fn of_pages(tree: Tree, pages: u64) -> Vec<Route> {
-    let seldom = (pages / SELDOM).max(1);
+    let seldom = (pages / MIN_SHARE_DIVISOR).max(1);
     let mut routes: Vec<Route> = Vec::new();
-    let busy = tree.patterns((pages / HEAVY).max(2)).into_iter().filter(|pages| pages.visits.all >= seldom).take(MOST);
+    let busy = tree.patterns((pages / HEAVY_SHARE_DIVISOR).max(2)).into_iter().filter(|pages| pages.visits.all >= seldom).take(MAX_ROUTES);
     for Pages { pattern, visits } in busy {
         let (parameter, searches) = (0..SEARCHES.len())
             .map(|place| (SEARCHES[place], visits.searches[place]))
@@ -54,7 +54,7 @@ fn of_pages(tree: Tree, pages: u64) -> Vec<Route> {
         routes.push(Route { pattern, parameter: None, visits: rest });
     }
     // Stable: among equally particular ones the busiest stays first, and one with a parameter before one without.
-    routes.sort_by(|one, other| one.pattern.before(&other.pattern));
+    routes.sort_by(|one, other| one.pattern.cmp_specificity(&other.pattern));
     merge_spellings(routes)
 }
 
@@ -84,10 +84,10 @@ impl Route {
 const COSTED: rule::Spelling = rule::Spelling { ignores_case: true, ignores_trailing_slash: true };
 
 /// A page that not one in so many is for is seldom.
-const SELDOM: u64 = 100;
+const MIN_SHARE_DIVISOR: u64 = 100;
 
 /// A name that one in so many requests is for is told apart, however many names are beside it.
-const HEAVY: u64 = 50;
+const HEAVY_SHARE_DIVISOR: u64 = 50;
 
 /// More routes than this nobody reads.
-const MOST: usize = 20;
+const MAX_ROUTES: usize = 20;

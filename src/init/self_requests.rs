@@ -11,15 +11,15 @@ pub(super) struct SelfRequests(BTreeMap<IpAddr, u64>);
 
 impl SelfRequests {
     /// Takes a request of a bot for a path.
-    pub(super) fn see(&mut self, bot: &str, path: &str, client: IpAddr) {
+    pub(super) fn record(&mut self, bot: &str, path: &str, client: IpAddr) {
         let is_one = bot == WORDPRESS && path == CRON;
-        if is_one && (self.0.len() < MOST || self.0.contains_key(&client)) {
+        if is_one && (self.0.len() < MAX_ADDRESSES || self.0.contains_key(&client)) {
             *self.0.entry(client).or_default() += 1;
         }
     }
 
     /// The address that most of them came from, and how many.
-    pub(super) fn most(&self) -> Option<(IpAddr, u64)> {
+    pub(super) fn busiest(&self) -> Option<(IpAddr, u64)> {
         let all: u64 = self.0.values().sum();
         self.0.iter().map(|(client, calls)| (*client, *calls)).find(|(_, calls)| calls * 2 > all)
     }
@@ -32,4 +32,4 @@ pub(super) const WORDPRESS: &str = "WordPress";
 pub(super) const CRON: &str = "/wp-cron.php";
 
 /// A site has an address or two.
-const MOST: usize = 64;
+const MAX_ADDRESSES: usize = 64;

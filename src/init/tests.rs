@@ -18,12 +18,12 @@ fn proposed(log: &str) -> String {
 }
 
 fn try_proposed(log: Vec<u8>) -> Result<String, InitError> {
-    super::proposed(&Logs::kept("a log".into(), log), &AGENTS, &OPERATORS)
+    super::generate_config(&Logs::buffered("a log".into(), log), &AGENTS, &OPERATORS)
 }
 
 /// What the proposal for a log does with it, and the assets that it charges for.
 fn replayed(yaml: &str, log: &str) -> (PolicyReport, Vec<String>) {
-    let logs = Logs::kept("a log".into(), log.as_bytes().to_vec());
+    let logs = Logs::buffered("a log".into(), log.as_bytes().to_vec());
     let mut lines = MergedLog::new(logs.open().expect("it is in memory"), analysis::OUT_OF_ORDER);
     let (operators, agents) = (Arc::clone(&OPERATORS), Arc::clone(&AGENTS));
     let settings = is_accepted(yaml);
@@ -35,7 +35,7 @@ fn replayed(yaml: &str, log: &str) -> (PolicyReport, Vec<String>) {
         let trial = trial.get_or_insert_with(|| {
             Simulator::new(policy.take().expect("there is one trial"), &Assumptions::default(), next.at)
         });
-        trial.take(next, &line, &request, &mut |_, decided| {
+        trial.process(next, &line, &request, &mut |_, decided| {
             let aim = ResourceKind::of(&http::Method::GET, &request.path, None, None);
             if aim == ResourceKind::Asset && decided.is_costly() {
                 charged.push(request.path.to_string());

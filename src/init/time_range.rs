@@ -22,10 +22,10 @@ pub(super) struct Zone {
 
 impl LogTimeRange {
     /// Takes a request's time, by a clock so many seconds east of Greenwich.
-    pub(super) fn see(&mut self, at: Timestamp, east: i64) {
+    pub(super) fn record(&mut self, at: Timestamp, east: i64) {
         let (first, last) = self.span.unwrap_or((at, at));
         self.span = Some((first.min(at), last.max(at)));
-        if self.clocks.len() < MOST_CLOCKS || self.clocks.contains_key(&east) {
+        if self.clocks.len() < MAX_OFFSETS || self.clocks.contains_key(&east) {
             *self.clocks.entry(east).or_default() += 1;
         }
     }
@@ -37,29 +37,29 @@ impl LogTimeRange {
     }
 
     /// True where they are less than one.
-    pub(super) fn is_short(&self) -> bool {
-        self.covered() < DAY - ROUGHLY
+    pub(super) fn is_less_than_a_day(&self) -> bool {
+        self.covered_seconds() < DAY - ROTATION_SLACK_S
     }
 
     /// About so many hours, at least one: what is shorter says little of a day.
     pub(super) fn hours(&self) -> u64 {
-        self.covered().div_ceil(3600).max(1)
+        self.covered_seconds().div_ceil(3600).max(1)
     }
 
     /// What a whole day would have, where these hours have so much.
-    pub(super) fn of_a_day(&self, amount: u64) -> u64 {
+    pub(super) fn per_day(&self, amount: u64) -> u64 {
         (amount * 24).div_ceil(self.hours())
     }
 
     /// True where a window lies within them.
-    pub(super) fn cover(&self, window: &WindowReport) -> bool {
+    pub(super) fn covers(&self, window: &WindowReport) -> bool {
         let second = |text: &str| text.parse().map_or(0, jiff::Timestamp::as_second).unsigned_abs();
         let (start, end) = (second(&window.start), second(&window.end));
-        self.span.is_some_and(|(first, last)| first.seconds() <= start + ROUGHLY && end <= last.seconds() + ROUGHLY)
+        self.span.is_some_and(|(first, last)| first.seconds() <= start + ROTATION_SLACK_S && end <= last.seconds() + ROTATION_SLACK_S)
     }
 
-    fn covered(&self) -> u64 {
-        self.span.map_or(0, |(first, last)| last.since(first).as_secs())
+    fn covered_seconds(&self) -> u64 {
+        self.span.map_or(0, |(first, last)| last.saturating_duration_since(first).as_secs())
     }
 
     /// The zone of its clock.
@@ -103,10 +103,10 @@ fn offset(east: i64) -> String {
 const DAY: u64 = 86_400;
 
 /// A log that is rotated every day seldom begins with a request of its first minutes.
-const ROUGHLY: u64 = 2 * 3600;
+const ROTATION_SLACK_S: u64 = 2 * 3600;
 
 /// More than a server is ever set to.
-const MOST_CLOCKS: usize = 64;
+const MAX_OFFSETS: usize = 64;
 
 /// Zones off the full hour whose clocks are never changed.
 const HALF_HOURS: [(i64, &str); 8] = [

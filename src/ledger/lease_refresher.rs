@@ -12,13 +12,13 @@ use tokio::sync::Notify;
 use tracing::{info, warn};
 
 /// Accounts are looked after at least this often.
-const USUAL_PAUSE: Duration = Duration::from_secs(1);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// The same where somebody has less than they need now.
-const SHORT_PAUSE: Duration = Duration::from_millis(50);
+const SHORTFALL_INTERVAL: Duration = Duration::from_millis(50);
 /// And at most this often, so that accounts that run low together are served together.
-const LEAST_PAUSE: Duration = Duration::from_millis(1);
+const MIN_INTERVAL: Duration = Duration::from_millis(1);
 /// So many troubles in a row are told once.
-const COMPLAIN_EVERY: u32 = 60;
+const WARN_EVERY_FAILURES: u32 = 60;
 
 /// Wakes a keeper that sleeps. Made before the engine that rings it and the keeper that hears it.
 #[derive(Clone, Default)]
@@ -26,7 +26,7 @@ pub struct WakeHandle(Arc<Notify>);
 
 /// Keeps accounts supplied from a ledger until it is closed.
 pub struct LeaseRefresher {
-    bell: WakeHandle,
+    wake_handle: WakeHandle,
     shared: Arc<RefresherState>,
     answers: Arc<Notify>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -35,7 +35,7 @@ pub struct LeaseRefresher {
 #[derive(Default)]
 struct RefresherState {
     progress: Mutex<Progress>,
-    went_on: Condvar,
+    progressed: Condvar,
 }
 
 #[derive(Default)]
@@ -44,14 +44,14 @@ struct Progress {
     ended: u64,
     ready: bool,
     stopping: bool,
-    trouble: Option<String>,
+    last_error: Option<String>,
 }
 
 impl WakeHandle {
     /// The supply of an engine whose accounts ring this bell.
-    pub fn supply(&self) -> LeaseMode {
-        let bell = Arc::clone(&self.0);
-        LeaseMode::Leased(Arc::new(move || bell.notify_one()))
+    pub fn lease_mode(&self) -> LeaseMode {
+        let wake_handle = Arc::clone(&self.0);
+        LeaseMode::Leased(Arc::new(move || wake_handle.notify_one()))
     }
 }
 
@@ -60,21 +60,21 @@ impl LeaseRefresher {
     pub fn start<S: Store>(
         store: S,
         engine: Arc<Engine>,
-        bell: WakeHandle,
+        wake_handle: WakeHandle,
         now: impl Fn() -> Timestamp + Send + 'static,
     ) -> io::Result<Self> {
         let (shared, answers) = (Arc::new(RefresherState::default()), Arc::new(Notify::new()));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = {
-            let (bell, shared, answers) = (bell.clone(), Arc::clone(&shared), Arc::clone(&answers));
-            let keep = move || runtime.block_on(keep(store, &engine, &bell, &shared, &answers, now));
+            let (bell, shared, answers) = (wake_handle.clone(), Arc::clone(&shared), Arc::clone(&answers));
+            let keep = move || runtime.block_on(run(store, &engine, &bell, &shared, &answers, now));
             std::thread::Builder::new().name("ledger".into()).spawn(keep)?
         };
-        Ok(Self { bell, shared, answers, thread: Mutex::new(Some(thread)) })
+        Ok(Self { wake_handle, shared, answers, thread: Mutex::new(Some(thread)) })
     }
 
     /// Tells everybody who waits for it that the ledger has answered.
-    pub fn answers(&self) -> Arc<Notify> {
+    pub fn lease_updates(&self) -> Arc<Notify> {
         Arc::clone(&self.answers)
     }
 
@@ -84,34 +84,34 @@ impl LeaseRefresher {
     }
 
     /// What is wrong with the ledger, if anything is.
-    pub fn trouble(&self) -> Option<String> {
-        self.shared.progress.lock().trouble.clone()
+    pub fn last_error(&self) -> Option<String> {
+        self.shared.progress.lock().last_error.clone()
     }
 
     /// Waits until the ledger has been asked about everything that is so now; false if that takes longer than
     /// `patience`.
-    pub fn catch_up(&self, patience: Duration) -> bool {
+    pub fn flush(&self, patience: Duration) -> bool {
         let mut progress = self.shared.progress.lock();
         let target = progress.begun + 1;
-        self.bell.0.notify_one();
+        self.wake_handle.0.notify_one();
         let waiting = |progress: &mut Progress| progress.ended < target && !progress.stopping;
-        !self.shared.went_on.wait_while_for(&mut progress, waiting, patience).timed_out()
+        !self.shared.progressed.wait_while_for(&mut progress, waiting, patience).timed_out()
     }
 
     /// Gives back what is held and not taken. Nothing may be taken any more.
     pub fn close(&self) {
         self.shared.progress.lock().stopping = true;
-        self.bell.0.notify_one();
+        self.wake_handle.0.notify_one();
         if self.thread.lock().take().is_some_and(|thread| thread.join().is_err()) {
             warn!("The ledger's thread ended badly: what it held counts as spent");
         }
     }
 }
 
-async fn keep<S: Store>(
+async fn run<S: Store>(
     mut store: S,
     engine: &Engine,
-    bell: &WakeHandle,
+    wake_handle: &WakeHandle,
     shared: &RefresherState,
     answers: &Notify,
     now: impl Fn() -> Timestamp,
@@ -124,13 +124,13 @@ async fn keep<S: Store>(
             progress.stopping
         };
         let round = if stopping {
-            last_round(&mut store, engine, now()).await.map(|()| true)
+            release_all(&mut store, engine, now()).await.map(|()| true)
         } else {
-            round(&mut store, engine, now()).await
+            refresh_once(&mut store, engine, now()).await
         };
         let pause = match &round {
-            Ok(true) | Err(_) => USUAL_PAUSE,
-            Ok(false) => SHORT_PAUSE,
+            Ok(true) | Err(_) => REFRESH_INTERVAL,
+            Ok(false) => SHORTFALL_INTERVAL,
         };
         match &round {
             Ok(_) if troubles > 0 => {
@@ -139,7 +139,7 @@ async fn keep<S: Store>(
             }
             Ok(_) => {}
             Err(error) => {
-                if troubles % COMPLAIN_EVERY == 0 {
+                if troubles % WARN_EVERY_FAILURES == 0 {
                     warn!(
                         "The ledger {error}. What is leased may still be spent; then requests that cost something are refused"
                     );
@@ -151,52 +151,52 @@ async fn keep<S: Store>(
             let mut progress = shared.progress.lock();
             progress.ended = progress.begun;
             progress.ready |= round.is_ok();
-            progress.trouble = match &round {
-                Ok(_) => store.trouble(),
+            progress.last_error = match &round {
+                Ok(_) => store.last_error(),
                 Err(error) => Some(format!("The ledger {error}")),
             };
-            shared.went_on.notify_all();
+            shared.progressed.notify_all();
             answers.notify_waiters();
         }
         if stopping {
             return;
         }
-        let _ = tokio::time::timeout(pause, bell.0.notified()).await;
-        tokio::time::sleep(LEAST_PAUSE).await;
+        let _ = tokio::time::timeout(pause, wake_handle.0.notified()).await;
+        tokio::time::sleep(MIN_INTERVAL).await;
     }
 }
 
 /// Asks for everybody at once; true when everybody has what they need now.
-async fn round<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -> Result<bool, StoreError> {
+async fn refresh_once<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -> Result<bool, StoreError> {
     correct(store, engine, now).await?;
-    let asks = engine.asks(now);
+    let asks = engine.lease_requests(now);
     if asks.is_empty() {
         return Ok(true);
     }
     match store.lease(&asks, now).await {
         Ok(leases) => {
-            engine.supply(&asks, &leases, now);
-            Ok(asks.iter().zip(&leases).all(is_enough))
+            engine.apply_leases(&asks, &leases, now);
+            Ok(asks.iter().zip(&leases).all(is_satisfied))
         }
         Err(error) => {
             if matches!(error, StoreError::Unreachable(_)) {
-                engine.cut_off();
+                engine.enable_fallback();
             }
             Err(error)
         }
     }
 }
 
-async fn last_round<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -> Result<(), StoreError> {
+async fn release_all<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -> Result<(), StoreError> {
     correct(store, engine, now).await?;
-    store.close(&engine.asks(now), now).await
+    store.close(&engine.lease_requests(now), now).await
 }
 
 async fn correct<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -> Result<(), StoreError> {
-    for (ask, used) in engine.corrections(now) {
+    for (ask, used) in engine.pending_corrections(now) {
         if let Err(error) = store.correct(&ask, used, now).await {
             if !matches!(error, StoreError::Refused(_)) {
-                engine.put_back(&ask);
+                engine.requeue_correction(&ask);
             }
             return Err(error);
         }
@@ -205,7 +205,7 @@ async fn correct<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -> Re
 }
 
 /// False when there would be more to have than was handed out, and it is needed soon.
-fn is_enough((ask, lease): (&LeaseRequest, &Lease)) -> bool {
-    let needed = ask.taken.plus(ask.soon).min(ask.wanted).min(ask.limit.minus(lease.elsewhere));
+fn is_satisfied((ask, lease): (&LeaseRequest, &Lease)) -> bool {
+    let needed = ask.taken.saturating_add(ask.urgent).min(ask.wanted).min(ask.limit.saturating_sub(lease.held_by_others));
     lease.held >= needed
 }

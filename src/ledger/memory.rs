@@ -26,7 +26,7 @@ impl Store for MemoryStore {
     fn lease(&mut self, asks: &[LeaseRequest], now: Timestamp) -> impl Future<Output = Result<Vec<Lease>, StoreError>> {
         let mut table = self.table.lock();
         let leases = asks.iter().map(|ask| table.lease(self.gate, ask, now)).collect();
-        table.forget_old(asks);
+        table.evict_old(asks);
         ready(Ok(leases))
     }
 

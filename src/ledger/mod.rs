@@ -23,4 +23,4 @@ pub use memory::MemoryStore;
 pub use crate::ledger::file::open_error::OpenError;
 pub use redis::RedisStore;
 pub use store::{LeaseRequest, Lease, Store, StoreError, WindowKey};
-pub use lease_table::{EARLIER, Holder, Holding, LeaseTable};
+pub use lease_table::{PREVIOUS_INCARNATIONS, Holder, Holding, LeaseTable};

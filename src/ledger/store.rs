@@ -15,7 +15,7 @@ pub trait Store: Send + 'static {
     fn lease(&mut self, asks: &[LeaseRequest], now: Timestamp) -> impl Future<Output = Result<Vec<Lease>, StoreError>>;
 
     /// What an operator should know of it, though it answers.
-    fn trouble(&self) -> Option<String> {
+    fn last_error(&self) -> Option<String> {
         None
     }
 

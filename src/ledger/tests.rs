@@ -129,12 +129,12 @@ fn open(sim: &SimulatedDir, boot: &str) -> Result<Inner<SimulatedDir>, OpenError
 
 fn window() -> WindowKey {
     let start = Timestamp::from_seconds(0);
-    WindowKey { id: 0, span: Some(Span { start, end: start + Duration::from_secs(86_400) }), back: 0 }
+    WindowKey { id: 0, span: Some(Span { start, end: start + Duration::from_secs(86_400) }), lookback: 0 }
 }
 
 fn ask(taken: u64, held: u64, wanted: u64, soon: u64) -> LeaseRequest {
-    let [limit, taken, held, wanted, soon] = [LIMIT, taken, held, wanted, soon].map(Units::whole);
-    LeaseRequest { quota: "api".into(), limit, window: window(), taken, held, wanted, soon, expects: Units::ZERO }
+    let [limit, taken, held, wanted, soon] = [LIMIT, taken, held, wanted, soon].map(Units::from_whole);
+    LeaseRequest { quota: "api".into(), limit, window: window(), taken, held, wanted, urgent: soon, expected_demand: Units::ZERO }
 }
 
 impl Gate {
@@ -159,8 +159,8 @@ impl Gate {
         let boot = if end == CrashKind::Killed { "this" } else { "next" };
         let mut next = Gate::start(self.sim.after(end), boot);
         let lease = next.asks(0, 0).expect("an answer");
-        assert_eq!(lease.elsewhere, lease.taken_elsewhere);
-        (lease.elsewhere.floor(), lease.lost.floor())
+        assert_eq!(lease.held_by_others, lease.taken_by_others);
+        (lease.held_by_others.floor(), lease.lost.floor())
     }
 }
 
@@ -207,14 +207,14 @@ fn a_disk_that_fails_lets_the_lease_be_spent_and_no_more() {
     for _ in 0..3 {
         gate.asks(100, 100).expect("an answer");
         assert_eq!(gate.held, 100);
-        assert!(gate.ledger.ill.as_ref().is_some_and(|ill| ill.starts_with("Cannot write ledger: no sync")));
+        assert!(gate.ledger.last_error.as_ref().is_some_and(|ill| ill.starts_with("Cannot write ledger: no sync")));
     }
     for end in [CrashKind::Killed, CrashKind::PowerCut(0), CrashKind::PowerCut(9), CrashKind::PowerCut(16)] {
         assert!(gate.counted_after(end).0 >= 100);
     }
     gate.sim.0.lock().syncs_fail = false;
     gate.asks(100, 100).expect("it works again");
-    assert_eq!(gate.ledger.ill, None);
+    assert_eq!(gate.ledger.last_error, None);
     assert_eq!((gate.held, gate.counted_after(CrashKind::PowerCut(0)).0), (200, 200));
 }
 
@@ -224,7 +224,7 @@ fn a_journal_of_another_start_of_the_machine_proves_nothing() {
     gate.asks(100, 10).expect("a lease");
     for boot in ["other", ""] {
         let next = Gate::start(gate.sim.after(CrashKind::Killed), boot).asks(0, 0).expect("an answer");
-        assert_eq!(next.elsewhere, Units::whole(100), "{boot:?}");
+        assert_eq!(next.held_by_others, Units::from_whole(100), "{boot:?}");
     }
 }
 
@@ -248,11 +248,11 @@ fn a_quota_with_many_windows_and_a_long_name_is_read_back() {
     let part = Duration::from_secs(60);
     for number in 100..300u64 {
         let start = Timestamp::from_seconds(number * 60);
-        let key = WindowKey { id: start.0, span: Some(Span { start, end: start + part }), back: 60 };
+        let key = WindowKey { id: start.0, span: Some(Span { start, end: start + part }), lookback: 60 };
         let mut ask = ask(1, 0, 2, 1);
         (ask.quota, ask.window) = ("q".repeat(64), key);
         let lease = ledger.lease(&[ask], start).expect("an answer").remove(0);
-        assert!(lease.held >= Units::whole(1) && lease.held.plus(lease.elsewhere) <= Units::whole(LIMIT));
+        assert!(lease.held >= Units::from_whole(1) && lease.held.saturating_add(lease.held_by_others) <= Units::from_whole(LIMIT));
     }
 }
 
@@ -261,14 +261,14 @@ fn what_weighs_on_a_redefined_window_is_remembered_while_the_one_before_is_given
     let mut ledger = open(&SimulatedDir::default(), "this").expect("a ledger");
     let second = |number: u64| {
         let start = NOON + Duration::from_secs(number);
-        WindowKey { id: start.0, span: Some(Span { start, end: start + Duration::from_secs(1) }), back: 0 }
+        WindowKey { id: start.0, span: Some(Span { start, end: start + Duration::from_secs(1) }), lookback: 0 }
     };
     for number in 0..8 {
         ledger.lease(&[LeaseRequest { window: second(number), ..ask(1, 0, 1, 0) }], NOON).expect("it is noted");
     }
     let given_back = LeaseRequest { window: second(8), ..ask(0, 0, 0, 0) };
     let today = ledger.lease(&[given_back, ask(0, 0, 2, 2)], NOON).expect("an answer").remove(1);
-    assert_eq!(today.taken_elsewhere, Units::whole(8), "each second weighs on the day");
+    assert_eq!(today.taken_by_others, Units::from_whole(8), "each second weighs on the day");
 }
 
 proptest! {

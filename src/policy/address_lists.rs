@@ -40,7 +40,7 @@ struct IntervalTable<T> {
 
 impl ListSet {
     /// The lists of these numbers.
-    pub fn on(lists: impl IntoIterator<Item = ListId>) -> Self {
+    pub fn from_ids(lists: impl IntoIterator<Item = ListId>) -> Self {
         Self(lists.into_iter().fold(0, |bits, list| bits | 1 << list.0))
     }
 
@@ -50,7 +50,7 @@ impl ListSet {
     }
 
     /// The first list that is among both.
-    pub fn first_in_common(self, other: Self) -> Option<ListId> {
+    pub fn first_common(self, other: Self) -> Option<ListId> {
         let common = self.0 & other.0;
         (common != 0).then(|| ListId(common.trailing_zeros() as u8))
     }
@@ -58,13 +58,13 @@ impl ListSet {
 
 impl AddressLists {
     /// The most lists that there can be.
-    pub const MOST: usize = 64;
+    pub const MAX_LISTS: usize = 64;
 
     /// Puts the networks of all lists together, in the order of their numbers; of more than 64 lists, the first 64.
     pub fn new(lists: &[Vec<IpPrefix>]) -> Self {
         let counts = lists.iter().map(Vec::len).collect();
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        for (number, networks) in lists.iter().take(Self::MOST).enumerate() {
+        for (number, networks) in lists.iter().take(Self::MAX_LISTS).enumerate() {
             for network in networks {
                 let (first, last) = network.bounds();
                 match (first, last) {
@@ -78,7 +78,7 @@ impl AddressLists {
     }
 
     /// The lists that `address` stands on.
-    pub fn of(&self, address: IpAddr) -> ListSet {
+    pub fn lookup(&self, address: IpAddr) -> ListSet {
         match canonical(address) {
             IpAddr::V4(v4) => self.v4.at(u32::from(v4)),
             IpAddr::V6(v6) => self.v6.at(u128::from(v6)),
@@ -100,13 +100,13 @@ impl<T: Ord + Copy> IntervalTable<T> {
             turns.extend(after(last).map(|behind| (behind, list, false)));
         }
         turns.sort_unstable_by_key(|&(at, ..)| at);
-        let mut depth = [0_u32; AddressLists::MOST];
+        let mut depth = [0_u32; AddressLists::MAX_LISTS];
         let mut spans = Self { starts: Vec::new(), listed: Vec::new() };
         for of_one_place in turns.chunk_by(|one, other| one.0 == other.0) {
             // Beginnings first, or a depth would fall below zero where one network follows on another.
             of_one_place.iter().filter(|turn| turn.2).for_each(|turn| depth[turn.1] += 1);
             of_one_place.iter().filter(|turn| !turn.2).for_each(|turn| depth[turn.1] -= 1);
-            let listed = ListSet::on((0..).map(ListId).zip(depth).filter(|(_, depth)| *depth > 0).map(|(list, _)| list));
+            let listed = ListSet::from_ids((0..).map(ListId).zip(depth).filter(|(_, depth)| *depth > 0).map(|(list, _)| list));
             if spans.listed.last().copied().unwrap_or_default() != listed {
                 spans.starts.push(of_one_place[0].0);
                 spans.listed.push(listed);
@@ -123,7 +123,7 @@ impl<T: Ord + Copy> IntervalTable<T> {
 
 /// Reads a list: one address or network a line; `#` begins a comment, empty lines are nothing. Every bad line is told, up to
 /// a hundred of them.
-pub fn read(text: &str) -> Result<Vec<IpPrefix>, Vec<InvalidLine>> {
+pub fn parse(text: &str) -> Result<Vec<IpPrefix>, Vec<InvalidLine>> {
     let mut networks = Vec::new();
     let mut bad = Vec::new();
     for (number, line) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
@@ -131,9 +131,9 @@ pub fn read(text: &str) -> Result<Vec<IpPrefix>, Vec<InvalidLine>> {
         match IpPrefix::parse(written) {
             Some(network) => networks.push(network),
             None if written.is_empty() => {}
-            None => bad.push(InvalidLine { number, found: written.chars().take(LONGEST).collect() }),
+            None => bad.push(InvalidLine { number, found: written.chars().take(MAX_EXCERPT).collect() }),
         }
-        if bad.len() >= MOST_TOLD {
+        if bad.len() >= MAX_REPORTED_LINES {
             break;
         }
     }
@@ -141,8 +141,8 @@ pub fn read(text: &str) -> Result<Vec<IpPrefix>, Vec<InvalidLine>> {
 }
 
 /// A file that is no list at all need not be told line by line.
-const MOST_TOLD: usize = 100;
-const LONGEST: usize = 60;
+const MAX_REPORTED_LINES: usize = 100;
+const MAX_EXCERPT: usize = 60;
 
 #[cfg(test)]
 mod tests {
@@ -150,12 +150,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn networks(text: &str) -> Vec<IpPrefix> {
-        read(text).unwrap_or_else(|bad| panic!("{bad:?}"))
+        parse(text).unwrap_or_else(|bad| panic!("{bad:?}"))
     }
 
     fn listed(lists: &AddressLists, address: &str) -> Vec<u8> {
-        let found = lists.of(address.parse().expect("an address"));
-        (0..64).filter(|&list| found.first_in_common(ListSet::on([ListId(list)])).is_some()).collect()
+        let found = lists.lookup(address.parse().expect("an address"));
+        (0..64).filter(|&list| found.first_common(ListSet::from_ids([ListId(list)])).is_some()).collect()
     }
 
     #[test]
@@ -175,11 +175,11 @@ mod tests {
 
     #[test]
     fn every_bad_line_is_told_with_its_number() {
-        let bad = read("192.0.2.1\n300.1.1.1\n# fine\n192.0.2.0/33\nexample.com # why\n").expect_err("three are bad");
+        let bad = parse("192.0.2.1\n300.1.1.1\n# fine\n192.0.2.0/33\nexample.com # why\n").expect_err("three are bad");
         let told: Vec<_> = bad.iter().map(|line| (line.number, line.found.as_str())).collect();
         assert_eq!(told, [(2, "300.1.1.1"), (4, "192.0.2.0/33"), (5, "example.com")]);
-        assert_eq!(read(&"x\n".repeat(5000)).expect_err("all are bad").len(), 100);
-        assert_eq!(read(""), Ok(Vec::new()));
+        assert_eq!(parse(&"x\n".repeat(5000)).expect_err("all are bad").len(), 100);
+        assert_eq!(parse(""), Ok(Vec::new()));
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
             for address in asked.iter().copied().chain(edges) {
                 let address = IpAddr::V4(address.into());
                 let one_by_one = (0..3).filter(|&list: &usize| of_list[list].iter().any(|network| network.contains(address)));
-                prop_assert_eq!(lists.of(address), ListSet::on(one_by_one.map(|list| ListId(list as u8))));
+                prop_assert_eq!(lists.lookup(address), ListSet::from_ids(one_by_one.map(|list| ListId(list as u8))));
             }
         }
     }

@@ -25,7 +25,7 @@ pub struct Bucket {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BucketState {
     /// Tokens that are gone.
-    pub missing: u32,
+    pub used_tokens: u32,
     /// When the present interval began.
     pub since: Timestamp,
 }
@@ -37,50 +37,50 @@ pub struct EmptyUntil(pub Timestamp);
 impl Bucket {
     /// Takes one token, or says when the next one comes.
     pub fn take(&self, level: BucketState, now: Timestamp) -> Result<BucketState, EmptyUntil> {
-        let level = self.filled(level, now);
-        if level.missing >= self.capacity {
-            return Err(EmptyUntil(level.since + self.step()));
+        let level = self.refilled(level, now);
+        if level.used_tokens >= self.capacity {
+            return Err(EmptyUntil(level.since + self.refill_step()));
         }
-        Ok(BucketState { missing: level.missing + 1, ..level })
+        Ok(BucketState { used_tokens: level.used_tokens + 1, ..level })
     }
 
     /// Tokens that can be taken now.
     pub fn remaining(&self, level: BucketState, now: Timestamp) -> u32 {
-        self.capacity.saturating_sub(self.filled(level, now).missing)
+        self.capacity.saturating_sub(self.refilled(level, now).used_tokens)
     }
 
     /// When the next token comes back; `now` where none is missing.
-    pub fn next_at(&self, level: BucketState, now: Timestamp) -> Timestamp {
-        let level = self.filled(level, now);
-        if level.missing == 0 { now } else { level.since + self.step() }
+    pub fn next_token_at(&self, level: BucketState, now: Timestamp) -> Timestamp {
+        let level = self.refilled(level, now);
+        if level.used_tokens == 0 { now } else { level.since + self.refill_step() }
     }
 
     /// When a bucket that nobody touches is full again; such a bucket may be forgotten.
     pub fn full_at(&self, level: BucketState) -> Timestamp {
-        level.since + self.step() * level.missing.div_ceil(self.batch())
+        level.since + self.refill_step() * level.used_tokens.div_ceil(self.batch())
     }
 
-    fn filled(&self, level: BucketState, now: Timestamp) -> BucketState {
-        if level.missing == 0 {
-            return BucketState { missing: 0, since: now };
+    fn refilled(&self, level: BucketState, now: Timestamp) -> BucketState {
+        if level.used_tokens == 0 {
+            return BucketState { used_tokens: 0, since: now };
         }
         // It may have been larger before a reload.
-        let level = BucketState { missing: level.missing.min(self.capacity), ..level };
-        let step = u64::try_from(self.step().as_nanos()).unwrap_or(u64::MAX).max(1);
+        let level = BucketState { used_tokens: level.used_tokens.min(self.capacity), ..level };
+        let step = u64::try_from(self.refill_step().as_nanos()).unwrap_or(u64::MAX).max(1);
         let passed = now.0.saturating_sub(level.since.0);
         if passed < step {
             return level;
         }
         let steps = passed / step;
         match u32::try_from(steps.saturating_mul(self.batch().into())) {
-            Ok(tokens) if tokens < level.missing => {
-                BucketState { missing: level.missing - tokens, since: Timestamp(level.since.0 + steps * step) }
+            Ok(tokens) if tokens < level.used_tokens => {
+                BucketState { used_tokens: level.used_tokens - tokens, since: Timestamp(level.since.0 + steps * step) }
             }
-            _ => BucketState { missing: 0, since: now },
+            _ => BucketState { used_tokens: 0, since: now },
         }
     }
 
-    fn step(&self) -> Duration {
+    fn refill_step(&self) -> Duration {
         if self.smooth { self.interval / self.fill.max(1) } else { self.interval }
     }
 
@@ -109,8 +109,8 @@ mod tests {
         }
         assert_eq!(ATLASSIAN.take(level, at(0)), Err(EmptyUntil(at(10))));
         assert_eq!(ATLASSIAN.take(level, at(9)), Err(EmptyUntil(at(10))));
-        assert_eq!((ATLASSIAN.next_at(level, at(9)), ATLASSIAN.next_at(level, at(11))), (at(10), at(20)));
-        assert_eq!(ATLASSIAN.next_at(level, at(60)), at(60), "all are back");
+        assert_eq!((ATLASSIAN.next_token_at(level, at(9)), ATLASSIAN.next_token_at(level, at(11))), (at(10), at(20)));
+        assert_eq!(ATLASSIAN.next_token_at(level, at(60)), at(60), "all are back");
         assert_eq!(ATLASSIAN.remaining(level, at(10)), 10);
         assert_eq!(ATLASSIAN.remaining(level, at(3600)), 60);
         assert_eq!(ATLASSIAN.full_at(level), at(60));
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn a_bucket_that_was_larger_is_empty_and_no_more() {
         let small = Bucket { capacity: 2, fill: 1, interval: Duration::from_secs(1), smooth: true, costed_only: false };
-        let level = BucketState { missing: 50, since: at(0) };
+        let level = BucketState { used_tokens: 50, since: at(0) };
         assert_eq!(small.take(level, at(0)), Err(EmptyUntil(at(1))));
         assert!(small.take(level, at(1)).is_ok(), "who waited as told is let in");
     }
@@ -159,7 +159,7 @@ mod tests {
                     level = next;
                     granted += 1;
                 }
-                let elapsed = now.since(at(0)).as_nanos();
+                let elapsed = now.saturating_duration_since(at(0)).as_nanos();
                 let back = if smooth { elapsed * u128::from(fill) / bucket.interval.as_nanos() + 1 } else { elapsed / bucket.interval.as_nanos() * u128::from(fill) };
                 prop_assert!(granted <= u128::from(capacity) + back);
             }

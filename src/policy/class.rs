@@ -31,37 +31,37 @@ pub enum Evidence {
     /// No user agent was sent.
     NoUserAgent,
     /// The user agent names no bot.
-    NamesNoBot,
+    UserAgentNoMatch,
     /// The user agent names a bot of the list.
-    NamesBot(BotId),
+    UserAgentMatch(BotId),
     /// The user agent has the shape of a bot's, though nobody listed it.
-    ShapedLikeBot,
+    UserAgentHeuristic,
     /// The address is among those that the operator publishes.
-    AddressPublished(OperatorId),
+    AddressVerified(OperatorId),
     /// The operator publishes all its addresses, and this is none of them.
-    AddressForeign(OperatorId),
+    AddressMismatch(OperatorId),
     /// The claim is of that operator, and the address is loopback, private, link-local or shared: it disproves nothing.
     AddressPrivate(OperatorId),
     /// It holds a key of its class.
-    HoldsKey,
+    ApiKey,
     /// The address has a name of that operator, and the name has the address.
-    NameProven(OperatorId),
+    DnsVerified(OperatorId),
     /// All crawlers of the operator have its names, and the address has none of them.
-    NameForeign(OperatorId),
+    DnsMismatch(OperatorId),
     /// It has the fields of a signed request, and they name no agent.
-    SignatureUnreadable,
+    SignatureMalformed,
     /// An agent of the operator has signed the request.
-    Signed(OperatorId),
+    SignatureValid(OperatorId),
     /// An agent has signed it of whom no operator is known.
-    SignedUnlisted,
+    SignatureUnlisted,
     /// Signed in the name of an agent, of this operator where one is known, and not by it.
     SignatureInvalid(Option<OperatorId>),
     /// Signed in the name of an agent, of this operator where one is known; nobody can tell.
     SignatureUnknown(Option<OperatorId>),
     /// It does, or leaves out, what people seldom do.
-    Behaves(Signal),
+    Behavior(Signal),
     /// The address stands on a list of the operator's, and its class is for those.
-    OnList(ListId),
+    AddressList(ListId),
 }
 
 /// What speaks for a classification, most telling last.
@@ -163,9 +163,9 @@ pub struct UserAgentRule {
 
 impl Evidence {
     /// Returns the operator whose claim was put to the test, where this is what came of it.
-    pub const fn tested(self) -> Option<OperatorId> {
+    pub const fn claimed_operator(self) -> Option<OperatorId> {
         match self {
-            Self::AddressPublished(operator) | Self::AddressForeign(operator) | Self::Signed(operator) => {
+            Self::AddressVerified(operator) | Self::AddressMismatch(operator) | Self::SignatureValid(operator) => {
                 Some(operator)
             }
             Self::SignatureInvalid(operator) | Self::SignatureUnknown(operator) => operator,
@@ -194,11 +194,11 @@ impl ClientKind {
 pub fn classify(rules: &[UserAgentRule], classes: &[Class], facts: &Facts<'_>) -> Classification {
     let (kind, operator, mut evidence) = kind(rules, facts);
     let id = |place: usize| ClassId(place as u16);
-    let fits = |(place, class): (usize, &Class)| class.when.unmet(id(place), kind, operator, facts).is_none();
+    let fits = |(place, class): (usize, &Class)| class.when.first_unmet(id(place), kind, operator, facts).is_none();
     let place = classes.iter().enumerate().position(fits).unwrap_or(classes.len().saturating_sub(1));
     if let Some(Class { when, .. }) = classes.get(place) {
-        evidence[ON_LIST] = when.lists.first_in_common(facts.listed).map(Evidence::OnList);
-        evidence[HOLDS_KEY] = when.keys.is_some().then_some(Evidence::HoldsKey);
+        evidence[ON_LIST] = when.lists.first_common(facts.address_lists).map(Evidence::AddressList);
+        evidence[HOLDS_KEY] = when.keys.is_some().then_some(Evidence::ApiKey);
     }
     Classification { kind, operator, class: id(place), evidence }
 }
@@ -210,96 +210,96 @@ pub fn agent_rule(rules: &[UserAgentRule], user_agent: &[u8]) -> Option<usize> {
 
 fn kind(rules: &[UserAgentRule], facts: &Facts<'_>) -> (ClientKind, Option<OperatorId>, EvidenceList) {
     if let Some(place) = agent_rule(rules, facts.user_agent) {
-        return (rules[place].kind, None, because([Some(Evidence::AgentRule(place as u16))]));
+        return (rules[place].kind, None, evidence_list([Some(Evidence::AgentRule(place as u16))]));
     }
-    let said = said(facts.claim);
+    let said = claim_evidence(facts.claim);
     let claimed = claimed_operator(facts.claim, facts.signature);
     match (facts.signature, facts.proof, claimed) {
         // Whoever says by its user agent that it is somebody else lies, whatever it signs.
         (Signature::Verified(signer), proof, _) if !matches!(proof, Proof::Disproven(_)) || claimed == Some(signer) => {
-            (ClientKind::VerifiedBot, Some(signer), because([said, Some(Evidence::Signed(signer))]))
+            (ClientKind::VerifiedBot, Some(signer), evidence_list([said, Some(Evidence::SignatureValid(signer))]))
         }
         (_, Proof::Proven(means), Some(operator)) => {
-            (ClientKind::VerifiedBot, Some(operator), because([said, Some(proven(operator, means))]))
+            (ClientKind::VerifiedBot, Some(operator), evidence_list([said, Some(proof_evidence(operator, means))]))
         }
         // The signature may prove what the address does not, once the keys are there.
         (Signature::Pending(signer), _, _) if claimed.is_none_or(|operator| operator == signer) => {
-            (ClientKind::DeclaredBot, None, because([said, Some(Evidence::SignatureUnknown(Some(signer)))]))
+            (ClientKind::DeclaredBot, None, evidence_list([said, Some(Evidence::SignatureUnknown(Some(signer)))]))
         }
         (_, Proof::Disproven(means), Some(operator)) => {
-            (ClientKind::Impostor, None, because([said, Some(disproven(operator, means))]))
+            (ClientKind::Impostor, None, evidence_list([said, Some(mismatch_evidence(operator, means))]))
         }
         (signature, Proof::PrivateAddress, Some(operator)) => {
-            let evidence = because([said, signed(signature), Some(Evidence::AddressPrivate(operator))]);
+            let evidence = evidence_list([said, signature_evidence(signature), Some(Evidence::AddressPrivate(operator))]);
             (ClientKind::DeclaredBot, None, evidence)
         }
         // Who signs as an agent says that it is one.
         (signature, ..) => match facts.claim {
-            Claim::Nothing | Claim::Browser if !signature.names_an_agent() => {
-                of_nobody([said, signed(signature)], facts.suspicion)
+            Claim::NoUserAgent | Claim::Browser if !signature.names_an_agent() => {
+                classify_undeclared([said, signature_evidence(signature)], facts.bot_score)
             }
-            _ => (ClientKind::DeclaredBot, None, because([said, signed(signature)])),
+            _ => (ClientKind::DeclaredBot, None, evidence_list([said, signature_evidence(signature)])),
         },
     }
 }
 
-fn said(claim: Claim) -> Option<Evidence> {
+fn claim_evidence(claim: Claim) -> Option<Evidence> {
     Some(match claim {
-        Claim::Nothing => Evidence::NoUserAgent,
-        Claim::Browser => Evidence::NamesNoBot,
-        Claim::Bot { bot, .. } => bot.map_or(Evidence::ShapedLikeBot, Evidence::NamesBot),
+        Claim::NoUserAgent => Evidence::NoUserAgent,
+        Claim::Browser => Evidence::UserAgentNoMatch,
+        Claim::Bot { bot, .. } => bot.map_or(Evidence::UserAgentHeuristic, Evidence::UserAgentMatch),
     })
 }
 
-fn proven(operator: OperatorId, means: ProofMethod) -> Evidence {
+fn proof_evidence(operator: OperatorId, means: ProofMethod) -> Evidence {
     match means {
-        ProofMethod::Address => Evidence::AddressPublished(operator),
-        ProofMethod::Name => Evidence::NameProven(operator),
+        ProofMethod::Address => Evidence::AddressVerified(operator),
+        ProofMethod::Dns => Evidence::DnsVerified(operator),
     }
 }
 
-fn disproven(operator: OperatorId, means: ProofMethod) -> Evidence {
+fn mismatch_evidence(operator: OperatorId, means: ProofMethod) -> Evidence {
     match means {
-        ProofMethod::Address => Evidence::AddressForeign(operator),
-        ProofMethod::Name => Evidence::NameForeign(operator),
+        ProofMethod::Address => Evidence::AddressMismatch(operator),
+        ProofMethod::Dns => Evidence::DnsMismatch(operator),
     }
 }
 
-fn signed(signature: Signature) -> Option<Evidence> {
+fn signature_evidence(signature: Signature) -> Option<Evidence> {
     match signature {
         Signature::Absent => None,
-        Signature::Unreadable => Some(Evidence::SignatureUnreadable),
-        Signature::Verified(operator) => Some(Evidence::Signed(operator)),
-        Signature::Unlisted => Some(Evidence::SignedUnlisted),
+        Signature::Unreadable => Some(Evidence::SignatureMalformed),
+        Signature::Verified(operator) => Some(Evidence::SignatureValid(operator)),
+        Signature::Unlisted => Some(Evidence::SignatureUnlisted),
         Signature::Invalid(operator) => Some(Evidence::SignatureInvalid(operator)),
         Signature::Pending(operator) => Some(Evidence::SignatureUnknown(Some(operator))),
         Signature::Unknown(operator) => Some(Evidence::SignatureUnknown(operator)),
     }
 }
 
-fn because<const FEW: usize>(found: [Option<Evidence>; FEW]) -> EvidenceList {
+fn evidence_list<const FEW: usize>(found: [Option<Evidence>; FEW]) -> EvidenceList {
     let mut reasons = EvidenceList::default();
     reasons[..FEW].copy_from_slice(&found);
     reasons
 }
 
 /// Who names no bot is a person, unless it is suspected.
-fn of_nobody(
+fn classify_undeclared(
     [said, signed]: [Option<Evidence>; 2],
     suspicion: Option<BotScore>,
 ) -> (ClientKind, Option<OperatorId>, EvidenceList) {
     match suspicion {
-        None => (ClientKind::Human, None, because([said, signed])),
+        None => (ClientKind::Human, None, evidence_list([said, signed])),
         Some(BotScore { signals: [strongest, second, third], .. }) => {
-            let behaves = |signal: Option<Signal>| signal.map(Evidence::Behaves);
-            (ClientKind::SuspectedBot, None, because([said, signed, behaves(third), behaves(second), behaves(strongest)]))
+            let behaves = |signal: Option<Signal>| signal.map(Evidence::Behavior);
+            (ClientKind::SuspectedBot, None, evidence_list([said, signed, behaves(third), behaves(second), behaves(strongest)]))
         }
     }
 }
 
 impl ClassMatcher {
     /// True for whoever comes, with or without a proof of anything.
-    pub fn fits_everybody(&self) -> bool {
+    pub fn matches_all(&self) -> bool {
         let Self { kinds, operators, user_agents, addresses, lists, keys } = self;
         kinds.is_empty()
             && operators.is_empty()
@@ -310,7 +310,7 @@ impl ClassMatcher {
     }
 
     /// The first condition that a client does not meet; `None` where it belongs to `class`, whose conditions these are.
-    pub fn unmet(
+    pub fn first_unmet(
         &self,
         class: ClassId,
         kind: ClientKind,
@@ -330,17 +330,17 @@ impl ClassMatcher {
         if !self.addresses.is_empty() && !self.addresses.iter().any(|range| range.contains(facts.client)) {
             return Some(ConditionKind::Address);
         }
-        if !self.lists.is_empty() && self.lists.first_in_common(facts.listed).is_none() {
+        if !self.lists.is_empty() && self.lists.first_common(facts.address_lists).is_none() {
             return Some(ConditionKind::List);
         }
-        (self.keys.is_some() && !facts.holds_key_of.contains(&class)).then_some(ConditionKind::Key)
+        (self.keys.is_some() && !facts.api_key_classes.contains(&class)).then_some(ConditionKind::Key)
     }
 }
 
 impl ApiKeys {
     /// Returns whether `sent` is one of them. A guess is not faster the nearer it comes.
     pub fn contain(&self, sent: &[u8]) -> bool {
-        self.values.iter().fold(false, |found, known| found | known.is(sent))
+        self.values.iter().fold(false, |found, known| found | known.matches(sent))
     }
 }
 
@@ -387,7 +387,7 @@ mod tests {
         told(&found(claim, proof, Signature::Absent, suspicion))
     }
 
-    fn signed(claim: Claim, proof: Proof, signature: Signature) -> (ClientKind, Option<OperatorId>, String) {
+    fn signature_evidence(claim: Claim, proof: Proof, signature: Signature) -> (ClientKind, Option<OperatorId>, String) {
         told(&found(claim, proof, signature, None))
     }
 
@@ -402,13 +402,13 @@ mod tests {
             path: "/",
             query: None,
             client: std::net::Ipv4Addr::LOCALHOST.into(),
-            listed: ListSet::default(),
+            address_lists: ListSet::default(),
             user_agent: b"Mozilla/5.0 AcmeMonitor/1",
             claim,
             proof,
             signature,
-            holds_key_of: &[],
-            suspicion,
+            api_key_classes: &[],
+            bot_score: suspicion,
         };
         classify(&[], &classes(), &facts)
     }
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn an_operator_is_set_only_with_proof() {
-        for means in [ProofMethod::Address, ProofMethod::Name] {
+        for means in [ProofMethod::Address, ProofMethod::Dns] {
             let (proven, disproven) = (Proof::Proven(means), Proof::Disproven(means));
             assert_eq!(classified(claims(Some(GOOGLE)), proven), (ClientKind::VerifiedBot, Some(GOOGLE), "search".into()));
             assert_eq!(classified(claims(Some(GOOGLE)), disproven), (ClientKind::Impostor, None, "impostor".into()));
@@ -436,31 +436,31 @@ mod tests {
         let evidence = found(claim, Proof::PrivateAddress, Signature::Absent, None).evidence;
         assert_eq!(evidence[2], Some(Evidence::AddressPrivate(GOOGLE)));
         let verified = (ClientKind::VerifiedBot, Some(GOOGLE), "search".into());
-        assert_eq!(signed(claim, Proof::PrivateAddress, Signature::Verified(GOOGLE)), verified);
-        assert_eq!(signed(claim, Proof::PrivateAddress, Signature::Invalid(Some(GOOGLE))).0, ClientKind::DeclaredBot);
+        assert_eq!(signature_evidence(claim, Proof::PrivateAddress, Signature::Verified(GOOGLE)), verified);
+        assert_eq!(signature_evidence(claim, Proof::PrivateAddress, Signature::Invalid(Some(GOOGLE))).0, ClientKind::DeclaredBot);
     }
 
     #[test]
     fn the_evidence_says_by_what_it_was_proven() {
         let last = |proof| found(claims(Some(GOOGLE)), proof, Signature::Absent, None).evidence[1];
-        assert_eq!(last(Proof::Proven(ProofMethod::Address)), Some(Evidence::AddressPublished(GOOGLE)));
-        assert_eq!(last(Proof::Disproven(ProofMethod::Address)), Some(Evidence::AddressForeign(GOOGLE)));
-        assert_eq!(last(Proof::Proven(ProofMethod::Name)), Some(Evidence::NameProven(GOOGLE)));
-        assert_eq!(last(Proof::Disproven(ProofMethod::Name)), Some(Evidence::NameForeign(GOOGLE)));
+        assert_eq!(last(Proof::Proven(ProofMethod::Address)), Some(Evidence::AddressVerified(GOOGLE)));
+        assert_eq!(last(Proof::Disproven(ProofMethod::Address)), Some(Evidence::AddressMismatch(GOOGLE)));
+        assert_eq!(last(Proof::Proven(ProofMethod::Dns)), Some(Evidence::DnsVerified(GOOGLE)));
+        assert_eq!(last(Proof::Disproven(ProofMethod::Dns)), Some(Evidence::DnsMismatch(GOOGLE)));
         assert_eq!(last(Proof::Unknown), None);
     }
 
     #[test]
     fn who_names_no_bot_and_signs_nothing_is_a_person() {
         assert_eq!(classified(Claim::Browser, Proof::Unknown).2, "person");
-        assert_eq!(classified(Claim::Nothing, Proof::Unknown).2, "person");
+        assert_eq!(classified(Claim::NoUserAgent, Proof::Unknown).2, "person");
     }
 
     #[test]
     fn suspicion_concerns_only_those_who_name_no_bot() {
-        let odd = Some(BotScore { points: 120, signals: [Some(Signal::Trapped), Some(Signal::NoAssets), None] });
+        let odd = Some(BotScore { points: 120, signals: [Some(Signal::Honeypot), Some(Signal::NoAssets), None] });
         assert_eq!(suspected(Claim::Browser, Proof::Unknown, odd).0, ClientKind::SuspectedBot);
-        assert_eq!(suspected(Claim::Nothing, Proof::Unknown, odd).0, ClientKind::SuspectedBot);
+        assert_eq!(suspected(Claim::NoUserAgent, Proof::Unknown, odd).0, ClientKind::SuspectedBot);
         assert_eq!(suspected(claims(None), Proof::Unknown, odd).0, ClientKind::DeclaredBot);
         assert_eq!(suspected(claims(Some(GOOGLE)), Proof::Proven(ProofMethod::Address), odd).0, ClientKind::VerifiedBot);
     }
@@ -469,7 +469,7 @@ mod tests {
     fn a_class_may_be_for_those_on_a_list_which_is_evidence() {
         let (hosting, tor) = (ListId(0), ListId(5));
         let classes = [
-            class("hosting", ClassMatcher { lists: ListSet::on([hosting, tor]), kinds: vec![ClientKind::Human], ..ClassMatcher::default() }),
+            class("hosting", ClassMatcher { lists: ListSet::from_ids([hosting, tor]), kinds: vec![ClientKind::Human], ..ClassMatcher::default() }),
             class("person", ClassMatcher::default()),
         ];
         let found = |listed| {
@@ -479,34 +479,34 @@ mod tests {
                 path: "/",
                 query: None,
                 client: std::net::Ipv4Addr::LOCALHOST.into(),
-                listed,
+                address_lists: listed,
                 user_agent: b"Mozilla/5.0",
                 claim: Claim::Browser,
                 proof: Proof::Unknown,
                 signature: Signature::Absent,
-                holds_key_of: &[],
-                suspicion: None,
+                api_key_classes: &[],
+                bot_score: None,
             };
             let found = classify(&[], &classes, &facts);
             (found.class.0, found.evidence[ON_LIST])
         };
-        assert_eq!(found(ListSet::on([tor])), (0, Some(Evidence::OnList(tor))));
-        assert_eq!(found(ListSet::on([ListId(3)])), (1, None));
+        assert_eq!(found(ListSet::from_ids([tor])), (0, Some(Evidence::AddressList(tor))));
+        assert_eq!(found(ListSet::from_ids([ListId(3)])), (1, None));
         assert_eq!(found(ListSet::default()), (1, None));
     }
 
     #[test]
     fn who_signs_is_known_whatever_its_user_agent_says() {
         let verified = (ClientKind::VerifiedBot, Some(GOOGLE), "search".into());
-        for claim in [Claim::Nothing, Claim::Browser, claims(None), claims(Some(BING)), claims(Some(GOOGLE))] {
-            assert_eq!(signed(claim, Proof::Unknown, Signature::Verified(GOOGLE)), verified, "{claim:?}");
+        for claim in [Claim::NoUserAgent, Claim::Browser, claims(None), claims(Some(BING)), claims(Some(GOOGLE))] {
+            assert_eq!(signature_evidence(claim, Proof::Unknown, Signature::Verified(GOOGLE)), verified, "{claim:?}");
         }
-        assert_eq!(signed(claims(Some(GOOGLE)), DISPROVEN, Signature::Verified(GOOGLE)), verified);
+        assert_eq!(signature_evidence(claims(Some(GOOGLE)), DISPROVEN, Signature::Verified(GOOGLE)), verified);
     }
 
     #[test]
     fn who_claims_somebody_elses_name_is_an_impostor_though_it_signs() {
-        let found = signed(claims(Some(BING)), DISPROVEN, Signature::Verified(GOOGLE));
+        let found = signature_evidence(claims(Some(BING)), DISPROVEN, Signature::Verified(GOOGLE));
         assert_eq!(found, (ClientKind::Impostor, None, "impostor".into()));
     }
 
@@ -520,15 +520,15 @@ mod tests {
             Signature::Pending(GOOGLE),
             Signature::Unknown(None),
         ] {
-            assert_eq!(signed(Claim::Browser, Proof::Unknown, signature), declared, "{signature:?}");
-            assert_eq!(signed(claims(Some(GOOGLE)), Proof::Unknown, signature), declared, "{signature:?}");
+            assert_eq!(signature_evidence(Claim::Browser, Proof::Unknown, signature), declared, "{signature:?}");
+            assert_eq!(signature_evidence(claims(Some(GOOGLE)), Proof::Unknown, signature), declared, "{signature:?}");
         }
     }
 
     #[test]
     fn fields_that_name_no_agent_are_evidence_and_change_nothing() {
-        let odd = Some(BotScore { points: 120, signals: [Some(Signal::Trapped), Some(Signal::NoAssets), None] });
-        for claim in [Claim::Nothing, Claim::Browser, claims(None), claims(Some(GOOGLE))] {
+        let odd = Some(BotScore { points: 120, signals: [Some(Signal::Honeypot), Some(Signal::NoAssets), None] });
+        for claim in [Claim::NoUserAgent, Claim::Browser, claims(None), claims(Some(GOOGLE))] {
             for proof in [Proof::Unknown, PROVEN, DISPROVEN] {
                 for suspicion in [None, odd] {
                     let unsigned = found(claim, proof, Signature::Absent, suspicion);
@@ -539,23 +539,23 @@ mod tests {
         }
         let suspected = found(Claim::Browser, Proof::Unknown, Signature::Unreadable, odd);
         let evidence: Vec<_> = suspected.evidence.into_iter().flatten().collect();
-        let [behaves_oddly, strangest] = [Signal::NoAssets, Signal::Trapped].map(Evidence::Behaves);
-        assert_eq!(evidence, [Evidence::NamesNoBot, Evidence::SignatureUnreadable, behaves_oddly, strangest]);
+        let [behaves_oddly, strangest] = [Signal::NoAssets, Signal::Honeypot].map(Evidence::Behavior);
+        assert_eq!(evidence, [Evidence::UserAgentNoMatch, Evidence::SignatureMalformed, behaves_oddly, strangest]);
     }
 
     #[test]
     fn a_wrong_signature_takes_no_proof_away_and_a_claim_by_it_is_put_to_the_test() {
         let wrong = Signature::Invalid(Some(GOOGLE));
-        assert_eq!(signed(claims(Some(GOOGLE)), PROVEN, wrong).0, ClientKind::VerifiedBot);
-        assert_eq!(signed(Claim::Browser, DISPROVEN, wrong).0, ClientKind::Impostor);
+        assert_eq!(signature_evidence(claims(Some(GOOGLE)), PROVEN, wrong).0, ClientKind::VerifiedBot);
+        assert_eq!(signature_evidence(Claim::Browser, DISPROVEN, wrong).0, ClientKind::Impostor);
     }
 
     #[test]
     fn nobody_is_an_impostor_before_the_keys_that_may_prove_it_are_there() {
         let claim = claims(Some(GOOGLE));
-        assert_eq!(signed(claim, DISPROVEN, Signature::Pending(GOOGLE)).0, ClientKind::DeclaredBot);
-        assert_eq!(signed(claim, DISPROVEN, Signature::Pending(BING)).0, ClientKind::Impostor);
-        assert_eq!(signed(claim, DISPROVEN, Signature::Unknown(Some(GOOGLE))).0, ClientKind::Impostor);
+        assert_eq!(signature_evidence(claim, DISPROVEN, Signature::Pending(GOOGLE)).0, ClientKind::DeclaredBot);
+        assert_eq!(signature_evidence(claim, DISPROVEN, Signature::Pending(BING)).0, ClientKind::Impostor);
+        assert_eq!(signature_evidence(claim, DISPROVEN, Signature::Unknown(Some(GOOGLE))).0, ClientKind::Impostor);
     }
 
     #[test]
@@ -567,13 +567,13 @@ mod tests {
             path: "/",
             query: None,
             client: std::net::Ipv4Addr::LOCALHOST.into(),
-            listed: ListSet::default(),
+            address_lists: ListSet::default(),
             user_agent: b"AcmeMonitor/2.0",
             claim: claims(None),
             proof: Proof::Unknown,
             signature: Signature::Absent,
-            holds_key_of: &[],
-            suspicion: None,
+            api_key_classes: &[],
+            bot_score: None,
         };
         let found = classify(&rules, &classes(), &facts);
         assert_eq!((found.kind, found.evidence[0]), (ClientKind::Human, Some(Evidence::AgentRule(0))));
@@ -603,14 +603,14 @@ mod tests {
                 user_agent: b"",
                 claim,
                 proof: Proof::Unknown,
-                listed: ListSet::default(),
+                address_lists: ListSet::default(),
                 signature: Signature::Absent,
-                holds_key_of: held,
-                suspicion: None,
+                api_key_classes: held,
+                bot_score: None,
             };
             let found = classify(&[], &classes, &facts);
             assert_eq!(found.class, ClassId(place), "{claim:?} {held:?}");
-            assert_eq!(found.evidence[HOLDS_KEY], (place < 2).then_some(Evidence::HoldsKey));
+            assert_eq!(found.evidence[HOLDS_KEY], (place < 2).then_some(Evidence::ApiKey));
         }
         assert_eq!(format!("{:?}", classes[0].when.keys.as_ref().map(|keys| &keys.values)), "Some([Secret])");
     }

@@ -4,28 +4,28 @@ use super::class::{Class, ClassId, ClientKind};
 use super::cost::Cost;
 use super::facts::OperatorId;
 use super::address_lists::ListSet;
-use super::time::{Timestamp, seconds_rounded_up};
+use super::time::{Timestamp, ceil_seconds};
 use super::{Rules, Units};
 use std::time::Duration;
 
 /// Bing reads whole seconds from 1 to 30; what is longer makes others skip the site.
-pub const LEAST: u32 = 1;
+pub const MIN_DELAY_S: u32 = 1;
 /// The longest delay that is asked for.
-pub const MOST: u32 = 30;
+pub const MAX_DELAY_S: u32 = 30;
 
 /// What the settings ask of crawlers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CrawlDelays {
     /// Of each operator's crawlers; no operator twice.
-    pub of_operators: Vec<(OperatorId, CrawlDelay)>,
+    pub per_operator: Vec<(OperatorId, CrawlDelay)>,
     /// Of bots that nobody knows.
-    pub of_everybody: Option<CrawlDelay>,
+    pub default: Option<CrawlDelay>,
 }
 
 /// One delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrawlDelay {
-    /// So many seconds, from [`LEAST`] to [`MOST`].
+    /// So many seconds, from [`MIN_DELAY_S`] to [`MAX_DELAY_S`].
     Seconds(u32),
     /// What the budget of this class affords.
     Auto(ClassId),
@@ -61,25 +61,25 @@ pub struct ComplianceView {
     /// Whose.
     pub operator: OperatorId,
     /// The delay that is asked of them.
-    pub asked: Option<u32>,
+    pub advertised: Option<u32>,
     /// Their requests, robots.txt included.
     pub requests: u64,
     /// How many of them were for robots.txt.
     pub robots: u64,
     /// Times between one page and the next, pauses left out ...
-    pub gaps: u64,
+    pub intervals: u64,
     /// ... how long they were together ...
-    pub gaps_took: Duration,
+    pub intervals_total: Duration,
     /// ... and how many were shorter than asked.
-    pub early: u64,
+    pub violations: u64,
 }
 
 /// Crawlers keep a robots.txt for a day: what changes sooner is never seen by some.
-const STANDS_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+const MIN_CHANGE_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Rounds up to whole seconds that crawlers understand.
-pub fn in_seconds(delay: Duration) -> u32 {
-    u32::try_from(seconds_rounded_up(delay)).unwrap_or(MOST).clamp(LEAST, MOST)
+pub fn clamp_to_seconds(delay: Duration) -> u32 {
+    u32::try_from(ceil_seconds(delay)).unwrap_or(MAX_DELAY_S).clamp(MIN_DELAY_S, MAX_DELAY_S)
 }
 
 /// The class that a bot of this kind and operator falls into by these alone, whatever it asks for and from where.
@@ -105,11 +105,11 @@ pub fn budgets<'r>(
     let crawlers = rules.classes.get(usize::from(class.0)).map_or(1, |class| class.when.operators.len().max(1));
     rules.quotas.iter().enumerate().filter_map(move |(place, quota)| {
         let costs = rules.routes.iter().flat_map(|route| &route.costs).filter(|(id, _)| usize::from(id.0) == place);
-        let page = costs.map(|(_, cost)| usual(*cost)).filter(|cost| !cost.is_zero()).min()?;
+        let page = costs.map(|(_, cost)| expected_cost(*cost)).filter(|cost| !cost.is_zero()).min()?;
         Some(CrawlBudget {
-            ceiling: quota.ceiling(class),
+            ceiling: quota.shutoff_level(class),
             others: others(place),
-            window: quota.window.usual_length(),
+            window: quota.window.nominal_length(),
             page,
             crawlers: u32::try_from(crawlers).unwrap_or(u32::MAX),
         })
@@ -117,22 +117,22 @@ pub fn budgets<'r>(
 }
 
 /// What is not known yet counts as one unit.
-fn usual(cost: Cost) -> Units {
+fn expected_cost(cost: Cost) -> Units {
     match cost {
         Cost::Known(units) => units,
-        Cost::Learned => super::cost::CostEstimate::FIRST.0,
+        Cost::Learned => super::cost::CostEstimate::INITIAL.0,
     }
 }
 
 impl CrawlBudget {
     /// The delay that makes the budget last for the window, as far as crawlers read it.
-    pub fn affords(&self) -> u32 {
-        self.needs().map_or(MOST, |seconds| seconds.clamp(LEAST, MOST))
+    pub fn affordable_delay(&self) -> u32 {
+        self.required_delay_s().map_or(MAX_DELAY_S, |seconds| seconds.clamp(MIN_DELAY_S, MAX_DELAY_S))
     }
 
     /// The same in seconds, however many; none where nothing is left to last.
-    pub fn needs(&self) -> Option<u32> {
-        let left = u128::from(self.ceiling.minus(self.others).milli());
+    pub fn required_delay_s(&self) -> Option<u32> {
+        let left = u128::from(self.ceiling.saturating_sub(self.others).milli());
         let due = u128::from(self.window.as_secs()) * u128::from(self.page.milli()) * u128::from(self.crawlers);
         (left > 0).then(|| u32::try_from(due.div_ceil(left)).unwrap_or(u32::MAX))
     }
@@ -142,9 +142,9 @@ impl AdvisedDelay {
     /// The advice from now on, where the budget affords `seconds`: it changes once a day at most, and only by a quarter or
     /// more, or it would never come to rest.
     #[must_use]
-    pub fn after(self, seconds: u32, now: Timestamp) -> Self {
+    pub fn updated(self, seconds: u32, now: Timestamp) -> Self {
         let is_clear = self.seconds.abs_diff(seconds) * 4 >= self.seconds;
-        match is_clear && now.since(self.since) >= STANDS_FOR {
+        match is_clear && now.saturating_duration_since(self.since) >= MIN_CHANGE_INTERVAL {
             true => Self { seconds, since: now },
             false => self,
         }
@@ -159,8 +159,8 @@ mod tests {
     fn a_budget_affords_what_lasts_the_day() {
         let day = Duration::from_secs(86_400);
         let affords = |ceiling, others, page_milli, crawlers| {
-            let (ceiling, others, page) = (Units::whole(ceiling), Units::whole(others), Units::from_milli(page_milli));
-            CrawlBudget { ceiling, others, window: day, page, crawlers }.affords()
+            let (ceiling, others, page) = (Units::from_whole(ceiling), Units::from_whole(others), Units::from_milli(page_milli));
+            CrawlBudget { ceiling, others, window: day, page, crawlers }.affordable_delay()
         };
         for (ceiling, others, page_milli, crawlers, seconds) in [
             (9500, 0, 1000, 1, 10),     // 9.1 s, rounded up
@@ -183,14 +183,14 @@ mod tests {
     #[test]
     fn what_a_budget_needs_may_be_more_than_crawlers_read() {
         let budget = |ceiling| CrawlBudget {
-            ceiling: Units::whole(ceiling),
+            ceiling: Units::from_whole(ceiling),
             others: Units::ZERO,
             window: Duration::from_secs(86_400),
-            page: Units::whole(1),
+            page: Units::from_whole(1),
             crawlers: 1,
         };
         assert_eq!(
-            [1000, 0].map(|ceiling| (budget(ceiling).needs(), budget(ceiling).affords())),
+            [1000, 0].map(|ceiling| (budget(ceiling).required_delay_s(), budget(ceiling).affordable_delay())),
             [(Some(87), 30), (None, 30)]
         );
     }
@@ -202,13 +202,13 @@ mod tests {
         let advice = AdvisedDelay { seconds: 10, since: begin };
         for (seconds, hour, after) in [(20, 23, 10), (20, 24, 20), (12, 24, 10), (13, 24, 13), (8, 48, 10), (7, 48, 7)]
         {
-            assert_eq!(advice.after(seconds, hours(hour)).seconds, after, "{seconds} after {hour} h");
+            assert_eq!(advice.updated(seconds, hours(hour)).seconds, after, "{seconds} after {hour} h");
         }
     }
 
     #[test]
     fn a_delay_is_a_number_of_seconds_that_crawlers_read() {
-        let milliseconds = [1, 1000, 1001, 30_000, 3_600_000].map(|span| in_seconds(Duration::from_millis(span)));
+        let milliseconds = [1, 1000, 1001, 30_000, 3_600_000].map(|span| clamp_to_seconds(Duration::from_millis(span)));
         assert_eq!(milliseconds, [1, 1, 2, 30, 30]);
     }
 }

@@ -13,11 +13,11 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrawlerGuard {
     /// None of them goes for longer without a request that is let through, as long as they ask.
-    pub trickle: Duration,
+    pub admit_interval: Duration,
     /// No page is refused to them for longer.
     pub max_refused_for: Duration,
     /// At most this share of a quota's limit goes to it in the length of a window.
-    pub up_to: Share,
+    pub budget: Share,
 }
 
 /// A guarded crawler's request, and how its operator has fared with one quota.
@@ -32,18 +32,18 @@ pub struct GuardState {
     /// Units that the guard has let through of late, for all operators of the class ...
     pub spent: Units,
     /// ... in so much of the length of a window.
-    pub passed: Share,
+    pub window_elapsed: Share,
 }
 
 impl GuardState {
     /// Returns whether a request of `cost` is let through although its tier refuses it, of a quota of `limit`.
-    pub fn lets_through(&self, cost: Units, limit: Units, now: Timestamp) -> bool {
-        (self.is_overdue || self.trickles(now)) && self.has_left(cost, self.guard.up_to.of(limit))
+    pub fn admits(&self, cost: Units, limit: Units, now: Timestamp) -> bool {
+        (self.is_overdue || self.is_interval_due(now)) && self.within_budget(cost, self.guard.budget.of_units(limit))
     }
 
     /// Before how many requests of its class it goes that a plan would serve: they are refused in its place.
-    pub fn goes_before(&self, now: Timestamp) -> u32 {
-        match self.trickles(now) {
+    pub fn borrowable_turns(&self, now: Timestamp) -> u32 {
+        match self.is_interval_due(now) {
             true => 2,
             false => u32::from(self.is_overdue),
         }
@@ -52,16 +52,16 @@ impl GuardState {
     /// Returns whether a request of `cost` is let through although a plan refuses it and its class has no turns left
     /// that it could take: as much in the beginning of a window as later, and none for a page alone, of which a site has
     /// more than the guard could spare.
-    pub fn lets_through_beyond_plan(&self, cost: Units, limit: Units, now: Timestamp) -> bool {
-        self.trickles(now) && self.has_left(cost, self.passed.of(self.guard.up_to.of(limit)))
+    pub fn admits_beyond_plan(&self, cost: Units, limit: Units, now: Timestamp) -> bool {
+        self.is_interval_due(now) && self.within_budget(cost, self.window_elapsed.of_units(self.guard.budget.of_units(limit)))
     }
 
-    fn trickles(&self, now: Timestamp) -> bool {
-        now.since(self.last_admitted) >= self.guard.trickle
+    fn is_interval_due(&self, now: Timestamp) -> bool {
+        now.saturating_duration_since(self.last_admitted) >= self.guard.admit_interval
     }
 
-    fn has_left(&self, cost: Units, most: Units) -> bool {
-        self.spent.plus(cost) <= most
+    fn within_budget(&self, cost: Units, most: Units) -> bool {
+        self.spent.saturating_add(cost) <= most
     }
 }
 
@@ -72,57 +72,57 @@ mod tests {
     fn guarded() -> GuardState {
         GuardState {
             guard: CrawlerGuard {
-                trickle: Duration::from_secs(300),
+                admit_interval: Duration::from_secs(300),
                 max_refused_for: Duration::from_secs(86_400),
-                up_to: Share::from_millionths(20_000),
+                budget: Share::from_millionths(20_000),
             },
             last_admitted: Timestamp::from_seconds(1000),
             is_overdue: false,
             spent: Units::ZERO,
-            passed: Share::ALL,
+            window_elapsed: Share::ALL,
         }
     }
 
-    fn lets_through(guarded: GuardState, cost: u64, seconds: u64) -> bool {
-        guarded.lets_through(Units::whole(cost), Units::whole(1000), Timestamp::from_seconds(seconds))
+    fn admits(guarded: GuardState, cost: u64, seconds: u64) -> bool {
+        guarded.admits(Units::from_whole(cost), Units::from_whole(1000), Timestamp::from_seconds(seconds))
     }
 
     #[test]
     fn one_gets_through_every_so_often() {
-        assert!(!lets_through(guarded(), 1, 1299));
-        assert!(lets_through(guarded(), 1, 1300));
+        assert!(!admits(guarded(), 1, 1299));
+        assert!(admits(guarded(), 1, 1300));
     }
 
     #[test]
     fn a_page_that_was_refused_for_too_long_does_not_wait_for_its_turn() {
-        assert!(lets_through(GuardState { is_overdue: true, ..guarded() }, 1, 1001));
+        assert!(admits(GuardState { is_overdue: true, ..guarded() }, 1, 1001));
     }
 
     #[test]
     fn the_share_is_never_exceeded() {
         for is_overdue in [false, true] {
-            let nearly_spent = GuardState { is_overdue, spent: Units::whole(19), ..guarded() };
-            assert!(lets_through(nearly_spent, 1, 2000), "a fiftieth of a thousand is twenty");
-            assert!(!lets_through(nearly_spent, 2, 2000));
+            let nearly_spent = GuardState { is_overdue, spent: Units::from_whole(19), ..guarded() };
+            assert!(admits(nearly_spent, 1, 2000), "a fiftieth of a thousand is twenty");
+            assert!(!admits(nearly_spent, 2, 2000));
         }
     }
 
     #[test]
     fn where_a_plan_holds_who_has_waited_longest_goes_first() {
         let at = Timestamp::from_seconds;
-        assert_eq!(guarded().goes_before(at(1299)), 0);
-        assert_eq!(GuardState { is_overdue: true, ..guarded() }.goes_before(at(1299)), 1);
-        assert_eq!(GuardState { is_overdue: true, ..guarded() }.goes_before(at(1300)), 2);
+        assert_eq!(guarded().borrowable_turns(at(1299)), 0);
+        assert_eq!(GuardState { is_overdue: true, ..guarded() }.borrowable_turns(at(1299)), 1);
+        assert_eq!(GuardState { is_overdue: true, ..guarded() }.borrowable_turns(at(1300)), 2);
     }
 
     #[test]
     fn beyond_a_plan_there_is_as_much_in_the_morning_as_in_the_evening_and_none_for_a_page_alone() {
         let lets_through = |guarded: GuardState, seconds| {
-            guarded.lets_through_beyond_plan(Units::whole(1), Units::whole(1000), Timestamp::from_seconds(seconds))
+            guarded.admits_beyond_plan(Units::from_whole(1), Units::from_whole(1000), Timestamp::from_seconds(seconds))
         };
         let spent = |units, millionths| GuardState {
-            spent: Units::whole(units),
-            passed: Share::from_millionths(millionths),
+            spent: Units::from_whole(units),
+            window_elapsed: Share::from_millionths(millionths),
             ..guarded()
         };
         assert!(lets_through(spent(4, 250_000), 1300), "five of twenty by a quarter of the window");

@@ -9,20 +9,20 @@ use super::pacing::bucket::PacingRefused;
 use super::quota::Quota;
 use super::route::Route;
 use super::tier::{Share, ShedState};
-use super::time::{seconds_rounded_up, spread_out};
+use super::time::{ceil_seconds, with_spread};
 use super::units::Units;
 use http::Method;
 use std::time::Duration;
 
 /// The path that is never refused to GET and HEAD: a crawler that cannot read it takes everything for allowed, or nothing.
-pub const ROBOTS_TXT: &str = "/robots.txt";
+pub const ROBOTS_TXT_PATH: &str = "/robots.txt";
 
 /// Where the gate tells crawlers what they may do, if it is to: never refused either, for whom it concerns most is refused.
-pub const CRAWL_POLICY: &str = "/.well-known/crawl-policy";
+pub const CRAWL_POLICY_PATH: &str = "/.well-known/crawl-policy";
 
 /// Returns whether a request with `method` for the normalised `path` reads robots.txt.
 pub fn reads_robots_txt(method: &Method, path: &str) -> bool {
-    path == ROBOTS_TXT && reads(method)
+    path == ROBOTS_TXT_PATH && reads(method)
 }
 
 /// Returns whether `method` only reads: GET and HEAD.
@@ -39,7 +39,7 @@ pub struct DecisionRequest<'a> {
     pub class_rules: &'a Class,
     /// The route of the request.
     pub route: &'a Route,
-    /// The request is [never refused](super::Rules::never_refuses).
+    /// The request is [never refused](super::Rules::is_exempt).
     pub never_refused: bool,
 }
 
@@ -56,7 +56,7 @@ impl DecisionRequest<'_> {
     }
 
     /// Returns whether a refusal by the tiers of `quota` is carried out.
-    pub fn enforces_tiers_of(&self, quota: &Quota) -> bool {
+    pub fn enforces_tiers(&self, quota: &Quota) -> bool {
         self.class_rules.enforce && quota.enforced_for(self.class)
     }
 }
@@ -79,7 +79,7 @@ pub struct QuotaSnapshot<'a> {
     /// What may be taken in all.
     pub limit: Units,
     /// What the ledger has handed out of it so far: at most the limit.
-    pub grant: Units,
+    pub leased: Units,
     /// When the window ends.
     pub resets_at: Timestamp,
     /// Where the client's class stands on its ladder.
@@ -89,7 +89,7 @@ pub struct QuotaSnapshot<'a> {
     /// How its operator has fared, where it is a crawler that is guarded.
     pub guarded: Option<GuardState>,
     /// Set by [`decide`]: its tier or the plan refused it, and the guard let it through.
-    pub is_let_through: bool,
+    pub guard_admitted: bool,
 }
 
 /// What becomes of a request.
@@ -139,13 +139,13 @@ pub enum Reason {
 }
 
 /// How long a blocked client is told to stay away.
-const BLOCKED_FOR: Duration = Duration::from_secs(3600);
+const BLOCKED_RETRY_AFTER: Duration = Duration::from_secs(3600);
 
 /// A lease that has run out is made up for in milliseconds, unless the ledger cannot be reached.
-const LEASED_IN: Duration = Duration::from_secs(1);
+const LEDGER_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A class shed in part is told to come back so that about one request a minute of each client gets through.
-const PARTLY_SHED_FOR: Duration = Duration::from_secs(60);
+const PARTIAL_SHED_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Asks every rule in order; the first that says no decides.
 ///
@@ -157,7 +157,7 @@ pub fn decide(asked: &DecisionRequest<'_>, level: BucketState, positions: &mut [
     }
     let mut shadow = None;
 
-    if let Err(refusal) = blocked(asked.class_rules) {
+    if let Err(refusal) = check_block(asked.class_rules) {
         if asked.class_rules.enforce {
             return Verdict::Refuse(refusal);
         }
@@ -171,16 +171,16 @@ pub fn decide(asked: &DecisionRequest<'_>, level: BucketState, positions: &mut [
         Err(refusal) => shadow = shadow.or(Some(refusal.reason)),
     }
 
-    match quotas(asked, positions, now) {
+    match check_quotas(asked, positions, now) {
         Ok(tier_shadow) => Verdict::Admit { level: after, shadow: shadow.or(tier_shadow) },
         Err(refusal) => Verdict::Refuse(refusal),
     }
 }
 
 /// Says no to everybody of a class that is blocked.
-pub fn blocked(class: &Class) -> Result<(), Refusal> {
+pub fn check_block(class: &Class) -> Result<(), Refusal> {
     match class.blocked {
-        true => Err(Refusal { reason: Reason::Blocked, quotas: 0, wait: BLOCKED_FOR }),
+        true => Err(Refusal { reason: Reason::Blocked, quotas: 0, wait: BLOCKED_RETRY_AFTER }),
         false => Ok(()),
     }
 }
@@ -191,23 +191,23 @@ pub fn bucket(asked: &DecisionRequest<'_>, level: BucketState, now: Timestamp) -
     bucket.take(level, now).map_err(|EmptyUntil(moment)| Refusal {
         reason: Reason::Bucket,
         quotas: 0,
-        wait: moment.since(now),
+        wait: moment.saturating_duration_since(now),
     })
 }
 
 /// All quotas must say yes. Each counts the request against its own share, whatever the others say; the longest wait
 /// is the one told. Tier and plan are asked before what is left, so that a class keeps its share up to the last unit; the
 /// plan only about what the tier lets through.
-fn quotas(asked: &DecisionRequest<'_>, positions: &mut [QuotaSnapshot<'_>], now: Timestamp) -> Result<Option<Reason>, Refusal> {
+fn check_quotas(asked: &DecisionRequest<'_>, positions: &mut [QuotaSnapshot<'_>], now: Timestamp) -> Result<Option<Reason>, Refusal> {
     let mut refusal: Option<Refusal> = None;
     let mut shadow = None;
     for (place, position) in positions.iter_mut().enumerate() {
         let quota = position.quota;
-        let tier_counts = asked.enforces_tiers_of(quota);
+        let tier_counts = asked.enforces_tiers(quota);
         let plan_counts = asked.class_rules.enforce && quota.enforced_pacing().is_some();
-        let by_tier = tier(asked.class, position, now);
-        let by_plan = if by_tier.is_err() && tier_counts { Ok(()) } else { plan(position, now) };
-        for (said, counts) in [(by_tier, tier_counts), (by_plan, plan_counts), (spent(position, now), quota.enforce)] {
+        let by_tier = check_tier(asked.class, position, now);
+        let by_plan = if by_tier.is_err() && tier_counts { Ok(()) } else { check_pacing(position, now) };
+        for (said, counts) in [(by_tier, tier_counts), (by_plan, plan_counts), (check_remaining(position, now), quota.enforce)] {
             let Err((reason, wait)) = said else { continue };
             if !counts {
                 shadow = shadow.or(Some(reason));
@@ -224,66 +224,66 @@ fn quotas(asked: &DecisionRequest<'_>, positions: &mut [QuotaSnapshot<'_>], now:
 }
 
 /// Counts the request against the share that the class's tier refuses, and says no where it is its turn.
-pub fn tier(class: ClassId, position: &mut QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
-    let Some(ladder) = position.quota.ladder(class) else { return Ok(()) };
+pub fn check_tier(class: ClassId, position: &mut QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
+    let Some(ladder) = position.quota.tiers_for(class) else { return Ok(()) };
     let tier = ladder.tier_at(
         position.shedding.tier,
-        position.quota.counted_by_tiers(position.taken, position.planned.map(|planned| planned.is_ahead)),
+        position.quota.used_for_tiers(position.taken, position.planned.map(|planned| planned.is_ahead)),
     );
-    let share = ladder.share(tier);
-    let (shed, shedding) = ShedState { tier, ..position.shedding }.next(share);
+    let share = ladder.shed_share(tier);
+    let (shed, shedding) = ShedState { tier, ..position.shedding }.record(share);
     position.shedding = shedding;
-    match shed && !position.is_let_through(GuardState::lets_through, now) {
-        true => Err((Reason::Tier, partly_shed_wait(share).min(position.resets_at.since(now)))),
+    match shed && !position.guard_admits(GuardState::admits, now) {
+        true => Err((Reason::Tier, partial_shed_wait(share).min(position.resets_at.saturating_duration_since(now)))),
         false => Ok(()),
     }
 }
 
 /// Counts the request against what the plan has for its class, and says no where that is used up.
-pub fn plan(position: &mut QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
-    let Some(PlanSnapshot { allotment: Some(allotment), aside, .. }) = &mut position.planned else { return Ok(()) };
-    let is_spare = position.taken.plus(*aside) < position.limit;
-    let before = position.guarded.map_or(0, |guarded| guarded.goes_before(now));
-    let (purse, said) = allotment.purse.asks(&allotment.offer, position.cost, before, now);
-    allotment.purse = purse;
+pub fn check_pacing(position: &mut QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
+    let Some(PlanSnapshot { allowance: Some(allotment), earmarked: aside, .. }) = &mut position.planned else { return Ok(()) };
+    let is_spare = position.taken.saturating_add(*aside) < position.limit;
+    let before = position.guarded.map_or(0, |guarded| guarded.borrowable_turns(now));
+    let (purse, said) = allotment.bucket.try_take(&allotment.rate, position.cost, before, now);
+    allotment.bucket = purse;
     match said {
-        Err(PacingRefused(wait)) if !(is_spare && position.is_let_through(GuardState::lets_through_beyond_plan, now)) => {
-            Err((Reason::Pacing, wait.min(position.resets_at.since(now))))
+        Err(PacingRefused(wait)) if !(is_spare && position.guard_admits(GuardState::admits_beyond_plan, now)) => {
+            Err((Reason::Pacing, wait.min(position.resets_at.saturating_duration_since(now))))
         }
         _ => Ok(()),
     }
 }
 
 /// Says no where too little is left for the request, of the quota or of what the ledger has handed out.
-pub fn spent(position: &QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
-    let after = position.taken.plus(position.cost);
+pub fn check_remaining(position: &QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
+    let after = position.taken.saturating_add(position.cost);
     if after > position.limit {
-        return Err((Reason::Quota, position.resets_at.since(now)));
+        return Err((Reason::Quota, position.resets_at.saturating_duration_since(now)));
     }
     // A quota in shadow may be overspent: nothing waits for its ledger.
-    match after > position.grant && position.quota.enforce {
-        true => Err((Reason::Ledger, LEASED_IN)),
+    match after > position.leased && position.quota.enforce {
+        true => Err((Reason::Ledger, LEDGER_RETRY_AFTER)),
         false => Ok(()),
     }
 }
 
-fn partly_shed_wait(share: Share) -> Duration {
+fn partial_shed_wait(share: Share) -> Duration {
     let let_through = 1.0 - share.ratio();
-    Duration::try_from_secs_f64(PARTLY_SHED_FOR.as_secs_f64() / let_through).unwrap_or(Duration::MAX)
+    Duration::try_from_secs_f64(PARTIAL_SHED_INTERVAL.as_secs_f64() / let_through).unwrap_or(Duration::MAX)
 }
 
 impl Refusal {
     /// The `Retry-After` of a client whose return is put off by `spread`, a share of its wait.
     pub fn retry_after(&self, spread: f64) -> u64 {
-        seconds_rounded_up(spread_out(self.wait, spread)).max(1)
+        ceil_seconds(with_spread(self.wait, spread)).max(1)
     }
 }
 
 impl QuotaSnapshot<'_> {
     /// Whether the guard lets through what was just refused, by its rule for what refused it.
-    fn is_let_through(&mut self, rule: fn(&GuardState, Units, Units, Timestamp) -> bool, now: Timestamp) -> bool {
-        self.is_let_through = self.guarded.is_some_and(|guarded| rule(&guarded, self.cost, self.quota.limit, now));
-        self.is_let_through
+    fn guard_admits(&mut self, rule: fn(&GuardState, Units, Units, Timestamp) -> bool, now: Timestamp) -> bool {
+        self.guard_admitted = self.guarded.is_some_and(|guarded| rule(&guarded, self.cost, self.quota.limit, now));
+        self.guard_admitted
     }
 }
 

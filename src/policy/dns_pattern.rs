@@ -18,7 +18,7 @@ pub struct InvalidDnsPattern;
 
 impl DnsPattern {
     /// True when `name`, in small letters and without the dot at its end, is such a name.
-    pub fn fits(&self, name: &str) -> bool {
+    pub fn matches(&self, name: &str) -> bool {
         let Some(before) = name.strip_suffix(&self.domain) else { return false };
         // A dot, or nothing, so that `evilgooglebot.com` is not below `googlebot.com`.
         match &self.begins {
@@ -67,28 +67,28 @@ fn is_label(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn fits(pattern: &str, name: &str) -> bool {
-        pattern.parse::<DnsPattern>().expect("a pattern").fits(name)
+    fn matches(pattern: &str, name: &str) -> bool {
+        pattern.parse::<DnsPattern>().expect("a pattern").matches(name)
     }
 
     #[test]
     fn a_domain_is_itself_and_all_below_it_and_nothing_beside() {
         for name in ["googlebot.com", "crawl-66-249-66-1.googlebot.com", "a.geo.googlebot.com"] {
-            assert!(fits("googlebot.com", name), "{name}");
+            assert!(matches("googlebot.com", name), "{name}");
         }
         for name in ["evilgooglebot.com", "googlebot.com.example.net", "com", "", ".com", "googlebot.co"] {
-            assert!(!fits("googlebot.com", name), "{name}");
+            assert!(!matches("googlebot.com", name), "{name}");
         }
     }
 
     #[test]
     fn a_star_is_the_rest_of_one_label() {
         let pattern = "rate-limited-proxy-*.google.com";
-        assert!(fits(pattern, "rate-limited-proxy-66-249-90-77.google.com"));
+        assert!(matches(pattern, "rate-limited-proxy-66-249-90-77.google.com"));
         for name in
             ["google.com", "mail.google.com", "rate-limited-proxy-.google.com", "rate-limited-proxy-1.a.google.com"]
         {
-            assert!(!fits(pattern, name), "{name}");
+            assert!(!matches(pattern, name), "{name}");
         }
         assert_eq!(pattern.parse::<DnsPattern>().expect("a pattern").to_string(), pattern);
     }

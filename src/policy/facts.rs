@@ -13,14 +13,14 @@ pub struct Facts<'a> {
     pub method: &'a http::Method,
     /// The host asked for, lower case, without a port.
     pub host: &'a str,
-    /// The path as rules match it: normalised (see [`super::route::normalise`]), without the query.
+    /// The path as rules match it: normalised (see [`super::route::normalize`]), without the query.
     pub path: &'a str,
     /// The query, without its question mark.
     pub query: Option<&'a str>,
     /// The client's address, after the trusted proxies have been peeled off.
     pub client: IpAddr,
     /// The operator's address lists that it stands on.
-    pub listed: ListSet,
+    pub address_lists: ListSet,
     /// The user agent as sent; empty when there was none.
     pub user_agent: &'a [u8],
     /// What that user agent says of itself.
@@ -30,9 +30,9 @@ pub struct Facts<'a> {
     /// What its signature proves.
     pub signature: Signature,
     /// The classes of whose keys it holds one.
-    pub holds_key_of: &'a [ClassId],
+    pub api_key_classes: &'a [ClassId],
     /// Why it is suspected, if it says it is a browser and does not behave like one.
-    pub suspicion: Option<BotScore>,
+    pub bot_score: Option<BotScore>,
 }
 
 /// What a user agent says of itself.
@@ -40,7 +40,7 @@ pub struct Facts<'a> {
 pub enum Claim {
     /// There was no user agent: neither a claim nor a proof of anything.
     #[default]
-    Nothing,
+    NoUserAgent,
     /// Nothing in it names a bot.
     Browser,
     /// A bot names itself.
@@ -73,7 +73,7 @@ pub enum ProofMethod {
     /// The addresses that the operator publishes.
     Address,
     /// The names of the address in DNS, there and back.
-    Name,
+    Dns,
 }
 
 /// What the signature on a request proves of who sent it.

@@ -123,7 +123,7 @@ impl fmt::Display for IpPrefix {
 
 impl ProxyTrust {
     /// True when `address` is a proxy that is believed.
-    pub fn believes(&self, address: IpAddr) -> bool {
+    pub fn trusts(&self, address: IpAddr) -> bool {
         self.proxies.iter().any(|prefix| prefix.contains(address))
     }
 
@@ -133,7 +133,7 @@ impl ProxyTrust {
     /// walk at the last good hop. A chain beyond 32 hops or 4 KiB counts as none.
     pub fn client(&self, peer: IpAddr, lines: &[&[u8]]) -> ClientAddress {
         let mut origin = ClientAddress { client: canonical(peer), hops: Vec::new() };
-        if self.source == AddressSource::Peer || !self.believes(origin.client) {
+        if self.source == AddressSource::Peer || !self.trusts(origin.client) {
             return origin;
         }
         if lines.iter().map(|line| line.len()).sum::<usize>() > MAX_BYTES {
@@ -163,7 +163,7 @@ impl ProxyTrust {
                 origin.hops.insert(0, origin.client);
             }
             origin.client = hop;
-            if !self.believes(hop) {
+            if !self.trusts(hop) {
                 break;
             }
         }
@@ -364,8 +364,8 @@ mod tests {
         for disguise in ["::ffff:192.0.2.1", "64:ff9b::192.0.2.1", "2002:c000:201::1"] {
             assert_eq!(key(disguise), key("192.0.2.1"), "{disguise}");
         }
-        assert_eq!(key("192.0.2.1").payer(), KeyOwner::V4(Ipv4Addr::new(192, 0, 2, 1)));
-        assert_eq!(key("2001:db8:1:2::1").payer(), KeyOwner::V6("2001:db8:1:2::".parse().expect("an address")));
+        assert_eq!(key("192.0.2.1").owner(), KeyOwner::V4(Ipv4Addr::new(192, 0, 2, 1)));
+        assert_eq!(key("2001:db8:1:2::1").owner(), KeyOwner::V6("2001:db8:1:2::".parse().expect("an address")));
     }
 
     #[test]
@@ -404,7 +404,7 @@ mod tests {
             forged in "[ -~]{0,80}", hop: u32, trusted in proptest::collection::vec(any::<u32>(), 0..5),
         ) {
             let honest = Ipv4Addr::from(hop);
-            prop_assume!(!trust(AddressSource::Peer).believes(honest.into()));
+            prop_assume!(!trust(AddressSource::Peer).trusts(honest.into()));
             let tail: String = trusted.iter().map(|bits| format!(",{}", Ipv4Addr::from(0x0a00_0000 | bits >> 8))).collect();
             prop_assert_eq!(by_xff("10.0.0.1", &[&format!("{forged},{honest}{tail}")]), honest.to_string());
         }

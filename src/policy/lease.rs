@@ -16,7 +16,7 @@ pub struct WindowKey {
     pub span: Option<Span>,
     /// So many spans of the same length before it weigh on it, too (sliding), else 0. Those after it weigh as well where
     /// they are known already, having been asked for ahead: it stands among what weighs on them.
-    pub back: u32,
+    pub lookback: u32,
 }
 
 /// What a gate says of one window, and what it would like.
@@ -36,9 +36,9 @@ pub struct LeaseRequest {
     pub wanted: Units,
     /// What it needs at once, on top of `taken`: a tenth of a second of spending, or a few of the dearest requests. A
     /// ledger that can tell small steps cheaply need not hand out more.
-    pub soon: Units,
+    pub urgent: Units,
     /// What its clients are expected to ask for until the window ends; nothing where it makes no plans.
-    pub expects: Units,
+    pub expected_demand: Units,
 }
 
 /// What a gate may take of one window.
@@ -47,27 +47,27 @@ pub struct Lease {
     /// What this gate may take in all.
     pub held: Units,
     /// What is leased to others: other gates, earlier lives, earlier sub-windows, corrections by hand.
-    pub elsewhere: Units,
+    pub held_by_others: Units,
     /// How much of that is known to be taken.
-    pub taken_elsewhere: Units,
+    pub taken_by_others: Units,
     /// What may be taken on top when the ledger cannot be reached any more.
-    pub share: Units,
+    pub fallback: Units,
     /// When the window is, where the ledger knows better than the gate that asked.
     pub span: Option<Span>,
     /// Units newly known to be lost to a crash.
     pub lost: Units,
     /// What gates hold that have gone: for this window nobody will have it.
-    pub withheld: Units,
+    pub held_by_dead: Units,
     /// What the clients of other gates are expected to ask for until the window ends, as far as those gates are there.
-    pub expected_elsewhere: Units,
+    pub expected_by_others: Units,
 }
 
 impl WindowKey {
     /// True when what was taken of the window `id`, which is at `span`, weighs on this one as well: within reach of a
     /// sliding window, or under other rules at the same time.
-    pub fn is_weighed_on_by(&self, id: u64, span: Option<Span>) -> bool {
+    pub fn overlaps(&self, id: u64, span: Option<Span>) -> bool {
         let (Some(ours), Some(theirs)) = (self.span, span) else { return false };
-        let reach = ours.length().saturating_mul(self.back);
+        let reach = ours.length().saturating_mul(self.lookback);
         id != self.id && theirs.end > ours.start - reach && theirs.start < ours.end + reach
     }
 }
@@ -84,9 +84,9 @@ pub struct SpendProfile {
     /// Units that were taken in the last second or so.
     pub per_second: Units,
     /// The most that one request is expected to cost.
-    pub dearest: Units,
+    pub max_cost: Units,
     /// What requests that are waiting would have taken.
-    pub short: Units,
+    pub shortfall: Units,
 }
 
 /// How much to hold beyond what is taken.
@@ -95,44 +95,44 @@ pub struct LeaseSize {
     /// For about a second.
     pub lease: Units,
     /// For about a tenth of one.
-    pub soon: Units,
+    pub urgent: Units,
 }
 
 /// Requests that come at once, as those for one page do, find this many of the dearest held.
-const A_FEW: u64 = 4;
+const MIN_REQUESTS_HELD: u64 = 4;
 
 /// A crowd that comes after a quiet time finds this many of the dearest held, if the limit is large enough; what more it
 /// needs is there in milliseconds.
-const CROWD: u64 = 256;
+const BURST_REQUESTS: u64 = 256;
 
 impl SpendProfile {
     /// Returns how much to hold: about a second of spending, and what is waited for, between a small floor and
-    /// [`SpendProfile::largest`]; never more than half of what is left, down to one request. Whole units, where requests cost
+    /// [`SpendProfile::max_size`]; never more than half of what is left, down to one request. Whole units, where requests cost
     /// whole units.
     pub fn size(&self) -> LeaseSize {
-        let few = times(self.dearest, A_FEW);
-        let tapered = part_of(self.left, 2).max(self.dearest).min(self.left);
-        let quiet = part_of(self.limit, 256).min(times(self.dearest, CROWD * 4));
+        let few = times(self.max_cost, MIN_REQUESTS_HELD);
+        let tapered = part_of(self.left, 2).max(self.max_cost).min(self.left);
+        let quiet = part_of(self.limit, 256).min(times(self.max_cost, BURST_REQUESTS * 4));
         let usual = self.per_second.max(quiet).max(few);
-        let lease = self.whole(usual.max(self.short).min(self.largest()).min(tapered)).max(self.dearest.min(self.left));
-        let quiet = part_of(self.limit, 1024).min(times(self.dearest, CROWD));
-        let soon = part_of(self.per_second, 10).max(quiet).max(few).max(self.short).min(lease);
-        LeaseSize { lease, soon: self.whole(soon).max(self.dearest.min(self.left)) }
+        let lease = self.floor_if_whole_costs(usual.max(self.shortfall).min(self.max_size()).min(tapered)).max(self.max_cost.min(self.left));
+        let quiet = part_of(self.limit, 1024).min(times(self.max_cost, BURST_REQUESTS));
+        let urgent = part_of(self.per_second, 10).max(quiet).max(few).max(self.shortfall).min(lease);
+        LeaseSize { lease, urgent: self.floor_if_whole_costs(urgent).max(self.max_cost.min(self.left)) }
     }
 
     /// Rounded down, where a part of a unit would be of no use.
-    fn whole(&self, units: Units) -> Units {
-        match self.dearest.milli() % 1000 {
-            0 => Units::whole(units.floor()),
+    fn floor_if_whole_costs(&self, units: Units) -> Units {
+        match self.max_cost.milli() % 1000 {
+            0 => Units::from_whole(units.floor()),
             _ => units,
         }
     }
 
     /// Returns the most that is ever held beyond what is taken: a 64th of the limit, or a few of the dearest requests.
     /// Of a window shorter than 16 s it is more, a quarter at most, so that it can be spent in time.
-    pub fn largest(&self) -> Units {
+    pub fn max_size(&self) -> Units {
         let parts = self.length.as_secs().saturating_mul(4).clamp(4, 64);
-        part_of(self.limit, parts).max(times(self.dearest, A_FEW))
+        part_of(self.limit, parts).max(times(self.max_cost, MIN_REQUESTS_HELD))
     }
 }
 
@@ -153,12 +153,12 @@ mod tests {
 
     fn spending(left: u64, per_second: u64) -> SpendProfile {
         SpendProfile {
-            limit: Units::whole(10_000),
-            left: Units::whole(left),
+            limit: Units::from_whole(10_000),
+            left: Units::from_whole(left),
             length: Duration::from_secs(86_400),
-            per_second: Units::whole(per_second),
-            dearest: Units::whole(1),
-            short: Units::ZERO,
+            per_second: Units::from_whole(per_second),
+            max_cost: Units::from_whole(1),
+            shortfall: Units::ZERO,
         }
     }
 
@@ -169,35 +169,35 @@ mod tests {
         assert_eq!(lease(10_000, 100), 100, "a second of spending");
         assert_eq!(lease(10_000, 5000), 156, "a 64th at most");
         assert_eq!([100, 10, 3, 2, 1, 0].map(|left| lease(left, 100)), [50, 5, 1, 1, 1, 0]);
-        assert_eq!(spending(10_000, 100).size().soon.floor(), 10);
-        let large = SpendProfile { limit: Units::whole(100_000_000), ..spending(100_000_000, 0) }.size();
-        assert_eq!((large.lease.floor(), large.soon.floor()), (1024, 256), "a crowd, however much was bought");
+        assert_eq!(spending(10_000, 100).size().urgent.floor(), 10);
+        let large = SpendProfile { limit: Units::from_whole(100_000_000), ..spending(100_000_000, 0) }.size();
+        assert_eq!((large.lease.floor(), large.urgent.floor()), (1024, 256), "a crowd, however much was bought");
     }
 
     #[test]
     fn what_is_waited_for_is_leased_at_once() {
-        let LeaseSize { lease, soon } = SpendProfile { short: Units::whole(100), ..spending(10_000, 0) }.size();
-        assert_eq!((lease.floor(), soon.floor()), (100, 100));
-        let LeaseSize { lease, soon } = SpendProfile { short: Units::whole(9000), ..spending(10_000, 0) }.size();
+        let LeaseSize { lease, urgent } = SpendProfile { shortfall: Units::from_whole(100), ..spending(10_000, 0) }.size();
+        assert_eq!((lease.floor(), urgent.floor()), (100, 100));
+        let LeaseSize { lease, urgent: soon } = SpendProfile { shortfall: Units::from_whole(9000), ..spending(10_000, 0) }.size();
         assert_eq!((lease.floor(), soon.floor()), (156, 156), "a 64th at most");
     }
 
     #[test]
     fn a_window_of_a_second_can_be_spent_in_a_few_leases() {
         let spending = SpendProfile { length: Duration::from_secs(1), ..spending(10_000, 10_000) };
-        assert_eq!(spending.size().lease, Units::whole(2500));
+        assert_eq!(spending.size().lease, Units::from_whole(2500));
     }
 
     #[test]
     fn what_weighs_is_in_reach_on_either_side_or_overlaps() {
         let span = |start: u64| Span { start: Timestamp(start), end: Timestamp(start + 10) };
-        let sliding = WindowKey { id: 100, span: Some(span(100)), back: 3 };
-        let weighs = |key: WindowKey, start: u64| key.is_weighed_on_by(start, Some(span(start)));
+        let sliding = WindowKey { id: 100, span: Some(span(100)), lookback: 3 };
+        let weighs = |key: WindowKey, start: u64| key.overlaps(start, Some(span(start)));
         assert_eq!(
             [60, 70, 90, 100, 110, 130, 140].map(|start| weighs(sliding, start)),
             [false, true, true, false, true, true, false]
         );
-        let fixed = WindowKey { back: 0, ..sliding };
+        let fixed = WindowKey { lookback: 0, ..sliding };
         assert_eq!([90, 95, 100, 105, 110].map(|start| weighs(fixed, start)), [false, true, false, true, false]);
     }
 
@@ -212,12 +212,12 @@ mod tests {
                 left: Units::from_milli(left),
                 length: Duration::from_secs(seconds),
                 per_second: Units::from_milli(per_second),
-                dearest: Units::from_milli(dearest),
-                short: Units::from_milli(short),
+                max_cost: Units::from_milli(dearest),
+                shortfall: Units::from_milli(short),
             };
-            let LeaseSize { lease, soon } = spending.size();
-            prop_assert!(soon <= lease && lease <= spending.left && lease <= spending.largest());
-            prop_assert!(lease >= spending.dearest.min(spending.left), "one request is never kept waiting for size");
+            let LeaseSize { lease, urgent: soon } = spending.size();
+            prop_assert!(soon <= lease && lease <= spending.left && lease <= spending.max_size());
+            prop_assert!(lease >= spending.max_cost.min(spending.left), "one request is never kept waiting for size");
         }
     }
 }

@@ -50,7 +50,7 @@ pub struct Rules {
     /// The names of the operator's address lists.
     pub lists: Vec<String>,
     /// The operator's own word on user agents, first match first.
-    pub agent_rules: Vec<class::UserAgentRule>,
+    pub user_agent_rules: Vec<class::UserAgentRule>,
     /// The first that fits is a client's class; the last fits everybody.
     pub classes: Vec<class::Class>,
     /// What may be spent.
@@ -59,18 +59,18 @@ pub struct Rules {
     pub routes: Vec<route::Route>,
     /// The parts of the origin, by [`ScopeId`].
     pub scopes: Vec<throttle::Scope>,
-    /// The gate itself answers [`decide::CRAWL_POLICY`].
-    pub tells_crawl_policy: bool,
+    /// The gate itself answers [`decide::CRAWL_POLICY_PATH`].
+    pub serves_crawl_policy: bool,
 }
 
 impl Rules {
     /// Says what kind of client this is and which class it falls into.
     pub fn classify(&self, facts: &Facts<'_>) -> Classification {
-        class::classify(&self.agent_rules, &self.classes, facts)
+        class::classify(&self.user_agent_rules, &self.classes, facts)
     }
 
     /// The classes of whose keys a request holds one. `sent` is asked for what it sends in a header or cookie.
-    pub fn keys_held<'a>(&'a self, sent: impl Fn(&'a CredentialSource) -> Option<&'a [u8]>) -> Vec<ClassId> {
+    pub fn api_key_classes<'a>(&'a self, sent: impl Fn(&'a CredentialSource) -> Option<&'a [u8]>) -> Vec<ClassId> {
         let holds = |keys: &'a class::ApiKeys| sent(&keys.carrier).is_some_and(|sent| keys.contain(sent));
         let held = self.classes.iter().enumerate().filter(|(_, class)| class.when.keys.as_ref().is_some_and(holds));
         held.map(|(place, _)| ClassId(place as u16)).collect()
@@ -81,7 +81,7 @@ impl Rules {
     pub fn key_headers(&self, class: ClassId, signed: bool) -> Vec<&str> {
         let keys = self.classes.iter().filter_map(|class| Some(&class.when.keys.as_ref()?.carrier));
         let bucket = match &self.classes[usize::from(class.0)].key {
-            KeySource::Sent(carrier) => Some(carrier),
+            KeySource::Credential(carrier) => Some(carrier),
             _ => None,
         };
         let mut seen = if signed { vec!["signature-agent", "signature-input", "signature"] } else { Vec::new() };
@@ -105,29 +105,29 @@ impl Rules {
         match &self.classes[usize::from(classified.class.0)].key {
             KeySource::Address => of_address(),
             KeySource::Class => ClientKey::OF_CLASS,
-            KeySource::Operator => classified.operator.map_or_else(of_address, ClientKey::of_operator),
-            KeySource::Sent(carrier) => secret(carrier).map_or_else(of_address, ClientKey::of_secret),
+            KeySource::Operator => classified.operator.map_or_else(of_address, ClientKey::from_operator),
+            KeySource::Credential(carrier) => secret(carrier).map_or_else(of_address, ClientKey::from_credential),
         }
     }
 
     /// True where somebody with so many points is suspected.
-    pub fn suspects(&self, weighed: &bot_detection::BotScore) -> bool {
+    pub fn is_suspected(&self, weighed: &bot_detection::BotScore) -> bool {
         self.behaviour.as_ref().is_some_and(|behaviour| weighed.points >= behaviour.threshold)
     }
 
     /// True for a normalised path at which the gate tells its crawl policy.
-    pub fn tells_crawl_policy_at(&self, path: &str) -> bool {
-        self.tells_crawl_policy && path == decide::CRAWL_POLICY
+    pub fn is_crawl_policy(&self, path: &str) -> bool {
+        self.serves_crawl_policy && path == decide::CRAWL_POLICY_PATH
     }
 
     /// True for a request that is never refused, hence never charged: one that reads robots.txt or the gateway's crawl
     /// policy. Any other method on these paths is decided as usual. `path` is normalised.
-    pub fn never_refuses(&self, method: &Method, path: &str) -> bool {
-        decide::reads_robots_txt(method, path) || (decide::reads(method) && self.tells_crawl_policy_at(path))
+    pub fn is_exempt(&self, method: &Method, path: &str) -> bool {
+        decide::reads_robots_txt(method, path) || (decide::reads(method) && self.is_crawl_policy(path))
     }
 
     /// The place of the route that the request falls into.
     pub fn route(&self, facts: &Facts<'_>) -> usize {
-        self.routes.iter().position(|route| route.fits(facts)).unwrap_or(self.routes.len().saturating_sub(1))
+        self.routes.iter().position(|route| route.matches(facts)).unwrap_or(self.routes.len().saturating_sub(1))
     }
 }

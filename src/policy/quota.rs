@@ -26,7 +26,7 @@ pub struct Quota {
     /// How what remains is spread over the time that remains, if it is.
     pub pacing: Option<Pacing>,
     /// The ladder of each class, by [`ClassId`]; a class without one is refused only when nothing is left.
-    pub ladders: Vec<Option<ClassTiers>>,
+    pub class_tiers: Vec<Option<ClassTiers>>,
 }
 
 /// How an origin tells, with its answers, where its own count of a quota stands.
@@ -46,7 +46,7 @@ pub struct ExhaustedRule {
     /// Those with one of these statuses ...
     pub statuses: Vec<u16>,
     /// ... and, if given, with this text in a header's value or near the beginning of the body.
-    pub says: Option<String>,
+    pub contains: Option<String>,
 }
 
 /// One class's tiers in one quota.
@@ -60,13 +60,13 @@ pub struct ClassTiers {
 
 impl Quota {
     /// The ladder of `class`, if it has one.
-    pub fn ladder(&self, class: ClassId) -> Option<&TierSet> {
-        self.class_ladder(class).map(|of_class| &of_class.ladder)
+    pub fn tiers_for(&self, class: ClassId) -> Option<&TierSet> {
+        self.class_tiers(class).map(|of_class| &of_class.ladder)
     }
 
     /// True when a refusal by tier is carried out for `class`.
     pub fn enforced_for(&self, class: ClassId) -> bool {
-        self.enforce && self.class_ladder(class).is_none_or(|of_class| of_class.enforce)
+        self.enforce && self.class_tiers(class).is_none_or(|of_class| of_class.enforce)
     }
 
     /// The pacing, where it is carried out.
@@ -76,7 +76,7 @@ impl Quota {
 
     /// What tiers count of what is `taken`: nothing as long as the quota is not ahead of its plan, so that only those hold
     /// that begin with the first unit.
-    pub fn counted_by_tiers(&self, taken: Units, is_ahead: Option<bool>) -> Units {
+    pub fn used_for_tiers(&self, taken: Units, is_ahead: Option<bool>) -> Units {
         match (self.enforced_pacing(), is_ahead) {
             (Some(_), Some(false)) => Units::ZERO,
             _ => taken,
@@ -85,13 +85,13 @@ impl Quota {
 
     /// From this much taken on, nothing of `class` is let through. Where a plan lets tiers rest there is no such mark,
     /// unless it is the first unit.
-    pub fn ceiling(&self, class: ClassId) -> Units {
-        let paced = self.enforced_pacing().is_some_and(|pacing| pacing.paces(class));
-        let enforced = self.class_ladder(class).filter(|_| self.enforced_for(class) && !paced);
-        enforced.and_then(|of_class| of_class.ladder.shuts_at()).map_or(self.limit, |mark| mark.min(self.limit))
+    pub fn shutoff_level(&self, class: ClassId) -> Units {
+        let paced = self.enforced_pacing().is_some_and(|pacing| pacing.is_paced(class));
+        let enforced = self.class_tiers(class).filter(|_| self.enforced_for(class) && !paced);
+        enforced.and_then(|of_class| of_class.ladder.shutoff_at()).map_or(self.limit, |mark| mark.min(self.limit))
     }
 
-    fn class_ladder(&self, class: ClassId) -> Option<&ClassTiers> {
-        self.ladders.get(usize::from(class.0)).and_then(Option::as_ref)
+    fn class_tiers(&self, class: ClassId) -> Option<&ClassTiers> {
+        self.class_tiers.get(usize::from(class.0)).and_then(Option::as_ref)
     }
 }

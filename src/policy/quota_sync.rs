@@ -28,7 +28,7 @@ pub struct LocalCount {
     /// When the window is.
     pub span: Span,
     /// It ends at one moment, as a sliding one does not.
-    pub turns: bool,
+    pub has_fixed_end: bool,
     /// How long a usual window is; of a sliding one `span` is but a part.
     pub length: Duration,
 }
@@ -55,18 +55,18 @@ const GRACE_PART: u32 = 100;
 const SLACK: Duration = Duration::from_secs(3600);
 
 /// Says what to make of an answer that was received at `now`.
-pub fn calibrate(said: OriginReport, ours: LocalCount, now: Timestamp) -> SyncResult {
+pub fn reconcile(said: OriginReport, ours: LocalCount, now: Timestamp) -> SyncResult {
     let remaining = if said.exhausted { Some(Units::ZERO) } else { said.remaining };
-    let closed_until = said.exhausted.then(|| renewal(said.resets_at, ours, now));
+    let closed_until = said.exhausted.then(|| reset_time(said.resets_at, ours, now));
     if !(is_same_window(said.resets_at, ours, now)) {
         return SyncResult { closed_until, ..SyncResult::default() };
     }
     let Some(remaining) = remaining else { return SyncResult::default() };
-    let counted = ours.limit.minus(remaining);
-    let taken = ours.used.plus(ours.reserved);
+    let counted = ours.limit.saturating_sub(remaining);
+    let taken = ours.used.saturating_add(ours.reserved);
     let drift = match counted.milli().checked_sub(taken.milli()) {
         Some(beyond) => signed(beyond),
-        None => -signed(ours.used.minus(counted).milli()),
+        None => -signed(ours.used.saturating_sub(counted).milli()),
     };
     SyncResult { taken: counted, closed_until, drift: Some(drift) }
 }
@@ -75,18 +75,18 @@ pub fn calibrate(said: OriginReport, ours: LocalCount, now: Timestamp) -> SyncRe
 fn is_same_window(resets_at: Option<Timestamp>, ours: LocalCount, now: Timestamp) -> bool {
     let length = ours.length;
     match resets_at {
-        None if !ours.turns => true,
+        None if !ours.has_fixed_end => true,
         // A sliding window is renewed bit by bit; what is renewed much sooner than it is another limit.
-        Some(moment) if !ours.turns => moment.since(now) >= length / 2,
+        Some(moment) if !ours.has_fixed_end => moment.saturating_duration_since(now) >= length / 2,
         Some(moment) => {
-            let apart = moment.since(ours.span.end).max(ours.span.end.since(moment));
+            let apart = moment.saturating_duration_since(ours.span.end).max(ours.span.end.saturating_duration_since(moment));
             apart <= (length / TOLERANCE).max(Duration::from_secs(2))
         }
-        None => now.since(ours.span.start) >= GRACE.min(length / GRACE_PART),
+        None => now.saturating_duration_since(ours.span.start) >= GRACE.min(length / GRACE_PART),
     }
 }
 
-fn renewal(resets_at: Option<Timestamp>, ours: LocalCount, now: Timestamp) -> Timestamp {
+fn reset_time(resets_at: Option<Timestamp>, ours: LocalCount, now: Timestamp) -> Timestamp {
     let latest = now + ours.length + SLACK;
     resets_at.filter(|moment| *moment > now && *moment <= latest).unwrap_or(ours.span.end)
 }
@@ -103,16 +103,16 @@ mod tests {
     const NOON: Timestamp = Timestamp::from_seconds(86_400 + 43_200);
 
     fn ours(used: u64, reserved: u64) -> LocalCount {
-        let [limit, used, reserved] = [100, used, reserved].map(Units::whole);
-        LocalCount { limit, used, reserved, span: DAY, turns: true, length: DAY.length() }
+        let [limit, used, reserved] = [100, used, reserved].map(Units::from_whole);
+        LocalCount { limit, used, reserved, span: DAY, has_fixed_end: true, length: DAY.length() }
     }
 
     fn left(units: u64) -> OriginReport {
-        OriginReport { remaining: Some(Units::whole(units)), ..OriginReport::default() }
+        OriginReport { remaining: Some(Units::from_whole(units)), ..OriginReport::default() }
     }
 
     fn drift(said: OriginReport, ours: LocalCount) -> Option<i64> {
-        calibrate(said, ours, NOON).drift.map(|milli| milli / 1000)
+        reconcile(said, ours, NOON).drift.map(|milli| milli / 1000)
     }
 
     #[test]
@@ -127,8 +127,8 @@ mod tests {
 
     #[test]
     fn its_count_is_taken_where_it_is_higher() {
-        assert_eq!(calibrate(left(50), ours(40, 5), NOON).taken, Units::whole(50));
-        assert_eq!(calibrate(left(0), ours(40, 5), NOON).taken, Units::whole(100));
+        assert_eq!(reconcile(left(50), ours(40, 5), NOON).taken, Units::from_whole(50));
+        assert_eq!(reconcile(left(0), ours(40, 5), NOON).taken, Units::from_whole(100));
     }
 
     #[test]
@@ -138,10 +138,10 @@ mod tests {
         assert_eq!(drift(resetting(2 * 86_400 - 600), ours(40, 0)), Some(57));
         assert_eq!(drift(resetting(2 * 86_400 + 30_000), ours(40, 0)), None);
         assert_eq!(drift(resetting(86_400 + 44_000), ours(40, 0)), None);
-        let just_begun = calibrate(left(3), ours(0, 1), DAY.start + Duration::from_secs(30));
+        let just_begun = reconcile(left(3), ours(0, 1), DAY.start + Duration::from_secs(30));
         assert_eq!(just_begun, SyncResult::default(), "it may still speak of yesterday");
-        assert_eq!(calibrate(left(3), ours(0, 1), DAY.start + Duration::from_secs(60)).taken, Units::whole(97));
-        let sliding = LocalCount { turns: false, ..ours(40, 0) };
+        assert_eq!(reconcile(left(3), ours(0, 1), DAY.start + Duration::from_secs(60)).taken, Units::from_whole(97));
+        let sliding = LocalCount { has_fixed_end: false, ..ours(40, 0) };
         assert_eq!(drift(resetting(86_400 + 43_200 + 44_000), sliding), Some(57));
         assert_eq!(drift(resetting(86_400 + 43_201), sliding), None, "a limit of a second, not of a day");
         assert_eq!(drift(left(3), sliding), Some(57));
@@ -149,14 +149,14 @@ mod tests {
 
     #[test]
     fn an_exhausted_origin_closes_until_it_is_renewed() {
-        let exhausted = |resets_at| OriginReport { exhausted: true, resets_at, remaining: Some(Units::whole(9)) };
+        let exhausted = |resets_at| OriginReport { exhausted: true, resets_at, remaining: Some(Units::from_whole(9)) };
         let closed = |at: u64| {
-            let calibration = calibrate(exhausted(Some(Timestamp::from_seconds(at))), ours(40, 0), NOON);
+            let calibration = reconcile(exhausted(Some(Timestamp::from_seconds(at))), ours(40, 0), NOON);
             (calibration.closed_until.map(Timestamp::seconds), calibration.taken)
         };
         let end = Some(2 * 86_400);
-        assert_eq!(calibrate(exhausted(None), ours(40, 0), NOON).closed_until, Some(DAY.end));
-        assert_eq!(closed(2 * 86_400 + 60), (Some(2 * 86_400 + 60), Units::whole(100)));
+        assert_eq!(reconcile(exhausted(None), ours(40, 0), NOON).closed_until, Some(DAY.end));
+        assert_eq!(closed(2 * 86_400 + 60), (Some(2 * 86_400 + 60), Units::from_whole(100)));
         assert_eq!(closed(86_400 + 43_260), (Some(86_400 + 43_260), Units::ZERO), "a shorter limit of its own");
         assert_eq!(closed(40_000), (end, Units::ZERO), "a moment that is past says nothing");
         assert_eq!(closed(9_000_000), (end, Units::ZERO), "nor one that cannot be");

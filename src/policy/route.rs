@@ -53,7 +53,7 @@ enum PatternTail {
     Nothing,
     Anything,
     /// Any folders, or none, and this in the last of them.
-    Last(Segment),
+    LastSegment(Segment),
 }
 
 /// One segment of a pattern.
@@ -62,9 +62,9 @@ enum Segment {
     /// This text.
     Text(String),
     /// A bare `*` stands for a name, not for none: `/item/` is not an item.
-    Name,
+    AnyName,
     /// The texts before, between and behind its stars.
-    Starred { first: String, between: Vec<String>, last: String },
+    Wildcard { first: String, between: Vec<String>, last: String },
 }
 
 /// Why a pattern cannot be used.
@@ -73,7 +73,7 @@ pub enum PatternError {
     /// It does not begin with a slash.
     NoSlash,
     /// `**` stands somewhere else than alone at the end or before the last segment.
-    RestWithin,
+    MisplacedDoubleStar,
 }
 
 /// A path that no rule may be asked about: it contains an encoded NUL or broken percent-encoding of one.
@@ -89,16 +89,16 @@ impl Pattern {
         let mut segments: Vec<&str> = folders.chain([last]).collect();
         let rest = match segments[..] {
             [.., "**"] => PatternTail::Anything,
-            [.., "**", last] if !last.contains("**") => PatternTail::Last(Segment::parse(last)),
+            [.., "**", last] if !last.contains("**") => PatternTail::LastSegment(Segment::parse(last)),
             _ => PatternTail::Nothing,
         };
         segments.truncate(match rest {
             PatternTail::Nothing => segments.len(),
             PatternTail::Anything => segments.len() - 1,
-            PatternTail::Last(_) => segments.len() - 2,
+            PatternTail::LastSegment(_) => segments.len() - 2,
         });
         if segments.iter().any(|segment| segment.contains("**")) {
-            return Err(PatternError::RestWithin);
+            return Err(PatternError::MisplacedDoubleStar);
         }
         let segments = segments.into_iter().map(Segment::parse).collect();
         Ok(Self { segments, rest, spelling: Spelling::default() })
@@ -141,7 +141,7 @@ impl Pattern {
         let mut rest = path.strip_prefix('/');
         for segment in &self.segments {
             let Some((found, behind)) = rest.map(first_segment) else { return false };
-            if !segment.fits(found, case) {
+            if !segment.matches(found, case) {
                 return false;
             }
             rest = behind;
@@ -149,13 +149,13 @@ impl Pattern {
         match &self.rest {
             PatternTail::Nothing => rest.is_none(),
             PatternTail::Anything => true,
-            PatternTail::Last(last) => rest.is_some_and(|rest| last.fits(rest.rsplit('/').next().unwrap_or(rest), case)),
+            PatternTail::LastSegment(last) => rest.is_some_and(|rest| last.matches(rest.rsplit('/').next().unwrap_or(rest), case)),
         }
     }
 
     fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
         let last = match &mut self.rest {
-            PatternTail::Last(last) => Some(last),
+            PatternTail::LastSegment(last) => Some(last),
             PatternTail::Nothing | PatternTail::Anything => None,
         };
         self.segments.iter_mut().chain(last).flat_map(Segment::texts_mut)
@@ -164,7 +164,7 @@ impl Pattern {
     /// `/search/` is matched as `/search`, `/shop/**/` as `/shop/**`; `/` stays.
     fn drop_trailing_slash(&mut self) {
         let nothing = Segment::Text(String::new());
-        if self.rest == PatternTail::Last(nothing.clone()) {
+        if self.rest == PatternTail::LastSegment(nothing.clone()) {
             self.rest = PatternTail::Anything;
         }
         if self.rest == PatternTail::Nothing && self.segments.len() > 1 && self.segments.last() == Some(&nothing) {
@@ -208,8 +208,8 @@ impl Segment {
     fn parse(text: &str) -> Self {
         let texts: Vec<&str> = text.split('*').collect();
         match &texts[..] {
-            ["", ""] => Self::Name,
-            [first, between @ .., last] => Self::Starred {
+            ["", ""] => Self::AnyName,
+            [first, between @ .., last] => Self::Wildcard {
                 first: (*first).to_owned(),
                 between: between.iter().map(|text| (*text).to_owned()).collect(),
                 last: (*last).to_owned(),
@@ -221,17 +221,17 @@ impl Segment {
     fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
         let (one, between, other) = match self {
             Self::Text(text) => (Some(text), &mut [][..], None),
-            Self::Name => (None, &mut [][..], None),
-            Self::Starred { first, between, last } => (Some(first), &mut between[..], Some(last)),
+            Self::AnyName => (None, &mut [][..], None),
+            Self::Wildcard { first, between, last } => (Some(first), &mut between[..], Some(last)),
         };
         one.into_iter().chain(between).chain(other)
     }
 
-    fn fits(&self, segment: &str, case: Case) -> bool {
+    fn matches(&self, segment: &str, case: Case) -> bool {
         match self {
             Self::Text(text) => case.is_same(segment.as_bytes(), text.as_bytes()),
-            Self::Name => !segment.is_empty(),
-            Self::Starred { first, between, last } => {
+            Self::AnyName => !segment.is_empty(),
+            Self::Wildcard { first, between, last } => {
                 let rest = case.strip_prefix(segment.as_bytes(), first.as_bytes());
                 let rest = between.iter().fold(rest, |rest, text| case.behind_first(rest?, text.as_bytes()));
                 rest.is_some_and(|rest| case.ends_with(rest, last.as_bytes()))
@@ -242,10 +242,10 @@ impl Segment {
 
 impl Route {
     /// True when the route is for this request.
-    pub fn fits(&self, facts: &Facts<'_>) -> bool {
+    pub fn matches(&self, facts: &Facts<'_>) -> bool {
         self.path.matches(facts.path)
             && (self.methods.is_empty() || self.methods.contains(facts.method))
-            && (self.hosts.is_empty() || self.hosts.iter().any(|host| host_fits(host, facts.host)))
+            && (self.hosts.is_empty() || self.hosts.iter().any(|host| host_matches(host, facts.host)))
             && self.query.iter().all(|(name, value)| query_has(facts.query.unwrap_or(""), name, value.as_deref()))
     }
 
@@ -259,8 +259,8 @@ impl Route {
 ///
 /// The origin gets the path as sent; this form only decides which route it is, so that `/x/../item/1`, `//item/1` and
 /// `/%69tem/1` cost what `/item/1` costs.
-pub fn normalise(path: &str) -> Result<Cow<'_, str>, PathError> {
-    if !needs_work(path.as_bytes()) {
+pub fn normalize(path: &str) -> Result<Cow<'_, str>, PathError> {
+    if !needs_normalizing(path.as_bytes()) {
         return Ok(Cow::Borrowed(path));
     }
     let decoded = decode_unreserved(path)?;
@@ -283,7 +283,7 @@ pub fn normalise(path: &str) -> Result<Cow<'_, str>, PathError> {
     Ok(Cow::Owned(normal))
 }
 
-fn needs_work(path: &[u8]) -> bool {
+fn needs_normalizing(path: &[u8]) -> bool {
     let mut after_slash = false;
     for &byte in path {
         if byte == b'%' || (after_slash && (byte == b'/' || byte == b'.')) {
@@ -332,7 +332,7 @@ fn first_segment(path: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn host_fits(pattern: &str, host: &str) -> bool {
+fn host_matches(pattern: &str, host: &str) -> bool {
     match pattern.strip_prefix('*') {
         Some(below) => host.len() > below.len() && host.ends_with(below),
         None => pattern == host,
@@ -387,8 +387,8 @@ mod tests {
         assert!(!matches("/search", "/search/"));
         assert!(matches("/shop//b/**", "/shop/b/") && matches("//search", "/search"));
         assert_eq!(Pattern::parse("item"), Err(PatternError::NoSlash));
-        assert_eq!(Pattern::parse("/**/x/y"), Err(PatternError::RestWithin));
-        assert_eq!(Pattern::parse("/**/x**"), Err(PatternError::RestWithin));
+        assert_eq!(Pattern::parse("/**/x/y"), Err(PatternError::MisplacedDoubleStar));
+        assert_eq!(Pattern::parse("/**/x**"), Err(PatternError::MisplacedDoubleStar));
     }
 
     #[test]
@@ -469,9 +469,9 @@ mod tests {
             ("/%", "/%25"),
             ("/%4", "/%254"),
         ] {
-            assert_eq!(normalise(spelling).as_deref(), Ok(normal), "{spelling}");
+            assert_eq!(normalize(spelling).as_deref(), Ok(normal), "{spelling}");
         }
-        assert_eq!(normalise("/a%00b"), Err(PathError));
+        assert_eq!(normalize("/a%00b"), Err(PathError));
     }
 
     #[test]
@@ -490,16 +490,16 @@ mod tests {
         );
         assert!(!query_has("%zzpage=2", "page", None) && !query_has("page%", "page", None));
         assert!(!query_has("page%3D2", "page", None), "an encoded sign parts nothing");
-        assert!(host_fits("*.example.com", "shop.example.com"));
-        assert!(!host_fits("*.example.com", "example.com"));
-        assert!(!host_fits("*.example.com", "badexample.com"));
+        assert!(host_matches("*.example.com", "shop.example.com"));
+        assert!(!host_matches("*.example.com", "example.com"));
+        assert!(!host_matches("*.example.com", "badexample.com"));
     }
 
     proptest! {
         /// Exact patterns match as they did, and what matches exactly matches in any spelling.
         #[test]
         fn a_pattern_that_ignores_spelling_matches_no_less(pattern in "/[aB/]{0,4}(\\*|\\*b|/\\*\\*|)", path in "/[aAbB/]{0,6}") {
-            let Ok(path) = normalise(&path) else { return Ok(()) };
+            let Ok(path) = normalize(&path) else { return Ok(()) };
             let Ok(exact) = Pattern::parse(&pattern) else { return Ok(()) };
             let both = Spelling { ignores_case: true, ignores_trailing_slash: true };
             let lenient = exact.clone().spelled(both);
@@ -513,8 +513,8 @@ mod tests {
 
         #[test]
         fn a_normal_path_stays_as_it_is(path in "/[a-z0-9/.%]{0,40}") {
-            if let Ok(once) = normalise(&path) {
-                let twice = normalise(&once).map(Cow::into_owned);
+            if let Ok(once) = normalize(&path) {
+                let twice = normalize(&once).map(Cow::into_owned);
                 prop_assert_eq!(twice, Ok(once.into_owned()));
             }
         }

@@ -13,7 +13,7 @@ impl Secret {
     }
 
     /// The secret itself, for the one whom it is to be shown to.
-    pub fn reveal(&self) -> &str {
+    pub fn expose_secret(&self) -> &str {
         &self.0
     }
 
@@ -25,7 +25,7 @@ impl Secret {
     }
 
     /// True when `offered` is the secret. Takes as long for a wrong guess as for a right one of that length.
-    pub fn is(&self, offered: &[u8]) -> bool {
+    pub fn matches(&self, offered: &[u8]) -> bool {
         let differing = self.0.bytes().zip(offered).fold(0, |differing, (ours, theirs)| differing | (ours ^ theirs));
         self.0.len() == offered.len() && std::hint::black_box(differing) == 0
     }

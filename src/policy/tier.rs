@@ -27,7 +27,7 @@ impl Share {
     }
 
     /// What is not of this share.
-    pub const fn rest(self) -> Self {
+    pub const fn complement(self) -> Self {
         Self(Self::ALL.0 - self.0)
     }
 
@@ -37,7 +37,7 @@ impl Share {
     }
 
     /// This share of `units`, rounded down.
-    pub fn of(self, units: Units) -> Units {
+    pub fn of_units(self, units: Units) -> Units {
         let part = u128::from(units.milli()) * u128::from(self.0) / u128::from(Self::ALL.0);
         Units::from_milli(u64::try_from(part).unwrap_or(u64::MAX))
     }
@@ -90,35 +90,35 @@ impl TierSet {
     /// How many tiers count as entered once `taken` has been spent or promised, coming from `tier`.
     pub fn tier_at(&self, tier: u8, taken: Units) -> u8 {
         let entered = self.tiers.iter().take_while(|step| taken >= step.above).count();
-        let held = self.tiers.iter().take(usize::from(tier)).take_while(|step| taken >= self.leave_below(step)).count();
+        let held = self.tiers.iter().take(usize::from(tier)).take_while(|step| taken >= self.exit_below(step)).count();
         u8::try_from(entered.max(held)).unwrap_or(u8::MAX)
     }
 
     /// The share refused in `tier`.
-    pub fn share(&self, tier: u8) -> Share {
+    pub fn shed_share(&self, tier: u8) -> Share {
         usize::from(tier).checked_sub(1).and_then(|index| self.tiers.get(index)).map_or(Share::NONE, |step| step.shed)
     }
 
     /// From this much taken on nothing of the class is let through, if there is such a mark.
-    pub fn shuts_at(&self) -> Option<Units> {
+    pub fn shutoff_at(&self) -> Option<Units> {
         self.tiers.iter().find(|step| step.shed == Share::ALL).map(|step| step.above)
     }
 
-    fn leave_below(&self, step: &Tier) -> Units {
+    fn exit_below(&self, step: &Tier) -> Units {
         let half = Units::from_milli(step.above.milli() / 2);
-        step.above.minus(self.slack.min(half))
+        step.above.saturating_sub(self.slack.min(half))
     }
 }
 
 impl ShedState {
     /// Counts one request against `share`: whether it is the one to be refused, and where that leaves the count.
-    pub fn next(self, share: Share) -> (bool, Self) {
-        self.next_before(share, 0)
+    pub fn record(self, share: Share) -> (bool, Self) {
+        self.record_borrowing(share, 0)
     }
 
     /// The same, for a request that may go before its turn, as long as no more than `owed` refusals are put off by that:
     /// later ones are refused in its place, and the share stays what it is.
-    pub fn next_before(self, share: Share, owed: u32) -> (bool, Self) {
+    pub fn record_borrowing(self, share: Share, owed: u32) -> (bool, Self) {
         let carry = self.carry + share.millionths();
         let refuse = carry >= Share::ALL.millionths() * (1 + owed);
         (refuse, Self { carry: if refuse { carry - Share::ALL.millionths() } else { carry }, ..self })
@@ -134,29 +134,29 @@ mod tests {
         let tiers = steps
             .iter()
             .map(|&(above, percent)| Tier {
-                above: Units::whole(above),
+                above: Units::from_whole(above),
                 shed: Share::from_millionths(percent * 10_000),
             })
             .collect();
-        TierSet::new(tiers, Units::whole(1000))
+        TierSet::new(tiers, Units::from_whole(1000))
     }
 
     #[test]
     fn the_usual_ladder_sheds_half_then_three_quarters_then_all() {
         let ladder = ladder(&[(600, 50), (800, 75), (950, 100)]);
-        let share = |taken| ladder.share(ladder.tier_at(0, Units::whole(taken))).millionths() / 10_000;
+        let share = |taken| ladder.shed_share(ladder.tier_at(0, Units::from_whole(taken))).millionths() / 10_000;
         assert_eq!([0, 599, 600, 799, 800, 949, 950, 1000].map(share), [0, 0, 50, 50, 75, 75, 100, 100]);
-        assert_eq!(ladder.shuts_at(), Some(Units::whole(950)));
+        assert_eq!(ladder.shutoff_at(), Some(Units::from_whole(950)));
     }
 
     #[test]
     fn a_charge_given_back_does_not_make_a_tier_flap() {
         let ladder = ladder(&[(600, 50)]);
-        let entered = ladder.tier_at(0, Units::whole(600));
-        assert_eq!(ladder.tier_at(entered, Units::whole(599)), 1, "just below the mark it holds");
-        assert_eq!(ladder.tier_at(entered, Units::whole(550)), 1);
-        assert_eq!(ladder.tier_at(entered, Units::whole(549)), 0, "a twentieth of the limit below it lets go");
-        assert_eq!(ladder.tier_at(0, Units::whole(599)), 0);
+        let entered = ladder.tier_at(0, Units::from_whole(600));
+        assert_eq!(ladder.tier_at(entered, Units::from_whole(599)), 1, "just below the mark it holds");
+        assert_eq!(ladder.tier_at(entered, Units::from_whole(550)), 1);
+        assert_eq!(ladder.tier_at(entered, Units::from_whole(549)), 0, "a twentieth of the limit below it lets go");
+        assert_eq!(ladder.tier_at(0, Units::from_whole(599)), 0);
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
             let mut shedding = ShedState { tier: 1, carry };
             let mut refused = 0u64;
             for _ in 0..length {
-                let (refuse, next) = shedding.next(share);
+                let (refuse, next) = shedding.record(share);
                 refused += u64::from(refuse);
                 shedding = next;
             }
@@ -185,7 +185,7 @@ mod tests {
         #[test]
         fn more_taken_never_means_a_lower_tier(taken in 0u64..1200, more in 0u64..200, tier in 0u8..=3) {
             let ladder = ladder(&[(100, 10), (400, 60), (900, 100)]);
-            prop_assert!(ladder.tier_at(tier, Units::whole(taken + more)) >= ladder.tier_at(tier, Units::whole(taken)));
+            prop_assert!(ladder.tier_at(tier, Units::from_whole(taken + more)) >= ladder.tier_at(tier, Units::from_whole(taken)));
         }
     }
 }

@@ -22,12 +22,12 @@ impl Timestamp {
 
     /// The microsecond that it falls into, which is as much as the access log tells.
     #[must_use]
-    pub const fn to_the_microsecond(self) -> Self {
+    pub const fn truncate_to_micros(self) -> Self {
         Self(self.0 - self.0 % 1000)
     }
 
     /// How long after `earlier` this is; zero if it is not after it.
-    pub const fn since(self, earlier: Self) -> Duration {
+    pub const fn saturating_duration_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
@@ -59,12 +59,12 @@ fn nanoseconds(span: Duration) -> u64 {
 }
 
 /// Whole seconds of `wait`, rounded up: a client that comes back then does not come too early.
-pub fn seconds_rounded_up(wait: Duration) -> u64 {
+pub fn ceil_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
 /// A wait that ends later by `spread`, a share of it, so that those who were told together do not come back together.
-pub fn spread_out(wait: Duration, spread: f64) -> Duration {
+pub fn with_spread(wait: Duration, spread: f64) -> Duration {
     wait + wait.min(SPREAD_WAIT).mul_f64(spread)
 }
 

@@ -18,7 +18,7 @@ impl Units {
     pub const MAX: Self = Self(999_999_999_999_999_000);
 
     /// `whole` units.
-    pub const fn whole(whole: u64) -> Self {
+    pub const fn from_whole(whole: u64) -> Self {
         Self::from_milli(whole.saturating_mul(1000))
     }
 
@@ -48,12 +48,12 @@ impl Units {
     }
 
     /// The sum, at most [`Units::MAX`].
-    pub const fn plus(self, other: Self) -> Self {
+    pub const fn saturating_add(self, other: Self) -> Self {
         Self::from_milli(self.0.saturating_add(other.0))
     }
 
     /// The difference, at least nothing.
-    pub const fn minus(self, other: Self) -> Self {
+    pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 }

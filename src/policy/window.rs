@@ -29,7 +29,7 @@ pub enum Window {
         /// Any span of this length is kept within the limit. Never zero.
         length: Duration,
         /// Into so many parts it is cut. Never zero.
-        parts: u32,
+        sub_windows: u32,
     },
 }
 
@@ -41,7 +41,7 @@ pub trait Calendar: fmt::Debug + Send + Sync {
     fn span(&self, moment: Timestamp) -> Span;
 
     /// How long a usual span lasts, as told to clients (a day is 24 h even where one has 23 or 25).
-    fn usual_length(&self) -> Duration;
+    fn nominal_length(&self) -> Duration;
 
     /// Which second of the week its clocks show, from Monday 00:00 on.
     fn second_of_week(&self, moment: Timestamp) -> u32;
@@ -73,15 +73,15 @@ impl Window {
     /// The window that `moment` falls into.
     pub fn span(&self, moment: Timestamp) -> Span {
         match self {
-            Self::Fixed { length } => tile(moment, *length),
+            Self::Fixed { length } => fixed_span(moment, *length),
             Self::Calendar(calendar) => calendar.span(moment),
             Self::FirstUse { length } => Span { start: moment, end: moment + *length },
-            Self::Sliding { length, parts } => tile(moment, part(*length, *parts)),
+            Self::Sliding { length, sub_windows } => fixed_span(moment, sub_window(*length, *sub_windows)),
         }
     }
 
     /// How long a window lasts that is opened by its first charge; `None` where the time alone says when one opens.
-    pub fn opened_by_use(&self) -> Option<Duration> {
+    pub fn first_use_length(&self) -> Option<Duration> {
         match self {
             Self::FirstUse { length } => Some(*length),
             Self::Fixed { .. } | Self::Calendar(_) | Self::Sliding { .. } => None,
@@ -89,9 +89,9 @@ impl Window {
     }
 
     /// So many windows weigh on the one that follows them.
-    pub fn back(&self) -> u32 {
+    pub fn lookback(&self) -> u32 {
         match self {
-            Self::Sliding { parts, .. } => *parts,
+            Self::Sliding { sub_windows, .. } => *sub_windows,
             Self::Fixed { .. } | Self::Calendar(_) | Self::FirstUse { .. } => 0,
         }
     }
@@ -116,10 +116,10 @@ impl Window {
     }
 
     /// How long a usual window lasts, as told to clients.
-    pub fn usual_length(&self) -> Duration {
+    pub fn nominal_length(&self) -> Duration {
         match self {
             Self::Fixed { length } | Self::FirstUse { length } | Self::Sliding { length, .. } => *length,
-            Self::Calendar(calendar) => calendar.usual_length(),
+            Self::Calendar(calendar) => calendar.nominal_length(),
         }
     }
 }
@@ -132,42 +132,42 @@ impl Span {
 
     /// How long it lasts.
     pub fn length(&self) -> Duration {
-        self.end.since(self.start)
+        self.end.saturating_duration_since(self.start)
     }
 }
 
 impl EvictedWindows {
     /// Notes that `span` is no longer remembered.
-    pub fn forget(&mut self, span: Span) {
+    pub fn evict(&mut self, span: Span) {
         self.before = self.before.max(span.end);
         self.longest = self.longest.max(span.length());
     }
 
     /// True when `span` may be one of those that are no longer remembered.
     pub fn covers(&self, span: Span) -> bool {
-        self.may_hold(span.start, span.length())
+        self.may_contain(span.start, span.length())
     }
 
     /// True when one of them may be among the `back` windows before `span`, which weigh on it.
-    pub fn weighs_on(&self, span: Span, back: u32) -> bool {
-        back > 0 && self.may_hold(span.start - span.length().saturating_mul(back), span.length())
+    pub fn overlaps(&self, span: Span, back: u32) -> bool {
+        back > 0 && self.may_contain(span.start - span.length().saturating_mul(back), span.length())
     }
 
-    fn may_hold(&self, start: Timestamp, length: Duration) -> bool {
+    fn may_contain(&self, start: Timestamp, length: Duration) -> bool {
         start < self.before && length <= self.longest * 2
     }
 }
 
 /// The span of `length`, counted from the epoch, that `moment` falls into.
-fn tile(moment: Timestamp, length: Duration) -> Span {
+fn fixed_span(moment: Timestamp, length: Duration) -> Span {
     let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX).max(1);
     let start = Timestamp(moment.0 - moment.0 % length);
     Span { start, end: Timestamp(start.0.saturating_add(length)) }
 }
 
 /// One of `parts` that together are at least `length` long.
-fn part(length: Duration, parts: u32) -> Duration {
-    let nanoseconds = length.as_nanos().div_ceil(u128::from(parts.max(1)));
+fn sub_window(length: Duration, sub_windows: u32) -> Duration {
+    let nanoseconds = length.as_nanos().div_ceil(u128::from(sub_windows.max(1)));
     Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
 }
 
@@ -181,15 +181,15 @@ mod tests {
         let window = Window::FirstUse { length: Duration::from_secs(60) };
         let span = window.span(Timestamp::from_seconds(77));
         assert_eq!((span.start.seconds(), span.end.seconds()), (77, 137));
-        assert_eq!(window.opened_by_use(), Some(Duration::from_secs(60)));
+        assert_eq!(window.first_use_length(), Some(Duration::from_secs(60)));
     }
 
     #[test]
     fn a_forgotten_window_is_known_by_when_it_was_and_how_long() {
-        let day = |number: u64| tile(Timestamp::from_seconds(number * 86_400), Duration::from_secs(86_400));
+        let day = |number: u64| fixed_span(Timestamp::from_seconds(number * 86_400), Duration::from_secs(86_400));
         let mut forgotten = EvictedWindows::default();
         assert!(!forgotten.covers(day(3)));
-        forgotten.forget(day(3));
+        forgotten.evict(day(3));
         assert!(forgotten.covers(day(3)) && forgotten.covers(day(1)));
         assert!(!forgotten.covers(day(4)));
         let month = Span { start: day(1).start, end: day(31).start };
@@ -201,9 +201,9 @@ mod tests {
         fn the_parts_that_weigh_cover_any_span_of_the_length(
             length in 1u64..100_000_000_000, parts in 1u32..100, moment in 0u64..10_000_000_000_000,
         ) {
-            let window = Window::Sliding { length: Duration::from_nanos(length), parts };
+            let window = Window::Sliding { length: Duration::from_nanos(length), sub_windows: parts };
             let span = window.span(Timestamp(moment));
-            let covered = span.start.0.saturating_sub(u64::from(window.back()) * (span.end.0 - span.start.0));
+            let covered = span.start.0.saturating_sub(u64::from(window.lookback()) * (span.end.0 - span.start.0));
             prop_assert!(span.contains(Timestamp(moment)));
             prop_assert!(covered == 0 || moment - covered >= length);
             let errs_low = moment.saturating_sub(length).saturating_sub(covered);

@@ -4,7 +4,7 @@ use super::log::LogField;
 use super::report::AssumptionsReport;
 use super::summary::amount;
 use crate::policy::Units;
-use crate::terminal::span;
+use crate::terminal::format_duration;
 use std::time::Duration;
 
 /// What is taken for true where the log is silent.
@@ -25,30 +25,30 @@ pub struct Assumptions {
 pub enum RetryModel {
     /// Whatever the log says: each request comes once, at its time.
     #[default]
-    Deaf,
+    Ignore,
     /// Bots ask nothing until their `Retry-After` has passed; then they ask again, and for what they would have asked
     /// for meanwhile, as far apart as in the log. People do not come back.
     Obey,
     /// Verified bots obey, all others are deaf.
-    AsKnown,
+    VerifiedOnly,
 }
 
 impl Default for Assumptions {
     fn default() -> Self {
-        Self { cache_ttl: None, latency: Duration::from_millis(200), clients: RetryModel::Deaf, costs: Vec::new() }
+        Self { cache_ttl: None, latency: Duration::from_millis(200), clients: RetryModel::Ignore, costs: Vec::new() }
     }
 }
 
 impl Assumptions {
     /// What is done where a line does not say a fact.
-    pub(super) fn instead_of(&self, fact: LogField) -> String {
+    pub(super) fn substitute_for(&self, fact: LogField) -> String {
         match fact {
             LogField::Latency => format!("no latency: every request takes {}", self.report().latency()),
             LogField::Cost if self.cache_ttl.is_some() || !self.costs.is_empty() => {
                 "no actual cost: every request costs what is assumed below, else what its route is expected to"
                     .to_owned()
             }
-            _ => fact.instead().to_owned(),
+            _ => fact.substitute().to_owned(),
         }
     }
 
@@ -64,10 +64,10 @@ impl Assumptions {
 
 impl AssumptionsReport {
     /// Each of them in a sentence.
-    pub(super) fn said(&self) -> Vec<String> {
+    pub(super) fn sentences(&self) -> Vec<String> {
         let kept = match self.cache_ttl_s {
             Some(seconds) => {
-                format!("The site keeps a page for {}; while it does, the page costs nothing.", span(seconds))
+                format!("The site keeps a page for {}; while it does, the page costs nothing.", format_duration(seconds))
             }
             None => "The site keeps no page: it makes each anew for every request.".to_owned(),
         };
@@ -97,9 +97,9 @@ impl RetryModel {
     /// Its name on the command line and in reports.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Deaf => "deaf",
+            Self::Ignore => "deaf",
             Self::Obey => "obey",
-            Self::AsKnown => "as-known",
+            Self::VerifiedOnly => "as-known",
         }
     }
 }

@@ -31,15 +31,15 @@ impl Differences {
         match (first.refused, second.refused) {
             (None, _) => {
                 self.only_first_admits += 1;
-                self.of_class(second_class).only_first_admits += 1;
+                self.class_entry(second_class).only_first_admits += 1;
             }
             (_, None) => {
                 self.only_second_admits += 1;
-                self.of_class(class).only_second_admits += 1;
+                self.class_entry(class).only_second_admits += 1;
             }
             _ => self.other_reason += 1,
         }
-        if self.examples.len() < MOST_EXAMPLES {
+        if self.examples.len() < MAX_EXAMPLES {
             let said = |decided: &ReplayedDecision| decided.refused.map_or("admitted", Reason::name);
             self.examples.push(ExampleReport {
                 place: first.place.into(),
@@ -52,7 +52,7 @@ impl Differences {
         }
     }
 
-    fn of_class(&mut self, class: &str) -> &mut DifferenceReport {
+    fn class_entry(&mut self, class: &str) -> &mut DifferenceReport {
         if !self.by_class.contains_key(class) {
             self.by_class.insert(class.to_owned(), DifferenceReport::default());
         }
@@ -66,4 +66,4 @@ impl Differences {
 }
 
 /// Enough to look at.
-const MOST_EXAMPLES: usize = 20;
+const MAX_EXAMPLES: usize = 20;

@@ -39,14 +39,14 @@ impl ReplayedDecision {
     }
 
     /// What was used of a quota, as the request found it.
-    pub fn found(&self, standing: &QuotaUsage) -> Units {
+    pub fn used_before(&self, standing: &QuotaUsage) -> Units {
         let had_a_share = matches!(self.refused, None | Some(Reason::Throttle | Reason::Backoff));
-        if had_a_share { standing.used.minus(standing.cost) } else { standing.used }
+        if had_a_share { standing.used.saturating_sub(standing.cost) } else { standing.used }
     }
 
     /// True where the refusal came from how the origin was, or how far the ledger had come: a log tells it, and nobody can
     /// work it out again.
-    pub fn is_taken_as_logged(&self) -> bool {
+    pub fn is_copied_from_log(&self) -> bool {
         matches!(self.refused, Some(Reason::Throttle | Reason::Backoff | Reason::Ledger))
     }
 }

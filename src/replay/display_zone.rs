@@ -22,14 +22,14 @@ impl DisplayZone {
     /// What people call it: those of `Etc` count to the west, so they are told by what their clocks show.
     pub(super) fn name(&self) -> String {
         match self.0.iana_name() {
-            Some(name) if name.starts_with("Etc/GMT") => self.shown(0, "%:z"),
+            Some(name) if name.starts_with("Etc/GMT") => self.format(0, "%:z"),
             Some(name) if !name.starts_with("Etc/") => name.to_owned(),
             _ => "UTC".to_owned(),
         }
     }
 
     /// A moment in seconds since 1970, in the form of `strftime`.
-    pub(super) fn shown(&self, seconds: i64, form: &str) -> String {
+    pub(super) fn format(&self, seconds: i64, form: &str) -> String {
         moment(seconds).to_zoned(self.0.clone()).strftime(form).to_string()
     }
 
@@ -76,7 +76,7 @@ mod tests {
         ] {
             assert_eq!(DisplayZone::named(zone).name(), name);
         }
-        assert_eq!(DisplayZone::named("Etc/GMT-9").shown(0, "%-d %b %H:%M"), "1 Jan 09:00");
+        assert_eq!(DisplayZone::named("Etc/GMT-9").format(0, "%-d %b %H:%M"), "1 Jan 09:00");
     }
 
     proptest! {

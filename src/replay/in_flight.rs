@@ -25,9 +25,9 @@ pub(super) struct Completion {
     /// When.
     pub(super) due: Timestamp,
     /// What is settled then. In a box: most requests have none, and all ends are moved about.
-    pub(super) bill: Option<Box<PendingCharge>>,
+    pub(super) charge: Option<Box<PendingCharge>>,
     /// What is learned then, and with what status it was answered, if it was.
-    pub(super) lesson: Option<(Observation, Option<u16>)>,
+    pub(super) observation: Option<(Observation, Option<u16>)>,
 }
 
 /// What a request costs.
@@ -46,7 +46,7 @@ impl InFlight {
     /// Adds a request. Where there is no room, the one that would end first has to end now.
     pub(super) fn add(&mut self, ending: Completion) -> Option<Completion> {
         let line = &mut self.by_time;
-        let first = if line.len() >= MOST { line.pop_front() } else { None };
+        let first = if line.len() >= MAX_IN_FLIGHT { line.pop_front() } else { None };
         match line.back().is_some_and(|last| last.due > ending.due) {
             true => line.insert(line.partition_point(|other| other.due <= ending.due), ending),
             false => line.push_back(ending),
@@ -55,15 +55,15 @@ impl InFlight {
     }
 
     /// The next that is over by `now`.
-    pub(super) fn over_by(&mut self, now: Timestamp) -> Option<Completion> {
+    pub(super) fn pop_completed(&mut self, now: Timestamp) -> Option<Completion> {
         if self.by_time.front()?.due > now { None } else { self.by_time.pop_front() }
     }
 
     /// Adds a bill of one quota that is the settlement `turn` there. Where there is no room, another has to be settled now.
-    pub(super) fn add_bill(&mut self, account: Account, turn: u64, bill: PendingCharge) -> Option<PendingCharge> {
-        let first = if self.by_turn.len() >= MOST { self.last_bill() } else { None };
+    pub(super) fn add_charge(&mut self, account: Account, turn: u64, charge: PendingCharge) -> Option<PendingCharge> {
+        let first = if self.by_turn.len() >= MAX_IN_FLIGHT { self.pop_any() } else { None };
         self.count += 1;
-        self.by_turn.insert((account, turn, self.count), bill);
+        self.by_turn.insert((account, turn, self.count), charge);
         first
     }
 
@@ -74,10 +74,10 @@ impl InFlight {
     }
 
     /// A bill that is still open, whatever its turn.
-    pub(super) fn last_bill(&mut self) -> Option<PendingCharge> {
-        self.by_turn.pop_first().map(|(_, bill)| bill)
+    pub(super) fn pop_any(&mut self) -> Option<PendingCharge> {
+        self.by_turn.pop_first().map(|(_, charge)| charge)
     }
 }
 
 /// A minute of a site with a thousand requests a second that take a minute each.
-const MOST: usize = 65_536;
+const MAX_IN_FLIGHT: usize = 65_536;

@@ -9,17 +9,17 @@ use crate::policy::{Facts, Timestamp};
 /// Hears of every decision.
 pub(super) trait Observer {
     /// A request is about to be decided about.
-    fn asked(&mut self, _asking: &PendingRequest<'_, '_>) {}
+    fn before_decision(&mut self, _asking: &PendingRequest<'_, '_>) {}
 
     /// It has been decided about.
-    fn decided(&mut self, trial: &Simulator, decided: &ReplayedDecision);
+    fn after_decision(&mut self, trial: &Simulator, decided: &ReplayedDecision);
 }
 
 /// Hears what has been decided.
 pub(super) struct FnObserver<T>(pub(super) T);
 
 impl<T: FnMut(&Simulator, &ReplayedDecision)> Observer for FnObserver<T> {
-    fn decided(&mut self, trial: &Simulator, decided: &ReplayedDecision) {
+    fn after_decision(&mut self, trial: &Simulator, decided: &ReplayedDecision) {
         self.0(trial, decided);
     }
 }
@@ -42,8 +42,8 @@ pub struct PendingRequest<'a, 'text> {
 
 impl PendingRequest<'_, '_> {
     /// What it will find.
-    pub fn prospect(&self) -> DryRun<'_> {
-        self.admission.prospect(self.facts, |_| self.secret, self.at)
+    pub fn dry_run(&self) -> DryRun<'_> {
+        self.admission.dry_run(self.facts, |_| self.secret, self.at)
     }
 
     /// How all quotas stand.

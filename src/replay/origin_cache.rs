@@ -21,7 +21,7 @@ pub(super) struct PageNumber(u64);
 
 impl OriginCache {
     pub(super) fn new(ttl: Duration) -> Self {
-        Self { ttl, places: vec![(0, 0); PLACES].into() }
+        Self { ttl, places: vec![(0, 0); SLOTS].into() }
     }
 
     /// The page that a request asks for; nothing where no cache would keep it.
@@ -32,20 +32,20 @@ impl OriginCache {
     }
 
     /// True where the page need not be fetched again.
-    pub(super) fn has(&self, page: PageNumber, now: Timestamp) -> bool {
-        let (known, fetched) = self.places[place(page)];
-        known == page.0 && now.since(Timestamp::from_seconds(fetched.into())) < self.ttl
+    pub(super) fn is_fresh(&self, page: PageNumber, now: Timestamp) -> bool {
+        let (known, fetched) = self.places[slot(page)];
+        known == page.0 && now.saturating_duration_since(Timestamp::from_seconds(fetched.into())) < self.ttl
     }
 
     /// Keeps a page that was fetched.
-    pub(super) fn keep(&mut self, page: PageNumber, now: Timestamp) {
-        self.places[place(page)] = (page.0, u32::try_from(now.seconds()).unwrap_or(u32::MAX));
+    pub(super) fn insert(&mut self, page: PageNumber, now: Timestamp) {
+        self.places[slot(page)] = (page.0, u32::try_from(now.seconds()).unwrap_or(u32::MAX));
     }
 }
 
-fn place(page: PageNumber) -> usize {
-    (page.0 >> 32) as usize % PLACES
+fn slot(page: PageNumber) -> usize {
+    (page.0 >> 32) as usize % SLOTS
 }
 
 /// A power of two: 16 MiB, for more pages than most sites have.
-const PLACES: usize = 1 << 20;
+const SLOTS: usize = 1 << 20;

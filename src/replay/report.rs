@@ -52,7 +52,8 @@ pub struct LogReport {
     /// From one to the other.
     pub span_s: u64,
     /// What policy would like to know and lines do not say.
-    pub lacking: Vec<MissingFieldReport>,
+    #[serde(rename = "lacking")]
+    pub missing_fields: Vec<MissingFieldReport>,
 }
 
 /// Lines that no log has.
@@ -116,9 +117,11 @@ pub struct PolicyReport {
     /// How far the verdicts are those of the gate that wrote the log; null where no gate did.
     pub agreement: Option<AgreementReport>,
     /// Requests that were put off and never asked again, because they were refused too often or the log ended.
-    pub never_asked_again: u64,
+    #[serde(rename = "never_asked_again")]
+    pub abandoned: u64,
     /// What of the policy was not tried.
-    pub untried: Vec<String>,
+    #[serde(rename = "untried")]
+    pub unsupported: Vec<String>,
 }
 
 /// One class.
@@ -310,7 +313,8 @@ pub struct AgreementReport {
     /// The first of them, as LINE of the file at that place among those named, from 1.
     pub first_different: Option<PlaceReport>,
     /// Refusals taken as the log has them: they came from how the origin was, or how far the ledger had come.
-    pub taken_as_logged: u64,
+    #[serde(rename = "taken_as_logged")]
+    pub copied_from_log: u64,
     /// How often the gate was started anew.
     pub restarts: u64,
     /// How often the log says that more or less was used than its requests explain; followed up to the first other verdict.

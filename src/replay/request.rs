@@ -2,7 +2,7 @@
 
 use super::log::{LoggedClient, LogLine};
 use crate::policy::bot_detection::{Referer, HeadersSeen};
-use crate::policy::route::normalise;
+use crate::policy::route::normalize;
 use http::{Method, Version};
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -33,13 +33,13 @@ pub struct ReplayRequest<'a> {
 impl<'a> ReplayRequest<'a> {
     /// The request of a line; nothing where the gate would not have taken it for one.
     pub fn of(line: &'a LogLine<'_>) -> Option<Self> {
-        let asked = line.asked.as_ref()?;
+        let asked = line.request.as_ref()?;
         let fits = asked.path.starts_with('/') || (asked.path == "*" && asked.method == Method::OPTIONS);
         if !fits || matches!(asked.method, Method::CONNECT | Method::TRACE) {
             return None;
         }
         let host = line.host.as_deref().unwrap_or_default();
-        let referer = match line.lacks.has(super::log::LogField::Referer) {
+        let referer = match line.missing.contains(super::log::LogField::Referer) {
             true => Referer::Unknown,
             false => Referer::of(line.referer.as_deref(), host),
         };
@@ -47,13 +47,13 @@ impl<'a> ReplayRequest<'a> {
         Some(Self {
             method: &asked.method,
             host,
-            path: normalise(&asked.path).ok()?,
+            path: normalize(&asked.path).ok()?,
             query: asked.query.as_deref(),
             client: line.client.address(),
-            is_named: matches!(line.client, LoggedClient::Named(_)),
+            is_named: matches!(line.client, LoggedClient::HostName(_)),
             user_agent: line.user_agent.as_deref().unwrap_or_default(),
             referer,
-            seen: line.own.as_ref().map_or(HeadersSeen::default().and(HeadersSeen::OLD_HTTP, old_http), |own| own.seen),
+            seen: line.native.as_ref().map_or(HeadersSeen::default().with(HeadersSeen::HTTP_10, old_http), |own| own.seen),
         })
     }
 }

@@ -61,13 +61,13 @@ impl DeferredRequest {
 
 impl RetryQueue {
     /// True where a client is behind: what it asks for now has to wait.
-    pub(super) fn is_behind(&self, client: impl FnOnce() -> ClientHash) -> bool {
+    pub(super) fn is_deferred(&self, client: impl FnOnce() -> ClientHash) -> bool {
         !self.behind.is_empty() && self.behind.contains_key(&client())
     }
 
     /// A client that is behind puts a request off.
-    pub(super) fn put_off(&mut self, client: ClientHash, later: DeferredRequest) {
-        match self.behind.get_mut(&client).filter(|_| self.put_off < MOST_PUT_OFF) {
+    pub(super) fn defer(&mut self, client: ClientHash, later: DeferredRequest) {
+        match self.behind.get_mut(&client).filter(|_| self.put_off < MAX_DEFERRED) {
             Some(behind) => {
                 behind.later.push_back(later);
                 self.put_off += 1;
@@ -78,27 +78,27 @@ impl RetryQueue {
 
     /// A client was refused at `now` and stays away for `wait`; then it asks for the same again, unless it has done so too
     /// often.
-    pub(super) fn is_refused(&mut self, client: ClientHash, mut later: DeferredRequest, now: Timestamp, wait: Duration) {
-        if self.behind.len() >= MOST_BEHIND && !self.behind.contains_key(&client) {
+    pub(super) fn on_refused(&mut self, client: ClientHash, mut later: DeferredRequest, now: Timestamp, wait: Duration) {
+        if self.behind.len() >= MAX_CLIENTS && !self.behind.contains_key(&client) {
             self.given_up += 1;
             return;
         }
         let behind = self.behind.entry(client).or_default();
         behind.until = now + wait;
-        behind.delay = behind.until.since(later.planned);
+        behind.delay = behind.until.saturating_duration_since(later.planned);
         later.refusals += 1;
-        match later.refusals > MOST_REFUSALS || self.put_off >= MOST_PUT_OFF {
+        match later.refusals > MAX_RETRIES || self.put_off >= MAX_DEFERRED {
             true => self.given_up += 1,
             false => {
                 behind.later.push_front(later);
                 self.put_off += 1;
             }
         }
-        self.goes_on(client);
+        self.on_submitted(client);
     }
 
     /// A client asks for the next thing that it has put off, or is no longer behind.
-    pub(super) fn goes_on(&mut self, client: ClientHash) {
+    pub(super) fn on_submitted(&mut self, client: ClientHash) {
         let Some(behind) = self.behind.get(&client) else { return };
         match behind.later.front() {
             Some(next) => self.due.push(Reverse((behind.until.max(next.planned + behind.delay), client))),
@@ -107,7 +107,7 @@ impl RetryQueue {
     }
 
     /// The next that is asked for by `now`, by whom, and when.
-    pub(super) fn due_by(&mut self, now: Timestamp) -> Option<(ClientHash, Timestamp, DeferredRequest)> {
+    pub(super) fn pop_due(&mut self, now: Timestamp) -> Option<(ClientHash, Timestamp, DeferredRequest)> {
         let Reverse((at, client)) = *self.due.peek()?;
         if at > now {
             return None;
@@ -119,16 +119,16 @@ impl RetryQueue {
     }
 
     /// How many requests were never asked again: too often refused, or put off beyond the end.
-    pub(super) fn left(&self) -> u64 {
+    pub(super) fn dropped(&self) -> u64 {
         self.given_up + self.put_off as u64
     }
 }
 
 /// A crawler that is refused so often drops the page.
-const MOST_REFUSALS: u32 = 8;
+const MAX_RETRIES: u32 = 8;
 
 /// A hundred bytes each; more bots than there are.
-const MOST_BEHIND: usize = 65_536;
+const MAX_CLIENTS: usize = 65_536;
 
 /// A few hundred bytes each.
-const MOST_PUT_OFF: usize = 65_536;
+const MAX_DEFERRED: usize = 65_536;

@@ -37,7 +37,7 @@ pub enum ReplayError {
     Verdicts(#[from] io::Error),
     /// There was no request in any file.
     #[error("no request in {lines} lines{hint}; give an access log in the combined format, or the gate's own")]
-    Nothing {
+    NoRequests {
         /// How many lines there were.
         lines: u64,
         /// What most of them are.
@@ -61,21 +61,21 @@ impl Replay {
         let verdicts = verdicts.map(|out| out as &mut dyn Write);
         let mut pass = ReplayPass::new(&self.files, &self.assumptions, (policy, other), verdicts);
         loop {
-            if self.lines.counts.lines.is_multiple_of(WATCH_EVERY) {
+            if self.lines.counts.lines.is_multiple_of(PROGRESS_INTERVAL_LINES) {
                 watch(&self.lines.counts);
             }
             let Some(next) = self.lines.next_line()? else { break };
             let place = next.place;
-            if let Err(broken) = pass.take(next) {
-                self.lines.is_broken(broken, place);
+            if let Err(broken) = pass.process_line(next) {
+                self.lines.count_line_error(broken, place);
             }
-            pass.can_be_written()?;
+            pass.check_writable()?;
         }
         watch(&self.lines.counts);
         pass.verdicts.as_mut().map_or(Ok(()), |out| out.flush())?;
         let ReplayPass { trials, differences, seen, .. } = pass;
         if seen.requests == 0 {
-            return Err(ReplayError::nothing(&self.lines.counts));
+            return Err(ReplayError::no_requests(&self.lines.counts));
         }
         Ok(Report {
             log: self.log(&seen),
@@ -88,7 +88,7 @@ impl Replay {
     fn log(&self, seen: &LogStats) -> LogReport {
         let counts = &self.lines.counts;
         let broken = |(kind, (lines, first)): (&LineError, &(u64, LinePosition))| {
-            (kind.name(), LineErrorReport { lines: *lines, first: self.named(*first), what: kind.said() })
+            (kind.name(), LineErrorReport { lines: *lines, first: self.named(*first), what: kind.message() })
         };
         LogReport {
             files: self.files.clone(),
@@ -103,8 +103,8 @@ impl Replay {
             window_s: self.window.as_secs(),
             first: Some(rfc3339(seen.first)),
             last: Some(rfc3339(seen.last)),
-            span_s: seen.last.since(seen.first).as_secs(),
-            lacking: seen.lacking(&self.assumptions),
+            span_s: seen.last.saturating_duration_since(seen.first).as_secs(),
+            missing_fields: seen.missing_field_reports(&self.assumptions),
         }
     }
 
@@ -139,7 +139,7 @@ impl<'a> ReplayPass<'a> {
         Self { files, assumptions, waiting: Some(policies), trials, differences, seen, verdicts, written: Ok(()) }
     }
 
-    fn take(&mut self, next: OrderedLine<'_>) -> Result<(), LineError> {
+    fn process_line(&mut self, next: OrderedLine<'_>) -> Result<(), LineError> {
         // Looked at where it was read: a line is large to move.
         let read = LogLine::read(next.text);
         let line = match &read {
@@ -157,11 +157,11 @@ impl<'a> ReplayPass<'a> {
             self.trials.extend([Some(policy), other].into_iter().flatten().map(trial));
             self.seen.first = next.at;
         }
-        self.seen.add(next.at, line.lacks);
+        self.seen.add(next.at, line.missing);
         let Self { files, trials, differences, verdicts, written, .. } = self;
         let mut said: [Option<ReplayedDecision>; 2] = [None, None];
         for (number, trial) in trials.iter_mut().enumerate() {
-            trial.take(next, line, &request, &mut |trial, decided| {
+            trial.process(next, line, &request, &mut |trial, decided| {
                 if written.is_ok()
                     && let Some(out) = verdicts
                 {
@@ -181,7 +181,7 @@ impl<'a> ReplayPass<'a> {
     }
 
     /// Fails where the last verdicts could not be written.
-    fn can_be_written(&mut self) -> io::Result<()> {
+    fn check_writable(&mut self) -> io::Result<()> {
         std::mem::replace(&mut self.written, Ok(()))
     }
 }
@@ -208,28 +208,28 @@ impl LogStats {
     fn add(&mut self, at: Timestamp, lacks: MissingFields) {
         self.requests += 1;
         self.last = self.last.max(at);
-        self.lacks[usize::from(lacks.number())] += 1;
+        self.lacks[usize::from(lacks.bits())] += 1;
     }
 
-    fn lacking(&self, assumptions: &Assumptions) -> Vec<MissingFieldReport> {
+    fn missing_field_reports(&self, assumptions: &Assumptions) -> Vec<MissingFieldReport> {
         let lines = |fact: LogField| {
-            let lacks = |number: &usize| MissingFields::numbered(*number as u8).has(fact);
+            let lacks = |number: &usize| MissingFields::from_bits(*number as u8).contains(fact);
             (0..self.lacks.len()).filter(lacks).map(|number| self.lacks[number]).sum()
         };
         let lack =
-            |fact: LogField| MissingFieldReport { fact: fact.name(), lines: lines(fact), instead: assumptions.instead_of(fact) };
+            |fact: LogField| MissingFieldReport { fact: fact.name(), lines: lines(fact), instead: assumptions.substitute_for(fact) };
         LogField::ALL.into_iter().map(lack).filter(|lack| lack.lines > 0).collect()
     }
 }
 
 impl ReplayError {
     /// There was no request in what was read.
-    pub fn nothing(counts: &Counts) -> Self {
+    pub fn no_requests(counts: &Counts) -> Self {
         let most = counts.broken.iter().max_by_key(|(_, (lines, _))| *lines);
-        let hint = most.map_or(String::new(), |(kind, (lines, _))| format!(", {lines} of them {}", kind.said()));
-        Self::Nothing { lines: counts.lines, hint }
+        let hint = most.map_or(String::new(), |(kind, (lines, _))| format!(", {lines} of them {}", kind.message()));
+        Self::NoRequests { lines: counts.lines, hint }
     }
 }
 
 /// So many lines are a hundredth of a second, or less.
-pub(super) const WATCH_EVERY: u64 = 8192;
+pub(super) const PROGRESS_INTERVAL_LINES: u64 = 8192;

@@ -14,7 +14,7 @@ use super::retry_queue::{ClientHash, DeferredRequest, RetryQueue};
 use super::stats::ReplayStats;
 use super::logged_evidence::LoggedEvidence;
 use super::in_flight::{PendingCharge, Completion, InFlight};
-use super::unsupported::untried;
+use super::unsupported::unsupported;
 use crate::user_agents::ClaimCache;
 use crate::engine::{Admission, Engine, Evaluation, ObservedRequest, Observation, AdmissionOutcome, QuotaUsage};
 use crate::policy::facts::claimed_operator;
@@ -41,19 +41,19 @@ pub struct Simulator {
     costs: Vec<Option<Units>>,
     cache: Option<OriginCache>,
     clients: RetryModel,
-    under_way: InFlight,
-    returns: RetryQueue,
+    in_flight: InFlight,
+    retry_queue: RetryQueue,
     tally: ReplayStats,
     /// Of each quota, whether it is known what was used of it before the log began.
-    begun: Vec<bool>,
-    tidied: Timestamp,
+    initial_usage_known: Vec<bool>,
+    last_evicted: Timestamp,
 }
 
 impl Simulator {
     /// Begins at `now`.
     pub fn new(policy: Policy, assumptions: &Assumptions, now: Timestamp) -> Self {
         let rules = Arc::clone(&policy.settings.rules);
-        let engine = Engine::repeatable(policy.settings.limits.max_clients);
+        let engine = Engine::deterministic(policy.settings.limits.max_clients);
         let cost = |name: &str| assumptions.costs.iter().find(|(route, _)| route == name).map(|(_, cost)| *cost);
         Self {
             admission: engine.admission(Arc::clone(&rules), now),
@@ -64,51 +64,51 @@ impl Simulator {
             costs: rules.routes.iter().map(|route| cost(&route.name)).collect(),
             cache: assumptions.cache_ttl.map(OriginCache::new),
             clients: assumptions.clients,
-            under_way: InFlight::default(),
-            returns: RetryQueue::default(),
+            in_flight: InFlight::default(),
+            retry_queue: RetryQueue::default(),
             tally: ReplayStats::new(&rules),
-            begun: vec![false; rules.quotas.len()],
-            tidied: now,
+            initial_usage_known: vec![false; rules.quotas.len()],
+            last_evicted: now,
             rules,
             policy,
         }
     }
 
     /// Takes the next line, after all who come back before it. `tell` hears of every decision.
-    pub fn take(
+    pub fn process(
         &mut self,
         next: OrderedLine<'_>,
         line: &LogLine<'_>,
         request: &ReplayRequest<'_>,
         tell: &mut impl FnMut(&Self, &ReplayedDecision),
     ) {
-        self.take_heard(next, line, request, &mut FnObserver(tell));
+        self.process_observed(next, line, request, &mut FnObserver(tell));
     }
 
     /// The same, heard by whoever wants to know what is about to be decided, too.
-    pub(super) fn take_heard(
+    pub(super) fn process_observed(
         &mut self,
         next: OrderedLine<'_>,
         line: &LogLine<'_>,
         request: &ReplayRequest<'_>,
         listener: &mut impl Observer,
     ) {
-        self.let_return(next.at, listener);
-        if self.returns.is_behind(|| ClientHash::of(request)) {
-            return self.returns.put_off(ClientHash::of(request), DeferredRequest::new(next));
+        self.run_due_retries(next.at, listener);
+        if self.retry_queue.is_deferred(|| ClientHash::of(request)) {
+            return self.retry_queue.defer(ClientHash::of(request), DeferredRequest::new(next));
         }
-        let decided = self.ask(next, line, request, listener);
-        if let Some(wait) = self.told_to_wait(&decided) {
-            self.returns.is_refused(ClientHash::of(request), DeferredRequest::new(next), next.at, wait);
+        let decided = self.submit(next, line, request, listener);
+        if let Some(wait) = self.retry_delay(&decided) {
+            self.retry_queue.on_refused(ClientHash::of(request), DeferredRequest::new(next), next.at, wait);
         }
-        listener.decided(self, &decided);
+        listener.after_decision(self, &decided);
     }
 
     /// Ends: what is under way is settled, and who would come back later does not.
     pub fn end(mut self) -> PolicyReport {
-        self.settle_all(self.tidied);
+        self.settle_all(self.last_evicted);
         let names = super::report::NameLookup { agents: &self.policy.agents, operators: &self.policy.operators };
-        self.tally.report(&self.policy.name, &self.rules, &names, self.returns.left(), untried(&self.policy.settings))
+        self.tally.report(&self.policy.name, &self.rules, &names, self.retry_queue.dropped(), unsupported(&self.policy.settings))
     }
 
     /// The settings that are tried.
@@ -132,92 +132,92 @@ impl Simulator {
     }
 
     /// Those come back who were told to by `now`.
-    fn let_return(&mut self, now: Timestamp, listener: &mut impl Observer) {
-        while let Some((client, at, later)) = self.returns.due_by(now) {
+    fn run_due_retries(&mut self, now: Timestamp, listener: &mut impl Observer) {
+        while let Some((client, at, later)) = self.retry_queue.pop_due(now) {
             let decided = match LogLine::read(&later.text) {
                 Ok(Some(line)) => ReplayRequest::of(&line).map(|request| {
-                    self.ask(OrderedLine { at, place: later.place, text: &later.text }, &line, &request, listener)
+                    self.submit(OrderedLine { at, place: later.place, text: &later.text }, &line, &request, listener)
                 }),
                 _ => None,
             };
-            match decided.as_ref().and_then(|decided| self.told_to_wait(decided)) {
-                Some(wait) => self.returns.is_refused(client, later, at, wait),
-                None => self.returns.goes_on(client),
+            match decided.as_ref().and_then(|decided| self.retry_delay(decided)) {
+                Some(wait) => self.retry_queue.on_refused(client, later, at, wait),
+                None => self.retry_queue.on_submitted(client),
             }
-            decided.iter().for_each(|decided| listener.decided(self, decided));
+            decided.iter().for_each(|decided| listener.after_decision(self, decided));
         }
     }
 
-    fn ask(&mut self, next: OrderedLine<'_>, line: &LogLine<'_>, request: &ReplayRequest<'_>, listener: &mut impl Observer) -> ReplayedDecision {
-        self.pass_time(next.at);
-        if let Some(own) = &line.own {
-            self.follow(own, next);
+    fn submit(&mut self, next: OrderedLine<'_>, line: &LogLine<'_>, request: &ReplayRequest<'_>, listener: &mut impl Observer) -> ReplayedDecision {
+        self.advance_to(next.at);
+        if let Some(own) = &line.native {
+            self.sync_with_log(own, next);
         }
         let decided = self.decide(next, line, request, listener);
-        self.tally.decided(&decided, request);
+        self.tally.record_decision(&decided, request);
         for QuotaUsage { quota, .. } in &decided.standings {
             if let Some(plan) = self.admission.plan(*quota, next.at) {
-                self.tally.planned(*quota, plan.line, next.at);
+                self.tally.record_plan(*quota, plan.planned, next.at);
             }
         }
-        if let Some(own) = &line.own {
-            self.tally.compare(&decided, own, &self.rules);
+        if let Some(own) = &line.native {
+            self.tally.record_agreement(&decided, own, &self.rules);
         }
         decided
     }
 
     /// How long its client stays away, if it does.
-    fn told_to_wait(&self, decided: &ReplayedDecision) -> Option<Duration> {
+    fn retry_delay(&self, decided: &ReplayedDecision) -> Option<Duration> {
         let obeys = match self.clients {
-            RetryModel::Deaf => false,
+            RetryModel::Ignore => false,
             RetryModel::Obey => decided.classified.kind != ClientKind::Human,
-            RetryModel::AsKnown => decided.classified.kind == ClientKind::VerifiedBot,
+            RetryModel::VerifiedOnly => decided.classified.kind == ClientKind::VerifiedBot,
         };
         decided.retry_after_s.filter(|_| obeys && decided.refused.is_some()).map(Duration::from_secs)
     }
 
     /// What is over by `now` is settled and learned from.
-    fn pass_time(&mut self, now: Timestamp) {
-        while let Some(ending) = self.under_way.over_by(now) {
+    fn advance_to(&mut self, now: Timestamp) {
+        while let Some(ending) = self.in_flight.pop_completed(now) {
             self.settle(ending);
         }
-        if now.since(self.tidied) >= TIDY_EVERY {
-            self.admission.forget_idle(now);
-            self.tidied = now;
+        if now.saturating_duration_since(self.last_evicted) >= EVICTION_INTERVAL {
+            self.admission.evict_idle(now);
+            self.last_evicted = now;
         }
     }
 
     /// All that is under way is over.
     fn settle_all(&mut self, now: Timestamp) {
-        while let Some(ending) = self.under_way.over_by(Timestamp(u64::MAX)) {
+        while let Some(ending) = self.in_flight.pop_completed(Timestamp(u64::MAX)) {
             self.settle(ending);
         }
-        while let Some(bill) = self.under_way.last_bill() {
-            self.pay(bill, now);
+        while let Some(bill) = self.in_flight.pop_any() {
+            self.settle_charge(bill, now);
         }
     }
 
     fn settle(&mut self, ending: Completion) {
-        let Completion { due, bill, lesson } = ending;
+        let Completion { due, charge: bill, observation: lesson } = ending;
         if let Some(bill) = bill {
-            self.pay(*bill, due);
+            self.settle_charge(*bill, due);
         }
         if let Some((observation, status)) = lesson {
-            observation.is_over(status, &self.admission);
+            observation.finish(status, &self.admission);
         }
     }
 
-    fn pay(&mut self, bill: PendingCharge, now: Timestamp) {
+    fn settle_charge(&mut self, bill: PendingCharge, now: Timestamp) {
         let PendingCharge { permit, class, costs, page, .. } = bill;
         let receipt = match costs {
-            Some(costs) => permit.settle_in_all(|quota, expected| {
+            Some(costs) => permit.settle_total(|quota, expected| {
                 costs.iter().find(|(known, _)| *known == quota).map_or(expected, |(_, cost)| *cost)
             }),
-            None => permit.close(),
+            None => permit.settle_unknown(),
         };
-        self.tally.settled(class, &receipt, now);
+        self.tally.record_settlement(class, &receipt, now);
         if let Some((cache, page)) = self.cache.as_mut().zip(page) {
-            cache.keep(page, now);
+            cache.insert(page, now);
         }
     }
 
@@ -228,7 +228,7 @@ impl Simulator {
         request: &ReplayRequest<'_>,
         listener: &mut impl Observer,
     ) -> ReplayedDecision {
-        let (at, own) = (next.at, line.own.as_deref());
+        let (at, own) = (next.at, line.native.as_deref());
         let (claim, browser) = self.claims.claim(&self.policy.agents, request.user_agent);
         let said = own.map(|own| LoggedEvidence::of(own, &self.rules, |name| self.policy.operators.id(name)));
         let signature = said.as_ref().map_or(Signature::Absent, |said| said.signature);
@@ -243,7 +243,7 @@ impl Simulator {
             seen: request.seen,
         };
         let observation = match claim {
-            Claim::Browser | Claim::Nothing if own.is_none() && !signature.names_an_agent() => {
+            Claim::Browser | Claim::NoUserAgent if own.is_none() && !signature.names_an_agent() => {
                 Observation::of(&look, &self.admission, at)
             }
             _ => None,
@@ -255,44 +255,44 @@ impl Simulator {
             path: &request.path,
             query: request.query,
             client: request.client,
-            listed: match self.rules.lists.is_empty() {
+            address_lists: match self.rules.lists.is_empty() {
                 true => ListSet::default(),
-                false => self.policy.lists.of(request.client),
+                false => self.policy.lists.lookup(request.client),
             },
             user_agent: request.user_agent,
             claim,
             proof: said.as_ref().and_then(|said| said.proof).unwrap_or_else(|| self.proof(claim, signature, request)),
             signature,
-            holds_key_of: holds_key_of.as_slice(),
-            suspicion: match &said {
+            api_key_classes: holds_key_of.as_slice(),
+            bot_score: match &said {
                 Some(said) => said.suspicion,
-                None => observation.and_then(|observation| observation.suspicion(&self.admission)),
+                None => observation.and_then(|observation| observation.score_if_suspected(&self.admission)),
             },
         };
         let secret = said.as_ref().and_then(|said| said.secret);
-        listener.asked(&PendingRequest {
+        listener.before_decision(&PendingRequest {
             place: next.place,
             at,
             line,
             facts: &facts,
-            spread: self.spread(own),
+            spread: self.retry_after_spread(own),
             secret,
             admission: &self.admission,
         });
         if own.is_some_and(|own| own.reason == Some(Reason::Ledger.name())) {
             // Nothing was in its way but that, and it changed nothing.
-            return self.as_logged(next, line, &facts);
+            return self.copy_logged_refusal(next, line, &facts);
         }
-        let judgement = self.admission.judge(&facts, |_| secret, at);
+        let judgement = self.admission.evaluate(&facts, |_| secret, at);
         let bot = match claim {
             Claim::Bot { bot, .. } => bot,
             _ => None,
         };
-        self.conclude(next, line, request, (judgement, observation, bot))
+        self.apply_decision(next, line, request, (judgement, observation, bot))
     }
 
     /// A request that was turned away because the ledger had not handed out enough.
-    fn as_logged(&self, next: OrderedLine<'_>, line: &LogLine<'_>, facts: &Facts<'_>) -> ReplayedDecision {
+    fn copy_logged_refusal(&self, next: OrderedLine<'_>, line: &LogLine<'_>, facts: &Facts<'_>) -> ReplayedDecision {
         ReplayedDecision {
             place: next.place,
             at: next.at,
@@ -302,21 +302,21 @@ impl Simulator {
             refused: Some(Reason::Ledger),
             shadow: None,
             refused_by: 0,
-            retry_after_s: line.own.as_ref().and_then(|own| own.retry_after_s),
+            retry_after_s: line.native.as_ref().and_then(|own| own.retry_after_s),
             standings: SmallVec::new(),
             costs: SmallVec::new(),
         }
     }
 
     /// What becomes of a request that has been judged, now and when it is over.
-    fn conclude(
+    fn apply_decision(
         &mut self,
         next: OrderedLine<'_>,
         line: &LogLine<'_>,
         request: &ReplayRequest<'_>,
         (judgement, observation, bot): (Evaluation, Option<Observation>, Option<BotId>),
     ) -> ReplayedDecision {
-        let (at, own) = (next.at, line.own.as_deref());
+        let (at, own) = (next.at, line.native.as_deref());
         let Evaluation { classified, route, decision, .. } = judgement;
         let mut decided = ReplayedDecision {
             place: next.place,
@@ -343,9 +343,9 @@ impl Simulator {
             AdmissionOutcome::Refused(refusal) => {
                 decided.refused = Some(refusal.reason);
                 decided.refused_by = refusal.quotas;
-                decided.retry_after_s = Some(refusal.retry_after(self.spread(own)));
+                decided.retry_after_s = Some(refusal.retry_after(self.retry_after_spread(own)));
             }
-            AdmissionOutcome::Admitted(permit) => match own.and_then(|own| Some((refused_by_the_origin(own)?, own))) {
+            AdmissionOutcome::Admitted(permit) => match own.and_then(|own| Some((logged_origin_refusal(own)?, own))) {
                 Some((reason, own)) => {
                     decided.refused = Some(reason);
                     decided.retry_after_s = own.retry_after_s;
@@ -362,30 +362,30 @@ impl Simulator {
         }
         let is_costly = !self.rules.routes[route].is_free();
         let status = Some(line.status).filter(|status| decided.refused.is_none() && *status != CLIENT_LEFT);
-        let lesson = observation.map(|observation| (observation.that_is(is_costly), status));
+        let lesson = observation.map(|observation| (observation.with_costly(is_costly), status));
         let due = match own {
             Some(own) => at + own.scope_wait + own.origin.unwrap_or_default(),
             None => at + self.latency,
         };
-        if let Some(turns) = own.and_then(|own| self.turns(own, &decided.standings, next.place.file))
+        if let Some(turns) = own.and_then(|own| self.sequences(own, &decided.standings, next.place.file))
             && let Some(bill) = bill.take()
         {
-            self.settles_in_turn(&turns, bill, at);
+            self.settle_in_sequence(&turns, bill, at);
         }
-        self.ends(Completion { due, bill: bill.map(Box::new), lesson });
+        self.schedule_completion(Completion { due, charge: bill.map(Box::new), observation: lesson });
         decided
     }
 
     /// What the gate has added to the `Retry-After` of a decision, as part of it.
-    fn spread(&self, own: Option<&NativeFields<'_>>) -> f64 {
+    fn retry_after_spread(&self, own: Option<&NativeFields<'_>>) -> f64 {
         own.map_or(0.0, |own| self.policy.settings.headers.retry_after_spread.ratio() * chance(own.id))
     }
 
-    fn ends(&mut self, ending: Completion) {
-        if ending.bill.is_none() && ending.lesson.is_none() {
+    fn schedule_completion(&mut self, ending: Completion) {
+        if ending.charge.is_none() && ending.observation.is_none() {
             return;
         }
-        if let Some(first) = self.under_way.add(ending) {
+        if let Some(first) = self.in_flight.add(ending) {
             self.settle(first);
         }
     }
@@ -394,7 +394,7 @@ impl Simulator {
     fn page(&self, request: &ReplayRequest<'_>, now: Timestamp) -> Option<(PageNumber, bool)> {
         let cache = self.cache.as_ref()?;
         let page = cache.page(request)?;
-        Some((page, cache.has(page, now)))
+        Some((page, cache.is_fresh(page, now)))
     }
 
     /// What a request really costs: what the gate was told, else what somebody says of the route, else what is expected.
@@ -417,14 +417,14 @@ impl Simulator {
     /// What the published addresses say of a claim.
     fn proof(&self, claim: Claim, signature: Signature, request: &ReplayRequest<'_>) -> Proof {
         match claimed_operator(claim, signature).filter(|_| !request.is_named) {
-            Some(operator) => self.policy.operators.proof(operator, request.client, Timestamp::default()),
+            Some(operator) => self.policy.operators.verify(operator, request.client, Timestamp::default()),
             None => Proof::Unknown,
         }
     }
 }
 
 /// A refusal that followed from how the origin was: nobody can work that out again.
-fn refused_by_the_origin(own: &NativeFields<'_>) -> Option<Reason> {
+fn logged_origin_refusal(own: &NativeFields<'_>) -> Option<Reason> {
     let given = [Reason::Throttle, Reason::Backoff];
     given.into_iter().find(|reason| own.reason == Some(reason.name()))
 }
@@ -435,7 +435,7 @@ fn chance(id: u64) -> f64 {
 }
 
 /// Clients are forgotten this often. It changes nothing, and looks at each of them.
-const TIDY_EVERY: Duration = Duration::from_secs(3600);
+const EVICTION_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// What the gate writes of clients that left before there was an answer.
 const CLIENT_LEFT: u16 = 499;

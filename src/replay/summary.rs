@@ -6,7 +6,7 @@ use super::report::{
     QuotaReport, Report, ServedHourReport, WindowReport,
 };
 use super::display_zone::{DisplayZone, seconds};
-use crate::terminal::{Align, ColorMode, columns, span, thousands, wrapped};
+use crate::terminal::{Align, ColorMode, columns, format_duration, group_digits, wrap};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -32,12 +32,12 @@ impl Clock {
     /// `2026-09-04 06:00`; its seconds where it has any: windows may be shorter than a minute.
     fn day_and_time(&self, time: &str) -> String {
         let at = seconds(time);
-        self.0.shown(at, if at % 60 == 0 { "%Y-%m-%d %H:%M" } else { "%Y-%m-%d %H:%M:%S" })
+        self.0.format(at, if at % 60 == 0 { "%Y-%m-%d %H:%M" } else { "%Y-%m-%d %H:%M:%S" })
     }
 
     /// `4 Sep 06:00:05`
     fn moment(&self, time: &str) -> String {
-        self.0.shown(seconds(time), "%-d %b %H:%M:%S")
+        self.0.format(seconds(time), "%-d %b %H:%M:%S")
     }
 }
 
@@ -45,41 +45,41 @@ fn log(log: &LogReport, clock: &Clock, ink: ColorMode) -> String {
     let mut out = String::new();
     let day_and_time = |time: &Option<String>| time.as_deref().map_or("-".to_owned(), |time| clock.day_and_time(time));
     let (first, last) = (day_and_time(&log.first), day_and_time(&log.last));
-    let _ = writeln!(out, "{}", ink.bold(&format!("{} requests in {}", thousands(log.requests), span(log.span_s))));
-    let _ = writeln!(out, "  {} lines, {first} to {last} ({})", thousands(log.lines), clock.0.name());
+    let _ = writeln!(out, "{}", ink.bold(&format!("{} requests in {}", group_digits(log.requests), format_duration(log.span_s))));
+    let _ = writeln!(out, "  {} lines, {first} to {last} ({})", group_digits(log.lines), clock.0.name());
     let first = log.first_not_request.as_deref().unwrap_or("-");
     for (count, what) in [
         (log.empty, "empty".to_owned()),
         (log.not_requests, format!("that the gate does not take for a request (first: {first})")),
         (log.out_of_order, "out of order, and put in order".to_owned()),
-        (log.late, format!("more than {} late, taken at the latest time before them", span(log.window_s))),
+        (log.late, format!("more than {} late, taken at the latest time before them", format_duration(log.window_s))),
     ] {
         if count > 0 {
-            out += &note(&format!("{} {what}", thousands(count)));
+            out += &note(&format!("{} {what}", group_digits(count)));
         }
     }
     for broken in log.broken.values() {
-        out += &note(&format!("{} skipped: {} (first: {})", thousands(broken.lines), broken.what, broken.first));
+        out += &note(&format!("{} skipped: {} (first: {})", group_digits(broken.lines), broken.what, broken.first));
     }
-    for lack in &log.lacking {
-        let all = if lack.lines == log.requests { "all".to_owned() } else { thousands(lack.lines) };
-        out += &aside(&format!("{all} lines: {}", lack.instead), ink);
+    for lack in &log.missing_fields {
+        let all = if lack.lines == log.requests { "all".to_owned() } else { group_digits(lack.lines) };
+        out += &dimmed(&format!("{all} lines: {}", lack.instead), ink);
     }
     out
 }
 
 /// What was taken for true, where somebody asked for it.
 fn assumed(assumptions: &AssumptionsReport, ink: ColorMode) -> String {
-    let usual = Assumptions::default().report().said();
-    let asked_for = assumptions.said().into_iter().filter(|told| !usual.contains(told));
-    asked_for.map(|told| aside(&format!("taken for true: {told}"), ink)).collect()
+    let usual = Assumptions::default().report().sentences();
+    let asked_for = assumptions.sentences().into_iter().filter(|told| !usual.contains(told));
+    asked_for.map(|told| dimmed(&format!("taken for true: {told}"), ink)).collect()
 }
 
 fn policy(policy: &PolicyReport, requests: u64, clock: &Clock, ink: ColorMode) -> String {
     let mut out = String::new();
-    let _ = writeln!(out, ": {} admitted, {} refused", thousands(policy.admitted), thousands(policy.refused));
+    let _ = writeln!(out, ": {} admitted, {} refused", group_digits(policy.admitted), group_digits(policy.refused));
     if policy.requests != requests {
-        let (decided, asked) = (thousands(policy.requests), thousands(requests));
+        let (decided, asked) = (group_digits(policy.requests), group_digits(requests));
         out += &note(&format!("{decided} decisions on {asked} requests: who is refused comes back, or stays away"));
     }
     out += &classes(&policy.classes);
@@ -90,18 +90,18 @@ fn policy(policy: &PolicyReport, requests: u64, clock: &Clock, ink: ColorMode) -
         let _ = writeln!(out, "\n  verified bots were served {share} of what costs something");
         for (what, hour) in [("worst", &served.worst), ("best", &served.best)] {
             if let Some(ServedHourReport { start, costly, served }) = hour {
-                let (share, all, from) = (percent(*served), thousands(*costly), clock.day_and_time(start));
+                let (share, all, from) = (percent(*served), group_digits(*costly), clock.day_and_time(start));
                 let _ = writeln!(out, "    {what} hour  {share} of {all} from {from}");
             }
         }
     }
     out += &bots(policy);
     policy.agreement.iter().for_each(|agreement| out += &self::agreement(agreement, ink));
-    if policy.never_asked_again > 0 {
-        out += &note(&format!("{} requests were put off and never asked again", thousands(policy.never_asked_again)));
+    if policy.abandoned > 0 {
+        out += &note(&format!("{} requests were put off and never asked again", group_digits(policy.abandoned)));
     }
-    for untried in &policy.untried {
-        out += &aside(&format!("not tried: {untried}"), ink);
+    for untried in &policy.unsupported {
+        out += &dimmed(&format!("not tried: {untried}"), ink);
     }
     out
 }
@@ -111,15 +111,15 @@ fn classes(classes: &[ClassReport]) -> String {
     let row = |class: &ClassReport| {
         let units: f64 = class.units.values().sum();
         let reasons = |told: &BTreeMap<&'static str, u64>, what: &str| {
-            told.iter().map(|(reason, count)| format!("{what}{reason} {}", thousands(*count))).collect::<Vec<_>>()
+            told.iter().map(|(reason, count)| format!("{what}{reason} {}", group_digits(*count))).collect::<Vec<_>>()
         };
         let by = [reasons(&class.refused, ""), reasons(&class.shadow, "shadow ")].concat().join(", ");
         let refused = class.requests - class.admitted;
         vec![
             class.name.clone(),
-            thousands(class.requests),
-            thousands(class.admitted),
-            thousands(refused),
+            group_digits(class.requests),
+            group_digits(class.admitted),
+            group_digits(refused),
             amount(units),
             by,
         ]
@@ -136,17 +136,17 @@ fn quota(quota: &QuotaReport, clock: &Clock, ink: ColorMode) -> String {
         let moment = |time: &Option<String>| time.as_deref().map_or("-".to_owned(), |time| clock.moment(time));
         vec![
             clock.day_and_time(&window.start),
-            ink.level(share, &amount(window.used)),
+            ink.by_level(share, &amount(window.used)),
             amount(window.left),
             moment(&window.first_refused),
             moment(&window.spent),
         ]
     };
     let alignment = [Align::Left, Align::Right, Align::Right, Align::Left, Align::Left];
-    let skipped = quota.windows.len().saturating_sub(SHOWN_WINDOWS);
+    let skipped = quota.windows.len().saturating_sub(MAX_WINDOWS_SHOWN);
     if skipped > 0 {
-        let before = quota.windows_in_all - SHOWN_WINDOWS as u64;
-        let _ = writeln!(out, "    {}", ink.faint(&format!("{} windows before", thousands(before))));
+        let before = quota.windows_in_all - MAX_WINDOWS_SHOWN as u64;
+        let _ = writeln!(out, "    {}", ink.dim(&format!("{} windows before", group_digits(before))));
     }
     out += &columns(4, &alignment, [heading].into_iter().chain(quota.windows.iter().skip(skipped).map(row)));
     let overrun: f64 = quota.windows.iter().map(|window| window.overrun).sum();
@@ -161,12 +161,12 @@ fn bots(policy: &PolicyReport) -> String {
         return String::new();
     }
     let heading = ["bot", "kind", "requests", "refused", "units", "asked for"].map(str::to_owned).to_vec();
-    let rows = policy.bots.iter().take(SHOWN_BOTS).map(|bot| {
+    let rows = policy.bots.iter().take(MAX_BOTS_SHOWN).map(|bot| {
         vec![
             bot.name.clone(),
             bot.kind.to_owned(),
-            thousands(bot.requests),
-            thousands(bot.refused),
+            group_digits(bot.requests),
+            group_digits(bot.refused),
             amount(bot.units),
             amount(bot.units_asked),
         ]
@@ -177,20 +177,20 @@ fn bots(policy: &PolicyReport) -> String {
 
 fn agreement(agreement: &AgreementReport, ink: ColorMode) -> String {
     let all = agreement.same + agreement.different;
-    let mut out = format!("\n  {} of {} verdicts are those of the log", thousands(agreement.same), thousands(all));
+    let mut out = format!("\n  {} of {} verdicts are those of the log", group_digits(agreement.same), group_digits(all));
     if let Some(first) = agreement.first_different {
-        out += &ink.alarm(&format!("; the first other is in line {} of file {}", first.line, first.file));
+        out += &ink.red(&format!("; the first other is in line {} of file {}", first.line, first.file));
     }
     out.push('\n');
-    if agreement.taken_as_logged > 0 {
-        let given = thousands(agreement.taken_as_logged);
+    if agreement.copied_from_log > 0 {
+        let given = group_digits(agreement.copied_from_log);
         let _ = writeln!(out, "  {given} refusals are taken as logged: by throttle, backoff or ledger");
     }
     if agreement.restarts > 0 {
-        let _ = writeln!(out, "  the gate was started anew {} times", thousands(agreement.restarts));
+        let _ = writeln!(out, "  the gate was started anew {} times", group_digits(agreement.restarts));
     }
     if agreement.corrections > 0 {
-        let times = thousands(agreement.corrections);
+        let times = group_digits(agreement.corrections);
         let _ = writeln!(out, "  {times} times the log says that more or less was used than its requests explain");
     }
     out
@@ -201,8 +201,8 @@ fn comparison(comparison: &ComparisonReport, first: &PolicyReport, second: &Poli
     let heading = ["", &first.name, &second.name].map(str::to_owned).to_vec();
     let mut rows = vec![
         heading,
-        vec!["admitted".into(), thousands(first.admitted), thousands(second.admitted)],
-        vec!["refused".into(), thousands(first.refused), thousands(second.refused)],
+        vec!["admitted".into(), group_digits(first.admitted), group_digits(second.admitted)],
+        vec!["refused".into(), group_digits(first.refused), group_digits(second.refused)],
     ];
     for class in &first.classes {
         let other = second.classes.iter().find(|other| other.name == class.name);
@@ -221,16 +221,16 @@ fn comparison(comparison: &ComparisonReport, first: &PolicyReport, second: &Poli
     let ComparisonReport { same, only_first_admits, only_second_admits, other_reason, other_class, .. } = comparison;
     out += &note(&format!(
         "{} lines have the same verdict; only the first admits {}, only the second {}; {} are refused for another reason",
-        thousands(*same),
-        thousands(*only_first_admits),
-        thousands(*only_second_admits),
-        thousands(*other_reason),
+        group_digits(*same),
+        group_digits(*only_first_admits),
+        group_digits(*only_second_admits),
+        group_digits(*other_reason),
     ));
     if !comparison.by_class.is_empty() {
         let heading = ["refused as", "only the first admits", "only the second admits"];
         let row = |(class, difference): (&String, &DifferenceReport)| {
             let DifferenceReport { only_first_admits, only_second_admits } = *difference;
-            vec![class.clone(), thousands(only_first_admits), thousands(only_second_admits)]
+            vec![class.clone(), group_digits(only_first_admits), group_digits(only_second_admits)]
         };
         let rows = [heading.map(str::to_owned).to_vec()].into_iter().chain(comparison.by_class.iter().map(row));
         out += &columns(4, &[Align::Left, Align::Right, Align::Right], rows);
@@ -238,7 +238,7 @@ fn comparison(comparison: &ComparisonReport, first: &PolicyReport, second: &Poli
     if *other_class > 0 {
         out += &note(&format!(
             "{} lines are of another class under the second: how a client is answered is part of what it is taken for",
-            thousands(*other_class)
+            group_digits(*other_class)
         ));
     }
     out
@@ -246,18 +246,18 @@ fn comparison(comparison: &ComparisonReport, first: &PolicyReport, second: &Poli
 
 /// A sentence for all to read.
 fn note(text: &str) -> String {
-    format!("  {}\n", wrapped(text, 2, 4, WIDTH))
+    format!("  {}\n", wrap(text, 2, 4, WIDTH))
 }
 
 /// A sentence that can be passed over.
-fn aside(text: &str, ink: ColorMode) -> String {
-    format!("  {}\n", ink.faint(&wrapped(text, 2, 4, WIDTH)))
+fn dimmed(text: &str, ink: ColorMode) -> String {
+    format!("  {}\n", ink.dim(&wrap(text, 2, 4, WIDTH)))
 }
 
 /// `1,234.5`
 pub(super) fn amount(units: f64) -> String {
     let thousandths = (units * 1000.0).round() as u64;
-    let whole = thousands(thousandths / 1000);
+    let whole = group_digits(thousandths / 1000);
     match thousandths % 1000 {
         0 => whole,
         rest => format!("{whole}.{rest:03}").trim_end_matches('0').to_owned(),
@@ -273,7 +273,7 @@ pub(super) fn percent(share: f64) -> String {
 const WIDTH: usize = 80;
 
 /// The last week of days; all of them are in the JSON.
-const SHOWN_WINDOWS: usize = 7;
+const MAX_WINDOWS_SHOWN: usize = 7;
 
 /// The dearest; more are in the JSON.
-const SHOWN_BOTS: usize = 10;
+const MAX_BOTS_SHOWN: usize = 10;

@@ -5,7 +5,7 @@ use crate::policy::Rules;
 use crate::policy::identity::KeySource;
 
 /// Each of them, in a line that begins with its key.
-pub(super) fn untried(settings: &Settings) -> Vec<String> {
+pub(super) fn unsupported(settings: &Settings) -> Vec<String> {
     let rules = &settings.rules;
     let quotas = rules.quotas.iter().filter(|quota| quota.sync_from.is_some());
     let counted = quotas.map(|quota| {
@@ -17,7 +17,7 @@ pub(super) fn untried(settings: &Settings) -> Vec<String> {
     let scopes = (!rules.scopes.is_empty()).then(|| {
         "scopes: nobody waits for the origin here; refusals by throttle and backoff are taken as the gate logged them".to_owned()
     });
-    let secrets = goes_by_secrets(rules)
+    let secrets = uses_credentials(rules)
         .then(|| "classes by key, cookie or header: only the gate's own log tells who had one".to_owned());
     let dns = settings
         .verify
@@ -28,6 +28,6 @@ pub(super) fn untried(settings: &Settings) -> Vec<String> {
 }
 
 /// True where the buckets of a class go by what its clients send, which no log tells but the gate's own.
-fn goes_by_secrets(rules: &Rules) -> bool {
-    rules.classes.iter().any(|class| matches!(class.key, KeySource::Sent(_)) || class.when.keys.is_some())
+fn uses_credentials(rules: &Rules) -> bool {
+    rules.classes.iter().any(|class| matches!(class.key, KeySource::Credential(_)) || class.when.keys.is_some())
 }

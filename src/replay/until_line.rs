@@ -5,13 +5,13 @@ use super::observer::{PendingRequest, Observer};
 use super::log::{LogLine, LinePosition};
 use super::policy::Policy;
 use super::request::ReplayRequest;
-use super::run::{ReplayError, Replay, WATCH_EVERY, Watcher};
+use super::run::{ReplayError, Replay, PROGRESS_INTERVAL_LINES, Watcher};
 use super::simulator::Simulator;
 
 impl Replay {
     /// Replays all that comes before the line at `place`, and lets `look` see its request; nothing where nobody decides about
     /// it.
-    pub fn up_to<T>(
+    pub fn run_until<T>(
         mut self,
         place: LinePosition,
         policy: Policy,
@@ -21,7 +21,7 @@ impl Replay {
         let mut sought = LineObserver { place, look: Some(look), seen: None };
         let (mut waiting, mut trial) = (Some(policy), None);
         loop {
-            if self.lines.counts.lines.is_multiple_of(WATCH_EVERY) {
+            if self.lines.counts.lines.is_multiple_of(PROGRESS_INTERVAL_LINES) {
                 watch(&self.lines.counts);
             }
             let Some(next) = self.lines.next_line()? else { return Ok(None) };
@@ -30,7 +30,7 @@ impl Replay {
             if let Some(policy) = waiting.take() {
                 trial = Some(Simulator::new(policy, &self.assumptions, next.at));
             }
-            trial.iter_mut().for_each(|trial| trial.take_heard(next, &line, &request, &mut sought));
+            trial.iter_mut().for_each(|trial| trial.process_observed(next, &line, &request, &mut sought));
             if sought.seen.is_some() {
                 return Ok(sought.seen);
             }
@@ -46,7 +46,7 @@ struct LineObserver<L, T> {
 }
 
 impl<T, L: FnOnce(&PendingRequest<'_, '_>) -> T> Observer for LineObserver<L, T> {
-    fn asked(&mut self, asking: &PendingRequest<'_, '_>) {
+    fn before_decision(&mut self, asking: &PendingRequest<'_, '_>) {
         if asking.place == self.place
             && let Some(look) = self.look.take()
         {
@@ -54,5 +54,5 @@ impl<T, L: FnOnce(&PendingRequest<'_, '_>) -> T> Observer for LineObserver<L, T>
         }
     }
 
-    fn decided(&mut self, _trial: &Simulator, _decided: &ReplayedDecision) {}
+    fn after_decision(&mut self, _trial: &Simulator, _decided: &ReplayedDecision) {}
 }

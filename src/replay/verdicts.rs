@@ -62,7 +62,7 @@ pub(super) fn write(
         bot: decided.bot.map(|bot| trial.bot(bot)),
         expected: of_each(&|standing| standing.cost.as_f64()),
         tier: standings().map(|standing| standing.tier).max(),
-        used: of_each(&|standing| decided.found(standing).as_f64()),
+        used: of_each(&|standing| decided.used_before(standing).as_f64()),
         window_end: standings().map(|standing| (quota(standing.quota), rfc3339(standing.resets_at))).collect(),
         policy,
     };

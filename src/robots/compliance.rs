@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// A longer silence is a crawler that had nothing to do, not one that waited.
-const PAUSE: Duration = Duration::from_secs(10 * 60);
+const MAX_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
 /// What the crawlers of each operator did.
 pub struct CrawlCompliance(Box<[OperatorCompliance]>);
@@ -17,11 +17,11 @@ struct OperatorCompliance {
     robots: AtomicU64,
     /// When the last page was asked for, in nanoseconds of the clock that nobody can set, plus one; 0 is never.
     last: AtomicU64,
-    gaps: AtomicU64,
-    gaps_ms: AtomicU64,
-    early: AtomicU64,
+    intervals: AtomicU64,
+    intervals_ms: AtomicU64,
+    violations: AtomicU64,
     /// The seconds that are asked for; 0 is none.
-    asked: AtomicU32,
+    advertised_s: AtomicU32,
 }
 
 impl CrawlCompliance {
@@ -31,15 +31,15 @@ impl CrawlCompliance {
     }
 
     /// Notes what each operator is asked; the others are asked nothing.
-    pub fn asks(&self, delays: &[(OperatorId, u32)]) {
+    pub fn set_delays(&self, delays: &[(OperatorId, u32)]) {
         for (place, counts) in self.0.iter().enumerate() {
-            let asked = delays.iter().find(|(operator, _)| usize::from(operator.0) == place);
-            counts.asked.store(asked.map_or(0, |(_, seconds)| *seconds), Relaxed);
+            let advertised_s = delays.iter().find(|(operator, _)| usize::from(operator.0) == place);
+            counts.advertised_s.store(advertised_s.map_or(0, |(_, seconds)| *seconds), Relaxed);
         }
     }
 
     /// Counts a request of one of the operator's crawlers.
-    pub fn saw(&self, operator: OperatorId, is_robots: bool, now: Timestamp) {
+    pub fn record_request(&self, operator: OperatorId, is_robots: bool, now: Timestamp) {
         let Some(counts) = self.0.get(usize::from(operator.0)) else { return };
         counts.requests.fetch_add(1, Relaxed);
         if is_robots {
@@ -47,30 +47,30 @@ impl CrawlCompliance {
             return;
         }
         let last = counts.last.swap(now.0.saturating_add(1), Relaxed);
-        let Some(gap) = last.checked_sub(1).map(|last| now.since(Timestamp(last))).filter(|gap| *gap <= PAUSE) else {
+        let Some(gap) = last.checked_sub(1).map(|last| now.saturating_duration_since(Timestamp(last))).filter(|gap| *gap <= MAX_INTERVAL) else {
             return;
         };
-        let asked = Duration::from_secs(counts.asked.load(Relaxed).into());
-        counts.gaps.fetch_add(1, Relaxed);
-        counts.gaps_ms.fetch_add(u64::try_from(gap.as_millis()).unwrap_or(u64::MAX), Relaxed);
-        counts.early.fetch_add(u64::from(gap < asked), Relaxed);
+        let advertised_s = Duration::from_secs(counts.advertised_s.load(Relaxed).into());
+        counts.intervals.fetch_add(1, Relaxed);
+        counts.intervals_ms.fetch_add(u64::try_from(gap.as_millis()).unwrap_or(u64::MAX), Relaxed);
+        counts.violations.fetch_add(u64::from(gap < advertised_s), Relaxed);
     }
 
     /// Every operator that was seen or is asked for a delay.
     pub fn views(&self) -> Vec<ComplianceView> {
         let view = |(counts, place): (&OperatorCompliance, u16)| {
-            let asked = counts.asked.load(Relaxed);
+            let advertised_s = counts.advertised_s.load(Relaxed);
             ComplianceView {
                 operator: OperatorId(place),
-                asked: (asked > 0).then_some(asked),
+                advertised: (advertised_s > 0).then_some(advertised_s),
                 requests: counts.requests.load(Relaxed),
                 robots: counts.robots.load(Relaxed),
-                gaps: counts.gaps.load(Relaxed),
-                gaps_took: Duration::from_millis(counts.gaps_ms.load(Relaxed)),
-                early: counts.early.load(Relaxed),
+                intervals: counts.intervals.load(Relaxed),
+                intervals_total: Duration::from_millis(counts.intervals_ms.load(Relaxed)),
+                violations: counts.violations.load(Relaxed),
             }
         };
-        self.0.iter().zip(0..).map(view).filter(|view| view.asked.is_some() || view.requests > 0).collect()
+        self.0.iter().zip(0..).map(view).filter(|view| view.advertised.is_some() || view.requests > 0).collect()
     }
 }
 
@@ -82,16 +82,16 @@ mod tests {
     fn spacing_is_counted_between_pages_and_pauses_are_not() {
         let conduct = CrawlCompliance::of(2);
         let bing = OperatorId(1);
-        conduct.asks(&[(bing, 10)]);
+        conduct.set_delays(&[(bing, 10)]);
         for (second, is_robots) in
             [(0, true), (0, false), (4, false), (5, true), (16, false), (1000, false), (1010, false)]
         {
-            conduct.saw(bing, is_robots, Timestamp::from_seconds(50 + second));
+            conduct.record_request(bing, is_robots, Timestamp::from_seconds(50 + second));
         }
-        conduct.saw(OperatorId(9), false, Timestamp::from_seconds(1));
+        conduct.record_request(OperatorId(9), false, Timestamp::from_seconds(1));
         let gaps_took = Duration::from_secs(4 + 12 + 10);
         let seen =
-            ComplianceView { operator: bing, asked: Some(10), requests: 7, robots: 2, gaps: 3, gaps_took, early: 1 };
+            ComplianceView { operator: bing, advertised: Some(10), requests: 7, robots: 2, intervals: 3, intervals_total: gaps_took, violations: 1 };
         assert_eq!(conduct.views(), [seen]);
     }
 }

@@ -28,7 +28,7 @@ pub struct RobotsDocument {
     /// A strong validator: another text has another.
     pub etag: String,
     /// True where the wishes are left out, because with them it would be longer than what crawlers read.
-    pub is_bare: bool,
+    pub directives_omitted: bool,
 }
 
 /// An original, and the edition that was last made of it.
@@ -49,7 +49,7 @@ impl RenderedSource {
     }
 
     /// The edition with these wishes.
-    pub(super) fn edition(&self, wishes: &Arc<RobotsDirectives>) -> Arc<RobotsDocument> {
+    pub(super) fn render(&self, wishes: &Arc<RobotsDirectives>) -> Arc<RobotsDocument> {
         let mut kept = self.edition.lock();
         match &*kept {
             Some((of, edition)) if Arc::ptr_eq(of, wishes) => Arc::clone(edition),
@@ -66,7 +66,7 @@ impl RobotsDocument {
     /// A text that is served as it is.
     pub fn of(status: u16, content_type: Bytes, text: Bytes) -> Self {
         let etag = format!("\"{:x}-{:016x}\"", text.len(), fingerprint(&text));
-        Self { status, content_type, text, etag, is_bare: false }
+        Self { status, content_type, text, etag, directives_omitted: false }
     }
 
     fn new(original: &OriginRobots, wishes: &RobotsDirectives) -> Self {
@@ -83,12 +83,12 @@ impl RobotsDocument {
         };
         match merged(rules, wishes) {
             Some(merged) => Self::of(200, content_type, merged.into()),
-            None => Self { is_bare: true, ..as_it_is() },
+            None => Self { directives_omitted: true, ..as_it_is() },
         }
     }
 
     /// True when a client that sends this `If-None-Match` has the text already.
-    pub fn is_known(&self, if_none_match: &[u8]) -> bool {
+    pub fn matches_etag(&self, if_none_match: &[u8]) -> bool {
         let known = |tag: &[u8]| tag == b"*" || tag.strip_prefix(b"W/").unwrap_or(tag) == self.etag.as_bytes();
         self.status == 200 && if_none_match.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).any(known)
     }

@@ -12,7 +12,7 @@ pub struct FetchLocks(Mutex<HashMap<String, watch::Receiver<()>>>);
 /// What somebody is to do who needs a robots.txt that is not kept.
 pub enum FetchRole<'e> {
     /// Ask the origin.
-    Go(FetchGuard<'e>),
+    Fetch(FetchGuard<'e>),
     /// Wait for somebody who is asking already.
     Wait(FetchWaiter),
 }
@@ -30,14 +30,14 @@ pub struct FetchWaiter(watch::Receiver<()>);
 
 impl FetchLocks {
     /// Whose turn it is to ask the origin for the robots.txt of `site`.
-    pub fn turn(&self, site: &str) -> FetchRole<'_> {
+    pub fn acquire(&self, site: &str) -> FetchRole<'_> {
         let mut under_way = self.0.lock();
         if let Some(ends) = under_way.get(site) {
             return FetchRole::Wait(FetchWaiter(ends.clone()));
         }
         let (begins, ends) = watch::channel(());
         under_way.insert(site.to_owned(), ends);
-        FetchRole::Go(FetchGuard { errands: self, site: site.to_owned(), _ends: begins })
+        FetchRole::Fetch(FetchGuard { errands: self, site: site.to_owned(), _ends: begins })
     }
 }
 
@@ -62,14 +62,14 @@ mod tests {
     #[tokio::test]
     async fn one_goes_for_each_site_and_the_others_wait() {
         let errands = FetchLocks::default();
-        let FetchRole::Go(errand) = errands.turn("a") else { panic!("nobody is on the way") };
-        let FetchRole::Wait(first) = errands.turn("a") else { panic!("somebody is") };
-        let FetchRole::Wait(second) = errands.turn("a") else { panic!("somebody is") };
-        assert!(matches!(errands.turn("b"), FetchRole::Go(_)));
+        let FetchRole::Fetch(errand) = errands.acquire("a") else { panic!("nobody is on the way") };
+        let FetchRole::Wait(first) = errands.acquire("a") else { panic!("somebody is") };
+        let FetchRole::Wait(second) = errands.acquire("a") else { panic!("somebody is") };
+        assert!(matches!(errands.acquire("b"), FetchRole::Fetch(_)));
         drop(errand);
         first.wait().await;
         second.wait().await;
-        assert!(matches!(errands.turn("a"), FetchRole::Go(_)));
+        assert!(matches!(errands.acquire("a"), FetchRole::Fetch(_)));
         assert!(errands.0.lock().is_empty(), "all are back");
     }
 }

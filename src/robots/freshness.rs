@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 /// Where the origin says nothing.
-const USUAL: Duration = Duration::from_secs(60 * 60);
+const DEFAULT_TTL: Duration = Duration::from_secs(60 * 60);
 /// Crawlers should not keep one for longer than a day, and nor do we.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long an answer with these `Cache-Control` fields is fresh; `None` where it must not be kept at all.
 pub fn fresh_for<'f>(cache_control: impl Iterator<Item = &'f [u8]>) -> Option<Duration> {
-    let (mut fresh_for, mut is_for_shared) = (USUAL, false);
+    let (mut fresh_for, mut is_for_shared) = (DEFAULT_TTL, false);
     for directive in cache_control.flat_map(|field| field.split(|&byte| byte == b',')) {
         let directive = String::from_utf8_lossy(directive.trim_ascii()).to_ascii_lowercase();
         let (name, value) = directive.split_once('=').unwrap_or((&directive, ""));
-        let seconds = || Duration::from_secs(value.trim_matches('"').parse().unwrap_or(0)).min(LONGEST);
+        let seconds = || Duration::from_secs(value.trim_matches('"').parse().unwrap_or(0)).min(MAX_TTL);
         match name {
             "no-store" | "private" => return None,
             "no-cache" => (fresh_for, is_for_shared) = (Duration::ZERO, true),
@@ -26,7 +26,7 @@ pub fn fresh_for<'f>(cache_control: impl Iterator<Item = &'f [u8]>) -> Option<Du
 }
 
 /// How long ours is, which no header speaks for.
-pub(super) const OF_OUR_OWN: Duration = USUAL;
+pub(super) const OVERRIDE_TTL: Duration = DEFAULT_TTL;
 
 #[cfg(test)]
 mod tests {

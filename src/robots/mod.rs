@@ -22,4 +22,4 @@ pub use fetch_lock::{FetchGuard, FetchRole};
 pub use freshness::fresh_for;
 pub use merge::merged;
 pub use override_file::{OverrideFile, read as read_own};
-pub use cache::{Requester, CacheLookup, CachedRobots, LARGEST, RobotsCache};
+pub use cache::{Requester, CacheLookup, CachedRobots, MAX_ROBOTS_BYTES, RobotsCache};

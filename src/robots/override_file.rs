@@ -1,6 +1,6 @@
 //! A robots.txt of the operator's own.
 
-use super::LARGEST;
+use super::MAX_ROBOTS_BYTES;
 use crate::bounded_file::{self, EmptyFileDebounce};
 use bytes::Bytes;
 use std::io;
@@ -12,33 +12,33 @@ use tracing::warn;
 pub struct OverrideFile {
     emptied: EmptyFileDebounce,
     /// It cannot be read, and that has been told.
-    told: bool,
+    warned: bool,
 }
 
 impl OverrideFile {
     /// Looks at the file; `None` where what is `served` until now still is, because there is nothing better.
-    pub fn look(&mut self, file: &Path, served: Option<&Bytes>) -> Option<Bytes> {
+    pub fn reload_if_changed(&mut self, file: &Path, served: Option<&Bytes>) -> Option<Bytes> {
         let text = match read(file) {
             Ok(text) => text,
             Err(error) => {
-                if !std::mem::replace(&mut self.told, true) {
+                if !std::mem::replace(&mut self.warned, true) {
                     let file = file.display();
                     warn!(%error, "Cannot read {file}: {error}; what was served as robots.txt until now still is");
                 }
                 return None;
             }
         };
-        self.told = false;
-        self.emptied.counts(served.is_some_and(says_something), says_something(&text)).then_some(text)
+        self.warned = false;
+        self.emptied.accept(served.is_some_and(is_non_empty), is_non_empty(&text)).then_some(text)
     }
 }
 
 /// Reads it, if it is not too large.
 pub fn read(file: &Path) -> io::Result<Bytes> {
-    bounded_file::read(file, LARGEST).map(Bytes::from)
+    bounded_file::read(file, MAX_ROBOTS_BYTES).map(Bytes::from)
 }
 
-fn says_something(text: &Bytes) -> bool {
+fn is_non_empty(text: &Bytes) -> bool {
     !text.trim_ascii().is_empty()
 }
 
@@ -52,19 +52,19 @@ mod tests {
         let file = folder.path().join("robots.txt");
         let write = |text: &str| std::fs::write(&file, text).expect("it can be written");
         let mut own = OverrideFile::default();
-        assert_eq!(own.look(&file, None), None, "it is not there");
+        assert_eq!(own.reload_if_changed(&file, None), None, "it is not there");
         write("");
-        assert_eq!(own.look(&file, None), Some(Bytes::new()), "it was never anything else");
+        assert_eq!(own.reload_if_changed(&file, None), Some(Bytes::new()), "it was never anything else");
         write("Allow: /\n");
-        let served = own.look(&file, Some(&Bytes::new())).expect("there is something in it");
+        let served = own.reload_if_changed(&file, Some(&Bytes::new())).expect("there is something in it");
         for nothing in ["", " \n"] {
             write(nothing);
-            assert_eq!(own.look(&file, Some(&served)), None, "{nothing:?}");
+            assert_eq!(own.reload_if_changed(&file, Some(&served)), None, "{nothing:?}");
             write("Allow: /\n");
-            assert_eq!(own.look(&file, Some(&served)).as_ref(), Some(&served));
+            assert_eq!(own.reload_if_changed(&file, Some(&served)).as_ref(), Some(&served));
         }
         write("");
-        assert_eq!(own.look(&file, Some(&served)), None);
-        assert_eq!(own.look(&file, Some(&served)), Some(Bytes::new()), "it stays empty");
+        assert_eq!(own.reload_if_changed(&file, Some(&served)), None);
+        assert_eq!(own.reload_if_changed(&file, Some(&served)), Some(Bytes::new()), "it stays empty");
     }
 }

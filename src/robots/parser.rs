@@ -41,7 +41,7 @@ pub(super) enum RecordKind<'t> {
 }
 
 /// Everybody who has no group of their own.
-pub(super) const EVERYBODY: &[u8] = b"*";
+pub(super) const WILDCARD: &[u8] = b"*";
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -52,7 +52,7 @@ impl<'t> RobotsText<'t> {
         for span in lines(text) {
             let line = &text[span.clone()];
             let line = if span.start == 0 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line };
-            let Some(what) = what(line) else { continue };
+            let Some(what) = parse_record(line) else { continue };
             match what {
                 RecordKind::Agent(_) if has_rules => {
                     parsed.groups.push(parsed.records.len()..parsed.records.len());
@@ -117,7 +117,7 @@ impl std::fmt::Display for Delay {
 /// The product that a user-agent line or a crawler's own name begins with; nothing where it begins with none.
 pub(super) fn product(value: &[u8]) -> &[u8] {
     if value.first() == Some(&b'*') && value.get(1).is_none_or(u8::is_ascii_whitespace) {
-        return EVERYBODY;
+        return WILDCARD;
     }
     let is_of_name = |byte: &u8| byte.is_ascii_alphabetic() || matches!(byte, b'-' | b'_');
     &value[..value.iter().position(|byte| !is_of_name(byte)).unwrap_or(value.len())]
@@ -125,13 +125,13 @@ pub(super) fn product(value: &[u8]) -> &[u8] {
 
 /// User agents with what follows until the next user agent. RFC 9309 takes them for one group until there is a rule, but
 /// whoever reads delays takes a delay for the end of a group, as who writes them does.
-pub(super) fn runs<'g, 't>(group: &'g [Record<'t>]) -> impl Iterator<Item = &'g [Record<'t>]> {
+pub(super) fn record_runs<'g, 't>(group: &'g [Record<'t>]) -> impl Iterator<Item = &'g [Record<'t>]> {
     let is_agent = |record: &Record<'_>| matches!(record.what, RecordKind::Agent(_));
     group.chunk_by(move |one, next| is_agent(one) || !is_agent(next))
 }
 
 /// Where the number stands in a line that states a delay.
-pub(super) fn number_in(line: &[u8]) -> Range<usize> {
+pub(super) fn number_range(line: &[u8]) -> Range<usize> {
     let before_comment = line.split(|&byte| byte == b'#').next().unwrap_or_default();
     let end = before_comment.trim_ascii_end().len();
     let is_of_number = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
@@ -139,10 +139,10 @@ pub(super) fn number_in(line: &[u8]) -> Range<usize> {
 }
 
 pub(super) fn largest_delay(run: &[Record<'_>]) -> Option<Delay> {
-    run.iter().filter_map(stated).max()
+    run.iter().filter_map(stated_delay).max()
 }
 
-pub(super) fn stated(record: &Record<'_>) -> Option<Delay> {
+pub(super) fn stated_delay(record: &Record<'_>) -> Option<Delay> {
     match record.what {
         RecordKind::CrawlDelay(delay) => delay,
         _ => None,
@@ -165,7 +165,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-fn what(line: &[u8]) -> Option<RecordKind<'_>> {
+fn parse_record(line: &[u8]) -> Option<RecordKind<'_>> {
     let line = line.split(|&byte| byte == b'#').next().unwrap_or_default().trim_ascii();
     let (key, value) = match line.iter().position(|&byte| byte == b':') {
         Some(colon) => (line[..colon].trim_ascii_end(), line[colon + 1..].trim_ascii_start()),
@@ -256,7 +256,7 @@ mod tests {
             (" Crawl delay : 60. # at night 90\n", "60."),
             ("crawl-delay\t7 \t\n", "7"),
         ] {
-            assert_eq!(&line[number_in(line.as_bytes())], number, "{line:?}");
+            assert_eq!(&line[number_range(line.as_bytes())], number, "{line:?}");
         }
     }
 

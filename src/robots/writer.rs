@@ -2,7 +2,7 @@
 
 /// The longest text that is made: crawlers read so much (RFC 9309 section 2.5), and some, Google's among them, no more. What
 /// we add must not push a rule of the origin's beyond it.
-const LONGEST: usize = 500 * 1024;
+const MAX_OUTPUT_BYTES: usize = 500 * 1024;
 
 /// A copy in the making.
 pub(super) struct RobotsWriter<'t> {
@@ -18,7 +18,7 @@ impl<'t> RobotsWriter<'t> {
     }
 
     /// Copies up to `place`.
-    pub(super) fn go_to(&mut self, place: usize) {
+    pub(super) fn copy_until(&mut self, place: usize) {
         self.out.extend_from_slice(&self.text[self.copied..place]);
         self.copied = place;
     }
@@ -34,16 +34,16 @@ impl<'t> RobotsWriter<'t> {
     }
 
     /// Copies the rest.
-    pub(super) fn go_to_the_end(&mut self) {
-        self.go_to(self.text.len());
+    pub(super) fn copy_rest(&mut self) {
+        self.copy_until(self.text.len());
     }
 
     /// Adds a line. It ends as the one before it: CR, LF or both.
-    pub(super) fn add(&mut self, line: &[u8]) {
-        if self.is_full() {
+    pub(super) fn write_line(&mut self, line: &[u8]) {
+        if self.is_over_limit() {
             return;
         }
-        let ended = ending(&self.out);
+        let ended = line_ending(&self.out);
         let newline = ended.unwrap_or_else(|| self.first_ending());
         if ended.is_none() && !self.out.is_empty() {
             self.out.extend_from_slice(newline);
@@ -53,22 +53,22 @@ impl<'t> RobotsWriter<'t> {
     }
 
     /// Nothing is added any more: the copy will not be used.
-    pub(super) fn is_full(&self) -> bool {
-        self.out.len() > LONGEST
+    pub(super) fn is_over_limit(&self) -> bool {
+        self.out.len() > MAX_OUTPUT_BYTES
     }
 
     /// The copy, unless it became too long.
     pub(super) fn finish(self) -> Option<Vec<u8>> {
-        (!self.is_full()).then_some(self.out)
+        (!self.is_over_limit()).then_some(self.out)
     }
 
     fn first_ending(&self) -> &'static [u8] {
         let end = self.text.iter().position(|byte| matches!(byte, b'\r' | b'\n')).unwrap_or_default();
-        ending(&self.text[..self.text.len().min(end + 2)]).unwrap_or(b"\n")
+        line_ending(&self.text[..self.text.len().min(end + 2)]).unwrap_or(b"\n")
     }
 }
 
 /// How a text ends its last line, if it does.
-fn ending(text: &[u8]) -> Option<&'static [u8]> {
+fn line_ending(text: &[u8]) -> Option<&'static [u8]> {
     [&b"\r\n"[..], b"\n", b"\r"].into_iter().find(|ending| text.ends_with(ending))
 }

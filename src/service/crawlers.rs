@@ -15,14 +15,14 @@ use tracing::warn;
 pub fn operators(settings: &Settings) -> OperatorTable {
     let operators = without_dns(settings);
     match settings.verify.dns {
-        Some(_) => operators.asking_dns(),
+        Some(_) => operators.with_dns(),
         None => operators,
     }
 }
 
 /// The same, for whoever has no network to ask.
 pub fn without_dns(settings: &Settings) -> OperatorTable {
-    OperatorTable::with(settings.operators.iter().map(declared).collect())
+    OperatorTable::with_overrides(settings.operators.iter().map(operator_override).collect())
 }
 
 /// Who keeps the lists of addresses up to date; what is on this disk is taken over at once.
@@ -38,7 +38,7 @@ pub(super) fn refresh(
 }
 
 /// One sentence on operators' lists that cannot be taken over: where there is no way out, that is nearly all of them.
-pub(super) fn note_of_stale(troubles: &[(String, String)]) -> Option<String> {
+pub(super) fn stale_ranges_warning(troubles: &[(String, String)]) -> Option<String> {
     let (source, trouble) = troubles.first()?;
     let others = match troubles.len() {
         1 => String::new(),
@@ -48,8 +48,8 @@ pub(super) fn note_of_stale(troubles: &[(String, String)]) -> Option<String> {
 }
 
 /// Asks DNS about those whom requests have come across, for as long as it is polled.
-pub(super) async fn ask_dns(running: Arc<ServiceState>) {
-    let Some(names) = running.operators.by_name() else { return };
+pub(super) async fn run_dns_verification(running: Arc<ServiceState>) {
+    let Some(names) = running.operators.dns() else { return };
     let Some(settings) = running.handle.with_settings(|settings| settings.verify.dns.clone()) else { return };
     let dns = match Resolver::new(&settings.nameservers, settings.timeout) {
         Ok(dns) => dns,
@@ -57,27 +57,27 @@ pub(super) async fn ask_dns(running: Arc<ServiceState>) {
     };
     let clock = running.handle.clone();
     let told = move |operator, said| {
-        let finding = match running.operators.judge(operator, said) {
+        let finding = match running.operators.interpret_dns(operator, said) {
             Proof::Proven(_) => VerificationResult::Verified,
             Proof::Disproven(_) => VerificationResult::Impostor,
             Proof::Unknown | Proof::PrivateAddress => VerificationResult::Unknown,
         };
         running.telemetry.verification(running.operators.name(operator), Counted::Dns, finding);
     };
-    names.serve(dns, move || clock.uptime(), told).await;
+    names.run(dns, move || clock.uptime(), told).await;
 }
 
-fn declared(operator: &CrawlerOperator) -> OperatorOverride {
+fn operator_override(operator: &CrawlerOperator) -> OperatorOverride {
     let method = |known: &ProofMethod| match known {
-        ProofMethod::Addresses => OperatorProofMethod::Addresses,
-        ProofMethod::Names => OperatorProofMethod::Names,
+        ProofMethod::Addresses => OperatorProofMethod::Address,
+        ProofMethod::Names => OperatorProofMethod::Dns,
     };
     OperatorOverride {
         name: operator.name.clone(),
-        tokens: operator.tokens.clone(),
+        product_tokens: operator.tokens.clone(),
         ranges: operator.ranges.clone().map(|ranges| ranges.into_iter().map(RangeSource::from).collect()),
-        names: operator.names.clone(),
-        complete: operator.complete.as_ref().map(|complete| complete.iter().map(method).collect()),
+        dns_names: operator.names.clone(),
+        exhaustive: operator.complete.as_ref().map(|complete| complete.iter().map(method).collect()),
         signature_agents: operator.signature_agents.clone(),
     }
 }

@@ -11,12 +11,12 @@ use crate::clock::Clock;
 use crate::config::settings::{AccessLog as Destination, Ledger, LedgerFailureMode};
 use crate::config::{ConfigErrors, Settings};
 use crate::engine::{ClientView, Engine, QuotaView, LeaseMode, UnknownQuota};
-use crate::explain::{Explanation, Environment, explain, logged};
+use crate::explain::{Explanation, Environment, explain, input_from_log};
 use crate::gateway::{Gateway, Handle, StartError, Dependencies};
 use crate::demand_store::DemandStore;
 use crate::ledger::redis::{Incarnation, RedisEndpoint};
 use crate::ledger::{self, WakeHandle, LeaseRefresher, OpenError, RedisStore, Store};
-use crate::address_list_files::{self, AddressListFiles, ReloadResult, counted};
+use crate::address_list_files::{self, AddressListFiles, ReloadResult, count_text};
 use crate::policy::crawl_delay::ComplianceView;
 use crate::policy::throttle::Scope;
 use crate::policy::{Timestamp, Units};
@@ -36,22 +36,22 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 /// How long the last lines of the access log may take to reach the disk.
-const LOG_PATIENCE: Duration = Duration::from_secs(5);
+const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a start waits for the origin's name to be looked up.
-const RESOLVE_PATIENCE: Duration = Duration::from_secs(5);
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a start waits for the first leases, and a correction by hand until it is written.
-const LEDGER_PATIENCE: Duration = Duration::from_secs(2);
+const LEDGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Of a scope by value, so many of its busiest values are shown.
-const SCOPE_VALUES_SHOWN: usize = 20;
+const MAX_SHOWN_PARTITIONS: usize = 20;
 
 /// How often the files of address lists are read, to see whether they have changed.
-const LOOK_AT_LISTS_EVERY: Duration = Duration::from_secs(5);
+const ADDRESS_LIST_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether something was learned that should be written down.
-const LOOK_AT_LEARNED_EVERY: Duration = Duration::from_secs(60);
+const DEMAND_SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// This build's version and revision.
 pub const BUILD: (&str, &str) = (
@@ -136,11 +136,11 @@ pub enum ServiceError {
 impl Service {
     /// Starts a gate with the settings of `source`, by `clock`. `seed` is a number that nobody can guess.
     pub fn start(source: SettingsSource, clock: Clock, seed: u64) -> Result<Self, ServiceError> {
-        Self::start_in(ExternalAccess::default(), source, clock, seed)
+        Self::start_with(ExternalAccess::default(), source, clock, seed)
     }
 
     /// The same in a world of one's own.
-    pub fn start_in(outside: ExternalAccess, source: SettingsSource, clock: Clock, seed: u64) -> Result<Self, ServiceError> {
+    pub fn start_with(external: ExternalAccess, source: SettingsSource, clock: Clock, seed: u64) -> Result<Self, ServiceError> {
         let settings = source(&OperatorTable::builtin().names().collect::<Vec<_>>()).map_err(ServiceError::Settings)?;
         let operators = Arc::new(crawlers::operators(&settings));
         let names: Vec<&str> = operators.names().collect();
@@ -150,7 +150,7 @@ impl Service {
 
         let log = access_log(&settings.log.access)?;
         let telemetry = Telemetry::new(log, BUILD, started);
-        telemetry.rules_in_force(&settings.rules, &names, started);
+        telemetry.config_loaded(&settings.rules, &names, started);
         let admin = settings.admin.as_ref().map(|admin| {
             let listener = TcpListener::bind(admin.listen).and_then(|listener| {
                 listener.set_nonblocking(true)?;
@@ -161,12 +161,12 @@ impl Service {
         });
         let admin = admin.transpose()?;
 
-        let refresh = crawlers::refresh(&operators, &outside.fetcher, &settings, &clock, seed);
-        let (engine, keeper) = engine(&settings, &clock, seed)?;
-        let notebook = DemandStore::of(&settings.state_dir);
-        engine.prepare(&settings.rules, started);
-        match notebook.read() {
-            Ok(learned) => engine.recall(&learned),
+        let refresh = crawlers::refresh(&operators, &external.fetcher, &settings, &clock, seed);
+        let (engine, lease_refresher) = engine(&settings, &clock, seed)?;
+        let demand_store = DemandStore::of(&settings.state_dir);
+        engine.open_quotas(&settings.rules, started);
+        match demand_store.read() {
+            Ok(learned) => engine.restore_demand(&learned),
             Err(unreadable) => warn!("What was learned of demand is lost and is learned anew: {unreadable}"),
         }
         let signatures = Arc::new(SignatureVerifier::of(operators.signature_agents()));
@@ -179,28 +179,28 @@ impl Service {
             lists,
             signatures: Arc::clone(&signatures),
             // Redis may be far away: no request waits for it.
-            ledger_answers: keeper.as_ref().filter(|_| settings.ledger == Ledger::File).map(LeaseRefresher::answers),
+            ledger_answers: lease_refresher.as_ref().filter(|_| settings.ledger == Ledger::File).map(LeaseRefresher::lease_updates),
             seed,
         };
-        let begun_with = settings.clone();
+        let startup_settings = settings.clone();
         let gate = Gateway::start(settings, surroundings, |_| telemetry.worker())?;
         let admin_address = admin.as_ref().map(|(_, access)| access.listen);
         let addresses = BoundAddresses { listen: gate.listen().to_vec(), admin: admin_address };
-        let settings = Mutex::new(SettingsView { loaded: started, failed: None });
+        let settings = Mutex::new(SettingsView { loaded: started, last_reload_error: None });
         let running = Arc::new(ServiceState {
             handle: gate.handle(),
             telemetry,
             agents,
             operators,
             signatures,
-            outside,
+            external,
             source,
             started,
             engine,
-            keeper,
-            notebook,
+            lease_refresher,
+            demand_store,
             addresses,
-            begun_with,
+            startup_settings,
             settings,
             files: Mutex::new(files),
         });
@@ -212,7 +212,7 @@ impl Service {
             thread.spawn(move || control(&running, admin, refresh, found, ended)).map_err(ServiceError::Thread)?
         };
         // Ready is who knows where to send requests; a name that cannot be looked up now is tried again while serving.
-        let _ = finding.recv_timeout(RESOLVE_PATIENCE);
+        let _ = finding.recv_timeout(RESOLVE_TIMEOUT);
         Ok(Self { gate, running, admin: admin_address, control, end })
     }
 
@@ -237,8 +237,8 @@ impl Service {
     }
 
     /// Looks whether an address list has changed, as is done every few seconds anyway.
-    pub fn look_at_lists(&self) {
-        self.running.look_at_lists();
+    pub fn reload_address_lists(&self) {
+        self.running.reload_address_lists();
     }
 
     /// What the gate would like its operator to know.
@@ -249,15 +249,15 @@ impl Service {
     /// Stops: what is under way may end, the log is written out, then everything closes.
     pub fn shut_down(self) {
         self.gate.shut_down();
-        if !self.running.telemetry.close(LOG_PATIENCE) {
-            warn!("The last lines of the access log did not reach the disk within {LOG_PATIENCE:?}");
+        if !self.running.telemetry.close(LOG_FLUSH_TIMEOUT) {
+            warn!("The last lines of the access log did not reach the disk within {LOG_FLUSH_TIMEOUT:?}");
         }
         let _ = self.end.send(());
         let _ = self.control.join();
-        self.running.write_down_learned();
+        self.running.persist_demand();
         // Last, when nobody can spend or correct anything any more.
-        if let Some(keeper) = &self.running.keeper {
-            keeper.close();
+        if let Some(lease_refresher) = &self.running.lease_refresher {
+            lease_refresher.close();
         }
     }
 }
@@ -265,50 +265,50 @@ impl Service {
 /// The engine, with accounts that hold something before anybody asks, and who keeps them supplied.
 fn engine(settings: &Settings, clock: &Clock, seed: u64) -> Result<(Arc<Engine>, Option<LeaseRefresher>), ServiceError> {
     match &settings.ledger {
-        Ledger::Memory => Ok((Engine::new(LeaseMode::Whole, settings.limits.max_clients), None)),
+        Ledger::Memory => Ok((Engine::new(LeaseMode::Local, settings.limits.max_clients), None)),
         Ledger::File => {
             let uptime = {
                 let clock = clock.clone();
-                Box::new(move || clock.uptime())
+                Box::new(move || clock.monotonic_now())
             };
             let file = ledger::FileStore::open(&settings.state_dir, &ledger::boot_id(), uptime, clock.now())?;
-            supplied(file, settings, clock)
+            with_leases(file, settings, clock)
         }
         Ledger::Redis(redis) => {
             // Nothing here tells what an earlier life has spent, so what it held when it crashed is lost.
-            let identity = Incarnation::next_life(&settings.state_dir, seed, false);
+            let identity = Incarnation::next(&settings.state_dir, seed, false);
             let identity =
                 identity.map_err(|source| OpenError::Folder { folder: settings.state_dir.clone(), source })?;
             let server = RedisEndpoint {
                 host: redis.host.clone(),
                 port: redis.port,
                 user: redis.user.clone(),
-                password: redis.password.as_ref().map(|password| password.reveal().to_owned()),
+                password: redis.password.as_ref().map(|password| password.expose_secret().to_owned()),
                 database: redis.database,
             };
-            let shares = redis.when_lost == LedgerFailureMode::Share;
-            supplied(RedisStore::new(server, &redis.prefix, shares, identity), settings, clock)
+            let shares = redis.when_lost == LedgerFailureMode::Fallback;
+            with_leases(RedisStore::new(server, &redis.prefix, shares, identity), settings, clock)
         }
     }
 }
 
-fn supplied<S: Store>(
+fn with_leases<S: Store>(
     store: S,
     settings: &Settings,
     clock: &Clock,
 ) -> Result<(Arc<Engine>, Option<LeaseRefresher>), ServiceError> {
     let bell = WakeHandle::default();
-    let engine = Engine::new(bell.supply(), settings.limits.max_clients);
-    engine.prepare(&settings.rules, clock.now());
+    let engine = Engine::new(bell.lease_mode(), settings.limits.max_clients);
+    engine.open_quotas(&settings.rules, clock.now());
     let now = {
         let clock = clock.clone();
         move || clock.now()
     };
-    let keeper = LeaseRefresher::start(store, Arc::clone(&engine), bell, now).map_err(ServiceError::Thread)?;
-    if !keeper.catch_up(LEDGER_PATIENCE) {
-        warn!("The ledger has not handed out anything within {LEDGER_PATIENCE:?}");
+    let lease_refresher = LeaseRefresher::start(store, Arc::clone(&engine), bell, now).map_err(ServiceError::Thread)?;
+    if !lease_refresher.flush(LEDGER_TIMEOUT) {
+        warn!("The ledger has not handed out anything within {LEDGER_TIMEOUT:?}");
     }
-    Ok((engine, Some(keeper)))
+    Ok((engine, Some(lease_refresher)))
 }
 
 fn access_log(destination: &Destination) -> Result<Option<AccessLog>, ServiceError> {
@@ -340,14 +340,14 @@ fn control(
                 Err(error) => warn!(%error, "The admin listener cannot run: {error}"),
             }
         }
-        tokio::spawn(crawlers::ask_dns(Arc::clone(running)));
+        tokio::spawn(crawlers::run_dns_verification(Arc::clone(running)));
         tokio::spawn(refresh.run());
         let work = async move {
-            running.handle.find_origin().await;
+            running.handle.resolve_origin().await;
             let _ = found.send(());
-            let ExternalAccess { fetcher, reach } = &running.outside;
-            let keys = running.signatures.tend(fetcher, *reach, || running.handle.uptime());
-            tokio::join!(running.handle.tend(), running.watch_lists(), running.keep_learned(), keys);
+            let ExternalAccess { fetcher, reach } = &running.external;
+            let keys = running.signatures.run_fetches(fetcher, *reach, || running.handle.uptime());
+            tokio::join!(running.handle.run_maintenance(), running.poll_address_lists(), running.persist_demand_loop(), keys);
         };
         tokio::select! {
             () = work => {}
@@ -363,15 +363,15 @@ struct ServiceState {
     agents: Arc<UserAgentMatcher>,
     operators: Arc<OperatorTable>,
     signatures: Arc<SignatureVerifier>,
-    outside: ExternalAccess,
+    external: ExternalAccess,
     source: SettingsSource,
     started: Timestamp,
     engine: Arc<Engine>,
-    keeper: Option<LeaseRefresher>,
-    notebook: DemandStore,
+    lease_refresher: Option<LeaseRefresher>,
+    demand_store: DemandStore,
     addresses: BoundAddresses,
     /// Some of it stays as it was until the next start, whatever a reload brings.
-    begun_with: Settings,
+    startup_settings: Settings,
     settings: Mutex<SettingsView>,
     files: Mutex<AddressListFiles>,
 }
@@ -384,39 +384,39 @@ struct BoundAddresses {
 
 impl ServiceState {
     /// Looks at the address lists again and again, for as long as it is polled.
-    async fn watch_lists(&self) {
-        let mut ticks = tokio::time::interval(LOOK_AT_LISTS_EVERY);
+    async fn poll_address_lists(&self) {
+        let mut ticks = tokio::time::interval(ADDRESS_LIST_POLL_INTERVAL);
         loop {
             ticks.tick().await;
-            self.look_at_lists();
+            self.reload_address_lists();
         }
     }
 
     /// Writes down what was learned again and again, for as long as it is polled.
-    async fn keep_learned(&self) {
-        let mut ticks = tokio::time::interval(LOOK_AT_LEARNED_EVERY);
+    async fn persist_demand_loop(&self) {
+        let mut ticks = tokio::time::interval(DEMAND_SAVE_INTERVAL);
         loop {
             ticks.tick().await;
-            self.write_down_learned();
+            self.persist_demand();
         }
     }
 
-    fn write_down_learned(&self) {
-        if let Err(error) = self.notebook.keep(&self.engine.learned_demand()) {
+    fn persist_demand(&self) {
+        if let Err(error) = self.demand_store.save(&self.engine.learned_demand()) {
             warn!(%error, "What was learned of demand cannot be written down: {error}; it is kept in memory");
         }
     }
 
-    fn look_at_lists(&self) {
+    fn reload_address_lists(&self) {
         let mut files = self.files.lock();
-        let ReloadResult { changed, lists, mistakes } = files.look();
+        let ReloadResult { changed, lists, mistakes } = files.reload_changed();
         for mistake in mistakes {
             warn!("An address list is wrong; what was read of it before stays in force: {mistake}");
         }
         if let Some(lists) = lists {
             let names = self.handle.with_settings(|settings| settings.rules.lists.clone());
             for place in changed {
-                info!("Address list {} has changed and now has {}", names[place], counted(lists.counts()[place]));
+                info!("Address list {} has changed and now has {}", names[place], count_text(lists.counts()[place]));
             }
             self.handle.replace_lists(lists);
         }
@@ -429,7 +429,7 @@ impl ServiceState {
     }
 
     /// The new settings with the lists that belong to them, or all that is wrong with either.
-    fn read_again(&self, names: &[&str]) -> Result<(Settings, AddressListFiles), String> {
+    fn reload_settings(&self, names: &[&str]) -> Result<(Settings, AddressListFiles), String> {
         let settings = (self.source)(names).map_err(|mistakes| mistakes.to_string())?;
         let files = AddressListFiles::read(settings.list_files()).map_err(|mistakes| mistakes.to_string())?;
         Ok((settings, files))
@@ -453,7 +453,7 @@ impl GatewayApi for ServiceState {
         BUILD.1
     }
 
-    fn places(&self) -> ListenAddresses {
+    fn addresses(&self) -> ListenAddresses {
         let BoundAddresses { listen, admin } = &self.addresses;
         ListenAddresses {
             listen: listen.clone(),
@@ -467,20 +467,20 @@ impl GatewayApi for ServiceState {
         self.settings.lock().clone()
     }
 
-    fn missing(&self) -> Vec<String> {
+    fn not_ready_reasons(&self) -> Vec<String> {
         let origin = self.handle.with_settings(|settings| settings.origin.host.clone());
         let mut missing = Vec::new();
-        if !self.handle.knows_origin() {
+        if !self.handle.is_origin_resolved() {
             missing.push(format!("The origin's name {origin} has not been resolved yet."));
         }
-        if self.keeper.as_ref().is_some_and(|keeper| !keeper.is_ready()) {
+        if self.lease_refresher.as_ref().is_some_and(|lease_refresher| !lease_refresher.is_ready()) {
             missing.push("The ledger has not handed out anything yet.".into());
         }
         missing
     }
 
-    fn ledger_trouble(&self) -> Option<String> {
-        self.keeper.as_ref().and_then(LeaseRefresher::trouble)
+    fn ledger_error(&self) -> Option<String> {
+        self.lease_refresher.as_ref().and_then(LeaseRefresher::last_error)
     }
 
     fn untrusted_proxy(&self) -> Option<String> {
@@ -489,15 +489,15 @@ impl GatewayApi for ServiceState {
 
     fn notes(&self) -> Vec<String> {
         let (mut notes, waiting) = self.handle.with_settings(|settings| {
-            let waiting = needs_restart(&self.begun_with, settings);
-            (settings.notes.clone(), waiting)
+            let waiting = needs_restart(&self.startup_settings, settings);
+            (settings.warnings.clone(), waiting)
         });
         notes.extend(waiting.iter().map(|key| format!("{key}: changed in the file, takes effect at the next start")));
         notes.extend(self.lists(&self.files.lock()).filter_map(|(list, _, trouble)| {
             Some(format!("lists.{list}: {}; what was read of it before stays in force", trouble?))
         }));
-        notes.extend(crawlers::note_of_stale(&self.operators.troubles()));
-        notes.extend(match self.handle.bare_robots() {
+        notes.extend(crawlers::stale_ranges_warning(&self.operators.errors()));
+        notes.extend(match self.handle.robots_over_limit() {
             0 => None,
             count => Some(format!(
                 "robots.txt of {count} hosts: longer than the 500 KiB that crawlers read, with crawl delays and trap, so it is served \
@@ -508,10 +508,10 @@ impl GatewayApi for ServiceState {
     }
 
     fn metrics(&self) -> String {
-        self.telemetry.names_waiting(self.operators.by_name().map_or(0, |names| names.waiting()));
+        self.telemetry.set_dns_queue_length(self.operators.dns().map_or(0, |names| names.waiting()));
         let operators: Vec<&str> = self.operators.names().collect();
         let (now, uptime) = (self.handle.now(), self.handle.uptime());
-        self.handle.conduct().iter().for_each(|seen| self.telemetry.conduct(self.operators.name(seen.operator), seen));
+        self.handle.crawl_compliance().iter().for_each(|seen| self.telemetry.record_compliance(self.operators.name(seen.operator), seen));
         let files = self.files.lock();
         let view = |(name, networks, trouble): (String, usize, Option<&str>)| ListView {
             name,
@@ -540,9 +540,9 @@ impl GatewayApi for ServiceState {
             let mut view = |Scope { name, .. }: Scope| {
                 let place = throttled.iter().position(|state| *state.name == *name);
                 let throttle = place.map(|place| throttled.swap_remove(place));
-                let is_by_value = throttle.as_ref().is_some_and(|state| state.values.is_some());
-                let shown = if is_by_value { SCOPE_VALUES_SHOWN } else { 0 };
-                let busiest = admission.busiest_values(&name, shown, uptime);
+                let is_by_value = throttle.as_ref().is_some_and(|state| state.partitions.is_some());
+                let shown = if is_by_value { MAX_SHOWN_PARTITIONS } else { 0 };
+                let busiest = admission.busiest_partitions(&name, shown, uptime);
                 ScopeView { inflight: self.telemetry.inflight(&name), name, throttle, busiest }
             };
             scopes.into_iter().map(&mut view).collect()
@@ -551,7 +551,7 @@ impl GatewayApi for ServiceState {
 
     fn crawlers(&self) -> Vec<(String, ComplianceView)> {
         let named = |seen: ComplianceView| (self.operators.name(seen.operator).to_owned(), seen);
-        self.handle.conduct().into_iter().map(named).collect()
+        self.handle.crawl_compliance().into_iter().map(named).collect()
     }
 
     fn connections(&self) -> usize {
@@ -568,7 +568,7 @@ impl GatewayApi for ServiceState {
 
     fn set_used(&self, quota: &str, used: Units) -> Result<(Units, Units), UnknownQuota> {
         let corrected = self.handle.set_used(quota, used)?;
-        if self.keeper.as_ref().is_some_and(|keeper| !keeper.catch_up(LEDGER_PATIENCE)) {
+        if self.lease_refresher.as_ref().is_some_and(|lease_refresher| !lease_refresher.flush(LEDGER_TIMEOUT)) {
             warn!("The correction of {quota} is in force, but not in the ledger yet");
         }
         Ok(corrected)
@@ -584,35 +584,35 @@ impl GatewayApi for ServiceState {
         let (lists, quotas) = (self.handle.lists(), self.handle.quotas());
         self.handle.with_settings(|settings| {
             let known = Environment { settings, agents: &self.agents, operators: &self.operators, lists: &lists };
-            logged(&line, known).ok().map(|case| explain(&case.with_quotas(&quotas)))
+            input_from_log(&line, known).ok().map(|case| explain(&case.with_quotas(&quotas)))
         })
     }
 
     fn reload(&self) -> Result<String, String> {
         let names: Vec<&str> = self.operators.names().collect();
-        let (settings, read) = self.read_again(&names).inspect_err(|mistakes| {
+        let (settings, read) = self.reload_settings(&names).inspect_err(|mistakes| {
             self.telemetry.reload_failed();
             warn!("The new settings are wrong; the old ones stay in force:\n{mistakes}");
-            self.settings.lock().failed = Some((self.handle.now(), mistakes.clone()));
+            self.settings.lock().last_reload_error = Some((self.handle.now(), mistakes.clone()));
         })?;
         let lists = read.lists();
         let mut summary = check::summary(&settings, lists.counts());
-        let waiting = needs_restart(&self.begun_with, &settings);
+        let waiting = needs_restart(&self.startup_settings, &settings);
         for key in &waiting {
             summary.push_str(&format!("{key}: takes effect at the next start\n"));
         }
         let now = self.handle.now();
-        self.telemetry.rules_in_force(&settings.rules, &names, now);
+        self.telemetry.config_loaded(&settings.rules, &names, now);
         // New accounts hold something before the first request asks.
-        self.engine.prepare(&settings.rules, now);
-        if let Some(keeper) = &self.keeper {
-            keeper.catch_up(LEDGER_PATIENCE);
+        self.engine.open_quotas(&settings.rules, now);
+        if let Some(lease_refresher) = &self.lease_refresher {
+            lease_refresher.flush(LEDGER_TIMEOUT);
         }
         // Nobody looks at the files meanwhile, or those of the old settings would be put into the new ones.
         let mut files = self.files.lock();
         self.handle.replace_settings(settings, lists);
         *files = read;
-        *self.settings.lock() = SettingsView { loaded: now, failed: None };
+        *self.settings.lock() = SettingsView { loaded: now, last_reload_error: None };
         match waiting.is_empty() {
             true => info!("New settings are in force"),
             false => warn!("New settings are in force, but {} only from the next start on", waiting.join(", ")),

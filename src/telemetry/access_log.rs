@@ -103,7 +103,7 @@ impl AccessLog {
     /// The writer waits for an order or, while the disk is full, for the next try. An inbox without room needs no
     /// further order.
     fn wake(&self) {
-        let _ = self.orders.try_send(WriterCommand::LookUp);
+        let _ = self.orders.try_send(WriterCommand::Wake);
         self.writer.unpark();
     }
 }
@@ -134,7 +134,7 @@ impl LogBuffer {
             && let WriterCommand::Write(lines) = order
         {
             self.shared.drop_lines(lines.count);
-            self.shared.give_back(lines.bytes);
+            self.shared.return_buffer(lines.bytes);
         }
     }
 }
@@ -144,7 +144,7 @@ impl LogShared {
         self.dropped.fetch_add(count, Ordering::Relaxed);
     }
 
-    pub(super) fn give_back(&self, mut buffer: Vec<u8>) {
+    pub(super) fn return_buffer(&self, mut buffer: Vec<u8>) {
         buffer.clear();
         let mut spare = self.spare.lock();
         if spare.len() < QUEUE_LENGTH && buffer.capacity() <= 4 * HAND_OVER_BYTES {

@@ -51,23 +51,23 @@ pub(super) struct ClassCounters {
     pub(super) refused: [u64; Reason::ALL.len()],
     pub(super) shadow: [u64; Reason::ALL.len()],
     pub(super) codes: [u64; StatusClass::NAMES.len()],
-    pub(super) admitted_took: Histogram,
-    pub(super) refused_took: Histogram,
+    pub(super) admitted_duration: Histogram,
+    pub(super) refused_duration: Histogram,
 }
 
 /// What is counted for each scope.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ScopeCounters {
     pub(super) codes: [u64; StatusClass::NAMES.len()],
-    pub(super) took: Histogram,
+    pub(super) duration: Histogram,
     pub(super) inflight: u64,
 }
 
 /// What is counted for each operator of crawlers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OperatorCounters {
-    pub(super) proven: u64,
-    pub(super) disproven: u64,
+    pub(super) verified: u64,
+    pub(super) impostor: u64,
     /// Signatures: verified, wrong, and those of which nobody could tell.
     pub(super) signed: [u64; 3],
 }
@@ -77,21 +77,21 @@ impl WorkerCounters {
     pub fn record(&mut self, record: &Record<'_>) {
         let refused = usize::from(matches!(record.outcome, RecordedOutcome::Refused(_)));
         self.kinds[record.kind as usize][refused] += 1;
-        self.known.be_of(record.names.settings());
-        self.known.classes.slot(usize::from(record.class.0), &mut self.classes, || record.class_name).record(record);
+        self.known.reset_for(record.names.settings());
+        self.known.classes.counters_of(usize::from(record.class.0), &mut self.classes, || record.class_name).record(record);
         if let Some(origin) = record.origin {
             let code = origin.status.map_or(StatusClass::ERROR, StatusClass::of);
             self.each_scope(record.names, origin.scopes, |scope| {
-                scope.codes[code.place()] += 1;
-                scope.took.record(origin.took);
+                scope.codes[code.index()] += 1;
+                scope.duration.record(origin.duration);
             });
         }
         for found in record.evidence.iter().flatten() {
-            if let Evidence::Behaves(signal) = *found {
+            if let Evidence::Behavior(signal) = *found {
                 self.signals[signal as usize] += 1;
             }
-            if let Some(operator) = found.tested() {
-                self.operators.named(record.names.operator(operator)).record(found);
+            if let Some(operator) = found.claimed_operator() {
+                self.operators.get_or_insert(record.names.operator(operator)).record(found);
             }
         }
     }
@@ -99,18 +99,18 @@ impl WorkerCounters {
     /// Calls `each` with the slots of `scopes`, or with that of the default scope.
     pub(super) fn each_scope(&mut self, names: &dyn NameResolver, scopes: &[ScopeId], mut each: impl FnMut(&mut ScopeCounters)) {
         let Self { known, scopes: slots, .. } = self;
-        known.be_of(names.settings());
+        known.reset_for(names.settings());
         if scopes.is_empty() {
-            each(known.scopes.slot(0, slots, || DEFAULT_SCOPE));
+            each(known.scopes.counters_of(0, slots, || DEFAULT_SCOPE));
         }
         for &scope in scopes {
-            each(known.scopes.slot(usize::from(scope.0) + 1, slots, || names.scope(scope)));
+            each(known.scopes.counters_of(usize::from(scope.0) + 1, slots, || names.scope(scope)));
         }
     }
 
     /// Counts an answer to something that was turned away before it had a class.
-    pub fn answered_unclassed(&mut self, status: u16) {
-        self.unclassed[StatusClass::of(status).place()] += 1;
+    pub fn response_without_class(&mut self, status: u16) {
+        self.unclassed[StatusClass::of(status).index()] += 1;
     }
 
     /// Counts a connection that was accepted.
@@ -129,11 +129,11 @@ impl WorkerCounters {
     }
 
     /// Takes what was counted away, and leaves the places and what is still open.
-    pub(super) fn take(&mut self) -> Self {
+    pub(super) fn take_all(&mut self) -> Self {
         let left = Self {
-            classes: self.classes.emptied(),
-            scopes: self.scopes.emptied_but(|scope| ScopeCounters { inflight: scope.inflight, ..ScopeCounters::default() }),
-            operators: self.operators.emptied(),
+            classes: self.classes.zeroed(),
+            scopes: self.scopes.zeroed_except(|scope| ScopeCounters { inflight: scope.inflight, ..ScopeCounters::default() }),
+            operators: self.operators.zeroed(),
             connections_open: self.connections_open,
             known: std::mem::take(&mut self.known),
             ..Self::default()
@@ -144,17 +144,17 @@ impl WorkerCounters {
     /// Adds what was counted elsewhere. What is open is left out: it is asked anew each time.
     pub(super) fn merge(&mut self, other: &Self) {
         for (name, class) in other.classes.iter() {
-            self.classes.named(name).merge(class);
+            self.classes.get_or_insert(name).merge(class);
         }
         for (name, scope) in other.scopes.iter() {
-            let total = self.scopes.named(name);
+            let total = self.scopes.get_or_insert(name);
             add(&mut total.codes, &scope.codes);
-            total.took.merge(&scope.took);
+            total.duration.merge(&scope.duration);
         }
         for (name, operator) in other.operators.iter() {
-            let total = self.operators.named(name);
-            total.proven += operator.proven;
-            total.disproven += operator.disproven;
+            let total = self.operators.get_or_insert(name);
+            total.verified += operator.verified;
+            total.impostor += operator.impostor;
             add(&mut total.signed, &operator.signed);
         }
         self.kinds.iter_mut().zip(&other.kinds).for_each(|(total, kind)| add(total, kind));
@@ -169,17 +169,17 @@ impl ClassCounters {
         match record.outcome {
             RecordedOutcome::Admitted { shadow } => {
                 self.admitted += 1;
-                self.admitted_took.record(record.total);
+                self.admitted_duration.record(record.total);
                 if let Some(reason) = shadow {
                     self.shadow[reason as usize] += 1;
                 }
             }
             RecordedOutcome::Refused(reason) => {
                 self.refused[reason as usize] += 1;
-                self.refused_took.record(record.total);
+                self.refused_duration.record(record.total);
             }
         }
-        self.codes[StatusClass::of(record.status).place()] += 1;
+        self.codes[StatusClass::of(record.status).index()] += 1;
     }
 
     fn merge(&mut self, other: &Self) {
@@ -187,17 +187,17 @@ impl ClassCounters {
         add(&mut self.refused, &other.refused);
         add(&mut self.shadow, &other.shadow);
         add(&mut self.codes, &other.codes);
-        self.admitted_took.merge(&other.admitted_took);
-        self.refused_took.merge(&other.refused_took);
+        self.admitted_duration.merge(&other.admitted_duration);
+        self.refused_duration.merge(&other.refused_duration);
     }
 }
 
 impl OperatorCounters {
     fn record(&mut self, found: &Evidence) {
         match found {
-            Evidence::AddressPublished(_) => self.proven += 1,
-            Evidence::AddressForeign(_) => self.disproven += 1,
-            Evidence::Signed(_) => self.signed[0] += 1,
+            Evidence::AddressVerified(_) => self.verified += 1,
+            Evidence::AddressMismatch(_) => self.impostor += 1,
+            Evidence::SignatureValid(_) => self.signed[0] += 1,
             Evidence::SignatureInvalid(_) => self.signed[1] += 1,
             Evidence::SignatureUnknown(_) => self.signed[2] += 1,
             _ => {}
@@ -213,12 +213,12 @@ impl<T> Default for NamedSlots<T> {
 
 impl<T: Default> NamedSlots<T> {
     /// The slot of `name`, made where it is missing.
-    pub(super) fn named(&mut self, name: &str) -> &mut T {
-        let place = self.place(name);
+    pub(super) fn get_or_insert(&mut self, name: &str) -> &mut T {
+        let place = self.index(name);
         &mut self.0[place].1
     }
 
-    fn place(&mut self, name: &str) -> usize {
+    fn index(&mut self, name: &str) -> usize {
         self.0.iter().position(|(known, _)| **known == *name).unwrap_or_else(|| {
             self.0.push((name.into(), T::default()));
             self.0.len() - 1
@@ -230,18 +230,18 @@ impl<T: Default> NamedSlots<T> {
         self.0.iter().map(|(name, slot)| (&**name, slot))
     }
 
-    fn emptied(&self) -> Self {
-        self.emptied_but(|_| T::default())
+    fn zeroed(&self) -> Self {
+        self.zeroed_except(|_| T::default())
     }
 
-    fn emptied_but(&self, kept: impl Fn(&T) -> T) -> Self {
+    fn zeroed_except(&self, kept: impl Fn(&T) -> T) -> Self {
         Self(self.0.iter().map(|(name, slot)| (name.clone(), kept(slot))).collect())
     }
 }
 
 impl SlotIndex {
     /// Forgets what was known of other settings.
-    fn be_of(&mut self, settings: u64) {
+    fn reset_for(&mut self, settings: u64) {
         if self.settings != settings {
             *self = Self { settings, ..Self::default() };
         }
@@ -250,7 +250,7 @@ impl SlotIndex {
 
 impl SlotMap {
     /// The slot of what has this `number` in the settings; it is looked for by `name` the first time.
-    fn slot<'a, 'n, T: Default>(
+    fn counters_of<'a, 'n, T: Default>(
         &mut self,
         number: usize,
         slots: &'a mut NamedSlots<T>,
@@ -259,7 +259,7 @@ impl SlotMap {
         if self.0.len() <= number {
             self.0.resize(number + 1, None);
         }
-        let place = *self.0[number].get_or_insert_with(|| slots.place(name()));
+        let place = *self.0[number].get_or_insert_with(|| slots.index(name()));
         &mut slots.0[place].1
     }
 }
@@ -281,7 +281,7 @@ mod tests {
     fn a_reload_that_moves_a_class_does_not_mix_up_its_counts() {
         let mut cells = WorkerCounters::default();
         for known in ["bot", "person"] {
-            cells.classes.named(known);
+            cells.classes.get_or_insert(known);
         }
         let names = &TestNames(1);
         cells.record(&person());
@@ -312,24 +312,24 @@ mod tests {
     fn what_was_taken_away_is_not_counted_twice_and_what_is_open_stays() {
         let mut cells = WorkerCounters::default();
         cells.connection_opened();
-        cells.scopes.named("default").inflight = 3;
+        cells.scopes.get_or_insert("default").inflight = 3;
         cells.record(&person());
         let mut total = WorkerCounters::default();
-        total.merge(&cells.take());
-        total.merge(&cells.take());
-        assert_eq!(total.classes.named("person").admitted, 1);
+        total.merge(&cells.take_all());
+        total.merge(&cells.take_all());
+        assert_eq!(total.classes.get_or_insert("person").admitted, 1);
         assert_eq!(total.kinds[0], [1, 0]);
-        assert_eq!((cells.connections_open, cells.scopes.named("default").inflight), (1, 3));
+        assert_eq!((cells.connections_open, cells.scopes.get_or_insert("default").inflight), (1, 3));
     }
 
     #[test]
     fn proof_by_address_is_counted_for_the_operator() {
         use crate::policy::OperatorId;
         let mut cells = WorkerCounters::default();
-        cells.record(&Record { evidence: &[None, Some(Evidence::AddressPublished(OperatorId(0)))], ..person() });
-        cells.record(&Record { evidence: &[Some(Evidence::AddressForeign(OperatorId(0)))], ..person() });
-        let google = cells.operators.named("googlebot");
-        assert_eq!((google.proven, google.disproven), (1, 1));
+        cells.record(&Record { evidence: &[None, Some(Evidence::AddressVerified(OperatorId(0)))], ..person() });
+        cells.record(&Record { evidence: &[Some(Evidence::AddressMismatch(OperatorId(0)))], ..person() });
+        let google = cells.operators.get_or_insert("googlebot");
+        assert_eq!((google.verified, google.impostor), (1, 1));
     }
 
     #[test]
@@ -337,17 +337,17 @@ mod tests {
         use crate::policy::OperatorId;
         let mut cells = WorkerCounters::default();
         for found in [
-            Evidence::Signed(OperatorId(0)),
+            Evidence::SignatureValid(OperatorId(0)),
             Evidence::SignatureInvalid(Some(OperatorId(0))),
             Evidence::SignatureInvalid(None),
             Evidence::SignatureUnknown(Some(OperatorId(0))),
             Evidence::SignatureUnknown(Some(OperatorId(0))),
-            Evidence::SignedUnlisted,
+            Evidence::SignatureUnlisted,
         ] {
             cells.record(&Record { evidence: &[None, Some(found)], ..person() });
         }
         let mut total = WorkerCounters::default();
-        total.merge(&cells.take());
-        assert_eq!(total.operators.named("googlebot").signed, [1, 1, 2]);
+        total.merge(&cells.take_all());
+        assert_eq!(total.operators.get_or_insert("googlebot").signed, [1, 1, 2]);
     }
 }

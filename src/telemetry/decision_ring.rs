@@ -26,20 +26,20 @@ impl DecisionRing {
     /// Remembers up to `capacity` decisions; fewer where their lines are longer than is usual.
     pub(super) fn new(capacity: usize) -> Self {
         let capacity = capacity.max(1);
-        let bytes = (capacity * LINE_BYTES_USUAL).max(LINE_BYTES_MAX);
+        let bytes = (capacity * TYPICAL_LINE_BYTES).max(LINE_BYTES_MAX);
         Self { entries: vec![RingEntry::default(); capacity].into(), next: 0, text: vec![0; bytes].into(), written: 0 }
     }
 
     /// Remembers the line of decision `id`, unless it is too long to be kept.
-    pub(super) fn remember(&mut self, id: u64, line: &[u8]) {
+    pub(super) fn push(&mut self, id: u64, line: &[u8]) {
         if line.len() > LINE_BYTES_MAX {
             return;
         }
-        let left = self.text.len() - self.place(self.written);
+        let left = self.text.len() - self.position(self.written);
         if left < line.len() {
             self.written += left as u64;
         }
-        let start = self.place(self.written);
+        let start = self.position(self.written);
         self.text[start..start + line.len()].copy_from_slice(line);
         self.entries[self.next] = RingEntry { id, start: self.written, length: line.len() };
         self.written += line.len() as u64;
@@ -50,16 +50,16 @@ impl DecisionRing {
     pub(super) fn find(&self, id: u64) -> Option<&[u8]> {
         let kept =
             |entry: &&RingEntry| entry.id == id && entry.length > 0 && self.written - entry.start <= self.text.len() as u64;
-        self.entries.iter().find(kept).map(|entry| &self.text[self.place(entry.start)..][..entry.length])
+        self.entries.iter().find(kept).map(|entry| &self.text[self.position(entry.start)..][..entry.length])
     }
 
-    fn place(&self, written: u64) -> usize {
+    fn position(&self, written: u64) -> usize {
         (written % self.text.len() as u64) as usize
     }
 }
 
 /// What a line usually takes at most: a ring of 1024 takes 1 MiB, whatever clients send.
-const LINE_BYTES_USUAL: usize = 1024;
+const TYPICAL_LINE_BYTES: usize = 1024;
 
 /// Longer lines are not kept: one of them would cost several others their place.
 const LINE_BYTES_MAX: usize = 4096;
@@ -73,9 +73,9 @@ mod tests {
     fn the_oldest_decision_is_forgotten_first() {
         let mut recent = DecisionRing::new(2);
         assert_eq!(recent.find(0), None, "an id that nobody had");
-        recent.remember(1, b"one");
-        recent.remember(2, b"two");
-        recent.remember(3, b"three");
+        recent.push(1, b"one");
+        recent.push(2, b"two");
+        recent.push(3, b"three");
         assert_eq!([1, 2, 3].map(|id| recent.find(id)), [None, Some(&b"two"[..]), Some(&b"three"[..])]);
     }
 
@@ -85,12 +85,12 @@ mod tests {
             let mut recent = DecisionRing::new(8);
             let line = |place: usize| vec![place as u8; lengths[place]];
             for last in 0..lengths.len() {
-                recent.remember(last as u64, &line(last));
+                recent.push(last as u64, &line(last));
                 for place in 0..=last {
                     let (found, line) = (recent.find(place as u64), line(place));
                     prop_assert!(found.is_none_or(|found| *found == *line));
                     let behind: usize = lengths[place..=last].iter().sum();
-                    prop_assert!(found.is_some() || last - place >= 8 || behind + LINE_BYTES_MAX > 8 * LINE_BYTES_USUAL);
+                    prop_assert!(found.is_some() || last - place >= 8 || behind + LINE_BYTES_MAX > 8 * TYPICAL_LINE_BYTES);
                 }
             }
         }
@@ -99,8 +99,8 @@ mod tests {
     #[test]
     fn a_line_that_is_too_long_takes_nobodys_place() {
         let mut recent = DecisionRing::new(1);
-        recent.remember(1, b"one");
-        recent.remember(2, &[b'x'; LINE_BYTES_MAX + 1]);
+        recent.push(1, b"one");
+        recent.push(2, &[b'x'; LINE_BYTES_MAX + 1]);
         assert_eq!((recent.find(1), recent.find(2)), (Some(&b"one"[..]), None));
     }
 }

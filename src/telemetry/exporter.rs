@@ -60,12 +60,12 @@ impl Exporter {
         lists: &ListsView<'_>,
     ) -> String {
         self.count_requests(cells);
-        self.count_the_rest(cells);
+        self.count_connections_and_kinds(cells);
         let engine = admission.engine();
-        self.gauge(BEHAVIOUR_CLIENTS, &[], admission.observed_clients() as f64);
+        self.gauge(BEHAVIOUR_CLIENTS, &[], admission.tracked_profiles() as f64);
         self.gauge(CLIENTS_TRACKED, &[], engine.clients_tracked() as f64);
         self.count(CLIENTS_EVICTED, &[], engine.clients_evicted());
-        let mut text = Exposition::after(self.handle.render());
+        let mut text = Exposition::appending_to(self.handle.render());
         write_durations(&mut text, cells);
         write_throttle(&mut text, scopes);
         write_quotas(&mut text, quotas);
@@ -109,15 +109,15 @@ impl Exporter {
         }
     }
 
-    fn count_the_rest(&self, cells: &WorkerCounters) {
+    fn count_connections_and_kinds(&self, cells: &WorkerCounters) {
         for (scope, counts) in cells.scopes.iter() {
             for (code, &count) in StatusClass::NAMES.iter().zip(&counts.codes) {
                 self.count(ORIGIN_REQUESTS, &[scope, code], count);
             }
         }
         for (operator, counts) in cells.operators.iter() {
-            self.count(VERIFICATIONS, &[operator, "ranges", "verified"], counts.proven);
-            self.count(VERIFICATIONS, &[operator, "ranges", "impostor"], counts.disproven);
+            self.count(VERIFICATIONS, &[operator, "ranges", "verified"], counts.verified);
+            self.count(VERIFICATIONS, &[operator, "ranges", "impostor"], counts.impostor);
             for (result, &count) in ["verified", "invalid", "unknown"].iter().zip(&counts.signed) {
                 self.count(VERIFICATIONS, &[operator, "signature", result], count);
             }
@@ -129,13 +129,13 @@ impl Exporter {
 
 fn write_durations(text: &mut Exposition, cells: &WorkerCounters) {
     let mut family = text.family(REQUEST_DURATION);
-    for (class, ClassCounters { admitted_took, refused_took, .. }) in cells.classes.iter() {
+    for (class, ClassCounters { admitted_duration: admitted_took, refused_duration: refused_took, .. }) in cells.classes.iter() {
         family.histogram(&[class, "admitted"], admitted_took);
         family.histogram(&[class, "refused"], refused_took);
     }
     let mut family = text.family(ORIGIN_REQUEST_DURATION);
     for (scope, counts) in cells.scopes.iter() {
-        family.histogram(&[scope], &counts.took);
+        family.histogram(&[scope], &counts.duration);
     }
     let mut family = text.family(ORIGIN_INFLIGHT);
     for (scope, counts) in cells.scopes.iter() {
@@ -149,10 +149,10 @@ fn write_throttle(text: &mut Exposition, scopes: &[ScopeState]) {
         family.sample(&[&scope.name], limit);
     }
     each_scope(text, scopes, ORIGIN_DELAY, |scope| scope.delay.as_secs_f64());
-    each_scope(text, scopes, ORIGIN_BACKOFF, |scope| scope.rests_for.as_secs_f64());
-    each_scope(text, scopes, QUEUE_LENGTH, |scope| scope.waiting);
+    each_scope(text, scopes, ORIGIN_BACKOFF, |scope| scope.backoff_remaining.as_secs_f64());
+    each_scope(text, scopes, QUEUE_LENGTH, |scope| scope.queue_length);
     let mut family = text.family(SCOPE_VALUES);
-    for (scope, values) in scopes.iter().filter_map(|scope| Some((scope, scope.values?))) {
+    for (scope, values) in scopes.iter().filter_map(|scope| Some((scope, scope.partitions?))) {
         family.sample(&[&scope.name], values);
     }
 }
@@ -176,19 +176,19 @@ fn write_quotas(text: &mut Exposition, quotas: &[QuotaView]) {
     each_quota(text, quotas, QUOTA_OVERRUN, |quota| quota.overrun);
     let plans = || quotas.iter().filter_map(|quota| Some((quota, quota.plan?)));
     let mut family = text.family(PACING_LINE);
-    plans().for_each(|(quota, plan)| family.sample(&[&quota.name], plan.line));
+    plans().for_each(|(quota, plan)| family.sample(&[&quota.name], plan.planned));
     let mut family = text.family(PACING_ASIDE);
-    plans().for_each(|(quota, plan)| family.sample(&[&quota.name], plan.aside));
+    plans().for_each(|(quota, plan)| family.sample(&[&quota.name], plan.earmarked));
     let mut family = text.family(PACING_SERVED);
     each_class(quotas, |quota, class| {
-        if let Some(share) = class.plan.as_ref().and_then(|plan| plan.share) {
+        if let Some(share) = class.plan.as_ref().and_then(|plan| plan.admit_share) {
             family.sample(&[quota, &class.class], share.ratio());
         }
     });
     let mut family = text.family(QUOTA_CHARGED);
     each_class(quotas, |quota, class| family.sample(&[quota, &class.class], class.charged));
     let mut family = text.family(QUOTA_GUARDED);
-    each_class(quotas, |quota, class| family.sample(&[quota, &class.class], class.guarded));
+    each_class(quotas, |quota, class| family.sample(&[quota, &class.class], class.guard_admitted));
     let mut family = text.family(TIER_SHED);
     each_class(quotas, |quota, class| family.sample(&[quota, &class.class], class.shed.ratio()));
 }

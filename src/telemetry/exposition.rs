@@ -19,7 +19,7 @@ pub(super) struct Family<'a> {
 
 impl Exposition {
     /// Goes on after `text`.
-    pub(super) fn after(text: String) -> Self {
+    pub(super) fn appending_to(text: String) -> Self {
         Self { text }
     }
 

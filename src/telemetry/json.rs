@@ -38,13 +38,13 @@ pub(super) fn string_or_null(out: &mut Vec<u8>, text: Option<&[u8]>) {
 /// Appends a whole number, or `null`.
 pub(super) fn number_or_null(out: &mut Vec<u8>, number: Option<u64>) {
     match number {
-        Some(number) => number_text::number(out, number),
+        Some(number) => number_text::write_u64(out, number),
         None => out.extend_from_slice(b"null"),
     }
 }
 
 /// Appends `true`, `false` or `null`.
-pub(super) fn truth_or_null(out: &mut Vec<u8>, truth: Option<bool>) {
+pub(super) fn bool_or_null(out: &mut Vec<u8>, truth: Option<bool>) {
     out.extend_from_slice(match truth {
         Some(true) => b"true",
         Some(false) => b"false",
@@ -54,12 +54,12 @@ pub(super) fn truth_or_null(out: &mut Vec<u8>, truth: Option<bool>) {
 
 /// Appends units as a decimal: `12`, `12.25`.
 pub(super) fn units(out: &mut Vec<u8>, units: Units) {
-    number_text::thousandths(out, units.milli());
+    number_text::decimal_milli(out, units.milli());
 }
 
 /// Appends a span in milliseconds, exact to the microsecond.
 pub(super) fn milliseconds(out: &mut Vec<u8>, span: Duration) {
-    number_text::thousandths(out, u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
+    number_text::decimal_milli(out, u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
 }
 
 /// True when nothing has to be escaped. Looks at sixteen bytes at once; the last sixteen may be some of them again.

@@ -22,7 +22,7 @@ pub struct LineWriter {
 
 impl LineWriter {
     /// One of a gate that was started then.
-    pub fn of_run(started: Timestamp) -> Self {
+    pub fn starting_at(started: Timestamp) -> Self {
         Self { run: started.0 / 1000, ..Self::default() }
     }
 
@@ -33,14 +33,14 @@ impl LineWriter {
         out.extend_from_slice(b"\",\"settled\":\"");
         self.settled.write(out, record.settled);
         out.extend_from_slice(b"\",\"run\":");
-        number_text::number(out, self.run);
+        number_text::write_u64(out, self.run);
         out.extend_from_slice(b",\"id\":\"");
         out.extend_from_slice(&hexadecimal(record.id));
         client(out, record);
         request(out, record);
-        let passage = self.passages.of(record);
+        let passage = self.passages.get_or_render(record);
         out.extend_from_slice(passage.text());
-        numbers(out, record, passage);
+        write_numbers(out, record, passage);
     }
 }
 
@@ -48,12 +48,12 @@ fn client(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b"\",\"client\":\"");
     match record.client {
         IpAddr::V4(v4) => number_text::ipv4(out, v4),
-        IpAddr::V6(v6) => write_infallibly(out, format_args!("{v6}")),
+        IpAddr::V6(v6) => write_fmt_infallible(out, format_args!("{v6}")),
     }
     out.extend_from_slice(b"\",\"key\":\"");
-    match record.key.payer() {
+    match record.key.owner() {
         KeyOwner::V4(v4) => number_text::ipv4(out, v4),
-        _ => write_infallibly(out, format_args!("{}", record.key.shown(|operator| record.names.operator(operator)))),
+        _ => write_fmt_infallible(out, format_args!("{}", record.key.display(|operator| record.names.operator(operator)))),
     }
 }
 
@@ -61,7 +61,7 @@ fn request(out: &mut Vec<u8>, record: &Record<'_>) {
     match *record.method {
         http::Method::GET => out.extend_from_slice(b"\",\"method\":\"GET\",\"host\":\""),
         // A method is a token: nothing in it has to be escaped.
-        ref other => write_infallibly(out, format_args!("\",\"method\":\"{other}\",\"host\":\"")),
+        ref other => write_fmt_infallible(out, format_args!("\",\"method\":\"{other}\",\"host\":\"")),
     }
     json::content(out, record.host);
     out.extend_from_slice(b"\",\"path\":\"");
@@ -75,9 +75,9 @@ fn request(out: &mut Vec<u8>, record: &Record<'_>) {
         http::Version::HTTP_3 => b",\"version\":\"3\",\"status\":",
         _ => b",\"version\":\"0.9\",\"status\":",
     });
-    number_text::number(out, record.status.into());
+    number_text::write_u64(out, record.status.into());
     out.extend_from_slice(b",\"bytes\":");
-    number_text::number(out, record.bytes);
+    number_text::write_u64(out, record.bytes);
     out.extend_from_slice(b",\"user_agent\":\"");
     json::content(out, record.user_agent);
     out.extend_from_slice(b"\",\"referer\":");
@@ -85,26 +85,26 @@ fn request(out: &mut Vec<u8>, record: &Record<'_>) {
 }
 
 /// What is another for every request, though its passage is the same.
-fn numbers(out: &mut Vec<u8>, record: &Record<'_>, passage: &LineFragment) {
+fn write_numbers(out: &mut Vec<u8>, record: &Record<'_>, passage: &LineFragment) {
     out.extend_from_slice(b",\"retry_after_s\":");
     json::number_or_null(out, record.retry_after_s);
     out.extend_from_slice(b",\"tier\":");
     json::number_or_null(out, record.tier.map(u64::from));
     out.extend_from_slice(if record.guarded { b",\"guarded\":true" } else { b",\"guarded\":false" });
     out.extend_from_slice(b",\"suspicion\":");
-    json::number_or_null(out, record.suspicion.map(u64::from));
+    json::number_or_null(out, record.bot_score.map(u64::from));
     out.extend_from_slice(b",\"used\":{");
-    of_each_quota(out, record, passage, |out, charge| json::units(out, charge.used));
+    write_per_quota(out, record, passage, |out, charge| json::units(out, charge.used));
     out.extend_from_slice(b"},\"turn\":{");
-    of_each_quota(out, record, passage, |out, charge| number_text::number(out, charge.turn));
+    write_per_quota(out, record, passage, |out, charge| number_text::write_u64(out, charge.sequence));
     out.extend_from_slice(b"},\"settled_turn\":{");
-    of_each_quota(out, record, passage, |out, charge| number_text::number(out, charge.settled_turn));
-    if record.charges.iter().any(|charge| charge.again_turn.is_some()) {
+    write_per_quota(out, record, passage, |out, charge| number_text::write_u64(out, charge.settle_sequence));
+    if record.charges.iter().any(|charge| charge.retry_sequence.is_some()) {
         out.extend_from_slice(b"},\"again_turn\":{");
-        of_each_quota(out, record, passage, |out, charge| json::number_or_null(out, charge.again_turn));
+        write_per_quota(out, record, passage, |out, charge| json::number_or_null(out, charge.retry_sequence));
     }
     out.extend_from_slice(b"},\"bucket_turn\":");
-    json::number_or_null(out, record.bucket_turn);
+    json::number_or_null(out, record.bucket_sequence);
     match record.scope {
         None => out.extend_from_slice(b",\"scope\":null,\"scope_wait_ms\":"),
         Some(scope) => {
@@ -116,7 +116,7 @@ fn numbers(out: &mut Vec<u8>, record: &Record<'_>, passage: &LineFragment) {
     json::milliseconds(out, record.scope_wait);
     out.extend_from_slice(b",\"origin_ms\":");
     match record.origin {
-        Some(origin) => json::milliseconds(out, origin.took),
+        Some(origin) => json::milliseconds(out, origin.duration),
         None => out.extend_from_slice(b"null"),
     }
     out.extend_from_slice(b",\"total_ms\":");
@@ -131,7 +131,7 @@ fn numbers(out: &mut Vec<u8>, record: &Record<'_>, passage: &LineFragment) {
     }
 }
 
-fn of_each_quota(
+fn write_per_quota(
     out: &mut Vec<u8>,
     record: &Record<'_>,
     passage: &LineFragment,
@@ -146,7 +146,7 @@ fn of_each_quota(
     }
 }
 
-fn write_infallibly(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+fn write_fmt_infallible(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     out.write_fmt(text).expect("a vector grows as needed");
 }
 

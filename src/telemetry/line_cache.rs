@@ -44,15 +44,15 @@ struct FragmentKey {
 
 impl Default for FragmentCache {
     fn default() -> Self {
-        Self(vec![None; PLACES].into())
+        Self(vec![None; CACHE_SLOTS].into())
     }
 }
 
 impl FragmentCache {
     /// The passage of `record`.
-    pub(super) fn of(&mut self, record: &Record<'_>) -> &LineFragment {
-        let place = &mut self.0[place(record)];
-        if !place.as_ref().is_some_and(|passage| passage.about.is_of(record)) {
+    pub(super) fn get_or_render(&mut self, record: &Record<'_>) -> &LineFragment {
+        let place = &mut self.0[slot(record)];
+        if !place.as_ref().is_some_and(|passage| passage.about.matches(record)) {
             *place = None;
         }
         place.get_or_insert_with(|| LineFragment::new(record))
@@ -102,7 +102,7 @@ impl FragmentKey {
         }
     }
 
-    fn is_of(&self, record: &Record<'_>) -> bool {
+    fn matches(&self, record: &Record<'_>) -> bool {
         let same_charge = |(known, charge): (&(QuotaId, Units, Units), &QuotaCharge<'_>)| {
             *known == (charge.quota, charge.expected, charge.settled)
         };
@@ -121,12 +121,12 @@ impl FragmentKey {
 }
 
 /// Where the passage of `record` lies if it lies anywhere: told by what differs most between requests.
-fn place(record: &Record<'_>) -> usize {
+fn slot(record: &Record<'_>) -> usize {
     let mut hasher = FixedState::default().build_hasher();
     (record.class, record.route, record.outcome, record.headers_seen).hash(&mut hasher);
     record.evidence.iter().for_each(|found| found.hash(&mut hasher));
     record.charges.iter().for_each(|charge| (charge.expected, charge.settled).hash(&mut hasher));
-    hasher.finish() as usize % PLACES
+    hasher.finish() as usize % CACHE_SLOTS
 }
 
 fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
@@ -139,10 +139,10 @@ fn classification(out: &mut Vec<u8>, record: &Record<'_>) {
     }
     out.extend_from_slice(b"],\"secure\":");
     // Null where nobody looked: then a header that is not named may have been there.
-    let looked = record.headers_seen.has(HeadersSeen::LOOKED);
-    json::truth_or_null(out, looked.then(|| record.headers_seen.has(HeadersSeen::SECURE)));
+    let looked = record.headers_seen.contains(HeadersSeen::INSPECTED);
+    json::bool_or_null(out, looked.then(|| record.headers_seen.contains(HeadersSeen::TLS)));
     out.extend_from_slice(b",\"old_http\":");
-    json::truth_or_null(out, looked.then(|| record.headers_seen.has(HeadersSeen::OLD_HTTP)));
+    json::bool_or_null(out, looked.then(|| record.headers_seen.contains(HeadersSeen::HTTP_10)));
     out.extend_from_slice(b",\"kind\":");
     json::string(out, record.kind.name().as_bytes());
     out.extend_from_slice(b",\"class\":");
@@ -188,20 +188,20 @@ fn evidence(out: &mut Vec<u8>, found: Evidence, names: &dyn NameResolver) {
     let (what, whose) = match found {
         Evidence::AgentRule(place) => ("agent_rule:", names.agent_rule(place)),
         Evidence::NoUserAgent => ("no_user_agent", ""),
-        Evidence::NamesNoBot => ("names_no_bot", ""),
-        Evidence::NamesBot(bot) => ("names_bot:", names.bot(bot)),
-        Evidence::ShapedLikeBot => ("shaped_like_bot", ""),
-        Evidence::AddressPublished(operator) => ("address_published:", names.operator(operator)),
-        Evidence::AddressForeign(operator) => ("address_foreign:", names.operator(operator)),
+        Evidence::UserAgentNoMatch => ("names_no_bot", ""),
+        Evidence::UserAgentMatch(bot) => ("names_bot:", names.bot(bot)),
+        Evidence::UserAgentHeuristic => ("shaped_like_bot", ""),
+        Evidence::AddressVerified(operator) => ("address_published:", names.operator(operator)),
+        Evidence::AddressMismatch(operator) => ("address_foreign:", names.operator(operator)),
         Evidence::AddressPrivate(operator) => ("address_private:", names.operator(operator)),
-        Evidence::HoldsKey => ("holds_key", ""),
-        Evidence::NameProven(operator) => ("name_proven:", names.operator(operator)),
-        Evidence::NameForeign(operator) => ("name_foreign:", names.operator(operator)),
-        Evidence::OnList(list) => ("on_list:", names.list(list)),
-        Evidence::Behaves(signal) => ("behaves:", signal.name()),
-        Evidence::Signed(operator) => ("signed:", names.operator(operator)),
-        Evidence::SignatureUnreadable => ("signature_unreadable", ""),
-        Evidence::SignedUnlisted => ("signed_unlisted", ""),
+        Evidence::ApiKey => ("holds_key", ""),
+        Evidence::DnsVerified(operator) => ("name_proven:", names.operator(operator)),
+        Evidence::DnsMismatch(operator) => ("name_foreign:", names.operator(operator)),
+        Evidence::AddressList(list) => ("on_list:", names.list(list)),
+        Evidence::Behavior(signal) => ("behaves:", signal.name()),
+        Evidence::SignatureValid(operator) => ("signed:", names.operator(operator)),
+        Evidence::SignatureMalformed => ("signature_unreadable", ""),
+        Evidence::SignatureUnlisted => ("signed_unlisted", ""),
         Evidence::SignatureInvalid(Some(operator)) => ("signature_invalid:", names.operator(operator)),
         Evidence::SignatureInvalid(None) => ("signature_invalid", ""),
         Evidence::SignatureUnknown(Some(operator)) => ("signature_unknown:", names.operator(operator)),
@@ -220,4 +220,4 @@ fn comma(out: &mut Vec<u8>, place: usize) {
 }
 
 /// A power of two: a few classes, routes, verdicts and bots each; half a kilobyte a place that is in use.
-const PLACES: usize = 256;
+const CACHE_SLOTS: usize = 256;

@@ -19,7 +19,7 @@ pub(super) enum WriterCommand {
     /// Write these.
     Write(Lines),
     /// See whether the file is to be reopened or the log to be closed.
-    LookUp,
+    Wake,
 }
 
 /// Writes buffer after buffer, each to its last byte, so that no line is ever torn.
@@ -73,24 +73,24 @@ impl<O: OpenSink> LogWriter<O> {
         let mut rest = lines.bytes.as_slice();
         while !rest.is_empty() {
             match self.sink.write(rest) {
-                Ok(0) => self.wait_for_better(&io::ErrorKind::WriteZero.into()),
+                Ok(0) => self.back_off(&io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     rest = &rest[written..];
-                    self.recovered();
+                    self.on_recovered();
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => self.wait_for_better(&error),
+                Err(error) => self.back_off(&error),
             }
             if self.failing && self.shared.closing.load(Ordering::Acquire) {
-                self.shared.drop_lines(lines_in(rest));
+                self.shared.drop_lines(count_lines(rest));
                 break;
             }
         }
         let _ = self.sink.flush();
-        self.shared.give_back(lines.bytes);
+        self.shared.return_buffer(lines.bytes);
     }
 
-    fn wait_for_better(&mut self, error: &io::Error) {
+    fn back_off(&mut self, error: &io::Error) {
         if !self.failing {
             self.failing = true;
             warn!(%error, "Access log cannot be written, tried again every second: {error}");
@@ -101,14 +101,14 @@ impl<O: OpenSink> LogWriter<O> {
         self.reopen_if_asked();
     }
 
-    fn recovered(&mut self) {
+    fn on_recovered(&mut self) {
         if std::mem::take(&mut self.failing) {
             info!("Access log is written again");
         }
     }
 }
 
-fn lines_in(bytes: &[u8]) -> u64 {
+fn count_lines(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
 }
 

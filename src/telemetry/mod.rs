@@ -33,7 +33,7 @@ pub use timestamp::{rfc3339, rfc3339_exact};
 pub use line::LineWriter;
 pub use log_writer::OpenSink;
 pub use record::{QuotaCharge, NameResolver, UpstreamCall, RecordedOutcome, Record};
-pub use worker::{DECISIONS_REMEMBERED, WorkerTelemetry};
+pub use worker::{DECISION_RING_LEN, WorkerTelemetry};
 
 use crate::engine::Admission;
 use crate::policy::crawl_delay::ComplianceView;
@@ -113,19 +113,19 @@ impl Telemetry {
 
     /// Notes that `rules` are in force, at the start and after each reload. Whatever they and `operators` name is
     /// exported from now on, be it 0.
-    pub fn rules_in_force(&self, rules: &Rules, operators: &[&str], now: Timestamp) {
+    pub fn config_loaded(&self, rules: &Rules, operators: &[&str], now: Timestamp) {
         self.exporter.gauge(RELOAD_SUCCESSFUL, &[], 1.0);
         self.exporter.gauge(RELOAD_SUCCESS_TIME, &[], now.seconds() as f64);
         let mut totals = self.totals.lock();
         for class in &rules.classes {
-            totals.classes.named(&class.name);
+            totals.classes.get_or_insert(&class.name);
         }
-        totals.scopes.named(counters::DEFAULT_SCOPE);
+        totals.scopes.get_or_insert(counters::DEFAULT_SCOPE);
         for scope in &rules.scopes {
-            totals.scopes.named(&scope.name);
+            totals.scopes.get_or_insert(&scope.name);
         }
         for operator in operators {
-            totals.operators.named(operator);
+            totals.operators.get_or_insert(operator);
         }
     }
 
@@ -140,19 +140,19 @@ impl Telemetry {
     }
 
     /// Notes how many addresses wait for what DNS says of them.
-    pub fn names_waiting(&self, waiting: usize) {
+    pub fn set_dns_queue_length(&self, waiting: usize) {
         self.exporter.gauge(NAMES_WAITING, &[], waiting as f64);
     }
 
     /// Notes how the crawlers of `operator` keep to what they are asked. `operator` is a name of the built-in list.
-    pub fn conduct(&self, operator: &str, seen: &ComplianceView) {
-        self.exporter.gauge(CRAWL_DELAY_ADVERTISED, &[operator], seen.asked.unwrap_or(0).into());
+    pub fn record_compliance(&self, operator: &str, seen: &ComplianceView) {
+        self.exporter.gauge(CRAWL_DELAY_ADVERTISED, &[operator], seen.advertised.unwrap_or(0).into());
         for (metric, total) in [
             (CRAWLER_REQUESTS, seen.requests),
             (ROBOTS_REQUESTS, seen.robots),
-            (CRAWL_GAPS, seen.gaps),
-            (CRAWL_GAP_SECONDS, seen.gaps_took.as_secs()),
-            (CRAWL_EARLY, seen.early),
+            (CRAWL_GAPS, seen.intervals),
+            (CRAWL_GAP_SECONDS, seen.intervals_total.as_secs()),
+            (CRAWL_EARLY, seen.violations),
         ] {
             self.exporter.count(metric, &[operator], total);
         }
@@ -170,29 +170,29 @@ impl Telemetry {
     ) -> String {
         self.exporter.count(ACCESS_LOG_DROPPED, &[], self.log_lines_dropped());
         let (quotas, scopes) = (admission.quotas(now), admission.scopes(uptime));
-        self.exporter.render(&self.counted(), admission, &quotas, &scopes, operators, lists)
+        self.exporter.render(&self.totals(), admission, &quotas, &scopes, operators, lists)
     }
 
     /// What all workers have counted since the start, and what they have open now.
-    fn counted(&self) -> WorkerCounters {
+    fn totals(&self) -> WorkerCounters {
         let mut totals = self.totals.lock();
         let mut open = Vec::new();
         for worker in self.workers.lock().iter() {
-            let taken = worker.0.lock().cells.take();
+            let taken = worker.0.lock().cells.take_all();
             totals.merge(&taken);
             open.push(taken);
         }
         let mut shown = totals.clone();
         for taken in open {
             shown.connections_open += taken.connections_open;
-            taken.scopes.iter().for_each(|(name, scope)| shown.scopes.named(name).inflight += scope.inflight);
+            taken.scopes.iter().for_each(|(name, scope)| shown.scopes.get_or_insert(name).inflight += scope.inflight);
         }
         shown
     }
 
     /// How many requests of each scope the origin is working on.
     pub fn origin_inflight(&self) -> Vec<(String, u64)> {
-        self.counted().scopes.iter().map(|(scope, counts)| (scope.to_owned(), counts.inflight)).collect()
+        self.totals().scopes.iter().map(|(scope, counts)| (scope.to_owned(), counts.inflight)).collect()
     }
 
     /// Requests of `scope` that the origin is working on.

@@ -4,16 +4,16 @@
 use std::net::Ipv4Addr;
 
 /// Appends a whole number.
-pub(super) fn number(out: &mut Vec<u8>, number: u64) {
+pub(super) fn write_u64(out: &mut Vec<u8>, number: u64) {
     match number {
         0..10 => out.push(b'0' + number as u8),
-        10..10_000 => four(out, number as usize),
+        10..10_000 => write_4_digits(out, number as usize),
         _ => out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
     }
 }
 
 /// Appends a number of up to four digits.
-fn four(out: &mut Vec<u8>, number: usize) {
+fn write_4_digits(out: &mut Vec<u8>, number: usize) {
     let ([a, b], [c, d]) = (DECIMAL[number / 100], DECIMAL[number % 100]);
     let idle = usize::from(number < 1000) + usize::from(number < 100) + usize::from(number < 10);
     let digits = u32::from_le_bytes([a, b, c, d]) >> (8 * idle);
@@ -22,8 +22,8 @@ fn four(out: &mut Vec<u8>, number: usize) {
 }
 
 /// Appends so many thousandths as a decimal, without idle zeros: `12`, `12.25`.
-pub(super) fn thousandths(out: &mut Vec<u8>, value: u64) {
-    number(out, value / 1000);
+pub(super) fn decimal_milli(out: &mut Vec<u8>, value: u64) {
+    write_u64(out, value / 1000);
     let fraction = (value % 1000) as usize;
     if fraction > 0 {
         let [tenths, hundredths] = DECIMAL[fraction / 10];
@@ -34,7 +34,7 @@ pub(super) fn thousandths(out: &mut Vec<u8>, value: u64) {
 }
 
 /// Six digits of a number below a million.
-pub(super) fn six(number: u32) -> [u8; 6] {
+pub(super) fn to_6_digits(number: u32) -> [u8; 6] {
     let number = number as usize % 1_000_000;
     let ([a, b], [c, d], [e, f]) = (DECIMAL[number / 10_000], DECIMAL[number / 100 % 100], DECIMAL[number % 100]);
     [a, b, c, d, e, f]
@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn every_small_number_is_written_as_it_is() {
         for small in 0..=10_001 {
-            assert_eq!(written(|out| number(out, small)), small.to_string());
-            assert_eq!(written(|out| thousandths(out, small)), Units::from_milli(small).to_string());
+            assert_eq!(written(|out| write_u64(out, small)), small.to_string());
+            assert_eq!(written(|out| decimal_milli(out, small)), Units::from_milli(small).to_string());
         }
         for octet in 0..=255 {
             let address = Ipv4Addr::new(octet, 0, 10, 255 - octet);
@@ -127,10 +127,10 @@ mod tests {
     proptest! {
         #[test]
         fn every_number_is_written_as_it_is(any: u64) {
-            prop_assert_eq!(written(|out| number(out, any)), any.to_string());
+            prop_assert_eq!(written(|out| write_u64(out, any)), any.to_string());
             prop_assert_eq!(written(|out| out.extend(hexadecimal(any))), format!("{any:016x}"));
             let micros = (any % 1_000_000) as u32;
-            prop_assert_eq!(written(|out| out.extend(six(micros))), format!("{micros:06}"));
+            prop_assert_eq!(written(|out| out.extend(to_6_digits(micros))), format!("{micros:06}"));
         }
     }
 }

@@ -54,7 +54,7 @@ pub struct Record<'a> {
     /// It was signed in an agent's name, rightly or not.
     pub signed: bool,
     /// The points of its client's behaviour, where it is watched and anything is known of it.
-    pub suspicion: Option<u16>,
+    pub bot_score: Option<u16>,
     /// Its route, by place ...
     pub route: usize,
     /// ... and by name.
@@ -62,7 +62,7 @@ pub struct Record<'a> {
     /// What it was charged, quota by quota; a refused request has what it would have cost.
     pub charges: &'a [QuotaCharge<'a>],
     /// The decision's number among those on its client's bucket, where it has one.
-    pub bucket_turn: Option<u64>,
+    pub bucket_sequence: Option<u64>,
     /// What became of it.
     pub outcome: RecordedOutcome,
     /// The `Retry-After` that it was told.
@@ -97,11 +97,11 @@ pub struct QuotaCharge<'a> {
     /// What it cost in the end.
     pub settled: Units,
     /// The decision's number on this quota: sorts lines into the order of admission.
-    pub turn: u64,
+    pub sequence: u64,
     /// The number of its settlement on this quota, among decisions and settlements: tells what was reserved when.
-    pub settled_turn: u64,
+    pub settle_sequence: u64,
     /// The number of the second charge, where a second try was charged.
-    pub again_turn: Option<u64>,
+    pub retry_sequence: Option<u64>,
     /// Settled and reserved once the request had been decided on, with its own share if it was admitted.
     pub used: Units,
 }
@@ -126,7 +126,7 @@ pub struct UpstreamCall<'a> {
     /// The origin's status; none where it failed to answer.
     pub status: Option<u16>,
     /// How long it took until its answer began, or it failed.
-    pub took: Duration,
+    pub duration: Duration,
 }
 
 /// Gives names to what policy knows by number. Only names from the settings and the built-in lists.

@@ -28,29 +28,29 @@ pub fn person() -> Record<'static> {
         user_agent:
             b"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36",
         referer: Some(b"https://example.com/"),
-        headers_seen: HeadersSeen::LOOKED
-            .and(HeadersSeen::SECURE, true)
-            .and(HeadersSeen::ACCEPT, true)
-            .and(HeadersSeen::LANGUAGE, true)
-            .and(HeadersSeen::FETCH, true),
+        headers_seen: HeadersSeen::INSPECTED
+            .with(HeadersSeen::TLS, true)
+            .with(HeadersSeen::ACCEPT, true)
+            .with(HeadersSeen::LANGUAGE, true)
+            .with(HeadersSeen::FETCH, true),
         kind: ClientKind::Human,
         class: ClassId(1),
         class_name: "person",
         operator: None,
-        evidence: &[Some(Evidence::NamesNoBot), None],
+        evidence: &[Some(Evidence::UserAgentNoMatch), None],
         signed: false,
-        suspicion: None,
+        bot_score: None,
         route: 0,
         route_name: "/item/*",
         charges: &CHARGES,
-        bucket_turn: None,
+        bucket_sequence: None,
         outcome: RecordedOutcome::Admitted { shadow: None },
         retry_after_s: None,
         tier: None,
         scope: None,
         guarded: false,
         scope_wait: Duration::ZERO,
-        origin: Some(UpstreamCall { scopes: &[], status: Some(200), took: Duration::from_micros(41_200) }),
+        origin: Some(UpstreamCall { scopes: &[], status: Some(200), duration: Duration::from_micros(41_200) }),
         total: Duration::from_micros(41_900),
         cache: None,
         names: &TestNames(0),
@@ -60,12 +60,12 @@ pub fn person() -> Record<'static> {
 const CHARGES: [QuotaCharge<'static>; 1] = [QuotaCharge {
     quota: QuotaId(0),
     quota_name: "places_api",
-    expected: Units::whole(1),
+    expected: Units::from_whole(1),
     settled: Units::ZERO,
     used: Units::from_milli(6_012_250),
-    turn: 6_044,
-    settled_turn: 6_051,
-    again_turn: None,
+    sequence: 6_044,
+    settle_sequence: 6_051,
+    retry_sequence: None,
 }];
 
 /// Names everything by what it is, in the settings of this number.

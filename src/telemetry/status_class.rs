@@ -25,7 +25,7 @@ impl StatusClass {
     }
 
     /// Its place among the names.
-    pub(super) const fn place(self) -> usize {
+    pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
 }

@@ -16,11 +16,11 @@ fn every_sample_has_its_help_and_type_and_no_series_comes_twice() {
     let gate = Gate::new();
     gate.worker.record(&person());
     gate.telemetry.verification("googlebot", VerificationMethod::Dns, VerificationResult::Verified);
-    gate.telemetry.names_waiting(3);
+    gate.telemetry.set_dns_queue_length(3);
     let operator = crate::policy::OperatorId(0);
     let seen =
-        ComplianceView { operator, asked: Some(9), requests: 3, robots: 1, gaps: 1, gaps_took: Duration::ZERO, early: 1 };
-    gate.telemetry.conduct("googlebot", &seen);
+        ComplianceView { operator, advertised: Some(9), requests: 3, robots: 1, intervals: 1, intervals_total: Duration::ZERO, violations: 1 };
+    gate.telemetry.record_compliance("googlebot", &seen);
     let scraped = Scraped::read(&gate.scrape());
     for metric in METRICS {
         assert!(scraped.families.contains(metric.name), "{} is exported", metric.name);
@@ -51,12 +51,12 @@ fn scrapes_add_up_what_all_workers_counted() {
     gate.worker.record(&person());
     gate.worker.connection_opened();
     other.connection_opened();
-    other.origin_began(&[], person().names);
+    other.upstream_started(&[], person().names);
     gate.scrape();
     other.record(&person());
     other.record(&Record { outcome: RecordedOutcome::Refused(Reason::Bucket), status: 429, origin: None, ..person() });
     other.record(&Record { outcome: RecordedOutcome::Admitted { shadow: Some(Reason::Tier) }, origin: None, ..person() });
-    other.answered_unclassed(400);
+    other.response_without_class(400);
     assert!(gate.telemetry.origin_inflight().contains(&("default".to_owned(), 1)));
     let scraped = Scraped::read(&gate.scrape());
     for (series, value) in [
@@ -84,7 +84,7 @@ fn a_failed_reload_shows_until_one_succeeds() {
     assert_eq!(successful(), 1.0);
     gate.telemetry.reload_failed();
     assert_eq!(successful(), 0.0);
-    gate.telemetry.rules_in_force(&rules(), &[], NOW);
+    gate.telemetry.config_loaded(&rules(), &[], NOW);
     assert_eq!(successful(), 1.0);
 }
 
@@ -120,9 +120,9 @@ struct Gate {
 impl Gate {
     fn new() -> Self {
         let telemetry = Telemetry::new(None, ("1.0.0", "abc"), NOW);
-        telemetry.rules_in_force(&rules(), &["googlebot", "bingbot"], NOW);
+        telemetry.config_loaded(&rules(), &["googlebot", "bingbot"], NOW);
         let worker = telemetry.worker();
-        let admission = Engine::new(LeaseMode::Whole, 100).admission(Arc::new(rules()), NOW);
+        let admission = Engine::new(LeaseMode::Local, 100).admission(Arc::new(rules()), NOW);
         Self { telemetry, worker, admission }
     }
 
@@ -146,22 +146,22 @@ fn rules() -> Rules {
         trust: Default::default(),
         behaviour: None,
         lists: Vec::new(),
-        tells_crawl_policy: false,
-        agent_rules: Vec::new(),
+        serves_crawl_policy: false,
+        user_agent_rules: Vec::new(),
         classes: vec![class("odd \"name\""), class("person")],
         quotas: vec![crate::policy::quota::Quota {
             name: "places_api".into(),
-            limit: Units::whole(100),
+            limit: Units::from_whole(100),
             window: Window::Fixed { length: Duration::from_secs(60) },
             enforce: true,
             cost_header: None,
             free_when_cached: false,
             sync_from: None,
             pacing: None,
-            ladders: Vec::new(),
+            class_tiers: Vec::new(),
         }],
         routes: Vec::new(),
-        scopes: vec![Scope::open("search_backend")],
+        scopes: vec![Scope::unthrottled("search_backend")],
     }
 }
 

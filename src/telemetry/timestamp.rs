@@ -21,7 +21,7 @@ impl TimestampWriter {
             self.prefix = *text.as_bytes().first_chunk().expect("four digits of a year and what follows");
         }
         out.extend_from_slice(&self.prefix);
-        let [a, b, c, d, e, f] = number_text::six((moment.0 % 1_000_000_000 / 1000) as u32);
+        let [a, b, c, d, e, f] = number_text::to_6_digits((moment.0 % 1_000_000_000 / 1000) as u32);
         out.extend_from_slice(&[a, b, c, d, e, f, b'Z']);
     }
 }

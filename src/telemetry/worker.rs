@@ -26,8 +26,8 @@ pub(super) struct WorkerState {
 
 impl WorkerTelemetry {
     pub(super) fn new(log: Option<LogBuffer>, started: Timestamp) -> Self {
-        let (cells, recent) = (WorkerCounters::default(), DecisionRing::new(DECISIONS_REMEMBERED));
-        let lines = LineWriter::of_run(started);
+        let (cells, recent) = (WorkerCounters::default(), DecisionRing::new(DECISION_RING_LEN));
+        let lines = LineWriter::starting_at(started);
         Self(Arc::new(Mutex::new(WorkerState { cells, recent, lines, log, scratch: Vec::new() })))
     }
 
@@ -41,7 +41,7 @@ impl WorkerTelemetry {
         };
         let start = out.len();
         desk.lines.write_json(out, record);
-        desk.recent.remember(record.id, &out[start..]);
+        desk.recent.push(record.id, &out[start..]);
         match &mut desk.log {
             Some(log) => log.appended(),
             None => desk.scratch.clear(),
@@ -49,8 +49,8 @@ impl WorkerTelemetry {
     }
 
     /// Counts an answer to something that was turned away before it had a class, such as a bad `Host`.
-    pub fn answered_unclassed(&self, status: u16) {
-        self.0.lock().cells.answered_unclassed(status);
+    pub fn response_without_class(&self, status: u16) {
+        self.0.lock().cells.response_without_class(status);
     }
 
     /// Counts a connection that was accepted.
@@ -69,12 +69,12 @@ impl WorkerTelemetry {
     }
 
     /// Counts a request of `scopes` that goes to the origin now.
-    pub fn origin_began(&self, scopes: &[ScopeId], names: &dyn NameResolver) {
+    pub fn upstream_started(&self, scopes: &[ScopeId], names: &dyn NameResolver) {
         self.0.lock().cells.each_scope(names, scopes, |scope| scope.inflight += 1);
     }
 
     /// Counts it out again. The scopes must be those that it went in with.
-    pub fn origin_ended(&self, scopes: &[ScopeId], names: &dyn NameResolver) {
+    pub fn upstream_finished(&self, scopes: &[ScopeId], names: &dyn NameResolver) {
         self.0.lock().cells.each_scope(names, scopes, |scope| scope.inflight = scope.inflight.saturating_sub(1));
     }
 
@@ -87,4 +87,4 @@ impl WorkerTelemetry {
 }
 
 /// Decisions that each worker can still explain, at most.
-pub const DECISIONS_REMEMBERED: usize = 1024;
+pub const DECISION_RING_LEN: usize = 1024;

@@ -18,7 +18,7 @@ pub struct Candidate {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Changes {
     /// So many pairs of classes have weights against the order of their priorities, and had none before.
-    pub(super) disorder: u32,
+    pub(super) priority_inversions: u32,
     pub(super) values: u32,
     /// In millionths: of the limit where a tier begins, of all requests where it sheds.
     pub(super) distance: u64,
@@ -27,15 +27,15 @@ pub(super) struct Changes {
 impl Candidate {
     pub(super) fn new(ladders: Vec<Vec<Tier>>, pace: PacingChoice) -> Self {
         let open: Vec<bool> = ladders.iter().map(|tiers| is_open(tiers)).collect();
-        Self { ladders, pace: pace.with_meaning(&open) }
+        Self { ladders, pace: pace.normalized(&open) }
     }
 
     /// How much of it differs from `present`; the classes have these `priorities`.
     pub(super) fn changes(&self, present: &Self, priorities: &[u8], limit: Units) -> Changes {
         let ladders = self.ladders.iter().zip(&present.ladders);
         let pace = self.pace.changes(&present.pace);
-        let pace = Changes { disorder: self.disorder(present, priorities), ..pace };
-        ladders.fold(pace, |sum, (ladder, present)| sum.and(tiers::changes(ladder, present, limit)))
+        let pace = Changes { priority_inversions: self.disorder(present, priorities), ..pace };
+        ladders.fold(pace, |sum, (ladder, present)| sum.add(tiers::changes(ladder, present, limit)))
     }
 
     /// How many pairs of paced classes have weights against the order of their priorities, and do not in `present`.
@@ -69,9 +69,9 @@ fn is_open(tiers: &[Tier]) -> bool {
 }
 
 impl Changes {
-    pub(super) fn and(self, other: Self) -> Self {
+    pub(super) fn add(self, other: Self) -> Self {
         Self {
-            disorder: self.disorder + other.disorder,
+            priority_inversions: self.priority_inversions + other.priority_inversions,
             values: self.values + other.values,
             distance: self.distance + other.distance,
         }
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn of_equal_drafts_the_one_whose_weights_follow_priorities_is_nearer_to_the_file() {
-        let limit = Units::whole(100);
+        let limit = Units::from_whole(100);
         let paced = |weights: [u32; 2]| {
             let pace = PacingChoice { forecast: Some(PacingMode::Learned), weights: weights.to_vec() };
             Candidate::new(vec![tiers::open(limit); 2], pace)
@@ -95,6 +95,6 @@ mod tests {
         let plain = paced([1, 1]);
         let [against, along] = [paced([2, 1]), paced([1, 8])].map(|draft| changes(&draft, &plain));
         assert!(along < against, "{along:?} {against:?}");
-        assert_eq!(changes(&paced([4, 1]), &paced([2, 1])).disorder, 0, "somebody wants it so");
+        assert_eq!(changes(&paced([4, 1]), &paced([2, 1])).priority_inversions, 0, "somebody wants it so");
     }
 }

@@ -12,7 +12,7 @@ pub(super) struct Chart<'a> {
 
 impl Chart<'_> {
     /// The lines of it.
-    pub(super) fn drawn(&self) -> String {
+    pub(super) fn render(&self) -> String {
         let mut field = vec![vec![' '; WIDTH]; HEIGHT];
         for &(x, y, sign) in &self.points {
             let at = |part: f64, cells: usize| (part.clamp(0.0, 1.0) * (cells - 1) as f64).round() as usize;

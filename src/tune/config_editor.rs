@@ -60,13 +60,13 @@ impl<'a> ConfigEditor<'a> {
     }
 
     /// The same for people: each line that is another says who wrote it, in the place of a comment that may be true no more.
-    pub(super) fn signed(&self, space: &SearchSpace, draft: &Candidate) -> Result<String, EditError> {
-        Ok(diff::rewritten(self.text, &self.with(space, draft)?, signed))
+    pub(super) fn annotated(&self, space: &SearchSpace, draft: &Candidate) -> Result<String, EditError> {
+        Ok(diff::map_changed_lines(self.text, &self.with(space, draft)?, annotated))
     }
 
     /// That a draft was not understood as it was meant.
-    pub(super) fn unwritable(&self, space: &SearchSpace) -> EditError {
-        self.unwritable_at(&self.path_of_ladder(space.quota(), space.classes()[0]))
+    pub(super) fn edit_error(&self, space: &SearchSpace) -> EditError {
+        self.edit_error_at(&self.path_of_ladder(space.quota(), space.classes()[0]))
     }
 
     /// Where the tiers of a class are written.
@@ -82,17 +82,17 @@ impl<'a> ConfigEditor<'a> {
         let mut edits = Vec::new();
         for (place, (tier, was)) in tiers.iter().zip(present).enumerate() {
             if tier.above != was.above {
-                edits.push(self.replaced(&format!("{path}[{place}].above"), above(tier.above, limit))?);
+                edits.push(self.replace_scalar(&format!("{path}[{place}].above"), threshold_text(tier.above, limit))?);
             }
             if tier.shed != was.shed {
-                edits.push(self.replaced(&format!("{path}[{place}].shed"), percent(tier.shed))?);
+                edits.push(self.replace_scalar(&format!("{path}[{place}].shed"), percent(tier.shed))?);
             }
         }
         if tiers.len() != present.len() {
             let kept = tiers.len().min(present.len()) - 1;
             let after = |place: usize| self.end_of_tier(path, place);
             let (is_block, indent) = self.layout(path)?;
-            let new: String = tiers[kept + 1..].iter().map(|tier| one_more(tier, limit, is_block, indent)).collect();
+            let new: String = tiers[kept + 1..].iter().map(|tier| new_tier_text(tier, limit, is_block, indent)).collect();
             edits.push(Edit { old: after(kept)?..after(present.len() - 1)?, new });
         }
         Ok(edits)
@@ -108,7 +108,7 @@ impl<'a> ConfigEditor<'a> {
             let weights = weights.map(|(class, weight)| (format!("{path}.weights.{class}"), weight.to_string()));
             let written = weights.filter(|(path, _)| self.is_written(path));
             let mode = (format!("{path}.mode"), pace.mode().to_owned());
-            return std::iter::once(mode).chain(written).map(|(path, new)| self.replaced(&path, new)).collect();
+            return std::iter::once(mode).chain(written).map(|(path, new)| self.replace_scalar(&path, new)).collect();
         }
         let weights: Vec<String> =
             classes().filter(|(_, weight)| **weight > 1).map(|(class, weight)| format!("{class}: {weight}")).collect();
@@ -117,7 +117,7 @@ impl<'a> ConfigEditor<'a> {
             false => format!("{{ mode: {}, weights: {{ {} }} }}", pace.mode(), weights.join(", ")),
         };
         match self.is_written(&path) {
-            true => Ok(vec![self.replaced(&path, new)?]),
+            true => Ok(vec![self.replace_scalar(&path, new)?]),
             false => Ok(vec![self.added_after(&format!("{quota}.limit"), &format!("pacing: {new}"))?]),
         }
     }
@@ -136,7 +136,7 @@ impl<'a> ConfigEditor<'a> {
         Ok(Edit { old: at..at, new })
     }
 
-    fn replaced(&self, path: &str, new: String) -> Result<Edit, EditError> {
+    fn replace_scalar(&self, path: &str, new: String) -> Result<Edit, EditError> {
         let start = self.offset(path)?;
         Ok(Edit { old: start..self.end_of_scalar(start), new })
     }
@@ -149,7 +149,7 @@ impl<'a> ConfigEditor<'a> {
         match before.ends_with('-') {
             true => Ok((true, before[line..].chars().count() - 1)),
             false if before.ends_with(['[', ',']) => Ok((false, 0)),
-            false => Err(self.unwritable_at(path)),
+            false => Err(self.edit_error_at(path)),
         }
     }
 
@@ -162,22 +162,22 @@ impl<'a> ConfigEditor<'a> {
             false => {
                 let rest = &self.text[last..];
                 let bracket = rest.find('}').filter(|end| rest[..*end].trim().is_empty());
-                bracket.map(|end| last + end + 1).ok_or_else(|| self.unwritable_at(path))
+                bracket.map(|end| last + end + 1).ok_or_else(|| self.edit_error_at(path))
             }
         }
     }
 
     /// Where in the text a value stands.
     fn offset(&self, path: &str) -> Result<usize, EditError> {
-        let Some(SourceLocation::File { line, column }) = self.settings.written.place(path) else {
-            return Err(self.unwritable_at(path));
+        let Some(SourceLocation::Position { line, column }) = self.settings.source_map.position(path) else {
+            return Err(self.edit_error_at(path));
         };
         let (line, column) = (*line as usize - 1, *column as usize - 1);
         let begin: usize = self.text.split_inclusive('\n').take(line).map(str::len).sum();
         let within = self.text[begin..].char_indices().nth(column);
         // An alias stands for what is written elsewhere, and for all of it.
         let within = within.filter(|(_, sign)| *sign != '*');
-        within.map(|(within, _)| begin + within).ok_or_else(|| self.unwritable_at(path))
+        within.map(|(within, _)| begin + within).ok_or_else(|| self.edit_error_at(path))
     }
 
     fn end_of_line(&self, from: usize) -> usize {
@@ -190,7 +190,7 @@ impl<'a> ConfigEditor<'a> {
     }
 
     fn is_written(&self, path: &str) -> bool {
-        self.settings.written.place(path).is_some()
+        self.settings.source_map.position(path).is_some()
     }
 
     /// Where the scalar that begins at `start` ends.
@@ -204,17 +204,17 @@ impl<'a> ConfigEditor<'a> {
         start + length.unwrap_or(rest.len())
     }
 
-    fn unwritable_at(&self, path: &str) -> EditError {
-        let place = self.settings.written.at(path).map_or(String::new(), |place| format!(" ({place})"));
+    fn edit_error_at(&self, path: &str) -> EditError {
+        let place = self.settings.source_map.location(path).map_or(String::new(), |place| format!(" ({place})"));
         EditError { path: path.to_owned(), place }
     }
 }
 
 /// A line with our comment, and with no other.
-fn signed(line: &str) -> String {
+fn annotated(line: &str) -> String {
     let (text, end) = line.split_at(line.trim_end_matches(['\n', '\r']).len());
     match comment(text) {
-        Some(begins) => format!("{}   {SIGNATURE}{end}", text[..begins].trim_end()),
+        Some(begins) => format!("{}   {ANNOTATION}{end}", text[..begins].trim_end()),
         None => line.to_owned(),
     }
 }
@@ -237,8 +237,8 @@ fn comment(line: &str) -> Option<usize> {
 }
 
 /// A tier that is added after the last one.
-fn one_more(tier: &Tier, limit: Units, is_block: bool, indent: usize) -> String {
-    let tier = format!("{{ above: {}, shed: {} }}", above(tier.above, limit), percent(tier.shed));
+fn new_tier_text(tier: &Tier, limit: Units, is_block: bool, indent: usize) -> String {
+    let tier = format!("{{ above: {}, shed: {} }}", threshold_text(tier.above, limit), percent(tier.shed));
     match is_block {
         true => format!("\n{}- {tier}", " ".repeat(indent)),
         false => format!(", {tier}"),
@@ -246,10 +246,10 @@ fn one_more(tier: &Tier, limit: Units, is_block: bool, indent: usize) -> String 
 }
 
 /// As a share of the limit where it is one to a hundredth of a percent, as units otherwise.
-pub(super) fn above(units: Units, limit: Units) -> String {
+pub(super) fn threshold_text(units: Units, limit: Units) -> String {
     let ten_thousandths = u128::from(units.milli()) * 10_000 / u128::from(limit.milli().max(1));
     let share = Share::from_millionths(u32::try_from(ten_thousandths * 100).unwrap_or(u32::MAX));
-    if share.of(limit) == units { percent(share) } else { units.to_string() }
+    if share.of_units(limit) == units { percent(share) } else { units.to_string() }
 }
 
 /// As it is written in the file.
@@ -258,7 +258,7 @@ pub(super) fn percent(share: Share) -> String {
 }
 
 /// What is said of a line that was rewritten.
-const SIGNATURE: &str = "# by tidegate tune";
+const ANNOTATION: &str = "# by tidegate tune";
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ enum Line<'a> {
 }
 
 /// The differences between `old` and `new`, which are texts of the file of that `name`. Nothing where there are none.
-pub(super) fn unified(name: &str, old: &str, new: &str) -> String {
+pub(super) fn unified_diff(name: &str, old: &str, new: &str) -> String {
     let lines = aligned(&lines(old), &lines(new));
     let changed: Vec<usize> = (0..lines.len()).filter(|place| !matches!(lines[*place], Line::Both(_))).collect();
     let mut text = String::new();
@@ -29,7 +29,7 @@ pub(super) fn unified(name: &str, old: &str, new: &str) -> String {
 }
 
 /// `new`, with each line that `old` has not put another way.
-pub(super) fn rewritten(old: &str, new: &str, line: impl Fn(&str) -> String) -> String {
+pub(super) fn map_changed_lines(old: &str, new: &str, line: impl Fn(&str) -> String) -> String {
     let put = |aligned: Line<'_>| match aligned {
         Line::Both(both) => both.to_owned(),
         Line::New(new) => line(new),
@@ -115,15 +115,15 @@ mod tests {
     fn a_change_is_shown_with_what_is_around_it() {
         let old = "a\nb\nc\nd\ne\nf\n";
         let new = "a\nb\nc\nd\nE\nf\n";
-        assert_eq!(unified("x.yaml", old, new), "--- x.yaml\n+++ x.yaml\n@@ -2,5 +2,5 @@\n b\n c\n d\n-e\n+E\n f\n");
-        assert_eq!(unified("x.yaml", old, old), "");
+        assert_eq!(unified_diff("x.yaml", old, new), "--- x.yaml\n+++ x.yaml\n@@ -2,5 +2,5 @@\n b\n c\n d\n-e\n+E\n f\n");
+        assert_eq!(unified_diff("x.yaml", old, old), "");
     }
 
     #[test]
     fn changes_far_apart_are_hunks_of_their_own_and_a_missing_line_end_is_told() {
         let old: String = (0..20).map(|line| format!("{line}\n")).collect::<String>() + "last";
         let new = old.replace("2\n", "two\n").replace("last", "end");
-        let told = unified("x", &old, &new);
+        let told = unified_diff("x", &old, &new);
         assert_eq!(told.matches("@@ -").count(), 3, "2 and 12 and the last line: {told}");
         assert!(told.ends_with("-last\n\\ No newline at end of file\n+end\n\\ No newline at end of file\n"), "{told}");
     }

@@ -22,25 +22,25 @@ struct ExtremePolicy {
 }
 
 /// For each term that the nearest policy misses and that no policy can meet: why.
-pub(super) fn impossible(tuning: &Tuner<'_>, nearest: &Rank) -> Vec<String> {
+pub(super) fn infeasible_terms(tuning: &Tuner<'_>, nearest: &Rank) -> Vec<String> {
     let Goal { terms } = tuning.goal;
     let missed = terms.iter().enumerate().filter(|(place, _)| nearest.misses(*place)).map(|(_, term)| term);
-    missed.filter_map(|term| why(tuning, term)).collect()
+    missed.filter_map(|term| infeasibility_reason(tuning, term)).collect()
 }
 
-fn why(tuning: &Tuner<'_>, term: &Term) -> Option<String> {
+fn infeasibility_reason(tuning: &Tuner<'_>, term: &Term) -> Option<String> {
     let extreme = ExtremePolicy::of(term, tuning)?;
     let mut settings = tuning.policy.settings.clone();
     let quota = &mut Arc::make_mut(&mut settings.rules).quotas[tuning.space.quota()];
     quota.pacing = None;
     for class in tuning.space.classes() {
-        let shut = || ClassTiers { ladder: TierSet::new(tiers::shut(), quota.limit), enforce: true };
-        quota.ladders[*class] = extreme.shut.contains(class).then(shut);
+        let shut = || ClassTiers { ladder: TierSet::new(tiers::refuse_all(), quota.limit), enforce: true };
+        quota.class_tiers[*class] = extreme.shut.contains(class).then(shut);
     }
     let report = tuning.recording.replay(tuning.policy.with(settings), tuning.assumptions);
     let figure = term.measure.of(&report, &tuning.recording.span())?;
-    let told = summary::figure(Some(figure), term.measure.is_share);
-    (term.shortfall(Some(figure)) > 0.0).then(|| format!("{}, {} is {told}", extreme.told(tuning), term.measure))
+    let told = summary::format_figure(Some(figure), term.measure.is_share);
+    (term.shortfall(Some(figure)) > 0.0).then(|| format!("{}, {} is {told}", extreme.description(tuning), term.measure))
 }
 
 impl ExtremePolicy {
@@ -60,7 +60,7 @@ impl ExtremePolicy {
     }
 
     /// In words.
-    fn told(&self, tuning: &Tuner<'_>) -> String {
+    fn description(&self, tuning: &Tuner<'_>) -> String {
         let classes = &tuning.policy.settings.rules.classes;
         let names: Vec<&str> = self.shut.iter().map(|class| classes[*class].name.as_str()).collect();
         match names.is_empty() {

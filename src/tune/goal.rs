@@ -91,7 +91,7 @@ impl Term {
         };
         let Amount { number, unit } = Amount::read(amount.trim())?;
         let measure = measure(what, unit == "%", known)?;
-        let counted = measure.what.counted_in();
+        let counted = measure.what.unit();
         match unit {
             "%" if number > 100.0 => Err(format!("{number} % is more than all there is; write 0 % to 100 %")),
             "" if number > 0.0 && number <= 100.0 => Err(format!(
@@ -147,7 +147,7 @@ fn measure(text: &str, is_share: bool, known: &GoalContext<'_>) -> Result<Measur
     if what == MeasureKind::Evenness && !is_share {
         return Err("evenness is a share; write a percent sign, such as evenness >= 80 %".to_owned());
     }
-    let name = match what.is_of_a_class() {
+    let name = match what.is_per_class() {
         true => class(name, what, known)?,
         false => quota(name.unwrap_or(known.tuned), what, known)?,
     };
@@ -194,7 +194,7 @@ impl fmt::Display for Term {
         match measure.is_share {
             true => out.write_str(" %"),
             false if *amount == 0.0 => Ok(()),
-            false => write!(out, " {}", measure.what.counted_in()),
+            false => write!(out, " {}", measure.what.unit()),
         }
     }
 }

@@ -34,26 +34,26 @@ impl InMemoryLog {
     pub fn read(mut lines: MergedLog, watch: &mut dyn FnMut(u64)) -> Result<Self, TuneError> {
         let mut recording = Self { text: Vec::new(), lines: Vec::new() };
         loop {
-            if lines.counts.lines.is_multiple_of(WATCH_EVERY) {
+            if lines.counts.lines.is_multiple_of(PROGRESS_INTERVAL_LINES) {
                 watch(lines.counts.lines);
             }
             let Some(next) = lines.next_line().map_err(replay::ReplayError::from)? else { break };
             let place = next.place;
-            let taken = recording.take(next);
-            if recording.text.len() > MOST_BYTES {
+            let taken = recording.push(next);
+            if recording.text.len() > MAX_BYTES {
                 return Err(TuneError::TooLong { first: recording.span().first, last: recording.span().last });
             }
             if let Err(broken) = taken {
-                lines.is_broken(broken, place);
+                lines.count_line_error(broken, place);
             }
         }
         match recording.lines.is_empty() {
-            true => Err(replay::ReplayError::nothing(&lines.counts).into()),
+            true => Err(replay::ReplayError::no_requests(&lines.counts).into()),
             false => Ok(recording),
         }
     }
 
-    fn take(&mut self, next: OrderedLine<'_>) -> Result<(), LineError> {
+    fn push(&mut self, next: OrderedLine<'_>) -> Result<(), LineError> {
         if LogLine::read(next.text)?.as_ref().and_then(ReplayRequest::of).is_some() {
             self.text.extend_from_slice(next.text);
             self.lines.push(LineIndex { at: next.at, place: next.place, end: self.text.len() });
@@ -82,7 +82,7 @@ impl InMemoryLog {
             begin = line.end;
             let Ok(Some(read)) = LogLine::read(text) else { continue };
             let Some(request) = ReplayRequest::of(&read) else { continue };
-            trial.take(OrderedLine { at: line.at, place: line.place, text }, &read, &request, &mut |_, _| {});
+            trial.process(OrderedLine { at: line.at, place: line.place, text }, &read, &request, &mut |_, _| {});
         }
         trial.end()
     }
@@ -95,15 +95,15 @@ impl LogSpan {
         let (start, end) = (second(&window.start), second(&window.end));
         let (first, last) = (self.first.seconds() as i64, self.last.seconds() as i64);
         let covered = end.min(last) - start.max(first);
-        covered * 100 >= (end - start) * NEARLY_ALL_PERCENT
+        covered * 100 >= (end - start) * MIN_COVERAGE_PERCENT
     }
 }
 
 /// Some four million lines of the combined format.
-const MOST_BYTES: usize = 1 << 30;
+const MAX_BYTES: usize = 1 << 30;
 
 /// So much of a window; the first and the last minutes of a day are often silent.
-const NEARLY_ALL_PERCENT: i64 = 95;
+const MIN_COVERAGE_PERCENT: i64 = 95;
 
 /// So many lines are a hundredth of a second, or less.
-const WATCH_EVERY: u64 = 8192;
+const PROGRESS_INTERVAL_LINES: u64 = 8192;

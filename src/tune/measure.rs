@@ -36,15 +36,15 @@ impl Measure {
         let class = || report.classes.iter().find(|class| class.name == self.name);
         let quota = || report.quotas.iter().find(|quota| quota.name == self.name);
         match self.what {
-            MeasureKind::Refused => self.counted(class()?, |class| class.costly - class.costly_admitted),
-            MeasureKind::Served => self.counted(class()?, |class| class.costly_admitted),
+            MeasureKind::Refused => self.count_or_percent(class()?, |class| class.costly - class.costly_admitted),
+            MeasureKind::Served => self.count_or_percent(class()?, |class| class.costly_admitted),
             MeasureKind::Evenness => evenness(&report.hours, &self.name),
             MeasureKind::Unused => self.per_window(quota()?, log, |window| window.left),
             MeasureKind::Used => self.per_window(quota()?, log, |window| window.used),
         }
     }
 
-    fn counted(&self, class: &ClassReport, count: impl Fn(&ClassReport) -> u64) -> Option<f64> {
+    fn count_or_percent(&self, class: &ClassReport, count: impl Fn(&ClassReport) -> u64) -> Option<f64> {
         match self.is_share {
             true => (class.costly > 0).then(|| 100.0 * count(class) as f64 / class.costly as f64),
             false => Some(count(class) as f64),
@@ -52,7 +52,7 @@ impl Measure {
     }
 
     fn per_window(&self, quota: &QuotaReport, log: &LogSpan, units: impl Fn(&WindowReport) -> f64) -> Option<f64> {
-        let windows = told_windows(quota, log);
+        let windows = complete_windows(quota, log);
         let mean = windows.iter().map(|window| units(window)).sum::<f64>() / windows.len() as f64;
         let scale = if self.is_share { 100.0 / quota.limit } else { 1.0 };
         (!windows.is_empty()).then_some(mean * scale)
@@ -60,7 +60,7 @@ impl Measure {
 }
 
 /// The windows that say how much is left at the end: those that the log covers, or all where it covers none.
-pub(super) fn told_windows<'a>(quota: &'a QuotaReport, log: &LogSpan) -> Vec<&'a WindowReport> {
+pub(super) fn complete_windows<'a>(quota: &'a QuotaReport, log: &LogSpan) -> Vec<&'a WindowReport> {
     let covered: Vec<&WindowReport> = quota.windows.iter().filter(|window| log.covers(window)).collect();
     if covered.is_empty() { quota.windows.iter().collect() } else { covered }
 }
@@ -68,7 +68,7 @@ pub(super) fn told_windows<'a>(quota: &'a QuotaReport, log: &LogSpan) -> Vec<&'a
 fn evenness(hours: &[HourReport], name: &str) -> Option<f64> {
     let served = hours.iter().filter_map(|hour| {
         let class = hour.classes.iter().find(|class| class.name == name)?;
-        class.served.filter(|_| class.costly >= TELLING)
+        class.served.filter(|_| class.costly >= MIN_REQUESTS_PER_HOUR)
     });
     let (worst, best) =
         served.fold((f64::INFINITY, 0.0_f64), |(worst, best), served| (worst.min(served), best.max(served)));
@@ -91,12 +91,12 @@ impl MeasureKind {
     }
 
     /// What it is counted in where it is no share.
-    pub const fn counted_in(self) -> &'static str {
-        if self.is_of_a_class() { "requests" } else { "units" }
+    pub const fn unit(self) -> &'static str {
+        if self.is_per_class() { "requests" } else { "units" }
     }
 
     /// True where a class is measured, false where a quota is.
-    pub const fn is_of_a_class(self) -> bool {
+    pub const fn is_per_class(self) -> bool {
         matches!(self, Self::Refused | Self::Served | Self::Evenness)
     }
 }
@@ -108,4 +108,4 @@ impl fmt::Display for Measure {
 }
 
 /// So many requests say something of how an hour went, as in the report of a replay.
-const TELLING: u64 = 10;
+const MIN_REQUESTS_PER_HOUR: u64 = 10;

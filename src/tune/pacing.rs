@@ -34,7 +34,7 @@ impl PacingChoice {
     }
 
     /// One out of numbers from 0 to 1: the mode, then the weights, which are given to classes in the order of `priorities`.
-    pub(super) fn drawn(&self, draws: &[f64], freedom: TunableFields, priorities: &[u8]) -> Self {
+    pub(super) fn from_sample(&self, draws: &[f64], freedom: TunableFields, priorities: &[u8]) -> Self {
         let mut pace = self.clone();
         if freedom.mode {
             pace.forecast = MODES[(draws[0] * MODES.len() as f64) as usize];
@@ -58,7 +58,7 @@ impl PacingChoice {
     }
 
     /// In every mode that may be, with weights that say nothing where they may be changed.
-    pub(super) fn plain(&self, freedom: TunableFields) -> Vec<Self> {
+    pub(super) fn default_modes(&self, freedom: TunableFields) -> Vec<Self> {
         let weights = if freedom.weights { vec![1; self.weights.len()] } else { self.weights.clone() };
         let modes = MODES.into_iter().filter(|mode| freedom.mode || *mode == self.forecast);
         modes.map(|forecast| Self { forecast, weights: weights.clone() }).collect()
@@ -75,7 +75,7 @@ impl PacingChoice {
         let mut all = Vec::new();
         if freedom.weights && self.forecast.is_some() {
             for (place, weight) in self.weights.iter().enumerate() {
-                let others = [weight * 2, weight / 2].into_iter().filter(|other| (1..=MOST_WEIGHT).contains(other));
+                let others = [weight * 2, weight / 2].into_iter().filter(|other| (1..=MAX_WEIGHT).contains(other));
                 all.extend(others.map(|other| self.with_weight(place, other)));
             }
         }
@@ -83,7 +83,7 @@ impl PacingChoice {
     }
 
     /// The same, if it says something: weights only where something is paced, and only of classes that are.
-    pub(super) fn with_meaning(mut self, is_open: &[bool]) -> Self {
+    pub(super) fn normalized(mut self, is_open: &[bool]) -> Self {
         if !is_open.contains(&true) {
             self.forecast = None;
         }
@@ -101,7 +101,7 @@ impl PacingChoice {
         let weights = self.weights.iter().zip(&present.weights);
         let by: Vec<u32> = weights.map(|(weight, was)| weight.abs_diff(*was)).filter(|by| *by > 0).collect();
         let distance = u64::from(mode) * WHOLE + by.iter().map(|by| u64::from(*by) * WHOLE / 100).sum::<u64>();
-        Changes { disorder: 0, values: mode + by.len() as u32, distance }
+        Changes { priority_inversions: 0, values: mode + by.len() as u32, distance }
     }
 
     /// Its mode as it is written in the file.
@@ -122,7 +122,7 @@ const MODES: [Option<PacingMode>; 3] = [None, Some(PacingMode::Even), Some(Pacin
 const DOUBLINGS: u32 = 4;
 
 /// More leaves the others nothing worth having.
-const MOST_WEIGHT: u32 = 64;
+const MAX_WEIGHT: u32 = 64;
 
 /// In millionths, as distances are told.
 const WHOLE: u64 = 1_000_000;

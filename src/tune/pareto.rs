@@ -27,9 +27,9 @@ impl ParetoFront {
     /// more than `chosen` does. The stakes that are terms come first, in their order.
     pub(super) fn of(stakes: &[Objective], tried: &[Evaluated], chosen: &Rank) -> Option<Self> {
         let pairs = || (0..stakes.len()).flat_map(|one| (one + 1..stakes.len()).map(move |other| [one, other]));
-        let front = |pair: [usize; 2]| Self { stakes: pair, points: unbeaten(stakes, pair, tried, chosen) };
+        let front = |pair: [usize; 2]| Self { stakes: pair, points: non_dominated(stakes, pair, tried, chosen) };
         let with = |least: usize| pairs().map(front).find(|front| front.points.len() >= least);
-        with(A_CURVE).or_else(|| with(2))
+        with(MIN_POINTS).or_else(|| with(2))
     }
 }
 
@@ -49,13 +49,13 @@ impl ParetoFront {
     }
 }
 
-fn unbeaten(stakes: &[Objective], pair: [usize; 2], tried: &[Evaluated], chosen: &Rank) -> Vec<usize> {
+fn non_dominated(stakes: &[Objective], pair: [usize; 2], tried: &[Evaluated], chosen: &Rank) -> Vec<usize> {
     // The less the better, in both.
     let figure = |tried: &Evaluated, stake: usize| {
         let value = rounded(tried.figures[stake]?);
         Some(if stakes[stake].better == Bound::AtMost { value } else { -value })
     };
-    let fits = |tried: &Evaluated| tried.rank.misses_no_more_than(chosen, pair);
+    let fits = |tried: &Evaluated| tried.rank.dominates_except(chosen, pair);
     let eligible = tried.iter().enumerate().filter(|(_, tried)| fits(tried));
     let mut all: Vec<(i64, i64, &Rank, usize)> = eligible
         .filter_map(|(place, tried)| Some((figure(tried, pair[0])?, figure(tried, pair[1])?, &tried.rank, place)))
@@ -76,4 +76,4 @@ fn rounded(figure: f64) -> i64 {
 }
 
 /// So many points are a curve.
-const A_CURVE: usize = 3;
+const MIN_POINTS: usize = 3;

@@ -28,7 +28,7 @@ impl Rank {
     }
 
     /// True where every term is met.
-    pub(super) fn meets_the_goal(&self) -> bool {
+    pub(super) fn meets_goal(&self) -> bool {
         self.shortfalls.iter().all(|shortfall| shortfall.0 == 0)
     }
 
@@ -39,16 +39,16 @@ impl Rank {
 
     /// True where no policy can be nearer: the goal is met, and nothing is changed.
     pub(super) fn is_perfect(&self) -> bool {
-        self.meets_the_goal() && self.changes == Changes::default()
+        self.meets_goal() && self.changes == Changes::default()
     }
 
     /// True where the goal is met and no more than one value is another: nothing that is paced otherwise changes fewer.
-    pub(super) fn is_met_by_one_change(&self) -> bool {
-        self.meets_the_goal() && self.changes.disorder == 0 && self.changes.values <= 1
+    pub(super) fn is_met_with_one_change(&self) -> bool {
+        self.meets_goal() && self.changes.priority_inversions == 0 && self.changes.values <= 1
     }
 
     /// True where each term but those in `aside` is missed by no more than under `other`.
-    pub(super) fn misses_no_more_than(&self, other: &Self, aside: [usize; 2]) -> bool {
+    pub(super) fn dominates_except(&self, other: &Self, aside: [usize; 2]) -> bool {
         let pairs = self.shortfalls.iter().zip(&other.shortfalls).enumerate();
         pairs.filter(|(term, _)| !aside.contains(term)).all(|(_, (own, others))| own.cmp(others) != Ordering::Greater)
     }

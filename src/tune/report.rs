@@ -5,12 +5,12 @@
 use super::candidate::Candidate;
 use super::pareto::{ParetoFront, Objective};
 use super::goal::Bound;
-use super::config_editor::{above, percent};
-use super::measure::told_windows;
+use super::config_editor::{threshold_text, percent};
+use super::measure::complete_windows;
 use super::search::Evaluated;
 use super::space::SearchSpace;
 use super::tuner::Tuner;
-use super::diff::unified;
+use super::diff::unified_diff;
 use crate::policy::Rules;
 use crate::replay::report::PolicyReport;
 use crate::telemetry::rfc3339;
@@ -159,7 +159,7 @@ pub(super) fn report(tuning: &Tuner<'_>, outcome: SearchOutcome<'_>, present: &P
     let rules = &policy.settings.rules;
     let found = &tried[chosen];
     let (span, quota) = (recording.span(), &present.quotas[space.quota()]);
-    let windows = told_windows(quota, &span);
+    let windows = complete_windows(quota, &span);
     let figures = goal.terms.iter().zip(tried[0].figures.iter().zip(&found.figures));
     let terms = figures.map(|(term, (now, found))| TermReport {
         term: term.to_string(),
@@ -169,7 +169,7 @@ pub(super) fn report(tuning: &Tuner<'_>, outcome: SearchOutcome<'_>, present: &P
         met: term.shortfall(*found) == 0.0,
         short_by: term.shortfall(*found),
     });
-    let (now, then) = (told(&tried[0].draft, space), told(&found.draft, space));
+    let (now, then) = (change_rows(&tried[0].draft, space), change_rows(&found.draft, space));
     let tiers = space.classes().iter().zip(now.into_iter().zip(then)).map(|(class, (present, found))| {
         TunedClassReport { class: rules.classes[*class].name.clone(), present, found }
     });
@@ -178,14 +178,14 @@ pub(super) fn report(tuning: &Tuner<'_>, outcome: SearchOutcome<'_>, present: &P
             requests: recording.requests(),
             first: rfc3339(span.first),
             last: rfc3339(span.last),
-            span_s: span.last.since(span.first).as_secs(),
+            span_s: span.last.saturating_duration_since(span.first).as_secs(),
             windows: windows.len(),
             windows_are_whole: windows.iter().any(|window| span.covers(window)),
         },
         quota: quota.name.clone(),
         tried: tried.len(),
         picked: outcome.picked,
-        met: found.rank.meets_the_goal(),
+        met: found.rank.meets_goal(),
         impossible: outcome.impossible,
         terms: terms.collect(),
         tiers: tiers.collect(),
@@ -194,7 +194,7 @@ pub(super) fn report(tuning: &Tuner<'_>, outcome: SearchOutcome<'_>, present: &P
             found: pacing(&found.draft, space, rules),
         },
         trade_off: outcome.curve.map(|(front, points)| trade_off(tuning, stakes, tried, &front, (points, chosen))),
-        patch: unified(&present.name, manuscript.text(), text),
+        patch: unified_diff(&present.name, manuscript.text(), text),
     }
 }
 
@@ -222,7 +222,7 @@ fn trade_off(
             present: place == 0,
             found: place == chosen,
             pacing: pacing(&policy.draft, space, rules),
-            tiers: names.zip(told(&policy.draft, space)).collect(),
+            tiers: names.zip(change_rows(&policy.draft, space)).collect(),
         }
     };
     TradeOffReport {
@@ -239,8 +239,8 @@ fn pacing(draft: &Candidate, space: &SearchSpace, rules: &Rules) -> String {
 }
 
 /// The tiers of each class, in words.
-fn told(draft: &Candidate, space: &SearchSpace) -> Vec<Vec<String>> {
+fn change_rows(draft: &Candidate, space: &SearchSpace) -> Vec<Vec<String>> {
     let tier =
-        |tier: &crate::policy::tier::Tier| format!("{}:{}", above(tier.above, space.limit()), percent(tier.shed));
+        |tier: &crate::policy::tier::Tier| format!("{}:{}", threshold_text(tier.above, space.limit()), percent(tier.shed));
     draft.ladders.iter().map(|tiers| tiers.iter().map(tier).collect()).collect()
 }

@@ -36,22 +36,22 @@ impl Search {
         try_all: &mut dyn FnMut(Vec<Candidate>) -> Result<Vec<Evaluated>, E>,
     ) -> Result<Vec<Evaluated>, E> {
         let mut looked = SearchState { tried: try_all(vec![space.present().clone()])?, space, effort: self.effort, try_all };
-        for corners in space.corners().chunks(BATCH) {
-            looked.look_at(corners)?;
+        for corners in space.extreme_candidates().chunks(BATCH) {
+            looked.evaluate_new(corners)?;
         }
         for samples in space.samples(self.effort / SPREAD, &mut self.chance).chunks(BATCH) {
-            looked.look_at(samples)?;
+            looked.evaluate_new(samples)?;
         }
-        if looked.tried[PRESENT].rank.is_perfect() {
+        if looked.tried[BASELINE].rank.is_perfect() {
             return Ok(looked.tried);
         }
-        looked.descend(PRESENT)?;
+        looked.descend(BASELINE)?;
         looked.descend(best(&looked.tried))?;
-        for start in space.paced_otherwise() {
-            if looked.tried[best(&looked.tried)].rank.is_met_by_one_change() {
+        for start in space.with_other_pacing() {
+            if looked.tried[best(&looked.tried)].rank.is_met_with_one_change() {
                 break;
             }
-            looked.look_at(std::slice::from_ref(&start))?;
+            looked.evaluate_new(std::slice::from_ref(&start))?;
             if let Some(start) = looked.place_of(&start) {
                 looked.descend(start)?;
             }
@@ -73,9 +73,9 @@ impl<E> SearchState<'_, E> {
     /// spent.
     fn descend(&mut self, mut at: usize) -> Result<(), E> {
         let most = (self.tried.len() + self.effort).div_ceil(2);
-        let mut reach = FARTHEST;
+        let mut reach = INITIAL_STEP;
         while reach > 0 && self.tried.len() < most && !self.tried[at].rank.is_perfect() {
-            match self.better_neighbour(at, reach)? {
+            match self.better_neighbor(at, reach)? {
                 Some(better) => at = better,
                 None => reach /= 2,
             }
@@ -83,9 +83,9 @@ impl<E> SearchState<'_, E> {
         Ok(())
     }
 
-    fn better_neighbour(&mut self, at: usize, reach: u32) -> Result<Option<usize>, E> {
+    fn better_neighbor(&mut self, at: usize, reach: u32) -> Result<Option<usize>, E> {
         for batch in self.space.neighbours(&self.tried[at].draft, reach).chunks(BATCH) {
-            self.look_at(batch)?;
+            self.evaluate_new(batch)?;
             let looked_at = batch.iter().filter_map(|draft| self.place_of(draft));
             let best = looked_at.min_by_key(|place| &self.tried[*place].rank);
             if let Some(best) = best.filter(|best| self.tried[*best].rank < self.tried[at].rank) {
@@ -100,7 +100,7 @@ impl<E> SearchState<'_, E> {
     }
 
     /// Tries those that are new, as far as the effort goes.
-    fn look_at(&mut self, drafts: &[Candidate]) -> Result<(), E> {
+    fn evaluate_new(&mut self, drafts: &[Candidate]) -> Result<(), E> {
         let mut new: Vec<Candidate> = Vec::new();
         for draft in drafts {
             if self.place_of(draft).is_none() && !new.contains(draft) {
@@ -119,7 +119,7 @@ pub(super) fn best(tried: &[Evaluated]) -> usize {
 }
 
 /// The file as it is, among those that were tried.
-pub(super) const PRESENT: usize = 0;
+pub(super) const BASELINE: usize = 0;
 
 /// One in so many is spread; the rest goes into looking more closely.
 const SPREAD: usize = 4;
@@ -128,4 +128,4 @@ const SPREAD: usize = 4;
 const BATCH: usize = 8;
 
 /// The first steps, in percent.
-const FARTHEST: u32 = 16;
+const INITIAL_STEP: u32 = 16;

@@ -31,15 +31,15 @@ impl SearchSpace {
     pub fn of(settings: &Settings, quota: usize, goal: &Goal) -> Result<Self, String> {
         let Rules { quotas, classes, .. } = &*settings.rules;
         let wanted = |class: &str| {
-            let of_class = |term: &super::goal::Term| term.measure.what.is_of_a_class() && term.measure.name == class;
+            let of_class = |term: &super::goal::Term| term.measure.what.is_per_class() && term.measure.name == class;
             goal.terms.iter().any(of_class)
         };
-        let is_open = |ladder: &ClassTiers| ladder.ladder.shuts_at().is_none_or(|mark| !mark.is_zero());
+        let is_open = |ladder: &ClassTiers| ladder.ladder.shutoff_at().is_none_or(|mark| !mark.is_zero());
         let may_change = |(place, ladder): (usize, &Option<ClassTiers>)| {
             let ladder = ladder.as_ref().filter(|ladder| ladder.enforce)?;
             (is_open(ladder) || wanted(&classes[place].name)).then_some(place)
         };
-        let Quota { name, limit, ladders, enforce, .. } = &quotas[quota];
+        let Quota { name, limit, class_tiers: ladders, enforce, .. } = &quotas[quota];
         if !enforce {
             return Err(format!(
                 "{name} refuses nobody (`enforce: false`), so there is nothing to tune; remove that line first"
@@ -52,7 +52,7 @@ impl SearchSpace {
                  search: [{{ above: 80%, shed: 50% }}]"
             ));
         }
-        let (freedom, present) = (freedom(settings, &quotas[quota], &tuned), draft(settings, quota, &tuned));
+        let (freedom, present) = (tunable_fields(settings, &quotas[quota], &tuned), draft(settings, quota, &tuned));
         let priorities = tuned.iter().map(|class| classes[*class].priority).collect();
         Ok(Self { quota, classes: tuned, priorities, limit: *limit, freedom, present })
     }
@@ -92,19 +92,19 @@ impl SearchSpace {
     pub(super) fn samples(&self, count: usize, chance: &mut Rng) -> Vec<Candidate> {
         let of_ladders = self.classes.len() * tiers::DRAWS;
         let of_pace = pacing::DRAWS + self.classes.len();
-        let columns: Vec<Vec<f64>> = (0..of_ladders + of_pace).map(|_| one_in_each_part(count, chance)).collect();
+        let columns: Vec<Vec<f64>> = (0..of_ladders + of_pace).map(|_| stratified_samples(count, chance)).collect();
         let draft = |row: usize| {
             let numbers: Vec<f64> = columns.iter().map(|column| column[row]).collect();
             let (ladders, pace) = numbers.split_at(of_ladders);
-            let ladders = ladders.as_chunks().0.iter().map(|draws| tiers::drawn(*draws, self.limit));
-            Candidate::new(ladders.collect(), self.present.pace.drawn(pace, self.freedom, &self.priorities))
+            let ladders = ladders.as_chunks().0.iter().map(|draws| tiers::from_sample(*draws, self.limit));
+            Candidate::new(ladders.collect(), self.present.pace.from_sample(pace, self.freedom, &self.priorities))
         };
         (0..count).map(draft).collect()
     }
 
     /// The ends of what is possible, which no sample would hit: everybody shut out; the least important classes shut out and
     /// the others as they are; tiers as they are and tiers that refuse next to nothing, paced in every way without weights.
-    pub(super) fn corners(&self) -> Vec<Candidate> {
+    pub(super) fn extreme_candidates(&self) -> Vec<Candidate> {
         let mut by_priority: Vec<usize> = (0..self.classes.len()).collect();
         by_priority.sort_by_key(|place| self.priorities[*place]);
         // Who is shut out entirely is not paced, so all of them can be only where pacing may be changed.
@@ -112,17 +112,17 @@ impl SearchSpace {
         let most = if may_shut_all { by_priority.len() } else { by_priority.len() - 1 };
         let shut = |count: &usize| {
             let out = &by_priority[..*count];
-            out.iter().fold(self.present.clone(), |draft, place| draft.with_ladder(*place, tiers::shut()))
+            out.iter().fold(self.present.clone(), |draft, place| draft.with_ladder(*place, tiers::refuse_all()))
         };
         let open = Candidate::new(vec![tiers::open(self.limit); self.classes.len()], self.present.pace.clone());
-        let paces = self.present.pace.plain(self.freedom);
+        let paces = self.present.pace.default_modes(self.freedom);
         let paced = |draft: Candidate| paces.iter().map(move |pace| draft.with_pace(pace.clone()));
         let counts: Vec<usize> = (1..=most).rev().collect();
         counts.iter().map(shut).chain(paced(self.present.clone())).chain(paced(open)).collect()
     }
 
     /// What the file says, paced in each of the other ways.
-    pub(super) fn paced_otherwise(&self) -> Vec<Candidate> {
+    pub(super) fn with_other_pacing(&self) -> Vec<Candidate> {
         let others = self.present.pace.other_modes(self.freedom);
         others.into_iter().map(|pace| self.present.with_pace(pace)).filter(|draft| *draft != self.present).collect()
     }
@@ -132,7 +132,7 @@ impl SearchSpace {
     pub(super) fn neighbours(&self, draft: &Candidate, reach: u32) -> Vec<Candidate> {
         let mut all = Vec::new();
         for (place, (tiers, present)) in draft.ladders.iter().zip(&self.present.ladders).enumerate() {
-            let back = tiers::back_towards(tiers, present, reach, self.limit);
+            let back = tiers::towards_present(tiers, present, reach, self.limit);
             all.extend(back.into_iter().map(|ladder| draft.with_ladder(place, ladder)));
         }
         let back = (draft.pace != self.present.pace).then(|| self.present.pace.clone());
@@ -146,7 +146,7 @@ impl SearchSpace {
 }
 
 fn draft(settings: &Settings, quota: usize, classes: &[usize]) -> Candidate {
-    let Quota { ladders, pacing, .. } = &settings.rules.quotas[quota];
+    let Quota { class_tiers: ladders, pacing, .. } = &settings.rules.quotas[quota];
     let tiers = |class: &usize| {
         let of_class = ladders.get(*class).and_then(Option::as_ref);
         of_class.map_or(Vec::new(), |of_class| of_class.ladder.tiers().to_vec())
@@ -156,15 +156,15 @@ fn draft(settings: &Settings, quota: usize, classes: &[usize]) -> Candidate {
 
 /// A window that slides cannot be paced; pacing in shadow mode is being watched. Where pacing is written with keys, only
 /// those that are there are changed.
-fn freedom(settings: &Settings, quota: &Quota, tuned: &[usize]) -> TunableFields {
+fn tunable_fields(settings: &Settings, quota: &Quota, tuned: &[usize]) -> TunableFields {
     let path = path_of_quota(settings, &quota.name) + ".pacing";
-    let is_written = |key: &str| settings.written.place(&format!("{path}.{key}")).is_some();
+    let is_written = |key: &str| settings.source_map.position(&format!("{path}.{key}")).is_some();
     let has_keys = ["mode", "burst", "weights", "enforce"].into_iter().any(is_written);
     let is_carried_out = match &quota.pacing {
         Some(pacing) => pacing.enforce && (!has_keys || is_written("mode")),
         None => !has_keys,
     };
-    let mode = quota.window.back() == 0 && is_carried_out;
+    let mode = quota.window.lookback() == 0 && is_carried_out;
     let has_weight = |class: &usize| is_written(&format!("weights.{}", settings.rules.classes[*class].name));
     TunableFields { mode, weights: mode && tuned.len() > 1 && (!has_keys || tuned.iter().all(has_weight)) }
 }
@@ -172,14 +172,14 @@ fn freedom(settings: &Settings, quota: &Quota, tuned: &[usize]) -> TunableFields
 /// Where a quota is written. A scope's own stands with the scope.
 pub(super) fn path_of_quota(settings: &Settings, name: &str) -> String {
     let own = format!("scopes.{name}.quota");
-    if settings.written.place(&own).is_some() { own } else { format!("quotas.{name}") }
+    if settings.source_map.position(&own).is_some() { own } else { format!("quotas.{name}") }
 }
 
 /// `count` numbers from 0 to 1, one in each `count`th of that, in any order.
-fn one_in_each_part(count: usize, chance: &mut Rng) -> Vec<f64> {
+fn stratified_samples(count: usize, chance: &mut Rng) -> Vec<f64> {
     let mut parts: Vec<usize> = (0..count).collect();
     for place in (1..count).rev() {
-        parts.swap(place, chance.below(place as u64 + 1) as usize);
+        parts.swap(place, chance.gen_below(place as u64 + 1) as usize);
     }
-    parts.into_iter().map(|part| (part as f64 + chance.fraction()) / count as f64).collect()
+    parts.into_iter().map(|part| (part as f64 + chance.gen_f64()) / count as f64).collect()
 }

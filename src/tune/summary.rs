@@ -2,7 +2,7 @@
 
 use super::chart::Chart;
 use super::report::{AxisReport, PacingReport, PointReport, TermReport, TradeOffReport, TunedLogReport, TuningReport};
-use crate::terminal::{Align, ColorMode, columns, seen, span, thousands, wrapped};
+use crate::terminal::{Align, ColorMode, columns, display_width, format_duration, group_digits, wrap};
 use std::fmt::Write;
 use std::slice::from_ref;
 
@@ -10,10 +10,10 @@ use std::slice::from_ref;
 pub fn summary(report: &TuningReport, ink: ColorMode) -> String {
     let mut out = log(&report.log, &report.quota, ink);
     out += &format!("\n{}", ink.bold("Goal"));
-    out += &format!(" (the first term counts most), {} policies tried\n", thousands(report.tried as u64));
+    out += &format!(" (the first term counts most), {} policies tried\n", group_digits(report.tried as u64));
     out += &terms(&report.terms, ink);
-    let verdict = wrapped(&verdict(report), 0, 0, WIDTH);
-    let _ = writeln!(out, "\n{}", if report.met { ink.bold(&verdict) } else { ink.alarm(&verdict) });
+    let verdict = wrap(&verdict(report), 0, 0, WIDTH);
+    let _ = writeln!(out, "\n{}", if report.met { ink.bold(&verdict) } else { ink.red(&verdict) });
     if !report.patch.is_empty() {
         out += &tiers(report);
     }
@@ -27,14 +27,14 @@ pub fn summary(report: &TuningReport, ink: ColorMode) -> String {
 }
 
 fn log(log: &TunedLogReport, quota: &str, ink: ColorMode) -> String {
-    let mut out = format!("{}\n", ink.bold(&format!("{} requests in {}", thousands(log.requests), span(log.span_s))));
-    let (many, windows) = (if log.windows == 1 { "" } else { "s" }, thousands(log.windows as u64));
+    let mut out = format!("{}\n", ink.bold(&format!("{} requests in {}", group_digits(log.requests), format_duration(log.span_s))));
+    let (many, windows) = (if log.windows == 1 { "" } else { "s" }, group_digits(log.windows as u64));
     let _ = match log.windows_are_whole {
         true => writeln!(out, "  {windows} whole window{many} of {quota}"),
         false => writeln!(
             out,
             "  {}",
-            ink.alarm(&wrapped(
+            ink.red(&wrap(
                 &format!(
                     "no window of {quota} lies wholly within the log: what is unused in a part of one says little"
                 ),
@@ -55,7 +55,7 @@ fn verdict(report: &TuningReport) -> String {
     }
     let missed = match impossible.is_empty() {
         true => {
-            format!("None of the {} policies tried meets it; --effort NUMBER tries more.", thousands(*tried as u64))
+            format!("None of the {} policies tried meets it; --effort NUMBER tries more.", group_digits(*tried as u64))
         }
         false => format!("It cannot be met: {}.", impossible.join("; ")),
     };
@@ -68,13 +68,13 @@ fn verdict(report: &TuningReport) -> String {
 }
 
 fn terms(terms: &[TermReport], ink: ColorMode) -> String {
-    let head = ["", "now", "found", ""].map(|cell| ink.faint(cell)).to_vec();
+    let head = ["", "now", "found", ""].map(|cell| ink.dim(cell)).to_vec();
     let row = |term: &TermReport| {
         let verdict = match term.met {
             true => "met".to_owned(),
-            false => ink.alarm(&format!("misses it by {}", figure(Some(term.short_by), term.percent))),
+            false => ink.red(&format!("misses it by {}", format_figure(Some(term.short_by), term.percent))),
         };
-        vec![term.term.clone(), figure(term.present, term.percent), figure(term.found, term.percent), verdict]
+        vec![term.term.clone(), format_figure(term.present, term.percent), format_figure(term.found, term.percent), verdict]
     };
     let alignment = [Align::Left, Align::Right, Align::Right, Align::Left];
     columns(2, &alignment, std::iter::once(head).chain(terms.iter().map(row)))
@@ -100,23 +100,23 @@ fn trade_off(trade_off: &TradeOffReport, ink: ColorMode) -> String {
     let mut out = format!("\n{}\n", ink.bold(&heading));
     let head = vec![String::new(), "point".to_owned(), x.measure.clone(), y.measure.clone()];
     let row = |point: &&PointReport| {
-        let figures = [figure(Some(point.x), x.percent), figure(Some(point.y), y.percent)];
+        let figures = [format_figure(Some(point.x), x.percent), format_figure(Some(point.y), y.percent)];
         [mark(point).to_owned(), point.number.to_string()].into_iter().chain(figures).collect()
     };
-    let shown = thinned(points);
+    let shown = thin_points(points);
     let alignment = [Align::Left, Align::Right, Align::Right, Align::Right];
     let table = columns(2, &alignment, std::iter::once(head).chain(shown.iter().map(row)));
-    let indent = table.lines().map(seen).max().unwrap_or_default() + 2;
+    let indent = table.lines().map(display_width).max().unwrap_or_default() + 2;
     let values =
         std::iter::once("pacing; tiers (from:refuse)".to_owned()).chain(shown.iter().map(|point| values(point)));
     for (line, values) in table.lines().zip(values) {
-        let gap = " ".repeat(indent - seen(line));
-        let _ = writeln!(out, "{line}{gap}{}", wrapped(&values, indent, indent, WIDTH));
+        let gap = " ".repeat(indent - display_width(line));
+        let _ = writeln!(out, "{line}{gap}{}", wrap(&values, indent, indent, WIDTH));
     }
     out.push('\n');
     out += &chart(x, y, points);
-    let _ = writeln!(out, "  {}", ink.faint("o now   x found   · others that nothing tried beats in both"));
-    let _ = writeln!(out, "  {}", ink.faint("--pick NUMBER takes another point than the one found"));
+    let _ = writeln!(out, "  {}", ink.dim("o now   x found   · others that nothing tried beats in both"));
+    let _ = writeln!(out, "  {}", ink.dim("--pick NUMBER takes another point than the one found"));
     out
 }
 
@@ -136,14 +136,14 @@ fn chart(x: &AxisReport, y: &AxisReport, points: &[PointReport]) -> String {
         points.iter().map(|point| (part(across, point.x), part(up, point.y), sign(point))).collect();
     // What is marked lies on top.
     marks.sort_by_key(|(_, _, sign)| "·ox".find(*sign));
-    let labels = |(low, high): (f64, f64), percent| [low, high].map(|end| figure(Some(end), percent));
+    let labels = |(low, high): (f64, f64), percent| [low, high].map(|end| format_figure(Some(end), percent));
     let (x_ends, y_ends) = (labels(across, x.percent), labels(up, y.percent));
-    Chart { x: (&x.measure, x_ends), y: (&y.measure, y_ends), points: marks }.drawn()
+    Chart { x: (&x.measure, x_ends), y: (&y.measure, y_ends), points: marks }.render()
 }
 
 /// As many points as can be read, from end to end, and all that are marked.
-fn thinned(points: &[PointReport]) -> Vec<&PointReport> {
-    let gap = points.len().div_ceil(MOST_POINTS).max(1);
+fn thin_points(points: &[PointReport]) -> Vec<&PointReport> {
+    let gap = points.len().div_ceil(MAX_POINTS).max(1);
     let is_shown = |place: usize| place.is_multiple_of(gap) || place + 1 == points.len();
     let shown = points.iter().enumerate().filter(|(place, point)| is_shown(*place) || point.present || point.found);
     shown.map(|(_, point)| point).collect()
@@ -164,11 +164,11 @@ fn values(point: &PointReport) -> String {
 }
 
 /// Of a measure, as it is shown.
-pub(super) fn figure(figure: Option<f64>, is_percent: bool) -> String {
+pub(super) fn format_figure(figure: Option<f64>, is_percent: bool) -> String {
     match figure {
         None => "-".to_owned(),
         Some(figure) if is_percent => format!("{figure:.1} %"),
-        Some(figure) if figure.fract() == 0.0 => thousands(figure as u64),
+        Some(figure) if figure.fract() == 0.0 => group_digits(figure as u64),
         Some(figure) => format!("{figure:.1}"),
     }
 }
@@ -177,4 +177,4 @@ pub(super) fn figure(figure: Option<f64>, is_percent: bool) -> String {
 const WIDTH: usize = 80;
 
 /// Rows that can be taken in at a glance.
-const MOST_POINTS: usize = 12;
+const MAX_POINTS: usize = 12;

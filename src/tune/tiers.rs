@@ -8,9 +8,9 @@ use crate::policy::tier::{Share, Tier};
 pub(super) const DRAWS: usize = 5;
 
 /// A ladder out of numbers from 0 to 1: how many tiers, where the first and the last begin, what they shed.
-pub(super) fn drawn(draws: [f64; DRAWS], limit: Units) -> Vec<Tier> {
+pub(super) fn from_sample(draws: [f64; DRAWS], limit: Units) -> Vec<Tier> {
     let [steps, first, room, least, most] = draws;
-    let steps = 1 + (steps * f64::from(MOST_DRAWN)) as u32;
+    let steps = 1 + (steps * f64::from(MAX_SAMPLED_TIERS)) as u32;
     let between = |low: u32, high: u32, share: f64| low + (f64::from(high - low) * share) as u32;
     let first = between(0, 100 - steps, first);
     let last = between(first + steps - 1, 99, room);
@@ -22,7 +22,7 @@ pub(super) fn drawn(draws: [f64; DRAWS], limit: Units) -> Vec<Tier> {
 }
 
 /// Nothing is let through.
-pub(super) fn shut() -> Vec<Tier> {
+pub(super) fn refuse_all() -> Vec<Tier> {
     vec![Tier { above: Units::ZERO, shed: Share::ALL }]
 }
 
@@ -36,14 +36,14 @@ pub(super) fn open(limit: Units) -> Vec<Tier> {
 pub(super) fn neighbours(tiers: &[Tier], reach: u32, limit: Units) -> Vec<Vec<Tier>> {
     let mut all = Vec::new();
     for place in 0..tiers.len() {
-        all.extend([-1, 1].into_iter().filter_map(|way| begun_elsewhere(tiers, place, way * i64::from(reach), limit)));
-        all.extend([-1, 1].into_iter().filter_map(|way| shedding_otherwise(tiers, place, way * i64::from(reach))));
+        all.extend([-1, 1].into_iter().filter_map(|way| with_threshold(tiers, place, way * i64::from(reach), limit)));
+        all.extend([-1, 1].into_iter().filter_map(|way| with_shed(tiers, place, way * i64::from(reach))));
     }
     all.extend([-1, 1].into_iter().filter_map(|way| all_moved(tiers, way * i64::from(reach), limit)));
     if tiers.len() > 1 {
         all.extend((0..tiers.len()).map(|place| without(tiers, place)));
     }
-    if tiers.len() < MOST_TIERS {
+    if tiers.len() < MAX_TIERS {
         all.extend((0..=tiers.len()).filter_map(|place| with_one_more(tiers, place, limit)));
     }
     all
@@ -51,7 +51,7 @@ pub(super) fn neighbours(tiers: &[Tier], reach: u32, limit: Units) -> Vec<Vec<Ti
 
 /// Ladders that are nearer to the `present` one, down to that itself; where a tier sheds as it did, also some in which it
 /// begins up to `reach` percent earlier or later, which may make up for it.
-pub(super) fn back_towards(tiers: &[Tier], present: &[Tier], reach: u32, limit: Units) -> Vec<Vec<Tier>> {
+pub(super) fn towards_present(tiers: &[Tier], present: &[Tier], reach: u32, limit: Units) -> Vec<Vec<Tier>> {
     let mut all = vec![present.to_vec()];
     if tiers.len() == present.len() {
         for (place, was) in present.iter().enumerate() {
@@ -59,9 +59,9 @@ pub(super) fn back_towards(tiers: &[Tier], present: &[Tier], reach: u32, limit: 
             (above[place].above, shed[place].shed) = (was.above, was.shed);
             let ways = if tiers[place].shed != was.shed { &[-1, 1][..] } else { &[] };
             let made_up_for =
-                ways.iter().filter_map(|way| begun_elsewhere(&shed, place, way * i64::from(reach), limit));
+                ways.iter().filter_map(|way| with_threshold(&shed, place, way * i64::from(reach), limit));
             let made_up_for: Vec<Vec<Tier>> = made_up_for.collect();
-            all.extend([above, shed].into_iter().chain(made_up_for).filter(|ladder| rises(ladder)));
+            all.extend([above, shed].into_iter().chain(made_up_for).filter(|ladder| is_increasing(ladder)));
         }
     }
     all.retain(|ladder| ladder != tiers);
@@ -75,23 +75,23 @@ pub(super) fn changes(tiers: &[Tier], present: &[Tier], limit: Units) -> Changes
         let of_limit = u128::from(units) * u128::from(Share::ALL.millionths()) / u128::from(limit.milli().max(1));
         let above = u64::try_from(of_limit).unwrap_or(u64::MAX);
         let shed = u64::from(tier.shed.millionths().abs_diff(was.shed.millionths()));
-        Changes { disorder: 0, values: u32::from(above > 0) + u32::from(shed > 0), distance: above + shed }
+        Changes { priority_inversions: 0, values: u32::from(above > 0) + u32::from(shed > 0), distance: above + shed }
     };
     let more = tiers.len().abs_diff(present.len()) as u32;
     let distance = u64::from(more) * 2 * u64::from(Share::ALL.millionths());
-    let whole = Changes { disorder: 0, values: 2 * more, distance };
-    tiers.iter().zip(present).map(moved).fold(whole, Changes::and)
+    let whole = Changes { priority_inversions: 0, values: 2 * more, distance };
+    tiers.iter().zip(present).map(moved).fold(whole, Changes::add)
 }
 
-fn begun_elsewhere(tiers: &[Tier], place: usize, percent: i64, limit: Units) -> Option<Vec<Tier>> {
+fn with_threshold(tiers: &[Tier], place: usize, percent: i64, limit: Units) -> Option<Vec<Tier>> {
     let step = percent_of(1, limit);
-    let lowest = place.checked_sub(1).map_or(Units::ZERO, |before| tiers[before].above.plus(step));
-    let highest = tiers.get(place + 1).map_or(percent_of(99, limit), |next| next.above.minus(step));
-    let moved = moved(tiers[place].above, percent, limit);
+    let lowest = place.checked_sub(1).map_or(Units::ZERO, |before| tiers[before].above.saturating_add(step));
+    let highest = tiers.get(place + 1).map_or(percent_of(99, limit), |next| next.above.saturating_sub(step));
+    let moved = shift_threshold(tiers[place].above, percent, limit);
     changed(tiers, place, (lowest <= highest).then(|| moved.clamp(lowest, highest))?, tiers[place].shed)
 }
 
-fn shedding_otherwise(tiers: &[Tier], place: usize, percent: i64) -> Option<Vec<Tier>> {
+fn with_shed(tiers: &[Tier], place: usize, percent: i64) -> Option<Vec<Tier>> {
     let shed = |place: usize| i64::from(tiers[place].shed.millionths());
     let lowest = place.checked_sub(1).map_or(PERCENT, |before| shed(before) + PERCENT);
     let highest = if place + 1 < tiers.len() { shed(place + 1) - PERCENT } else { 100 * PERCENT };
@@ -107,8 +107,8 @@ fn changed(tiers: &[Tier], place: usize, above: Units, shed: Share) -> Option<Ve
 
 fn all_moved(tiers: &[Tier], percent: i64, limit: Units) -> Option<Vec<Tier>> {
     let ladder: Vec<Tier> =
-        tiers.iter().map(|tier| Tier { above: moved(tier.above, percent, limit), ..*tier }).collect();
-    let fits = tiers.len() > 1 && rises(&ladder) && ladder.iter().all(|tier| tier.above < limit);
+        tiers.iter().map(|tier| Tier { above: shift_threshold(tier.above, percent, limit), ..*tier }).collect();
+    let fits = tiers.len() > 1 && is_increasing(&ladder) && ladder.iter().all(|tier| tier.above < limit);
     fits.then_some(ladder)
 }
 
@@ -125,17 +125,17 @@ fn with_one_more(tiers: &[Tier], place: usize, limit: Units) -> Option<Vec<Tier>
     let after = tiers.get(place).map_or((100, 100), percent);
     let mut ladder = tiers.to_vec();
     ladder.insert(place, tier((before.0 + after.0) / 2, (before.1 + after.1) / 2, limit));
-    (rises(&ladder) && ladder[place].shed > Share::NONE).then_some(ladder)
+    (is_increasing(&ladder) && ladder[place].shed > Share::NONE).then_some(ladder)
 }
 
 /// As settings ask it of a ladder.
-fn rises(tiers: &[Tier]) -> bool {
+fn is_increasing(tiers: &[Tier]) -> bool {
     tiers.windows(2).all(|pair| pair[0].above < pair[1].above && pair[0].shed < pair[1].shed)
 }
 
-fn moved(above: Units, percent: i64, limit: Units) -> Units {
+fn shift_threshold(above: Units, percent: i64, limit: Units) -> Units {
     let by = percent_of(u32::try_from(percent.unsigned_abs()).unwrap_or(100), limit);
-    if percent < 0 { above.minus(by) } else { above.plus(by) }
+    if percent < 0 { above.saturating_sub(by) } else { above.saturating_add(by) }
 }
 
 fn tier(above: u32, shed: u32, limit: Units) -> Tier {
@@ -143,7 +143,7 @@ fn tier(above: u32, shed: u32, limit: Units) -> Tier {
 }
 
 fn percent_of(percent: u32, limit: Units) -> Units {
-    Share::from_millionths(percent * PERCENT as u32).of(limit)
+    Share::from_millionths(percent * PERCENT as u32).of_units(limit)
 }
 
 /// How many percent of `limit` these are, rounded down.
@@ -156,10 +156,10 @@ fn as_percent(units: Units, limit: Units) -> u32 {
 const PERCENT: i64 = 10_000;
 
 /// People have to be able to read it.
-const MOST_TIERS: usize = 5;
+const MAX_TIERS: usize = 5;
 
 /// Of those that are drawn by lot; more come only where they help.
-const MOST_DRAWN: u32 = 3;
+const MAX_SAMPLED_TIERS: u32 = 3;
 
 #[cfg(test)]
 mod tests {
@@ -168,7 +168,7 @@ mod tests {
 
     fn is_a_ladder(tiers: &[Tier], limit: Units) -> bool {
         let sheds = tiers.iter().all(|tier| tier.shed > Share::NONE && tier.above < limit);
-        !tiers.is_empty() && rises(tiers) && sheds
+        !tiers.is_empty() && is_increasing(tiers) && sheds
     }
 
     proptest! {
@@ -178,8 +178,8 @@ mod tests {
             reach in 1..=16_u32,
             limit in 1..100_000_u64,
         ) {
-            let limit = Units::whole(limit);
-            let tiers = drawn(draws, limit);
+            let limit = Units::from_whole(limit);
+            let tiers = from_sample(draws, limit);
             prop_assert!(is_a_ladder(&tiers, limit), "{tiers:?}");
             for neighbour in neighbours(&tiers, reach, limit) {
                 prop_assert!(is_a_ladder(&neighbour, limit) && neighbour != tiers, "{tiers:?} {neighbour:?}");
@@ -191,9 +191,9 @@ mod tests {
             draws in proptest::array::uniform5(0.0..1.0_f64),
             present in proptest::array::uniform5(0.0..1.0_f64),
         ) {
-            let limit = Units::whole(1000);
-            let (tiers, present) = (drawn(draws, limit), drawn(present, limit));
-            for nearer in back_towards(&tiers, &present, 16, limit) {
+            let limit = Units::from_whole(1000);
+            let (tiers, present) = (from_sample(draws, limit), from_sample(present, limit));
+            for nearer in towards_present(&tiers, &present, 16, limit) {
                 prop_assert!(is_a_ladder(&nearer, limit));
             }
             prop_assert_eq!(changes(&present, &present, limit), Changes::default());

@@ -85,29 +85,29 @@ impl Tuner<'_> {
     /// Runs it. Proposes what comes nearest to the goal, or the point of the trade-off of the number that is `picked`. `watch`
     /// sees how many policies have been tried.
     pub fn run(&self, search: Search, picked: Option<usize>, watch: &mut dyn FnMut(usize)) -> Result<TuneResult, TuneError> {
-        let stakes = self.stakes();
+        let stakes = self.objectives();
         let mut count = 0;
         let tried = search.run(self.space, &mut |drafts| {
-            let tried = self.try_all(&stakes, &drafts)?;
+            let tried = self.evaluate_all(&stakes, &drafts)?;
             count += tried.len();
             watch(count);
             Ok::<_, TuneError>(tried)
         })?;
         let best = search::best(&tried);
         let curve = ParetoFront::of(&stakes, &tried, &tried[best].rank).map(|front| {
-            let points = front.along(&stakes, &tried, [search::PRESENT, best]);
+            let points = front.along(&stakes, &tried, [search::BASELINE, best]);
             (front, points)
         });
-        let chosen = picked.map_or(Ok(best), |picked| point(curve.as_ref(), picked))?;
-        let text = self.manuscript.signed(self.space, &tried[chosen].draft)?;
+        let chosen = picked.map_or(Ok(best), |picked| pick_point(curve.as_ref(), picked))?;
+        let text = self.manuscript.annotated(self.space, &tried[chosen].draft)?;
         let present = self.replay(self.space.present())?;
-        let impossible = feasibility::impossible(self, &tried[best].rank);
+        let impossible = feasibility::infeasible_terms(self, &tried[best].rank);
         let outcome = SearchOutcome { stakes: &stakes, tried: &tried, curve, picked, chosen, impossible };
         Ok(TuneResult { report: report::report(self, outcome, &present, &text), text })
     }
 
     /// What is measured: first the terms of the goal, then what else could be traded for them.
-    fn stakes(&self) -> Vec<Objective> {
+    fn objectives(&self) -> Vec<Objective> {
         let asked = self.goal.terms.iter().map(|term| Objective { measure: term.measure.clone(), better: term.bound });
         let mut stakes: Vec<Objective> = asked.collect();
         let share = |what, name: &str| Measure { what, name: name.to_owned(), is_share: true };
@@ -126,10 +126,10 @@ impl Tuner<'_> {
     }
 
     /// Tries drafts side by side.
-    fn try_all(&self, stakes: &[Objective], drafts: &[Candidate]) -> Result<Vec<Evaluated>, TuneError> {
+    fn evaluate_all(&self, stakes: &[Objective], drafts: &[Candidate]) -> Result<Vec<Evaluated>, TuneError> {
         let threads = self.threads.get().min(drafts.len()).max(1);
         let share = |thread: usize| {
-            move || drafts.iter().skip(thread).step_by(threads).map(|draft| self.try_one(stakes, draft)).collect()
+            move || drafts.iter().skip(thread).step_by(threads).map(|draft| self.evaluate(stakes, draft)).collect()
         };
         let mut shares: Vec<_> = thread::scope(|scope| {
             let working: Vec<_> = (0..threads).map(|thread| scope.spawn(share(thread))).collect();
@@ -140,7 +140,7 @@ impl Tuner<'_> {
         (0..drafts.len()).map(next).collect()
     }
 
-    fn try_one(&self, stakes: &[Objective], draft: &Candidate) -> Result<Evaluated, TuneError> {
+    fn evaluate(&self, stakes: &[Objective], draft: &Candidate) -> Result<Evaluated, TuneError> {
         let report = self.replay(draft)?;
         let span = self.recording.span();
         let figures: Vec<Option<f64>> = stakes.iter().map(|stake| stake.measure.of(&report, &span)).collect();
@@ -153,14 +153,14 @@ impl Tuner<'_> {
         let text = self.manuscript.with(self.space, draft)?;
         let settings = (self.settings)(&text).map_err(TuneError::Wrong)?;
         if self.space.draft(&settings) != *draft {
-            return Err(self.manuscript.unwritable(self.space).into());
+            return Err(self.manuscript.edit_error(self.space).into());
         }
         Ok(self.recording.replay(self.policy.with(settings), self.assumptions))
     }
 }
 
 /// The place of the point with this number among those that were tried.
-fn point(curve: Option<&(ParetoFront, Vec<usize>)>, picked: usize) -> Result<usize, TuneError> {
+fn pick_point(curve: Option<&(ParetoFront, Vec<usize>)>, picked: usize) -> Result<usize, TuneError> {
     let points = curve.map_or(&[][..], |(_, points)| points);
     let place = picked.checked_sub(1).and_then(|place| points.get(place));
     place.copied().ok_or(TuneError::NoSuchPoint { picked, points: points.len() })

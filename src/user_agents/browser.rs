@@ -10,7 +10,7 @@
 use crate::policy::bot_detection::{BrowserTraits, ClientHints};
 
 /// Returns what the browser that this user agent names always does.
-pub(super) fn named(user_agent: &[u8]) -> BrowserTraits {
+pub(super) fn browser_traits(user_agent: &[u8]) -> BrowserTraits {
     let Ok(agent) = std::str::from_utf8(user_agent) else { return BrowserTraits::default() };
     if ["MSIE ", "Trident/"].iter().any(|old| agent.contains(old)) {
         return BrowserTraits { graphical: true, ..BrowserTraits::default() };
@@ -28,7 +28,7 @@ pub(super) fn named(user_agent: &[u8]) -> BrowserTraits {
             if products.are_all_of(&["AppleWebKit", "Chrome", "Mobile", "Safari", "Edg", "OPR"]) =>
         {
             let hints =
-                if chrome.0 >= 100 && products.version("OPR").is_none() { ClientHints::Always } else { ClientHints::Perhaps };
+                if chrome.0 >= 100 && products.version("OPR").is_none() { ClientHints::Always } else { ClientHints::Unknown };
             BrowserTraits { sends_fetch: chrome.0 >= 80, hints, ..known }
         }
         (None, Some(firefox), None) if products.are_all_of(&["Gecko", "Firefox"]) => {
@@ -39,7 +39,7 @@ pub(super) fn named(user_agent: &[u8]) -> BrowserTraits {
             let apple = rest.starts_with("iP") || rest.starts_with("Macintosh");
             BrowserTraits {
                 sends_fetch: apple && safari >= (16, 4),
-                hints: if apple { ClientHints::Never } else { ClientHints::Perhaps },
+                hints: if apple { ClientHints::Never } else { ClientHints::Unknown },
                 ..known
             }
         }
@@ -59,7 +59,7 @@ impl<'a> ProductList<'a> {
             before == 0 && depth == 0
         });
         let named = outside.filter(|word| !word.is_empty());
-        Self(named.map(|word| word.split_once('/').unwrap_or((word, ""))).take(MOST).collect())
+        Self(named.map(|word| word.split_once('/').unwrap_or((word, ""))).take(MAX_PRODUCTS).collect())
     }
 
     /// Major and minor version of this product.
@@ -81,14 +81,14 @@ const ENGINES: [&str; 3] = ["AppleWebKit", "Gecko", "Goanna"];
 const TEXT: [&str; 9] = ["Lynx", "w3m", "Links", "ELinks", "edbrowse", "retawq", "eww", "Opera Mini", "Kindle"];
 
 /// A plain user agent has no more products.
-const MOST: usize = 12;
+const MAX_PRODUCTS: usize = 12;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn of(agent: &str) -> BrowserTraits {
-        named(agent.as_bytes())
+        browser_traits(agent.as_bytes())
     }
 
     const WEBKIT: &str = "AppleWebKit/537.36 (KHTML, like Gecko)";
@@ -99,8 +99,8 @@ mod tests {
             |version| of(&format!("Mozilla/5.0 (X11; Linux x86_64) {WEBKIT} Chrome/{version}.0.0.0 Safari/537.36"));
         let all = BrowserTraits { graphical: true, sends_language: true, sends_fetch: true, hints: ClientHints::Always };
         assert_eq!(chrome(142), all);
-        assert_eq!(chrome(96), BrowserTraits { hints: ClientHints::Perhaps, ..all });
-        assert_eq!(chrome(70), BrowserTraits { hints: ClientHints::Perhaps, sends_fetch: false, ..all });
+        assert_eq!(chrome(96), BrowserTraits { hints: ClientHints::Unknown, ..all });
+        assert_eq!(chrome(70), BrowserTraits { hints: ClientHints::Unknown, sends_fetch: false, ..all });
         let firefox = |version| {
             of(&format!("Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:{version}.0) Gecko/20100101 Firefox/{version}.0"))
         };

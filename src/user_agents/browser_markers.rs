@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// Returns whether a browser or an app speaks, by the systems they name.
-pub(super) fn speak(agent: &[u8]) -> bool {
+pub(super) fn names_a_platform(agent: &[u8]) -> bool {
     SYSTEMS.iter().any(|mark| contains(agent, mark))
 }
 
@@ -15,7 +15,7 @@ const SYSTEMS: &[&[u8]] = &[
 ];
 
 /// Returns whether a link in it may have been left by a browser, a toolbar or an app, for nobody to read.
-pub(super) fn leave_links(agent: &[u8]) -> bool {
+pub(super) fn has_browser_link(agent: &[u8]) -> bool {
     LINKS.iter().any(|mark| contains(agent, mark))
 }
 
@@ -26,7 +26,7 @@ const LINKS: &[&[u8]] = &[
 ];
 
 /// Returns whether a browser has this behind its `compatible;`: itself or its system.
-pub(super) fn call_compatible(name: &[u8]) -> bool {
+pub(super) fn is_compatible_browser(name: &[u8]) -> bool {
     COMPATIBLE.iter().any(|browser| starts_with(name, browser))
 }
 
@@ -44,7 +44,7 @@ const COMPATIBLE: &[&str] = &[
 ];
 
 /// Returns whether this product of people is known to send nothing but its name, cut short by a proxy or an app.
-pub(super) fn use_product(name: &[u8]) -> bool {
+pub(super) fn is_known_product(name: &[u8]) -> bool {
     PRODUCTS.iter().any(|product| starts_with(name, product))
 }
 
@@ -60,7 +60,7 @@ const PRODUCTS: &[&str] = &[
 ];
 
 /// Returns where a telephone gives its model: from its system to the parenthesis that closes.
-pub(super) fn model(agent: &[u8]) -> Range<usize> {
+pub(super) fn device_model(agent: &[u8]) -> Range<usize> {
     let Some(system) = position(agent, b"Android").or_else(|| position(agent, b"android")) else {
         return 0..0;
     };

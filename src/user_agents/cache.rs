@@ -16,20 +16,20 @@ use crate::policy::bot_detection::BrowserTraits;
 #[derive(Debug)]
 pub struct ClaimCache {
     hasher: RandomState,
-    places: Box<[(u64, Claim, BrowserTraits)]>,
+    slots: Box<[(u64, Claim, BrowserTraits)]>,
 }
 
 impl ClaimCache {
     /// Returns an empty cache; `hasher` holds the key of this process.
     pub fn new(hasher: RandomState) -> ClaimCache {
-        ClaimCache { hasher, places: vec![(0, Claim::Nothing, BrowserTraits::default()); PLACES].into_boxed_slice() }
+        ClaimCache { hasher, slots: vec![(0, Claim::NoUserAgent, BrowserTraits::default()); SLOTS].into_boxed_slice() }
     }
 
     /// Returns what [`UserAgentMatcher::claim`] and [`UserAgentMatcher::browser`] would.
     pub fn claim(&mut self, agents: &UserAgentMatcher, user_agent: &[u8]) -> (Claim, BrowserTraits) {
         // Never zero, which marks an empty place.
         let hash = self.hasher.hash_one(user_agent) | 1;
-        let place = &mut self.places[(hash >> 32) as usize % PLACES];
+        let place = &mut self.slots[(hash >> 32) as usize % SLOTS];
         if place.0 != hash {
             *place = (hash, agents.claim(user_agent), UserAgentMatcher::browser(user_agent));
         }
@@ -38,4 +38,4 @@ impl ClaimCache {
 }
 
 /// A power of two; 4,096 places of 24 bytes fit a core's second-level cache.
-const PLACES: usize = 4096;
+const SLOTS: usize = 4096;

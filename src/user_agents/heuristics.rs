@@ -13,11 +13,11 @@ pub(super) enum Heuristic {
     /// The end of a name that no person's device has: `FooBot/1.0`, `foo-crawler`.
     Name,
     /// The end of a name that also a browser or an app might have: `FooMonitor/1.0`.
-    Trade,
+    Role,
     /// What it claims to be compatible with, which for people's browsers is one of a few.
     Compatible,
     /// Something added where browsers say `(KHTML, like Gecko)` and no more.
-    Added,
+    ExtraProduct,
     /// The start of a name that no browser uses.
     Prefix,
     /// A link to a page about the bot.
@@ -29,7 +29,7 @@ pub(super) enum Heuristic {
 }
 
 /// The words to look for, in any case.
-pub(super) const HINTS: &[(&str, Heuristic)] = &[
+pub(super) const PATTERNS: &[(&str, Heuristic)] = &[
     ("bot", Heuristic::Name),
     ("b0t", Heuristic::Name),
     ("bots", Heuristic::Name),
@@ -45,37 +45,37 @@ pub(super) const HINTS: &[(&str, Heuristic)] = &[
     ("indexer", Heuristic::Name),
     ("httpclient", Heuristic::Name),
     ("http client", Heuristic::Name),
-    ("analyzer", Heuristic::Trade),
-    ("archiver", Heuristic::Trade),
-    ("audit", Heuristic::Trade),
-    ("checker", Heuristic::Trade),
-    ("collector", Heuristic::Trade),
-    ("detector", Heuristic::Trade),
-    ("downloader", Heuristic::Trade),
-    ("extractor", Heuristic::Trade),
-    ("finder", Heuristic::Trade),
-    ("importer", Heuristic::Trade),
-    ("lookup", Heuristic::Trade),
-    ("monitor", Heuristic::Trade),
-    ("monitoring", Heuristic::Trade),
-    ("parser", Heuristic::Trade),
-    ("preview", Heuristic::Trade),
-    ("probe", Heuristic::Trade),
-    ("resolver", Heuristic::Trade),
-    ("research", Heuristic::Trade),
-    ("scan", Heuristic::Trade),
-    ("scanner", Heuristic::Trade),
-    ("scanning", Heuristic::Trade),
-    ("screenshot", Heuristic::Trade),
-    ("search engine", Heuristic::Trade),
-    ("survey", Heuristic::Trade),
-    ("validator", Heuristic::Trade),
-    ("verification", Heuristic::Trade),
-    ("verifier", Heuristic::Trade),
-    ("webhook", Heuristic::Trade),
-    ("webhooks", Heuristic::Trade),
+    ("analyzer", Heuristic::Role),
+    ("archiver", Heuristic::Role),
+    ("audit", Heuristic::Role),
+    ("checker", Heuristic::Role),
+    ("collector", Heuristic::Role),
+    ("detector", Heuristic::Role),
+    ("downloader", Heuristic::Role),
+    ("extractor", Heuristic::Role),
+    ("finder", Heuristic::Role),
+    ("importer", Heuristic::Role),
+    ("lookup", Heuristic::Role),
+    ("monitor", Heuristic::Role),
+    ("monitoring", Heuristic::Role),
+    ("parser", Heuristic::Role),
+    ("preview", Heuristic::Role),
+    ("probe", Heuristic::Role),
+    ("resolver", Heuristic::Role),
+    ("research", Heuristic::Role),
+    ("scan", Heuristic::Role),
+    ("scanner", Heuristic::Role),
+    ("scanning", Heuristic::Role),
+    ("screenshot", Heuristic::Role),
+    ("search engine", Heuristic::Role),
+    ("survey", Heuristic::Role),
+    ("validator", Heuristic::Role),
+    ("verification", Heuristic::Role),
+    ("verifier", Heuristic::Role),
+    ("webhook", Heuristic::Role),
+    ("webhooks", Heuristic::Role),
     ("(compatible", Heuristic::Compatible),
-    ("(khtml, like gecko; ", Heuristic::Added),
+    ("(khtml, like gecko; ", Heuristic::ExtraProduct),
     ("google-", Heuristic::Prefix),
     ("http://", Heuristic::Link),
     ("https://", Heuristic::Link),
@@ -85,25 +85,25 @@ pub(super) const HINTS: &[(&str, Heuristic)] = &[
 
 impl Heuristic {
     /// Returns whether the word found at `at..end` is what it hints at.
-    pub(super) fn fits(self, agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bool {
+    pub(super) fn matches(self, agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bool {
         match self {
-            Heuristic::Name => ends_a_name(agent, at, end),
-            Heuristic::Trade => ends_a_name(agent, at, end) && (is_product(agent, end) || !agent.is_of_people()),
-            Heuristic::Compatible => is_strange(agent, end),
-            Heuristic::Added => !contains(agent, b"googleweblight"),
-            Heuristic::Prefix => opens_a_name(agent, at) && agent[at].is_ascii_uppercase() && !is_model(agent, at, end),
+            Heuristic::Name => ends_name(agent, at, end),
+            Heuristic::Role => ends_name(agent, at, end) && (is_product(agent, end) || !agent.is_browser()),
+            Heuristic::Compatible => is_unusual_compatible(agent, end),
+            Heuristic::ExtraProduct => !contains(agent, b"googleweblight"),
+            Heuristic::Prefix => starts_name(agent, at) && agent[at].is_ascii_uppercase() && !is_model(agent, at, end),
             Heuristic::Link => is_contact(agent, at),
-            Heuristic::Site => at > 0 && opens_a_name(agent, at) && !agent.is_of_people(),
-            Heuristic::Mail => is_mail(agent, at, end),
+            Heuristic::Site => at > 0 && starts_name(agent, at) && !agent.is_browser(),
+            Heuristic::Mail => is_email(agent, at, end),
         }
     }
 }
 
-fn opens_a_name(agent: &[u8], at: usize) -> bool {
+fn starts_name(agent: &[u8], at: usize) -> bool {
     !before(agent, at).is_some_and(|byte| byte.is_ascii_alphanumeric())
 }
 
-fn ends_a_name(agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bool {
+fn ends_name(agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bool {
     // `CrawlFor` is two words, `crawlfor` is one.
     let begins_a_word = |byte: &u8| byte.is_ascii_uppercase() && agent[end - 1].is_ascii_lowercase();
     if after(agent, end).is_some_and(|byte| byte.is_ascii_alphabetic() && !begins_a_word(&byte)) {
@@ -121,7 +121,7 @@ fn is_product(agent: &[u8], end: usize) -> bool {
 
 /// Returns whether what follows `(compatible` is no browser's way of going on. Before Mozilla/5.0 every browser of
 /// a rare system called itself compatible, so those are left alone.
-fn is_strange(agent: &[u8], end: usize) -> bool {
+fn is_unusual_compatible(agent: &[u8], end: usize) -> bool {
     let Some(rest) = agent[end..].strip_prefix(b";") else {
         return false;
     };
@@ -129,16 +129,16 @@ fn is_strange(agent: &[u8], end: usize) -> bool {
     let name = &rest[..rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte)).count()];
     // One letter is the `U` of encryption or the `X` of nothing; `en-US` is a language.
     let word = name.len() > 2 && name.get(2) != Some(&b'-');
-    agent.starts_with(b"Mozilla/5") && word && !browser_markers::call_compatible(name)
+    agent.starts_with(b"Mozilla/5") && word && !browser_markers::is_compatible_browser(name)
 }
 
 /// Returns whether a link is there for whoever runs the site, and not left by a browser or a toolbar.
 fn is_contact(agent: &ParsedUserAgent<'_>, at: usize) -> bool {
-    before(agent, at) == Some(b'+') || !agent.has_links_of_people()
+    before(agent, at) == Some(b'+') || !agent.has_browser_link()
 }
 
 /// Returns whether `@` stands between a name and a domain that ends in letters (`ecosia android@62.0` does not).
-fn is_mail(agent: &[u8], at: usize, end: usize) -> bool {
+fn is_email(agent: &[u8], at: usize, end: usize) -> bool {
     let domain_bytes = agent[end..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || b".-".contains(byte));
     let domain = &agent[end..end + domain_bytes.count()];
     let domain = domain.strip_suffix(b".").unwrap_or(domain);
@@ -162,7 +162,7 @@ pub(super) fn is_bare_product(agent: &[u8]) -> bool {
     // Digits in a name are a telephone's model.
     let (name, version) = product.split_at(name_bytes);
     let alone = version.is_empty() && disguised == Some(product);
-    name.len() >= 3 && (alone || is_version(version)) && !browser_markers::use_product(name)
+    name.len() >= 3 && (alone || is_version(version)) && !browser_markers::is_known_product(name)
 }
 
 /// Returns whether the whole of it is a programming language, with a library or not (`Ruby`, `Elixir/Mint`), or somebody's
@@ -173,7 +173,7 @@ pub(super) fn is_library(agent: &ParsedUserAgent<'_>) -> bool {
     let is_language = || LANGUAGES.iter().any(|language| word.eq_ignore_ascii_case(language.as_bytes()));
     match rest {
         [] => is_language(),
-        [b'/' | b' ', ..] => rest.eq_ignore_ascii_case(b" client") || is_language() && !agent.is_of_people(),
+        [b'/' | b' ', ..] => rest.eq_ignore_ascii_case(b" client") || is_language() && !agent.is_browser(),
         _ => false,
     }
 }
@@ -186,7 +186,7 @@ const LANGUAGES: &[&str] = &[
 ];
 
 /// Returns whether it ends in the name of a site in parentheses (`... Safari/537.36 (scanner.example.com)`).
-pub(super) fn is_signed(agent: &[u8]) -> bool {
+pub(super) fn ends_with_site(agent: &[u8]) -> bool {
     let Some(inside) = agent.strip_suffix(b")") else {
         return false;
     };

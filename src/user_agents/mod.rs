@@ -41,7 +41,7 @@ pub struct UserAgentMatcher {
 enum PatternKind {
     Bot(BotId, Token),
     /// The name of an operator's bot, if it is not that bot's: whose it is, its product says.
-    Alike(Token),
+    SimilarName(Token),
     Operator(BotId, OperatorId),
     Shape(heuristics::Heuristic),
 }
@@ -77,7 +77,7 @@ impl UserAgentMatcher {
             of_operators.insert(id);
             signs.push(PatternKind::Operator(id, operator));
         }
-        for (word, hint) in heuristics::HINTS {
+        for (word, hint) in heuristics::PATTERNS {
             patterns.push(word.as_bytes().to_owned());
             signs.push(PatternKind::Shape(*hint));
         }
@@ -85,7 +85,7 @@ impl UserAgentMatcher {
             if let PatternKind::Bot(id, token) = sign
                 && of_operators.contains(id)
             {
-                *sign = PatternKind::Alike(token.clone());
+                *sign = PatternKind::SimilarName(token.clone());
             }
         }
         let automaton = AhoCorasick::builder()
@@ -98,33 +98,33 @@ impl UserAgentMatcher {
         UserAgentMatcher { automaton, signs, names: names.in_order }
     }
 
-    /// Returns what this user agent says of itself, judged by its first [`LOOKED_AT`] bytes. One that goes on is no person's.
+    /// Returns what this user agent says of itself, judged by its first [`MAX_USER_AGENT_BYTES`] bytes. One that goes on is no person's.
     pub fn claim(&self, user_agent: &[u8]) -> Claim {
         let whole = user_agent.trim_ascii();
-        let agent = &whole[..whole.len().min(LOOKED_AT)];
+        let agent = &whole[..whole.len().min(MAX_USER_AGENT_BYTES)];
         if agent.is_empty() || agent == b"-" {
-            return Claim::Nothing;
+            return Claim::NoUserAgent;
         }
         let agent = &ParsedUserAgent::new(agent);
         let mut bot: Match<BotId> = None;
         let mut operator: Match<(BotId, OperatorId)> = None;
-        let mut shaped = whole.len() > LOOKED_AT
+        let mut shaped = whole.len() > MAX_USER_AGENT_BYTES
             || heuristics::is_bare_product(agent)
             || heuristics::is_library(agent)
-            || heuristics::is_signed(agent);
+            || heuristics::ends_with_site(agent);
         for found in self.automaton.find_overlapping_iter(&**agent) {
             let (at, end) = (found.start(), found.end());
             let place = (std::cmp::Reverse(at), end);
             match &self.signs[found.pattern().as_usize()] {
-                PatternKind::Bot(id, token) if token.fits(agent, at, end) => {
+                PatternKind::Bot(id, token) if token.matches(agent, at, end) => {
                     bot = bot.max(Some((place.0, place.1, *id)));
                 }
                 PatternKind::Operator(id, whose) if token::is_product(agent, at, end) => {
                     operator = operator.max(Some((place.0, place.1, (*id, *whose))));
                 }
-                PatternKind::Alike(token) => shaped |= token.fits(agent, at, end),
+                PatternKind::SimilarName(token) => shaped |= token.matches(agent, at, end),
                 // A name says more than any shape.
-                PatternKind::Shape(hint) if bot.is_none() && !shaped => shaped = hint.fits(agent, at, end),
+                PatternKind::Shape(hint) if bot.is_none() && !shaped => shaped = hint.matches(agent, at, end),
                 _ => {}
             }
         }
@@ -139,7 +139,7 @@ impl UserAgentMatcher {
     /// Returns what the browser that this user agent names always does; nothing, where it names none that is known well.
     pub fn browser(user_agent: &[u8]) -> BrowserTraits {
         let agent = user_agent.trim_ascii();
-        browser::named(&agent[..agent.len().min(LOOKED_AT)])
+        browser::browser_traits(&agent[..agent.len().min(MAX_USER_AGENT_BYTES)])
     }
 
     /// Returns the name of a bot that [`UserAgentMatcher::claim`] has found.
@@ -150,7 +150,7 @@ impl UserAgentMatcher {
 
 /// How much of a user agent is looked at, in bytes. Those of people are shorter by far: what is longer was made to be
 /// costly, or to hide something.
-pub const LOOKED_AT: usize = 1024;
+pub const MAX_USER_AGENT_BYTES: usize = 1024;
 
 /// Gives each name one number, however many tokens it has.
 #[derive(Default)]

@@ -21,18 +21,18 @@ impl<'a> ParsedUserAgent<'a> {
     }
 
     /// Returns whether a browser or an app speaks.
-    pub(super) fn is_of_people(&self) -> bool {
-        *self.of_people.get_or_init(|| browser_markers::speak(self.bytes))
+    pub(super) fn is_browser(&self) -> bool {
+        *self.of_people.get_or_init(|| browser_markers::names_a_platform(self.bytes))
     }
 
     /// Returns whether a link in it may be there for nobody to read.
-    pub(super) fn has_links_of_people(&self) -> bool {
-        *self.links_of_people.get_or_init(|| browser_markers::leave_links(self.bytes))
+    pub(super) fn has_browser_link(&self) -> bool {
+        *self.links_of_people.get_or_init(|| browser_markers::has_browser_link(self.bytes))
     }
 
     /// Returns where a telephone gives its model; nowhere, if this is no telephone.
     pub(super) fn model(&self) -> Range<usize> {
-        self.model.get_or_init(|| browser_markers::model(self.bytes)).clone()
+        self.model.get_or_init(|| browser_markers::device_model(self.bytes)).clone()
     }
 }
 

@@ -60,7 +60,7 @@ fn a_person_with_a_rare_browser_is_never_called_a_bot() {
 fn no_user_agent_is_no_claim() {
     let door = Door::new();
     for agent in ["", "-", " ", "\t \r"] {
-        assert_eq!(door.claim(agent), Claim::Nothing, "{agent:?}");
+        assert_eq!(door.claim(agent), Claim::NoUserAgent, "{agent:?}");
     }
 }
 
@@ -74,7 +74,7 @@ fn any_bytes_are_a_user_agent_and_one_longer_than_a_kilobyte_is_no_persons() {
     assert_eq!(door.claim(&CHROME.repeat(20)), SHAPED);
     // A name across the edge is cut, not misread.
     for length in 0..40 {
-        door.claim(&padded(LOOKED_AT - CHROME.len() - length));
+        door.claim(&padded(MAX_USER_AGENT_BYTES - CHROME.len() - length));
     }
 }
 
@@ -118,7 +118,7 @@ fn the_cache_says_what_the_list_says_also_after_a_flood() {
     for agent in agents.iter().chain(&agents[19_000..]) {
         assert_eq!(cache.claim(&door.agents, agent.as_bytes()), (door.claim(agent), UserAgentMatcher::browser(agent.as_bytes())));
     }
-    assert_eq!(cache.claim(&door.agents, b"").0, Claim::Nothing);
+    assert_eq!(cache.claim(&door.agents, b"").0, Claim::NoUserAgent);
 }
 
 const SHAPED: Claim = Claim::Bot { bot: None, operator: None };

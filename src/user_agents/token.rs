@@ -29,9 +29,9 @@ impl Token {
     }
 
     /// Returns whether what was found at `at..end` is this token and not a part of another word.
-    pub(super) fn fits(&self, agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bool {
-        let starts = self.free_before || !goes_on(before(agent, at), agent[at]);
-        let ends = self.free_after || !goes_on(after(agent, end), agent[end - 1]);
+    pub(super) fn matches(&self, agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bool {
+        let starts = self.free_before || !continues_word(before(agent, at), agent[at]);
+        let ends = self.free_after || !continues_word(after(agent, end), agent[end - 1]);
         starts && ends && !is_model(agent, at, end) && self.confirm.as_ref().is_none_or(|regex| regex.is_match(agent))
     }
 }
@@ -44,10 +44,10 @@ pub(super) fn is_product(agent: &[u8], at: usize, end: usize) -> bool {
     let closes = after(agent, end).is_none_or(|byte| !byte.is_ascii_graphic() || b"+/;,:)]}\"'".contains(&byte));
     // A colon may follow a name, but not open a link.
     let link = agent[end..].starts_with(b"://");
-    opens && closes && !link && !is_likened(&agent[..at])
+    opens && closes && !link && !is_comparison(&agent[..at])
 }
 
-fn is_likened(before: &[u8]) -> bool {
+fn is_comparison(before: &[u8]) -> bool {
     let before = before.trim_ascii_end();
     let Some(rest) = before.len().checked_sub(4) else {
         return false;
@@ -61,7 +61,7 @@ pub(super) fn is_model(agent: &ParsedUserAgent<'_>, at: usize, end: usize) -> bo
     agent.model().contains(&at) && agent[end - 1] != b'/' && after(agent, end) != Some(b'/')
 }
 
-fn goes_on(beyond: Option<u8>, edge: u8) -> bool {
+fn continues_word(beyond: Option<u8>, edge: u8) -> bool {
     edge.is_ascii_alphanumeric() && beyond.is_some_and(|byte| byte.is_ascii_alphanumeric())
 }
 

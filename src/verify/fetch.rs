@@ -81,16 +81,16 @@ pub struct Document {
 pub enum FetchError {
     /// Not an address that can be fetched from.
     #[error("{0:?} is no https:// address with a plain host")]
-    NotFetchable(String),
+    InvalidUrl(String),
     /// The host's name leads to no address that may be asked.
     #[error("{host} is at no public address")]
-    OutOfReach {
+    AddressNotAllowed {
         /// The host.
         host: String,
     },
     /// The host's name cannot be looked up, or nobody answers there.
     #[error("cannot reach {host}: {source}")]
-    NotThere {
+    Unreachable {
         /// The host.
         host: String,
         /// The system's reason, or what is wrong with its certificate.
@@ -98,7 +98,7 @@ pub enum FetchError {
     },
     /// What it says is not HTTP, or breaks off.
     #[error("{host} gives no answer that can be read: {source}")]
-    NoAnswer {
+    InvalidResponse {
         /// The host.
         host: String,
         /// What went wrong.
@@ -112,7 +112,7 @@ pub enum FetchError {
     Status(StatusCode),
     /// The body is compressed, though nobody asked for that.
     #[error("its body is encoded, which was not asked for")]
-    Encoded,
+    UnexpectedEncoding,
     /// The body is larger than the guards allow.
     #[error("its body is larger than {most_bytes} bytes")]
     TooLarge {
@@ -127,11 +127,11 @@ pub enum FetchError {
 impl Fetcher {
     /// A fetcher that trusts the public certificate authorities.
     pub fn public() -> Self {
-        Self::trusting(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() })
+        Self::with_roots(RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() })
     }
 
     /// A fetcher that trusts `roots` alone.
-    pub fn trusting(roots: RootCertStore) -> Self {
+    pub fn with_roots(roots: RootCertStore) -> Self {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -152,7 +152,7 @@ impl Fetcher {
     async fn follow(&self, url: &str, guards: &FetchLimits, validators: &Validators) -> Result<Fetched, FetchError> {
         let mut place = FetchTarget::parse(url, guards.reach)?;
         for _ in 0..=guards.redirects {
-            let response = self.ask(&place, guards, validators).await?;
+            let response = self.send(&place, guards, validators).await?;
             match response.status() {
                 StatusCode::OK => return document(&place, response, guards.most_bytes).await,
                 StatusCode::NOT_MODIFIED if *validators != Validators::default() => return Ok(Fetched::Unchanged),
@@ -163,17 +163,17 @@ impl Fetcher {
         Err(FetchError::Redirected(place.to_string()))
     }
 
-    async fn ask(
+    async fn send(
         &self,
         place: &FetchTarget,
         guards: &FetchLimits,
         validators: &Validators,
     ) -> Result<Response<Incoming>, FetchError> {
-        let not_there = |source| FetchError::NotThere { host: place.host.clone(), source };
+        let not_there = |source| FetchError::Unreachable { host: place.host.clone(), source };
         let addresses = tokio::net::lookup_host((place.host.as_str(), place.port)).await.map_err(not_there)?;
-        let allowed: Vec<SocketAddr> = addresses.filter(|address| place.may_ask(address.ip(), guards.reach)).collect();
+        let allowed: Vec<SocketAddr> = addresses.filter(|address| place.allows(address.ip(), guards.reach)).collect();
         if allowed.is_empty() {
-            return Err(FetchError::OutOfReach { host: place.host.clone() });
+            return Err(FetchError::AddressNotAllowed { host: place.host.clone() });
         }
         let stream = TcpStream::connect(&*allowed).await.map_err(not_there)?;
         let request = request(place, validators);
@@ -209,7 +209,7 @@ async fn exchange<S>(stream: S, request: Request<Empty<Bytes>>, place: &FetchTar
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let no_answer = |source: hyper::Error| FetchError::NoAnswer { host: place.host.clone(), source: source.into() };
+    let no_answer = |source: hyper::Error| FetchError::InvalidResponse { host: place.host.clone(), source: source.into() };
     let (mut connection, driver) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(no_answer)?;
     // It ends with the body: nobody keeps the connection.
@@ -220,13 +220,13 @@ where
 async fn document(place: &FetchTarget, response: Response<Incoming>, most_bytes: usize) -> Result<Fetched, FetchError> {
     let (head, body) = response.into_parts();
     if head.headers.contains_key(CONTENT_ENCODING) {
-        return Err(FetchError::Encoded);
+        return Err(FetchError::UnexpectedEncoding);
     }
     let body = Limited::new(body, most_bytes).collect().await.map_err(|source| match source
         .is::<http_body_util::LengthLimitError>(
     ) {
         true => FetchError::TooLarge { most_bytes },
-        false => FetchError::NoAnswer { host: place.host.clone(), source },
+        false => FetchError::InvalidResponse { host: place.host.clone(), source },
     })?;
     let told = |name| Some(text(&head.headers, name)).filter(|value| !value.is_empty());
     Ok(Fetched::Document(Document {

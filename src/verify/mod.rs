@@ -18,9 +18,9 @@ pub mod signature;
 mod range_source;
 mod operator_config;
 
-pub use range_list::{RangeListError, read as read_list};
+pub use range_list::{RangeListError, parse as read_list};
 pub use dns::{DnsResult, Resolver, ResolverError, DnsVerifier};
 pub use operator_table::{OperatorTableError, OperatorTable};
-pub use range_refresher::{RangeRefresher, trouble_with};
+pub use range_refresher::{RangeRefresher, validate_file};
 pub use range_source::RangeSource;
 pub use operator_config::{OperatorOverride, OperatorProofMethod};

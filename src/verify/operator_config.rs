@@ -16,16 +16,21 @@ pub(super) struct Operator {
     /// The operator's own page about its crawlers, for whoever checks this table.
     #[serde(rename = "documented")]
     _documented: String,
-    pub(super) tokens: Vec<String>,
+    #[serde(rename = "tokens")]
+    pub(super) product_tokens: Vec<String>,
     /// Lists by URL, or networks: an address in one is the crawler's.
-    pub(super) proven_in: Vec<RangeSource>,
+    #[serde(rename = "proven_in")]
+    pub(super) verified_ranges: Vec<RangeSource>,
     /// The same: an address in one is the operator's or its neighbours', and neither proves nor disproves.
-    pub(super) undecided_in: Vec<RangeSource>,
+    #[serde(rename = "undecided_in")]
+    pub(super) neutral_ranges: Vec<RangeSource>,
     /// The names in DNS that its crawlers' addresses have, and nobody else's.
     #[serde(deserialize_with = "patterns")]
-    pub(super) names: Vec<DnsPattern>,
+    #[serde(rename = "names")]
+    pub(super) dns_names: Vec<DnsPattern>,
     /// By what all of its crawlers are known: whoever fails there is not one of them.
-    pub(super) complete: Vec<OperatorProofMethod>,
+    #[serde(rename = "complete")]
+    pub(super) exhaustive: Vec<OperatorProofMethod>,
     /// The `Signature-Agent` of requests that it signs.
     pub(super) signature_agents: Vec<String>,
     /// The operator of the site has something to say about it.
@@ -39,7 +44,7 @@ pub(super) struct Operator {
 impl Operator {
     /// The lists that tell its addresses, or its neighbours'.
     pub(super) fn lists(&self) -> impl Iterator<Item = &RangeSource> {
-        self.proven_in.iter().chain(&self.undecided_in).filter(|source| !matches!(source, RangeSource::Network(_)))
+        self.verified_ranges.iter().chain(&self.neutral_ranges).filter(|source| !matches!(source, RangeSource::Network(_)))
     }
 }
 
@@ -49,13 +54,13 @@ pub struct OperatorOverride {
     /// Its name.
     pub name: String,
     /// Product tokens by which a user agent claims to be its crawler.
-    pub tokens: Option<Vec<String>>,
+    pub product_tokens: Option<Vec<String>>,
     /// Where its crawlers come from.
     pub ranges: Option<Vec<RangeSource>>,
     /// The names in DNS that its crawlers' addresses have.
-    pub names: Option<Vec<DnsPattern>>,
+    pub dns_names: Option<Vec<DnsPattern>>,
     /// By what all of its crawlers are known.
-    pub complete: Option<Vec<OperatorProofMethod>>,
+    pub exhaustive: Option<Vec<OperatorProofMethod>>,
     /// The `Signature-Agent` of requests that it signs.
     pub signature_agents: Option<Vec<String>>,
 }
@@ -65,9 +70,11 @@ pub struct OperatorOverride {
 #[serde(rename_all = "snake_case")]
 pub enum OperatorProofMethod {
     /// It publishes their addresses.
-    Addresses,
+    #[serde(rename = "addresses")]
+    Address,
     /// Their addresses have its names in DNS.
-    Names,
+    #[serde(rename = "names")]
+    Dns,
 }
 
 /// The published lists, as collected in `data/ranges.json`.
@@ -94,15 +101,15 @@ pub(super) fn parse(
     declared: Vec<OperatorOverride>,
 ) -> Result<(Vec<Operator>, Snapshot), OperatorTableError> {
     let mut table: Vec<Operator> = serde_json::from_str(table).map_err(OperatorTableError::Syntax)?;
-    declared.into_iter().for_each(|declared| declare(&mut table, declared));
+    declared.into_iter().for_each(|declared| apply_override(&mut table, declared));
     Ok((table, snapshot_of(snapshot)?))
 }
 
-fn declare(table: &mut Vec<Operator>, declared: OperatorOverride) {
-    let OperatorOverride { name, tokens, ranges, names, complete, signature_agents } = declared;
-    if let Some(tokens) = &tokens {
+fn apply_override(table: &mut Vec<Operator>, declared: OperatorOverride) {
+    let OperatorOverride { name, product_tokens, ranges, dns_names, exhaustive, signature_agents } = declared;
+    if let Some(tokens) = &product_tokens {
         let taken = |token: &String| tokens.iter().any(|ours| ours.eq_ignore_ascii_case(token));
-        table.iter_mut().for_each(|operator| operator.tokens.retain(|token| !taken(token)));
+        table.iter_mut().for_each(|operator| operator.product_tokens.retain(|token| !taken(token)));
     }
     if let Some(agents) = &signature_agents {
         table.iter_mut().for_each(|operator| operator.signature_agents.retain(|agent| !agents.contains(agent)));
@@ -113,10 +120,10 @@ fn declare(table: &mut Vec<Operator>, declared: OperatorOverride) {
     });
     let operator = &mut table[place];
     operator.declared = true;
-    operator.tokens = tokens.unwrap_or_else(|| std::mem::take(&mut operator.tokens));
-    operator.proven_in = ranges.unwrap_or_else(|| std::mem::take(&mut operator.proven_in));
-    operator.names = names.unwrap_or_else(|| std::mem::take(&mut operator.names));
-    operator.complete = complete.unwrap_or_else(|| std::mem::take(&mut operator.complete));
+    operator.product_tokens = product_tokens.unwrap_or_else(|| std::mem::take(&mut operator.product_tokens));
+    operator.verified_ranges = ranges.unwrap_or_else(|| std::mem::take(&mut operator.verified_ranges));
+    operator.dns_names = dns_names.unwrap_or_else(|| std::mem::take(&mut operator.dns_names));
+    operator.exhaustive = exhaustive.unwrap_or_else(|| std::mem::take(&mut operator.exhaustive));
     operator.signature_agents = signature_agents.unwrap_or_else(|| std::mem::take(&mut operator.signature_agents));
 }
 

@@ -24,7 +24,7 @@ pub struct OperatorTable {
     /// What each published list says now.
     lists: Mutex<BTreeMap<RangeSource, Vec<IpNet>>>,
     /// What is wrong with those that could not be taken over when they were looked at last.
-    troubles: Mutex<BTreeMap<RangeSource, String>>,
+    errors: Mutex<BTreeMap<RangeSource, String>>,
     /// The same, as it is asked: replaced whole, so that no request waits while a list is refreshed.
     published: ArcSwap<PublishedRanges>,
     /// What DNS has said of addresses, where it is asked.
@@ -37,7 +37,7 @@ pub struct OperatorTable {
 struct PublishedRanges {
     ranges: Ranges,
     /// For each operator: an address in none of its ranges disproves the claim.
-    complete: Vec<bool>,
+    exhaustive: Vec<bool>,
 }
 
 impl OperatorTable {
@@ -47,7 +47,7 @@ impl OperatorTable {
     ///
     /// If the data in this binary is broken, which a test rules out.
     pub fn builtin() -> OperatorTable {
-        OperatorTable::with(Vec::new())
+        OperatorTable::with_overrides(Vec::new())
     }
 
     /// Returns the built-in table with what the operator of the site says of it: `declared` ones go before those of the
@@ -56,7 +56,7 @@ impl OperatorTable {
     /// # Panics
     ///
     /// If the data in this binary is broken, which a test rules out.
-    pub fn with(declared: Vec<OperatorOverride>) -> OperatorTable {
+    pub fn with_overrides(declared: Vec<OperatorOverride>) -> OperatorTable {
         let (table, snapshot) = (include_str!("../../data/operators.json"), include_str!("../../data/ranges.json"));
         OperatorTable::parse(table, snapshot, declared).expect("a test reads the built-in table")
     }
@@ -67,7 +67,7 @@ impl OperatorTable {
         Ok(OperatorTable {
             table,
             lists: Mutex::new(snapshot.lists),
-            troubles: Mutex::default(),
+            errors: Mutex::default(),
             published: ArcSwap::from_pointee(published),
             names: None,
             snapshot_date: snapshot.date,
@@ -75,15 +75,15 @@ impl OperatorTable {
     }
 
     /// The same, with DNS asked for what addresses do not decide. Somebody must [serve](Names::serve) the questions.
-    pub fn asking_dns(self) -> OperatorTable {
+    pub fn with_dns(self) -> OperatorTable {
         let patterns =
-            self.with_ids().flat_map(|(id, operator)| operator.names.iter().map(move |name| (name.clone(), id)));
+            self.with_ids().flat_map(|(id, operator)| operator.dns_names.iter().map(move |name| (name.clone(), id)));
         let names = Some(Arc::new(DnsVerifier::new(patterns.collect())));
         OperatorTable { names, ..self }
     }
 
     /// Returns what DNS has said of addresses, where it is asked.
-    pub fn by_name(&self) -> Option<Arc<DnsVerifier>> {
+    pub fn dns(&self) -> Option<Arc<DnsVerifier>> {
         self.names.clone()
     }
 
@@ -109,25 +109,25 @@ impl OperatorTable {
 
     /// Returns every product token by which a user agent claims an operator.
     pub fn tokens(&self) -> impl Iterator<Item = (&str, OperatorId)> {
-        self.with_ids().flat_map(|(id, operator)| operator.tokens.iter().map(move |token| (token.as_str(), id)))
+        self.with_ids().flat_map(|(id, operator)| operator.product_tokens.iter().map(move |token| (token.as_str(), id)))
     }
 
     /// Returns what is known about the claim of a client at this address to be that operator's crawler. `now` is on a
     /// scale that nobody can set. Never waits: what is not known yet is asked for in the background.
-    pub fn proof(&self, claimed: OperatorId, address: IpAddr, now: Timestamp) -> Proof {
+    pub fn verify(&self, claimed: OperatorId, address: IpAddr, now: Timestamp) -> Proof {
         // An IPv4 client on a dual-stack listener comes as ::ffff:a.b.c.d.
         let address = address.to_canonical();
         let operator = &self.table[usize::from(claimed.0)];
         let published = self.published.load();
-        match published.ranges.standing(claimed, address) {
-            Some(RangeMatch::Proven) => return Proof::Proven(ProofMethod::Address),
+        match published.ranges.best_match(claimed, address) {
+            Some(RangeMatch::Verified) => return Proof::Proven(ProofMethod::Address),
             // No list names the addresses of proxies, and DNS knows them by no operator's names.
             _ if is_private(address) => return Proof::PrivateAddress,
-            None if published.complete[usize::from(claimed.0)] => return Proof::Disproven(ProofMethod::Address),
+            None if published.exhaustive[usize::from(claimed.0)] => return Proof::Disproven(ProofMethod::Address),
             Some(RangeMatch::Undecided) | None => {}
         }
-        match self.names.as_ref().filter(|_| !operator.names.is_empty()) {
-            Some(names) => self.judge(claimed, names.ask(claimed, address, now)),
+        match self.names.as_ref().filter(|_| !operator.dns_names.is_empty()) {
+            Some(names) => self.interpret_dns(claimed, names.lookup(claimed, address, now)),
             None => Proof::Unknown,
         }
     }
@@ -139,21 +139,21 @@ impl OperatorTable {
     }
 
     /// Returns whether crawlers of the operator can be proven by `method` here.
-    pub fn proves_by(&self, operator: OperatorId, method: OperatorProofMethod) -> bool {
+    pub fn supports(&self, operator: OperatorId, method: OperatorProofMethod) -> bool {
         let operator = &self.table[usize::from(operator.0)];
         match method {
-            OperatorProofMethod::Addresses => !operator.proven_in.is_empty(),
-            OperatorProofMethod::Names => self.names.is_some() && !operator.names.is_empty(),
+            OperatorProofMethod::Address => !operator.verified_ranges.is_empty(),
+            OperatorProofMethod::Dns => self.names.is_some() && !operator.dns_names.is_empty(),
         }
     }
 
     /// Returns what the names of an address mean for the claim.
-    pub fn judge(&self, claimed: OperatorId, said: DnsResult) -> Proof {
-        let complete = || self.table[usize::from(claimed.0)].complete.contains(&OperatorProofMethod::Names);
+    pub fn interpret_dns(&self, claimed: OperatorId, said: DnsResult) -> Proof {
+        let exhaustive = || self.table[usize::from(claimed.0)].exhaustive.contains(&OperatorProofMethod::Dns);
         match said {
-            DnsResult::Proven => Proof::Proven(ProofMethod::Name),
-            DnsResult::Foreign if complete() => Proof::Disproven(ProofMethod::Name),
-            DnsResult::Foreign | DnsResult::Unknown => Proof::Unknown,
+            DnsResult::Verified => Proof::Proven(ProofMethod::Dns),
+            DnsResult::Mismatch if exhaustive() => Proof::Disproven(ProofMethod::Dns),
+            DnsResult::Mismatch | DnsResult::Unknown => Proof::Unknown,
         }
     }
 
@@ -178,34 +178,34 @@ impl OperatorTable {
     }
 
     /// Notes what is wrong with a list, if anything is; what was known of it stays. Returns what was wrong before.
-    pub(super) fn note_trouble(&self, source: &RangeSource, trouble: Option<String>) -> Option<String> {
-        let mut troubles = self.troubles.lock();
+    pub(super) fn set_error(&self, source: &RangeSource, trouble: Option<String>) -> Option<String> {
+        let mut errors = self.errors.lock();
         match trouble {
-            Some(trouble) => troubles.insert(source.clone(), trouble),
-            None => troubles.remove(source),
+            Some(trouble) => errors.insert(source.clone(), trouble),
+            None => errors.remove(source),
         }
     }
 
     /// Returns the lists that cannot be taken over as they are, each with why.
-    pub fn troubles(&self) -> Vec<(String, String)> {
-        self.troubles.lock().iter().map(|(source, trouble)| (source.to_string(), trouble.clone())).collect()
+    pub fn errors(&self) -> Vec<(String, String)> {
+        self.errors.lock().iter().map(|(source, trouble)| (source.to_string(), trouble.clone())).collect()
     }
 
     /// Returns how many lists of each operator cannot be taken over as they are, of those who have lists.
     pub fn stale_lists(&self) -> Vec<(&str, usize)> {
-        let troubles = self.troubles.lock();
+        let errors = self.errors.lock();
         let with_lists = self.table.iter().filter(|operator| operator.lists().next().is_some());
-        let stale = |operator: &Operator| operator.lists().filter(|source| troubles.contains_key(source)).count();
+        let stale = |operator: &Operator| operator.lists().filter(|source| errors.contains_key(source)).count();
         with_lists.map(|operator| (operator.name.as_str(), stale(operator))).collect()
     }
 
     /// True for a list that the operator of the site has named.
-    pub(super) fn is_declared(&self, source: &RangeSource) -> bool {
-        self.table.iter().any(|operator| operator.declared && operator.proven_in.contains(source))
+    pub(super) fn is_overridden(&self, source: &RangeSource) -> bool {
+        self.table.iter().any(|operator| operator.declared && operator.verified_ranges.contains(source))
     }
 
     /// Returns when the built-in ranges were collected.
-    pub(super) fn snapshot_taken(&self) -> Timestamp {
+    pub(super) fn snapshot_time(&self) -> Timestamp {
         let day: Option<jiff::civil::Date> = self.snapshot_date.parse().ok();
         let midnight = day.and_then(|day| day.to_zoned(jiff::tz::TimeZone::UTC).ok());
         let seconds = midnight.map_or(0, |midnight| midnight.timestamp().as_second());
@@ -225,20 +225,20 @@ impl OperatorTable {
 impl PublishedRanges {
     fn of(table: &[Operator], lists: &BTreeMap<RangeSource, Vec<IpNet>>) -> Self {
         let mut ranges: Vec<Range> = Vec::new();
-        let mut complete = Vec::with_capacity(table.len());
+        let mut exhaustive = Vec::with_capacity(table.len());
         for (operator, id) in table.iter().zip((0..).map(OperatorId)) {
-            let both = [(&operator.proven_in, RangeMatch::Proven), (&operator.undecided_in, RangeMatch::Undecided)];
+            let both = [(&operator.verified_ranges, RangeMatch::Verified), (&operator.neutral_ranges, RangeMatch::Undecided)];
             for (sources, standing) in both {
                 for source in sources {
                     ranges.extend(source.networks(lists).iter().map(|network| (*network, id, standing)));
                 }
             }
             // A list that has not come yet leaves out whom it names.
-            let known = operator.proven_in.iter().all(|source| !source.networks(lists).is_empty());
-            let says_all = operator.complete.contains(&OperatorProofMethod::Addresses) && !operator.proven_in.is_empty();
-            complete.push(says_all && known);
+            let known = operator.verified_ranges.iter().all(|source| !source.networks(lists).is_empty());
+            let says_all = operator.exhaustive.contains(&OperatorProofMethod::Address) && !operator.verified_ranges.is_empty();
+            exhaustive.push(says_all && known);
         }
-        Self { ranges: Ranges::new(ranges), complete }
+        Self { ranges: Ranges::new(ranges), exhaustive }
     }
 }
 
@@ -275,69 +275,69 @@ mod tests {
 
     #[test]
     fn an_address_that_the_operator_publishes_proves_the_claim() {
-        assert_eq!(proof("googlebot", "66.249.66.1"), Proof::Proven(ProofMethod::Address));
-        assert_eq!(proof("googlebot", "2001:4860:4801:10::1"), Proof::Proven(ProofMethod::Address));
-        assert_eq!(proof("bingbot", "157.55.39.7"), Proof::Proven(ProofMethod::Address));
-        assert_eq!(proof("claudebot", "216.73.216.9"), Proof::Proven(ProofMethod::Address));
+        assert_eq!(verify("googlebot", "66.249.66.1"), Proof::Proven(ProofMethod::Address));
+        assert_eq!(verify("googlebot", "2001:4860:4801:10::1"), Proof::Proven(ProofMethod::Address));
+        assert_eq!(verify("bingbot", "157.55.39.7"), Proof::Proven(ProofMethod::Address));
+        assert_eq!(verify("claudebot", "216.73.216.9"), Proof::Proven(ProofMethod::Address));
     }
 
     #[test]
     fn an_address_elsewhere_disproves_it_where_the_list_is_complete() {
-        assert_eq!(proof("googlebot", "203.0.113.64"), Proof::Disproven(ProofMethod::Address));
-        assert_eq!(proof("googlebot", "2001:db8::1"), Proof::Disproven(ProofMethod::Address));
-        assert_eq!(proof("bingbot", "192.0.2.16"), Proof::Disproven(ProofMethod::Address));
-        assert_eq!(proof("facebookexternalhit", "192.0.2.16"), Proof::Unknown);
-        assert_eq!(proof("yandexbot", "192.0.2.16"), Proof::Unknown);
+        assert_eq!(verify("googlebot", "203.0.113.64"), Proof::Disproven(ProofMethod::Address));
+        assert_eq!(verify("googlebot", "2001:db8::1"), Proof::Disproven(ProofMethod::Address));
+        assert_eq!(verify("bingbot", "192.0.2.16"), Proof::Disproven(ProofMethod::Address));
+        assert_eq!(verify("facebookexternalhit", "192.0.2.16"), Proof::Unknown);
+        assert_eq!(verify("yandexbot", "192.0.2.16"), Proof::Unknown);
     }
 
     #[test]
     fn private_addresses_disprove_nothing_and_are_not_looked_up() {
-        let operators = OperatorTable::builtin().asking_dns();
+        let operators = OperatorTable::builtin().with_dns();
         for address in
             ["127.0.0.1", "10.0.0.1", "192.168.1.1", "169.254.0.9", "100.64.0.1", "::1", "fd00::1", "fe80::1"]
         {
             for name in ["googlebot", "bingbot", "yandexbot"] {
                 let claimed = operators.id(name).expect("it is known");
                 let address = address.parse().expect("an address");
-                assert_eq!(operators.proof(claimed, address, Timestamp::default()), Proof::PrivateAddress, "{address}");
+                assert_eq!(operators.verify(claimed, address, Timestamp::default()), Proof::PrivateAddress, "{address}");
             }
         }
-        assert_eq!(operators.by_name().expect("DNS is on").waiting(), 0);
+        assert_eq!(operators.dns().expect("DNS is on").waiting(), 0);
     }
 
     #[test]
     fn an_ipv4_client_behind_an_ipv6_listener_is_the_same_client() {
-        assert_eq!(proof("googlebot", "::ffff:66.249.66.1"), Proof::Proven(ProofMethod::Address));
-        assert_eq!(proof("googlebot", "::ffff:203.0.113.64"), Proof::Disproven(ProofMethod::Address));
+        assert_eq!(verify("googlebot", "::ffff:66.249.66.1"), Proof::Proven(ProofMethod::Address));
+        assert_eq!(verify("googlebot", "::ffff:203.0.113.64"), Proof::Disproven(ProofMethod::Address));
     }
 
     #[test]
     fn the_proof_is_for_the_operator_that_was_claimed() {
-        assert_eq!(proof("bingbot", "66.249.66.1"), Proof::Disproven(ProofMethod::Address));
-        assert_eq!(proof("gptbot", "66.249.66.1"), Proof::Disproven(ProofMethod::Address));
+        assert_eq!(verify("bingbot", "66.249.66.1"), Proof::Disproven(ProofMethod::Address));
+        assert_eq!(verify("gptbot", "66.249.66.1"), Proof::Disproven(ProofMethod::Address));
     }
 
     #[test]
     fn googles_other_crawlers_do_not_prove_googlebot_but_its_customers_disprove_it() {
         // A special-case crawler's address, then one of App Engine, where anybody's program may run.
-        assert_eq!(proof("google-special", "108.177.2.1"), Proof::Proven(ProofMethod::Address));
-        assert_eq!(proof("googlebot", "108.177.2.1"), Proof::Unknown);
-        assert_eq!(proof("google-fetchers", "107.178.192.1"), Proof::Proven(ProofMethod::Address));
-        assert_eq!(proof("googlebot", "107.178.192.1"), Proof::Disproven(ProofMethod::Address));
+        assert_eq!(verify("google-special", "108.177.2.1"), Proof::Proven(ProofMethod::Address));
+        assert_eq!(verify("googlebot", "108.177.2.1"), Proof::Unknown);
+        assert_eq!(verify("google-fetchers", "107.178.192.1"), Proof::Proven(ProofMethod::Address));
+        assert_eq!(verify("googlebot", "107.178.192.1"), Proof::Disproven(ProofMethod::Address));
     }
 
     #[test]
     fn a_wide_network_does_not_hide_a_narrow_one_nor_the_other_way_round() {
         // All of 17/8 is Apple's; only a part of it crawls.
-        assert_eq!(proof("applebot", "17.1.2.3"), Proof::Unknown);
-        assert_eq!(proof("applebot", "17.241.208.161"), Proof::Proven(ProofMethod::Address));
+        assert_eq!(verify("applebot", "17.1.2.3"), Proof::Unknown);
+        assert_eq!(verify("applebot", "17.241.208.161"), Proof::Proven(ProofMethod::Address));
     }
 
     #[test]
     fn every_operator_of_the_standards_can_be_told_or_says_why_not() {
         let operators = OperatorTable::builtin();
         let provable = operators.table.iter().filter(|operator| {
-            !operator.proven_in.is_empty() || !operator.names.is_empty() || !operator.signature_agents.is_empty()
+            !operator.verified_ranges.is_empty() || !operator.dns_names.is_empty() || !operator.signature_agents.is_empty()
         });
         let without: Vec<&str> =
             operators.names().filter(|name| !provable.clone().any(|operator| operator.name == *name)).collect();
@@ -360,14 +360,14 @@ mod tests {
     fn a_declared_operator_is_added_with_its_tokens() {
         let declared = OperatorOverride {
             name: "acme".into(),
-            tokens: Some(vec!["AcmeBot".into(), "gptbot".into()]),
+            product_tokens: Some(vec!["AcmeBot".into(), "gptbot".into()]),
             ranges: Some(vec!["192.0.2.0/24".parse().expect("a network")]),
-            complete: Some(vec![OperatorProofMethod::Addresses]),
+            exhaustive: Some(vec![OperatorProofMethod::Address]),
             ..OperatorOverride::default()
         };
-        let operators = OperatorTable::with(vec![declared]);
+        let operators = OperatorTable::with_overrides(vec![declared]);
         let acme = operators.id("acme").expect("declared");
-        let proof = |address: &str| operators.proof(acme, address.parse().expect("an address"), Timestamp::default());
+        let proof = |address: &str| operators.verify(acme, address.parse().expect("an address"), Timestamp::default());
         assert_eq!(proof("192.0.2.7"), Proof::Proven(ProofMethod::Address));
         assert_eq!(proof("192.0.3.7"), Proof::Disproven(ProofMethod::Address));
         let claims = operators.tokens().filter(|(token, _)| token.eq_ignore_ascii_case("GPTBot"));
@@ -378,7 +378,7 @@ mod tests {
     fn an_agent_that_signs_is_of_the_operator_that_was_declared_with_it() {
         let agents = Some(vec!["https://chatgpt.com".into(), "https://bot.example".into()]);
         let declared = OperatorOverride { name: "acme".into(), signature_agents: agents, ..OperatorOverride::default() };
-        let operators = OperatorTable::with(vec![declared]);
+        let operators = OperatorTable::with_overrides(vec![declared]);
         let acme = operators.id("acme").expect("declared");
         let of_acme = operators.signature_agents().filter(|(_, whose)| *whose == acme).map(|(agent, _)| agent);
         assert_eq!(of_acme.collect::<Vec<_>>(), ["https://chatgpt.com", "https://bot.example"]);
@@ -388,11 +388,11 @@ mod tests {
 
     #[test]
     fn a_declared_operator_of_a_known_name_changes_what_it_says_and_nothing_else() {
-        let declared = OperatorOverride { name: "googlebot".into(), complete: Some(Vec::new()), ..OperatorOverride::default() };
-        let operators = OperatorTable::with(vec![declared]);
+        let declared = OperatorOverride { name: "googlebot".into(), exhaustive: Some(Vec::new()), ..OperatorOverride::default() };
+        let operators = OperatorTable::with_overrides(vec![declared]);
         let googlebot = operators.id("googlebot").expect("built in");
         let proof =
-            |address: &str| operators.proof(googlebot, address.parse().expect("an address"), Timestamp::default());
+            |address: &str| operators.verify(googlebot, address.parse().expect("an address"), Timestamp::default());
         assert_eq!(proof("66.249.66.1"), Proof::Proven(ProofMethod::Address));
         assert_eq!(proof("203.0.113.64"), Proof::Unknown);
         assert_eq!(operators.names().count(), OperatorTable::builtin().names().count());
@@ -404,12 +404,12 @@ mod tests {
         let declared = OperatorOverride {
             name: "acme".into(),
             ranges: Some(vec![list.clone()]),
-            complete: Some(vec![OperatorProofMethod::Addresses]),
+            exhaustive: Some(vec![OperatorProofMethod::Address]),
             ..OperatorOverride::default()
         };
-        let operators = OperatorTable::with(vec![declared]);
+        let operators = OperatorTable::with_overrides(vec![declared]);
         let acme = operators.id("acme").expect("declared");
-        let proof = || operators.proof(acme, "192.0.2.7".parse().expect("an address"), Timestamp::default());
+        let proof = || operators.verify(acme, "192.0.2.7".parse().expect("an address"), Timestamp::default());
         assert_eq!(proof(), Proof::Unknown);
         operators.replace(list.clone(), vec!["198.51.100.0/24".parse().expect("a network")]);
         assert_eq!(proof(), Proof::Disproven(ProofMethod::Address));
@@ -417,9 +417,9 @@ mod tests {
         assert_eq!(proof(), Proof::Proven(ProofMethod::Address));
     }
 
-    fn proof(operator: &str, address: &str) -> Proof {
+    fn verify(operator: &str, address: &str) -> Proof {
         let operators = OperatorTable::builtin();
         let id = operators.id(operator).expect("a name from the table");
-        operators.proof(id, address.parse().expect("an address"), Timestamp::default())
+        operators.verify(id, address.parse().expect("an address"), Timestamp::default())
     }
 }

@@ -37,7 +37,7 @@ impl RangeCache {
     }
 
     /// The copy of the list at `url`; an error says what is wrong with a copy that is there.
-    pub(super) fn of(&self, url: &str) -> Result<Option<CachedRanges>, String> {
+    pub(super) fn load(&self, url: &str) -> Result<Option<CachedRanges>, String> {
         let path = self.path(url);
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
@@ -57,7 +57,7 @@ impl RangeCache {
     }
 
     /// Puts a copy in the place of the one before: either is there whole, whatever happens in between.
-    pub(super) fn keep(&self, url: &str, copy: &CachedRanges) -> io::Result<()> {
+    pub(super) fn store(&self, url: &str, copy: &CachedRanges) -> io::Result<()> {
         let written = CacheFile {
             url: url.to_owned(),
             fetched: copy.fetched,
@@ -97,18 +97,18 @@ mod tests {
     fn what_was_kept_is_there_and_nothing_else_is() {
         let folder = tempfile::tempdir().expect("a folder");
         let copies = RangeCache::new(folder.path());
-        assert_eq!(copies.of(URL), Ok(None));
-        copies.keep(URL, &copy()).expect("room on the disk");
-        assert_eq!(copies.of(URL), Ok(Some(copy())));
-        assert_eq!(copies.of("https://example.com/others.json"), Ok(None));
+        assert_eq!(copies.load(URL), Ok(None));
+        copies.store(URL, &copy()).expect("room on the disk");
+        assert_eq!(copies.load(URL), Ok(Some(copy())));
+        assert_eq!(copies.load("https://example.com/others.json"), Ok(None));
     }
 
     #[test]
     fn a_damaged_copy_is_told_and_not_used() {
         let folder = tempfile::tempdir().expect("a folder");
         let copies = RangeCache::new(folder.path());
-        copies.keep(URL, &copy()).expect("room on the disk");
+        copies.store(URL, &copy()).expect("room on the disk");
         fs::write(copies.path(URL), "{").expect("room on the disk");
-        assert!(copies.of(URL).is_err());
+        assert!(copies.load(URL).is_err());
     }
 }

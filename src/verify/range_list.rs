@@ -13,7 +13,7 @@ use serde_json::Value;
 pub enum RangeListError {
     /// It is neither JSON with prefixes nor text with a network a line.
     #[error("it is no list of networks: {0}")]
-    NotAList(String),
+    InvalidFormat(String),
     /// It has no network.
     #[error("it is empty")]
     Empty,
@@ -27,7 +27,7 @@ pub enum RangeListError {
     #[error("it has grown to {0} times the addresses that it had")]
     Grown(u128),
     /// It has more networks than any operator.
-    #[error("it has more than {MOST} networks")]
+    #[error("it has more than {MAX_NETWORKS} networks")]
     TooMany,
     /// It has lost most of what it had.
     #[error("it has shrunk from {before} networks to {now}, by more than half")]
@@ -40,11 +40,11 @@ pub enum RangeListError {
 }
 
 /// Reads a list; the networks in it are sorted, and none is part of another.
-pub fn read(bytes: &[u8]) -> Result<Vec<IpNet>, RangeListError> {
-    let text = std::str::from_utf8(bytes).map_err(|_| RangeListError::NotAList("it is not text".into()))?;
+pub fn parse(bytes: &[u8]) -> Result<Vec<IpNet>, RangeListError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| RangeListError::InvalidFormat("it is not text".into()))?;
     let networks = match text.trim_start_matches('\u{feff}').trim_start() {
-        json if json.starts_with(['{', '[']) => of_json(json)?,
-        lines => of_lines(lines)?,
+        json if json.starts_with(['{', '[']) => parse_json(json)?,
+        lines => parse_lines(lines)?,
     };
     let is_too_wide = |network: &&IpNet| is_wider_than_crawlers(network.addr(), network.prefix_len());
     if let Some(wide) = networks.iter().find(is_too_wide) {
@@ -52,10 +52,10 @@ pub fn read(bytes: &[u8]) -> Result<Vec<IpNet>, RangeListError> {
     }
     match networks.len() {
         0 => Err(RangeListError::Empty),
-        count if count > MOST => Err(RangeListError::TooMany),
+        count if count > MAX_NETWORKS => Err(RangeListError::TooMany),
         _ => {
             let networks = IpNet::aggregate(&networks);
-            let is_plausible = AddressSpace::of(&networks).is_within(MOST_ADDRESSES);
+            let is_plausible = AddressSpace::of(&networks).fits_in(MAX_ADDRESS_SPACE);
             if is_plausible { Ok(networks) } else { Err(RangeListError::TooWideTogether) }
         }
     }
@@ -63,7 +63,7 @@ pub fn read(bytes: &[u8]) -> Result<Vec<IpNet>, RangeListError> {
 
 /// Refuses a list that has lost most of what it had, or has many times as much: more likely somebody's mistake, or somebody
 /// else's list, than the end of a data centre, or sixteen new ones.
-pub(super) fn compare(before: &[IpNet], now: Vec<IpNet>) -> Result<Vec<IpNet>, RangeListError> {
+pub(super) fn check_change(before: &[IpNet], now: Vec<IpNet>) -> Result<Vec<IpNet>, RangeListError> {
     let before = IpNet::aggregate(&before.to_vec());
     if now.len() * 2 < before.len() {
         return Err(RangeListError::Shrunk { before: before.len(), now: now.len() });
@@ -73,7 +73,7 @@ pub(super) fn compare(before: &[IpNet], now: Vec<IpNet>) -> Result<Vec<IpNet>, R
     }
     let (had, has) = (AddressSpace::of(&before), AddressSpace::of(&now));
     let most = AddressSpace { v4: had.v4.max(SMALL.v4) * GROWTH, v6: had.v6.max(SMALL.v6) * GROWTH };
-    match has.is_within(most) {
+    match has.fits_in(most) {
         true => Ok(now),
         false => Err(RangeListError::Grown((has.v4 / had.v4.max(1)).max(has.v6 / had.v6.max(1)))),
     }
@@ -95,13 +95,13 @@ impl AddressSpace {
         })
     }
 
-    fn is_within(self, most: Self) -> bool {
+    fn fits_in(self, most: Self) -> bool {
         self.v4 <= most.v4 && self.v6 <= most.v6
     }
 }
 
 /// Twice the widest network that is believed of anybody, in either family: an /8 and a /19.
-const MOST_ADDRESSES: AddressSpace = AddressSpace { v4: 2 << 24, v6: 2 << 45 };
+const MAX_ADDRESS_SPACE: AddressSpace = AddressSpace { v4: 2 << 24, v6: 2 << 45 };
 
 /// So many times what it had is no growth of a list ...
 const GROWTH: u128 = 16;
@@ -109,29 +109,29 @@ const GROWTH: u128 = 16;
 /// ... that had this much, a /20 and a /48: a small one may double and double again.
 const SMALL: AddressSpace = AddressSpace { v4: 1 << 12, v6: 1 << 16 };
 
-fn of_json(text: &str) -> Result<Vec<IpNet>, RangeListError> {
-    let value: Value = serde_json::from_str(text).map_err(|error| RangeListError::NotAList(error.to_string()))?;
+fn parse_json(text: &str) -> Result<Vec<IpNet>, RangeListError> {
+    let value: Value = serde_json::from_str(text).map_err(|error| RangeListError::InvalidFormat(error.to_string()))?;
     let entries = value.as_array().or_else(|| value["prefixes"].as_array());
-    let entries = entries.ok_or_else(|| RangeListError::NotAList("it has no `prefixes`".into()))?;
+    let entries = entries.ok_or_else(|| RangeListError::InvalidFormat("it has no `prefixes`".into()))?;
     let prefixes =
         entries.iter().flat_map(|entry| [entry.as_str(), entry["ipv4Prefix"].as_str(), entry["ipv6Prefix"].as_str()]);
-    prefixes.flatten().map(parse).collect()
+    prefixes.flatten().map(parse_network).collect()
 }
 
-fn of_lines(text: &str) -> Result<Vec<IpNet>, RangeListError> {
+fn parse_lines(text: &str) -> Result<Vec<IpNet>, RangeListError> {
     let lines = text.lines().map(|line| line.split_once('#').map_or(line, |(line, _)| line).trim());
-    let first = |line: &str| parse(line.split([',', ';', ' ', '\t']).next().unwrap_or_default());
+    let first = |line: &str| parse_network(line.split([',', ';', ' ', '\t']).next().unwrap_or_default());
     lines.filter(|line| !line.is_empty()).map(first).collect()
 }
 
-fn parse(text: &str) -> Result<IpNet, RangeListError> {
+fn parse_network(text: &str) -> Result<IpNet, RangeListError> {
     // What is quoted in the log is short, whatever was sent.
     let shown = || text.chars().take(40).filter(|letter| !letter.is_control()).collect::<String>();
-    network(text).ok_or_else(|| RangeListError::NotAList(format!("`{}` is no network", shown())))
+    network(text).ok_or_else(|| RangeListError::InvalidFormat(format!("`{}` is no network", shown())))
 }
 
 /// The longest list of any crawler has a few thousand; this many take 10 MiB.
-const MOST: usize = 100_000;
+const MAX_NETWORKS: usize = 100_000;
 
 #[cfg(test)]
 mod tests {
@@ -139,7 +139,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn list(text: &str) -> Result<Vec<String>, RangeListError> {
-        read(text.as_bytes()).map(|networks| networks.iter().map(ToString::to_string).collect())
+        parse(text.as_bytes()).map(|networks| networks.iter().map(ToString::to_string).collect())
     }
 
     #[test]
@@ -165,9 +165,9 @@ mod tests {
     #[test]
     fn what_is_no_list_is_refused_whole() {
         for text in ["<!doctype html>", "{\"error\": \"no\"}", "{", "192.0.2.0/24\nnonsense", "192.0.2.0/33", "[[]"] {
-            assert!(matches!(list(text), Err(RangeListError::NotAList(_))), "{text}: {:?}", list(text));
+            assert!(matches!(list(text), Err(RangeListError::InvalidFormat(_))), "{text}: {:?}", list(text));
         }
-        assert!(matches!(read(b"\xff\xfe"), Err(RangeListError::NotAList(_))));
+        assert!(matches!(parse(b"\xff\xfe"), Err(RangeListError::InvalidFormat(_))));
         for text in ["", "# nothing\n", "[]", r#"{"prefixes": []}"#] {
             assert_eq!(list(text), Err(RangeListError::Empty), "{text}");
         }
@@ -185,7 +185,7 @@ mod tests {
             assert_eq!(list(text).is_ok(), fits, "{text}");
         }
         let many: Vec<String> =
-            (0..=MOST as u32).map(|number| std::net::Ipv4Addr::from(number * 2 + 0x0b00_0000).to_string()).collect();
+            (0..=MAX_NETWORKS as u32).map(|number| std::net::Ipv4Addr::from(number * 2 + 0x0b00_0000).to_string()).collect();
         assert_eq!(list(&many.join("\n")), Err(RangeListError::TooMany));
     }
 
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_list_may_grow_but_not_to_somebody_elses() {
-        let of = |text: &str| read(text.as_bytes()).expect("a list");
+        let of = |text: &str| parse(text.as_bytes()).expect("a list");
         let before = of("192.0.2.0/24\n2001:db8::/48\n");
         for (now, fits) in [
             ("192.0.2.0/24\n198.18.0.0/16\n", false),
@@ -209,27 +209,27 @@ mod tests {
             ("192.0.2.0/24\n2001:db8::/40\n", false),
             ("192.0.2.0/24\n2001:db8::/45\n", true),
         ] {
-            assert_eq!(compare(&before, of(now)).is_ok(), fits, "{now}");
+            assert_eq!(check_change(&before, of(now)).is_ok(), fits, "{now}");
         }
-        assert_eq!(compare(&of("10.0.0.0/16"), of("10.0.0.0/11")), Err(RangeListError::Grown(32)));
-        assert!(compare(&[], of("17.0.0.0/8")).is_ok(), "nothing is known of it");
+        assert_eq!(check_change(&of("10.0.0.0/16"), of("10.0.0.0/11")), Err(RangeListError::Grown(32)));
+        assert!(check_change(&[], of("17.0.0.0/8")).is_ok(), "nothing is known of it");
     }
 
     #[test]
     fn a_list_may_lose_half_and_not_more() {
         let networks = |count: u8| {
-            read((0..count).map(|number| format!("192.0.{}.0/25\n", number * 2)).collect::<String>().as_bytes())
+            parse((0..count).map(|number| format!("192.0.{}.0/25\n", number * 2)).collect::<String>().as_bytes())
                 .expect("a list")
         };
-        assert_eq!(compare(&networks(10), networks(5)), Ok(networks(5)));
-        assert_eq!(compare(&networks(10), networks(4)), Err(RangeListError::Shrunk { before: 10, now: 4 }));
-        assert_eq!(compare(&[], networks(1)), Ok(networks(1)));
+        assert_eq!(check_change(&networks(10), networks(5)), Ok(networks(5)));
+        assert_eq!(check_change(&networks(10), networks(4)), Err(RangeListError::Shrunk { before: 10, now: 4 }));
+        assert_eq!(check_change(&[], networks(1)), Ok(networks(1)));
     }
 
     proptest! {
         #[test]
         fn no_text_makes_it_panic(text in "\\PC*", json in r#"[\{\[]"?(prefixes|ipv4Prefix)?[\]\}":, 0-9./]*"#) {
-            let _ = (read(text.as_bytes()), read(json.as_bytes()));
+            let _ = (parse(text.as_bytes()), parse(json.as_bytes()));
         }
     }
 }

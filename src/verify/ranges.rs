@@ -24,7 +24,7 @@ pub(super) enum RangeMatch {
     /// The network belongs to the operator, but is not published for this crawler.
     Undecided,
     /// Published as an address of this crawler.
-    Proven,
+    Verified,
 }
 
 /// One network, as one operator knows it.
@@ -54,13 +54,13 @@ impl Ranges {
             }
         }
         let mut known = MatchInterner::default();
-        let v4 = stretches(v4, |address| address.checked_add(1), &mut known);
-        let v6 = stretches(v6, |address| address.checked_add(1), &mut known);
+        let v4 = intervals(v4, |address| address.checked_add(1), &mut known);
+        let v6 = intervals(v6, |address| address.checked_add(1), &mut known);
         Self { v4, v6, says: known.says }
     }
 
     /// Returns the best that any range around `address` says for `operator`.
-    pub(super) fn standing(&self, operator: OperatorId, address: IpAddr) -> Option<RangeMatch> {
+    pub(super) fn best_match(&self, operator: OperatorId, address: IpAddr) -> Option<RangeMatch> {
         let says = match address {
             IpAddr::V4(address) => self.v4.at(address.to_bits()),
             IpAddr::V6(address) => self.v6.at(address.to_bits()),
@@ -95,7 +95,7 @@ impl<A: Copy + Ord> IntervalTable<A> {
 }
 
 /// Walks over the networks from the first address on, and keeps those that the walk is in.
-fn stretches<A: Copy + Ord>(
+fn intervals<A: Copy + Ord>(
     mut networks: Vec<(A, A, (OperatorId, RangeMatch))>,
     next: fn(A) -> Option<A>,
     known: &mut MatchInterner,
@@ -105,13 +105,13 @@ fn stretches<A: Copy + Ord>(
     let mut around: Vec<(A, (OperatorId, RangeMatch))> = Vec::new();
     for (first, last, says) in networks {
         while let Some((left, _)) = around.pop_if(|(last, _)| *last < first) {
-            stretches.begin_after(left, next, known.place(&around));
+            stretches.begin_after(left, next, known.intern(&around));
         }
         around.push((last, says));
-        stretches.begin(first, known.place(&around));
+        stretches.begin(first, known.intern(&around));
     }
     while let Some((left, _)) = around.pop() {
-        stretches.begin_after(left, next, known.place(&around));
+        stretches.begin_after(left, next, known.intern(&around));
     }
     stretches
 }
@@ -124,7 +124,7 @@ struct MatchInterner {
 }
 
 impl MatchInterner {
-    fn place<A>(&mut self, around: &[(A, (OperatorId, RangeMatch))]) -> u32 {
+    fn intern<A>(&mut self, around: &[(A, (OperatorId, RangeMatch))]) -> u32 {
         let mut says = RangeMatches::new();
         for (_, (operator, standing)) in around {
             match says.iter_mut().find(|(whose, _)| whose == operator) {
@@ -156,7 +156,7 @@ mod tests {
             let address = u128::from(bits & 0xf0) << 120 | u128::from(bits & 0x0f);
             IpNet::V6(Ipv6Net::new(address.into(), length).expect("at most 128").trunc())
         });
-        let standing = prop_oneof![Just(RangeMatch::Proven), Just(RangeMatch::Undecided)];
+        let standing = prop_oneof![Just(RangeMatch::Verified), Just(RangeMatch::Undecided)];
         let range = (prop_oneof![v4, v6], (0..3u16).prop_map(OperatorId), standing);
         prop::collection::vec(range, 0..20)
     }
@@ -181,7 +181,7 @@ mod tests {
             for address in addresses(&ranges) {
                 for operator in (0..3).map(OperatorId) {
                     let around = ranges.iter().filter(|(network, whose, _)| *whose == operator && network.contains(&address));
-                    prop_assert_eq!(table.standing(operator, address), around.map(|(.., standing)| *standing).max());
+                    prop_assert_eq!(table.best_match(operator, address), around.map(|(.., standing)| *standing).max());
                 }
             }
         }

@@ -113,7 +113,7 @@ fn in_real_logs_few_browsers_are_suspected() {
             let (requests, why) = browsers.entry((line.visit.client, line.visit.user_agent)).or_default();
             *requests += 1;
             let signals = found.evidence.iter().flatten().filter_map(|evidence| match evidence {
-                Evidence::Behaves(signal) => Some(signal.name()),
+                Evidence::Behavior(signal) => Some(signal.name()),
                 _ => None,
             });
             why.extend(signals.filter(|_| found.kind == ClientKind::SuspectedBot && why.is_empty()).collect::<Vec<_>>());

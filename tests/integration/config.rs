@@ -15,7 +15,7 @@ fn settings(file: &Path) -> config::Settings {
 fn the_contract_loads_and_means_what_our_example_means_but_for_the_bucket_of_people() {
     let Some(shared) = crate::support::shared() else { return };
     let contract = settings(&shared.join("contract/tidegate.yaml"));
-    assert_eq!(contract.notes, [""; 0]);
+    assert_eq!(contract.warnings, [""; 0]);
     let mut ours = settings(&Path::new(env!("CARGO_MANIFEST_DIR")).join("config/tidegate.yaml"));
     let rules = Arc::make_mut(&mut ours.rules);
     let people = rules.classes.iter_mut().find(|class| class.name == "person").expect("a class");

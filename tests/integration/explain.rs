@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::path::Path;
 use tidegate::user_agents::UserAgentMatcher;
-use tidegate::cli::explain::page;
+use tidegate::cli::explain::render;
 use tidegate::cli::status::View;
 use tidegate::config::{self, Settings};
 use tidegate::explain::{ChangeKind, Explanation, StepResult, Environment, HypotheticalRequest, Stage, Verdict, explain};
@@ -43,23 +43,23 @@ fn the_explanation_ends_as_the_gate_decides() {
         let explained = site.explain(agent.name, &client, path, &used);
         let answer = visit();
         let told: Vec<(Value, Value)> =
-            explained.answers.iter().map(|one| (json!(one.verdict), json!(one.reason))).collect();
+            explained.responses.iter().map(|one| (json!(one.verdict), json!(one.reason))).collect();
         let happened = match answer.status {
             200 => (json!("admitted"), Value::Null),
             _ => (json!("refused"), answer.json()["reason"].clone()),
         };
         prop_assert!(told.contains(&happened), "{happened:?} is none of {told:?}: {explained:#?}");
-        if let [only] = explained.answers.as_slice() {
+        if let [only] = explained.responses.as_slice() {
             prop_assert_eq!(of_quotas(only.fields.get("ratelimit")), of_quotas(answer.fields.get("ratelimit")));
             let retry_after = only.retry_after_s.map(|wait| wait.to_string());
             prop_assert_eq!(retry_after.as_ref(), answer.fields.get("retry-after"));
         }
         // Doing what it says lets it through.
-        if let Some(less) = explained.would_let_it_through.iter().find(|remedy| remedy.change == ChangeKind::Used) {
+        if let Some(less) = explained.remedies.iter().find(|remedy| remedy.change == ChangeKind::Used) {
             let at_most = |name: &str| less.numbers["used_at_most"][name].as_f64().map(|most| most as u32);
             let less = used.map(|(name, used)| (name, at_most(name).unwrap_or(used)));
             let explained = site.explain(agent.name, &client, path, &less);
-            prop_assert!(explained.answers.iter().all(|answer| answer.verdict == Verdict::Admitted), "{explained:#?}");
+            prop_assert!(explained.responses.iter().all(|answer| answer.verdict == Verdict::Admitted), "{explained:#?}");
         }
         let refused = explained.steps.iter().any(|step| step.finding == StepResult::Refused);
         let either = explained.steps.iter().any(|step| step.finding == StepResult::Depends);
@@ -85,12 +85,12 @@ fn a_step_names_the_line_that_decided_and_what_would_do() {
     assert!(class.evidence.iter().any(|told| told.contains("192.0.2.1 is in none of the ranges")), "{class:?}");
     assert_eq!(class.rule.as_ref().map(|rule| rule.path.as_str()), Some("classes[1]"));
     assert_eq!(step(&impostor, Stage::Block).finding, StepResult::Refused);
-    assert_eq!(step(&impostor, Stage::Bucket).finding, StepResult::NotAsked);
-    assert_eq!((impostor.answers[0].status, impostor.answers[0].retry_after_s), (Some(429), Some(3600)));
+    assert_eq!(step(&impostor, Stage::Bucket).finding, StepResult::Skipped);
+    assert_eq!((impostor.responses[0].status, impostor.responses[0].retry_after_s), (Some(429), Some(3600)));
     assert_eq!(remedy(&impostor, ChangeKind::Proof)["operator"], "googlebot");
     let noted = site.explain("BadBot/1.0", "192.0.2.1", "/item/1", &[]);
     assert_eq!(step(&noted, Stage::Block).finding, StepResult::Shadow);
-    assert_eq!(noted.answers[0].shadow.as_deref(), Some("blocked"));
+    assert_eq!(noted.responses[0].shadow.as_deref(), Some("blocked"));
 
     let spent = site.explain(PERSON.name, "192.0.2.1", "/both", &[("search", 48)]);
     assert!(step(&spent, Stage::Identity).rule.as_ref().expect("a setting").at.is_some());
@@ -113,7 +113,7 @@ fn what_stands_in_no_file_is_said_to_be_a_default() {
     assert!(rule(Stage::Route).ends_with(": routes[0]") && rule(Stage::Route).starts_with("tidegate.yaml:"));
     assert_eq!(rule(Stage::Class), "by default: classes[0]");
     assert_eq!(rule(Stage::Identity), "by default: clients.address_from");
-    assert!(explained.would_let_it_through.is_empty());
+    assert!(explained.remedies.is_empty());
 }
 
 /// What `RateLimit` says, but for the bucket: earlier visits have taken tokens.
@@ -137,11 +137,11 @@ fn the_page_fits_the_terminal_whatever_the_names() {
         let explained = site.explain(agent, "66.249.66.1", path, &[(&long, used)]);
         for width in [60, 80, 120] {
             let view = View { width, ink: ColorMode::Plain, zone: TimeZone::UTC };
-            let shown = page(&explained, &view);
+            let shown = render(&explained, &view);
             let wide: Vec<&str> = shown.lines().filter(|line| line.chars().count() > width).collect();
             assert!(wide.is_empty(), "{wide:#?}");
         }
-        let coloured = page(&explained, &View { width: 80, ink: ColorMode::Coloured, zone: TimeZone::UTC });
+        let coloured = render(&explained, &View { width: 80, ink: ColorMode::Color, zone: TimeZone::UTC });
         assert!(coloured.contains("\u{1b}["));
     }
 }
@@ -149,7 +149,7 @@ fn the_page_fits_the_terminal_whatever_the_names() {
 #[test]
 fn a_page_tells_all_of_a_refusal() {
     let explained = Site::new(RULES).explain("curl/8.0", "192.0.2.1", "/item/1", &[("api", 40)]);
-    let shown = page(&explained, &View { width: 80, ink: ColorMode::Plain, zone: TimeZone::UTC });
+    let shown = render(&explained, &View { width: 80, ink: ColorMode::Plain, zone: TimeZone::UTC });
     assert_eq!(shown, REFUSED, "\n{shown}");
 }
 
@@ -162,10 +162,10 @@ fn only_reading_robots_txt_is_exempt() {
     }
     let deleted = explained(http::Method::DELETE);
     assert_eq!(step(&deleted, Stage::Block).finding, StepResult::Refused);
-    assert_eq!(deleted.answers[0].status, Some(429));
+    assert_eq!(deleted.responses[0].status, Some(429));
     let open = Site::new("scopes: { default: { concurrency: 1 } }");
     let turn =
-        |method| step(&open.explain_method(method, PERSON.name, "192.0.2.1", "/robots.txt", &[]), Stage::Turn).finding;
+        |method| step(&open.explain_method(method, PERSON.name, "192.0.2.1", "/robots.txt", &[]), Stage::Throttle).finding;
     assert_eq!((turn(http::Method::GET), turn(http::Method::POST)), (StepResult::Passed, StepResult::Unknown));
 }
 
@@ -174,7 +174,7 @@ fn step(explained: &Explanation, stage: Stage) -> &tidegate::explain::Step {
 }
 
 fn remedy(explained: &Explanation, change: ChangeKind) -> &serde_json::Map<String, Value> {
-    let found = explained.would_let_it_through.iter().find(|remedy| remedy.change == change);
+    let found = explained.remedies.iter().find(|remedy| remedy.change == change);
     &found.unwrap_or_else(|| panic!("no {change:?} in {explained:#?}")).numbers
 }
 
@@ -225,9 +225,9 @@ impl Site {
             url: format!("http://example.com{path}").parse().expect("a URL"),
             sent,
             at: NOON,
-            used: used.iter().map(|&(name, used)| (name.to_owned(), Units::whole(used.into()))).collect(),
+            used: used.iter().map(|&(name, used)| (name.to_owned(), Units::from_whole(used.into()))).collect(),
         };
-        explain(&made_up.case(known).expect("a path that is one"))
+        explain(&made_up.into_input(known).expect("a path that is one"))
     }
 }
 

@@ -99,14 +99,14 @@ const DEAREST: u64 = 3;
 fn rules(window: Window) -> Arc<Rules> {
     let quota = Quota {
         name: "api".into(),
-        limit: Units::whole(LIMIT),
+        limit: Units::from_whole(LIMIT),
         window,
         enforce: true,
         cost_header: None,
         free_when_cached: true,
         sync_from: None,
         pacing: None,
-        ladders: vec![None],
+        class_tiers: vec![None],
     };
     let class = Class {
         name: "all".into(),
@@ -124,7 +124,7 @@ fn rules(window: Window) -> Arc<Rules> {
         hosts: vec![],
         methods: vec![],
         query: vec![],
-        costs: vec![(QuotaId(0), Cost::Known(Units::whole(cost)))],
+        costs: vec![(QuotaId(0), Cost::Known(Units::from_whole(cost)))],
         scopes: vec![],
         measured: true,
     };
@@ -132,12 +132,12 @@ fn rules(window: Window) -> Arc<Rules> {
         trust: ProxyTrust::default(),
         behaviour: None,
         lists: Vec::new(),
-        agent_rules: vec![],
+        user_agent_rules: vec![],
         classes: vec![class],
         quotas: vec![quota],
         routes: (1..=DEAREST).map(route).collect(),
-        scopes: vec![Scope::open("default")],
-        tells_crawl_policy: false,
+        scopes: vec![Scope::unthrottled("default")],
+        serves_crawl_policy: false,
     })
 }
 
@@ -257,8 +257,8 @@ impl<L: Recovers> World<L> {
                 let (mut permit, window, expected) = self.open.remove(0);
                 let counted = self.served.get_mut(&window).expect("it was counted");
                 *counted -= expected - cost.unwrap_or(expected).min(expected);
-                permit.sent();
-                permit.settle(|_, expected| cost.map_or(expected, Units::whole).min(expected));
+                permit.mark_sent();
+                permit.settle(|_, expected| cost.map_or(expected, Units::from_whole).min(expected));
             }
             Step::End { .. } => {}
             Step::Round { after_ms } => {
@@ -276,7 +276,7 @@ impl<L: Recovers> World<L> {
                 while !self.open.is_empty() {
                     self.take(&Step::End { cost: None });
                 }
-                let asks = self.admission.engine().asks(self.now);
+                let asks = self.admission.engine().lease_requests(self.now);
                 let store = self.store.as_mut().expect("it is open");
                 at_once(store.close(&asks, self.now)).expect("it is written");
                 self.store = None;
@@ -324,12 +324,12 @@ impl<L: Recovers> World<L> {
     fn round(&mut self) {
         let engine = self.admission.engine();
         let store = self.store.as_mut().expect("it is open");
-        for (ask, used) in engine.corrections(self.now) {
+        for (ask, used) in engine.pending_corrections(self.now) {
             at_once(store.correct(&ask, used, self.now)).expect("it is written");
         }
-        let asks = engine.asks(self.now);
+        let asks = engine.lease_requests(self.now);
         let leases = at_once(store.lease(&asks, self.now)).expect("an answer");
-        engine.supply(&asks, &leases, self.now);
+        engine.apply_leases(&asks, &leases, self.now);
     }
 
     /// What any window has been charged, with what weighs on it.
@@ -345,15 +345,15 @@ fn windows() -> impl Strategy<Value = Window> {
     prop_oneof![
         Just(Window::Fixed { length }),
         Just(Window::Fixed { length: Duration::from_secs(86_400) }),
-        Just(Window::Sliding { length, parts: 6 }),
+        Just(Window::Sliding { length, sub_windows: 6 }),
     ]
 }
 
 /// The most that one death can waste, as it is published: two leases.
 fn bound() -> u64 {
-    let limit = Units::whole(LIMIT);
-    let (length, dearest) = (Duration::from_secs(86_400), Units::whole(DEAREST));
-    SpendProfile { limit, left: limit, length, per_second: limit, dearest, short: Units::ZERO }.largest().floor() * 2
+    let limit = Units::from_whole(LIMIT);
+    let (length, dearest) = (Duration::from_secs(86_400), Units::from_whole(DEAREST));
+    SpendProfile { limit, left: limit, length, per_second: limit, max_cost: dearest, shortfall: Units::ZERO }.max_size().floor() * 2
 }
 
 fn never_too_many<L: Recovers>(ledger: L, window: Window, steps: &[Step]) {
@@ -374,7 +374,7 @@ fn waste_is_bounded<L: Recovers>(ledger: L, steps: &[Step]) {
         world.take(step);
         world.round();
         let view = &world.admission.quotas(world.now)[0];
-        let (counted, served) = (view.used.plus(view.reserved).floor(), world.served.values().sum::<u64>());
+        let (counted, served) = (view.used.saturating_add(view.reserved).floor(), world.served.values().sum::<u64>());
         assert!(counted >= served, "{counted} counted, {served} served after {step:?}");
         let wasted = counted - served;
         let bound = bound() * world.crashes;
@@ -562,20 +562,20 @@ fn a_ledger_of_many_quotas_opens_again_with_all_of_them() {
         .flat_map(|quota| (0..8).map(move |day| (quota, day)))
         .map(|(quota, day)| tidegate::ledger::LeaseRequest {
             quota: format!("quota_{quota}"),
-            limit: Units::whole(1000),
+            limit: Units::from_whole(1000),
             window: stores::window(day * 86_400, 86_400, 0),
-            taken: Units::whole(1),
+            taken: Units::from_whole(1),
             held: Units::ZERO,
-            wanted: Units::whole(20),
-            soon: Units::whole(2),
-            expects: Units::ZERO,
+            wanted: Units::from_whole(20),
+            urgent: Units::from_whole(2),
+            expected_demand: Units::ZERO,
         })
         .collect();
     let leases = at_once(ledger.lease(&asks, NOON)).expect("an answer");
     drop(ledger);
     let mut ledger = back_in(folder.path(), "this boot", NOON);
     let again = at_once(ledger.lease(&asks, NOON)).expect("an answer");
-    assert!(leases.iter().zip(&again).all(|(before, after)| after.elsewhere >= before.held), "{:?}", again[0]);
+    assert!(leases.iter().zip(&again).all(|(before, after)| after.held_by_others >= before.held), "{:?}", again[0]);
 }
 
 // --- the program itself, killed under load -------------------------------------------------------------------------

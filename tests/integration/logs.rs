@@ -62,7 +62,7 @@ fn is_read_to_its_last_line(log: &Path, lines: u64, broken: u64) {
     while let Some(OrderedLine { place, text, .. }) = merged.next_line().expect("it can be read") {
         given += 1;
         if let Err(kind) = LogLine::read(text).map(drop) {
-            merged.is_broken(kind, place);
+            merged.count_line_error(kind, place);
         }
     }
     let found: u64 = merged.counts.broken.values().map(|(count, _)| count).sum();
@@ -99,11 +99,11 @@ impl Expected {
         Self {
             ip: match &line.client {
                 LoggedClient::Address(address) => address.to_string(),
-                LoggedClient::Named(name) => (*name).to_owned(),
+                LoggedClient::HostName(name) => (*name).to_owned(),
             },
             epoch: line.at.seconds(),
-            method: line.asked.as_ref().map(|asked| asked.method.to_string()),
-            path: line.asked.as_ref().map(target),
+            method: line.request.as_ref().map(|asked| asked.method.to_string()),
+            path: line.request.as_ref().map(target),
             status: line.status,
             bytes: line.bytes,
             referer: line.referer.as_deref().map(text),

@@ -127,7 +127,7 @@ fn a_read_only_replica_is_not_leased_from() {
 fn a_gate_that_stops_gives_back_what_it_has_not_spent() {
     let redis = RedisServer::start(&[]);
     let (mut one, mut two) = (store(place(redis.port), 1), store(place(redis.port), 2));
-    let asked = LeaseRequest { soon: Units::from_milli(LIMIT), ..ask("api", LIMIT) };
+    let asked = LeaseRequest { urgent: Units::from_milli(LIMIT), ..ask("api", LIMIT) };
     let held = |store: &mut RedisStore| lease(store, &asked).expect("a lease").held.milli();
     wait_until("all of the quota to be leased", || held(&mut one) == LIMIT);
     assert_eq!(held(&mut two), 0);
@@ -207,7 +207,7 @@ fn three_gates(options: &[&str], shares: bool, disturb: impl FnOnce(&mut RedisSe
     let asked = ask("api", 0);
     let threads: Vec<_> = (1..=3)
         .map(|number| {
-            let store = RedisStore::new(place(redis.port), "tidegate", shares, Incarnation::fresh(number));
+            let store = RedisStore::new(place(redis.port), "tidegate", shares, Incarnation::ephemeral(number));
             let (asked, gates) = (asked.clone(), Arc::clone(&gates));
             std::thread::spawn(move || spend(store, number, &asked, &gates))
         })
@@ -235,13 +235,13 @@ fn spend(mut store: RedisStore, number: u64, asked: &LeaseRequest, gates: &Gates
             taken: Units::from_milli(taken),
             held: Units::from_milli(held),
             wanted: Units::from_milli(wanted),
-            soon: Units::from_milli(100),
+            urgent: Units::from_milli(100),
             ..asked.clone()
         };
         held = held.min(wanted);
         if let Ok(leases) = runtime.block_on(store.lease(&[ask], clock.now())) {
             held = leases[0].held.milli();
-            left = LIMIT.saturating_sub(leases[0].elsewhere.milli() + held);
+            left = LIMIT.saturating_sub(leases[0].held_by_others.milli() + held);
         }
         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let amount = (chance >> 33) % (held - taken + 1);
@@ -273,7 +273,7 @@ fn place(port: u16) -> RedisEndpoint {
 }
 
 fn store(server: RedisEndpoint, number: u64) -> RedisStore {
-    RedisStore::new(server, "tidegate", false, Incarnation::fresh(number))
+    RedisStore::new(server, "tidegate", false, Incarnation::ephemeral(number))
 }
 
 fn ask(quota: &str, wanted: u64) -> LeaseRequest {
@@ -282,12 +282,12 @@ fn ask(quota: &str, wanted: u64) -> LeaseRequest {
     LeaseRequest {
         quota: quota.into(),
         limit: Units::from_milli(LIMIT),
-        window: WindowKey { id: start.0, span: Some(span), back: 0 },
+        window: WindowKey { id: start.0, span: Some(span), lookback: 0 },
         taken: Units::ZERO,
         held: Units::ZERO,
         wanted: Units::from_milli(wanted),
-        soon: Units::from_milli(wanted),
-        expects: Units::ZERO,
+        urgent: Units::from_milli(wanted),
+        expected_demand: Units::ZERO,
     }
 }
 

@@ -235,7 +235,7 @@ fn holds(text: &[u8], wishes: &RobotsDirectives) -> Result<(), String> {
         return broken("a second time changes".into());
     }
     let (before, after) = (Reader::of(text), Reader::of(&merged));
-    for (agent, seconds) in &wishes.of_crawlers {
+    for (agent, seconds) in &wishes.per_crawler {
         let name = goes_by(&after, agent).unwrap_or(agent);
         let told = after.delays(name);
         let stated = goes_by(&before, agent).map_or(vec![], |name| before.delays(name));
@@ -252,7 +252,7 @@ fn holds(text: &[u8], wishes: &RobotsDirectives) -> Result<(), String> {
         if let Some(path) = PATHS.iter().find(|path| may(&before, path) != may(&after, path)) {
             return broken(format!("{agent} and {path}: it was {}", may(&before, path)));
         }
-        let trap = wishes.trap.as_ref().filter(|_| goes_by(&after, agent).is_some());
+        let trap = wishes.honeypot.as_ref().filter(|_| goes_by(&after, agent).is_some());
         if trap.is_some_and(|trap| may(&after, trap)) {
             return broken(format!("{agent} may fetch the trap"));
         }
@@ -262,7 +262,7 @@ fn holds(text: &[u8], wishes: &RobotsDirectives) -> Result<(), String> {
         told.dedup();
         told
     };
-    let untouched = if wishes.of_everybody.is_some() { &[][..] } else { &NOT_ASKED[..] };
+    let untouched = if wishes.default.is_some() { &[][..] } else { &NOT_ASKED[..] };
     match untouched.iter().find(|agent| told(&before, agent) != told(&after, agent)) {
         Some(agent) => broken(format!("{agent} is told {:?}", after.delays(agent))),
         None => Ok(()),
@@ -296,7 +296,7 @@ fn is_within(few: &[&[u8]], many: &[&[u8]]) -> bool {
 
 fn wishes(of_crawlers: &[(&str, u32)], of_everybody: Option<u32>, trap: Option<&str>) -> RobotsDirectives {
     let of_crawlers = of_crawlers.iter().map(|(name, seconds)| ((*name).to_owned(), *seconds)).collect();
-    RobotsDirectives { of_crawlers, of_everybody, trap: trap.map(str::to_owned) }
+    RobotsDirectives { per_crawler: of_crawlers, default: of_everybody, honeypot: trap.map(str::to_owned) }
 }
 
 fn everything() -> RobotsDirectives {

@@ -141,7 +141,7 @@ impl Gate {
         let server = RedisEndpoint { host: "127.0.0.1".into(), port: redis.port, user: None, password: None, database: 0 };
         // The server is there, however busy the machine is.
         let patient = Timeouts { connect: TIMEOUT, reply: TIMEOUT };
-        let store = RedisStore::new(server, "tidegate", false, Incarnation::fresh(number)).with_timeouts(patient);
+        let store = RedisStore::new(server, "tidegate", false, Incarnation::ephemeral(number)).with_timeouts(patient);
         let known = rows(redis);
         let mut gate = Self { engine, admission, store, runs_low, row: String::new() };
         wait_until("a new ledger to lease, which it does after three seconds", || gate.round(now) > Units::ZERO);
@@ -159,9 +159,9 @@ impl Gate {
 
     /// What the keeper does once a second, and whenever an account runs low; what it holds then.
     fn round(&mut self, now: Timestamp) -> Units {
-        let asks = self.engine.asks(now);
+        let asks = self.engine.lease_requests(now);
         let Ok(leases) = wait(self.store.lease(&asks, now)) else { return Units::ZERO };
-        self.engine.supply(&asks, &leases, now);
+        self.engine.apply_leases(&asks, &leases, now);
         leases[0].held
     }
 
@@ -184,7 +184,7 @@ impl Gate {
     }
 
     fn line(&self, now: Timestamp) -> u64 {
-        self.admission.quotas(now)[0].plan.as_ref().map_or(0, |plan| plan.line.floor())
+        self.admission.quotas(now)[0].plan.as_ref().map_or(0, |plan| plan.planned.floor())
     }
 }
 

@@ -33,7 +33,7 @@ impl Scene {
 
     /// The same once the gate has the agent's keys.
     fn acquainted() -> Self {
-        Self::new(AllowedAddresses::Anywhere).after_the_keys_came()
+        Self::new(AllowedAddresses::Any).after_the_keys_came()
     }
 
     fn after_the_keys_came(self) -> Self {
@@ -97,7 +97,7 @@ fn terms(nonce: Option<&str>) -> Terms<'_> {
 
 #[test]
 fn an_agent_is_not_known_at_first_and_verified_once_its_keys_have_come() {
-    let scene = Scene::new(AllowedAddresses::Anywhere);
+    let scene = Scene::new(AllowedAddresses::Any);
     scene.directory.publishes(&scene.agent.directory());
     assert_eq!(scene.ask(""), PERSON, "it has a browser's user agent");
     assert_eq!(scene.ask_signed(), DECLARED, "no request waits for keys");
@@ -153,14 +153,14 @@ fn a_stolen_name_is_not_worth_anything_without_the_key() {
 
 #[test]
 fn who_signs_wrongly_for_an_operator_that_publishes_all_its_addresses_is_an_impostor() {
-    let scene = Scene::with("google-agent", AllowedAddresses::Anywhere).after_the_keys_came();
+    let scene = Scene::with("google-agent", AllowedAddresses::Any).after_the_keys_came();
     let garbled = scene.agent.fields(&terms(None)).replace("Signature: sig1=:", "Signature: sig1=:AAAA");
     assert_eq!(scene.ask(&garbled), "impostor -");
 }
 
 #[test]
 fn while_a_directory_is_down_nobody_is_verified_and_nobody_an_impostor() {
-    let scene = Scene::with("google-agent", AllowedAddresses::Anywhere);
+    let scene = Scene::with("google-agent", AllowedAddresses::Any);
     assert_eq!(scene.ask_signed(), DECLARED);
     scene.directory_is_asked(1);
     let named = "User-Agent: Google-Agent\r\n";
@@ -188,7 +188,7 @@ fn a_key_that_is_no_longer_published_is_no_longer_good() {
 
 #[test]
 fn a_directory_that_sends_elsewhere_is_not_followed() {
-    let scene = Scene::new(AllowedAddresses::Anywhere);
+    let scene = Scene::new(AllowedAddresses::Any);
     let elsewhere = Directory::empty();
     elsewhere.publishes(&scene.agent.directory());
     scene.directory.answers("302 Found", &format!("Location: {}\r\n", elsewhere.url()), "");
@@ -200,7 +200,7 @@ fn a_directory_that_sends_elsewhere_is_not_followed() {
 
 #[test]
 fn what_is_no_directory_gives_no_keys() {
-    let scene = Scene::new(AllowedAddresses::Anywhere);
+    let scene = Scene::new(AllowedAddresses::Any);
     scene.directory.answers("200 OK", "Content-Type: text/html\r\n", &scene.agent.directory());
     assert_eq!(scene.ask_signed(), DECLARED);
     scene.directory_is_asked(1);
@@ -223,7 +223,7 @@ fn strangers_keys_are_not_fetched() {
     let agent = Signer::new(&directory.url());
     directory.publishes(&agent.directory());
     let scene = Scene {
-        gate: Gate::in_world(directory.world(AllowedAddresses::Anywhere), origin.address(), ""),
+        gate: Gate::in_world(directory.world(AllowedAddresses::Any), origin.address(), ""),
         agent,
         directory,
         origin,
@@ -238,7 +238,7 @@ fn strangers_keys_are_not_fetched() {
 
 #[test]
 fn fields_that_name_no_agent_make_no_bot_of_a_person() {
-    let scene = Scene::new(AllowedAddresses::Anywhere);
+    let scene = Scene::new(AllowedAddresses::Any);
     for fields in [
         "Signature-Agent: garbage\r\nSignature-Input: garbage\r\nSignature: garbage\r\n",
         "Signature-Agent: \"\r\nSignature-Input: (\r\nSignature: :\r\n",
@@ -262,7 +262,7 @@ fn where_signatures_are_not_looked_at_they_say_nothing() {
     let agent = Signer::new(&directory.url());
     let off = "verify: { dns: off, refresh: off, signatures: { enabled: false } }";
     let scene = Scene {
-        gate: Gate::in_world(directory.world(AllowedAddresses::Anywhere), origin.address(), off),
+        gate: Gate::in_world(directory.world(AllowedAddresses::Any), origin.address(), off),
         agent,
         directory,
         origin,
@@ -274,6 +274,6 @@ fn where_signatures_are_not_looked_at_they_say_nothing() {
 
 #[test]
 fn an_operator_of_the_sites_own_may_be_known_by_its_signature_alone() {
-    let scene = Scene::with("acme", AllowedAddresses::Anywhere).after_the_keys_came();
+    let scene = Scene::with("acme", AllowedAddresses::Any).after_the_keys_came();
     assert_eq!(scene.ask_signed(), "agent acme");
 }

@@ -39,13 +39,13 @@ enum Met {
 
 impl Site {
     fn new(rules: &str, does: impl Fn(u64) -> Does + Send + Sync + 'static) -> Self {
-        let clock = Clock::by_hand(NOON);
+        let clock = Clock::manual(NOON);
         let log = Arc::new(Mutex::new(Vec::new()));
         let met = channel();
         let (go_on, told) = signal();
         let (of_origin, written, arrivals) = (clock.clone(), Arc::clone(&log), met.0.clone());
         let origin = Origin::scripted(move |_, wire| {
-            let now = of_origin.now().since(NOON);
+            let now = of_origin.now().saturating_duration_since(NOON);
             let does = does(now.as_secs());
             let what = match does {
                 Answers(status, _) => status,
@@ -70,7 +70,7 @@ impl Site {
     }
 
     fn now(&self) -> Duration {
-        self.gate.clock.now().since(NOON)
+        self.gate.clock.now().saturating_duration_since(NOON)
     }
 
     /// Goes to that second.

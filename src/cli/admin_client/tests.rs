@@ -63,7 +63,7 @@ fn the_file_says_where_the_gate_is_even_when_the_rest_of_it_is_wrong() {
     let asked = |yaml: &str, environment: &[(&str, &str)]| {
         std::fs::write(&file, yaml).expect("it can be written");
         let args = AdminArgs { file: ConfigArg { config: Some(file.clone()) }, ..AdminArgs::default() };
-        args.way(&variables(environment)).map(|way| way.client.address().to_owned())
+        args.target(&variables(environment)).map(|way| way.client.address().to_owned())
     };
     let half_written = "origin: { url: '${ELSEWHERE}' }\nquotas: { api: { limit: -1 } }\nadmin: {}";
     assert_eq!(asked(half_written, &[]), Ok("127.0.0.1:9090".into()));
@@ -80,7 +80,7 @@ fn the_file_says_where_the_gate_is_even_when_the_rest_of_it_is_wrong() {
         ("admin: { listen: somewhere }", "admin.listen: "),
     ] {
         match asked(yaml, &[]) {
-            Err(CommandError::Wrong(said)) => assert!(said.contains(told) && said.contains("--admin ADDR"), "{said}"),
+            Err(CommandError::Usage(said)) => assert!(said.contains(told) && said.contains("--admin ADDR"), "{said}"),
             other => panic!("{yaml}: {other:?}"),
         }
     }
@@ -90,14 +90,14 @@ fn the_file_says_where_the_gate_is_even_when_the_rest_of_it_is_wrong() {
 fn what_is_answered_decides_how_the_command_ends() {
     let answer = |status: u16, body: &str| {
         let status = StatusCode::from_u16(status).expect("a status");
-        understood(AdminResponse { status, body: body.into() }, "a:1", "bring it")
+        parse_response(AdminResponse { status, body: body.into() }, "a:1", "bring it")
     };
     assert_eq!(answer(200, "{\"a\": 1}"), Ok("{\"a\": 1}".into()));
     assert_eq!(
         answer(401, "{\"detail\": \"no\"}"),
-        Err(CommandError::Wrong("a:1: the admin token is missing or wrong; bring it".into()))
+        Err(CommandError::Usage("a:1: the admin token is missing or wrong; bring it".into()))
     );
-    assert_eq!(answer(404, "{\"detail\": \"one\\ntwo\"}"), Err(CommandError::Wrong("one\ntwo".into())));
+    assert_eq!(answer(404, "{\"detail\": \"one\\ntwo\"}"), Err(CommandError::Usage("one\ntwo".into())));
     assert!(
         matches!(answer(503, "{\"detail\": \"late\"}"), Err(CommandError::Failed(why)) if why.ends_with("503 Service Unavailable: late"))
     );

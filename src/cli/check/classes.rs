@@ -15,11 +15,11 @@ pub(super) fn class(class: &Class, shed: bool, operators: &[String], lists: &[St
     // Without either there is nothing to guard it from.
     let guard =
         class.guard.as_ref().filter(|_| shed).map_or_else(String::new, |written| format!("; {}", guard(written)));
-    let (who, priority) = (when(&class.when, operators, lists), class.priority);
+    let (who, priority) = (conditions(&class.when, operators, lists), class.priority);
     format!("{}: {who}; priority {priority}{bucket}{guard}{blocked}{}", class.name, shadow(class.enforce))
 }
 
-pub(super) fn when(when: &ClassMatcher, operators: &[String], lists: &[String]) -> String {
+pub(super) fn conditions(when: &ClassMatcher, operators: &[String], lists: &[String]) -> String {
     let mut conditions = Vec::new();
     if !when.kinds.is_empty() {
         conditions.push(when.kinds.iter().map(|kind| ClientKind::name(*kind)).collect::<Vec<_>>().join(" or "));
@@ -31,7 +31,7 @@ pub(super) fn when(when: &ClassMatcher, operators: &[String], lists: &[String]) 
     if !when.user_agents.is_empty() {
         conditions.push(format!("user agent with {:?}", when.user_agents.join(" or ")));
     }
-    let on = |list: &ListId| when.lists.first_in_common(ListSet::on([*list])).is_some();
+    let on = |list: &ListId| when.lists.first_common(ListSet::from_ids([*list])).is_some();
     let named: Vec<&str> =
         (0..).map(ListId).zip(lists).filter(|(id, _)| on(id)).map(|(_, name)| name.as_str()).collect();
     if !named.is_empty() {
@@ -43,7 +43,7 @@ pub(super) fn when(when: &ClassMatcher, operators: &[String], lists: &[String]) 
         count => conditions.push(format!("from {count} address ranges")),
     }
     if let Some(ApiKeys { carrier, values }) = &when.keys {
-        let place = place(carrier);
+        let place = credential_source(carrier);
         conditions.push(match values.len() {
             1 => format!("with the known key in {place}"),
             count => format!("with one of {count} known keys in {place}"),
@@ -52,7 +52,7 @@ pub(super) fn when(when: &ClassMatcher, operators: &[String], lists: &[String]) 
     if conditions.is_empty() { "everybody else".into() } else { conditions.join(", ") }
 }
 
-fn place(carrier: &CredentialSource) -> String {
+fn credential_source(carrier: &CredentialSource) -> String {
     match carrier {
         CredentialSource::Header(name) => format!("the header {name}"),
         CredentialSource::Cookie(name) => format!("the cookie {name}"),
@@ -67,7 +67,7 @@ fn bucket(bucket: &Bucket, key: &KeySource) -> String {
         KeySource::Address => "each client".into(),
         KeySource::Operator => "each operator's crawlers together (others each)".into(),
         KeySource::Class => "the class together".into(),
-        KeySource::Sent(carrier) => format!("each value of {}", place(carrier)),
+        KeySource::Credential(carrier) => format!("each value of {}", credential_source(carrier)),
     };
     format!("{whose} {capacity} at most, {fill} more every {} {how}{which}", duration(*interval))
 }
@@ -75,8 +75,8 @@ fn bucket(bucket: &Bucket, key: &KeySource) -> String {
 fn guard(guard: &CrawlerGuard) -> String {
     format!(
         "guarded: one let through each {}, no page refused for over {}, with up to {}%",
-        duration(guard.trickle),
+        duration(guard.admit_interval),
         duration(guard.max_refused_for),
-        guard.up_to.ratio() * 100.0
+        guard.budget.ratio() * 100.0
     )
 }

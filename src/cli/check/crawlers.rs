@@ -5,7 +5,7 @@ use crate::config::Settings;
 use crate::config::settings::{CrawlPolicy, CrawlerOperator, ProofMethod, RangeFile, Robots, Signatures, Verify};
 use crate::policy::class::Class;
 use crate::policy::crawl_delay::{self, CrawlBudget, CrawlDelay, CrawlDelays};
-use crate::policy::decide::CRAWL_POLICY;
+use crate::policy::decide::CRAWL_POLICY_PATH;
 use crate::policy::{ClassId, ClientKind, OperatorId, Units};
 use crate::verify::{self, OperatorTable};
 use std::time::Duration;
@@ -34,16 +34,16 @@ pub(super) fn verify(verify: &Verify) -> String {
 }
 
 /// A gate starts without them, and takes them over once they are right.
-pub(super) fn range_files_trouble(settings: &Settings) -> Vec<String> {
+pub(super) fn range_file_warnings(settings: &Settings) -> Vec<String> {
     let told = |RangeFile { file, named_at, .. }: &RangeFile| {
-        let trouble = verify::trouble_with(file)?;
+        let trouble = verify::validate_file(file)?;
         Some(format!("{named_at}: {} cannot be used: {trouble}; until it can, it proves nobody", file.display()))
     };
     settings.range_files.iter().filter_map(told).collect()
 }
 
 /// What a token that was another's means for those who really are the other's.
-pub(super) fn tokens_taken(settings: &Settings) -> Vec<String> {
+pub(super) fn reassigned_tokens(settings: &Settings) -> Vec<String> {
     let builtin = OperatorTable::builtin();
     let mut notes = Vec::new();
     for (token, whose) in builtin.tokens() {
@@ -111,9 +111,9 @@ pub(super) fn robots(settings: &Settings, operators: &[String]) -> Vec<String> {
         CrawlDelay::Auto(class) => {
             let budgets = crawl_delay::budgets(&settings.rules, *class, |_| Units::ZERO);
             // Nothing left is the longest of all.
-            match budgets.max_by_key(|budget| budget.needs().unwrap_or(u32::MAX)) {
+            match budgets.max_by_key(|budget| budget.required_delay_s().unwrap_or(u32::MAX)) {
                 Some(budget) => {
-                    let (seconds, short) = (budget.affords(), falls_short(&budget));
+                    let (seconds, short) = (budget.affordable_delay(), budget_warning(&budget));
                     format!("  asks {whom} for what the budget affords, at first {seconds}s{short}")
                 }
                 None => format!("  asks {whom} for nothing: auto follows a quota, and no route has a cost"),
@@ -123,27 +123,27 @@ pub(super) fn robots(settings: &Settings, operators: &[String]) -> Vec<String> {
     let classes = &settings.rules.classes;
     for Group { class, delay, operators } in groups(delays, classes, operators) {
         let whom = match class.and_then(|ClassId(place)| classes.get(usize::from(place))) {
-            Some(class) if operators.len() > NAMED => {
+            Some(class) if operators.len() > MAX_LISTED_OPERATORS => {
                 format!("the {} operators of class {}", operators.len(), class.name)
             }
             _ => operators.join(", "),
         };
         lines.push(asks(&whom, &delay));
     }
-    lines.extend(delays.of_everybody.iter().map(|delay| asks("unknown bots", delay)));
+    lines.extend(delays.default.iter().map(|delay| asks("unknown bots", delay)));
     lines.extend(trap.iter().map(|path| format!("  forbids {path}, which nothing links to")));
     lines
 }
 
 /// What a delay cannot do for a budget.
-fn falls_short(budget: &CrawlBudget) -> String {
-    match budget.needs() {
+fn budget_warning(budget: &CrawlBudget) -> String {
+    match budget.required_delay_s() {
         None => "; it has no budget, tiers refuse it wholly".into(),
-        Some(seconds) if seconds > crawl_delay::MOST => {
-            let lasts = budget.window.as_secs() * u64::from(crawl_delay::MOST) / u64::from(seconds);
+        Some(seconds) if seconds > crawl_delay::MAX_DELAY_S => {
+            let lasts = budget.window.as_secs() * u64::from(crawl_delay::MAX_DELAY_S) / u64::from(seconds);
             let unit = if lasts >= 3600 { 3600 } else { 60 };
             let lasts = duration(Duration::from_secs(lasts.div_ceil(unit) * unit));
-            let most = crawl_delay::MOST;
+            let most = crawl_delay::MAX_DELAY_S;
             format!(
                 "; it needs {seconds}s, crawlers read {most}s at most: it lasts about {lasts} of {}",
                 duration(budget.window)
@@ -162,7 +162,7 @@ struct Group<'a> {
 
 fn groups<'a>(delays: &CrawlDelays, classes: &[Class], operators: &'a [String]) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
-    for &(operator, delay) in &delays.of_operators {
+    for &(operator, delay) in &delays.per_operator {
         let class = crawl_delay::class_of(classes, ClientKind::VerifiedBot, Some(operator));
         let name = operators.get(usize::from(operator.0)).map_or("?", String::as_str);
         match groups.iter_mut().find(|group| (group.class, group.delay) == (class, delay)) {
@@ -178,8 +178,8 @@ pub(super) fn crawl_policy(policy: Option<&CrawlPolicy>) -> String {
     let Some(CrawlPolicy { contact, units, .. }) = policy else { return "crawl policy: not told".into() };
     let units = if *units { ", with units" } else { "" };
     let contact = contact.as_ref().map_or_else(String::new, |contact| format!(", more from {contact}"));
-    format!("crawl policy: told at {CRAWL_POLICY}{units}{contact}")
+    format!("crawl policy: told at {CRAWL_POLICY_PATH}{units}{contact}")
 }
 
 /// As many operators as fit a line are named, more are counted.
-const NAMED: usize = 4;
+const MAX_LISTED_OPERATORS: usize = 4;

@@ -17,10 +17,10 @@ pub(super) fn window(window: &Window) -> String {
 
 /// How it is spread over its window, if it is.
 pub(super) fn pacing(quota: &Quota, classes: &[Class]) -> Option<String> {
-    let Pacing { forecast, burst, roles, enforce, .. } = quota.pacing.as_ref()?;
+    let Pacing { forecast, burst_share: burst, roles, enforce, .. } = quota.pacing.as_ref()?;
     let paced = classes.iter().zip(roles).filter_map(|(class, role)| match role {
         Role::Paced(weight) => Some(format!("{} (weight {weight})", class.name)),
-        Role::First | Role::ShutOut => None,
+        Role::Unpaced | Role::Excluded => None,
     });
     let by = match forecast {
         PacingMode::Even => "evenly",
@@ -31,7 +31,7 @@ pub(super) fn pacing(quota: &Quota, classes: &[Class]) -> Option<String> {
 }
 
 /// What the origin's own answers say of a quota.
-pub(super) fn told_by_origin(quota: &Quota) -> Vec<String> {
+pub(super) fn origin_headers(quota: &Quota) -> Vec<String> {
     let mut told = Vec::new();
     if let Some(header) = &quota.cost_header {
         told.push(format!("costs what the origin says in {header}"));
@@ -44,7 +44,7 @@ pub(super) fn told_by_origin(quota: &Quota) -> Vec<String> {
         let renewal = reset_header.as_ref().map_or_else(String::new, |header| format!(", renewed when {header} says"));
         told.push(format!("never more than the origin says is left in {header}{renewal}"));
     }
-    if let Some(ExhaustedRule { statuses, says }) = exhausted {
+    if let Some(ExhaustedRule { statuses, contains: says }) = exhausted {
         let statuses: Vec<String> = statuses.iter().map(ToString::to_string).collect();
         let says = says.as_ref().map_or_else(String::new, |text| format!(" with {text:?}"));
         told.push(format!("closed by an answer of {}{says}", statuses.join(" or ")));

@@ -12,14 +12,14 @@ use std::time::Duration;
 pub(super) fn scope(scope: &Scope) -> Option<String> {
     let throttle = scope.throttle.as_ref()?;
     let mut rules = Vec::new();
-    if let Some(Partitioning { from, most }) = &scope.by_value {
+    if let Some(Partitioning { from, max_partitions: most }) = &scope.partitioning {
         rules.push(format!("one for each {}, {most} at most", value(from)));
     }
     match (&throttle.controller, throttle.concurrency) {
-        (Some(Controller::Gradient(Gradient { floor, ceiling })), _) => {
+        (Some(Controller::Gradient(Gradient { min: floor, max: ceiling })), _) => {
             rules.push(format!("{floor} to {ceiling} at once, by latency"));
         }
-        (Some(Controller::Rampup(Rampup { lever: RampVariable::Concurrency { start, most }, .. })), _) => {
+        (Some(Controller::Rampup(Rampup { variable: RampVariable::Concurrency { start, max: most }, .. })), _) => {
             rules.push(format!("1 to {most} at once, by complaints, beginning with {start}"));
         }
         (_, Some(most)) => rules.push(format!("{most} at once at most")),
@@ -29,7 +29,7 @@ pub(super) fn scope(scope: &Scope) -> Option<String> {
         (Some(Controller::Autothrottle(auto)), least) => {
             rules.push(format!("{} to {} apart, by latency", duration(least), duration(auto.max_delay)));
         }
-        (Some(Controller::Rampup(Rampup { lever: RampVariable::Delay { start, least, most }, .. })), _) => {
+        (Some(Controller::Rampup(Rampup { variable: RampVariable::Delay { start, min: least, max: most }, .. })), _) => {
             let (start, least, most) = (duration(*start), duration(*least), duration(*most));
             rules.push(format!("{least} to {most} apart, by complaints, beginning with {start}"));
         }

@@ -1,6 +1,6 @@
 //! What the summary says of files.
 
-use super::classes::when;
+use super::classes::conditions;
 use super::scopes::scope;
 use super::*;
 use crate::policy::window::Window;
@@ -128,7 +128,7 @@ fn known_keys_are_counted() {
             "origin: {{ url: 'http://a' }}\nclasses: [{{ name: a, when: {{ key: {{ header: X-Api-Key, value: {values} }} }} }}]"
         );
         let settings = config::load(Path::new("a.yaml"), &yaml, &[], &[], &OPERATORS).expect("all is well");
-        assert_eq!(when(&settings.rules.classes[0].when, &[], &[]), words);
+        assert_eq!(conditions(&settings.rules.classes[0].when, &[], &[]), words);
     }
 }
 
@@ -239,7 +239,7 @@ fn what_robots_txt_asks_of_a_class_is_one_line() {
                 robots: { file: no/such.txt }";
     let settings = config::load(Path::new("gate.yaml"), text, &[], &[], &names);
     let mut settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    settings.notes.extend(own_robots_trouble(&settings));
+    settings.warnings.extend(robots_override_warning(&settings));
     let told = summary(&settings, &[]);
     let lines = "robots.txt: no/such.txt\n  asks bot-0, bot-1 for 5s between two requests\n  \
                  asks the 5 operators of class many for 10s between two requests\n  \
@@ -255,7 +255,7 @@ fn every_window_has_its_words() {
     let day = Duration::from_secs(86_400);
     assert_eq!(told(&Window::Fixed { length: day }), "every 1d");
     assert_eq!(told(&Window::FirstUse { length: day }), "for 1d from the first use on");
-    assert_eq!(told(&Window::Sliding { length: day, parts: 60 }), "in any span of 1d");
+    assert_eq!(told(&Window::Sliding { length: day, sub_windows: 60 }), "in any span of 1d");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::log_line::LogLineRef;
 use super::{ExplainArgs, target, what_if};
 use crate::cli::progress::{Progress, ReadProgress};
 use crate::cli::{CommandError, load_policy};
-use crate::explain::{Explanation, Environment, explain, replayed};
+use crate::explain::{Explanation, Environment, explain, input_from_replay};
 use crate::replay::log::{Counts, LogFiles, MergedLog};
 use crate::replay::{PendingRequest, Policy, Replay};
 use crate::service::crawlers;
@@ -18,12 +18,12 @@ pub(super) struct LogReplay<'a> {
 /// Explains a line.
 pub(super) fn explanation(args: &ExplainArgs, line: &LogLineRef) -> Result<Explanation, CommandError> {
     let file = args.gate.file.path()?;
-    let policy = load_policy::read(&file, crawlers::without_dns).map_err(CommandError::Wrong)?;
-    target::all_used(args, known(&policy)).map_err(CommandError::Wrong)?;
-    line.check().map_err(CommandError::Wrong)?;
+    let policy = load_policy::read(&file, crawlers::without_dns).map_err(CommandError::Usage)?;
+    target::all_used(args, known(&policy)).map_err(CommandError::Usage)?;
+    line.check().map_err(CommandError::Usage)?;
     let log = LogReplay { args, line };
     let mut explanation = log.explained(&policy)?;
-    explanation.would_let_it_through.extend(what_if::remedies(&log, &file, &policy, &explanation)?);
+    explanation.remedies.extend(what_if::remedies(&log, &file, &policy, &explanation)?);
     Ok(explanation)
 }
 
@@ -38,15 +38,15 @@ impl LogReplay<'_> {
     pub(super) fn explained(&self, policy: &Policy) -> Result<Explanation, CommandError> {
         let Self { args, line } = self;
         let known = known(policy);
-        let used = target::all_used(args, known).map_err(CommandError::Wrong)?;
+        let used = target::all_used(args, known).map_err(CommandError::Usage)?;
         let used = |quota: &str| used.iter().rev().find(|(name, _)| name == quota).map(|(_, used)| *used);
         let explained = |asking: &PendingRequest<'_, '_>| {
-            let prospect = asking.prospect();
-            explain(&replayed(asking, prospect, known, &asking.quotas()).but_used(used))
+            let prospect = asking.dry_run();
+            explain(&input_from_replay(asking, prospect, known, &asking.quotas()).override_used(used))
         };
         let taken = args.taken.clone().unwrap_or_default();
         let assumptions = taken.assumptions(&[policy])?;
-        let files = LogFiles::open(&line.files).map_err(|error| CommandError::Wrong(error.to_string()))?;
+        let files = LogFiles::open(&line.files).map_err(|error| CommandError::Usage(error.to_string()))?;
         let (progress, reading) = (Progress::begin(), ReadProgress::of(&files));
         let replay = Replay {
             files: files.sources.iter().map(|source| source.name.clone()).collect(),
@@ -54,11 +54,11 @@ impl LogReplay<'_> {
             window: taken.window,
             assumptions,
         };
-        let watch = &mut |counts: &Counts| progress.show(|elapsed| reading.drawn(counts.lines, elapsed));
-        let found = replay.up_to(line.place, policy.with(policy.settings.clone()), explained, watch);
+        let watch = &mut |counts: &Counts| progress.show(|elapsed| reading.render(counts.lines, elapsed));
+        let found = replay.run_until(line.place, policy.with(policy.settings.clone()), explained, watch);
         progress.clear();
         // Whoever does as they are told may put a request off for longer than the log is.
         let never = "a replay never comes to it, for its client puts it off; leave out --clients";
-        found?.ok_or_else(|| CommandError::Wrong(format!("{}: {never}", line.name())))
+        found?.ok_or_else(|| CommandError::Usage(format!("{}: {never}", line.name())))
     }
 }

@@ -66,7 +66,7 @@ impl LogLineRef {
                 Ok(Ok(Some(line))) if ReplayRequest::of(&line).is_some() => return Ok(()),
                 Ok(Ok(Some(_))) => no_request,
                 Ok(Ok(None)) => "it is empty",
-                Ok(Err(broken)) | Err(broken) => broken.said(),
+                Ok(Err(broken)) | Err(broken) => broken.message(),
             };
             return Err(format!("{}: cannot be explained: {why}; name a line of an access log", self.name()));
         }

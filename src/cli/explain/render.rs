@@ -2,12 +2,12 @@
 
 use crate::cli::status::View;
 use crate::explain::{ResponseSummary, Explanation, StepResult, Remedy, RequestSummary, Step, Verdict};
-use crate::terminal::wrapped;
+use crate::terminal::wrap;
 use jiff::tz::TimeZoneDatabase;
 
 /// The page, in text.
-pub fn page(explanation: &Explanation, view: &View) -> String {
-    let Explanation { request, steps, answers, would_let_it_through, notes } = explanation;
+pub fn render(explanation: &Explanation, view: &View) -> String {
+    let Explanation { request, steps, responses: answers, remedies: would_let_it_through, notes } = explanation;
     let page = Renderer { view, now: &request.time };
     let steps: Vec<String> = steps.iter().map(|step| page.step(step)).collect();
     let notes = notes.iter().map(|note| page.block(0, note, str::to_owned)).collect();
@@ -40,30 +40,30 @@ impl Renderer<'_> {
     fn step(&self, step: &Step) -> String {
         let ink = self.view.ink;
         let name = format!("{:STAGE$}", step.step.name());
-        let word = self.finding(step.finding);
+        let word = self.result_text(step.finding);
         let quota = step.quota.as_ref().map_or_else(String::new, |quota| format!("{quota}: "));
-        let said = self.block(TEXT, &format!("{quota}{}", step.says), str::to_owned);
+        let said = self.block(TEXT, &format!("{quota}{}", step.message), str::to_owned);
         let mut text = format!("{}  {word}  {}", ink.bold(&name), said.trim_start());
         for evidence in &step.evidence {
             text += &self.block(TEXT, evidence, str::to_owned);
         }
         if let Some(rule) = &step.rule {
-            text += &self.block(TEXT, &rule.to_string(), |text| ink.faint(text));
+            text += &self.block(TEXT, &rule.to_string(), |text| ink.dim(text));
         }
         text
     }
 
-    fn finding(&self, finding: StepResult) -> String {
+    fn result_text(&self, finding: StepResult) -> String {
         let ink = self.view.ink;
         let column = |word: &str| format!("{word:WORD$}");
         match finding {
-            StepResult::Found => column(""),
-            StepResult::Passed => ink.level(0.0, &column("yes")),
-            StepResult::Refused => ink.alarm(&column("no")),
-            StepResult::Shadow => ink.level(0.5, &column("shadow")),
-            StepResult::Depends => ink.level(0.5, &column("either")),
-            StepResult::NotAsked => ink.faint(&column("-")),
-            StepResult::Unknown => ink.faint(&column("?")),
+            StepResult::Info => column(""),
+            StepResult::Passed => ink.by_level(0.0, &column("yes")),
+            StepResult::Refused => ink.red(&column("no")),
+            StepResult::Shadow => ink.by_level(0.5, &column("shadow")),
+            StepResult::Depends => ink.by_level(0.5, &column("either")),
+            StepResult::Skipped => ink.dim(&column("-")),
+            StepResult::Unknown => ink.dim(&column("?")),
         }
     }
 
@@ -88,8 +88,8 @@ impl Renderer<'_> {
             .map_or_else(String::new, |reason| format!("; {reason} would have refused it, were that enforced"));
         let status = answer.status.map_or_else(String::new, |status| format!(" with {status}"));
         let verdict = match answer.verdict {
-            Verdict::Refused => self.block(0, &format!("Refused{status}{reason}"), |text| ink.alarm(text)),
-            Verdict::Admitted => self.block(0, &format!("Admitted{status}{shadow}"), |text| ink.level(0.0, text)),
+            Verdict::Refused => self.block(0, &format!("Refused{status}{reason}"), |text| ink.red(text)),
+            Verdict::Admitted => self.block(0, &format!("Admitted{status}{shadow}"), |text| ink.by_level(0.0, text)),
         };
         let retry_after = answer.retry_after_s.map(|seconds| ("retry-after".to_owned(), seconds.to_string()));
         let fields = answer.fields.clone().into_iter().chain(retry_after);
@@ -106,8 +106,8 @@ impl Renderer<'_> {
 
     fn remedy(&self, remedy: &Remedy) -> String {
         match remedy.numbers.get("at").and_then(|at| at.as_str()) {
-            Some(at) => format!("{}, at {}", remedy.says, self.moment(at, remedy)),
-            None => remedy.says.clone(),
+            Some(at) => format!("{}, at {}", remedy.message, self.moment(at, remedy)),
+            None => remedy.message.clone(),
         }
     }
 
@@ -130,14 +130,14 @@ impl Renderer<'_> {
     /// Text as a block `indent` from the left, no line of which goes beyond the width; `paint` changes nothing but colours.
     fn block(&self, indent: usize, text: &str, paint: impl Fn(&str) -> String) -> String {
         let room = self.view.width.saturating_sub(indent).max(1);
-        let text = wrapped(&harmless(text, room), 0, 0, room);
+        let text = wrap(&sanitize(text, room), 0, 0, room);
         text.lines().map(|line| format!("{}{}\n", " ".repeat(indent), paint(line))).collect()
     }
 }
 
 /// What clients send may hold anything, and be a single word of any length: nothing that a terminal takes for an order, and
 /// no word that is longer than `room`.
-fn harmless(text: &str, room: usize) -> String {
+fn sanitize(text: &str, room: usize) -> String {
     let mut out = String::new();
     let mut word = 0;
     for sign in text.chars().flat_map(shown) {

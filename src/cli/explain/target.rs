@@ -16,7 +16,7 @@ pub(super) enum ExplainTarget {
     /// A line of a log.
     Line(LogLineRef),
     /// A request that is made up.
-    MadeUp(Uri),
+    Hypothetical(Uri),
 }
 
 impl ExplainTarget {
@@ -27,7 +27,7 @@ impl ExplainTarget {
         let example = "write https://example.com/item/42, /item/42, or the 16 digits of X-Tidegate-Decision";
         let Some(what) = &args.what else { return Err(format!("nothing to explain; {example}")) };
         if what.len() == 16 && what.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return nothing_beside(args).map(|()| Self::Decision(what.clone()));
+            return reject_request_options(args).map(|()| Self::Decision(what.clone()));
         }
         let is_url = |url: &Uri| what.starts_with('/') || matches!(url.scheme_str(), Some("http" | "https"));
         match what.parse::<Uri>().ok().filter(is_url) {
@@ -35,14 +35,14 @@ impl ExplainTarget {
                 "--cost, --cache-ttl, --latency, --clients and --window are for a line of a log; name one with --log"
                     .into(),
             ),
-            Some(url) => Ok(Self::MadeUp(url)),
+            Some(url) => Ok(Self::Hypothetical(url)),
             None => Err(format!("{what:?} is neither a URL, a path nor a decision id; {example}")),
         }
     }
 }
 
 /// A decision that was made was made on what there was; each option that says otherwise is a mistake.
-fn nothing_beside(args: &ExplainArgs) -> Result<(), String> {
+fn reject_request_options(args: &ExplainArgs) -> Result<(), String> {
     let given = [
         ("--ip", args.ip.is_some()),
         ("--user-agent", args.user_agent.is_some()),
@@ -60,7 +60,7 @@ fn nothing_beside(args: &ExplainArgs) -> Result<(), String> {
 }
 
 /// The request for `url`, or every mistake in what is said of it, a line each.
-pub(super) fn made_up(
+pub(super) fn hypothetical(
     args: &ExplainArgs,
     url: Uri,
     known: Environment<'_>,
@@ -133,7 +133,7 @@ fn used(written: &str, known: Environment<'_>) -> Result<(String, Units), String
     let amount = &written[name.len()..];
     let amount = amount.strip_prefix('=').unwrap_or_default();
     let units = match amount.strip_suffix('%') {
-        Some(percent) => percent.parse::<Units>().map(|percent| part(percent, quota.limit)),
+        Some(percent) => percent.parse::<Units>().map(|percent| percent_of(percent, quota.limit)),
         None => amount.parse::<Units>(),
     };
     match units {
@@ -144,7 +144,7 @@ fn used(written: &str, known: Environment<'_>) -> Result<(String, Units), String
 }
 
 /// So many percent of `limit`; what is beyond the whole is the whole.
-fn part(percent: Units, limit: Units) -> Units {
+fn percent_of(percent: Units, limit: Units) -> Units {
     let millionths = u32::try_from(percent.milli().saturating_mul(10)).unwrap_or(u32::MAX);
-    Share::from_millionths(millionths).of(limit)
+    Share::from_millionths(millionths).of_units(limit)
 }

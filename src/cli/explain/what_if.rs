@@ -22,7 +22,7 @@ pub(super) fn remedies(
     policy: &Policy,
     refused: &Explanation,
 ) -> Result<Vec<Remedy>, CommandError> {
-    let by_plan = refused.answers.iter().any(|answer| answer.reason.as_deref() == Some(Reason::Pacing.name()));
+    let by_plan = refused.responses.iter().any(|answer| answer.reason.as_deref() == Some(Reason::Pacing.name()));
     let of_quota = |stage: Stage, name: &str| {
         refused.steps.iter().find(|step| step.step == stage && step.quota.as_deref() == Some(name))
     };
@@ -38,8 +38,8 @@ pub(super) fn remedies(
     for percent in LIMITS {
         let larger = Units::from_milli(limit.milli().saturating_mul(percent) / 100);
         let Some(settings) = key.and_then(|key| with_limit(file, key, larger)) else { break };
-        if lets_through(log, &policy.with(settings))? {
-            let says = format!("a limit of {} units of {name}, not {}", shown(larger), shown(limit));
+        if admits(log, &policy.with(settings))? {
+            let says = format!("a limit of {} units of {name}, not {}", format_units(larger), format_units(limit));
             found.push(Remedy::new(ChangeKind::Limit, says).with("limit", larger.as_f64()));
             break;
         }
@@ -48,7 +48,7 @@ pub(super) fn remedies(
     let class = refused.steps.iter().find_map(|step| step.numbers.get("class")?.as_str()).unwrap_or_default();
     for times in WEIGHTS {
         let Some((settings, from, to)) = with_weight(&policy.settings, quota, class, times) else { break };
-        if lets_through(log, &policy.with(settings))? {
+        if admits(log, &policy.with(settings))? {
             let says = format!("a weight of {to} for {class} in the pacing of {name}, not {from}");
             found.push(Remedy::new(ChangeKind::Weight, says).with("weight", to.get()));
             break;
@@ -57,9 +57,9 @@ pub(super) fn remedies(
     Ok(found)
 }
 
-fn lets_through(log: &LogReplay<'_>, policy: &Policy) -> Result<bool, CommandError> {
+fn admits(log: &LogReplay<'_>, policy: &Policy) -> Result<bool, CommandError> {
     let explained = log.explained(policy)?;
-    Ok(explained.answers.iter().all(|answer| answer.verdict == Verdict::Admitted))
+    Ok(explained.responses.iter().all(|answer| answer.verdict == Verdict::Admitted))
 }
 
 /// The settings of the file, were the limit at `key` another; none where the file would be wrong then.
@@ -88,7 +88,7 @@ fn with_weight(
     Some((settings, from, to))
 }
 
-fn shown(units: Units) -> String {
+fn format_units(units: Units) -> String {
     decimal(&units.to_string())
 }
 

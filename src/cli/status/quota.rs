@@ -2,19 +2,19 @@
 
 use super::state::{Class, Plan, Quota};
 use super::view::View;
-use crate::terminal::{Align, bar, columns, span, spark, thousands};
+use crate::terminal::{Align, bar, columns, format_duration, sparkline, group_digits};
 
 /// The quota's name and window, a bar with its numbers, and a line for each class. `now` is when it was told.
 pub(super) fn block(quota: &Quota, now: Option<&str>, view: &View) -> String {
     let zone = if now.is_some() { String::new() } else { format!(" {}", view.zone_name(&quota.window_end)) };
     let end = view.local_exactly(&quota.window_end, now);
-    let until = format!("{end}{zone} (in {})", span(quota.window_ends_in_s));
+    let until = format!("{end}{zone} (in {})", format_duration(quota.window_ends_in_s));
     let shadow = if quota.enforce { "" } else { ", counted but not enforced" };
     let mut text = format!("{}  {} units until {until}{shadow}\n", view.ink.bold(&quota.name), quota.limit);
     text.push_str(&gauge(quota, view));
     if let Some(moment) = &quota.closed_until {
         let until = format!("closed until {}: the origin says that nothing is left", view.local_exactly(moment, now));
-        text.push_str(&format!("  {}\n", view.ink.alarm(&until)));
+        text.push_str(&format!("  {}\n", view.ink.red(&until)));
     }
     let named = [
         (&quota.lost, "lost: counted as spent after a crash, though it may not have been"),
@@ -22,7 +22,7 @@ pub(super) fn block(quota: &Quota, now: Option<&str>, view: &View) -> String {
         (&quota.drift, "drift: the origin's own count less this one"),
     ];
     for (amount, name) in named.into_iter().filter(|(amount, _)| !amount.is_zero()) {
-        text.push_str(&format!("  {}\n", view.ink.alarm(&format!("{amount} {name}"))));
+        text.push_str(&format!("  {}\n", view.ink.red(&format!("{amount} {name}"))));
     }
     if let Some(pacing) = &quota.pacing {
         let line = format!("{} units planned by now, {} put aside for those served first", pacing.line, pacing.aside);
@@ -39,7 +39,7 @@ fn gauge(quota: &Quota, view: &View) -> String {
     let numbers = format!("{}  {used} used, {reserved} reserved, {remaining} left", percent(taken));
     // Two before, two between.
     let width = view.width.saturating_sub(numbers.chars().count() + 4).clamp(10, 40);
-    format!("  {}  {numbers}\n", view.ink.level(taken, &bar(taken, &[], width)))
+    format!("  {}  {numbers}\n", view.ink.by_level(taken, &bar(taken, &[], width)))
 }
 
 fn classes(quota: &Quota, view: &View) -> String {
@@ -52,9 +52,9 @@ fn classes(quota: &Quota, view: &View) -> String {
     if quota.pacing.is_some() {
         head.extend(["planned", "expected, the next 24 hours"]);
     }
-    let head = head.into_iter().map(|name| view.ink.faint(name)).collect();
+    let head = head.into_iter().map(|name| view.ink.dim(name)).collect();
     let row = |of: &Class| {
-        let mut row = vec![of.class.clone(), of.charged.to_string(), shed(of, nothing_left, view)];
+        let mut row = vec![of.class.clone(), of.charged.to_string(), shed_text(of, nothing_left, view)];
         row.extend(of.plan.iter().flat_map(planned));
         row
     };
@@ -62,25 +62,25 @@ fn classes(quota: &Quota, view: &View) -> String {
     columns(2, &alignment, std::iter::once(head).chain(classes.iter().map(row)))
 }
 
-fn shed(of: &Class, nothing_left: bool, view: &View) -> String {
+fn shed_text(of: &Class, nothing_left: bool, view: &View) -> String {
     let guarded = match of.guarded.is_zero() {
         true => String::new(),
         false => format!("; guarded {}", of.guarded),
     };
     let share = match of.shed {
-        part if nothing_left && part < 1.0 => return view.ink.alarm("all, nothing is left") + &guarded,
+        part if nothing_left && part < 1.0 => return view.ink.red("all, nothing is left") + &guarded,
         none if none <= 0.0 => return format!("-{guarded}"),
         all if all >= 1.0 => "all".into(),
         some => percent(some).replace(".0%", "%"),
     };
-    view.ink.alarm(&format!("{share}, tier {}", of.tier)) + &guarded
+    view.ink.red(&format!("{share}, tier {}", of.tier)) + &guarded
 }
 
 /// What the plan serves of a class now, and what it expects of it.
 fn planned(plan: &Plan) -> [String; 2] {
     let share = plan.share.map_or_else(|| "first".into(), |share| percent(share).replace(".0%", "%"));
     let units: f64 = plan.next_hours.iter().sum();
-    [share, format!("{} {}", spark(&plan.next_hours), thousands(units as u64))]
+    [share, format!("{} {}", sparkline(&plan.next_hours), group_digits(units as u64))]
 }
 
 /// Rounded down, so that what is not all never looks like all.

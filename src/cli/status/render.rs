@@ -4,12 +4,12 @@ use super::quota;
 use super::state::{Client, Correction, Scope, State};
 use super::view::View;
 use crate::terminal::Align::{self, Left, Right};
-use crate::terminal::{columns, seen, span, thousands, wrapped};
+use crate::terminal::{columns, display_width, format_duration, group_digits, wrap};
 use std::net::SocketAddr;
 
 /// The page, in text.
-pub(super) fn page(state: &State, view: &View) -> String {
-    let mut parts = vec![headline(state, view), troubles(state, view), places(state, view)];
+pub(super) fn render(state: &State, view: &View) -> String {
+    let mut parts = vec![headline(state, view), warnings(state, view), addresses(state, view)];
     parts.extend(state.quotas.iter().map(|of| quota::block(of, Some(&state.time), view)));
     parts.push(scopes(&state.scopes, view));
     parts.push(clients(&state.top_clients, view));
@@ -26,15 +26,15 @@ fn headline(state: &State, view: &View) -> String {
         revision => format!("{version} ({revision})"),
     };
     let name = view.ink.bold(&format!("tidegate {build}"));
-    format!("{name}, up {}; times are {}\n", span(*uptime_s), view.zone_name(time))
+    format!("{name}, up {}; times are {}\n", format_duration(*uptime_s), view.zone_name(time))
 }
 
 /// What somebody should act on.
-fn troubles(state: &State, view: &View) -> String {
+fn warnings(state: &State, view: &View) -> String {
     let mut text = String::new();
     let mut tell = |what: &str, said: &str| {
-        text.push_str(&view.ink.alarm(&format!("  {what}")));
-        text.push_str(&format!(" {}\n", wrapped(said, what.chars().count() + 3, 4, view.width)));
+        text.push_str(&view.ink.red(&format!("  {what}")));
+        text.push_str(&format!(" {}\n", wrap(said, what.chars().count() + 3, 4, view.width)));
     };
     for missing in &state.missing {
         tell("Not ready:", missing);
@@ -50,13 +50,13 @@ fn troubles(state: &State, view: &View) -> String {
         tell("The reload failed", &format!("at {when}; the settings before it stay in force:\n{}", failed.mistakes));
     }
     if state.log_lines_dropped > 0 {
-        let lines = thousands(state.log_lines_dropped);
+        let lines = group_digits(state.log_lines_dropped);
         tell("Access log:", &format!("{lines} lines thrown away, because the disk could not keep up."));
     }
     text
 }
 
-fn places(state: &State, view: &View) -> String {
+fn addresses(state: &State, view: &View) -> String {
     let State { listen, admin, origin, settings, connections, time, .. } = state;
     let known = match origin.addresses.as_slice() {
         [] => "address not known yet".into(),
@@ -67,7 +67,7 @@ fn places(state: &State, view: &View) -> String {
     let mut rows = vec![
         row("listens on", &listen.join(", "), ""),
         row("origin", &origin.authority, &known),
-        row("connections", &thousands(*connections), ""),
+        row("connections", &group_digits(*connections), ""),
         row("settings", &format!("in force since {}", view.local(&settings.loaded, Some(time))), ""),
     ];
     if let Some(admin) = admin {
@@ -83,17 +83,17 @@ fn row(name: &str, value: &str, remark: &str) -> Vec<String> {
 
 fn scopes(scopes: &[Scope], view: &View) -> String {
     let row = |name: String, of: &Scope| {
-        let inflight = thousands(of.inflight);
-        let inflight = of.limit.map_or_else(|| inflight.clone(), |limit| format!("{inflight} of {}", thousands(limit)));
-        let waiting = of.waiting.map_or("-".into(), thousands);
-        vec![name, inflight, waiting, pause(of.delay_s.unwrap_or_default()), pressure(of, view)]
+        let inflight = group_digits(of.inflight);
+        let inflight = of.limit.map_or_else(|| inflight.clone(), |limit| format!("{inflight} of {}", group_digits(limit)));
+        let waiting = of.waiting.map_or("-".into(), group_digits);
+        vec![name, inflight, waiting, delay_text(of.delay_s.unwrap_or_default()), backoff_text(of, view)]
     };
     let rows = scopes.iter().flat_map(|of| {
-        let by = of.finds_its_pace_by().map_or_else(String::new, |name| format!(", {name}"));
+        let by = of.active_controller().map_or_else(String::new, |name| format!(", {name}"));
         let name = match of.values {
             None => format!("{}{by}", of.name),
             Some(1) => format!("{}{by}, 1 value", of.name),
-            Some(count) => format!("{}{by}, {} values", of.name, thousands(count)),
+            Some(count) => format!("{}{by}, {} values", of.name, group_digits(count)),
         };
         let busy = of.busiest.iter().filter(|value| value.is_busy()).take(VALUES);
         let value = |of: &Scope| row(format!("  {}", if of.name.is_empty() { "(none)" } else { &of.name }), of);
@@ -104,7 +104,7 @@ fn scopes(scopes: &[Scope], view: &View) -> String {
 }
 
 /// The time between two requests.
-fn pause(seconds: f64) -> String {
+fn delay_text(seconds: f64) -> String {
     match seconds {
         none if none <= 0.0 => "-".into(),
         short if short < 1.0 => format!("{:.0} ms", short * 1000.0),
@@ -112,24 +112,24 @@ fn pause(seconds: f64) -> String {
     }
 }
 
-fn pressure(of: &Scope, view: &View) -> String {
+fn backoff_text(of: &Scope, view: &View) -> String {
     let rest = of.rests_for_s.unwrap_or_default().ceil() as u64;
     match (rest, of.level.unwrap_or_default()) {
         (0, 0) => "-".into(),
         (0, level) => format!("taken up again, level {level}"),
-        (rest, level) => view.ink.alarm(&format!("left alone for {}, level {level}", span(rest))),
+        (rest, level) => view.ink.red(&format!("left alone for {}, level {level}", format_duration(rest))),
     }
 }
 
 fn clients(clients: &[Client], view: &View) -> String {
-    let tokens = |of: &Client| of.tokens.map_or("-".into(), thousands);
+    let tokens = |of: &Client| of.tokens.map_or("-".into(), group_digits);
     let until = |of: &Client| match (&of.limited_by, of.lifts_in_s) {
-        (Some(_), Some(seconds)) => format!("limited for {}", span(seconds)),
+        (Some(_), Some(seconds)) => format!("limited for {}", format_duration(seconds)),
         (Some(rule), None) => rule.clone(),
         (None, _) => "-".into(),
     };
     let rows = clients.iter().filter(|of| of.refused > 0).take(CLIENTS);
-    let rows = rows.map(|of| vec![of.key.clone(), of.class.clone(), thousands(of.refused), tokens(of), until(of)]);
+    let rows = rows.map(|of| vec![of.key.clone(), of.class.clone(), group_digits(of.refused), tokens(of), until(of)]);
     let head = [("key", Left), ("class", Left), ("refused", Right), ("tokens left", Right), ("now", Left)];
     table("most refused clients", &head, rows, view)
 }
@@ -154,7 +154,7 @@ fn notes(notes: &[String], view: &View) -> String {
     if notes.is_empty() {
         return String::new();
     }
-    let lines: String = notes.iter().map(|note| format!("  {}\n", wrapped(note, 2, 4, view.width))).collect();
+    let lines: String = notes.iter().map(|note| format!("  {}\n", wrap(note, 2, 4, view.width))).collect();
     format!("{}\n{lines}", view.ink.bold("notes on the settings"))
 }
 
@@ -163,13 +163,13 @@ fn notes(notes: &[String], view: &View) -> String {
 fn table(title: &str, head: &[(&str, Align)], rows: impl Iterator<Item = Vec<String>>, view: &View) -> String {
     let (names, alignment): (Vec<&str>, Vec<Align>) = head.iter().copied().unzip();
     let mut rows: Vec<Vec<String>> =
-        std::iter::once(names.iter().map(|name| view.ink.faint(name)).collect()).chain(rows).collect();
+        std::iter::once(names.iter().map(|name| view.ink.dim(name)).collect()).chain(rows).collect();
     if rows.len() == 1 {
         return String::new();
     }
-    let widest = |place: usize| rows.iter().map(|row| seen(&row[place])).max().unwrap_or_default();
+    let widest = |place: usize| rows.iter().map(|row| display_width(&row[place])).max().unwrap_or_default();
     let others: usize = (1..head.len()).map(|place| GAP + widest(place)).sum();
-    let room = view.width.saturating_sub(INDENT + others).max(SHORTEST);
+    let room = view.width.saturating_sub(INDENT + others).max(MIN_COLUMN);
     rows.iter_mut().skip(1).for_each(|row| row[0] = shortened(&row[0], room));
     format!("{}\n{}", view.ink.bold(title), columns(INDENT, &alignment, rows.into_iter()))
 }
@@ -187,7 +187,7 @@ const INDENT: usize = 2;
 const GAP: usize = 2;
 
 /// What is shorter says nothing.
-const SHORTEST: usize = 12;
+const MIN_COLUMN: usize = 12;
 
 /// The API tells more; these leave room for the rest of the page.
 const CLIENTS: usize = 10;

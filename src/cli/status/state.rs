@@ -53,7 +53,7 @@ pub(super) struct Failure {
 pub(in crate::cli) struct Quota {
     pub(super) name: String,
     pub(super) limit: Amount,
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub(super) enforce: bool,
     pub(super) used: Amount,
     pub(super) reserved: Amount,
@@ -175,13 +175,13 @@ impl fmt::Display for Amount {
     }
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
 impl Scope {
     /// What finds out how hard it may press, where anything does.
-    pub(super) fn finds_its_pace_by(&self) -> Option<&str> {
+    pub(super) fn active_controller(&self) -> Option<&str> {
         self.controller.as_deref().filter(|name| *name != "fixed")
     }
 

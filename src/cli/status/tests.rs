@@ -102,7 +102,7 @@ fn a_long_name_gives_way_to_what_is_said_of_it() {
 
 #[test]
 fn colours_change_nothing_but_colours() {
-    let coloured = View { ink: ColorMode::Coloured, ..view(80) };
+    let coloured = View { ink: ColorMode::Color, ..view(80) };
     let mut shown = text(&a_hard_day().to_string(), &coloured).expect("it can be read");
     assert!(shown.contains('\x1b'));
     for code in ["0", "1", "2", "31", "32", "33"] {

@@ -18,29 +18,29 @@ pub struct View {
 
 impl View {
     /// For standard output, wherever it goes, in the time of this machine.
-    pub fn of_output() -> Self {
+    pub fn for_stdout() -> Self {
         let terminal = io::stdout().is_terminal();
         let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
         Self {
-            width: columns.filter(|_| terminal).unwrap_or(USUAL_WIDTH).max(NARROWEST),
-            ink: ColorMode::of_output(terminal),
+            width: columns.filter(|_| terminal).unwrap_or(DEFAULT_WIDTH).max(MIN_WIDTH),
+            ink: ColorMode::for_output(terminal),
             zone: TimeZone::system(),
         }
     }
 
     /// A moment as told in RFC 3339, by the wall clock: the day only where it is not that of `now`.
     pub(super) fn local(&self, moment: &str, now: Option<&str>) -> String {
-        self.shown(moment, now, |_| "%H:%M")
+        self.format_time(moment, now, |_| "%H:%M")
     }
 
     /// The same with its seconds, where it has any: windows may be shorter than a minute.
     pub(in crate::cli) fn local_exactly(&self, moment: &str, now: Option<&str>) -> String {
-        self.shown(moment, now, |local| if local.second() == 0 { "%H:%M" } else { "%H:%M:%S" })
+        self.format_time(moment, now, |local| if local.second() == 0 { "%H:%M" } else { "%H:%M:%S" })
     }
 
-    fn shown(&self, moment: &str, now: Option<&str>, time: impl Fn(&Zoned) -> &'static str) -> String {
-        let Some(local) = self.zoned(moment) else { return moment.to_owned() };
-        let now = now.and_then(|now| self.zoned(now));
+    fn format_time(&self, moment: &str, now: Option<&str>, time: impl Fn(&Zoned) -> &'static str) -> String {
+        let Some(local) = self.to_local(moment) else { return moment.to_owned() };
+        let now = now.and_then(|now| self.to_local(now));
         let day = match now {
             Some(now) if now.date() == local.date() => "",
             Some(now) if now.year() != local.year() => "%-d %b %Y ",
@@ -51,16 +51,16 @@ impl View {
 
     /// What the wall clock's zone is called then.
     pub(in crate::cli) fn zone_name(&self, moment: &str) -> String {
-        self.zoned(moment).map(|local| local.strftime("%Z").to_string()).unwrap_or_default()
+        self.to_local(moment).map(|local| local.strftime("%Z").to_string()).unwrap_or_default()
     }
 
-    fn zoned(&self, moment: &str) -> Option<Zoned> {
+    fn to_local(&self, moment: &str) -> Option<Zoned> {
         Some(moment.parse::<Timestamp>().ok()?.to_zoned(self.zone.clone()))
     }
 }
 
 /// Where nobody says how wide it is.
-const USUAL_WIDTH: usize = 80;
+const DEFAULT_WIDTH: usize = 80;
 
 /// Below this nothing could be told.
-const NARROWEST: usize = 40;
+const MIN_WIDTH: usize = 40;

@@ -1,6 +1,6 @@
 //! `classes:` and `agents:` as written.
 
-use crate::config::serde_forms::{SecretTexts, NamedMap, OneOrMany, word_or_keys};
+use crate::config::serde_forms::{SecretTexts, NamedMap, OneOrMany, string_or_map};
 use crate::config::scalars::{Delay, Field, Percent, Range, Rate, Span};
 use crate::policy;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -39,7 +39,7 @@ pub(in crate::config) struct Class {
 pub(in crate::config) enum CrawlDelay {
     #[default]
     None,
-    OfAll(Delay),
+    All(Delay),
     ByOperator(NamedMap<Delay>),
 }
 
@@ -52,7 +52,7 @@ impl From<NamedMap<Delay>> for CrawlDelay {
 impl<'de> Deserialize<'de> for CrawlDelay {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "a delay; write auto, a duration such as 10s, or { bingbot: 30s }";
-        word_or_keys::<D, Self, NamedMap<Delay>>(deserializer, needs, |word| Delay::read(word).map(Self::OfAll))
+        string_or_map::<D, Self, NamedMap<Delay>>(deserializer, needs, |word| Delay::read(word).map(Self::All))
     }
 }
 
@@ -157,7 +157,7 @@ impl From<GuardOptions> for Guard {
 impl<'de> Deserialize<'de> for Guard {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "a guard; use on, off or { trickle: 5m, max_refused_for: 24h, up_to: 2% }";
-        word_or_keys::<D, Self, GuardOptions>(deserializer, needs, |word| match word {
+        string_or_map::<D, Self, GuardOptions>(deserializer, needs, |word| match word {
             "on" => Some(Self::On(GuardOptions::default())),
             "off" => Some(Self::Off),
             _ => None,
@@ -206,7 +206,7 @@ impl From<CredentialKeys> for Key {
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "who shares a bucket; use address, operator, class, { header: NAME } or { cookie: NAME }";
-        word_or_keys::<D, Self, CredentialKeys>(deserializer, needs, |word| match word {
+        string_or_map::<D, Self, CredentialKeys>(deserializer, needs, |word| match word {
             "address" => Some(Self::Address),
             "operator" => Some(Self::Operator),
             "class" => Some(Self::Class),

@@ -1,6 +1,6 @@
 //! `clients:` as written.
 
-use crate::config::serde_forms::word_or_keys;
+use crate::config::serde_forms::string_or_map;
 use crate::config::scalars::{Field, Range};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -44,7 +44,7 @@ impl From<HeaderKeys> for AddressFrom {
 impl<'de> Deserialize<'de> for AddressFrom {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "a source of addresses; use peer, x-forwarded-for, forwarded or { header: NAME }";
-        word_or_keys::<D, Self, HeaderKeys>(deserializer, needs, |word| match word {
+        string_or_map::<D, Self, HeaderKeys>(deserializer, needs, |word| match word {
             "peer" => Some(Self::Peer),
             "x-forwarded-for" => Some(Self::XForwardedFor),
             "forwarded" => Some(Self::Forwarded),

@@ -1,6 +1,6 @@
 //! `crawl_policy:` as written.
 
-use crate::config::serde_forms::word_or_keys;
+use crate::config::serde_forms::string_or_map;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
@@ -32,7 +32,7 @@ impl From<CrawlPolicyOptions> for CrawlPolicy {
 impl<'de> Deserialize<'de> for CrawlPolicy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "whether crawlers are told the policy; use on, off or { contact: \"mailto:bots@example.com\" }";
-        word_or_keys::<D, Self, CrawlPolicyOptions>(deserializer, needs, |word| match word {
+        string_or_map::<D, Self, CrawlPolicyOptions>(deserializer, needs, |word| match word {
             "on" => Some(Self::On),
             "off" => Some(Self::Off),
             _ => None,

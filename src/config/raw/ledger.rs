@@ -1,6 +1,6 @@
 //! `ledger:` as written.
 
-use crate::config::serde_forms::{SecretText, word_or_keys};
+use crate::config::serde_forms::{SecretText, string_or_map};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
@@ -31,7 +31,7 @@ impl From<Shared> for Ledger {
 impl<'de> Deserialize<'de> for Ledger {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "a place for the count; use file, memory or { redis: { url: redis://HOST } }";
-        word_or_keys::<D, Self, Shared>(deserializer, needs, |word| match word {
+        string_or_map::<D, Self, Shared>(deserializer, needs, |word| match word {
             "file" => Some(Self::File),
             "memory" => Some(Self::Memory),
             _ => None,

@@ -1,6 +1,6 @@
 //! `pacing:` as written: a word, or keys that say more.
 
-use crate::config::serde_forms::{NamedMap, word_or_keys};
+use crate::config::serde_forms::{NamedMap, string_or_map};
 use crate::config::scalars::Percent;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -44,7 +44,7 @@ impl From<PacingOptions> for Pacing {
 impl<'de> Deserialize<'de> for Pacing {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "how it is spread over its window; use off, even, learned or { mode: learned, burst: 5% }";
-        word_or_keys::<D, Self, PacingOptions>(deserializer, needs, |word| {
+        string_or_map::<D, Self, PacingOptions>(deserializer, needs, |word| {
             let mode = match word {
                 "off" => Mode::Off,
                 "even" => Mode::Even,

@@ -1,6 +1,6 @@
 //! `scope_from:` as written: a word, or the name of what carries the value.
 
-use crate::config::serde_forms::word_or_keys;
+use crate::config::serde_forms::string_or_map;
 use crate::config::scalars::Field;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -32,7 +32,7 @@ impl From<PartitionSource> for PartitionBy {
 impl<'de> Deserialize<'de> for PartitionBy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "what there is a scope for each value of; use host, route, { query: NAME }, { header: NAME } or { path: 1 }";
-        word_or_keys::<D, Self, PartitionSource>(deserializer, needs, |word| match word {
+        string_or_map::<D, Self, PartitionSource>(deserializer, needs, |word| match word {
             "host" => Some(Self::Host),
             "route" => Some(Self::Route),
             _ => None,

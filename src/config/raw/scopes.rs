@@ -2,7 +2,7 @@
 
 use super::quotas::Quota;
 use super::partition::PartitionBy;
-use crate::config::serde_forms::{OneOrRange, given, word_or_keys};
+use crate::config::serde_forms::{OneOrRange, present_or_default, string_or_map};
 use crate::config::scalars::{Amount, Change, Span};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -36,23 +36,23 @@ pub(in crate::config) struct Scope {
     /// (`[-10%, 30%]`). Default 0%.
     pub jitter: Option<OneOrRange<Change>>,
     /// Lets the time between two requests follow the origin's latency. Without it: it is always delay.
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "present_or_default")]
     pub autothrottle: Option<Autothrottle>,
     /// Lets the most requests at once follow the origin's latency: `gradient`, or keys for its bounds. Without it: it is
     /// always concurrency.
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "present_or_default")]
     pub adaptive: Option<Adaptive>,
     /// Leaves the origin alone for a while when it complains. Where its statuses have 429 among them, as by default, an
     /// answer of 429 is then never passed on: clients are told to come back after that while. Without it: nothing is done.
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "present_or_default")]
     pub backoff: Option<Backoff>,
     /// Goes faster until the origin complains as often as is wished, then holds. Needs backoff, and delay or concurrency to
     /// begin with. Without it: nothing is done.
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "present_or_default")]
     pub rampup: Option<Rampup>,
     /// Who may wait for a turn. The class of the highest priority goes first, clients of one priority take turns, and
     /// every eighth is the one that has waited longest. Default: 256, for 2s each.
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "present_or_default")]
     pub queue: Option<Queue>,
 }
 
@@ -101,7 +101,7 @@ impl From<AdaptiveKeys> for Adaptive {
 impl<'de> Deserialize<'de> for Adaptive {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "how the most at once is found; use gradient, or { floor: 2, ceiling: 64 }";
-        word_or_keys::<D, Self, AdaptiveKeys>(deserializer, needs, |word| (word == "gradient").then(Self::default))
+        string_or_map::<D, Self, AdaptiveKeys>(deserializer, needs, |word| (word == "gradient").then(Self::default))
     }
 }
 

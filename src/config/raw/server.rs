@@ -1,6 +1,6 @@
 //! How the gate is served, what it forwards to, and what it writes: as written.
 
-use crate::config::serde_forms::{SecretText, word_or_keys};
+use crate::config::serde_forms::{SecretText, string_or_map};
 use crate::config::scalars::{Percent, Size, Socket, Span};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -32,7 +32,7 @@ impl From<Admin> for AdminListener {
 impl<'de> Deserialize<'de> for AdminListener {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "an admin listener; use off or { listen: 127.0.0.1:9090 }";
-        word_or_keys::<D, Self, Admin>(deserializer, needs, |word| (word == "off").then_some(Self::Off))
+        string_or_map::<D, Self, Admin>(deserializer, needs, |word| (word == "off").then_some(Self::Off))
     }
 }
 
@@ -164,7 +164,7 @@ pub(in crate::config) enum Level {
 impl<'de> Deserialize<'de> for Access {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "an access log; use off, stdout or { path: FILE }";
-        word_or_keys::<D, Self, AccessFile>(deserializer, needs, |word| match word {
+        string_or_map::<D, Self, AccessFile>(deserializer, needs, |word| match word {
             "off" => Some(Self::Off),
             "stdout" => Some(Self::Stdout),
             _ => None,

@@ -1,6 +1,6 @@
 //! `verify:` and `operators:` as written.
 
-use crate::config::serde_forms::{OneOrMany, word_or_keys};
+use crate::config::serde_forms::{OneOrMany, string_or_map};
 use crate::config::scalars::{Pattern, Socket, Span};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -39,7 +39,7 @@ pub(in crate::config) enum Dns {
     #[default]
     On,
     Off,
-    Of(Servers),
+    Servers(Servers),
 }
 
 /// The name servers that are asked.
@@ -54,14 +54,14 @@ pub(in crate::config) struct Servers {
 
 impl From<Servers> for Dns {
     fn from(servers: Servers) -> Self {
-        Self::Of(servers)
+        Self::Servers(servers)
     }
 }
 
 impl<'de> Deserialize<'de> for Dns {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let needs = "whether DNS is asked; use on, off or { nameservers: 127.0.0.1:53 }";
-        word_or_keys::<D, Self, Servers>(deserializer, needs, |word| match word {
+        string_or_map::<D, Self, Servers>(deserializer, needs, |word| match word {
             "on" => Some(Self::On),
             "off" => Some(Self::Off),
             _ => None,

@@ -2,7 +2,7 @@
 
 use super::{settings, site};
 use crate::policy::address_lists::ListSet;
-use crate::policy::route::normalise;
+use crate::policy::route::normalize;
 use crate::policy::{Claim, Facts, Proof, Rules, Signature};
 use http::Method;
 use proptest::prelude::*;
@@ -34,20 +34,20 @@ const COSTED: [(&str, &str); 7] = [
 
 /// The name of the route of a request, as the gateway finds it.
 fn route<'a>(rules: &'a Rules, method: &Method, path: &str, query: &str) -> &'a str {
-    let path = normalise(path).expect("a path");
+    let path = normalize(path).expect("a path");
     let facts = Facts {
         method,
         host: "example.com",
         path: &path,
         query: Some(query),
         client: "192.0.2.1".parse().expect("an address"),
-        listed: ListSet::default(),
+        address_lists: ListSet::default(),
         user_agent: b"",
-        claim: Claim::Nothing,
+        claim: Claim::NoUserAgent,
         proof: Proof::Unknown,
         signature: Signature::Absent,
-        holds_key_of: &[],
-        suspicion: None,
+        api_key_classes: &[],
+        bot_score: None,
     };
     &rules.routes[rules.route(&facts)].name
 }

@@ -7,17 +7,17 @@ use crate::config::settings::AddressList;
 use crate::policy::address_lists::AddressLists;
 
 pub(super) fn lists(raw: &NamedMap<List>, report: &mut Diagnostics) -> Vec<AddressList> {
-    if raw.0.len() > AddressLists::MOST {
-        report.mistake("lists", format!("found {} lists, at most {} fit", raw.0.len(), AddressLists::MOST), "merge some");
+    if raw.0.len() > AddressLists::MAX_LISTS {
+        report.error("lists", format!("found {} lists, at most {} fit", raw.0.len(), AddressLists::MAX_LISTS), "merge some");
     }
     let list = |(name, written): &(String, List)| {
         let path = format!("lists.{name}");
         report.name(&path, name);
         let path = format!("{path}.file");
-        let named_at = format!("{}: {path}", report.named_at(&path));
+        let named_at = format!("{}: {path}", report.location_of(&path));
         let file = written.file.clone().unwrap_or_default();
         if file.is_empty() {
-            report.mistake(&path, "missing", "name a file such as ./hosting.txt");
+            report.error(&path, "missing", "name a file such as ./hosting.txt");
         }
         AddressList { name: name.clone(), file: file.into(), named_at }
     };

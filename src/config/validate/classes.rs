@@ -20,30 +20,30 @@ pub(super) const OTHER: &str = "other";
 const GUARDED_SHARE: Share = Share::from_millionths(20_000);
 
 /// More than any site needs; ids are small numbers.
-const MOST: usize = 1000;
+const MAX_CLASSES: usize = 1000;
 
 /// A shorter key is found by trying.
-const GUESSABLE: usize = 16;
+const MIN_KEY_LEN: usize = 16;
 
 pub(super) fn agent_rules(raw: &[Agent], report: &mut Diagnostics) -> Vec<UserAgentRule> {
-    if raw.len() > MOST {
-        report.mistake(
+    if raw.len() > MAX_CLASSES {
+        report.error(
             "agents",
-            format!("found {} rules, at most {MOST} fit", raw.len()),
+            format!("found {} rules, at most {MAX_CLASSES} fit", raw.len()),
             "sum them up in fewer words",
         );
     }
     let rule = |(index, agent): (usize, &Agent)| {
         let contains = agent.contains.clone().unwrap_or_default();
         if contains.is_empty() {
-            report.mistake(
+            report.error(
                 &format!("agents[{index}].match"),
                 "nothing to look for",
                 "write a part of the user agent, such as AcmeMonitor",
             );
         }
         if agent.kind.is_none() {
-            report.mistake(&format!("agents[{index}].kind"), "missing", "say what such a client is, such as human");
+            report.error(&format!("agents[{index}].kind"), "missing", "say what such a client is, such as human");
         }
         UserAgentRule { contains, kind: agent.kind.map_or(ClientKind::Human, Into::into) }
     };
@@ -51,32 +51,32 @@ pub(super) fn agent_rules(raw: &[Agent], report: &mut Diagnostics) -> Vec<UserAg
 }
 
 pub(super) fn classes(raw: &[raw::Class], operators: &[&str], lists: &[String], report: &mut Diagnostics) -> Vec<Class> {
-    if raw.len() > MOST {
-        report.mistake("classes", format!("found {} classes, at most {MOST} fit", raw.len()), "merge some");
+    if raw.len() > MAX_CLASSES {
+        report.error("classes", format!("found {} classes, at most {MAX_CLASSES} fit", raw.len()), "merge some");
     }
     let mut classes: Vec<Class> = Vec::with_capacity(raw.len() + 1);
     for (index, written) in raw.iter().enumerate() {
         let path = format!("classes[{index}]");
         let class = class(written, &path, operators, lists, report);
         if let Some(twin) = classes.iter().position(|earlier| earlier.name == class.name) {
-            report.mistake(
+            report.error(
                 &format!("{path}.name"),
                 format!("classes[{twin}] is named {:?}, too", class.name),
                 "give each its own name",
             );
         }
         let whole = classes.iter().enumerate().find(|(place, earlier)| {
-            earlier.when.fits_everybody() && !report.spoiled(&format!("classes[{place}].when"))
+            earlier.when.matches_all() && !report.has_error_at(&format!("classes[{place}].when"))
         });
         if let Some((place, earlier)) = whole {
             let wrong = format!("never reached: classes[{place}] ({}) fits everybody", earlier.name);
-            report.mistake(&path, wrong, "move it above that one");
+            report.error(&path, wrong, "move it above that one");
         }
         classes.push(class);
     }
-    if classes.last().is_none_or(|last| !last.when.fits_everybody()) {
+    if classes.last().is_none_or(|last| !last.when.matches_all()) {
         if let Some(place) = classes.iter().position(|class| class.name == OTHER) {
-            report.mistake(
+            report.error(
                 &format!("classes[{place}].name"),
                 "\"other\" is the class of everybody who fits none",
                 "choose another name",
@@ -100,14 +100,14 @@ fn class(raw: &raw::Class, path: &str, operators: &[&str], lists: &[String], rep
     let name = raw.name.clone().unwrap_or_default();
     match raw.name.is_some() {
         true => report.name(&format!("{path}.name"), &name),
-        false => report.mistake(&format!("{path}.name"), "missing", "give the class a name"),
+        false => report.error(&format!("{path}.name"), "missing", "give the class a name"),
     }
     let bucket = raw.bucket.as_ref().map(|bucket| self::bucket(bucket, &format!("{path}.bucket"), report));
     let key = raw.bucket.as_ref().map(|bucket| key(&bucket.key, &format!("{path}.bucket.key"), report));
     let key = key.unwrap_or_default();
     Class {
         name,
-        when: when(&raw.when, &format!("{path}.when"), operators, lists, report),
+        when: class_matcher(&raw.when, &format!("{path}.when"), operators, lists, report),
         blocked: raw.block,
         bucket,
         key,
@@ -127,29 +127,29 @@ fn guard(raw: &raw::Class, path: &str, report: &mut Diagnostics) -> Option<Crawl
     };
     let mut span = |key: &str, written: &Option<Span>, default: u64| {
         let written = written.as_ref().map(|span| span.0);
-        report.lasting(&format!("{path}.{key}"), written, Duration::from_secs(default))
+        report.nonzero_duration(&format!("{path}.{key}"), written, Duration::from_secs(default))
     };
     Some(CrawlerGuard {
-        trickle: span("trickle", &keys.trickle, 300),
+        admit_interval: span("trickle", &keys.trickle, 300),
         max_refused_for: span("max_refused_for", &keys.max_refused_for, 86_400),
-        up_to: keys.up_to.as_ref().map_or(GUARDED_SHARE, |share| share.0),
+        budget: keys.up_to.as_ref().map_or(GUARDED_SHARE, |share| share.0),
     })
 }
 
-fn when(raw: &raw::When, path: &str, operators: &[&str], lists: &[String], report: &mut Diagnostics) -> ClassMatcher {
+fn class_matcher(raw: &raw::When, path: &str, operators: &[&str], lists: &[String], report: &mut Diagnostics) -> ClassMatcher {
     let mut operator_ids = Vec::new();
     for (path, operator) in each(path, "operator", &raw.operator.0) {
         operator_ids.extend(operator_id(operator, &path, operators, report));
     }
     let mut list_ids = Vec::new();
     for (path, list) in each(path, "list", &raw.list.0) {
-        match lists.iter().take(AddressLists::MOST).position(|known| known == list) {
+        match lists.iter().take(AddressLists::MAX_LISTS).position(|known| known == list) {
             Some(place) => list_ids.push(ListId(place as u8)),
             None => report.unknown(&path, "list", list, lists.iter().map(String::as_str)),
         }
     }
     if raw.user_agent.0.iter().any(String::is_empty) {
-        report.mistake(
+        report.error(
             &format!("{path}.user_agent"),
             "nothing to look for",
             "write a part of the user agent, or leave the key out",
@@ -160,8 +160,8 @@ fn when(raw: &raw::When, path: &str, operators: &[&str], lists: &[String], repor
         operators: operator_ids,
         user_agents: raw.user_agent.0.clone(),
         addresses: raw.address.0.iter().map(|range| range.0).collect(),
-        keys: raw.key.as_ref().map(|keys| known_keys(keys, &format!("{path}.key"), report)),
-        lists: ListSet::on(list_ids),
+        keys: raw.key.as_ref().map(|keys| api_keys(keys, &format!("{path}.key"), report)),
+        lists: ListSet::from_ids(list_ids),
     }
 }
 
@@ -174,19 +174,19 @@ fn each<'a>(path: &'a str, key: &'a str, written: &'a [String]) -> impl Iterator
     written.iter().enumerate().map(move |(index, name)| (place(index), name))
 }
 
-fn known_keys(raw: &raw::KnownKeys, path: &str, report: &mut Diagnostics) -> ApiKeys {
-    let carrier = carrier(&raw.header, &raw.cookie, path, report);
+fn api_keys(raw: &raw::KnownKeys, path: &str, report: &mut Diagnostics) -> ApiKeys {
+    let carrier = credential_source(&raw.header, &raw.cookie, path, report);
     let value = format!("{path}.value");
     let values = &raw.value.0;
     if values.is_empty() || values.iter().any(|known| known.0.trim().is_empty()) {
-        report.mistake(&value, "no key to compare with", "write it, or ${NAME} to read it from the environment");
+        report.error(&value, "no key to compare with", "write it, or ${NAME} to read it from the environment");
     } else if values
         .iter()
         .any(|known| known.0.trim() != known.0 || known.0.bytes().any(|byte| byte.is_ascii_control()))
     {
-        report.mistake(&value, "begins or ends with a space, or holds what no header may", "write it as it is sent");
-    } else if values.iter().any(|known| known.0.len() < GUESSABLE) {
-        report.note(format!("{value}: a key of fewer than {GUESSABLE} characters can be guessed"));
+        report.error(&value, "begins or ends with a space, or holds what no header may", "write it as it is sent");
+    } else if values.iter().any(|known| known.0.len() < MIN_KEY_LEN) {
+        report.warning(format!("{value}: a key of fewer than {MIN_KEY_LEN} characters can be guessed"));
     }
     ApiKeys { carrier, values: values.iter().map(|known| Secret::new(known.0.clone())).collect() }
 }
@@ -204,24 +204,24 @@ fn key(raw: &raw::Key, path: &str, report: &mut Diagnostics) -> KeySource {
         raw::Key::Address => KeySource::Address,
         raw::Key::Operator => KeySource::Operator,
         raw::Key::Class => KeySource::Class,
-        raw::Key::Sent { header, cookie } => KeySource::Sent(carrier(header, cookie, path, report)),
+        raw::Key::Sent { header, cookie } => KeySource::Credential(credential_source(header, cookie, path, report)),
     }
 }
 
-fn carrier(header: &Option<Field>, cookie: &Option<String>, path: &str, report: &mut Diagnostics) -> CredentialSource {
+fn credential_source(header: &Option<Field>, cookie: &Option<String>, path: &str, report: &mut Diagnostics) -> CredentialSource {
     match (header, cookie) {
         (Some(header), None) => CredentialSource::Header(header.0.clone()),
         (None, Some(cookie)) => {
             // What a cookie may be called is what a header may be called (RFC 6265 section 4.1.1); only the case matters.
             if http::HeaderName::from_bytes(cookie.as_bytes()).is_err() {
-                report.mistake(&format!("{path}.cookie"), "not the name of a cookie", "write it like session");
+                report.error(&format!("{path}.cookie"), "not the name of a cookie", "write it like session");
             }
             CredentialSource::Cookie(cookie.clone())
         }
         (both, _) => {
             let wrong = if both.is_some() { "found both header and cookie" } else { "found neither header nor cookie" };
-            if both.is_some() || !report.spoiled(path) {
-                report.mistake(path, wrong, "write { header: X-Api-Key } or { cookie: session }");
+            if both.is_some() || !report.has_error_at(path) {
+                report.error(path, wrong, "write { header: X-Api-Key } or { cookie: session }");
             }
             CredentialSource::Cookie(String::new())
         }
@@ -237,7 +237,7 @@ fn bucket(raw: &raw::Bucket, path: &str, report: &mut Diagnostics) -> Bucket {
         } else {
             "found neither capacity, fill, interval nor rate, burst"
         };
-        report.mistake(path, wrong, "write { capacity: 60, fill: 10, interval: 10s } or { rate: 10/s, burst: 20 }");
+        report.error(path, wrong, "write { capacity: 60, fill: 10, interval: 10s } or { rate: 10/s, burst: 20 }");
     }
     let second = Duration::from_secs(1);
     let costed_only = raw.counts == raw::Counts::Costed;
@@ -245,12 +245,12 @@ fn bucket(raw: &raw::Bucket, path: &str, report: &mut Diagnostics) -> Bucket {
         (true, rate) => {
             let (fill, interval) = rate.as_ref().map_or((1, second), |rate| rate.0);
             if rate.is_none() {
-                report.mistake(&format!("{path}.rate"), "missing", "say how many come back, such as 10/s");
+                report.error(&format!("{path}.rate"), "missing", "say how many come back, such as 10/s");
             }
-            let fill = report.count(&format!("{path}.rate"), Some(fill), 10);
-            let capacity = report.count(&format!("{path}.burst"), raw.burst, fill.max(1));
+            let fill = report.nonzero_count(&format!("{path}.rate"), Some(fill), 10);
+            let capacity = report.nonzero_count(&format!("{path}.burst"), raw.burst, fill.max(1));
             if interval.as_nanos() < u128::from(fill) {
-                report.mistake(
+                report.error(
                     &format!("{path}.rate"),
                     "more than one a nanosecond",
                     "leave the bucket out for no bound",
@@ -265,13 +265,13 @@ fn bucket(raw: &raw::Bucket, path: &str, report: &mut Diagnostics) -> Bucket {
                 ("interval", raw.interval.is_some()),
             ] {
                 if batches && !given {
-                    report.mistake(&format!("{path}.{key}"), "missing", "give all of capacity, fill and interval");
+                    report.error(&format!("{path}.{key}"), "missing", "give all of capacity, fill and interval");
                 }
             }
-            let capacity = report.count(&format!("{path}.capacity"), raw.capacity, 60);
-            let fill = report.count(&format!("{path}.fill"), raw.fill, 10);
+            let capacity = report.nonzero_count(&format!("{path}.capacity"), raw.capacity, 60);
+            let fill = report.nonzero_count(&format!("{path}.fill"), raw.fill, 10);
             let interval =
-                report.lasting(&format!("{path}.interval"), raw.interval.as_ref().map(|span| span.0), second);
+                report.nonzero_duration(&format!("{path}.interval"), raw.interval.as_ref().map(|span| span.0), second);
             Bucket { capacity, fill, interval, smooth: false, costed_only }
         }
     }

@@ -4,18 +4,18 @@ use super::diagnostics::Diagnostics;
 use crate::config::raw::clients::{AddressFrom, Clients};
 use crate::policy::identity::{AddressSource, ProxyTrust};
 
-pub(super) fn trust(raw: &Clients, report: &mut Diagnostics) -> ProxyTrust {
+pub(super) fn proxy_trust(raw: &Clients, report: &mut Diagnostics) -> ProxyTrust {
     let source = match raw.address_from.as_ref() {
         None | Some(AddressFrom::Peer) => AddressSource::Peer,
         Some(AddressFrom::XForwardedFor) => AddressSource::XForwardedFor,
         Some(AddressFrom::Forwarded) => AddressSource::Forwarded,
         Some(AddressFrom::Header(Some(name))) => AddressSource::Header(name.0.clone()),
         Some(AddressFrom::Header(None)) => {
-            report.mistake("clients.address_from.header", "missing", "name the header, such as CF-Connecting-IP");
+            report.error("clients.address_from.header", "missing", "name the header, such as CF-Connecting-IP");
             AddressSource::Peer
         }
         Some(AddressFrom::ProxyProtocol) => {
-            report.mistake(
+            report.error(
                 "clients.address_from",
                 "proxy-protocol is not in this version",
                 "use x-forwarded-for, forwarded or { header: NAME }",
@@ -25,11 +25,11 @@ pub(super) fn trust(raw: &Clients, report: &mut Diagnostics) -> ProxyTrust {
     };
     // Safe, but seldom meant: all that comes through a proxy is one client then.
     if source != AddressSource::Peer && raw.trusted_proxies.is_empty() {
-        report.note("clients.address_from: no proxy is trusted, so the header is never believed");
+        report.warning("clients.address_from: no proxy is trusted, so the header is never believed");
     }
     let ipv6_prefix = raw.ipv6_prefix.unwrap_or(64);
     if !(32..=64).contains(&ipv6_prefix) {
-        report.mistake(
+        report.error(
             "clients.ipv6_prefix",
             format!("found {ipv6_prefix}, needs 32 to 64"),
             "write 64, which is one household",

@@ -10,8 +10,8 @@ pub(super) fn crawl_policy(raw: &raw::CrawlPolicy, report: &mut Diagnostics) -> 
         raw::CrawlPolicy::On => return Some(CrawlPolicy::default()),
         raw::CrawlPolicy::With(told) => told,
     };
-    if let Some(contact) = contact.as_deref().filter(|contact| !can_be_asked(contact)) {
-        report.mistake(
+    if let Some(contact) = contact.as_deref().filter(|contact| !is_valid_contact(contact)) {
+        report.error(
             "crawl_policy.contact",
             format!("found {contact:?}, needs whom to ask"),
             "write it like mailto:bots@example.com or https://example.com/bots",
@@ -21,7 +21,7 @@ pub(super) fn crawl_policy(raw: &raw::CrawlPolicy, report: &mut Diagnostics) -> 
 }
 
 /// It becomes a link: no other scheme is harmless.
-fn can_be_asked(contact: &str) -> bool {
+fn is_valid_contact(contact: &str) -> bool {
     let rest = ["mailto:", "https://", "http://"].iter().find_map(|scheme| contact.strip_prefix(scheme));
     rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_graphic()))
 }

@@ -23,22 +23,22 @@ impl Diagnostics {
     }
 
     /// Tells a mistake, unless what stands at `path` or around it was left out for another: its default would be blamed.
-    pub(super) fn mistake(&mut self, path: &str, wrong: impl Into<String>, remedy: impl Into<String>) {
+    pub(super) fn error(&mut self, path: &str, wrong: impl Into<String>, remedy: impl Into<String>) {
         let (left_out, told) = self.mistakes.split_at(self.left_out);
         if !left_out.iter().any(|known| is_within(path, known)) && !told.iter().any(|known| known.path == path) {
             let (wrong, remedy) = (wrong.into(), remedy.into());
-            self.mistakes.push(ConfigError { place: self.written.around(path), path: path.to_owned(), wrong, remedy });
+            self.mistakes.push(ConfigError { place: self.written.enclosing_position(path), path: path.to_owned(), message: wrong, hint: remedy });
         }
     }
 
     /// Notes what is right but worth knowing.
-    pub(super) fn note(&mut self, note: impl Into<String>) {
+    pub(super) fn warning(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 
     /// True when something was found wrong at `path`, around it or below it: what depends on it should not be blamed.
-    pub(super) fn spoiled(&self, path: &str) -> bool {
-        self.mistakes.iter().any(|known| is_within(path, known) || is_below(&known.path, path))
+    pub(super) fn has_error_at(&self, path: &str) -> bool {
+        self.mistakes.iter().any(|known| is_within(path, known) || is_subpath(&known.path, path))
     }
 
     /// Tells that `name` is none of `known`.
@@ -55,14 +55,14 @@ impl Diagnostics {
             true => format!("there is no {what} yet: add it"),
             false => format!("known: {}", known.join(", ")),
         };
-        self.mistake(path, format!("unknown {what} {name:?}{hint}"), remedy);
+        self.error(path, format!("unknown {what} {name:?}{hint}"), remedy);
     }
 
     /// Names become metric labels and header parameters.
     pub(super) fn name(&mut self, path: &str, name: &str) {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'.' | b'-');
         if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
-            self.mistake(
+            self.error(
                 path,
                 format!("the name {name:?} is not plain"),
                 "use up to 64 of a-z, 0-9, \"_\", \".\" and \"-\"",
@@ -71,35 +71,35 @@ impl Diagnostics {
     }
 
     /// A duration that must not be zero.
-    pub(super) fn lasting(&mut self, path: &str, written: Option<Duration>, default: Duration) -> Duration {
+    pub(super) fn nonzero_duration(&mut self, path: &str, written: Option<Duration>, default: Duration) -> Duration {
         if written.is_some_and(|span| span.is_zero()) {
-            self.mistake(path, "found no time at all", "write a duration such as 10s");
+            self.error(path, "found no time at all", "write a duration such as 10s");
         }
         written.unwrap_or(default)
     }
 
     /// A count that must not be zero.
-    pub(super) fn count(&mut self, path: &str, written: Option<u32>, default: u32) -> u32 {
+    pub(super) fn nonzero_count(&mut self, path: &str, written: Option<u32>, default: u32) -> u32 {
         if written == Some(0) {
-            self.mistake(path, "found 0, needs at least 1", format!("write a number such as {default}"));
+            self.error(path, "found 0, needs at least 1", format!("write a number such as {default}"));
         }
         written.unwrap_or(default)
     }
 
     /// Where `path` was written, or else what is around it, as messages name it.
-    pub(super) fn named_at(&self, path: &str) -> String {
-        self.written.near(path)
+    pub(super) fn location_of(&self, path: &str) -> String {
+        self.written.nearest_location(path)
     }
 }
 
 /// A mistake without a path spoils the whole file, if it is in the file.
 fn is_within(path: &str, known: &ConfigError) -> bool {
     match known.path.is_empty() {
-        true => matches!(known.place, SourceLocation::File { .. }),
-        false => is_below(path, &known.path),
+        true => matches!(known.place, SourceLocation::Position { .. }),
+        false => is_subpath(path, &known.path),
     }
 }
 
-fn is_below(path: &str, upper: &str) -> bool {
+fn is_subpath(path: &str, upper: &str) -> bool {
     path.strip_prefix(upper).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }

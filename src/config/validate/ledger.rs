@@ -10,7 +10,7 @@ use crate::policy::secret::Secret;
 const PORT: u16 = 6379;
 const EXAMPLE: &str = "write it like redis://:${REDIS_PASSWORD}@10.0.0.5:6379";
 /// The scripts of Redis count in floating point: beyond this, thousandths would be lost.
-const MOST: Units = Units::from_milli(1 << 53);
+const MAX_REDIS_LIMIT: Units = Units::from_milli(1 << 53);
 
 pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnostics) -> Ledger {
     let shared = match raw {
@@ -19,18 +19,18 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
         raw::Ledger::Shared(shared) => shared,
     };
     let Some(written) = &shared.redis else {
-        report.mistake("ledger", "names no place", "use file, memory or { redis: { url: redis://HOST } }");
+        report.error("ledger", "names no place", "use file, memory or { redis: { url: redis://HOST } }");
         return Ledger::File;
     };
     let mut redis = match written.url.as_ref().map(|url| server(&url.0)) {
         Some(Ok(redis)) => redis,
         Some(Err((wrong, remedy))) => {
-            report.mistake("ledger.redis.url", wrong, remedy);
-            nowhere()
+            report.error("ledger.redis.url", wrong, remedy);
+            placeholder_redis()
         }
         None => {
-            report.mistake("ledger.redis.url", "missing", EXAMPLE);
-            nowhere()
+            report.error("ledger.redis.url", "missing", EXAMPLE);
+            placeholder_redis()
         }
     };
     if let Some(prefix) = &written.prefix {
@@ -39,19 +39,19 @@ pub(super) fn ledger(raw: &raw::Ledger, quotas: &[Quota], report: &mut Diagnosti
     }
     redis.when_lost = match written.when_lost {
         raw::WhenLost::Refuse => LedgerFailureMode::Refuse,
-        raw::WhenLost::Share => LedgerFailureMode::Share,
+        raw::WhenLost::Share => LedgerFailureMode::Fallback,
     };
-    for quota in quotas.iter().filter(|quota| quota.limit > MOST) {
-        report.mistake(
+    for quota in quotas.iter().filter(|quota| quota.limit > MAX_REDIS_LIMIT) {
+        report.error(
             &format!("quotas.{}.limit", quota.name),
             format!("{} is more than Redis can count to a thousandth", quota.limit),
-            format!("write {MOST} at most, or leave out ledger.redis"),
+            format!("write {MAX_REDIS_LIMIT} at most, or leave out ledger.redis"),
         );
     }
     Ledger::Redis(redis)
 }
 
-fn nowhere() -> Redis {
+fn placeholder_redis() -> Redis {
     let (prefix, when_lost) = ("tidegate".into(), LedgerFailureMode::Refuse);
     Redis { host: String::new(), port: PORT, user: None, password: None, database: 0, prefix, when_lost }
 }
@@ -100,7 +100,7 @@ fn server(url: &str) -> Result<Redis, (&'static str, &'static str)> {
             _ => return Err(("the port is not a number from 1 to 65535", EXAMPLE)),
         },
     };
-    let mut redis = nowhere();
+    let mut redis = placeholder_redis();
     (redis.host, redis.port, redis.database) = (host.to_ascii_lowercase(), port, database);
     if let Some(credentials) = credentials {
         let (user, password) = credentials
@@ -140,7 +140,7 @@ mod tests {
     fn a_url_is_taken_apart() {
         let read = |url: &str| {
             let redis = server(url).unwrap_or_else(|(wrong, _)| panic!("{url}: {wrong}"));
-            let password = redis.password.map(|password| password.reveal().to_owned()).unwrap_or_default();
+            let password = redis.password.map(|password| password.expose_secret().to_owned()).unwrap_or_default();
             format!("{} {} {} {} {password}", redis.host, redis.port, redis.database, redis.user.unwrap_or_default())
         };
         assert_eq!(read("redis://Host"), "host 6379 0  ");

@@ -28,7 +28,7 @@ use diagnostics::Diagnostics;
 use std::sync::Arc;
 
 /// The settings that `raw` means, and all mistakes, those known before among them.
-pub(super) fn settle(
+pub(super) fn validate(
     raw: &raw::File,
     operators: &[&str],
     written: SourceMap,
@@ -43,7 +43,7 @@ pub(super) fn settle(
     let state_dir = server::state_dir(raw);
     let log = server::log(&raw.log, &state_dir, &mut report);
 
-    let trust = clients::trust(&raw.clients, &mut report);
+    let trust = clients::proxy_trust(&raw.clients, &mut report);
     let agent_rules = classes::agent_rules(&raw.agents, &mut report);
     let crawler_operators = verify::operators(&raw.operators, operators, &mut report);
     let operator_names = all_names(operators, &crawler_operators);
@@ -56,19 +56,19 @@ pub(super) fn settle(
     let known = routes::RouteContext { quotas: &quotas, scopes: &scopes, own: &own };
     let routes = routes::routes(&raw.routes, &known, &mut report);
     partition::check_use(&scopes, &routes, &mut report);
-    scopes::note_unnamed(&scopes, &own, &routes, &mut report);
+    scopes::warn_unused(&scopes, &own, &routes, &mut report);
     let ledger = ledger::ledger(&raw.ledger, &quotas, &mut report);
     let verify = verify::verify(&raw.verify, &mut report);
     let range_files = verify::range_files(&raw.operators, &report);
-    verify::note_unfetched(&raw.operators, &verify, &mut report);
+    verify::warn_unfetched(&raw.operators, &verify, &mut report);
     let robots = robots::robots(raw, &classes, &operators, &mut report);
-    let behaviour = bot_detection::behaviour(raw, robots.trap.as_deref(), &mut report);
+    let behaviour = bot_detection::bot_detection(raw, robots.trap.as_deref(), &mut report);
 
     let crawl_policy = crawl_policy::crawl_policy(&raw.crawl_policy, &mut report);
 
     let tells_crawl_policy = crawl_policy.is_some();
     let rules =
-        Rules { trust, behaviour, lists: names, agent_rules, classes, quotas, routes, scopes, tells_crawl_policy };
+        Rules { trust, behaviour, lists: names, user_agent_rules: agent_rules, classes, quotas, routes, scopes, serves_crawl_policy: tells_crawl_policy };
     let rules = Arc::new(rules);
     let workers = raw.workers.as_ref().and_then(|threads| threads.0);
     let (written, mistakes, notes) = report.into_parts();
@@ -90,8 +90,8 @@ pub(super) fn settle(
         rules,
         lists,
         range_files,
-        notes,
-        written,
+        warnings: notes,
+        source_map: written,
     };
     (settings, mistakes)
 }

@@ -15,15 +15,15 @@ use crate::policy::{QuotaId, Units};
 use std::sync::Arc;
 use std::time::Duration;
 
-const MOST: usize = 1000;
+const MAX_QUOTAS: usize = 1000;
 /// Clients are told of windows in whole seconds; what is to be spread more finely is for a scope's `delay`.
-const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
+const MIN_WINDOW: Duration = Duration::from_secs(1);
 /// A sliding window errs low by at most one of its parts: with 60 of them, 24 minutes of a day.
 const PARTS: u32 = 60;
 /// Tiers are counted in a byte.
-const MOST_TIERS: usize = 100;
+const MAX_TIERS: usize = 100;
 /// What is looked for in an answer's body.
-const MOST_SAID: usize = 200;
+const MAX_SCAN_TEXT: usize = 200;
 
 /// A quota that belongs to the scope of the same name.
 pub(super) struct ScopeQuota {
@@ -50,40 +50,40 @@ pub(super) fn quotas(
         let path = format!("scopes.{name}.quota");
         if scope.scope_from.is_some() {
             let wrong = "a quota is kept for good, and the values of scope_from are not";
-            report.mistake(&path, wrong, "bound each value by concurrency and delay, or each client by a bucket");
+            report.error(&path, wrong, "bound each value by concurrency and delay, or each client by a bucket");
         } else if raw.0.iter().any(|(other, _)| other == name) {
-            report.mistake(&path, format!("quotas.{name} has the same name"), "keep one of them, or rename the scope");
+            report.error(&path, format!("quotas.{name} has the same name"), "keep one of them, or rename the scope");
         }
         own.push(ScopeQuota { scope: name.clone(), quota: QuotaId(u16::try_from(quotas.len()).unwrap_or(u16::MAX)) });
         quotas.push(self::quota(name, quota, &path, classes, report));
     }
-    if quotas.len() > MOST {
-        report.mistake("quotas", format!("found {} quotas, at most {MOST} fit", quotas.len()), "merge some");
+    if quotas.len() > MAX_QUOTAS {
+        report.error("quotas", format!("found {} quotas, at most {MAX_QUOTAS} fit", quotas.len()), "merge some");
     }
     (quotas, own)
 }
 
 fn quota(name: &str, raw: &raw::Quota, path: &str, classes: &[Class], report: &mut Diagnostics) -> Quota {
     if classes.iter().any(|class| class.name == name && class.bucket.is_some()) {
-        report.mistake(
+        report.error(
             path,
             format!("the bucket of class {name:?} has the same name in RateLimit fields"),
             "rename one of them",
         );
     }
-    let limit = raw.limit.as_ref().map_or(Units::whole(1), |amount| amount.0);
+    let limit = raw.limit.as_ref().map_or(Units::from_whole(1), |amount| amount.0);
     if raw.limit.is_none() {
-        report.mistake(&format!("{path}.limit"), "missing", "say how many units each window has, such as 10000");
+        report.error(&format!("{path}.limit"), "missing", "say how many units each window has, such as 10000");
     }
     if limit.is_zero() {
-        report.mistake(
+        report.error(
             &format!("{path}.limit"),
             "found 0",
             "write what was bought; to refuse a class everything, use block: true",
         );
     }
     let window = window(raw.window.as_ref(), &format!("{path}.window"), report);
-    let ladders = ladders(raw, limit, path, classes, report);
+    let ladders = class_tiers(raw, limit, path, classes, report);
     Quota {
         name: name.to_owned(),
         limit,
@@ -93,13 +93,13 @@ fn quota(name: &str, raw: &raw::Quota, path: &str, classes: &[Class], report: &m
         cost_header: raw.cost_header.as_ref().map(|field| field.0.clone()),
         free_when_cached: raw.free_when_cached,
         sync_from: raw.sync_from.as_ref().map(|raw| sync_from(raw, &format!("{path}.sync_from"), report)),
-        ladders,
+        class_tiers: ladders,
     }
 }
 
 fn sync_from(raw: &raw::SyncFrom, path: &str, report: &mut Diagnostics) -> SyncFrom {
     if raw.remaining_header.is_none() && raw.exhausted.is_none() {
-        report.mistake(
+        report.error(
             path,
             "tells nothing",
             "write { remaining_header: X-RateLimit-Remaining } or { exhausted: { statuses: [429] } }",
@@ -110,24 +110,24 @@ fn sync_from(raw: &raw::SyncFrom, path: &str, report: &mut Diagnostics) -> SyncF
         let path = format!("{path}.exhausted");
         let unknown = exhausted.statuses.iter().find(|status| !(100..=599).contains(*status));
         if exhausted.statuses.is_empty() {
-            report.mistake(&format!("{path}.statuses"), "missing", "write the statuses, such as [429]");
+            report.error(&format!("{path}.statuses"), "missing", "write the statuses, such as [429]");
         } else if let Some(status) = unknown {
-            report.mistake(&format!("{path}.statuses"), format!("found {status}"), "statuses are from 100 to 599");
+            report.error(&format!("{path}.statuses"), format!("found {status}"), "statuses are from 100 to 599");
         } else if exhausted.body_or_header.is_none() && exhausted.statuses.iter().any(|status| *status < 400) {
-            report.mistake(
+            report.error(
                 &format!("{path}.statuses"),
                 "a good answer alone does not say that nothing is left",
                 "say with body_or_header what it says then",
             );
         }
-        if exhausted.body_or_header.as_ref().is_some_and(|text| !(1..=MOST_SAID).contains(&text.len())) {
-            report.mistake(
+        if exhausted.body_or_header.as_ref().is_some_and(|text| !(1..=MAX_SCAN_TEXT).contains(&text.len())) {
+            report.error(
                 &format!("{path}.body_or_header"),
                 "no text that can be looked for",
-                format!("write 1 to {MOST_SAID} bytes that only such an answer has"),
+                format!("write 1 to {MAX_SCAN_TEXT} bytes that only such an answer has"),
             );
         }
-        ExhaustedRule { statuses: exhausted.statuses.clone(), says: exhausted.body_or_header.clone() }
+        ExhaustedRule { statuses: exhausted.statuses.clone(), contains: exhausted.body_or_header.clone() }
     });
     SyncFrom { remaining_header: field(&raw.remaining_header), reset_header: field(&raw.reset_header), exhausted }
 }
@@ -136,7 +136,7 @@ fn window(raw: Option<&raw::Window>, path: &str, report: &mut Diagnostics) -> Wi
     const EXAMPLE: &str = "write { calendar: day, zone: America/Los_Angeles, at: \"00:00\" } or { fixed: 24h }";
     let harmless = Window::Fixed { length: Duration::from_secs(1) };
     let Some(raw) = raw else {
-        report.mistake(path, "missing", EXAMPLE);
+        report.error(path, "missing", EXAMPLE);
         return harmless;
     };
     let lengths = [("fixed", &raw.fixed), ("first_use", &raw.first_use), ("sliding", &raw.sliding)];
@@ -144,37 +144,37 @@ fn window(raw: Option<&raw::Window>, path: &str, report: &mut Diagnostics) -> Wi
     match (raw.calendar, &given[..]) {
         (Some(unit), []) => calendar_window(unit, raw, path, report).unwrap_or(harmless),
         (None, &[(key, length)]) => {
-            no_calendar_keys(key, raw, path, report);
+            reject_calendar_keys(key, raw, path, report);
             let path = format!("{path}.{key}");
-            let length = report.lasting(&path, Some(length), SHORTEST_WINDOW);
-            if length < SHORTEST_WINDOW {
-                report.mistake(&path, "found less than a second", "write 1s or more");
+            let length = report.nonzero_duration(&path, Some(length), MIN_WINDOW);
+            if length < MIN_WINDOW {
+                report.error(&path, "found less than a second", "write 1s or more");
             }
             match key {
                 "first_use" => Window::FirstUse { length },
-                "sliding" => Window::Sliding { length, parts: PARTS },
+                "sliding" => Window::Sliding { length, sub_windows: PARTS },
                 _ => Window::Fixed { length },
             }
         }
         (None, []) => {
-            if !report.spoiled(path) {
-                report.mistake(path, "found none of calendar, fixed, first_use and sliding", EXAMPLE);
+            if !report.has_error_at(path) {
+                report.error(path, "found none of calendar, fixed, first_use and sliding", EXAMPLE);
             }
             harmless
         }
         (calendar, several) => {
             let mut found: Vec<&str> = calendar.map(|_| "calendar").into_iter().collect();
             found.extend(several.iter().map(|(key, _)| *key));
-            report.mistake(path, format!("found {} at once", found.join(" and ")), "keep one of them");
+            report.error(path, format!("found {} at once", found.join(" and ")), "keep one of them");
             harmless
         }
     }
 }
 
-fn no_calendar_keys(kind: &str, raw: &raw::Window, path: &str, report: &mut Diagnostics) {
+fn reject_calendar_keys(kind: &str, raw: &raw::Window, path: &str, report: &mut Diagnostics) {
     for (key, given) in [("zone", raw.zone.is_some()), ("at", raw.at.is_some())] {
         if given {
-            report.mistake(
+            report.error(
                 &format!("{path}.{key}"),
                 format!("says nothing about a {kind} window"),
                 "leave it out, or use calendar",
@@ -192,13 +192,13 @@ fn calendar_window(unit: Unit, raw: &raw::Window, path: &str, report: &mut Diagn
     };
     let at = raw.at.as_ref().map_or(jiff::civil::Time::midnight(), |time| time.0);
     if unit == calendar::Unit::Hour && at.hour() != 0 {
-        report.mistake(&format!("{path}.at"), "an hour begins at a minute, not at an hour", "write it like \"00:15\"");
+        report.error(&format!("{path}.at"), "an hour begins at a minute, not at an hour", "write it like \"00:15\"");
     }
     let zone = raw.zone.as_deref().unwrap_or("UTC");
     match CivilCalendar::new(unit, zone, at) {
         Ok(civil) => Some(Window::Calendar(Arc::new(civil))),
         Err(calendar::UnknownZone) => {
-            report.mistake(
+            report.error(
                 &format!("{path}.zone"),
                 format!("unknown time zone {zone:?}"),
                 "use an IANA name such as America/Los_Angeles",
@@ -208,7 +208,7 @@ fn calendar_window(unit: Unit, raw: &raw::Window, path: &str, report: &mut Diagn
     }
 }
 
-fn ladders(
+fn class_tiers(
     raw: &raw::Quota,
     limit: Units,
     path: &str,
@@ -219,12 +219,12 @@ fn ladders(
     for (class, tiers) in &raw.tiers.0 {
         let path = format!("{path}.tiers.{class}");
         match classes.iter().position(|known| known.name == *class) {
-            Some(place) => ladders[place] = Some(ladder(tiers, limit, &path, report)),
+            Some(place) => ladders[place] = Some(tier_set(tiers, limit, &path, report)),
             None => {
-                if !class_names_spoiled(report, classes.len()) {
+                if !has_class_errors(report, classes.len()) {
                     report.unknown(&path, "class", class, classes.iter().map(|class| class.name.as_str()));
                 }
-                ladder(tiers, limit, &path, report);
+                tier_set(tiers, limit, &path, report);
             }
         }
     }
@@ -232,18 +232,18 @@ fn ladders(
 }
 
 /// True when some class's name was not understood: it may be the one that is missed.
-fn class_names_spoiled(report: &Diagnostics, count: usize) -> bool {
-    report.spoiled("classes")
-        && (count <= 1 || (0..count).any(|place| report.spoiled(&format!("classes[{place}].name"))))
+fn has_class_errors(report: &Diagnostics, count: usize) -> bool {
+    report.has_error_at("classes")
+        && (count <= 1 || (0..count).any(|place| report.has_error_at(&format!("classes[{place}].name"))))
 }
 
-fn ladder(raw: &Tiers, limit: Units, path: &str, report: &mut Diagnostics) -> ClassTiers {
+fn tier_set(raw: &Tiers, limit: Units, path: &str, report: &mut Diagnostics) -> ClassTiers {
     let path = if raw.long { format!("{path}.ladder") } else { path.to_owned() };
     if raw.ladder.is_empty() {
-        report.mistake(&path, "no tiers", "write [{ above: 80%, shed: 50% }], or leave the class out");
+        report.error(&path, "no tiers", "write [{ above: 80%, shed: 50% }], or leave the class out");
     }
-    if raw.ladder.len() > MOST_TIERS {
-        report.mistake(&path, format!("found {} tiers, at most {MOST_TIERS} fit", raw.ladder.len()), "use fewer steps");
+    if raw.ladder.len() > MAX_TIERS {
+        report.error(&path, format!("found {} tiers, at most {MAX_TIERS} fit", raw.ladder.len()), "use fewer steps");
     }
     let mut tiers: Vec<Tier> = Vec::new();
     for (index, step) in raw.ladder.iter().enumerate() {
@@ -252,25 +252,25 @@ fn ladder(raw: &Tiers, limit: Units, path: &str, report: &mut Diagnostics) -> Cl
             [("above", step.above.is_some(), "above: 80%"), ("shed", step.shed.is_some(), "shed: 50%")]
         {
             if !given {
-                report.mistake(&format!("{path}.{key}"), "missing", format!("write it like {example}"));
+                report.error(&format!("{path}.{key}"), "missing", format!("write it like {example}"));
             }
         }
         let (Some(above), Some(shed)) = (&step.above, &step.shed) else { continue };
         let tier = Tier { above: units(above.0, limit), shed: shed.0 };
         if tier.above > limit {
-            report.mistake(
+            report.error(
                 &format!("{path}.above"),
                 format!("{} is never reached: the limit is {limit}", tier.above),
                 "write a share such as 80%, or less than the limit",
             );
         }
         if tiers.last().is_some_and(|before| tier.above <= before.above) {
-            report.mistake(&format!("{path}.above"), "not above the tier before it", "write tiers from the lowest up");
+            report.error(&format!("{path}.above"), "not above the tier before it", "write tiers from the lowest up");
         }
         if tier.shed <= tiers.last().map_or(Share::NONE, |before| before.shed) {
             let wrong =
                 if tier.shed == Share::NONE { "sheds nothing" } else { "sheds no more than the tier before it" };
-            report.mistake(&format!("{path}.shed"), wrong, "shed more with each tier, 100% at most");
+            report.error(&format!("{path}.shed"), wrong, "shed more with each tier, 100% at most");
         }
         tiers.push(tier);
     }

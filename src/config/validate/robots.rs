@@ -8,8 +8,8 @@ use crate::config::settings::Robots;
 use crate::config::scalars::Delay;
 use crate::policy::class::{Class, ClassMatcher};
 use crate::policy::crawl_delay::{self, CrawlDelay, CrawlDelays};
-use crate::policy::decide::ROBOTS_TXT;
-use crate::policy::route::normalise;
+use crate::policy::decide::ROBOTS_TXT_PATH;
+use crate::policy::route::normalize;
 use crate::policy::{ClassId, ClientKind, OperatorId};
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ pub(super) fn robots(raw: &raw::File, classes: &[Class], operators: &[&str], rep
     let delays = delays(&raw.classes, classes, operators, report);
     let merge = merge_crawl_delay.unwrap_or(true);
     if !merge && delays != CrawlDelays::default() {
-        report.note("robots.merge_crawl_delay: false keeps every crawl_delay out of robots.txt");
+        report.warning("robots.merge_crawl_delay: false keeps every crawl_delay out of robots.txt");
     }
     if file.as_ref().is_some_and(String::is_empty) {
-        report.mistake("robots.file", "found no name", "name a file such as ./robots.txt");
+        report.error("robots.file", "found no name", "name a file such as ./robots.txt");
     }
     if trap.as_deref().is_some_and(|trap| !is_plain_path(trap)) {
-        report.mistake(
+        report.error(
             "robots.trap",
             "is no plain path",
             "write one such as /private-area, of letters, digits, \"/\", \"-\", \"_\" and \".\"",
@@ -42,9 +42,9 @@ fn is_plain_path(path: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_' | b'.');
     path.len() > 1
         && path.starts_with('/')
-        && path != ROBOTS_TXT
+        && path != ROBOTS_TXT_PATH
         && path.bytes().all(is_plain)
-        && normalise(path).as_deref() == Ok(path)
+        && normalize(path).as_deref() == Ok(path)
 }
 
 /// What is said of an operator by name goes before what is said of its class.
@@ -54,8 +54,8 @@ fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], re
     for (place, class) in raw.iter().enumerate() {
         let path = format!("classes[{place}].crawl_delay");
         let when = &classes[place].when;
-        if !matches!(class.crawl_delay, Written::None) && !may_have_crawlers(when) {
-            report.mistake(
+        if !matches!(class.crawl_delay, Written::None) && !can_match_crawlers(when) {
+            report.error(
                 &path,
                 "no crawler that reads it is in this class",
                 "write it at the class of verified_bot or declared_bot",
@@ -63,7 +63,7 @@ fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], re
         }
         let Written::ByOperator(named) = &class.crawl_delay else {
             of_class.push(match &class.crawl_delay {
-                Written::OfAll(delay) => Some(meant(delay, place, &path, report)),
+                Written::All(delay) => Some(crawl_delay(delay, place, &path, report)),
                 _ => None,
             });
             continue;
@@ -71,18 +71,18 @@ fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], re
         of_class.push(None);
         for (operator, delay) in &named.0 {
             let path = format!("{path}.{operator}");
-            let meant = meant(delay, place, &path, report);
+            let meant = crawl_delay(delay, place, &path, report);
             let Some(id) = operator_id(operator, &path, operators, report) else { continue };
             if !when.operators.is_empty() && !when.operators.contains(&id) {
-                report.mistake(
+                report.error(
                     &path,
                     format!("{operator} is not in this class"),
                     "write it at the class of its crawlers",
                 );
             }
-            match delays.of_operators.iter().any(|(known, _)| *known == id) {
-                true => report.mistake(&path, "another class has a delay for it", "keep one of them"),
-                false => delays.of_operators.push((id, meant)),
+            match delays.per_operator.iter().any(|(known, _)| *known == id) {
+                true => report.error(&path, "another class has a delay for it", "keep one of them"),
+                false => delays.per_operator.push((id, meant)),
             }
         }
     }
@@ -91,26 +91,26 @@ fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], re
         of_class.get(usize::from(place)).copied().flatten()
     };
     for operator in (0..).map(OperatorId).take(operators.len()) {
-        if delays.of_operators.iter().all(|(known, _)| *known != operator) {
+        if delays.per_operator.iter().all(|(known, _)| *known != operator) {
             let of_class = of_bots(ClientKind::VerifiedBot, Some(operator));
-            delays.of_operators.extend(of_class.map(|delay| (operator, delay)));
+            delays.per_operator.extend(of_class.map(|delay| (operator, delay)));
         }
     }
-    delays.of_everybody = of_bots(ClientKind::DeclaredBot, None);
+    delays.default = of_bots(ClientKind::DeclaredBot, None);
     delays
 }
 
 /// Who hides or lies is asked for nothing.
-fn may_have_crawlers(when: &ClassMatcher) -> bool {
+fn can_match_crawlers(when: &ClassMatcher) -> bool {
     when.kinds.is_empty() || when.kinds.iter().any(|kind| matches!(kind, ClientKind::VerifiedBot | ClientKind::DeclaredBot))
 }
 
-fn meant(delay: &Delay, class: usize, path: &str, report: &mut Diagnostics) -> CrawlDelay {
+fn crawl_delay(delay: &Delay, class: usize, path: &str, report: &mut Diagnostics) -> CrawlDelay {
     let Some(span) = delay.0 else { return CrawlDelay::Auto(ClassId(u16::try_from(class).unwrap_or(u16::MAX))) };
-    let span = report.lasting(path, Some(span), Duration::from_secs(10));
-    let seconds = crawl_delay::in_seconds(span);
+    let span = report.nonzero_duration(path, Some(span), Duration::from_secs(10));
+    let seconds = crawl_delay::clamp_to_seconds(span);
     if !span.is_zero() && span != Duration::from_secs(seconds.into()) {
-        report.note(format!("{path}: crawlers read whole seconds from 1 to 30, so {seconds}s is asked for"));
+        report.warning(format!("{path}: crawlers read whole seconds from 1 to 30, so {seconds}s is asked for"));
     }
     CrawlDelay::Seconds(seconds)
 }

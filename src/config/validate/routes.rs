@@ -12,9 +12,9 @@ use crate::policy::throttle::Scope;
 use crate::policy::{QuotaId, ScopeId, Units};
 use http::Method;
 
-const MOST: usize = 10_000;
+const MAX_ROUTES: usize = 10_000;
 /// Which quotas said no is told in one byte.
-const MOST_COSTS: usize = 8;
+const MAX_COSTS: usize = 8;
 const REST: &str = "/**";
 
 /// What routes may name.
@@ -26,10 +26,10 @@ pub(super) struct RouteContext<'a> {
 }
 
 pub(super) fn routes(raw: &[raw::Route], known: &RouteContext<'_>, report: &mut Diagnostics) -> Vec<Route> {
-    if raw.len() > MOST {
-        report.mistake(
+    if raw.len() > MAX_ROUTES {
+        report.error(
             "routes",
-            format!("found {} routes, at most {MOST} fit", raw.len()),
+            format!("found {} routes, at most {MAX_ROUTES} fit", raw.len()),
             "use * and ** to sum them up",
         );
     }
@@ -40,9 +40,9 @@ pub(super) fn routes(raw: &[raw::Route], known: &RouteContext<'_>, report: &mut 
         let before = routes
             .iter()
             .enumerate()
-            .find(|(place, earlier)| hides(earlier, &route) && !report.spoiled(&format!("routes[{place}]")));
+            .find(|(place, earlier)| shadows(earlier, &route) && !report.has_error_at(&format!("routes[{place}]")));
         if let Some((place, earlier)) = before {
-            report.mistake(
+            report.error(
                 &path,
                 format!("never reached: routes[{place}] ({}) fits all that it fits", earlier.name),
                 match earlier.name == route.name || earlier.path.is_any() {
@@ -54,13 +54,13 @@ pub(super) fn routes(raw: &[raw::Route], known: &RouteContext<'_>, report: &mut 
         routes.push(route);
     }
     if routes.last().is_none_or(|last| !(last.path.is_any() && is_unconditional(last))) {
-        routes.push(rest(known, report));
+        routes.push(fallback_route(known, report));
     }
     routes
 }
 
 /// The route of all that fits no other: free, unless the scope `default` has a quota.
-fn rest(known: &RouteContext<'_>, report: &mut Diagnostics) -> Route {
+fn fallback_route(known: &RouteContext<'_>, report: &mut Diagnostics) -> Route {
     let scopes = vec![ScopeId(0)];
     Route {
         name: REST.into(),
@@ -83,7 +83,7 @@ fn is_unconditional(route: &Route) -> bool {
 }
 
 /// True when every request that fits `later` plainly fits `earlier`, too. Says nothing about overlapping patterns.
-fn hides(earlier: &Route, later: &Route) -> bool {
+fn shadows(earlier: &Route, later: &Route) -> bool {
     fn wider<T: PartialEq>(earlier: &[T], later: &[T]) -> bool {
         earlier.is_empty() || (!later.is_empty() && later.iter().all(|one| earlier.contains(one)))
     }
@@ -99,9 +99,9 @@ fn route(raw: &raw::Route, path: &str, known: &RouteContext<'_>, report: &mut Di
     let cost_path = format!("{path}.cost");
     let mut costs = costs(raw, &cost_path, known.quotas, report);
     costs.extend(costs_of_scopes(raw, &scopes, &format!("{path}.scopes"), known, report));
-    if costs.len() > MOST_COSTS {
-        let remedy = format!("a route pays from at most {MOST_COSTS}");
-        report.mistake(&cost_path, format!("found {} quotas", costs.len()), remedy);
+    if costs.len() > MAX_COSTS {
+        let remedy = format!("a route pays from at most {MAX_COSTS}");
+        report.error(&cost_path, format!("found {} quotas", costs.len()), remedy);
     }
     let binds = !costs.is_empty() || !raw.scopes.0.is_empty();
     Route {
@@ -137,7 +137,7 @@ fn methods(written: &[Verb]) -> Vec<Method> {
 
 fn pattern(raw: &raw::Route, path: &str, report: &mut Diagnostics) -> Pattern {
     let Some(text) = &raw.path else {
-        report.mistake(path, "missing", "say which paths, such as /item/* or /shop/**");
+        report.error(path, "missing", "say which paths, such as /item/* or /shop/**");
         return any_path();
     };
     let signs = text.find(|sign: char| sign.is_control() || sign.is_whitespace() || matches!(sign, '?' | '#'));
@@ -145,13 +145,13 @@ fn pattern(raw: &raw::Route, path: &str, report: &mut Diagnostics) -> Pattern {
         (Ok(pattern), None) => return pattern,
         (Ok(_), Some(_)) => "a path has no spaces, \"?\" or \"#\"; use query for parameters",
         (Err(PatternError::NoSlash), _) => "does not begin with a slash; write it like /item/*",
-        (Err(PatternError::RestWithin), _) => {
+        (Err(PatternError::MisplacedDoubleStar), _) => {
             "** stands alone, at the end or before the last segment; write it like /shop/** or /**/*.css, or * within a \
              segment"
         }
     };
     let (wrong, remedy) = wrong.split_once("; ").unwrap_or((wrong, ""));
-    report.mistake(path, format!("{text:?}: {wrong}"), remedy);
+    report.error(path, format!("{text:?}: {wrong}"), remedy);
     any_path()
 }
 
@@ -165,7 +165,7 @@ fn hosts(raw: &[String], path: &str, report: &mut Diagnostics) -> Vec<String> {
         };
         let port = !bare.starts_with('[') && bare.contains(':');
         if bare.is_empty() || port || !bare.bytes().all(plain) {
-            report.mistake(
+            report.error(
                 path,
                 format!("{host:?} is no host"),
                 "write it in small letters and without a port, such as shop.example.com or *.example.com",
@@ -180,7 +180,7 @@ fn query(raw: &[String], path: &str, report: &mut Diagnostics) -> Vec<(String, O
         let (name, value) =
             text.split_once('=').map_or((text.as_str(), None), |(name, value)| (name, Some(value.to_owned())));
         if name.is_empty() {
-            report.mistake(path, format!("{text:?} names no parameter"), "write name or name=value");
+            report.error(path, format!("{text:?} names no parameter"), "write name or name=value");
         }
         (name.to_owned(), value)
     };
@@ -192,7 +192,7 @@ fn costs(raw: &raw::Route, path: &str, quotas: &[Quota], report: &mut Diagnostic
     for (name, price) in &raw.cost.0 {
         let path = format!("{path}.{name}");
         let Some(place) = quotas.iter().position(|quota| quota.name == *name) else {
-            if !(quotas.is_empty() && report.spoiled("quotas")) {
+            if !(quotas.is_empty() && report.has_error_at("quotas")) {
                 report.unknown(&path, "quota", name, quotas.iter().map(|quota| quota.name.as_str()));
             }
             continue;
@@ -216,7 +216,7 @@ fn costs_of_scopes(
     known: &RouteContext<'_>,
     report: &mut Diagnostics,
 ) -> Vec<(QuotaId, Cost)> {
-    const ONE: Units = Units::whole(1);
+    const ONE: Units = Units::from_whole(1);
     let mut costs = Vec::new();
     for own in known.own {
         let is_in = |id: &ScopeId| known.scopes.get(usize::from(id.0)).is_some_and(|scope| scope.name == own.scope);
@@ -232,8 +232,8 @@ fn costs_of_scopes(
 fn check_amount(amount: Units, path: &str, quota: &Quota, report: &mut Diagnostics) {
     let limit = quota.limit;
     let is_spoiled = [format!("quotas.{}.limit", quota.name), format!("scopes.{}.quota.limit", quota.name)];
-    if amount > limit && !is_spoiled.iter().any(|path| report.spoiled(path)) && !limit.is_zero() {
-        report.mistake(
+    if amount > limit && !is_spoiled.iter().any(|path| report.has_error_at(path)) && !limit.is_zero() {
+        report.error(
             path,
             format!("{amount} is more than the quota's limit of {limit}: never admitted"),
             "lower the cost or raise the limit",
@@ -243,7 +243,7 @@ fn check_amount(amount: Units, path: &str, quota: &Quota, report: &mut Diagnosti
 
 fn check_learned(path: &str, quota: &Quota, report: &mut Diagnostics) {
     if quota.cost_header.is_none() && !quota.free_when_cached {
-        report.mistake(
+        report.error(
             path,
             format!("nothing tells what requests really cost: quota {:?} has no cost_header", quota.name),
             "name the header in which the origin says it, or write an amount",

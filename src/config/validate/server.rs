@@ -21,12 +21,12 @@ const KIB: u64 = 1024;
 pub(super) fn listen(raw: &raw::File, report: &mut Diagnostics) -> Vec<SocketAddr> {
     let Some(written) = &raw.listen else { return vec![LISTEN] };
     let addresses: Vec<SocketAddr> = written.0.iter().map(|socket| socket.0).collect();
-    if addresses.is_empty() && !report.spoiled("listen") {
-        report.mistake("listen", "nowhere to listen", "write an address and port such as 127.0.0.1:8080");
+    if addresses.is_empty() && !report.has_error_at("listen") {
+        report.error("listen", "nowhere to listen", "write an address and port such as 127.0.0.1:8080");
     }
     for (index, address) in addresses.iter().enumerate() {
         if address.port() != 0 && addresses[..index].contains(address) {
-            report.mistake(&format!("listen[{index}]"), format!("{address} is listed twice"), "keep one of them");
+            report.error(&format!("listen[{index}]"), format!("{address} is listed twice"), "keep one of them");
         }
     }
     addresses
@@ -40,7 +40,7 @@ pub(super) fn admin(raw: &raw::File, listen: &[SocketAddr], report: &mut Diagnos
     };
     let address = written.listen.as_ref().map_or(ADMIN, |socket| socket.0);
     if address.port() != 0 && listen.contains(&address) {
-        report.mistake(
+        report.error(
             "admin.listen",
             format!("{address} is where clients are served"),
             "write another port, such as admin: { listen: 127.0.0.1:9091 }, or admin: off",
@@ -48,11 +48,11 @@ pub(super) fn admin(raw: &raw::File, listen: &[SocketAddr], report: &mut Diagnos
     }
     if !address.ip().is_loopback() && written.token.is_none() {
         let wrong = format!("{address} is beyond loopback, and there is no token");
-        report.mistake("admin.listen", wrong, "set admin.token: ${TIDEGATE_ADMIN_TOKEN}, or listen on 127.0.0.1");
+        report.error("admin.listen", wrong, "set admin.token: ${TIDEGATE_ADMIN_TOKEN}, or listen on 127.0.0.1");
     }
     let token = written.token.as_ref().map(|token| token.0.clone());
     if token.as_ref().is_some_and(|token| token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic())) {
-        report.mistake(
+        report.error(
             "admin.token",
             "is empty or holds spaces",
             "write letters, digits and signs, such as `openssl rand -hex 32` prints",
@@ -69,11 +69,11 @@ pub(super) fn origin(raw: &written::Origin, listen: &[SocketAddr], report: &mut 
     let (host, port, authority) = match raw.url.as_deref().map(address_of) {
         Some(Ok(address)) => address,
         Some(Err((wrong, remedy))) => {
-            report.mistake("origin.url", wrong, remedy);
+            report.error("origin.url", wrong, remedy);
             Default::default()
         }
         None => {
-            report.mistake("origin.url", "missing", "say where the site is, such as http://127.0.0.1:3000");
+            report.error("origin.url", "missing", "say where the site is, such as http://127.0.0.1:3000");
             Default::default()
         }
     };
@@ -82,21 +82,21 @@ pub(super) fn origin(raw: &written::Origin, listen: &[SocketAddr], report: &mut 
             && (host == address.ip().to_string() || (host == "localhost" && address.ip().is_loopback()))
     };
     if let Some(address) = listen.iter().find(is_us) {
-        report.mistake("origin.url", format!("{address} is where the gate itself listens"), "write where the site is");
+        report.error("origin.url", format!("{address} is where the gate itself listens"), "write where the site is");
     }
     let span = |span: &Option<Span>| span.as_ref().map(|span| span.0);
     Origin {
         host,
         port,
         authority,
-        connect_timeout: report.lasting("origin.connect_timeout", span(&raw.connect_timeout), Duration::from_secs(3)),
-        response_timeout: report.lasting(
+        connect_timeout: report.nonzero_duration("origin.connect_timeout", span(&raw.connect_timeout), Duration::from_secs(3)),
+        response_timeout: report.nonzero_duration(
             "origin.response_timeout",
             span(&raw.response_timeout),
             Duration::from_secs(30),
         ),
-        idle_timeout: report.lasting("origin.idle_timeout", span(&raw.idle_timeout), Duration::from_secs(4)),
-        max_connections: count(report.count("origin.max_connections", raw.max_connections, 256)),
+        idle_timeout: report.nonzero_duration("origin.idle_timeout", span(&raw.idle_timeout), Duration::from_secs(4)),
+        max_connections: count(report.nonzero_count("origin.max_connections", raw.max_connections, 256)),
     }
 }
 
@@ -141,7 +141,7 @@ fn address_of(url: &str) -> Result<(String, u16, String), (String, &'static str)
 pub(super) fn limits(raw: &written::Limits, report: &mut Diagnostics) -> Limits {
     let per_address = raw.max_connections_per_address.unwrap_or(0);
     Limits {
-        max_connections: count(report.count("limits.max_connections", raw.max_connections, 10_000)),
+        max_connections: count(report.nonzero_count("limits.max_connections", raw.max_connections, 10_000)),
         max_connections_per_address: NonZeroUsize::new(count(per_address)),
         first_byte_timeout: limit_span("first_byte_timeout", &raw.first_byte_timeout, 10, report),
         head_timeout: limit_span("head_timeout", &raw.head_timeout, 10, report),
@@ -149,25 +149,25 @@ pub(super) fn limits(raw: &written::Limits, report: &mut Diagnostics) -> Limits 
         request_body_timeout: limit_span("request_body_timeout", &raw.request_body_timeout, 30, report),
         response_write_timeout: limit_span("response_write_timeout", &raw.response_write_timeout, 30, report),
         max_head_size: head_size(&raw.max_head_size, report),
-        max_headers: usize::try_from(report.count("limits.max_headers", raw.max_headers.map(u32::from), 100))
+        max_headers: usize::try_from(report.nonzero_count("limits.max_headers", raw.max_headers.map(u32::from), 100))
             .unwrap_or(usize::MAX),
         max_body_size: raw.max_body_size.as_ref().map_or(64 * KIB * KIB, |size| size.0),
-        requests_per_connection: report.count("limits.requests_per_connection", raw.requests_per_connection, 10_000),
-        http2_streams: report.count("limits.http2_streams", raw.http2_streams, 100),
-        max_clients: count(report.count("limits.max_clients", raw.max_clients, 1_000_000)),
+        requests_per_connection: report.nonzero_count("limits.requests_per_connection", raw.requests_per_connection, 10_000),
+        http2_streams: report.nonzero_count("limits.http2_streams", raw.http2_streams, 100),
+        max_clients: count(report.nonzero_count("limits.max_clients", raw.max_clients, 1_000_000)),
         drain_timeout: limit_span("drain_timeout", &raw.drain_timeout, 10, report),
     }
 }
 
 fn limit_span(key: &str, written: &Option<Span>, default_seconds: u64, report: &mut Diagnostics) -> Duration {
-    report.lasting(&format!("limits.{key}"), written.as_ref().map(|span| span.0), Duration::from_secs(default_seconds))
+    report.nonzero_duration(&format!("limits.{key}"), written.as_ref().map(|span| span.0), Duration::from_secs(default_seconds))
 }
 
 /// hyper cannot read heads into less than 8 KiB, and a megabyte of fields is an attack.
 fn head_size(written: &Option<Size>, report: &mut Diagnostics) -> usize {
     let size = written.as_ref().map_or(32 * KIB, |size| size.0);
     if !(8 * KIB..=KIB * KIB).contains(&size) {
-        report.mistake("limits.max_head_size", "needs 8KiB to 1MiB", "write a size such as 32KiB");
+        report.error("limits.max_head_size", "needs 8KiB to 1MiB", "write a size such as 32KiB");
     }
     usize::try_from(size).unwrap_or(usize::MAX)
 }
@@ -200,10 +200,10 @@ pub(super) fn log(raw: &written::Log, state_dir: &Path, report: &mut Diagnostics
         Some(written::Access::File(file)) => {
             let path = file.path.clone().unwrap_or_default();
             if path.is_empty() {
-                report.mistake("log.access.path", "missing", "name a file such as ./state/access.log");
+                report.error("log.access.path", "missing", "name a file such as ./state/access.log");
             }
             if file.format == written::Format::Combined {
-                report.mistake(
+                report.error(
                     "log.access.format",
                     "combined is not in this version",
                     "use json, which can be replayed",

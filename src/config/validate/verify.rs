@@ -14,29 +14,29 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a signature may hold at most, as the draft standard recommends.
-const LONGEST_LIFETIME: Duration = DAY;
+const DEFAULT_MAX_LIFETIME: Duration = DAY;
 
 /// Whoever publishes a list should not be asked more often.
-const OFTEN: Duration = Duration::from_secs(60);
+const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A product token is a word; what is longer was not meant to be one.
-const LONGEST_TOKEN: usize = 64;
+const MAX_TOKEN_LEN: usize = 64;
 
 pub(super) fn verify(raw: &raw::Verify, report: &mut Diagnostics) -> Verify {
     let dns = match &raw.dns {
         raw::Dns::Off => None,
         raw::Dns::On => Some(Dns { nameservers: Vec::new(), timeout: TIMEOUT }),
-        raw::Dns::Of(servers) => Some(Dns {
+        raw::Dns::Servers(servers) => Some(Dns {
             nameservers: nameservers(servers, report),
-            timeout: report.lasting("verify.dns.timeout", servers.timeout.as_ref().map(|span| span.0), TIMEOUT),
+            timeout: report.nonzero_duration("verify.dns.timeout", servers.timeout.as_ref().map(|span| span.0), TIMEOUT),
         }),
     };
     let refresh = match &raw.refresh {
         Refresh::Off => None,
         Refresh::Daily => Some(DAY),
         Refresh::Every(span) => {
-            if span.0 < OFTEN {
-                report.mistake("verify.refresh", "found less than a minute", "write a duration such as 24h, or off");
+            if span.0 < MIN_REFRESH_INTERVAL {
+                report.error("verify.refresh", "found less than a minute", "write a duration such as 24h, or off");
             }
             Some(span.0)
         }
@@ -48,27 +48,27 @@ fn nameservers(raw: &raw::Servers, report: &mut Diagnostics) -> Vec<SocketAddr> 
     let Some(servers) = &raw.nameservers else { return Vec::new() };
     if servers.0.is_empty() {
         let remedy = "write one such as 127.0.0.1:53, leave it out to ask the system's, or write dns: off";
-        report.mistake("verify.dns.nameservers", "names no server", remedy);
+        report.error("verify.dns.nameservers", "names no server", remedy);
     }
     servers.0.iter().map(|server| server.0).collect()
 }
 
 fn signatures(raw: &raw::Signatures, report: &mut Diagnostics) -> Option<Signatures> {
     let max_lifetime = raw.max_lifetime.as_ref().map(|span| span.0);
-    let max_lifetime = report.lasting("verify.signatures.max_lifetime", max_lifetime, LONGEST_LIFETIME);
+    let max_lifetime = report.nonzero_duration("verify.signatures.max_lifetime", max_lifetime, DEFAULT_MAX_LIFETIME);
     raw.enabled.unwrap_or(true).then_some(Signatures { unlisted_agents: raw.unlisted_agents, max_lifetime })
 }
 
 /// The operators that the file adds or changes; `known` are all others by name.
 pub(super) fn operators(raw: &NamedMap<raw::Operator>, known: &[&str], report: &mut Diagnostics) -> Vec<CrawlerOperator> {
     let operators = raw.0.iter().map(|(name, written)| operator(name, written, known, report)).collect();
-    told_once(raw, "tokens", |operator| operator.tokens.as_ref(), report);
-    told_once(raw, "signature_agents", |operator| operator.signature_agents.as_ref(), report);
+    check_unique(raw, "tokens", |operator| operator.tokens.as_ref(), report);
+    check_unique(raw, "signature_agents", |operator| operator.signature_agents.as_ref(), report);
     operators
 }
 
 /// What crawlers say of themselves is one operator's: the last in the file would have it, and the others nothing.
-fn told_once(
+fn check_unique(
     raw: &NamedMap<raw::Operator>,
     key: &str,
     of: impl Fn(&raw::Operator) -> Option<&OneOrMany<String>>,
@@ -79,7 +79,7 @@ fn told_once(
         let before = told.len();
         each(of(written), &format!("operators.{name}.{key}"), |path, text| {
             if let Some((_, other)) = told[..before].iter().find(|(known, _)| known.eq_ignore_ascii_case(text)) {
-                report.mistake(path, format!("{text:?} stands under operators.{other}, too"), "keep one of them");
+                report.error(path, format!("{text:?} stands under operators.{other}, too"), "keep one of them");
             }
         });
         told.extend(of(written).iter().flat_map(|list| &list.0).map(|text| (text.as_str(), name.as_str())));
@@ -91,7 +91,7 @@ pub(super) fn range_files(raw: &NamedMap<raw::Operator>, report: &Diagnostics) -
     let mut files = Vec::new();
     each_range(raw, |path, source| {
         if !is_network(source) && !source.contains("://") {
-            let named_at = format!("{}: {path}", report.named_at(path));
+            let named_at = format!("{}: {path}", report.location_of(path));
             files.push(RangeFile { file: source.into(), named_at });
         }
     });
@@ -99,15 +99,15 @@ pub(super) fn range_files(raw: &NamedMap<raw::Operator>, report: &Diagnostics) -
 }
 
 /// Whoever writes a URL wants it to be asked.
-pub(super) fn note_unfetched(raw: &NamedMap<raw::Operator>, verify: &Verify, report: &mut Diagnostics) {
+pub(super) fn warn_unfetched(raw: &NamedMap<raw::Operator>, verify: &Verify, report: &mut Diagnostics) {
     if verify.refresh.is_some() {
         return;
     }
     each_range(raw, |path, source| {
         if source.contains("://") {
             // A query may hold a key.
-            let (place, url) = (report.named_at(path), source.split('?').next().unwrap_or_default());
-            report.note(format!("{place}: {path}: {url} is not fetched, because verify.refresh is off"));
+            let (place, url) = (report.location_of(path), source.split('?').next().unwrap_or_default());
+            report.warning(format!("{place}: {path}: {url} is not fetched, because verify.refresh is off"));
         }
     });
 }
@@ -124,16 +124,16 @@ fn operator(name: &str, raw: &raw::Operator, known: &[&str], report: &mut Diagno
     if !known.contains(&name) {
         let signs = raw.signature_agents.is_some();
         if raw.tokens.is_none() && !signs {
-            report.note(format!("{path}: none is built in by that name, and without tokens nobody claims it"));
+            report.warning(format!("{path}: none is built in by that name, and without tokens nobody claims it"));
         }
         if raw.ranges.is_none() && raw.names.is_none() && !signs {
-            report.note(format!("{path}: without ranges, names or signature_agents nothing proves it"));
+            report.warning(format!("{path}: without ranges, names or signature_agents nothing proves it"));
         }
     }
     let texts = |list: &Option<OneOrMany<String>>| list.as_ref().map(|list| list.0.clone());
     each(raw.tokens.as_ref(), &format!("{path}.tokens"), |path, token| {
         self::token(path, token, report);
-        note_version(path, token, report);
+        warn_version(path, token, report);
     });
     each(raw.ranges.as_ref(), &format!("{path}.ranges"), |path, source| self::source(path, source, report));
     each(raw.signature_agents.as_ref(), &format!("{path}.signature_agents"), |path, agent| {
@@ -162,16 +162,16 @@ fn each(list: Option<&OneOrMany<String>>, path: &str, mut look: impl FnMut(&str,
 
 fn token(path: &str, token: &str, report: &mut Diagnostics) {
     let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
-    if token.trim() != token || !(2..=LONGEST_TOKEN).contains(&token.len()) || !token.bytes().all(printable) {
-        report.mistake(path, format!("{token:?} is no product token"), "write it like ExampleBot, without a version");
+    if token.trim() != token || !(2..=MAX_TOKEN_LEN).contains(&token.len()) || !token.bytes().all(printable) {
+        report.error(path, format!("{token:?} is no product token"), "write it like ExampleBot, without a version");
     }
 }
 
 /// It is looked for as it stands.
-fn note_version(path: &str, token: &str, report: &mut Diagnostics) {
+fn warn_version(path: &str, token: &str, report: &mut Diagnostics) {
     let version = token.split_once('/').filter(|(_, rest)| rest.starts_with(|sign: char| sign.is_ascii_digit()));
     if let Some((product, _)) = version {
-        report.note(format!("{path}: {token:?} is that version alone; {product} is all of them"));
+        report.warning(format!("{path}: {token:?} is that version alone; {product} is all of them"));
     }
 }
 
@@ -179,15 +179,15 @@ fn note_version(path: &str, token: &str, report: &mut Diagnostics) {
 fn source(path: &str, source: &str, report: &mut Diagnostics) {
     let remedy = "write a network, an https:// URL or the path of a file";
     if source.trim().is_empty() {
-        return report.mistake(path, "names no source", remedy);
+        return report.error(path, "names no source", remedy);
     }
     if source.parse().is_ok_and(|network: IpNet| is_wider_than_crawlers(network.addr(), network.prefix_len())) {
         let wrong = format!("{source} is wider than any crawler's network");
-        return report.mistake(path, wrong, "write what its crawlers have: at most an IPv4 /8 or an IPv6 /19");
+        return report.error(path, wrong, "write what its crawlers have: at most an IPv4 /8 or an IPv6 /19");
     }
     let Some((scheme, rest)) = source.split_once("://") else {
-        if is_meant_as_network(source) && !is_network(source) {
-            report.mistake(path, format!("{source:?} is no network"), "write it like 192.0.2.0/24 or 2001:db8::/32");
+        if looks_like_network(source) && !is_network(source) {
+            report.error(path, format!("{source:?} is no network"), "write it like 192.0.2.0/24 or 2001:db8::/32");
         }
         return;
     };
@@ -196,13 +196,13 @@ fn source(path: &str, source: &str, report: &mut Diagnostics) {
     match (scheme, host) {
         ("https", Some(_)) | ("http", Some("127.0.0.1" | "[::1]" | "localhost")) => {}
         ("http", Some(_)) => {
-            report.mistake(
+            report.error(
                 path,
                 "anybody on the way could write that list",
                 "use https://; http:// is for this machine alone",
             );
         }
-        _ => report.mistake(path, format!("{source:?} cannot be fetched"), remedy),
+        _ => report.error(path, format!("{source:?} cannot be fetched"), remedy),
     }
 }
 
@@ -211,7 +211,7 @@ fn is_network(text: &str) -> bool {
 }
 
 /// No file has such a name: digits and dots, or what has colons besides.
-fn is_meant_as_network(text: &str) -> bool {
+fn looks_like_network(text: &str) -> bool {
     let only = |signs: &str| text.bytes().all(|byte| byte.is_ascii_digit() || signs.as_bytes().contains(&byte));
     text.starts_with(|first: char| first.is_ascii_hexdigit() || first == ':')
         && ((text.contains('.') && only("./")) || (text.contains(':') && only("abcdefABCDEF.:/")))
@@ -220,7 +220,7 @@ fn is_meant_as_network(text: &str) -> bool {
 fn agent(path: &str, agent: &str, report: &mut Diagnostics) {
     let host = |url: http::Uri| url.scheme_str() == Some("https") && url.host().is_some_and(|host| !host.is_empty());
     if !agent.parse().is_ok_and(host) || agent.contains('@') {
-        report.mistake(path, format!("{agent:?} is no agent's address"), "write it like https://bot.example");
+        report.error(path, format!("{agent:?} is no agent's address"), "write it like https://bot.example");
     }
 }
 

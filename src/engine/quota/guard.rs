@@ -8,7 +8,7 @@ use crate::policy::{OperatorId, Timestamp, Units};
 
 impl QuotaState {
     /// How a guarded crawler has fared, and whether the page it asks for has waited for too long.
-    pub(in crate::engine) fn fares(
+    pub(in crate::engine) fn guard_state(
         &mut self,
         class: StableClassId,
         guard: CrawlerGuard,
@@ -16,22 +16,22 @@ impl QuotaState {
         is_overdue: bool,
     ) -> GuardState {
         let last_admitted = *self.last_admitted(class, operator);
-        let length = self.window.usual_length().saturating_mul(self.window.back() + 1);
-        let latest = self.latest;
+        let length = self.window.nominal_length().saturating_mul(self.window.lookback() + 1);
+        let latest = self.latest_seen;
         let lately = &mut self.class(class).guarded_lately;
-        if latest.since(lately.0) >= length {
+        if latest.saturating_duration_since(lately.0) >= length {
             *lately = (latest, Units::ZERO);
         }
-        let passed = Share::from_ratio(latest.since(lately.0).as_secs_f64() / length.as_secs_f64());
-        GuardState { guard, last_admitted, is_overdue, spent: lately.1, passed }
+        let passed = Share::from_ratio(latest.saturating_duration_since(lately.0).as_secs_f64() / length.as_secs_f64());
+        GuardState { guard, last_admitted, is_overdue, spent: lately.1, window_elapsed: passed }
     }
 
     /// A guarded crawler's request is let through; `by_guard` units of it although its tier refused it.
-    pub(in crate::engine) fn lets_through(&mut self, class: StableClassId, operator: OperatorId, by_guard: Units) {
-        *self.last_admitted(class, operator) = self.latest;
+    pub(in crate::engine) fn record_guard_admit(&mut self, class: StableClassId, operator: OperatorId, by_guard: Units) {
+        *self.last_admitted(class, operator) = self.latest_seen;
         let of_class = self.class(class);
-        of_class.guarded = of_class.guarded.plus(by_guard);
-        of_class.guarded_lately.1 = of_class.guarded_lately.1.plus(by_guard);
+        of_class.guarded = of_class.guarded.saturating_add(by_guard);
+        of_class.guarded_lately.1 = of_class.guarded_lately.1.saturating_add(by_guard);
     }
 
     fn last_admitted(&mut self, class: StableClassId, operator: OperatorId) -> &mut Timestamp {

@@ -15,45 +15,45 @@ impl QuotaState {
     /// that `pacing` knows by their places.
     ///
     /// A plan that is made for a request which then waits for the ledger is dropped: of that there is no line in the log.
-    pub(in crate::engine) fn planned(&mut self, pacing: &Pacing, slots: &[StableClassId], class: StableClassId) -> PlanSnapshot {
-        let now = self.latest;
+    pub(in crate::engine) fn plan_for(&mut self, pacing: &Pacing, slots: &[StableClassId], class: StableClassId) -> PlanSnapshot {
+        let now = self.latest_seen;
         self.next_pacer = None;
         if self.pacer().is_none_or(|pacer| pacer.is_due(now)) {
             let slot = |place: usize| slots.get(place).map_or(place, |slot| usize::from(*slot));
             let mut next = self.pacer.clone().unwrap_or_default();
-            next.plan(pacing, slot, &self.books(), now);
+            next.plan(pacing, slot, &self.totals(), now);
             self.next_pacer = Some(next);
         }
         let pacer = self.next_pacer.as_deref().or(self.pacer());
         PlanSnapshot {
             is_ahead: pacer.is_some_and(|pacer| pacer.is_ahead(self.taken())),
-            aside: pacer.map_or(Units::ZERO, Pacer::aside),
-            allotment: pacer.and_then(|pacer| pacer.classes().get(usize::from(class))?.allotment),
+            earmarked: pacer.map_or(Units::ZERO, Pacer::earmarked),
+            allowance: pacer.and_then(|pacer| pacer.classes().get(usize::from(class))?.allotment),
         }
     }
 
     /// The account as a plan finds it.
-    fn books(&self) -> QuotaTotals {
+    fn totals(&self) -> QuotaTotals {
         QuotaTotals {
             limit: self.limit,
-            taken: if self.is_closed() { self.limit } else { self.taken().plus(self.current.withheld) },
-            expected_elsewhere: self.current.expected_elsewhere,
+            taken: if self.is_closed() { self.limit } else { self.taken().saturating_add(self.current.held_by_dead) },
+            expected_elsewhere: self.current.expected_by_others,
             span: self.span_of(&self.current),
-            week: self.week_at(self.latest),
+            week: self.week_at(self.latest_seen),
         }
     }
 
     /// What clients are expected to ask for in what is left of a window, by what the plan has learned of them.
-    pub(in crate::engine) fn expects(&self, tally: &WindowUsage) -> Units {
+    pub(in crate::engine) fn expected_demand(&self, tally: &WindowUsage) -> Units {
         let span = self.span_of(tally);
-        let from = self.latest.max(span.start);
-        let left = span.end.since(from);
-        self.pacer().map_or(Units::ZERO, |pacer| pacer.expects(self.week_at(from), left))
+        let from = self.latest_seen.max(span.start);
+        let left = span.end.saturating_duration_since(from);
+        self.pacer().map_or(Units::ZERO, |pacer| pacer.expected_demand(self.week_at(from), left))
     }
 
     /// The time of a window; of one that nobody has opened, were it opened now.
     pub(super) fn span_of(&self, tally: &WindowUsage) -> Span {
-        if tally.opened { tally.span } else { self.window.span(self.latest) }
+        if tally.opened { tally.span } else { self.window.span(self.latest_seen) }
     }
 
     fn week_at(&self, moment: Timestamp) -> WeekTime {
@@ -61,9 +61,9 @@ impl QuotaState {
     }
 
     /// What is taken, or may be, was changed from outside.
-    pub(super) fn plan_anew(&mut self) {
+    pub(super) fn replan_now(&mut self) {
         if let Some(pacer) = &mut self.pacer {
-            pacer.plan_anew();
+            pacer.replan_now();
         }
     }
 
@@ -80,20 +80,20 @@ impl QuotaState {
     }
 
     /// The plan; one that knows nothing yet, where there was none.
-    pub(in crate::engine) fn pacer_or_new(&mut self) -> &mut Pacer {
+    pub(in crate::engine) fn pacer_or_default(&mut self) -> &mut Pacer {
         self.pacer.get_or_insert_default()
     }
 
     /// What the tiers of `quota` count of what is taken.
-    pub(in crate::engine) fn counted_by_tiers(&self, quota: &Quota) -> Units {
+    pub(in crate::engine) fn used_for_tiers(&self, quota: &Quota) -> Units {
         let ahead = quota.pacing.as_ref().and(self.pacer()).map(|pacer| pacer.is_ahead(self.taken()));
-        quota.counted_by_tiers(self.taken(), ahead)
+        quota.used_for_tiers(self.taken(), ahead)
     }
 
     /// What each class of a plan will ask for, hour by hour from now on.
-    pub(in crate::engine) fn expected_by_hour(&self, class: StableClassId) -> Vec<f64> {
+    pub(in crate::engine) fn hourly_forecast(&self, class: StableClassId) -> Vec<f64> {
         let demand = self.pacer().and_then(|pacer| pacer.classes().get(usize::from(class))).map(|class| &class.demand);
-        let week = self.books().week;
-        demand.map_or_else(Vec::new, |demand| demand.next_hours(week))
+        let week = self.totals().week;
+        demand.map_or_else(Vec::new, |demand| demand.hourly_forecast(week))
     }
 }

@@ -13,7 +13,7 @@ pub(in crate::engine) struct WindowUsage {
     pub(in crate::engine) span: Span,
     pub(in crate::engine) opened: bool,
     /// It opens at its first use: its id is an ordinal.
-    pub(in crate::engine) by_use: bool,
+    pub(in crate::engine) first_use: bool,
     /// Nobody remembers what was taken of it: it counts as spent.
     pub(in crate::engine) spent: bool,
     pub(in crate::engine) settled: Units,
@@ -23,61 +23,61 @@ pub(in crate::engine) struct WindowUsage {
     /// What this gate may take in all.
     pub(in crate::engine) held: Units,
     /// What others hold, and what earlier windows weigh.
-    pub(in crate::engine) elsewhere: Units,
+    pub(in crate::engine) held_by_others: Units,
     /// How much of that is known to be taken.
-    pub(in crate::engine) taken_elsewhere: Units,
+    pub(in crate::engine) taken_by_others: Units,
     /// Both are what they were a window ago, until the ledger has said how much of it is over.
     pub(in crate::engine) estimated: bool,
     /// What gates hold that have gone.
-    pub(in crate::engine) withheld: Units,
+    pub(in crate::engine) held_by_dead: Units,
     /// What other gates expect to be asked for until it ends, once the ledger has told.
-    pub(in crate::engine) expected_elsewhere: Option<Units>,
+    pub(in crate::engine) expected_by_others: Option<Units>,
     /// What may be taken on top once the ledger is lost.
-    pub(in crate::engine) share: Units,
+    pub(in crate::engine) fallback: Units,
     /// Once more than this is taken, more is asked for.
-    pub(in crate::engine) low: Units,
+    pub(in crate::engine) refill_below: Units,
     /// What the ledger was last told is taken, and held.
-    pub(in crate::engine) told: (Units, Units),
+    pub(in crate::engine) last_reported: (Units, Units),
 }
 
 impl WindowUsage {
     /// A window of which nothing is taken, and nothing held.
-    pub(in crate::engine) fn fresh(id: u64, span: Span) -> Self {
+    pub(in crate::engine) fn new(id: u64, span: Span) -> Self {
         Self {
             id,
             span,
             opened: true,
-            by_use: false,
+            first_use: false,
             spent: false,
             settled: Units::ZERO,
             reserved: Units::ZERO,
             owed: Units::ZERO,
             held: Units::ZERO,
-            elsewhere: Units::ZERO,
-            taken_elsewhere: Units::ZERO,
+            held_by_others: Units::ZERO,
+            taken_by_others: Units::ZERO,
             estimated: false,
-            withheld: Units::ZERO,
-            expected_elsewhere: None,
-            share: Units::ZERO,
-            low: Units::ZERO,
-            told: (Units::ZERO, Units::ZERO),
+            held_by_dead: Units::ZERO,
+            expected_by_others: None,
+            fallback: Units::ZERO,
+            refill_below: Units::ZERO,
+            last_reported: (Units::ZERO, Units::ZERO),
         }
     }
 
     /// The same, counted as spent.
     pub(in crate::engine) fn spent(self, limit: Units) -> Self {
-        let elsewhere = limit.minus(self.taken());
-        Self { spent: true, held: Units::ZERO, elsewhere, taken_elsewhere: elsewhere, low: Units::MAX, ..self }
+        let held_by_others = limit.saturating_sub(self.taken());
+        Self { spent: true, held: Units::ZERO, held_by_others, taken_by_others: held_by_others, refill_below: Units::MAX, ..self }
     }
 
     /// Settled and reserved by this gate.
     pub(in crate::engine) fn taken(&self) -> Units {
-        self.settled.plus(self.reserved)
+        self.settled.saturating_add(self.reserved)
     }
 
     /// Settled and reserved by all gates, as far as is known.
-    pub(in crate::engine) fn taken_by_all(&self) -> Units {
-        self.taken().plus(self.taken_elsewhere)
+    pub(in crate::engine) fn taken_total(&self) -> Units {
+        self.taken().saturating_add(self.taken_by_others)
     }
 
     pub(in crate::engine) fn known_span(&self) -> Option<Span> {
@@ -85,6 +85,6 @@ impl WindowUsage {
     }
 
     pub(in crate::engine) fn key(&self, back: u32) -> WindowKey {
-        WindowKey { id: self.id, span: self.known_span(), back }
+        WindowKey { id: self.id, span: self.known_span(), lookback: back }
     }
 }

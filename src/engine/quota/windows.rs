@@ -1,6 +1,6 @@
 //! Windows that begin, end and go on counting: what weighs on the present one.
 
-use super::{QuotaState, REMEMBERED, unopened};
+use super::{QuotaState, MAX_PAST_WINDOWS, placeholder_window};
 use crate::engine::quota::window_usage::WindowUsage;
 use crate::policy::lease::WindowKey;
 use crate::policy::window::Span;
@@ -9,12 +9,12 @@ use std::time::Duration;
 
 impl QuotaState {
     /// Goes on to the window that the present moment falls into.
-    pub(super) fn go_on(&mut self) {
+    pub(super) fn roll_over(&mut self) {
         let before = self.current;
-        self.others.push(before);
-        self.current = match self.window.opened_by_use() {
-            Some(length) => self.opened_by_use(length),
-            None => self.at_span(self.window.span(self.latest)),
+        self.past_windows.push(before);
+        self.current = match self.window.first_use_length() {
+            Some(length) => self.first_use_window(length),
+            None => self.at_span(self.window.span(self.latest_seen)),
         };
         if before.id != self.current.id {
             self.carry_over(&before);
@@ -24,38 +24,38 @@ impl QuotaState {
             }
             self.pace.taken = self.current.taken();
         }
-        self.forget();
-        self.weigh();
+        self.evict_old();
+        self.sum_overlapping();
     }
 
     /// What weighed on the part of a sliding window that is over goes on to weigh, but for what this gate knows to be
     /// over, too. The ledger will say exactly; until then nobody is told that there is more than there is.
     fn carry_over(&mut self, before: &WindowUsage) {
-        let back = self.window.back();
+        let back = self.window.lookback();
         let (was, is) = (before.key(back), self.current.key(back));
-        if !self.leased || !is.is_weighed_on_by(before.id, before.known_span()) {
+        if !self.leased || !is.overlaps(before.id, before.known_span()) {
             return;
         }
         let is_over = |tally: &&WindowUsage| {
             let span = tally.known_span();
-            was.is_weighed_on_by(tally.id, span) && !is.is_weighed_on_by(tally.id, span)
+            was.overlaps(tally.id, span) && !is.overlaps(tally.id, span)
         };
-        let over = self.others.iter().filter(is_over).fold(Units::ZERO, |sum, tally| sum.plus(tally.taken()));
-        let weight = before.taken_by_all().minus(over);
-        self.current.estimated = weight > self.current.taken_elsewhere;
-        self.current.elsewhere = self.current.elsewhere.max(weight);
-        self.current.taken_elsewhere = self.current.taken_elsewhere.max(weight);
+        let over = self.past_windows.iter().filter(is_over).fold(Units::ZERO, |sum, tally| sum.saturating_add(tally.taken()));
+        let weight = before.taken_total().saturating_sub(over);
+        self.current.estimated = weight > self.current.taken_by_others;
+        self.current.held_by_others = self.current.held_by_others.max(weight);
+        self.current.taken_by_others = self.current.taken_by_others.max(weight);
     }
 
     /// The tally of the window at `span`: as it was left, or a new one, unless it may be one that has been forgotten.
     pub(in crate::engine) fn at_span(&mut self, span: Span) -> WindowUsage {
         let id = span.start.0;
-        let tally = match self.take_other(|tally| tally.id == id && !tally.by_use) {
+        let tally = match self.take_past_window(|tally| tally.id == id && !tally.first_use) {
             Some(tally) => WindowUsage { span, ..tally },
-            None if self.forgotten.covers(span) => WindowUsage::fresh(id, span).spent(self.limit),
-            None => WindowUsage::fresh(id, span),
+            None if self.evicted_windows.covers(span) => WindowUsage::new(id, span).spent(self.limit),
+            None => WindowUsage::new(id, span),
         };
-        match self.forgotten.weighs_on(span, self.window.back()) {
+        match self.evicted_windows.overlaps(span, self.window.lookback()) {
             true => tally.spent(self.limit),
             false => tally,
         }
@@ -65,74 +65,74 @@ impl QuotaState {
     ///
     /// A clock set back into a window finds it as it was. Set back to before the newest, that one goes on from there: it
     /// lasts longer, and nobody has more of it.
-    pub(super) fn opened_by_use(&mut self, length: Duration) -> WindowUsage {
-        let now = self.latest;
-        if let Some(open) = self.take_other(|tally| tally.by_use && tally.opened && tally.span.contains(now)) {
+    pub(super) fn first_use_window(&mut self, length: Duration) -> WindowUsage {
+        let now = self.latest_seen;
+        if let Some(open) = self.take_past_window(|tally| tally.first_use && tally.opened && tally.span.contains(now)) {
             return open;
         }
-        let newest = self.others.iter().filter(|tally| tally.by_use).map(|tally| tally.id).max();
-        match newest.and_then(|id| self.take_other(|tally| tally.by_use && tally.id == id)) {
+        let newest = self.past_windows.iter().filter(|tally| tally.first_use).map(|tally| tally.id).max();
+        match newest.and_then(|id| self.take_past_window(|tally| tally.first_use && tally.id == id)) {
             Some(tally) if !tally.opened => tally,
             Some(tally) if now < tally.span.start => WindowUsage { span: Span { start: now, end: now + length }, ..tally },
             Some(tally) => {
-                self.others.push(tally);
-                unopened(tally.id + 1)
+                self.past_windows.push(tally);
+                placeholder_window(tally.id + 1)
             }
-            None => unopened(0),
+            None => placeholder_window(0),
         }
     }
 
-    pub(in crate::engine) fn take_other(&mut self, is: impl Fn(&WindowUsage) -> bool) -> Option<WindowUsage> {
-        let place = self.others.iter().position(is)?;
-        Some(self.others.swap_remove(place))
+    pub(in crate::engine) fn take_past_window(&mut self, is: impl Fn(&WindowUsage) -> bool) -> Option<WindowUsage> {
+        let place = self.past_windows.iter().position(is)?;
+        Some(self.past_windows.swap_remove(place))
     }
 
     /// Forgets the oldest windows beyond a few, unless they weigh on the present one or a reservation is open.
-    fn forget(&mut self) {
-        let key = self.current.key(self.window.back());
-        while self.others.len() > REMEMBERED {
+    fn evict_old(&mut self) {
+        let key = self.current.key(self.window.lookback());
+        while self.past_windows.len() > MAX_PAST_WINDOWS {
             let idle = |tally: &&WindowUsage| {
-                tally.reserved.is_zero() && tally.owed.is_zero() && !key.is_weighed_on_by(tally.id, tally.known_span())
+                tally.reserved.is_zero() && tally.owed.is_zero() && !key.overlaps(tally.id, tally.known_span())
             };
-            let oldest = self.others.iter().filter(idle).min_by_key(|tally| tally.span.start).map(|tally| tally.id);
+            let oldest = self.past_windows.iter().filter(idle).min_by_key(|tally| tally.span.start).map(|tally| tally.id);
             let Some(oldest) = oldest else { return };
-            if let Some(tally) = self.take_other(|tally| tally.id == oldest)
+            if let Some(tally) = self.take_past_window(|tally| tally.id == oldest)
                 && tally.opened
             {
-                self.forgotten.forget(tally.span);
+                self.evicted_windows.evict(tally.span);
             }
         }
     }
 
     /// Adds up what other windows weigh on the present one. A ledger does that itself, for all gates.
-    pub(in crate::engine) fn weigh(&mut self) {
-        let back = self.window.back();
+    pub(in crate::engine) fn sum_overlapping(&mut self) {
+        let back = self.window.lookback();
         let span = self.span_of(&self.current);
-        let key = WindowKey { id: self.current.id, span: Some(span), back };
+        let key = WindowKey { id: self.current.id, span: Some(span), lookback: back };
         if !self.leased && !self.current.spent {
-            let weighs = |tally: &&WindowUsage| key.is_weighed_on_by(tally.id, tally.known_span());
-            let weight = self.others.iter().filter(weighs).fold(Units::ZERO, |sum, tally| sum.plus(tally.taken()));
-            self.current.elsewhere = weight;
-            self.current.taken_elsewhere = weight;
-            self.current.held = self.limit.minus(weight);
-            self.current.low = Units::MAX;
+            let weighs = |tally: &&WindowUsage| key.overlaps(tally.id, tally.known_span());
+            let weight = self.past_windows.iter().filter(weighs).fold(Units::ZERO, |sum, tally| sum.saturating_add(tally.taken()));
+            self.current.held_by_others = weight;
+            self.current.taken_by_others = weight;
+            self.current.held = self.limit.saturating_sub(weight);
+            self.current.refill_below = Units::MAX;
         }
         self.resets_at = match back {
             0 => self.current.span.end,
-            _ => self.first_relief(back),
+            _ => self.first_expiry(back),
         };
     }
 
     /// When the earliest of what weighs on the present window begins to weigh no more.
-    fn first_relief(&self, back: u32) -> Timestamp {
+    fn first_expiry(&self, back: u32) -> Timestamp {
         let span = self.current.span;
         let relief = |start: Timestamp| start + span.length().saturating_mul(back + 1);
         let key = self.current.key(back);
-        let weighs = |tally: &&WindowUsage| !tally.taken().is_zero() && key.is_weighed_on_by(tally.id, tally.known_span());
-        let oldest = self.others.iter().filter(weighs).map(|tally| tally.span.start).min();
+        let weighs = |tally: &&WindowUsage| !tally.taken().is_zero() && key.overlaps(tally.id, tally.known_span());
+        let oldest = self.past_windows.iter().filter(weighs).map(|tally| tally.span.start).min();
         match oldest {
             Some(start) => relief(start).max(span.end),
-            None if self.current.taken_elsewhere.is_zero() => relief(span.start),
+            None if self.current.taken_by_others.is_zero() => relief(span.start),
             // Somebody else's: it may be the next moment.
             None => span.end,
         }

@@ -14,19 +14,19 @@ struct Site(Admission);
 impl Site {
     fn new() -> Self {
         let guard = CrawlerGuard {
-            trickle: Duration::from_secs(300),
+            admit_interval: Duration::from_secs(300),
             max_refused_for: Duration::from_secs(86_400),
-            up_to: Share::from_millionths(20_000),
+            budget: Share::from_millionths(20_000),
         };
         let mut rules = Arc::unwrap_or_clone(rules(vec![quota("api", LIMIT, &[(0, 100)])], vec![route(&[(0, 1)])]));
         rules.classes[usize::from(BOT.0)].guard = Some(guard);
-        Self(Engine::new(LeaseMode::Whole, 1000).admission(Arc::new(rules), NOON))
+        Self(Engine::new(LeaseMode::Local, 1000).admission(Arc::new(rules), NOON))
     }
 
     fn lets_in(&self, operator: OperatorId, path: &str, seconds: u64) -> bool {
         let page = CrawledPage { operator, host: "example.com", path, query: None };
         let now = NOON + Duration::from_secs(seconds);
-        match self.0.admit_crawler(ANN, BOT, 0, false, Some(page), now).ruling {
+        match self.0.admit_guarded(ANN, BOT, 0, false, Some(page), now).ruling {
             AdmissionOutcome::Admitted(permit) => {
                 permit.settle(|_, expected| expected);
                 true
@@ -39,7 +39,7 @@ impl Site {
     }
 
     fn guarded(&self) -> u64 {
-        self.0.quotas(NOON)[0].by_class[usize::from(BOT.0)].guarded.floor()
+        self.0.quotas(NOON)[0].by_class[usize::from(BOT.0)].guard_admitted.floor()
     }
 }
 

@@ -7,14 +7,14 @@ use std::num::NonZeroU32;
 const MORNING: Timestamp = Timestamp::from_seconds(3600);
 
 fn paced(limit: u64, enforce: bool) -> Quota {
-    let roles = vec![Role::First, Role::Paced(NonZeroU32::MIN), Role::First];
+    let roles = vec![Role::Unpaced, Role::Paced(NonZeroU32::MIN), Role::Unpaced];
     let (burst, priorities) = (Share::from_millionths(50_000), Vec::new());
-    let pacing = Pacing { forecast: PacingMode::Even, burst, roles, priorities, enforce };
+    let pacing = Pacing { forecast: PacingMode::Even, burst_share: burst, roles, priorities, enforce };
     Quota { pacing: Some(pacing), ..quota("api", limit, &[(limit / 2, 100)]) }
 }
 
 fn site(limit: u64, enforce: bool) -> Admission {
-    Engine::new(LeaseMode::Whole, 1000).admission(rules(vec![paced(limit, enforce)], vec![route(&[(0, 1)])]), MORNING)
+    Engine::new(LeaseMode::Local, 1000).admission(rules(vec![paced(limit, enforce)], vec![route(&[(0, 1)])]), MORNING)
 }
 
 /// How many of `count` requests of bots are served in the hour from `start` on.
@@ -62,7 +62,7 @@ fn people_are_not_paced() {
 fn what_was_learned_outlives_a_reload_and_the_process() {
     let site =
         |engine: &Arc<Engine>, now| engine.admission(rules(vec![paced(10_000, true)], vec![route(&[(0, 1)])]), now);
-    let engine = Engine::new(LeaseMode::Whole, 1000);
+    let engine = Engine::new(LeaseMode::Local, 1000);
     let before = site(&engine, MORNING);
     for hour in 1..5 {
         served(&before, Timestamp::from_seconds(hour * 3600), 50);
@@ -75,21 +75,21 @@ fn what_was_learned_outlives_a_reload_and_the_process() {
     let hours: Vec<u64> = bot.week[3 * 24 + 1..3 * 24 + 5].iter().map(|hour| hour.units.round() as u64).collect();
     assert_eq!(hours, [50; 4]);
 
-    let next = Engine::new(LeaseMode::Whole, 1000);
+    let next = Engine::new(LeaseMode::Local, 1000);
     let _admission = site(&next, TOMORROW);
-    next.recall(&learned);
+    next.restore_demand(&learned);
     assert_eq!(next.learned_demand(), learned);
 }
 
 #[test]
 fn a_reload_that_changes_nothing_leaves_the_plan_as_it_is() {
-    let engine = Engine::new(LeaseMode::Whole, 1000);
+    let engine = Engine::new(LeaseMode::Local, 1000);
     let at = |second| MORNING + Duration::from_secs(second);
     let line = |limit: u64, second| {
         let quota = paced(limit, true);
         let admission = engine.admission(rules(vec![quota], vec![route(&[(0, 1)])]), at(second));
         let _ = ask(&admission, BOT, 0, at(second));
-        admission.plan(QuotaId(0), at(second)).expect("it is paced").line
+        admission.plan(QuotaId(0), at(second)).expect("it is paced").planned
     };
     let first = line(2400, 0);
     assert_eq!(line(2400, 5), first, "it is made for ten seconds");
@@ -121,7 +121,7 @@ proptest! {
                 permit.settle(|_, expected| expected);
             }
             let view = &admission.quotas(now)[0];
-            prop_assert!(view.used.plus(view.reserved) <= view.limit);
+            prop_assert!(view.used.saturating_add(view.reserved) <= view.limit);
         }
     }
 }

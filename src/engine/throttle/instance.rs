@@ -18,49 +18,49 @@ pub(super) struct InstanceId(pub(super) usize);
 pub(super) struct ScopeInstance {
     /// The name of its scope in the settings.
     pub(super) scope: Arc<str>,
-    pub(super) book: ScopeLimiter,
+    pub(super) limiter: ScopeLimiter,
     /// Who looks again when time alone opens it, and when that will be; woken like an alarm clock, so that not all are.
-    pub(super) watchman: Option<(WaiterId, Timestamp)>,
+    pub(super) timer_owner: Option<(WaiterId, Timestamp)>,
     /// The lanes in which somebody waits for it, that of whoever has waited longest first.
     lanes: BTreeSet<(WaiterId, QueueId)>,
     /// How many wait for it, by priority.
-    line: BTreeMap<u8, u32>,
-    last_asked: Timestamp,
+    waiters_by_priority: BTreeMap<u8, u32>,
+    last_used: Timestamp,
 }
 
 /// What was learned of a scope by value (its delay, its level of backoff) is forgotten when nobody has asked for so long.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl ScopeInstance {
     pub(super) fn new(scope: &Arc<str>, name: &str, rules: Option<Arc<ThrottleConfig>>, now: Timestamp) -> Self {
-        let mut book = ScopeLimiter::new(name);
-        book.follow(rules, now);
+        let mut limiter = ScopeLimiter::new(name);
+        limiter.update_config(rules, now);
         Self {
             scope: Arc::clone(scope),
-            book,
-            watchman: None,
+            limiter: limiter,
+            timer_owner: None,
             lanes: BTreeSet::new(),
-            line: BTreeMap::new(),
-            last_asked: Timestamp::default(),
+            waiters_by_priority: BTreeMap::new(),
+            last_used: Timestamp::default(),
         }
     }
 
-    pub(super) fn asked(&mut self, now: Timestamp) {
-        self.last_asked = now;
+    pub(super) fn touch(&mut self, now: Timestamp) {
+        self.last_used = now;
     }
 
     /// Returns whether it may be forgotten.
     pub(super) fn is_idle(&self, now: Timestamp) -> bool {
-        let is_old = now.since(self.last_asked) >= FORGOTTEN_AFTER;
-        self.book.is_as_new(now) || (is_old && self.book.is_empty(now))
+        let is_old = now.saturating_duration_since(self.last_used) >= IDLE_TIMEOUT;
+        self.limiter.is_pristine(now) || (is_old && self.limiter.is_empty(now))
     }
 
-    pub(super) fn is_waited_for(&self) -> bool {
+    pub(super) fn has_waiters(&self) -> bool {
         !self.lanes.is_empty()
     }
 
     /// The lanes before it, that of whoever has waited longest first.
-    pub(super) fn lanes(&self) -> impl Iterator<Item = QueueId> {
+    pub(super) fn queues(&self) -> impl Iterator<Item = QueueId> {
         self.lanes.iter().map(|(_, lane)| *lane)
     }
 
@@ -70,30 +70,30 @@ impl ScopeInstance {
     }
 
     /// The lowest priority of those who wait.
-    pub(super) fn lowest(&self) -> Option<u8> {
-        self.line.first_key_value().map(|(priority, _)| *priority)
+    pub(super) fn lowest_priority(&self) -> Option<u8> {
+        self.waiters_by_priority.first_key_value().map(|(priority, _)| *priority)
     }
 
-    pub(super) fn joined(&mut self, priority: u8) {
-        self.book.waiting += 1;
-        *self.line.entry(priority).or_default() += 1;
+    pub(super) fn on_enqueue(&mut self, priority: u8) {
+        self.limiter.queue_length += 1;
+        *self.waiters_by_priority.entry(priority).or_default() += 1;
     }
 
-    pub(super) fn left(&mut self, place: WaiterId, priority: u8) {
-        self.book.waiting = self.book.waiting.saturating_sub(1);
-        if let Some(count) = self.line.get_mut(&priority) {
+    pub(super) fn on_dequeue(&mut self, place: WaiterId, priority: u8) {
+        self.limiter.queue_length = self.limiter.queue_length.saturating_sub(1);
+        if let Some(count) = self.waiters_by_priority.get_mut(&priority) {
             *count -= 1;
             if *count == 0 {
-                self.line.remove(&priority);
+                self.waiters_by_priority.remove(&priority);
             }
         }
-        if self.watchman.is_some_and(|(known, _)| known == place) {
-            self.watchman = None;
+        if self.timer_owner.is_some_and(|(known, _)| known == place) {
+            self.timer_owner = None;
         }
     }
 
     /// The one who has waited longest in `lane` was `before`, and is `now`.
-    pub(super) fn stands(&mut self, lane: QueueId, before: Option<WaiterId>, now: Option<WaiterId>) {
+    pub(super) fn set_queue_head(&mut self, lane: QueueId, before: Option<WaiterId>, now: Option<WaiterId>) {
         if before == now {
             return;
         }

@@ -2,7 +2,7 @@
 //!
 //! Requests of the same scopes stand in one [lane](lane::Lane), in which all are alike to the origin: as long as its
 //! scopes hinder it, nobody in it can go, so each start looks at lanes, not at those who wait. Within a lane, the
-//! highest priority goes first, and clients of one priority take turns. One of [`OLDEST_EVERY`] starts of a scope goes to
+//! highest priority goes first, and clients of one priority take turns. One of [`OLDEST_FIRST_INTERVAL`] starts of a scope goes to
 //! whoever has waited longest for it, whatever the priority. Until that one also gets its other scopes, the last free slot
 //! is kept for it, and the turn stays its own: others go on beside it, on the slots that are left.
 //!
@@ -49,17 +49,17 @@ use std::time::Duration;
 type Few<T> = SmallVec<[T; 2]>;
 
 /// Of so many starts of a scope, one is of whoever has waited longest.
-pub const OLDEST_EVERY: u32 = 8;
+pub const OLDEST_FIRST_INTERVAL: u32 = 8;
 
 /// What becomes of a request that has come to its scopes.
 #[must_use]
 pub enum AcquireOutcome {
     /// It may go on, and holds its slots as long as it holds the pass; none, where nothing is throttled.
-    Open(Option<SlotGuard>),
+    Acquired(Option<SlotGuard>),
     /// It stands in line.
-    Line(QueuedRequest),
+    Queued(QueuedRequest),
     /// It could not be served in time.
-    Closed(ThrottleRejection),
+    Rejected(ThrottleRejection),
 }
 
 /// Why nobody is let in, and when to come back.
@@ -70,18 +70,18 @@ pub struct ThrottleRejection {
     /// [`Reason::Throttle`], or [`Reason::Backoff`] where the scope rests.
     pub reason: Reason,
     /// How long until a request may well be served.
-    pub wait: Duration,
+    pub retry_after: Duration,
 }
 
 /// What followed from an outcome.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResponseFeedback {
     /// How long the scopes rest, if it was a complaint to one of them.
-    pub rest: Option<ThrottleRejection>,
+    pub backoff: Option<ThrottleRejection>,
     /// The scopes that begin to rest, and for how long.
-    pub begin_to_rest: Vec<(Arc<str>, Duration)>,
+    pub entered_backoff: Vec<(Arc<str>, Duration)>,
     /// What it did to the delay of each scope that is watched, by name.
-    pub adjusted: Vec<(Arc<str>, Adjustment)>,
+    pub delay_adjustments: Vec<(Arc<str>, Adjustment)>,
 }
 
 /// Who asks for a turn.
@@ -92,15 +92,15 @@ pub(super) struct SlotRequest {
     /// Higher goes first.
     pub(super) priority: u8,
     /// A number from 0 to 1, by which delays are varied.
-    pub(super) chance: f64,
+    pub(super) random: f64,
 }
 
 /// The throttle of all scopes, for as long as the process lives.
 #[derive(Default)]
 pub(super) struct Throttle {
-    floor: Mutex<Scheduler>,
+    scheduler: Mutex<Scheduler>,
     /// By which values are known.
-    secrets: RandomState,
+    partition_hasher: RandomState,
 }
 
 /// The way of a route's requests through its throttled scopes.
@@ -111,66 +111,66 @@ pub(super) struct RouteScopes(Few<ScopeRef>);
 #[derive(Debug)]
 enum ScopeRef {
     /// It is there once.
-    One(InstanceId),
+    Single(InstanceId),
     /// It is there once for each value.
-    OfValue(ScopeGroupId, PartitionKey),
+    Partitioned(ScopeGroupId, PartitionKey),
 }
 
 /// One scope that a request goes to.
 enum ScopeTarget<'a> {
-    One(InstanceId),
-    OfValue(ScopeGroupId, PartitionValue<'a>),
+    Single(InstanceId),
+    Partitioned(ScopeGroupId, PartitionValue<'a>),
 }
 
 impl Throttle {
     /// Puts the settings of `scopes` in force, on scopes that keep their state by name.
-    pub(super) fn follow(&self, scopes: &[Scope]) {
-        self.change(|floor| floor.follow(scopes));
+    pub(super) fn update_config(&self, scopes: &[Scope]) {
+        self.with_scheduler(|scheduler| scheduler.update_config(scopes));
     }
 
     /// Returns the way through the scopes named, of which only throttled ones count; none where there are none.
-    pub(super) fn way<'a>(&self, scopes: impl Iterator<Item = &'a Scope>) -> Option<RouteScopes> {
-        let mut floor = self.floor.lock();
-        let steps: Few<ScopeRef> = scopes.filter(|scope| scope.throttle.is_some()).map(|scope| floor.step(scope)).collect();
+    pub(super) fn route_scopes<'a>(&self, scopes: impl Iterator<Item = &'a Scope>) -> Option<RouteScopes> {
+        let mut scheduler = self.scheduler.lock();
+        let steps: Few<ScopeRef> = scopes.filter(|scope| scope.throttle.is_some()).map(|scope| scheduler.scope_ref(scope)).collect();
         (!steps.is_empty()).then_some(RouteScopes(steps))
     }
 
     /// Lets `comer` in, or gives it a place in line. What it has `said` of itself leads it to its scopes by value.
-    pub(super) fn enter<'a>(self: &Arc<Self>, way: &RouteScopes, said: &PartitionInput<'a>, comer: SlotRequest, now: Timestamp) -> AcquireOutcome {
+    pub(super) fn acquire<'a>(self: &Arc<Self>, way: &RouteScopes, said: &PartitionInput<'a>, comer: SlotRequest, now: Timestamp) -> AcquireOutcome {
         let goal = |step: &ScopeRef| match step {
-            ScopeRef::One(door) => ScopeTarget::One(*door),
-            ScopeRef::OfValue(family, from) => {
-                let text = from.of(said);
-                ScopeTarget::OfValue(*family, PartitionValue { hash: self.secrets.hash_one(&text), text })
+            ScopeRef::Single(door) => ScopeTarget::Single(*door),
+            ScopeRef::Partitioned(family, from) => {
+                let text = from.extract(said);
+                ScopeTarget::Partitioned(*family, PartitionValue { hash: self.partition_hasher.hash_one(&text), text })
             }
         };
         // Hashed before the lock is taken.
         let goals: Few<ScopeTarget<'a>> = way.0.iter().map(goal).collect();
-        let arrival = self.change(|floor| {
-            let doors = floor.doors(&goals, now);
-            floor.arrive(doors, comer, now)
+        let arrival = self.with_scheduler(|scheduler| {
+            let doors = scheduler.resolve_instances(&goals, now);
+            scheduler.acquire(doors, comer, now)
         });
         match arrival {
-            ScheduleResult::Starts(ticket) => AcquireOutcome::Open(Some(SlotGuard::new(Arc::clone(self), ticket))),
-            ScheduleResult::Waits(place) => AcquireOutcome::Line(QueuedRequest::new(Arc::clone(self), place)),
-            ScheduleResult::TurnedAway(closed) => AcquireOutcome::Closed(closed),
+            ScheduleResult::Granted(ticket) => AcquireOutcome::Acquired(Some(SlotGuard::new(Arc::clone(self), ticket))),
+            ScheduleResult::Queued(place) => AcquireOutcome::Queued(QueuedRequest::new(Arc::clone(self), place)),
+            ScheduleResult::Rejected(closed) => AcquireOutcome::Rejected(closed),
         }
     }
 
-    pub(super) fn states(&self, now: Timestamp) -> Vec<ScopeState> {
-        self.floor.lock().states(now)
+    pub(super) fn snapshots(&self, now: Timestamp) -> Vec<ScopeState> {
+        self.scheduler.lock().snapshots(now)
     }
 
-    pub(super) fn busiest(&self, name: &str, count: usize, now: Timestamp) -> Vec<ScopeState> {
-        self.floor.lock().busiest(name, count, now)
+    pub(super) fn busiest_partitions(&self, name: &str, count: usize, now: Timestamp) -> Vec<ScopeState> {
+        self.scheduler.lock().busiest(name, count, now)
     }
 
     /// Changes the floor, then wakes whom that concerns, without the lock.
-    fn change<T>(&self, change: impl FnOnce(&mut Scheduler) -> T) -> T {
+    fn with_scheduler<T>(&self, change: impl FnOnce(&mut Scheduler) -> T) -> T {
         let (result, woken) = {
-            let mut floor = self.floor.lock();
-            let result = change(&mut floor);
-            (result, floor.take_woken())
+            let mut scheduler = self.scheduler.lock();
+            let result = change(&mut scheduler);
+            (result, scheduler.take_wakers())
         };
         woken.into_iter().for_each(Waker::wake);
         result

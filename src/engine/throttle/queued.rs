@@ -10,40 +10,40 @@ use std::task::Waker;
 #[must_use]
 pub struct QueuedRequest {
     throttle: Arc<Throttle>,
-    place: WaiterId,
+    waiter: WaiterId,
 }
 
 /// How it stands with a place in line.
 #[must_use]
 pub enum QueuePoll {
     /// It has come.
-    Come(SlotGuard),
-    /// Not yet. The waker is woken when that may have changed; at `look_again` it has to be asked without.
-    NotYet {
+    Granted(SlotGuard),
+    /// Not yet. The waker is woken when that may have changed; at `poll_at` it has to be asked without.
+    Pending {
         /// When.
-        look_again: Timestamp,
+        poll_at: Timestamp,
     },
     /// It will not come in time.
-    Gone(ThrottleRejection),
+    Rejected(ThrottleRejection),
 }
 
 impl QueuedRequest {
-    pub(super) fn new(throttle: Arc<Throttle>, place: WaiterId) -> Self {
-        Self { throttle, place }
+    pub(super) fn new(throttle: Arc<Throttle>, waiter: WaiterId) -> Self {
+        Self { throttle, waiter }
     }
 
-    /// Asks whether its turn has come. After [`QueuePoll::Come`] or [`QueuePoll::Gone`] there is nothing left to ask.
+    /// Asks whether its turn has come. After [`QueuePoll::Granted`] or [`QueuePoll::Rejected`] there is nothing left to ask.
     pub fn poll(&mut self, waker: &Waker, now: Timestamp) -> QueuePoll {
-        match self.throttle.change(|floor| floor.look(self.place, waker, now)) {
-            WaiterPoll::Starts(ticket) => QueuePoll::Come(SlotGuard::new(Arc::clone(&self.throttle), ticket)),
-            WaiterPoll::Waits(look_again) => QueuePoll::NotYet { look_again },
-            WaiterPoll::Gone(closed) => QueuePoll::Gone(closed),
+        match self.throttle.with_scheduler(|floor| floor.poll_waiter(self.waiter, waker, now)) {
+            WaiterPoll::Granted(ticket) => QueuePoll::Granted(SlotGuard::new(Arc::clone(&self.throttle), ticket)),
+            WaiterPoll::Queued(poll_at) => QueuePoll::Pending { poll_at },
+            WaiterPoll::Rejected(closed) => QueuePoll::Rejected(closed),
         }
     }
 }
 
 impl Drop for QueuedRequest {
     fn drop(&mut self) {
-        self.throttle.change(|floor| floor.give_up(self.place));
+        self.throttle.with_scheduler(|floor| floor.cancel(self.waiter));
     }
 }

@@ -27,14 +27,14 @@ use std::time::Duration;
 pub(super) struct Scheduler {
     /// The latest time that was told: whoever leaves without telling it does so now.
     now: Timestamp,
-    families: Vec<ScopeGroup>,
+    groups: Vec<ScopeGroup>,
     doors: Slab<ScopeInstance>,
     /// The lanes in which somebody waits.
-    lanes: Slab<WaitQueue>,
-    lane_before: HashMap<Few<InstanceId>, QueueId, RandomState>,
-    places: BTreeMap<WaiterId, Waiter>,
+    queues: Slab<WaitQueue>,
+    queue_by_instances: HashMap<Few<InstanceId>, QueueId, RandomState>,
+    waiters: BTreeMap<WaiterId, Waiter>,
     next_place: u64,
-    woken: Vec<Waker>,
+    wakers: Vec<Waker>,
 }
 
 /// Somebody's place in line; the smaller number has waited longer.
@@ -54,18 +54,18 @@ pub(super) struct PartitionValue<'a> {
 
 struct Waiter {
     lane: QueueId,
-    comer: SlotRequest,
+    request: SlotRequest,
     until: Timestamp,
     waker: Option<Waker>,
     standing: WaiterState,
 }
 
 enum WaiterState {
-    Waits,
+    Queued,
     /// Its turn has come; it holds its slots from then on.
-    Started(SlotGrant),
+    Granted(SlotGrant),
     /// Somebody more important took its place.
-    PushedOut(ThrottleRejection),
+    Evicted(ThrottleRejection),
 }
 
 /// What a request holds of its scopes.
@@ -77,189 +77,189 @@ pub(super) struct SlotGrant {
 
 /// What becomes of one who arrives.
 pub(super) enum ScheduleResult {
-    Starts(SlotGrant),
-    Waits(WaiterId),
-    TurnedAway(ThrottleRejection),
+    Granted(SlotGrant),
+    Queued(WaiterId),
+    Rejected(ThrottleRejection),
 }
 
 /// What one who waits sees.
 pub(super) enum WaiterPoll {
-    Starts(SlotGrant),
-    Waits(Timestamp),
-    Gone(ThrottleRejection),
+    Granted(SlotGrant),
+    Queued(Timestamp),
+    Rejected(ThrottleRejection),
 }
 
 impl Scheduler {
-    pub(super) fn follow(&mut self, scopes: &[Scope]) {
-        self.families.iter_mut().for_each(ScopeGroup::retire);
+    pub(super) fn update_config(&mut self, scopes: &[Scope]) {
+        self.groups.iter_mut().for_each(ScopeGroup::remove_config);
         // Who waits at a door that is there no more goes on by its old rules, or all of them would go at once.
-        let empty = self.doors.iter_mut().filter(|(_, door)| !door.is_waited_for());
-        empty.for_each(|(_, door)| door.book.rules = None);
+        let empty = self.doors.iter_mut().filter(|(_, door)| !door.has_waiters());
+        empty.for_each(|(_, door)| door.limiter.rules = None);
         for scope in scopes.iter().filter(|scope| scope.throttle.is_some()) {
-            let ScopeGroupId(family) = self.family(&scope.name);
-            self.families[family].follow(scope, &mut self.doors, self.now);
+            let ScopeGroupId(family) = self.group_id(&scope.name);
+            self.groups[family].update_config(scope, &mut self.doors, self.now);
         }
         let all: Vec<InstanceId> = self.doors.iter().map(|(door, _)| InstanceId(door)).collect();
-        self.let_go(&all);
+        self.dispatch(&all);
         // What they wait for may have changed.
-        for place in self.places.values_mut() {
-            self.woken.extend(place.waker.take());
+        for place in self.waiters.values_mut() {
+            self.wakers.extend(place.waker.take());
         }
     }
 
     /// How requests find their way to `scope`.
-    pub(super) fn step(&mut self, scope: &Scope) -> ScopeRef {
-        let ScopeGroupId(family) = self.family(&scope.name);
-        match &scope.by_value {
-            None => ScopeRef::One(self.families[family].sole(&mut self.doors, self.now)),
-            Some(by_value) => ScopeRef::OfValue(ScopeGroupId(family), by_value.from.clone()),
+    pub(super) fn scope_ref(&mut self, scope: &Scope) -> ScopeRef {
+        let ScopeGroupId(family) = self.group_id(&scope.name);
+        match &scope.partitioning {
+            None => ScopeRef::Single(self.groups[family].single(&mut self.doors, self.now)),
+            Some(by_value) => ScopeRef::Partitioned(ScopeGroupId(family), by_value.from.clone()),
         }
     }
 
-    fn family(&mut self, name: &str) -> ScopeGroupId {
-        ScopeGroupId(self.families.iter().position(|family| *family.name == *name).unwrap_or_else(|| {
-            self.families.push(ScopeGroup::new(name));
-            self.families.len() - 1
+    fn group_id(&mut self, name: &str) -> ScopeGroupId {
+        ScopeGroupId(self.groups.iter().position(|family| *family.name == *name).unwrap_or_else(|| {
+            self.groups.push(ScopeGroup::new(name));
+            self.groups.len() - 1
         }))
     }
 
     /// The doors that lead to `goals`, in order; the scope of a value is made if there is none.
-    pub(super) fn doors(&mut self, goals: &[ScopeTarget<'_>], now: Timestamp) -> Few<InstanceId> {
+    pub(super) fn resolve_instances(&mut self, goals: &[ScopeTarget<'_>], now: Timestamp) -> Few<InstanceId> {
         self.now = self.now.max(now);
         let door = |goal: &ScopeTarget<'_>| match goal {
-            ScopeTarget::One(door) => *door,
-            ScopeTarget::OfValue(ScopeGroupId(family), value) => self.families[*family].of(value, &mut self.doors, self.now),
+            ScopeTarget::Single(door) => *door,
+            ScopeTarget::Partitioned(ScopeGroupId(family), value) => self.groups[*family].instance_for(value, &mut self.doors, self.now),
         };
         let mut doors: Few<InstanceId> = goals.iter().map(door).collect();
         doors.sort_unstable();
         doors
     }
 
-    pub(super) fn take_woken(&mut self) -> Vec<Waker> {
-        std::mem::take(&mut self.woken)
+    pub(super) fn take_wakers(&mut self) -> Vec<Waker> {
+        std::mem::take(&mut self.wakers)
     }
 
-    pub(super) fn arrive(&mut self, doors: Few<InstanceId>, comer: SlotRequest, now: Timestamp) -> ScheduleResult {
+    pub(super) fn acquire(&mut self, doors: Few<InstanceId>, request: SlotRequest, now: Timestamp) -> ScheduleResult {
         self.now = self.now.max(now);
-        self.let_go(&doors);
-        let Some(hindrance) = self.hindrance(&doors) else {
-            let ticket = self.start(None, &doors, comer.chance);
-            self.let_go_beyond(&doors);
-            return ScheduleResult::Starts(ticket);
+        self.dispatch(&doors);
+        let Some(hindrance) = self.blocked_by(&doors) else {
+            let ticket = self.grant(None, &doors, request.random);
+            self.dispatch_with_unreserved(&doors);
+            return ScheduleResult::Granted(ticket);
         };
         let max_wait = self.rules(&doors).map(|rules| rules.queue.max_wait).min().unwrap_or_default();
         let until = self.now + max_wait;
-        if hindrance.lasts_beyond(until) || max_wait.is_zero() || self.earliest_start(&doors, comer) > until {
-            return ScheduleResult::TurnedAway(self.closed(&doors));
+        if hindrance.persists_after(until) || max_wait.is_zero() || self.estimate_start(&doors, request) > until {
+            return ScheduleResult::Rejected(self.rejection(&doors));
         }
-        while let Some(full) = self.full_door(&doors) {
-            match self.last_in_line(full, comer.priority) {
-                Some(place) => self.push_out(place),
-                None => return ScheduleResult::TurnedAway(self.closed(&doors)),
+        while let Some(full) = self.full_instance(&doors) {
+            match self.eviction_candidate(full, request.priority) {
+                Some(place) => self.evict(place),
+                None => return ScheduleResult::Rejected(self.rejection(&doors)),
             }
         }
-        ScheduleResult::Waits(self.join(doors, comer, until))
+        ScheduleResult::Queued(self.enqueue(doors, request, until))
     }
 
     /// When the comer would start at the earliest if it got in line.
-    fn earliest_start(&self, doors: &[InstanceId], comer: SlotRequest) -> Timestamp {
-        let lane = self.lane_before.get(doors).map(|lane| &self.lanes[lane.0]);
-        let ahead = lane.map_or(0, |lane| lane.ahead_of(comer.client, comer.priority));
+    fn estimate_start(&self, doors: &[InstanceId], request: SlotRequest) -> Timestamp {
+        let lane = self.queue_by_instances.get(doors).map(|lane| &self.queues[lane.0]);
+        let ahead = lane.map_or(0, |lane| lane.waiters_ahead(request.client, request.priority));
         let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
-        let starts = doors.iter().map(|door| self.doors[door.0].book.starts_after(ahead, self.now));
+        let starts = doors.iter().map(|door| self.doors[door.0].limiter.earliest_start_after(ahead, self.now));
         starts.max().unwrap_or(self.now)
     }
 
-    pub(super) fn look(&mut self, id: WaiterId, waker: &Waker, now: Timestamp) -> WaiterPoll {
+    pub(super) fn poll_waiter(&mut self, id: WaiterId, waker: &Waker, now: Timestamp) -> WaiterPoll {
         self.now = self.now.max(now);
-        if let Some(Waiter { lane, standing: WaiterState::Waits, .. }) = self.places.get(&id) {
-            let doors = self.lanes[lane.0].doors.clone();
-            self.let_go(&doors);
+        if let Some(Waiter { lane, standing: WaiterState::Queued, .. }) = self.waiters.get(&id) {
+            let doors = self.queues[lane.0].doors.clone();
+            self.dispatch(&doors);
         }
-        let Some(place) = self.places.get(&id) else {
-            return WaiterPoll::Gone(ThrottleRejection { scope: "".into(), reason: Reason::Throttle, wait: Duration::ZERO });
+        let Some(place) = self.waiters.get(&id) else {
+            return WaiterPoll::Rejected(ThrottleRejection { scope: "".into(), reason: Reason::Throttle, retry_after: Duration::ZERO });
         };
         let (lane, until) = (place.lane, place.until);
         match &place.standing {
-            WaiterState::Started(ticket) => {
+            WaiterState::Granted(ticket) => {
                 let ticket = ticket.clone();
-                self.places.remove(&id);
-                return WaiterPoll::Starts(ticket);
+                self.waiters.remove(&id);
+                return WaiterPoll::Granted(ticket);
             }
-            WaiterState::PushedOut(closed) => {
+            WaiterState::Evicted(closed) => {
                 let closed = closed.clone();
-                self.places.remove(&id);
-                return WaiterPoll::Gone(closed);
+                self.waiters.remove(&id);
+                return WaiterPoll::Rejected(closed);
             }
-            WaiterState::Waits => {}
+            WaiterState::Queued => {}
         }
-        let doors = self.lanes[lane.0].doors.clone();
-        if until <= self.now || self.hindrance(&doors).is_some_and(|hindrance| hindrance.lasts_beyond(until)) {
-            self.take_out(id);
-            self.places.remove(&id);
-            self.let_go(&doors);
-            return WaiterPoll::Gone(self.closed(&doors));
+        let doors = self.queues[lane.0].doors.clone();
+        if until <= self.now || self.blocked_by(&doors).is_some_and(|hindrance| hindrance.persists_after(until)) {
+            self.dequeue(id);
+            self.waiters.remove(&id);
+            self.dispatch(&doors);
+            return WaiterPoll::Rejected(self.rejection(&doors));
         }
-        let opens = self.watch(id, &doors);
-        if let Some(place) = self.places.get_mut(&id) {
+        let opens = self.claim_timer(id, &doors);
+        if let Some(place) = self.waiters.get_mut(&id) {
             place.waker = Some(waker.clone());
         }
-        WaiterPoll::Waits(opens.map_or(until, |opens| opens.min(until)))
+        WaiterPoll::Queued(opens.map_or(until, |opens| opens.min(until)))
     }
 
-    pub(super) fn give_up(&mut self, id: WaiterId) {
-        match self.places.get(&id).map(|place| &place.standing) {
+    pub(super) fn cancel(&mut self, id: WaiterId) {
+        match self.waiters.get(&id).map(|place| &place.standing) {
             None => {}
-            Some(WaiterState::Waits) => {
-                let doors = self.take_out(id);
-                self.places.remove(&id);
-                self.let_go(&doors);
+            Some(WaiterState::Queued) => {
+                let doors = self.dequeue(id);
+                self.waiters.remove(&id);
+                self.dispatch(&doors);
             }
-            Some(WaiterState::PushedOut(_)) => {
-                self.places.remove(&id);
+            Some(WaiterState::Evicted(_)) => {
+                self.waiters.remove(&id);
             }
-            Some(WaiterState::Started(ticket)) => {
+            Some(WaiterState::Granted(ticket)) => {
                 let ticket = ticket.clone();
-                self.places.remove(&id);
-                self.leave(&ticket);
+                self.waiters.remove(&id);
+                self.release(&ticket);
             }
         }
     }
 
-    pub(super) fn hear(&mut self, ticket: &SlotGrant, outcome: &OriginOutcome, chance: f64, now: Timestamp) -> ResponseFeedback {
+    pub(super) fn record_response(&mut self, ticket: &SlotGrant, outcome: &OriginOutcome, chance: f64, now: Timestamp) -> ResponseFeedback {
         self.now = self.now.max(now);
         let mut heard = ResponseFeedback::default();
         for &(InstanceId(door), spell) in &ticket.doors {
-            let ScopeInstance { scope, book, .. } = &mut self.doors[door];
-            let rested = book.pressure.rest_left(self.now);
-            let lesson = book.hear(spell, outcome, chance, ticket.started, self.now);
-            if let Some(wait) = lesson.rest {
+            let ScopeInstance { scope, limiter: book, .. } = &mut self.doors[door];
+            let rested = book.backoff_state.remaining(self.now);
+            let lesson = book.record_response(spell, outcome, chance, ticket.started, self.now);
+            if let Some(wait) = lesson.backoff {
                 if rested.is_zero() && !wait.is_zero() {
-                    heard.begin_to_rest.push((Arc::clone(scope), wait));
+                    heard.entered_backoff.push((Arc::clone(scope), wait));
                 }
-                if heard.rest.as_ref().is_none_or(|longest| longest.wait < wait) {
-                    heard.rest = Some(ThrottleRejection { scope: Arc::clone(scope), reason: Reason::Backoff, wait });
+                if heard.backoff.as_ref().is_none_or(|longest| longest.retry_after < wait) {
+                    heard.backoff = Some(ThrottleRejection { scope: Arc::clone(scope), reason: Reason::Backoff, retry_after: wait });
                 }
             }
-            heard.adjusted.extend(lesson.adjustment.map(|adjustment| (Arc::clone(&book.name), adjustment)));
+            heard.delay_adjustments.extend(lesson.adjustment.map(|adjustment| (Arc::clone(&book.name), adjustment)));
         }
-        self.let_go_beyond(&ticket.doors());
+        self.dispatch_with_unreserved(&ticket.doors());
         heard
     }
 
-    pub(super) fn leave(&mut self, ticket: &SlotGrant) {
+    pub(super) fn release(&mut self, ticket: &SlotGrant) {
         for &(InstanceId(door), spell) in &ticket.doors {
-            self.doors[door].book.over(spell, ticket.started, self.now);
+            self.doors[door].limiter.release(spell, ticket.started, self.now);
         }
-        self.let_go_beyond(&ticket.doors());
+        self.dispatch_with_unreserved(&ticket.doors());
     }
 
     /// The scopes of the settings, by name; forgets, as it goes over them all, what nobody needs.
-    pub(super) fn states(&mut self, now: Timestamp) -> Vec<ScopeState> {
+    pub(super) fn snapshots(&mut self, now: Timestamp) -> Vec<ScopeState> {
         self.now = self.now.max(now);
         let (now, doors) = (self.now, &mut self.doors);
-        let states = self.families.iter_mut().filter_map(|family| {
-            family.forget_idle(doors, now);
+        let states = self.groups.iter_mut().filter_map(|family| {
+            family.evict_idle(doors, now);
             family.state(doors, now)
         });
         states.collect()
@@ -267,48 +267,48 @@ impl Scheduler {
 
     /// The `count` busiest values of the scope of that name.
     pub(super) fn busiest(&self, name: &str, count: usize, now: Timestamp) -> Vec<ScopeState> {
-        let family = self.families.iter().find(|family| *family.name == *name);
+        let family = self.groups.iter().find(|family| *family.name == *name);
         family.map_or_else(Vec::new, |family| family.busiest(count, &self.doors, self.now.max(now)))
     }
 
     /// Starts whoever may go now that something has changed at `doors`, in order.
-    fn let_go(&mut self, doors: &[InstanceId]) {
-        if !doors.iter().any(|door| self.doors[door.0].is_waited_for()) {
+    fn dispatch(&mut self, doors: &[InstanceId]) {
+        if !doors.iter().any(|door| self.doors[door.0].has_waiters()) {
             return;
         }
         let mut changed: Few<InstanceId> = doors.into();
-        while let Some(id) = self.next(&changed) {
-            let Some(&Waiter { lane, comer: SlotRequest { chance, .. }, .. }) = self.places.get(&id) else { break };
-            let doors = self.lanes[lane.0].doors.clone();
-            let ticket = self.start(Some(id), &doors, chance);
-            self.take_out(id);
-            if let Some(place) = self.places.get_mut(&id) {
-                place.standing = WaiterState::Started(ticket);
-                self.woken.extend(place.waker.take());
+        while let Some(id) = self.next_waiter(&changed) {
+            let Some(&Waiter { lane, request: SlotRequest { random: chance, .. }, .. }) = self.waiters.get(&id) else { break };
+            let doors = self.queues[lane.0].doors.clone();
+            let ticket = self.grant(Some(id), &doors, chance);
+            self.dequeue(id);
+            if let Some(place) = self.waiters.get_mut(&id) {
+                place.standing = WaiterState::Granted(ticket);
+                self.wakers.extend(place.waker.take());
             }
-            for door in self.released_by(&doors).into_iter().chain(doors) {
+            for door in self.unreserved_by(&doors).into_iter().chain(doors) {
                 if !changed.contains(&door) {
                     changed.push(door);
                 }
             }
         }
-        self.post_watchmen(&changed);
+        self.rearm_timers(&changed);
     }
 
     /// The same where `doors` may have begun to rest.
-    fn let_go_beyond(&mut self, doors: &[InstanceId]) {
+    fn dispatch_with_unreserved(&mut self, doors: &[InstanceId]) {
         let mut changed: Few<InstanceId> = doors.into();
-        changed.extend(self.released_by(doors));
-        self.let_go(&changed);
+        changed.extend(self.unreserved_by(doors));
+        self.dispatch(&changed);
     }
 
     /// The doors that no longer keep a slot for somebody who waits at `doors`, because there it is not a slot that is
     /// waited for.
-    fn released_by(&self, doors: &[InstanceId]) -> Few<InstanceId> {
-        let rests = |door: &&InstanceId| !self.waits_for_slots(**door);
-        let lanes = doors.iter().filter(rests).flat_map(|door| self.doors[door.0].lanes());
-        let others = lanes.flat_map(|lane| &self.lanes[lane.0].doors).copied();
-        let mut released: Few<InstanceId> = others.filter(|door| self.doors[door.0].book.turn_is_of_the_oldest()).collect();
+    fn unreserved_by(&self, doors: &[InstanceId]) -> Few<InstanceId> {
+        let rests = |door: &&InstanceId| !self.waits_only_for_slots(**door);
+        let queues = doors.iter().filter(rests).flat_map(|door| self.doors[door.0].queues());
+        let others = queues.flat_map(|lane| &self.queues[lane.0].doors).copied();
+        let mut released: Few<InstanceId> = others.filter(|door| self.doors[door.0].limiter.oldest_first_due()).collect();
         released.sort_unstable();
         released.dedup();
         released
@@ -316,52 +316,52 @@ impl Scheduler {
 
     /// Where only time is waited for, somebody has to look when it has passed; and whoever was told to look later than
     /// that, has to be told anew.
-    fn post_watchmen(&mut self, doors: &[InstanceId]) {
+    fn rearm_timers(&mut self, doors: &[InstanceId]) {
         for door in doors.iter().map(|door| &self.doors[door.0]) {
             let Some(oldest) = door.oldest() else { continue };
-            let Some(opens) = door.book.hindrance(self.now).and_then(BlockedBy::until) else { continue };
-            let sleeper = match door.watchman {
+            let Some(opens) = door.limiter.blocked_by(self.now).and_then(BlockedBy::until) else { continue };
+            let sleeper = match door.timer_owner {
                 None => oldest,
                 Some((watchman, told)) if told > opens => watchman,
                 Some(_) => continue,
             };
-            if let Some(place) = self.places.get_mut(&sleeper) {
-                self.woken.extend(place.waker.take());
+            if let Some(place) = self.waiters.get_mut(&sleeper) {
+                self.wakers.extend(place.waker.take());
             }
         }
     }
 
     /// Makes the one at `id` the watchman of those of its `doors` that time alone opens and nobody watches. Returns when
     /// the first of them opens.
-    fn watch(&mut self, id: WaiterId, doors: &[InstanceId]) -> Option<Timestamp> {
+    fn claim_timer(&mut self, id: WaiterId, doors: &[InstanceId]) -> Option<Timestamp> {
         let mut first: Option<Timestamp> = None;
         for door in doors {
             let door = &mut self.doors[door.0];
-            if door.watchman.is_some_and(|(known, _)| known != id) {
+            if door.timer_owner.is_some_and(|(known, _)| known != id) {
                 continue;
             }
-            let opens = door.book.hindrance(self.now).and_then(BlockedBy::until);
-            door.watchman = opens.map(|opens| (id, opens));
+            let opens = door.limiter.blocked_by(self.now).and_then(BlockedBy::until);
+            door.timer_owner = opens.map(|opens| (id, opens));
             first = opens.into_iter().chain(first).min();
         }
         first
     }
 
     /// The next to start, of all who can, in the lanes before `doors`.
-    fn next(&self, doors: &[InstanceId]) -> Option<WaiterId> {
-        let is_open = |door: &&InstanceId| self.doors[door.0].book.hindrance(self.now).is_none();
-        let lanes = doors.iter().filter(is_open).flat_map(|&door| {
+    fn next_waiter(&self, doors: &[InstanceId]) -> Option<WaiterId> {
+        let is_open = |door: &&InstanceId| self.doors[door.0].limiter.blocked_by(self.now).is_none();
+        let queues = doors.iter().filter(is_open).flat_map(|&door| {
             // Where the only slot is kept for one, nobody else needs to be asked.
-            let kept = self.kept_for(door).filter(|_| self.doors[door.0].book.has_one_slot_left(self.now));
-            let kept = kept.and_then(|place| self.places.get(&place)).map(|place| place.lane);
-            self.doors[door.0].lanes().filter(move |lane| kept.is_none_or(|kept| kept == *lane))
+            let kept = self.slot_reserved_for(door).filter(|_| self.doors[door.0].limiter.has_one_slot_left(self.now));
+            let kept = kept.and_then(|place| self.waiters.get(&place)).map(|place| place.lane);
+            self.doors[door.0].queues().filter(move |lane| kept.is_none_or(|kept| kept == *lane))
         });
-        let can_go = lanes.filter(|&lane| self.hindrance_of(lane).is_none());
+        let can_go = queues.filter(|&lane| self.queue_blocked_by(lane).is_none());
         let first = |lane: QueueId| {
-            let it = &self.lanes[lane.0];
+            let it = &self.queues[lane.0];
             let oldest = it.oldest()?;
-            let is_its_turn = it.doors.iter().any(|door| self.kept_for(*door) == Some(oldest));
-            let (priority, place) = if is_its_turn { (u8::MAX, oldest) } else { it.next()? };
+            let is_its_turn = it.doors.iter().any(|door| self.slot_reserved_for(*door) == Some(oldest));
+            let (priority, place) = if is_its_turn { (u8::MAX, oldest) } else { it.front()? };
             Some((is_its_turn, priority, Reverse(place)))
         };
         can_go.filter_map(first).max().map(|(.., Reverse(place))| place)
@@ -369,151 +369,151 @@ impl Scheduler {
 
     /// Whose turn it is at a door where the next start is of whoever has waited longest: of those who wait for nothing but
     /// slots.
-    fn kept_for(&self, InstanceId(door): InstanceId) -> Option<WaiterId> {
+    fn slot_reserved_for(&self, InstanceId(door): InstanceId) -> Option<WaiterId> {
         let door = &self.doors[door];
-        if !door.is_waited_for() || !door.book.turn_is_of_the_oldest() {
+        if !door.has_waiters() || !door.limiter.oldest_first_due() {
             return None;
         }
-        door.lanes().find(|lane| self.is_ready(*lane)).and_then(|lane| self.lanes[lane.0].oldest())
+        door.queues().find(|lane| self.queue_waits_only_for_slots(*lane)).and_then(|lane| self.queues[lane.0].oldest())
     }
 
     /// What keeps whoever comes to `doors` from going now; of several things, the one that lasts.
-    fn hindrance(&self, doors: &[InstanceId]) -> Option<BlockedBy> {
-        let lane = || self.lane_before.get(doors).copied();
-        self.hindrance_of_scopes(doors).or_else(|| self.is_kept_from(doors, lane).then_some(BlockedBy::Slot))
+    fn blocked_by(&self, doors: &[InstanceId]) -> Option<BlockedBy> {
+        let lane = || self.queue_by_instances.get(doors).copied();
+        self.scopes_blocked_by(doors).or_else(|| self.is_reserved_for_other(doors, lane).then_some(BlockedBy::NoSlot))
     }
 
-    fn hindrance_of(&self, lane: QueueId) -> Option<BlockedBy> {
-        let doors = &self.lanes[lane.0].doors;
-        self.hindrance_of_scopes(doors).or_else(|| self.is_kept_from(doors, || Some(lane)).then_some(BlockedBy::Slot))
+    fn queue_blocked_by(&self, lane: QueueId) -> Option<BlockedBy> {
+        let doors = &self.queues[lane.0].doors;
+        self.scopes_blocked_by(doors).or_else(|| self.is_reserved_for_other(doors, || Some(lane)).then_some(BlockedBy::NoSlot))
     }
 
-    fn hindrance_of_scopes(&self, doors: &[InstanceId]) -> Option<BlockedBy> {
-        doors.iter().filter_map(|door| self.doors[door.0].book.hindrance(self.now)).max()
+    fn scopes_blocked_by(&self, doors: &[InstanceId]) -> Option<BlockedBy> {
+        doors.iter().filter_map(|door| self.doors[door.0].limiter.blocked_by(self.now)).max()
     }
 
     /// True when the last slot at one of `doors` is kept for somebody in another lane, who waits for nothing but slots.
-    fn is_kept_from(&self, doors: &[InstanceId], lane: impl Fn() -> Option<QueueId>) -> bool {
-        let mut last = doors.iter().filter(|door| self.doors[door.0].book.has_one_slot_left(self.now));
-        let is_of_another = |place: WaiterId| self.places.get(&place).is_some_and(|place| Some(place.lane) != lane());
-        last.any(|door| self.kept_for(*door).is_some_and(is_of_another))
+    fn is_reserved_for_other(&self, doors: &[InstanceId], lane: impl Fn() -> Option<QueueId>) -> bool {
+        let mut last = doors.iter().filter(|door| self.doors[door.0].limiter.has_one_slot_left(self.now));
+        let is_of_another = |place: WaiterId| self.waiters.get(&place).is_some_and(|place| Some(place.lane) != lane());
+        last.any(|door| self.slot_reserved_for(*door).is_some_and(is_of_another))
     }
 
     /// True when whoever waits there waits for nothing but slots.
-    fn is_ready(&self, QueueId(lane): QueueId) -> bool {
-        self.lanes[lane].doors.iter().all(|door| self.waits_for_slots(*door))
+    fn queue_waits_only_for_slots(&self, QueueId(lane): QueueId) -> bool {
+        self.queues[lane].doors.iter().all(|door| self.waits_only_for_slots(*door))
     }
 
-    fn waits_for_slots(&self, InstanceId(door): InstanceId) -> bool {
-        self.doors[door].book.hindrance(self.now).is_none_or(BlockedBy::is_slot)
+    fn waits_only_for_slots(&self, InstanceId(door): InstanceId) -> bool {
+        self.doors[door].limiter.blocked_by(self.now).is_none_or(BlockedBy::is_slot)
     }
 
     /// One starts at `doors`: who had the place `id` there, or just came.
-    fn start(&mut self, id: Option<WaiterId>, doors: &[InstanceId], chance: f64) -> SlotGrant {
+    fn grant(&mut self, id: Option<WaiterId>, doors: &[InstanceId], chance: f64) -> SlotGrant {
         let now = self.now;
         let started = |&door: &InstanceId| {
-            let takes_turn = self.kept_for(door).is_none_or(|kept| Some(kept) == id);
+            let takes_turn = self.slot_reserved_for(door).is_none_or(|kept| Some(kept) == id);
             (door, takes_turn)
         };
         let turns: Few<(InstanceId, bool)> = doors.iter().map(started).collect();
-        let start = |(door, takes_turn): (InstanceId, bool)| (door, self.doors[door.0].book.start(takes_turn, chance, now));
+        let start = |(door, takes_turn): (InstanceId, bool)| (door, self.doors[door.0].limiter.grant(takes_turn, chance, now));
         SlotGrant { doors: turns.into_iter().map(start).collect(), started: now }
     }
 
-    fn join(&mut self, doors: Few<InstanceId>, comer: SlotRequest, until: Timestamp) -> WaiterId {
+    fn enqueue(&mut self, doors: Few<InstanceId>, request: SlotRequest, until: Timestamp) -> WaiterId {
         let id = WaiterId(self.next_place);
         self.next_place += 1;
-        let lane = self.lane_before.get(&doors).copied().unwrap_or_else(|| {
-            let lane = QueueId(self.lanes.insert(WaitQueue::before(doors.clone())));
-            self.lane_before.insert(doors.clone(), lane);
+        let lane = self.queue_by_instances.get(&doors).copied().unwrap_or_else(|| {
+            let lane = QueueId(self.queues.insert(WaitQueue::new(doors.clone())));
+            self.queue_by_instances.insert(doors.clone(), lane);
             lane
         });
-        self.places.insert(id, Waiter { lane, comer, until, waker: None, standing: WaiterState::Waits });
-        let it = &mut self.lanes[lane.0];
+        self.waiters.insert(id, Waiter { lane, request, until, waker: None, standing: WaiterState::Queued });
+        let it = &mut self.queues[lane.0];
         let before = it.oldest();
-        it.join(id, comer.client, comer.priority);
+        it.enqueue(id, request.client, request.priority);
         let oldest = it.oldest();
         for InstanceId(door) in doors {
-            self.doors[door].joined(comer.priority);
-            self.doors[door].stands(lane, before, oldest);
+            self.doors[door].on_enqueue(request.priority);
+            self.doors[door].set_queue_head(lane, before, oldest);
         }
         id
     }
 
     /// Takes somebody out of its lane. Returns before which doors that was.
-    fn take_out(&mut self, id: WaiterId) -> Few<InstanceId> {
-        let Some(&Waiter { lane, comer, .. }) = self.places.get(&id) else { return Few::new() };
-        let it = &mut self.lanes[lane.0];
+    fn dequeue(&mut self, id: WaiterId) -> Few<InstanceId> {
+        let Some(&Waiter { lane, request, .. }) = self.waiters.get(&id) else { return Few::new() };
+        let it = &mut self.queues[lane.0];
         let (doors, before) = (it.doors.clone(), it.oldest());
-        it.leave(id, comer.client, comer.priority);
+        it.remove(id, request.client, request.priority);
         let oldest = it.oldest();
         for door in &doors {
-            self.doors[door.0].left(id, comer.priority);
-            self.doors[door.0].stands(lane, before, oldest);
+            self.doors[door.0].on_dequeue(id, request.priority);
+            self.doors[door.0].set_queue_head(lane, before, oldest);
         }
         if oldest.is_none() {
-            self.lanes.remove(lane.0);
-            self.lane_before.remove(&doors);
+            self.queues.remove(lane.0);
+            self.queue_by_instances.remove(&doors);
         }
         doors
     }
 
-    fn push_out(&mut self, id: WaiterId) {
-        let doors = self.take_out(id);
-        let closed = self.closed(&doors);
-        if let Some(place) = self.places.get_mut(&id) {
-            place.standing = WaiterState::PushedOut(closed);
-            self.woken.extend(place.waker.take());
+    fn evict(&mut self, id: WaiterId) {
+        let doors = self.dequeue(id);
+        let closed = self.rejection(&doors);
+        if let Some(place) = self.waiters.get_mut(&id) {
+            place.standing = WaiterState::Evicted(closed);
+            self.wakers.extend(place.waker.take());
         }
-        self.let_go(&doors);
+        self.dispatch(&doors);
     }
 
-    fn full_door(&self, doors: &[InstanceId]) -> Option<InstanceId> {
+    fn full_instance(&self, doors: &[InstanceId]) -> Option<InstanceId> {
         let is_full = |door: &InstanceId| {
-            let book = &self.doors[door.0].book;
-            book.rules.as_ref().is_some_and(|rules| book.waiting >= rules.queue.max_length)
+            let book = &self.doors[door.0].limiter;
+            book.rules.as_ref().is_some_and(|rules| book.queue_length >= rules.queue.max_length)
         };
         doors.iter().copied().find(is_full)
     }
 
     /// Who goes last of those who wait at a door, if somebody of `priority` goes before.
-    fn last_in_line(&self, InstanceId(door): InstanceId, priority: u8) -> Option<WaiterId> {
+    fn eviction_candidate(&self, InstanceId(door): InstanceId, priority: u8) -> Option<WaiterId> {
         let door = &self.doors[door];
-        door.lowest().filter(|lowest| *lowest < priority)?;
-        let last = door.lanes().filter_map(|lane| self.lanes[lane.0].last());
+        door.lowest_priority().filter(|lowest| *lowest < priority)?;
+        let last = door.queues().filter_map(|lane| self.queues[lane.0].back());
         last.min_by_key(|&(priority, place)| (priority, Reverse(place))).map(|(_, place)| place)
     }
 
     /// What is told to who cannot be served in time. Whoever waits now goes before who comes back, whatever the priority.
-    fn closed(&self, doors: &[InstanceId]) -> ThrottleRejection {
+    fn rejection(&self, doors: &[InstanceId]) -> ThrottleRejection {
         let all = || doors.iter().map(|door| &self.doors[door.0]);
-        let wait = all().map(|door| door.book.expects(self.now)).max();
-        let worst = all().max_by_key(|door| (door.book.hindrance(self.now), door.book.expects(self.now)));
+        let wait = all().map(|door| door.limiter.estimated_wait(self.now)).max();
+        let worst = all().max_by_key(|door| (door.limiter.blocked_by(self.now), door.limiter.estimated_wait(self.now)));
         let scope = worst.map_or_else(|| "".into(), |door| Arc::clone(&door.scope));
-        let rests = matches!(self.hindrance(doors), Some(BlockedBy::Rest(_) | BlockedBy::Probe));
+        let rests = matches!(self.blocked_by(doors), Some(BlockedBy::Backoff(_) | BlockedBy::Probing));
         let reason = if rests { Reason::Backoff } else { Reason::Throttle };
-        ThrottleRejection { scope, reason, wait: wait.unwrap_or_default() }
+        ThrottleRejection { scope, reason, retry_after: wait.unwrap_or_default() }
     }
 
     fn rules(&self, doors: &[InstanceId]) -> impl Iterator<Item = &throttle::ThrottleConfig> {
-        doors.iter().filter_map(|door| self.doors[door.0].book.rules.as_deref())
+        doors.iter().filter_map(|door| self.doors[door.0].limiter.rules.as_deref())
     }
 }
 
 #[cfg(test)]
 impl Scheduler {
     /// Looks at everything there is: whether anybody waits who could go at `now`.
-    pub(super) fn has_left_somebody(&mut self, now: Timestamp) -> bool {
+    pub(super) fn has_runnable_waiter(&mut self, now: Timestamp) -> bool {
         self.now = self.now.max(now);
-        self.lanes.iter().any(|(lane, _)| self.hindrance_of(QueueId(lane)).is_none())
+        self.queues.iter().any(|(lane, _)| self.queue_blocked_by(QueueId(lane)).is_none())
     }
 
     /// Whether there is nobody, and nothing left of anybody.
-    pub(super) fn is_bare(&self) -> bool {
-        let is_bare = |door: &ScopeInstance| !door.is_waited_for() && door.lowest().is_none() && door.watchman.is_none();
-        self.places.is_empty()
-            && self.lanes.is_empty()
-            && self.lane_before.is_empty()
+    pub(super) fn is_empty(&self) -> bool {
+        let is_bare = |door: &ScopeInstance| !door.has_waiters() && door.lowest_priority().is_none() && door.timer_owner.is_none();
+        self.waiters.is_empty()
+            && self.queues.is_empty()
+            && self.queue_by_instances.is_empty()
             && self.doors.iter().all(|(_, door)| is_bare(door))
     }
 }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 pub(super) struct SlotCooldowns(VecDeque<Timestamp>);
 
 impl SlotCooldowns {
-    pub(super) fn put(&mut self, until: Timestamp, now: Timestamp) {
+    pub(super) fn push(&mut self, until: Timestamp, now: Timestamp) {
         while self.0.front().is_some_and(|opens| *opens <= now) {
             self.0.pop_front();
         }
@@ -18,20 +18,20 @@ impl SlotCooldowns {
     }
 
     /// None of them is kept for longer than until `latest`.
-    pub(super) fn end_by(&mut self, latest: Timestamp) {
+    pub(super) fn truncate_to(&mut self, latest: Timestamp) {
         self.0.iter_mut().for_each(|opens| *opens = (*opens).min(latest));
     }
 
-    pub(super) fn slots(&self, now: Timestamp) -> u32 {
-        u32::try_from(self.0.len() - self.opened(now)).unwrap_or(u32::MAX)
+    pub(super) fn cooling_slots(&self, now: Timestamp) -> u32 {
+        u32::try_from(self.0.len() - self.expired(now)).unwrap_or(u32::MAX)
     }
 
     /// When the next one may be used.
-    pub(super) fn next(&self, now: Timestamp) -> Option<Timestamp> {
-        self.0.get(self.opened(now)).copied()
+    pub(super) fn next_free(&self, now: Timestamp) -> Option<Timestamp> {
+        self.0.get(self.expired(now)).copied()
     }
 
-    fn opened(&self, now: Timestamp) -> usize {
+    fn expired(&self, now: Timestamp) -> usize {
         self.0.partition_point(|opens| *opens <= now)
     }
 }

@@ -19,13 +19,13 @@ impl SlotGuard {
     }
 
     /// Tells the scopes what the origin did. Returns what followed.
-    pub fn heard(&self, outcome: &OriginOutcome, chance: f64, now: Timestamp) -> ResponseFeedback {
-        self.throttle.change(|floor| floor.hear(&self.ticket, outcome, chance, now))
+    pub fn record_response(&self, outcome: &OriginOutcome, chance: f64, now: Timestamp) -> ResponseFeedback {
+        self.throttle.with_scheduler(|floor| floor.record_response(&self.ticket, outcome, chance, now))
     }
 }
 
 impl Drop for SlotGuard {
     fn drop(&mut self) {
-        self.throttle.change(|floor| floor.leave(&self.ticket));
+        self.throttle.with_scheduler(|floor| floor.release(&self.ticket));
     }
 }

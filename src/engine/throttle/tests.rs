@@ -19,7 +19,7 @@ const PERSON: u8 = 3;
 const BOT: u8 = 1;
 
 /// Rules of a scope that are as wide as can be.
-fn wide() -> throttle::ThrottleConfig {
+fn permissive() -> throttle::ThrottleConfig {
     throttle::ThrottleConfig {
         concurrency: None,
         spacing: Spacing::default(),
@@ -29,15 +29,15 @@ fn wide() -> throttle::ThrottleConfig {
     }
 }
 
-fn slots(concurrency: u32) -> throttle::ThrottleConfig {
-    throttle::ThrottleConfig { concurrency: NonZeroU32::new(concurrency), ..wide() }
+fn with_concurrency(concurrency: u32) -> throttle::ThrottleConfig {
+    throttle::ThrottleConfig { concurrency: NonZeroU32::new(concurrency), ..permissive() }
 }
 
-fn patient(rules: throttle::ThrottleConfig) -> throttle::ThrottleConfig {
+fn with_long_queue(rules: throttle::ThrottleConfig) -> throttle::ThrottleConfig {
     throttle::ThrottleConfig { queue: QueueConfig { max_wait: seconds(3600), ..rules.queue }, ..rules }
 }
 
-fn resting() -> throttle::ThrottleConfig {
+fn with_backoff() -> throttle::ThrottleConfig {
     let backoff = Backoff {
         statuses: vec![429],
         factor: 2,
@@ -46,10 +46,10 @@ fn resting() -> throttle::ThrottleConfig {
         jitter: Jitter::default(),
         window: seconds(60),
     };
-    throttle::ThrottleConfig { backoff: Some(backoff), ..wide() }
+    throttle::ThrottleConfig { backoff: Some(backoff), ..permissive() }
 }
 
-fn every(delay_ms: u64) -> Spacing {
+fn spaced(delay_ms: u64) -> Spacing {
     Spacing { delay: Duration::from_millis(delay_ms), ..Spacing::default() }
 }
 
@@ -62,7 +62,7 @@ fn ms(count: u64) -> Timestamp {
 }
 
 fn answer(status: u16) -> OriginOutcome {
-    OriginOutcome { status: Some(status), latency: Duration::from_millis(10), measured: true, asked_for: None }
+    OriginOutcome { status: Some(status), latency: Duration::from_millis(10), measured: true, retry_after: None }
 }
 
 /// A throttle with scopes, and lanes of them.
@@ -76,11 +76,11 @@ impl Gate {
         let scope = |(name, rules): &(&str, throttle::ThrottleConfig)| Scope {
             name: (*name).to_owned(),
             throttle: Some(rules.clone()),
-            by_value: None,
+            partitioning: None,
         };
         let scopes: Vec<Scope> = scopes.iter().map(scope).collect();
         let throttle = Arc::new(Throttle::default());
-        throttle.follow(&scopes);
+        throttle.update_config(&scopes);
         Self { throttle, scopes }
     }
 
@@ -88,51 +88,51 @@ impl Gate {
     fn by_value(mut self, name: &str, most: usize) -> Self {
         let scope = self.scopes.iter_mut().find(|scope| scope.name == name).expect("it is there");
         let most = NonZeroUsize::new(most).expect("some");
-        scope.by_value = Some(Partitioning { from: PartitionKey::Query(name.to_owned()), most });
-        self.throttle.follow(&self.scopes);
+        scope.partitioning = Some(Partitioning { from: PartitionKey::Query(name.to_owned()), max_partitions: most });
+        self.throttle.update_config(&self.scopes);
         self
     }
 
     /// A name may say a value, too: `tenant=acme`.
     fn way(&self, names: &[&str]) -> RouteScopes {
         let is_named = |scope: &&Scope| names.iter().any(|name| name.split('=').next() == Some(&scope.name));
-        self.throttle.way(self.scopes.iter().filter(is_named)).expect("it is throttled")
+        self.throttle.route_scopes(self.scopes.iter().filter(is_named)).expect("it is throttled")
     }
 
     fn enter(&self, names: &[&str], client: u64, priority: u8, now: u64) -> AcquireOutcome {
-        let comer = SlotRequest { client: ClientKey::from_number(client), priority, chance: 0.0 };
+        let comer = SlotRequest { client: ClientKey::from_number(client), priority, random: 0.0 };
         let query = names.join("&");
         let said = PartitionInput { route: "/**", host: "", path: "/", query: Some(&query), header: &|_| None };
-        self.throttle.enter(&self.way(names), &said, comer, ms(now))
+        self.throttle.acquire(&self.way(names), &said, comer, ms(now))
     }
 
     fn passes(&self, names: &[&str], now: u64) -> SlotGuard {
         match self.enter(names, 1, PERSON, now) {
-            AcquireOutcome::Open(Some(pass)) => pass,
+            AcquireOutcome::Acquired(Some(pass)) => pass,
             _ => panic!("it is open at {now}"),
         }
     }
 
     fn waits(&self, names: &[&str], client: u64, priority: u8, now: u64) -> TestClient {
         match self.enter(names, client, priority, now) {
-            AcquireOutcome::Line(waiting) => TestClient::new(waiting),
+            AcquireOutcome::Queued(waiting) => TestClient::new(waiting),
             _ => panic!("there is a line at {now}"),
         }
     }
 
     fn turned_away(&self, names: &[&str], priority: u8, now: u64) -> ThrottleRejection {
         match self.enter(names, 1, priority, now) {
-            AcquireOutcome::Closed(closed) => closed,
+            AcquireOutcome::Rejected(closed) => closed,
             _ => panic!("it is closed at {now}"),
         }
     }
 
     fn values(&self, name: &str, now: u64) -> Vec<ScopeState> {
-        self.throttle.busiest(name, usize::MAX, ms(now))
+        self.throttle.busiest_partitions(name, usize::MAX, ms(now))
     }
 
     fn state(&self, name: &str, now: u64) -> ScopeState {
-        let states = self.throttle.states(ms(now));
+        let states = self.throttle.snapshots(ms(now));
         states.into_iter().find(|state| *state.name == *name).expect("it is there")
     }
 }
@@ -167,21 +167,21 @@ impl TestClient {
 
     fn waits_until(&mut self, now: u64) -> u64 {
         match self.looks(now) {
-            QueuePoll::NotYet { look_again } => look_again.0 / 1_000_000,
+            QueuePoll::Pending { poll_at: look_again } => look_again.0 / 1_000_000,
             _ => panic!("it waits at {now}"),
         }
     }
 
     fn comes(&mut self, now: u64) -> SlotGuard {
         match self.looks(now) {
-            QueuePoll::Come(pass) => pass,
+            QueuePoll::Granted(pass) => pass,
             _ => panic!("its turn has come at {now}"),
         }
     }
 
     fn is_gone(&mut self, now: u64) -> ThrottleRejection {
         match self.looks(now) {
-            QueuePoll::Gone(closed) => closed,
+            QueuePoll::Rejected(closed) => closed,
             _ => panic!("it is told to go at {now}"),
         }
     }
@@ -189,7 +189,7 @@ impl TestClient {
 
 #[test]
 fn a_slot_that_comes_free_is_the_next_one_s() {
-    let gate = Gate::with(&[("api", slots(1))]);
+    let gate = Gate::with(&[("api", with_concurrency(1))]);
     let first = gate.passes(&["api"], 0);
     let mut second = gate.waits(&["api"], 2, PERSON, 0);
     assert_eq!(second.waits_until(0), 2000, "there is nothing to look for before");
@@ -203,7 +203,7 @@ fn a_slot_that_comes_free_is_the_next_one_s() {
 
 #[test]
 fn one_who_leaves_frees_the_place_and_the_turn() {
-    let gate = Gate::with(&[("api", slots(1))]);
+    let gate = Gate::with(&[("api", with_concurrency(1))]);
     let first = gate.passes(&["api"], 0);
     let mut second = gate.waits(&["api"], 2, PERSON, 0);
     let mut third = gate.waits(&["api"], 3, PERSON, 0);
@@ -214,12 +214,12 @@ fn one_who_leaves_frees_the_place_and_the_turn() {
     drop(second);
     assert!(third.is_called(), "the slot was given, and given back unused");
     drop(third);
-    assert_eq!((gate.state("api", 0).waiting, gate.state("api", 0).in_flight), (0, 0));
+    assert_eq!((gate.state("api", 0).queue_length, gate.state("api", 0).in_flight), (0, 0));
 }
 
 #[test]
 fn all_scopes_are_entered_or_none() {
-    let gate = Gate::with(&[("a", slots(1)), ("b", slots(1))]);
+    let gate = Gate::with(&[("a", with_concurrency(1)), ("b", with_concurrency(1))]);
     let in_b = gate.passes(&["b"], 0);
     let mut both = gate.waits(&["a", "b"], 2, PERSON, 0);
     both.waits_until(0);
@@ -235,8 +235,8 @@ fn all_scopes_are_entered_or_none() {
 
 #[test]
 fn starts_are_a_delay_apart_and_one_of_those_who_wait_watches_the_clock() {
-    let spacing = every(100);
-    let gate = Gate::with(&[("api", throttle::ThrottleConfig { spacing, ..wide() })]);
+    let spacing = spaced(100);
+    let gate = Gate::with(&[("api", throttle::ThrottleConfig { spacing, ..permissive() })]);
     let _first = gate.passes(&["api"], 0);
     let mut second = gate.waits(&["api"], 2, PERSON, 0);
     let mut third = gate.waits(&["api"], 3, PERSON, 0);
@@ -250,8 +250,8 @@ fn starts_are_a_delay_apart_and_one_of_those_who_wait_watches_the_clock() {
 
 #[test]
 fn a_slot_is_used_again_only_after_its_delay() {
-    let spacing = Spacing { per_slot: seconds(1), ..every(300) };
-    let gate = Gate::with(&[("api", throttle::ThrottleConfig { spacing, ..slots(2) })]);
+    let spacing = Spacing { per_slot: seconds(1), ..spaced(300) };
+    let gate = Gate::with(&[("api", throttle::ThrottleConfig { spacing, ..with_concurrency(2) })]);
     drop(gate.passes(&["api"], 0));
     let mut second = gate.waits(&["api"], 2, PERSON, 100);
     assert_eq!(second.waits_until(100), 300);
@@ -271,55 +271,55 @@ fn a_slot_is_used_again_only_after_its_delay() {
 #[test]
 fn a_slot_at_work_for_long_enough_is_free_at_once() {
     let spacing = Spacing { per_slot: seconds(10), ..Spacing::default() };
-    let gate = Gate::with(&[("api", throttle::ThrottleConfig { spacing, ..slots(2) })]);
+    let gate = Gate::with(&[("api", throttle::ThrottleConfig { spacing, ..with_concurrency(2) })]);
     let old = gate.passes(&["api"], 0);
     drop(gate.passes(&["api"], 9000));
     let mut next = gate.waits(&["api"], 2, PERSON, 9000);
     assert_eq!(next.waits_until(9000), 11_000, "not turned away for the slot that opens at 19 s");
     let mut early = gate.waits(&["api"], 3, PERSON, 9500);
     early.waits_until(9500);
-    assert!(matches!(next.looks(10_500), QueuePoll::NotYet { .. }));
+    assert!(matches!(next.looks(10_500), QueuePoll::Pending { .. }));
     drop(old);
     assert!(next.is_called());
     drop(next.comes(10_500));
-    assert_eq!(early.is_gone(11_500).wait, Duration::from_millis(7500), "told when the next slot opens");
-    let empty = Gate::with(&[("api", throttle::ThrottleConfig { spacing, ..slots(1) })]);
+    assert_eq!(early.is_gone(11_500).retry_after, Duration::from_millis(7500), "told when the next slot opens");
+    let empty = Gate::with(&[("api", throttle::ThrottleConfig { spacing, ..with_concurrency(1) })]);
     drop(empty.passes(&["api"], 0));
     assert_eq!(empty.turned_away(&["api"], PERSON, 1000).reason, Reason::Throttle, "nothing can end before 10 s");
 }
 
 #[test]
 fn who_cannot_be_served_in_time_is_told_at_once_when_to_come() {
-    let spacing = every(5000);
-    let gate = Gate::with(&[("api", throttle::ThrottleConfig { spacing, ..wide() })]);
+    let spacing = spaced(5000);
+    let gate = Gate::with(&[("api", throttle::ThrottleConfig { spacing, ..permissive() })]);
     let _first = gate.passes(&["api"], 0);
     assert_eq!(gate.turned_away(&["api"], PERSON, 1000), closed(Reason::Throttle, 4));
 
-    let gate = Gate::with(&[("api", slots(1))]);
+    let gate = Gate::with(&[("api", with_concurrency(1))]);
     let first = gate.passes(&["api"], 0);
     let mut second = gate.waits(&["api"], 2, PERSON, 0);
-    let _ = first.heard(&OriginOutcome { latency: seconds(3), ..answer(200) }, 0.0, ms(0));
+    let _ = first.record_response(&OriginOutcome { latency: seconds(3), ..answer(200) }, 0.0, ms(0));
     assert_eq!(second.waits_until(1999), 2000);
     assert_eq!(second.is_gone(2000), closed(Reason::Throttle, 3), "as long as one takes");
-    assert_eq!(gate.state("api", 2000).waiting, 0);
+    assert_eq!(gate.state("api", 2000).queue_length, 0);
 }
 
 #[test]
 fn nobody_stands_in_line_whose_turn_cannot_come_in_time() {
     let spacing = Spacing { delay: seconds(1), ..Spacing::default() };
     let queue = QueueConfig { max_wait: Duration::from_millis(2500), max_length: 256 };
-    let gate = Gate::with(&[("api", throttle::ThrottleConfig { spacing, queue, ..wide() })]);
+    let gate = Gate::with(&[("api", throttle::ThrottleConfig { spacing, queue, ..permissive() })]);
     let _first = gate.passes(&["api"], 0);
     let (_second, _third) = (gate.waits(&["api"], 2, BOT, 0), gate.waits(&["api"], 2, BOT, 0));
-    assert!(matches!(gate.enter(&["api"], 2, BOT, 0), AcquireOutcome::Closed(ThrottleRejection { wait, .. }) if wait == seconds(3)));
+    assert!(matches!(gate.enter(&["api"], 2, BOT, 0), AcquireOutcome::Rejected(ThrottleRejection { retry_after: wait, .. }) if wait == seconds(3)));
     let _other = gate.waits(&["api"], 3, BOT, 0);
-    assert!(matches!(gate.enter(&["api"], 4, BOT, 0), AcquireOutcome::Closed(_)), "behind one of each of the two");
+    assert!(matches!(gate.enter(&["api"], 4, BOT, 0), AcquireOutcome::Rejected(_)), "behind one of each of the two");
     let _person = gate.waits(&["api"], 4, PERSON, 0);
 }
 
 #[test]
 fn a_full_line_has_room_only_for_somebody_more_important() {
-    let rules = throttle::ThrottleConfig { queue: QueueConfig { max_wait: seconds(2), max_length: 2 }, ..slots(1) };
+    let rules = throttle::ThrottleConfig { queue: QueueConfig { max_wait: seconds(2), max_length: 2 }, ..with_concurrency(1) };
     let gate = Gate::with(&[("api", rules)]);
     let _first = gate.passes(&["api"], 0);
     let mut older = gate.waits(&["api"], 2, BOT, 0);
@@ -337,7 +337,7 @@ fn a_full_line_has_room_only_for_somebody_more_important() {
 
 #[test]
 fn clients_of_one_priority_take_turns() {
-    let gate = Gate::with(&[("api", patient(slots(1)))]);
+    let gate = Gate::with(&[("api", with_long_queue(with_concurrency(1)))]);
     let mut pass = gate.passes(&["api"], 0);
     let mut line: Vec<(u64, TestClient)> =
         [7, 7, 7, 7, 8, 9].map(|client| (client, gate.waits(&["api"], client, BOT, 0))).into();
@@ -355,10 +355,10 @@ fn clients_of_one_priority_take_turns() {
 
 #[test]
 fn a_complaint_turns_everybody_away_until_one_has_tried() {
-    let gate = Gate::with(&[("api", patient(resting())), ("other", wide())]);
+    let gate = Gate::with(&[("api", with_long_queue(with_backoff())), ("other", permissive())]);
     let first = gate.passes(&["api"], 0);
-    let rest = first.heard(&OriginOutcome { asked_for: Some(seconds(5)), ..answer(429) }, 0.0, ms(0));
-    assert_eq!(rest.rest, Some(closed(Reason::Backoff, 5)));
+    let rest = first.record_response(&OriginOutcome { retry_after: Some(seconds(5)), ..answer(429) }, 0.0, ms(0));
+    assert_eq!(rest.backoff, Some(closed(Reason::Backoff, 5)));
     drop(first);
     let _elsewhere = gate.passes(&["other"], 0);
     let mut probe = gate.waits(&["api"], 2, PERSON, 1000);
@@ -367,18 +367,18 @@ fn a_complaint_turns_everybody_away_until_one_has_tried() {
     next.waits_until(1000);
     let probe = probe.comes(5000);
     next.waits_until(5001);
-    assert!(probe.heard(&answer(200), 0.0, ms(5100)).rest.is_none());
+    assert!(probe.record_response(&answer(200), 0.0, ms(5100)).backoff.is_none());
     let _next = next.comes(5100);
     let state = gate.state("api", 5100);
-    assert_eq!((state.level, state.rests_for), (1, Duration::ZERO));
+    assert_eq!((state.backoff_level, state.backoff_remaining), (1, Duration::ZERO));
 
-    let gate = Gate::with(&[("api", resting())]);
+    let gate = Gate::with(&[("api", with_backoff())]);
     let first = gate.passes(&["api"], 0);
     let mut second = match gate.enter(&["api"], 1, PERSON, 0) {
-        AcquireOutcome::Open(Some(pass)) => pass,
+        AcquireOutcome::Acquired(Some(pass)) => pass,
         _ => panic!("it is open"),
     };
-    let _ = first.heard(&OriginOutcome { asked_for: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
+    let _ = first.record_response(&OriginOutcome { retry_after: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
     assert_eq!(gate.turned_away(&["api"], PERSON, 1000), closed(Reason::Backoff, 29));
     drop(std::mem::replace(&mut second, first));
     assert_eq!(gate.state("api", 1000).in_flight, 1);
@@ -386,43 +386,43 @@ fn a_complaint_turns_everybody_away_until_one_has_tried() {
 
 #[test]
 fn a_rest_sends_those_away_who_cannot_wait_for_its_end() {
-    let gate = Gate::with(&[("api", throttle::ThrottleConfig { concurrency: NonZeroU32::new(1), ..resting() })]);
+    let gate = Gate::with(&[("api", throttle::ThrottleConfig { concurrency: NonZeroU32::new(1), ..with_backoff() })]);
     let first = gate.passes(&["api"], 0);
     let mut second = gate.waits(&["api"], 2, PERSON, 0);
     second.waits_until(0);
-    let _ = first.heard(&OriginOutcome { asked_for: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
+    let _ = first.record_response(&OriginOutcome { retry_after: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
     assert!(second.is_called(), "it is not left to find out by itself");
     assert_eq!(second.is_gone(0), closed(Reason::Backoff, 30));
 }
 
 #[test]
 fn state_survives_new_rules_by_name() {
-    let gate = Gate::with(&[("api", resting())]);
+    let gate = Gate::with(&[("api", with_backoff())]);
     let pass = gate.passes(&["api"], 0);
-    let _ = pass.heard(&OriginOutcome { asked_for: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
-    let scope = |name: &str| Scope { name: name.into(), throttle: Some(resting()), by_value: None };
-    gate.throttle.follow(&[scope("new"), scope("api")]);
+    let _ = pass.record_response(&OriginOutcome { retry_after: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
+    let scope = |name: &str| Scope { name: name.into(), throttle: Some(with_backoff()), partitioning: None };
+    gate.throttle.update_config(&[scope("new"), scope("api")]);
     let state = gate.state("api", 0);
-    assert_eq!((state.in_flight, state.rests_for), (1, seconds(30)));
-    gate.throttle.follow(&[scope("new")]);
+    assert_eq!((state.in_flight, state.backoff_remaining), (1, seconds(30)));
+    gate.throttle.update_config(&[scope("new")]);
     drop(pass);
-    gate.throttle.follow(&[scope("api")]);
+    gate.throttle.update_config(&[scope("api")]);
     assert_eq!(gate.state("api", 0).in_flight, 0, "who left meanwhile has left");
 }
 
 #[test]
 fn who_waits_goes_on_by_its_old_rules_where_the_new_ones_name_its_scope_no_more() {
-    let gate = Gate::with(&[("api", patient(slots(1)))]);
+    let gate = Gate::with(&[("api", with_long_queue(with_concurrency(1)))]);
     let pass = gate.passes(&["api"], 0);
     let mut line: Vec<TestClient> = (1..4).map(|client| gate.waits(&["api"], client, PERSON, 0)).collect();
     for guest in &mut line {
         guest.waits_until(0);
     }
-    gate.throttle.follow(&[Scope { name: "renamed".into(), throttle: Some(slots(1)), by_value: None }]);
-    assert!(line.iter_mut().all(|guest| matches!(guest.looks(0), QueuePoll::NotYet { .. })), "not all at once");
+    gate.throttle.update_config(&[Scope { name: "renamed".into(), throttle: Some(with_concurrency(1)), partitioning: None }]);
+    assert!(line.iter_mut().all(|guest| matches!(guest.looks(0), QueuePoll::Pending { .. })), "not all at once");
     drop(pass);
     let come: Vec<QueuePoll> =
-        line.iter_mut().map(|guest| guest.looks(0)).filter(|turn| matches!(turn, QueuePoll::Come(_))).collect();
+        line.iter_mut().map(|guest| guest.looks(0)).filter(|turn| matches!(turn, QueuePoll::Granted(_))).collect();
     assert_eq!(come.len(), 1);
 }
 
@@ -431,38 +431,38 @@ fn nobody_is_kept_away_beyond_the_new_rules() {
     let hour = Duration::from_secs(3600);
     let long = throttle::ThrottleConfig {
         spacing: Spacing { delay: hour, per_slot: hour, ..Spacing::default() },
-        backoff: Some(Backoff { min_delay: hour, max_delay: hour, ..resting().backoff.expect("it has one") }),
-        ..slots(1)
+        backoff: Some(Backoff { min_delay: hour, max_delay: hour, ..with_backoff().backoff.expect("it has one") }),
+        ..with_concurrency(1)
     };
     let gate = Gate::with(&[("api", long)]);
     let pass = gate.passes(&["api"], 0);
-    let _ = pass.heard(&answer(429), 0.0, ms(0));
+    let _ = pass.record_response(&answer(429), 0.0, ms(0));
     drop(pass);
     let short = throttle::ThrottleConfig {
         spacing: Spacing { delay: seconds(1), per_slot: seconds(2), ..Spacing::default() },
-        backoff: Some(Backoff { max_delay: seconds(3), ..resting().backoff.expect("it has one") }),
-        ..slots(1)
+        backoff: Some(Backoff { max_delay: seconds(3), ..with_backoff().backoff.expect("it has one") }),
+        ..with_concurrency(1)
     };
-    gate.throttle.follow(&[Scope { name: "api".into(), throttle: Some(short), by_value: None }]);
-    assert_eq!(gate.state("api", 0).rests_for, seconds(3));
+    gate.throttle.update_config(&[Scope { name: "api".into(), throttle: Some(short), partitioning: None }]);
+    assert_eq!(gate.state("api", 0).backoff_remaining, seconds(3));
     let _pass = gate.passes(&["api"], 3000);
 }
 
 #[test]
 fn the_limit_in_force_is_what_the_controller_has_found() {
-    let gradient = Gradient { floor: 2, ceiling: 64 };
-    let rules = throttle::ThrottleConfig { controller: Some(Controller::Gradient(gradient)), ..slots(64) };
-    let gate = Gate::with(&[("api", patient(rules.clone()))]);
+    let gradient = Gradient { min: 2, max: 64 };
+    let rules = throttle::ThrottleConfig { controller: Some(Controller::Gradient(gradient)), ..with_concurrency(64) };
+    let gate = Gate::with(&[("api", with_long_queue(rules.clone()))]);
     assert_eq!(gate.state("api", 0).limit, Some(8), "it begins small");
     for now in 0..60 {
         let passes: Vec<SlotGuard> = (0..8).map(|_| gate.passes(&["api"], now * 10)).collect();
-        passes.iter().for_each(|pass| drop(pass.heard(&answer(200), 0.0, ms(now * 10 + 10))));
+        passes.iter().for_each(|pass| drop(pass.record_response(&answer(200), 0.0, ms(now * 10 + 10))));
     }
     let found = gate.state("api", 600).limit.expect("there is one");
     assert!((12..=16).contains(&found), "as long as half of it is used: {found}");
-    gate.throttle.follow(&[Scope { name: "api".into(), throttle: Some(rules), by_value: None }]);
+    gate.throttle.update_config(&[Scope { name: "api".into(), throttle: Some(rules), partitioning: None }]);
     assert_eq!(gate.state("api", 600).limit, Some(found), "a reload keeps it");
-    gate.throttle.follow(&[Scope { name: "api".into(), throttle: Some(slots(5)), by_value: None }]);
+    gate.throttle.update_config(&[Scope { name: "api".into(), throttle: Some(with_concurrency(5)), partitioning: None }]);
     assert_eq!(gate.state("api", 600).limit, Some(5));
 }
 
@@ -472,13 +472,13 @@ fn adjustments_come_back_where_they_are_watched() {
         target_concurrency: 1.0,
         start_delay: seconds(1),
         max_delay: seconds(5),
-        good_statuses: vec![200],
-        debug,
+        success_statuses: vec![200],
+        log_adjustments: debug,
     };
-    let scope = |debug| throttle::ThrottleConfig { controller: Some(Controller::Autothrottle(auto(debug))), ..wide() };
+    let scope = |debug| throttle::ThrottleConfig { controller: Some(Controller::Autothrottle(auto(debug))), ..permissive() };
     let gate = Gate::with(&[("watched", scope(true)), ("other", scope(false))]);
-    let heard = gate.passes(&["watched", "other"], 0).heard(&answer(200), 0.0, ms(10));
-    let [(name, adjustment)] = &heard.adjusted[..] else { panic!("{heard:?}") };
+    let heard = gate.passes(&["watched", "other"], 0).record_response(&answer(200), 0.0, ms(10));
+    let [(name, adjustment)] = &heard.delay_adjustments[..] else { panic!("{heard:?}") };
     let from_to = (adjustment.old, adjustment.new);
     assert_eq!((&**name, from_to), ("watched", (seconds(1), Duration::from_millis(505))));
     assert_eq!(gate.state("other", 10).delay, Duration::from_millis(505));
@@ -490,7 +490,7 @@ fn four_slots_for_sixty_four_clients_of_three_classes() {
     const SERVICE_MS: u64 = 100;
     const END_MS: u64 = 30_000;
     let class = |client: u64| [(3u8, 16), (2, 40), (1, 64)].iter().find(|(_, below)| client < *below).expect("one").0;
-    let gate = Gate::with(&[("api", patient(slots(4)))]);
+    let gate = Gate::with(&[("api", with_long_queue(with_concurrency(4)))]);
     let mut guests: Vec<(u64, u64, TestClient)> = Vec::new();
     let mut inside: Vec<(u64, u64, SlotGuard)> = Vec::new();
     let mut served = [0u64; 64];
@@ -499,21 +499,21 @@ fn four_slots_for_sixty_four_clients_of_three_classes() {
     for now in (0..END_MS).step_by(10) {
         for client in std::mem::take(&mut to_ask) {
             match gate.enter(&["api"], client, class(client), now) {
-                AcquireOutcome::Open(Some(pass)) => inside.push((now + SERVICE_MS, client, pass)),
-                AcquireOutcome::Line(waiting) => guests.push((now, client, TestClient::new(waiting))),
+                AcquireOutcome::Acquired(Some(pass)) => inside.push((now + SERVICE_MS, client, pass)),
+                AcquireOutcome::Queued(waiting) => guests.push((now, client, TestClient::new(waiting))),
                 _ => panic!("the line has room for all"),
             }
         }
         let mut waiting = Vec::new();
         for (since, client, mut guest) in guests {
             match guest.looks(now) {
-                QueuePoll::Come(pass) => {
+                QueuePoll::Granted(pass) => {
                     let longest = &mut longest[usize::from(class(client))];
                     *longest = (*longest).max(now - since);
                     inside.push((now + SERVICE_MS, client, pass));
                 }
-                QueuePoll::NotYet { .. } => waiting.push((since, client, guest)),
-                QueuePoll::Gone(closed) => panic!("{closed:?}"),
+                QueuePoll::Pending { .. } => waiting.push((since, client, guest)),
+                QueuePoll::Rejected(closed) => panic!("{closed:?}"),
             }
         }
         guests = waiting;
@@ -544,5 +544,5 @@ fn four_slots_for_sixty_four_clients_of_three_classes() {
 }
 
 fn closed(reason: Reason, wait: u64) -> ThrottleRejection {
-    ThrottleRejection { scope: "api".into(), reason, wait: seconds(wait) }
+    ThrottleRejection { scope: "api".into(), reason, retry_after: seconds(wait) }
 }

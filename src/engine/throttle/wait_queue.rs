@@ -28,11 +28,11 @@ struct RoundRobin {
 }
 
 impl WaitQueue {
-    pub(super) fn before(doors: Few<InstanceId>) -> Self {
+    pub(super) fn new(doors: Few<InstanceId>) -> Self {
         Self { doors, ..Self::default() }
     }
 
-    pub(super) fn join(&mut self, place: WaiterId, client: ClientKey, priority: u8) {
+    pub(super) fn enqueue(&mut self, place: WaiterId, client: ClientKey, priority: u8) {
         self.by_age.insert(place);
         let turns = self.by_priority.entry(Reverse(priority)).or_default();
         let of_client = turns.of.entry(client).or_default();
@@ -42,17 +42,17 @@ impl WaitQueue {
         of_client.push_back(place);
     }
 
-    pub(super) fn leave(&mut self, place: WaiterId, client: ClientKey, priority: u8) {
+    pub(super) fn remove(&mut self, place: WaiterId, client: ClientKey, priority: u8) {
         self.by_age.remove(&place);
         let Some(turns) = self.by_priority.get_mut(&Reverse(priority)) else { return };
-        turns.leave(place, client);
+        turns.remove(place, client);
         if turns.next.is_empty() {
             self.by_priority.remove(&Reverse(priority));
         }
     }
 
     /// The next by priority, and that priority.
-    pub(super) fn next(&self) -> Option<(u8, WaiterId)> {
+    pub(super) fn front(&self) -> Option<(u8, WaiterId)> {
         let (Reverse(priority), turns) = self.by_priority.first_key_value()?;
         Some((*priority, *turns.of.get(turns.next.front()?)?.front()?))
     }
@@ -63,7 +63,7 @@ impl WaitQueue {
     }
 
     /// The last to go: of the lowest priority, the youngest of the client with most in line.
-    pub(super) fn last(&self) -> Option<(u8, WaiterId)> {
+    pub(super) fn back(&self) -> Option<(u8, WaiterId)> {
         let (Reverse(priority), turns) = self.by_priority.last_key_value()?;
         let greediest = turns.of.values().max_by_key(|places| (places.len(), places.back().copied()))?;
         Some((*priority, *greediest.back()?))
@@ -71,7 +71,7 @@ impl WaitQueue {
 
     /// How many of those who wait go before one more of `client`, at the least: all of a higher priority, and of each
     /// client of the same one for each turn that this one has.
-    pub(super) fn ahead_of(&self, client: ClientKey, priority: u8) -> usize {
+    pub(super) fn waiters_ahead(&self, client: ClientKey, priority: u8) -> usize {
         let higher = self.by_priority.range(..Reverse(priority)).flat_map(|(_, turns)| turns.of.values());
         let alike = self.by_priority.get(&Reverse(priority)).map(|turns| &turns.of);
         let own = alike.and_then(|of| of.get(&client)).map_or(0, VecDeque::len);
@@ -81,7 +81,7 @@ impl WaitQueue {
 }
 
 impl RoundRobin {
-    fn leave(&mut self, place: WaiterId, client: ClientKey) {
+    fn remove(&mut self, place: WaiterId, client: ClientKey) {
         let Some(places) = self.of.get_mut(&client) else { return };
         places.retain(|known| *known != place);
         let is_empty = places.is_empty();

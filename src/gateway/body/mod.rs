@@ -42,9 +42,9 @@ pub(super) struct Upload {
 #[derive(Clone, Copy, Default)]
 enum UploadState {
     #[default]
-    UnderWay,
+    InProgress,
     Done,
-    BrokeOff(BodyAborted),
+    Aborted(BodyAborted),
 }
 
 /// The client's body did not come to its end.
@@ -70,7 +70,7 @@ pub(super) enum BodyError {
 
 impl ClientBody {
     /// Nobody will read it. An HTTP/1.1 connection sees to the rest by itself.
-    pub(super) fn leave_unread(self, drain: &mpsc::Sender<Incoming>) {
+    pub(super) fn drain(self, drain: &mpsc::Sender<Incoming>) {
         if let Self::Http2(incoming) = self {
             // A full drain is no harm: the client loses a stream, as it would have without one.
             let _ = drain.try_send(incoming);
@@ -135,13 +135,13 @@ impl RequestBody {
 }
 
 impl Upload {
-    pub(super) fn is_under_way(&self) -> bool {
-        matches!(self.state.get(), UploadState::UnderWay)
+    pub(super) fn is_in_progress(&self) -> bool {
+        matches!(self.state.get(), UploadState::InProgress)
     }
 
-    pub(super) fn broke_off(&self) -> Option<BodyAborted> {
+    pub(super) fn aborted(&self) -> Option<BodyAborted> {
         match self.state.get() {
-            UploadState::BrokeOff(broke_off) => Some(broke_off),
+            UploadState::Aborted(broke_off) => Some(broke_off),
             _ => None,
         }
     }
@@ -158,8 +158,8 @@ impl Body for RequestBody {
         let Some(streaming) = &mut self.0 else { return Poll::Ready(None) };
         let Some(incoming) = &mut streaming.incoming else { return Poll::Ready(None) };
         let polled = Pin::new(&mut *incoming).poll_frame(context);
-        streaming.watch.body_waits(polled.is_pending());
-        let broke_off = |too_large| streaming.upload.state.set(UploadState::BrokeOff(BodyAborted { too_large }));
+        streaming.watch.on_body_wait(polled.is_pending());
+        let broke_off = |too_large| streaming.upload.state.set(UploadState::Aborted(BodyAborted { too_large }));
         match ready!(polled) {
             None => {
                 streaming.upload.state.set(UploadState::Done);
@@ -196,11 +196,11 @@ impl Body for RequestBody {
 
 impl Drop for Streaming {
     fn drop(&mut self) {
-        self.watch.body_waits(false);
-        if self.upload.is_under_way() {
-            self.upload.state.set(UploadState::BrokeOff(BodyAborted { too_large: false }));
+        self.watch.on_body_wait(false);
+        if self.upload.is_in_progress() {
+            self.upload.state.set(UploadState::Aborted(BodyAborted { too_large: false }));
             if let Some(incoming) = self.incoming.take() {
-                incoming.leave_unread(&self.drain);
+                incoming.drain(&self.drain);
             }
         }
     }
@@ -209,7 +209,7 @@ impl Drop for Streaming {
 /// What a client is sent.
 pub(super) enum ResponseBody {
     /// Made here, in one piece.
-    Whole(Option<Bytes>),
+    Full(Option<Bytes>),
     /// The origin's, piece by piece.
     Streamed(Box<Streamed>),
 }
@@ -229,7 +229,7 @@ impl ResponseBody {
     /// A body of one piece.
     pub(super) fn whole(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
-        Self::Whole((!bytes.is_empty()).then_some(bytes))
+        Self::Full((!bytes.is_empty()).then_some(bytes))
     }
 
     /// An answer's `beginning`, which has been read already, then the rest of it, whose end is the end of `visit`.
@@ -244,7 +244,7 @@ impl ResponseBody {
         let mut streamed = Box::new(Streamed { beginning, incoming, lease, deadline, visit });
         // An answer without a body (to HEAD, or a 304) is never polled.
         if streamed.beginning.is_empty() && streamed.incoming.is_end_stream() {
-            streamed.comes_to_its_end();
+            streamed.on_complete();
         }
         Self::Streamed(streamed)
     }
@@ -259,21 +259,21 @@ impl Body for ResponseBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut *self {
-            Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Streamed(streamed) => streamed.poll_frame(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Whole(bytes) => bytes.is_none(),
+            Self::Full(bytes) => bytes.is_none(),
             Self::Streamed(streamed) => streamed.beginning.is_empty() && streamed.incoming.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Self::Streamed(streamed) => streamed.size_hint(),
         }
     }
@@ -281,14 +281,14 @@ impl Body for ResponseBody {
 
 /// Reads an answer that nobody is sent, for as long as `visit` may still learn something from it. All of it may take as
 /// long as the origin may keep anybody waiting.
-pub(super) async fn hear_out(mut answer: OriginBody, deadline: &Deadline, visit: &mut RequestContext) {
-    while visit.listens() {
+pub(super) async fn scan_to_end(mut answer: OriginBody, deadline: &Deadline, visit: &mut RequestContext) {
+    while visit.is_scanning_body() {
         let piece = poll_fn(|context| match Pin::new(&mut answer).poll_frame(context) {
-            Poll::Pending if deadline.waits(context) => Poll::Ready(None),
+            Poll::Pending if deadline.poll_expired(context) => Poll::Ready(None),
             polled => polled.map(|frame| frame?.ok()),
         });
         let Some(piece) = piece.await else { return };
-        piece.data_ref().into_iter().for_each(|data| visit.listen(data));
+        piece.data_ref().into_iter().for_each(|data| visit.scan_body(data));
     }
 }
 
@@ -296,41 +296,41 @@ impl Streamed {
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if !self.beginning.is_empty() {
             let data = std::mem::take(&mut self.beginning);
-            self.visit.iter_mut().for_each(|visit| visit.count(data.len() as u64));
+            self.visit.iter_mut().for_each(|visit| visit.add_body_bytes(data.len() as u64));
             if self.incoming.is_end_stream() {
-                self.comes_to_its_end();
+                self.on_complete();
             }
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
         let polled = Pin::new(&mut self.incoming).poll_frame(context);
         let Poll::Ready(next) = polled else {
-            return match self.deadline.waits(context) {
+            return match self.deadline.poll_expired(context) {
                 true => {
-                    self.breaks_off();
+                    self.on_abort();
                     Poll::Ready(Some(Err(BodyError::TimedOut)))
                 }
                 false => Poll::Pending,
             };
         };
-        self.deadline.starts_over();
+        self.deadline.reset();
         match next {
             None => {
-                self.comes_to_its_end();
+                self.on_complete();
                 Poll::Ready(None)
             }
             Some(Err(error)) => {
                 if !matches!(error, client::Error::Body(_) | client::Error::BodyLength) {
-                    self.breaks_off();
+                    self.on_abort();
                 }
                 Poll::Ready(Some(Err(error.into())))
             }
             Some(Ok(frame)) => {
                 if let (Some(visit), Some(data)) = (&mut self.visit, frame.data_ref()) {
-                    visit.count(data.len() as u64);
-                    visit.listen(data);
+                    visit.add_body_bytes(data.len() as u64);
+                    visit.scan_body(data);
                 }
                 if self.incoming.is_end_stream() {
-                    self.comes_to_its_end();
+                    self.on_complete();
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
@@ -346,17 +346,17 @@ impl Streamed {
     }
 
     /// The origin does not bring its answer to an end.
-    fn breaks_off(&mut self) {
-        self.visit.iter_mut().for_each(|visit| visit.answer_broke_off());
+    fn on_abort(&mut self) {
+        self.visit.iter_mut().for_each(|visit| visit.upstream_body_aborted());
     }
 
     /// The whole answer has been read. The connection may serve again, unless the request is still being sent on it.
     /// The visit is written down now: whoever has read an answer to its end finds it counted.
-    fn comes_to_its_end(&mut self) {
+    fn on_complete(&mut self) {
         let Some(visit) = self.visit.take() else { return };
         if let Some((lease, connection)) = self.lease.take().zip(self.incoming.take_connection()) {
-            lease.give_back(connection, visit.uptime());
+            lease.put_back(connection, visit.uptime());
         }
-        visit.complete();
+        visit.finish();
     }
 }

@@ -100,16 +100,16 @@ pub(super) struct UnitTerms {
 }
 
 /// Every means that there is; another is another line.
-const MEANS: [Verification; 3] = [
+const VERIFICATION_METHODS: [Verification; 3] = [
     Verification {
         name: "addresses",
         how: "The address is among those that the operator publishes for the crawler.",
-        proves: |sight, operator| sight.operators.proves_by(operator, OperatorProofMethod::Addresses),
+        proves: |sight, operator| sight.operators.supports(operator, OperatorProofMethod::Address),
     },
     Verification {
         name: "names",
         how: "The address has a name of the operator in DNS, and that name has the address.",
-        proves: |sight, operator| sight.operators.proves_by(operator, OperatorProofMethod::Names),
+        proves: |sight, operator| sight.operators.supports(operator, OperatorProofMethod::Dns),
     },
     Verification {
         name: "signatures",
@@ -130,11 +130,11 @@ impl<'a> PolicyDocument<'a> {
         uptime: Timestamp,
     ) -> Self {
         let books = generation.admission.quotas(now);
-        let asked = shared.adviser.asked(&generation.settings, &shared.operators, &books, uptime);
+        let asked = shared.adviser.advertised(&generation.settings, &shared.operators, &books, uptime);
         let sight = PolicyContext { settings: &generation.settings, operators: &shared.operators, books, asked, now };
         Self {
-            contact: sight.told_of().contact.as_deref(),
-            verification: MEANS.into(),
+            contact: sight.config().contact.as_deref(),
+            verification: VERIFICATION_METHODS.into(),
             operators: sight.operators(),
             other_bots: sight.other_bots(),
             classes: sight.classes(),
@@ -152,7 +152,7 @@ struct PolicyContext<'a> {
 }
 
 impl<'a> PolicyContext<'a> {
-    fn told_of(&self) -> &'a settings::CrawlPolicy {
+    fn config(&self) -> &'a settings::CrawlPolicy {
         self.settings.crawl_policy.as_ref().expect("it is told only where the settings say what")
     }
 
@@ -161,22 +161,22 @@ impl<'a> PolicyContext<'a> {
         let told = with_ids.filter(|(id, _)| self.operators.is_built_in(*id)).map(|(id, name)| Operator {
             name,
             crawlers: self.operators.tokens().filter(|(_, whose)| *whose == id).map(|(token, _)| token).collect(),
-            verified_by: MEANS.iter().filter(|means| (means.proves)(self, id)).map(|means| means.name).collect(),
+            verified_by: VERIFICATION_METHODS.iter().filter(|means| (means.proves)(self, id)).map(|means| means.name).collect(),
             class: self.class_of_operator(id).and_then(|class| self.name_of(class)),
-            crawl_delay_s: self.asked_of(id),
+            crawl_delay_s: self.crawl_delay_of(id),
         });
         told.collect()
     }
 
     fn other_bots(&self) -> OtherBots<'a> {
         let class = self.class_of_others().and_then(|class| self.name_of(class));
-        OtherBots { class, crawl_delay_s: self.asked.wishes.of_everybody }
+        OtherBots { class, crawl_delay_s: self.asked.directives.default }
     }
 
     fn classes(&self) -> Vec<ClassTerms<'a>> {
         let with_ids = (0..).map(ClassId).zip(&self.settings.rules.classes);
         let told =
-            with_ids.filter(|(id, class)| self.is_for_strangers(&class.when) && self.takes_bots(*id, &class.when));
+            with_ids.filter(|(id, class)| self.is_public(&class.when) && self.accepts_bots(*id, &class.when));
         told.map(|(id, class)| self.class(id, class)).collect()
     }
 
@@ -184,7 +184,7 @@ impl<'a> PolicyContext<'a> {
         let blocked = class.blocked && class.enforce;
         let bucket = class.bucket.filter(|_| class.enforce && !blocked).map(|bucket| BucketTerms {
             shared_by: match class.key {
-                KeySource::Address | KeySource::Sent(_) => "client",
+                KeySource::Address | KeySource::Credential(_) => "client",
                 KeySource::Operator => "operator",
                 KeySource::Class => "class",
             },
@@ -197,56 +197,56 @@ impl<'a> PolicyContext<'a> {
         ClassTerms {
             name: &class.name,
             kinds: class.when.kinds.iter().map(|kind| kind.name()).collect(),
-            operators: class.when.operators.iter().filter_map(|id| self.named(*id)).collect(),
+            operators: class.when.operators.iter().filter_map(|id| self.public_name(*id)).collect(),
             user_agents: &class.when.user_agents,
             blocked,
-            crawl_delay_s: self.asked_of_class(id),
+            crawl_delay_s: self.crawl_delay_of_class(id),
             bucket,
             quotas: quotas.map(|(quota, book)| self.quota(id, class, quota, book)).collect(),
         }
     }
 
     fn quota(&self, id: ClassId, class: &Class, quota: &'a Quota, book: &QuotaView) -> QuotaTerms<'a> {
-        let ladder = quota.ladder(id).filter(|_| class.enforce && quota.enforced_for(id));
-        let ceiling = if ladder.is_some() { quota.ceiling(id) } else { quota.limit };
+        let ladder = quota.tiers_for(id).filter(|_| class.enforce && quota.enforced_for(id));
+        let ceiling = if ladder.is_some() { quota.shutoff_level(id) } else { quota.limit };
         let is_closed = book.closed_until.is_some_and(|moment| moment > self.now);
         let left = match is_closed {
             true => Units::ZERO,
-            false => ceiling.min(book.limit).minus(book.used).minus(book.reserved),
+            false => ceiling.min(book.limit).saturating_sub(book.used).saturating_sub(book.reserved),
         };
         let of_class = book.by_class.get(usize::from(id.0));
         let shed = of_class.filter(|_| ladder.is_some()).map(|of_class| of_class.shed);
         let paced = of_class.filter(|_| class.enforce && quota.enforced_pacing().is_some());
-        let unplanned = paced.and_then(|of_class| Some(of_class.plan.as_ref()?.share?.rest()));
+        let unplanned = paced.and_then(|of_class| Some(of_class.plan.as_ref()?.admit_share?.complement()));
         let tier = |tier: &crate::policy::tier::Tier| TierTerms {
-            above: share(tier.above, quota.limit),
+            above: ratio(tier.above, quota.limit),
             refused: tier.shed.ratio(),
         };
         QuotaTerms {
             name: &quota.name,
-            left: share(left, book.limit),
+            left: ratio(left, book.limit),
             refused: if left.is_zero() { 1.0 } else { shed.max(unplanned).map_or(0.0, |shed| shed.ratio()) },
             tiers: ladder.map_or_else(Vec::new, |ladder| ladder.tiers().iter().map(tier).collect()),
             window_ends: rfc3339(book.window_end),
-            units: self.told_of().units.then(|| UnitTerms { limit: book.limit.as_f64(), left: left.as_f64() }),
+            units: self.config().units.then(|| UnitTerms { limit: book.limit.as_f64(), left: left.as_f64() }),
         }
     }
 
     /// Its name, where anybody may know that it is known here.
-    fn named(&self, operator: OperatorId) -> Option<&'a str> {
+    fn public_name(&self, operator: OperatorId) -> Option<&'a str> {
         self.operators.is_built_in(operator).then(|| self.operators.name(operator))
     }
 
     /// True for classes that bots fall into by what anybody can see of them. Who is in another, or is an operator that only
     /// this site knows, has it by an arrangement that is nobody else's business.
-    fn is_for_strangers(&self, when: &ClassMatcher) -> bool {
+    fn is_public(&self, when: &ClassMatcher) -> bool {
         let is_arranged = when.keys.is_some() || !when.addresses.is_empty() || when.lists != ListSet::default();
-        let is_own = !when.operators.is_empty() && when.operators.iter().all(|id| self.named(*id).is_none());
+        let is_own = !when.operators.is_empty() && when.operators.iter().all(|id| self.public_name(*id).is_none());
         !is_arranged && !is_own && when.kinds != [ClientKind::Human]
     }
 
     /// True where a bot can fall into a class, the classes before it being as they are. Who goes by user agents may.
-    fn takes_bots(&self, class: ClassId, when: &ClassMatcher) -> bool {
+    fn accepts_bots(&self, class: ClassId, when: &ClassMatcher) -> bool {
         let takes = |kind| class_of(&self.settings.rules.classes, kind, None) == Some(class);
         let mut operators = (0..).map(OperatorId).take(self.operators.names().count());
         !when.user_agents.is_empty()
@@ -266,14 +266,14 @@ impl<'a> PolicyContext<'a> {
         self.settings.rules.classes.get(usize::from(class.0)).map(|class| class.name.as_str())
     }
 
-    fn asked_of(&self, operator: OperatorId) -> Option<u32> {
-        self.asked.of_operators.iter().find(|(known, _)| *known == operator).map(|(_, seconds)| *seconds)
+    fn crawl_delay_of(&self, operator: OperatorId) -> Option<u32> {
+        self.asked.per_operator.iter().find(|(known, _)| *known == operator).map(|(_, seconds)| *seconds)
     }
 
-    fn asked_of_class(&self, class: ClassId) -> Option<u32> {
+    fn crawl_delay_of_class(&self, class: ClassId) -> Option<u32> {
         let ids = (0..).map(OperatorId).take(self.operators.names().count());
-        let of_operators = ids.filter(|id| self.class_of_operator(*id) == Some(class)).map(|id| self.asked_of(id));
-        let of_others = (self.class_of_others() == Some(class)).then_some(self.asked.wishes.of_everybody);
+        let of_operators = ids.filter(|id| self.class_of_operator(*id) == Some(class)).map(|id| self.crawl_delay_of(id));
+        let of_others = (self.class_of_others() == Some(class)).then_some(self.asked.directives.default);
         let mut all = of_operators.chain(of_others);
         let first = all.next()??;
         all.all(|other| other == Some(first)).then_some(first)
@@ -281,7 +281,7 @@ impl<'a> PolicyContext<'a> {
 }
 
 /// A part as a share, in whole hundredths: nobody can reckon how much the whole is.
-fn share(part: Units, whole: Units) -> f64 {
+fn ratio(part: Units, whole: Units) -> f64 {
     let hundredths = u128::from(part.milli()) * 100 / u128::from(whole.milli().max(1));
     hundredths as f64 / 100.0
 }

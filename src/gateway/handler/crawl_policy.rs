@@ -1,7 +1,7 @@
 //! The crawl policy, answered by the gateway. Only GET and HEAD read it; an admitted request with another method is answered
 //! 405 and charged nothing, as it is never sent to the origin.
 
-use super::{RequestHandler, make_inbound};
+use super::{RequestHandler, prepare_client_response};
 use crate::gateway::body::{ClientBody, ResponseBody};
 use crate::gateway::crawl_policy::PolicyDocument;
 use crate::gateway::problem::{self, Problem, ResponseFormat};
@@ -11,24 +11,24 @@ use crate::policy::decide::reads;
 use crate::telemetry::hexadecimal;
 
 impl RequestHandler {
-    pub(super) fn tell_crawl_policy(&self, body: ClientBody, mut visit: Box<RequestContext>) -> Response<ResponseBody> {
-        visit.close();
-        let head = &visit.visitor().head;
-        self.leave_unread(head, body);
+    pub(super) fn serve_crawl_policy(&self, body: ClientBody, mut visit: Box<RequestContext>) -> Response<ResponseBody> {
+        visit.settle_unknown();
+        let head = &visit.client_request().head;
+        self.drain_body(head, body);
         if !reads(&head.method) {
-            let mut response = self.speak(visit, Problem::only_read());
+            let mut response = self.respond_with_problem(visit, Problem::method_not_allowed());
             response.fields.append(Name::Allow, b"GET, HEAD");
             return response;
         }
         let worker = &self.0.worker;
-        let (current, reader, uptime) = (visit.current(), ResponseFormat::of(head), worker.time());
-        let gather = || PolicyDocument::gather(worker.shared(), &current, visit.began(), uptime);
-        let handout = current.crawl_policy.handout(reader.prefers_html, uptime, gather);
-        let (mut response, bytes) = problem::kept(&handout, head.fields.get(Name::IfNoneMatch), reader.wants_body);
-        make_inbound(&visit, response.status, &mut response.fields);
+        let (current, reader, uptime) = (visit.current(), ResponseFormat::of(head), worker.monotonic_now());
+        let gather = || PolicyDocument::gather(worker.shared(), &current, visit.started_at(), uptime);
+        let handout = current.crawl_policy.render(reader.prefers_html, uptime, gather);
+        let (mut response, bytes) = problem::cached_response(&handout, head.fields.get(Name::IfNoneMatch), reader.wants_body);
+        prepare_client_response(&visit, response.status, &mut response.fields);
         response.fields.append(Name::Vary, b"accept");
         response.fields.append(Name::Decision, &hexadecimal(visit.id()));
-        visit.answered(response.status, bytes);
+        visit.finish_local_response(response.status, bytes);
         response
     }
 }

@@ -4,7 +4,7 @@ mod crawl_policy;
 mod robots;
 
 use super::rate_limit_headers::RateLimitSnapshot;
-use super::body::{ClientBody, RequestBody, ResponseBody, hear_out};
+use super::body::{ClientBody, RequestBody, ResponseBody, scan_to_end};
 use super::problem::{Problem, ResponseFormat};
 use super::observe;
 use super::target::{self, RequestError, Target};
@@ -18,7 +18,7 @@ use crate::http1::{Fields, Name, Request, RequestHead, Response};
 use crate::policy::decide;
 use crate::policy::facts::claimed_operator;
 use crate::policy::identity::{CredentialSource, ClientKey, ClientAddress, ProxyTrust, cookie};
-use crate::policy::route::normalise;
+use crate::policy::route::normalize;
 use crate::policy::throttle::partition::{self, PartitionInput};
 use crate::policy::{Claim, Classification, Facts, ClientKind, OperatorId, Proof, Reason, Refusal, Signature, Timestamp};
 use crate::verify::signature::{SignedMessage, VerifyTime, SignaturePolicy};
@@ -64,45 +64,45 @@ impl RequestHandler {
         let ConnectionContext { worker, watch, .. } = &*self.0;
         let mut current = worker.current();
         let Request { head, body } = request;
-        watch.request_begins(head.version);
+        watch.on_request_start(head.version);
         let arrival = IncomingRequest { head: &head, has_body: !body.is_end_stream(), signature: OnceCell::new() };
-        let mut judged = self.judge(&arrival, &current, worker.now());
-        if judged.as_ref().is_ok_and(EvaluatedRequest::ran_short)
+        let mut judged = self.evaluate(&arrival, &current, worker.now());
+        if judged.as_ref().is_ok_and(EvaluatedRequest::waits_for_lease)
             && let Some(answers) = &worker.shared().ledger_answers
         {
-            (current, judged) = Box::pin(self.judge_again(&arrival, answers)).await;
+            (current, judged) = Box::pin(self.reevaluate_after_lease(&arrival, answers)).await;
         }
         let judged = match judged {
             Ok(judged) => judged,
             Err(fault) => {
-                watch.request_ends(false);
-                self.leave_unread(&head, body);
+                watch.on_request_end(false);
+                self.drain_body(&head, body);
                 return self.reject(fault, ResponseFormat::of(&head));
             }
         };
-        let EvaluatedRequest { origin, key, signed, crawler, classified, observation, route, decision, asks_policy, asks_robots } =
+        let EvaluatedRequest { origin, key, signed, crawler, classified, observation, route, decision, is_crawl_policy, is_robots_txt } =
             judged;
         if let Some(operator) = crawler {
-            worker.shared().conduct.saw(operator, asks_robots, worker.time());
+            worker.shared().conduct.record_request(operator, is_robots_txt, worker.monotonic_now());
         }
         let visitor = ClientRequest { head, origin, key, signed, classified, observation, route };
-        let id = worker.next_decision();
+        let id = worker.next_decision_id();
         let mut visit = RequestContext::new(Rc::clone(worker), Rc::clone(watch), current, visitor, &decision, id);
         match decision.ruling {
             AdmissionOutcome::Refused(refusal) => {
-                self.leave_unread(&visit.visitor().head, body);
+                self.drain_body(&visit.client_request().head, body);
                 self.refuse(visit, &refusal)
             }
-            AdmissionOutcome::Admitted(permit) if asks_policy => {
-                visit.holds(permit);
-                self.tell_crawl_policy(body, visit)
+            AdmissionOutcome::Admitted(permit) if is_crawl_policy => {
+                visit.hold_permit(permit);
+                self.serve_crawl_policy(body, visit)
             }
             AdmissionOutcome::Admitted(permit) => {
-                visit.holds(permit);
-                match asks_robots {
+                visit.hold_permit(permit);
+                match is_robots_txt {
                     // Apart, so that the others carry nothing around for it.
-                    true => Box::pin(self.bring_robots(body, visit)).await,
-                    false => self.bring_to_origin(body, visit).await,
+                    true => Box::pin(self.serve_robots(body, visit)).await,
+                    false => self.throttle_and_forward(body, visit).await,
                 }
             }
         }
@@ -110,61 +110,61 @@ impl RequestHandler {
 
     /// Forwards once it is the request's turn in all of its scopes. The permit is held meanwhile; where the turn does not
     /// come, its units go back.
-    async fn bring_to_origin(&self, body: ClientBody, mut visit: Box<RequestContext>) -> Response<ResponseBody> {
-        let turn = match self.enter_scopes(&visit) {
-            AcquireOutcome::Open(pass) => Ok(pass),
-            AcquireOutcome::Closed(closed) => Err(closed),
-            AcquireOutcome::Line(waiting) => {
+    async fn throttle_and_forward(&self, body: ClientBody, mut visit: Box<RequestContext>) -> Response<ResponseBody> {
+        let turn = match self.acquire_slots(&visit) {
+            AcquireOutcome::Acquired(pass) => Ok(pass),
+            AcquireOutcome::Rejected(closed) => Err(closed),
+            AcquireOutcome::Queued(waiting) => {
                 // Apart, so that those who need not wait carry nothing around for it.
-                let turn = Box::pin(self.wait_in_line(waiting)).await;
-                visit.has_waited();
+                let turn = Box::pin(self.wait_for_slot(waiting)).await;
+                visit.end_queue_wait();
                 turn.map(Some)
             }
         };
         match turn {
             Ok(pass) => self.forward(body, visit, pass).await,
-            Err(ThrottleRejection { scope, reason, wait }) => {
-                visit.close();
-                self.leave_unread(&visit.visitor().head, body);
-                let problem = Problem::not_now(reason, wait, visit.spread());
-                visit.refused_by_scope(scope, reason, problem.retry_after());
-                self.speak(visit, problem)
+            Err(ThrottleRejection { scope, reason, retry_after: wait }) => {
+                visit.settle_unknown();
+                self.drain_body(&visit.client_request().head, body);
+                let problem = Problem::throttled(reason, wait, visit.retry_after_spread());
+                visit.set_refused_by_scope(scope, reason, problem.retry_after());
+                self.respond_with_problem(visit, problem)
             }
         }
     }
 
-    fn enter_scopes(&self, visit: &RequestContext) -> AcquireOutcome {
-        let (current, visitor) = (visit.current(), visit.visitor());
+    fn acquire_slots(&self, visit: &RequestContext) -> AcquireOutcome {
+        let (current, visitor) = (visit.current(), visit.client_request());
         if !current.admission.is_throttled(visitor.route) {
-            return AcquireOutcome::Open(None);
+            return AcquireOutcome::Acquired(None);
         }
         // As the rules saw it.
         let head = &visitor.head;
-        let Ok(path) = normalise(head.target.path()) else { return AcquireOutcome::Open(None) };
+        let Ok(path) = normalize(head.target.path()) else { return AcquireOutcome::Acquired(None) };
         let said = PartitionInput {
             route: &current.settings.rules.routes[visitor.route].name,
             host: &target::asked_host(head),
             path: &path,
             query: head.target.query(),
-            header: &|name| partition::agreed(head.fields.named(name.as_str())),
+            header: &|name| partition::single_value(head.fields.get_all_by_text(name.as_str())),
         };
         let class = visitor.classified.class;
-        current.admission.enter(visitor.key, class, visitor.route, &said, visit.chance(), self.0.worker.time())
+        current.admission.acquire_slots(visitor.key, class, visitor.route, &said, visit.random(), self.0.worker.monotonic_now())
     }
 
-    async fn wait_in_line(&self, mut waiting: QueuedRequest) -> Result<SlotGuard, ThrottleRejection> {
+    async fn wait_for_slot(&self, mut waiting: QueuedRequest) -> Result<SlotGuard, ThrottleRejection> {
         let worker = &self.0.worker;
         let mut alarm = pin!(sleep(Duration::ZERO));
         std::future::poll_fn(|context| {
             loop {
-                let now = worker.time();
+                let now = worker.monotonic_now();
                 let look_again = match waiting.poll(context.waker(), now) {
-                    QueuePoll::Come(pass) => return Poll::Ready(Ok(pass)),
-                    QueuePoll::Gone(closed) => return Poll::Ready(Err(closed)),
-                    QueuePoll::NotYet { look_again } => look_again,
+                    QueuePoll::Granted(pass) => return Poll::Ready(Ok(pass)),
+                    QueuePoll::Rejected(closed) => return Poll::Ready(Err(closed)),
+                    QueuePoll::Pending { poll_at: look_again } => look_again,
                 };
                 // The runtime's clock need not be the gate's: it is asked again before long.
-                alarm.set(sleep(look_again.since(now).min(TICK)));
+                alarm.set(sleep(look_again.saturating_duration_since(now).min(TICK)));
                 if alarm.as_mut().poll(context).is_pending() {
                     return Poll::Pending;
                 }
@@ -174,7 +174,7 @@ impl RequestHandler {
     }
 
     /// Everything up to the verdict. Nothing here waits, and nothing of the body has been read.
-    fn judge(&self, arrival: &IncomingRequest<'_>, current: &CurrentConfig, now: Timestamp) -> Result<EvaluatedRequest, RequestError> {
+    fn evaluate(&self, arrival: &IncomingRequest<'_>, current: &CurrentConfig, now: Timestamp) -> Result<EvaluatedRequest, RequestError> {
         let worker = &self.0.worker;
         let rules = &current.settings.rules;
         let head = arrival.head;
@@ -182,19 +182,19 @@ impl RequestHandler {
         current.untrusted_proxy.observe(&rules.trust, self.0.peer, &head.fields);
         let origin = self.identify(&rules.trust, &head.fields);
         let user_agent = head.fields.get(Name::UserAgent).unwrap_or_default();
-        let (claim, browser) = worker.claim(user_agent);
+        let (claim, browser) = worker.user_agent_claim(user_agent);
         let signature = self.signature(arrival, current, origin.client, now);
         let claimed = claimed_operator(claim, signature);
         let proof = match claimed {
-            Some(operator) => worker.shared().operators.proof(operator, origin.client, worker.time()),
+            Some(operator) => worker.shared().operators.verify(operator, origin.client, worker.monotonic_now()),
             None => Proof::Unknown,
         };
         let admission = &current.admission;
         // Who signs as an agent, or names a bot, does not say that it is a person.
         let observation = match claim {
-            Claim::Browser | Claim::Nothing if rules.behaviour.is_some() && !signature.names_an_agent() => {
-                let seen = observe::seen(head, rules, &origin, self.0.peer);
-                let look = observe::look(head, &target, (origin.client, browser), seen);
+            Claim::Browser | Claim::NoUserAgent if rules.behaviour.is_some() && !signature.names_an_agent() => {
+                let seen = observe::headers_seen(head, rules, &origin, self.0.peer);
+                let look = observe::observed_request(head, &target, (origin.client, browser), seen);
                 Observation::of(&look, admission, now)
             }
             _ => None,
@@ -205,26 +205,26 @@ impl RequestHandler {
             path: &target.path,
             query: target.query,
             client: origin.client,
-            listed: current.listed(origin.client),
+            address_lists: current.lists_containing(origin.client),
             user_agent,
             claim,
             proof,
             signature,
-            holds_key_of: &rules.keys_held(|carrier| sent(carrier, &head.fields)),
-            suspicion: observation.and_then(|observation| observation.suspicion(admission)),
+            api_key_classes: &rules.api_key_classes(|carrier| credential(carrier, &head.fields)),
+            bot_score: observation.and_then(|observation| observation.score_if_suspected(admission)),
         };
-        let secret = |carrier: &CredentialSource| self.secret(carrier, &head.fields);
-        let Evaluation { classified, route, key, decision } = admission.judge(&facts, secret, now);
-        let observation = observation.map(|observation| observation.that_is(!rules.routes[route].is_free()));
+        let secret = |carrier: &CredentialSource| self.credential_hash(carrier, &head.fields);
+        let Evaluation { classified, route, key, decision } = admission.evaluate(&facts, secret, now);
+        let observation = observation.map(|observation| observation.with_costly(!rules.routes[route].is_free()));
         let crawler = match classified.kind {
             ClientKind::VerifiedBot => classified.operator.or(claimed),
             ClientKind::DeclaredBot => claimed,
             _ => None,
         };
         let signed = signature != Signature::Absent;
-        let asks_policy = rules.tells_crawl_policy_at(&target.path);
-        let asks_robots = decide::reads_robots_txt(&head.method, &target.path);
-        Ok(EvaluatedRequest { origin, key, signed, crawler, classified, observation, route, decision, asks_policy, asks_robots })
+        let is_crawl_policy = rules.is_crawl_policy(&target.path);
+        let is_robots_txt = decide::reads_robots_txt(&head.method, &target.path);
+        Ok(EvaluatedRequest { origin, key, signed, crawler, classified, observation, route, decision, is_crawl_policy, is_robots_txt })
     }
 
     /// What its signature proves, found out once: a signature may be for one use.
@@ -238,17 +238,17 @@ impl RequestHandler {
             let ConnectionContext { worker, peer, .. } = &*self.0;
             let trust = &current.settings.rules.trust;
             // TLS ends before us, if anywhere.
-            let secure = trust.believes(*peer)
+            let secure = trust.trusts(*peer)
                 && head.fields.get(Name::ForwardedProto).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"));
             let message = SignedMessage { head, authority: target::host(head), secure, has_body: *has_body };
-            let terms = SignaturePolicy { unlisted: terms.unlisted_agents, longest: terms.max_lifetime };
-            let moment = VerifyTime { now, uptime: worker.time() };
-            worker.shared().signatures.judge(&message, trust.key(client), terms, moment)
+            let terms = SignaturePolicy { unlisted: terms.unlisted_agents, max_lifetime: terms.max_lifetime };
+            let moment = VerifyTime { now, uptime: worker.monotonic_now() };
+            worker.shared().signatures.verify(&message, trust.key(client), terms, moment)
         })
     }
 
     /// The verdict once the ledger has leased more, or as it is after [`LEDGER_TIMEOUT`].
-    async fn judge_again(&self, arrival: &IncomingRequest<'_>, answers: &Notify) -> (Rc<CurrentConfig>, Result<EvaluatedRequest, RequestError>) {
+    async fn reevaluate_after_lease(&self, arrival: &IncomingRequest<'_>, answers: &Notify) -> (Rc<CurrentConfig>, Result<EvaluatedRequest, RequestError>) {
         let worker = &self.0.worker;
         let mut late = pin!(sleep(LEDGER_TIMEOUT));
         loop {
@@ -256,8 +256,8 @@ impl RequestHandler {
             // Heard from here on: what was answered a moment ago is asked for first.
             answer.as_mut().enable();
             let current = worker.current();
-            let judged = self.judge(arrival, &current, worker.now());
-            if !judged.as_ref().is_ok_and(EvaluatedRequest::ran_short) || late.is_elapsed() {
+            let judged = self.evaluate(arrival, &current, worker.now());
+            if !judged.as_ref().is_ok_and(EvaluatedRequest::waits_for_lease) || late.is_elapsed() {
                 return (current, judged);
             }
             tokio::select! { () = answer => {} () = &mut late => {} }
@@ -266,49 +266,49 @@ impl RequestHandler {
 
     fn identify(&self, trust: &ProxyTrust, fields: &Fields) -> ClientAddress {
         let Some(name) = trust.source.header() else { return ClientAddress { client: self.0.peer, hops: Vec::new() } };
-        let lines: SmallVec<[&[u8]; 2]> = fields.named(name).collect();
+        let lines: SmallVec<[&[u8]; 2]> = fields.get_all_by_text(name).collect();
         trust.client(self.0.peer, &lines)
     }
 
     /// A hash of what the client sends to be known by: SipHash under a key of this process, as what is hashed may be known
     /// to whoever reads the log.
-    fn secret(&self, carrier: &CredentialSource, fields: &Fields) -> Option<u64> {
-        sent(carrier, fields).map(|value| self.0.worker.shared().secrets.hash_one(value))
+    fn credential_hash(&self, carrier: &CredentialSource, fields: &Fields) -> Option<u64> {
+        credential(carrier, fields).map(|value| self.0.worker.shared().secrets.hash_one(value))
     }
 
     fn refuse(&self, mut visit: Box<RequestContext>, refusal: &Refusal) -> Response<ResponseBody> {
         let current = visit.current();
         let rules = &current.settings.rules;
-        let told = RateLimitSnapshot { refusal: Some(refusal), ..visit.told() };
-        let problem = Problem::refused(rules, told, visit.spread()).expect("a refusal was handed in");
+        let told = RateLimitSnapshot { refusal: Some(refusal), ..visit.rate_limit_snapshot() };
+        let problem = Problem::refused(rules, told, visit.retry_after_spread()).expect("a refusal was handed in");
         let retry_after = problem.retry_after();
-        let (response, bytes) = self.put_into_words(&visit, problem, told);
-        visit.refused(refusal.reason, retry_after);
-        visit.answered(response.status, bytes);
+        let (response, bytes) = self.render_problem(&visit, problem, told);
+        visit.set_refused(refusal.reason, retry_after);
+        visit.finish_local_response(response.status, bytes);
         response
     }
 
     /// The answer that says `problem`, with what is `told` of the allowance; and how long its body is.
-    fn put_into_words(&self, visit: &RequestContext, problem: Problem<'_>, told: RateLimitSnapshot<'_>) -> (Response<ResponseBody>, u64) {
+    fn render_problem(&self, visit: &RequestContext, problem: Problem<'_>, told: RateLimitSnapshot<'_>) -> (Response<ResponseBody>, u64) {
         let current = visit.current();
         let status = problem.status();
-        let reader = ResponseFormat::of(&visit.visitor().head);
+        let reader = ResponseFormat::of(&visit.client_request().head);
         let (mut response, bytes) = problem.into_response(reader, visit.id(), &mut self.0.worker.scratch());
         let (rules, fields) = (&current.settings.rules, &mut response.fields);
-        current.announcements.write(rules, told, visit.began(), status, fields);
+        current.announcements.write(rules, told, visit.started_at(), status, fields);
         (response, bytes)
     }
 
     /// Answers what could not be understood as a request at all.
-    pub(super) fn refuse_unread(&self, fault: crate::http1::Malformed) -> Response<ResponseBody> {
+    pub(super) fn reject_unparsed(&self, fault: crate::http1::Malformed) -> Response<ResponseBody> {
         self.reject(RequestError::Unreadable(fault), ResponseFormat::UNKNOWN)
     }
 
     fn reject(&self, fault: RequestError, reader: ResponseFormat) -> Response<ResponseBody> {
         let worker = &self.0.worker;
         let problem = Problem::malformed(fault);
-        worker.telemetry().answered_unclassed(problem.status().as_u16());
-        let id = worker.next_decision();
+        worker.telemetry().response_without_class(problem.status().as_u16());
+        let id = worker.next_decision_id();
         problem.into_response(reader, id, &mut worker.scratch()).0
     }
 
@@ -316,10 +316,10 @@ impl RequestHandler {
     async fn forward(&self, body: ClientBody, mut visit: Box<RequestContext>, pass: Option<SlotGuard>) -> Response<ResponseBody> {
         let current = visit.current();
         let ConnectionContext { worker, watch, .. } = &*self.0;
-        self.make_outbound(&mut visit);
+        self.prepare_upstream_request(&mut visit);
         let limit = current.settings.limits.max_body_size;
         let body = RequestBody::streaming(body, limit, Rc::clone(watch), || worker.drain());
-        let (answer, rest) = self.ask_origin(body, &mut visit, pass).await;
+        let (answer, rest) = self.send_upstream(body, &mut visit, pass).await;
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) => return self.origin_failed(visit, &error, rest),
@@ -327,20 +327,20 @@ impl RequestHandler {
         let rules = &current.settings.rules;
         let quota = |id: crate::policy::QuotaId| &rules.quotas[usize::from(id.0)];
         let Response { status, fields, .. } = &answer.response;
-        visit.settle(|id, expected| cost::actual(quota(id), expected, fields));
-        visit.hear(*status, fields);
+        visit.settle(|id, expected| cost::actual_cost(quota(id), expected, fields));
+        visit.sync_quotas(*status, fields);
         // Everybody is kept away for now, and told so in one voice.
-        if let Some(ThrottleRejection { reason, wait, .. }) = rest.filter(|_| *status == StatusCode::TOO_MANY_REQUESTS) {
-            Box::pin(hear_out(answer.response.body, &answer.deadline, &mut visit)).await;
-            let problem = Problem::not_now(reason, wait, 0.0);
-            visit.told_to_wait(problem.retry_after());
-            return self.speak(visit, problem);
+        if let Some(ThrottleRejection { reason, retry_after: wait, .. }) = rest.filter(|_| *status == StatusCode::TOO_MANY_REQUESTS) {
+            Box::pin(scan_to_end(answer.response.body, &answer.deadline, &mut visit)).await;
+            let problem = Problem::throttled(reason, wait, 0.0);
+            visit.set_retry_after(problem.retry_after());
+            return self.respond_with_problem(visit, problem);
         }
-        self.pass_on(visit, answer, Bytes::new())
+        self.stream_response(visit, answer, Bytes::new())
     }
 
     /// Sends what the permit of `visit` allows; the origin's answer, and how long its scopes rest where that was a complaint.
-    async fn ask_origin(
+    async fn send_upstream(
         &self,
         body: RequestBody,
         visit: &mut RequestContext,
@@ -351,22 +351,22 @@ impl RequestHandler {
         let addresses = current.addresses.load_full();
         let origin = &current.settings.origin;
         let most_connections = origin.max_connections.div_ceil(worker.shared().workers);
-        let uptime = worker.uptime().get();
+        let uptime = worker.monotonic_tick().get();
         let clock = &worker.shared().clock;
         let route = UpstreamTarget { origin, addresses: &addresses, uptime, clock, most_connections };
-        visit.goes_to_origin(pass);
-        let (permit, head) = visit.departs();
+        visit.begin_upstream(pass);
+        let (permit, head) = visit.permit_and_head();
         let answer = worker.upstream().send(permit, head, body, &route).await;
-        visit.origin_answered(worker.now(), answer.as_ref().map(|answer| answer.response.status).ok());
-        let rest = visit.scopes_hear(answer.as_ref().map(|answer| &answer.response));
+        visit.record_upstream_response(worker.now(), answer.as_ref().map(|answer| answer.response.status).ok());
+        let rest = visit.report_to_scopes(answer.as_ref().map(|answer| &answer.response));
         (answer, rest)
     }
 
     /// Passes the origin's answer on as it comes; `beginning` of its body has been read already.
-    fn pass_on(&self, mut visit: Box<RequestContext>, answer: UpstreamResponse, beginning: Bytes) -> Response<ResponseBody> {
+    fn stream_response(&self, mut visit: Box<RequestContext>, answer: UpstreamResponse, beginning: Bytes) -> Response<ResponseBody> {
         let UpstreamResponse { response: Response { status, mut fields, body }, lease, deadline } = answer;
-        make_inbound(&visit, status, &mut fields);
-        visit.has_status(status);
+        prepare_client_response(&visit, status, &mut fields);
+        visit.begin_response(status);
         Response { status, fields, body: ResponseBody::streamed(beginning, body, lease, deadline, visit) }
     }
 
@@ -377,33 +377,33 @@ impl RequestHandler {
         error: &ForwardError,
         rest: Option<ThrottleRejection>,
     ) -> Response<ResponseBody> {
-        visit.close();
+        visit.settle_unknown();
         self.0.worker.note_failure(error);
-        let rest = rest.map_or(Duration::ZERO, |rest| rest.wait);
+        let rest = rest.map_or(Duration::ZERO, |rest| rest.retry_after);
         let problem = Problem::origin_failed(error, rest);
-        if let ForwardError::NoRoom = error {
-            visit.found_no_room(problem.retry_after());
+        if let ForwardError::PoolExhausted = error {
+            visit.pool_exhausted(problem.retry_after());
         }
-        self.speak(visit, problem)
+        self.respond_with_problem(visit, problem)
     }
 
     /// Answers an admitted request in the origin's place.
-    fn speak(&self, visit: Box<RequestContext>, problem: Problem<'_>) -> Response<ResponseBody> {
-        let (response, bytes) = self.put_into_words(&visit, problem, visit.told());
-        visit.answered(response.status, bytes);
+    fn respond_with_problem(&self, visit: Box<RequestContext>, problem: Problem<'_>) -> Response<ResponseBody> {
+        let (response, bytes) = self.render_problem(&visit, problem, visit.rate_limit_snapshot());
+        visit.finish_local_response(response.status, bytes);
         response
     }
 
     /// Makes the request what the origin gets: unchanged but for what concerns only this connection, and what we add.
-    fn make_outbound(&self, visit: &mut RequestContext) {
+    fn prepare_upstream_request(&self, visit: &mut RequestContext) {
         let ConnectionContext { worker, peer, peer_text, .. } = &*self.0;
         let current = visit.current();
         let rules = &current.settings.rules;
-        let ClientRequest { head, origin, classified, .. } = visit.visitor_mut();
+        let ClientRequest { head, origin, classified, .. } = visit.client_request_mut();
         let host: SmallVec<[u8; 64]> = SmallVec::from_slice(target::host(head));
         let fields = &mut head.fields;
         headers::strip_hop_by_hop(fields);
-        headers::strip_claims(fields, &rules.trust.source, rules.trust.believes(*peer));
+        headers::strip_untrusted(fields, &rules.trust.source, rules.trust.trusts(*peer));
         let via = &worker.shared().via;
         let via = match head.version {
             Version::HTTP_2 => {
@@ -417,7 +417,7 @@ impl RequestHandler {
         }
         fields.insert_with(Name::ForwardedFor, |text| match origin.client == *peer && origin.hops.is_empty() {
             true => text.write_str(peer_text),
-            false => write_chain(text, origin, *peer),
+            false => write_forwarded_for(text, origin, *peer),
         });
         if !fields.contains(Name::ForwardedProto) {
             fields.append(Name::ForwardedProto, b"http");
@@ -434,38 +434,38 @@ impl RequestHandler {
 
     /// A request that is turned away before its body was read: what is already on its way is read and thrown away, or
     /// the client would be cut off before it sees why. Not if it waits for our leave to send (100-continue).
-    fn leave_unread(&self, head: &RequestHead, body: ClientBody) {
+    fn drain_body(&self, head: &RequestHead, body: ClientBody) {
         if !body.is_end_stream() && !head.fields.contains(Name::Expect) {
-            body.leave_unread(&self.0.worker.drain());
+            body.drain(&self.0.worker.drain());
         }
     }
 }
 
 /// What a client sends to be known by, if it sends anything.
-fn sent<'a>(carrier: &'a CredentialSource, fields: &'a Fields) -> Option<&'a [u8]> {
+fn credential<'a>(carrier: &'a CredentialSource, fields: &'a Fields) -> Option<&'a [u8]> {
     match carrier {
-        CredentialSource::Header(name) => fields.named(name.as_str()).next().filter(|value| !value.is_empty()),
+        CredentialSource::Header(name) => fields.get_all_by_text(name.as_str()).next().filter(|value| !value.is_empty()),
         CredentialSource::Cookie(name) => cookie(fields.all(Name::Cookie), name),
     }
 }
 
 /// Makes the head of the origin's answer what the client gets: without what concerns only that connection, with what we
 /// add.
-fn make_inbound(visit: &RequestContext, status: StatusCode, fields: &mut Fields) {
+fn prepare_client_response(visit: &RequestContext, status: StatusCode, fields: &mut Fields) {
     let current = visit.current();
     headers::strip_hop_by_hop(fields);
-    current.announcements.write(&current.settings.rules, visit.told(), visit.began(), status, fields);
+    current.announcements.write(&current.settings.rules, visit.rate_limit_snapshot(), visit.started_at(), status, fields);
 }
 
 /// The client and the hops that were believed, then the peer.
-fn write_chain(text: &mut impl Write, origin: &ClientAddress, peer: IpAddr) -> fmt::Result {
+fn write_forwarded_for(text: &mut impl Write, origin: &ClientAddress, peer: IpAddr) -> fmt::Result {
     write!(text, "{}", origin.client)?;
     origin.hops.iter().chain([&peer]).try_for_each(|hop| write!(text, ", {hop}"))
 }
 
 impl EvaluatedRequest {
     /// True when nothing was in the way but that the ledger had not handed out enough yet.
-    fn ran_short(&self) -> bool {
+    fn waits_for_lease(&self) -> bool {
         matches!(self.decision.ruling, AdmissionOutcome::Refused(Refusal { reason: Reason::Ledger, .. }))
     }
 }
@@ -491,7 +491,7 @@ struct EvaluatedRequest {
     route: usize,
     decision: Decision,
     /// It asks for the crawl policy, which is told here.
-    asks_policy: bool,
+    is_crawl_policy: bool,
     /// It wants the robots.txt that is kept.
-    asks_robots: bool,
+    is_robots_txt: bool,
 }

@@ -1,15 +1,15 @@
 //! robots.txt: fetched from the origin as any page, kept, and served from there: fresh, or in place of an origin that
 //! does not answer.
 
-use super::{RequestHandler, make_inbound};
+use super::{RequestHandler, prepare_client_response};
 use crate::gateway::body::{ClientBody, RequestBody, ResponseBody};
 use crate::gateway::problem;
 use crate::gateway::upstream::{UpstreamResponse, ForwardError};
 use crate::gateway::request_context::RequestContext;
 use crate::http1::{Field, Fields, Name, RequestHead, Response};
 use crate::policy::ClientKind;
-use crate::policy::decide::ROBOTS_TXT;
-use crate::robots::{self, Requester, FetchGuard, CacheLookup, CachedRobots, LARGEST, OriginRobots, FetchRole};
+use crate::policy::decide::ROBOTS_TXT_PATH;
+use crate::robots::{self, Requester, FetchGuard, CacheLookup, CachedRobots, MAX_ROBOTS_BYTES, OriginRobots, FetchRole};
 use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode, Uri};
 use hyper::body::Body;
@@ -26,117 +26,117 @@ struct ConditionalGet {
 
 /// What came of reading the origin's text.
 enum ReadResult {
-    Whole(Bytes),
+    Complete(Bytes),
     /// There is more than is kept.
-    Begun(Bytes),
+    Truncated(Bytes),
     Failed(ForwardError),
 }
 
 /// How long the origin may take to send its text.
 enum ReadTimeout {
     /// As long as for an answer's first byte: there is something else to serve.
-    InAll,
+    Total,
     /// As long for each piece: there is nothing else.
-    ForEachPiece,
+    PerChunk,
 }
 
 impl RequestHandler {
-    pub(super) async fn bring_robots(&self, body: ClientBody, mut visit: Box<RequestContext>) -> Response<ResponseBody> {
-        self.leave_unread(&visit.visitor().head, body);
+    pub(super) async fn serve_robots(&self, body: ClientBody, mut visit: Box<RequestContext>) -> Response<ResponseBody> {
+        self.drain_body(&visit.client_request().head, body);
         let worker = &self.0.worker;
-        let shelf = &worker.shared().robots;
-        let wanted = ConditionalGet::of(&visit.visitor().head);
-        let site = self.site(&visit);
-        let asker = asker(&visit);
-        let (found, _errand) = self.find_robots(&site, asker, visit.current().settings.origin.response_timeout).await;
+        let shelf = &worker.shared().robots_cache;
+        let wanted = ConditionalGet::of(&visit.client_request().head);
+        let site = self.site_key(&visit);
+        let asker = requester(&visit);
+        let (found, _errand) = self.lookup_or_fetch(&site, asker, visit.current().settings.origin.response_timeout).await;
         let old = match found {
-            CacheLookup::Ready(handout) => return self.hand_out(visit, &wanted, &handout),
-            CacheLookup::Due(handout) => Some(handout),
-            CacheLookup::Nothing => None,
+            CacheLookup::Fresh(handout) => return self.respond_cached(visit, &wanted, &handout),
+            CacheLookup::Revalidate(handout) => Some(handout),
+            CacheLookup::Miss => None,
         };
-        self.make_outbound(&mut visit);
-        let head = &mut visit.visitor_mut().head;
+        self.prepare_upstream_request(&mut visit);
+        let head = &mut visit.client_request_mut().head;
         let method = std::mem::replace(&mut head.method, Method::GET);
-        let target = std::mem::replace(&mut head.target, Uri::from_static(ROBOTS_TXT));
-        ask_for_everybody(&mut head.fields);
-        let (answer, _) = self.ask_origin(RequestBody::none(), &mut visit, None).await;
+        let target = std::mem::replace(&mut head.target, Uri::from_static(ROBOTS_TXT_PATH));
+        strip_client_headers(&mut head.fields);
+        let (answer, _) = self.send_upstream(RequestBody::none(), &mut visit, None).await;
         // As it was asked, for the log.
-        let head = &mut visit.visitor_mut().head;
+        let head = &mut visit.client_request_mut().head;
         (head.method, head.target) = (method, target);
         let mut answer = match answer {
             Ok(answer) => answer,
-            Err(error) => return self.stand_in(visit, &wanted, old, &error),
+            Err(error) => return self.serve_stale(visit, &wanted, old, &error),
         };
         visit.settle(|_, expected| expected);
         let status = answer.response.status;
         let in_trouble = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
         if let Some(old) = old.as_ref().filter(|_| in_trouble) {
-            return self.hand_out(visit, &wanted, old);
+            return self.respond_cached(visit, &wanted, old);
         }
-        let can_be_kept = matches!(status.as_u16(), 200 | 404 | 410) && is_plain(&answer.response.fields);
-        if !can_be_kept || answer.response.body.size_hint().lower() > LARGEST as u64 {
+        let can_be_kept = matches!(status.as_u16(), 200 | 404 | 410) && is_identity_encoded(&answer.response.fields);
+        if !can_be_kept || answer.response.body.size_hint().lower() > MAX_ROBOTS_BYTES as u64 {
             if !in_trouble {
-                shelf.forget(&site);
+                shelf.remove(&site);
             }
-            return self.pass_robots_on(visit, &wanted, answer, Bytes::new());
+            return self.forward_response(visit, &wanted, answer, Bytes::new());
         }
-        let patience = if old.is_some() { ReadTimeout::InAll } else { ReadTimeout::ForEachPiece };
+        let patience = if old.is_some() { ReadTimeout::Total } else { ReadTimeout::PerChunk };
         let text = match read(&mut answer, patience).await {
-            ReadResult::Whole(text) => text,
-            ReadResult::Begun(beginning) => {
-                shelf.forget(&site);
-                return self.pass_robots_on(visit, &wanted, answer, beginning);
+            ReadResult::Complete(text) => text,
+            ReadResult::Truncated(beginning) => {
+                shelf.remove(&site);
+                return self.forward_response(visit, &wanted, answer, beginning);
             }
-            ReadResult::Failed(error) => return self.stand_in(visit, &wanted, old, &error),
+            ReadResult::Failed(error) => return self.serve_stale(visit, &wanted, old, &error),
         };
         let UpstreamResponse { response, lease, .. } = answer;
         let Response { fields, mut body, .. } = response;
         if let Some(connection) = body.take_connection() {
-            lease.give_back(connection, visit.uptime());
+            lease.put_back(connection, visit.uptime());
         }
         let content_type = fields.get(Name::ContentType).map(Bytes::copy_from_slice);
         let fresh_for = robots::fresh_for(fields.all(Name::CacheControl));
         let original = OriginRobots { status: status.as_u16(), content_type, text };
-        let handout = shelf.keep(&site, original, fresh_for, asker, worker.time());
-        self.hand_out(visit, &wanted, &handout)
+        let handout = shelf.insert(&site, original, fresh_for, asker, worker.monotonic_now());
+        self.respond_cached(visit, &wanted, &handout)
     }
 
     /// What is kept, and the errand to the origin of whoever is the one to go. Where another is on the way, it is waited
     /// for, once and no longer than `longest`.
-    async fn find_robots(&self, site: &str, asker: Requester, longest: Duration) -> (CacheLookup, Option<FetchGuard<'_>>) {
+    async fn lookup_or_fetch(&self, site: &str, asker: Requester, longest: Duration) -> (CacheLookup, Option<FetchGuard<'_>>) {
         let worker = &self.0.worker;
-        let shelf = &worker.shared().robots;
-        let found = shelf.find(site, asker, worker.time());
-        if !matches!(found, CacheLookup::Nothing) {
+        let shelf = &worker.shared().robots_cache;
+        let found = shelf.lookup(site, asker, worker.monotonic_now());
+        if !matches!(found, CacheLookup::Miss) {
             return (found, None);
         }
-        match shelf.errands.turn(site) {
-            FetchRole::Go(errand) => (found, Some(errand)),
+        match shelf.fetch_locks.acquire(site) {
+            FetchRole::Fetch(errand) => (found, Some(errand)),
             FetchRole::Wait(others) => {
                 let _ = timeout(longest, others.wait()).await;
-                (shelf.find(site, asker, worker.time()), None)
+                (shelf.lookup(site, asker, worker.monotonic_now()), None)
             }
         }
     }
 
     /// The scheme and host that the client asks, as it sees them: each has a robots.txt of its own.
-    fn site(&self, visit: &RequestContext) -> String {
-        let head = &visit.visitor().head;
-        let believed = visit.current().settings.rules.trust.believes(self.0.peer);
+    fn site_key(&self, visit: &RequestContext) -> String {
+        let head = &visit.client_request().head;
+        let believed = visit.current().settings.rules.trust.trusts(self.0.peer);
         let scheme = head.fields.get(Name::ForwardedProto).filter(|_| believed).unwrap_or(b"http");
         let host = super::target::host(head);
         [scheme, b"://", host].concat().to_ascii_lowercase().iter().map(|&byte| char::from(byte)).collect()
     }
 
-    fn hand_out(&self, visit: Box<RequestContext>, wanted: &ConditionalGet, handout: &CachedRobots) -> Response<ResponseBody> {
-        let (mut response, bytes) = problem::kept(handout, wanted.if_none_match.as_deref(), wanted.body);
-        make_inbound(&visit, response.status, &mut response.fields);
-        visit.answered(response.status, bytes);
+    fn respond_cached(&self, visit: Box<RequestContext>, wanted: &ConditionalGet, handout: &CachedRobots) -> Response<ResponseBody> {
+        let (mut response, bytes) = problem::cached_response(handout, wanted.if_none_match.as_deref(), wanted.body);
+        prepare_client_response(&visit, response.status, &mut response.fields);
+        visit.finish_local_response(response.status, bytes);
         response
     }
 
     /// The origin has failed: what was kept is served in its place, if anything was.
-    fn stand_in(
+    fn serve_stale(
         &self,
         visit: Box<RequestContext>,
         wanted: &ConditionalGet,
@@ -146,14 +146,14 @@ impl RequestHandler {
         match old {
             Some(old) => {
                 self.0.worker.note_failure(error);
-                self.hand_out(visit, wanted, &old)
+                self.respond_cached(visit, wanted, &old)
             }
             None => self.origin_failed(visit, error, None),
         }
     }
 
     /// Passes the origin's answer on as it is; `beginning` of its body has been read.
-    fn pass_robots_on(
+    fn forward_response(
         &self,
         visit: Box<RequestContext>,
         wanted: &ConditionalGet,
@@ -161,12 +161,12 @@ impl RequestHandler {
         beginning: Bytes,
     ) -> Response<ResponseBody> {
         if wanted.body {
-            return self.pass_on(visit, answer, beginning);
+            return self.stream_response(visit, answer, beginning);
         }
         // The origin was asked for more than the client wants.
         let Response { status, mut fields, .. } = answer.response;
-        make_inbound(&visit, status, &mut fields);
-        visit.answered(status, 0);
+        prepare_client_response(&visit, status, &mut fields);
+        visit.finish_local_response(status, 0);
         Response { status, fields, body: ResponseBody::whole(Bytes::new()) }
     }
 }
@@ -178,15 +178,15 @@ impl ConditionalGet {
     }
 }
 
-fn asker(visit: &RequestContext) -> Requester {
-    match visit.visitor().classified.kind {
-        ClientKind::VerifiedBot => Requester::Crawler,
-        _ => Requester::Anybody,
+fn requester(visit: &RequestContext) -> Requester {
+    match visit.client_request().classified.kind {
+        ClientKind::VerifiedBot => Requester::VerifiedCrawler,
+        _ => Requester::Other,
     }
 }
 
 /// What is kept is for everybody: nothing may depend on who happens to ask, and all of it is wanted, in plain.
-fn ask_for_everybody(fields: &mut Fields) {
+fn strip_client_headers(fields: &mut Fields) {
     let is_of_this_client = |field: &Field<'_>| {
         matches!(
             field.name,
@@ -199,7 +199,7 @@ fn ask_for_everybody(fields: &mut Fields) {
 }
 
 /// True for a text that can be read as it is.
-fn is_plain(fields: &Fields) -> bool {
+fn is_identity_encoded(fields: &Fields) -> bool {
     fields.get(Name::ContentEncoding).is_none_or(|coding| coding.eq_ignore_ascii_case(b"identity"))
 }
 
@@ -210,22 +210,22 @@ async fn read(answer: &mut UpstreamResponse, patience: ReadTimeout) -> ReadResul
     loop {
         let next = std::future::poll_fn(|context| match Pin::new(&mut response.body).poll_frame(context) {
             Poll::Ready(next) => Poll::Ready(Ok(next)),
-            Poll::Pending if deadline.waits(context) => Poll::Ready(Err(())),
+            Poll::Pending if deadline.poll_expired(context) => Poll::Ready(Err(())),
             Poll::Pending => Poll::Pending,
         })
         .await;
-        if matches!(patience, ReadTimeout::ForEachPiece) {
-            deadline.starts_over();
+        if matches!(patience, ReadTimeout::PerChunk) {
+            deadline.reset();
         }
         match next {
-            Err(()) => return ReadResult::Failed(ForwardError::FellSilent),
-            Ok(None) => return ReadResult::Whole(text.freeze()),
+            Err(()) => return ReadResult::Failed(ForwardError::BodyTimedOut),
+            Ok(None) => return ReadResult::Complete(text.freeze()),
             Ok(Some(Err(source))) => return ReadResult::Failed(ForwardError::OriginClosed { source }),
             Ok(Some(Ok(frame))) => text.extend_from_slice(frame.data_ref().map_or(&[], |data| &data[..])),
         }
-        if text.len() > LARGEST {
-            deadline.starts_over();
-            return ReadResult::Begun(text.freeze());
+        if text.len() > MAX_ROBOTS_BYTES {
+            deadline.reset();
+            return ReadResult::Truncated(text.freeze());
         }
     }
 }

@@ -8,7 +8,7 @@ use http::StatusCode;
 
 /// The kept text, or that it has not changed since the client saw it; and how long the body is. Who asked with HEAD wants
 /// no body.
-pub(in crate::gateway) fn kept(
+pub(in crate::gateway) fn cached_response(
     handout: &CachedRobots,
     if_none_match: Option<&[u8]>,
     wants_body: bool,
@@ -22,7 +22,7 @@ pub(in crate::gateway) fn kept(
         seconds => fields.append(Name::CacheControl, &[b"max-age=", digits.format(seconds).as_bytes()].concat()),
     }
     fields.append(Name::Age, digits.format(age.as_secs()).as_bytes());
-    let is_known = if_none_match.is_some_and(|tags| edition.is_known(tags));
+    let is_known = if_none_match.is_some_and(|tags| edition.matches_etag(tags));
     let status = if is_known { StatusCode::NOT_MODIFIED } else { status(edition.status) };
     let mut body = Bytes::new();
     if !is_known {

@@ -5,8 +5,8 @@
 
 mod cached;
 
-pub(super) use cached::kept;
-pub(super) use crate::gateway::html::{Escaped, begin as begin_page};
+pub(super) use cached::cached_response;
+pub(super) use crate::gateway::html::{Escaped, write_page_head as begin_page};
 
 use super::rate_limit_headers::RateLimitSnapshot;
 use super::body::ResponseBody;
@@ -14,7 +14,7 @@ use super::scratch::ScratchBuffer;
 use super::target::RequestError;
 use super::upstream::ForwardError;
 use crate::http1::{self, Fields, Name, RequestHead, Response};
-use crate::policy::time::{seconds_rounded_up, spread_out};
+use crate::policy::time::{ceil_seconds, with_spread};
 use crate::policy::{Reason, Rules};
 use crate::telemetry::hexadecimal;
 use bytes::Bytes;
@@ -140,7 +140,7 @@ impl<'a> Problem<'a> {
                 "Clients of this kind are not served here.",
                 "blocked"
             ),
-            Reason::Throttle | Reason::Backoff => return Some(Self::not_now(refusal.reason, refusal.wait, spread)),
+            Reason::Throttle | Reason::Backoff => return Some(Self::throttled(refusal.reason, refusal.wait, spread)),
             Reason::Ledger => refusal!(
                 503,
                 "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
@@ -158,10 +158,10 @@ impl<'a> Problem<'a> {
     }
 
     /// The origin cannot take the request in time, though the gate's rules admit it. `spread` as in [`Problem::refused`].
-    pub(super) fn not_now(reason: Reason, wait: Duration, spread: f64) -> Self {
-        let wait = spread_out(wait, spread);
+    pub(super) fn throttled(reason: Reason, wait: Duration, spread: f64) -> Self {
+        let wait = with_spread(wait, spread);
         match reason {
-            Reason::Backoff => Self::resting(wait),
+            Reason::Backoff => Self::backing_off(wait),
             _ => Self::no_capacity(wait),
         }
     }
@@ -169,11 +169,11 @@ impl<'a> Problem<'a> {
     /// The origin's answer did not come, and for so long it is left alone.
     pub(super) fn origin_failed(error: &ForwardError, rest: Duration) -> Self {
         let words = match error {
-            ForwardError::NoRoom => return Self::no_capacity(ORIGIN_RETRY),
+            ForwardError::PoolExhausted => return Self::no_capacity(ORIGIN_RETRY),
             ForwardError::ConnectTimedOut { .. } => {
                 plain!(504, "Gateway Timeout", "The site did not take the request in time.")
             }
-            ForwardError::TimedOut { .. } | ForwardError::FellSilent => {
+            ForwardError::TimedOut { .. } | ForwardError::BodyTimedOut => {
                 plain!(504, "Gateway Timeout", "The site did not answer in time.")
             }
             ForwardError::ConnectFailed { .. } => plain!(502, "Bad Gateway", "The site cannot be reached."),
@@ -184,7 +184,7 @@ impl<'a> Problem<'a> {
             }
         };
         let plain = Self::plain(words);
-        Self { retry_after: plain.retry_after.map(|seconds| seconds.max(seconds_rounded_up(rest))), ..plain }
+        Self { retry_after: plain.retry_after.map(|seconds| seconds.max(ceil_seconds(rest))), ..plain }
     }
 
     /// The request is not one that can be passed on.
@@ -213,7 +213,7 @@ impl<'a> Problem<'a> {
     }
 
     /// The crawl policy was asked to be something else.
-    pub(super) fn only_read() -> Self {
+    pub(super) fn method_not_allowed() -> Self {
         Self::plain(plain!(405, "Method Not Allowed", "The crawl policy can only be read, by GET or HEAD."))
     }
 
@@ -228,12 +228,12 @@ impl<'a> Problem<'a> {
             ),
             reason: Some(Reason::Throttle),
             violated: ViolatedPolicies(None),
-            retry_after: Some(seconds_rounded_up(wait).max(1)),
+            retry_after: Some(ceil_seconds(wait).max(1)),
         }
     }
 
     /// The origin has asked to be left alone, or is in trouble.
-    fn resting(wait: Duration) -> Self {
+    fn backing_off(wait: Duration) -> Self {
         Self {
             words: refusal!(
                 503,
@@ -244,12 +244,12 @@ impl<'a> Problem<'a> {
             ),
             reason: Some(Reason::Backoff),
             violated: ViolatedPolicies(None),
-            retry_after: Some(seconds_rounded_up(wait).max(1)),
+            retry_after: Some(ceil_seconds(wait).max(1)),
         }
     }
 
     fn plain(words: ProblemTemplate) -> Self {
-        let retry_after = (words.status >= 500).then(|| seconds_rounded_up(ORIGIN_RETRY));
+        let retry_after = (words.status >= 500).then(|| ceil_seconds(ORIGIN_RETRY));
         Self { words, reason: None, violated: ViolatedPolicies(None), retry_after }
     }
 
@@ -423,12 +423,12 @@ mod tests {
             trust: Default::default(),
             behaviour: None,
             lists: Vec::new(),
-            agent_rules: Vec::new(),
+            user_agent_rules: Vec::new(),
             classes: Vec::new(),
             quotas: Vec::new(),
             routes: Vec::new(),
             scopes: Vec::new(),
-            tells_crawl_policy: false,
+            serves_crawl_policy: false,
         };
         for reason in Reason::ALL {
             let refusal = crate::policy::Refusal { reason, quotas: 1, wait: Duration::from_secs(1) };

@@ -7,7 +7,7 @@ use super::RateLimitSnapshot;
 use crate::config::settings::LegacyFamily;
 use crate::engine::QuotaUsage;
 use crate::http1::{Fields, Name};
-use crate::policy::time::seconds_rounded_up;
+use crate::policy::time::ceil_seconds;
 use crate::policy::{Rules, Timestamp};
 use http::StatusCode;
 use std::time::Duration;
@@ -101,9 +101,9 @@ fn quota<'a>(rules: &'a Rules, told: RateLimitSnapshot<'_>, (place, standing): (
             Some(_) => 0,
             None => standing.remaining.milli() / standing.cost.milli().max(1),
         },
-        wait: said_no.map_or_else(|| standing.resets_at.since(now), |refusal| refusal.wait),
+        wait: said_no.map_or_else(|| standing.resets_at.saturating_duration_since(now), |refusal| refusal.wait),
         fill: limit,
-        interval: quota.window.usual_length(),
+        interval: quota.window.nominal_length(),
     }
 }
 
@@ -111,12 +111,12 @@ fn quota<'a>(rules: &'a Rules, told: RateLimitSnapshot<'_>, (place, standing): (
 fn write_atlassian(binding: &MostRestrictive<'_>, status: StatusCode, fields: &mut Fields) {
     number(fields, Name::XRateLimitLimit, binding.limit);
     number(fields, Name::XRateLimitRemaining, binding.remaining);
-    number(fields, Name::XRateLimitIntervalSeconds, seconds_rounded_up(binding.interval));
+    number(fields, Name::XRateLimitIntervalSeconds, ceil_seconds(binding.interval));
     number(fields, Name::XRateLimitFillRate, binding.fill);
     // Where something else asks for patience, as an origin under load does, our time would be bad advice.
     let asks_for_patience = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
     if !asks_for_patience && !fields.contains(Name::RetryAfter) {
-        let wait = if binding.remaining > 0 { 0 } else { seconds_rounded_up(binding.wait).max(1) };
+        let wait = if binding.remaining > 0 { 0 } else { ceil_seconds(binding.wait).max(1) };
         number(fields, Name::RetryAfter, wait);
     }
 }
@@ -126,7 +126,7 @@ fn write_github(binding: &MostRestrictive<'_>, now: Timestamp, fields: &mut Fiel
     number(fields, Name::XRateLimitLimit, binding.limit);
     number(fields, Name::XRateLimitRemaining, binding.remaining);
     number(fields, Name::XRateLimitUsed, binding.limit.saturating_sub(binding.remaining));
-    number(fields, Name::XRateLimitReset, seconds_rounded_up((now + binding.wait).since(Timestamp(0))));
+    number(fields, Name::XRateLimitReset, ceil_seconds((now + binding.wait).saturating_duration_since(Timestamp(0))));
     fields.insert(Name::XRateLimitResource, binding.name.as_bytes());
 }
 
@@ -135,7 +135,7 @@ fn write_github(binding: &MostRestrictive<'_>, now: Timestamp, fields: &mut Fiel
 fn write_draft_03(binding: &MostRestrictive<'_>, fields: &mut Fields) {
     number(fields, Name::RateLimitLimit, binding.limit);
     number(fields, Name::RateLimitRemaining, binding.remaining);
-    number(fields, Name::RateLimitReset, seconds_rounded_up(binding.wait));
+    number(fields, Name::RateLimitReset, ceil_seconds(binding.wait));
 }
 
 fn number(fields: &mut Fields, name: Name, number: u64) {

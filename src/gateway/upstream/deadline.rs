@@ -1,6 +1,6 @@
 //! How long the origin may keep a request waiting, kept by the worker's sweep instead of a timer a request.
 
-use crate::gateway::connection_timeouts::overdue;
+use crate::gateway::connection_timeouts::is_overdue;
 use crate::policy::Timestamp;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
@@ -33,7 +33,7 @@ impl Deadlines {
     }
 
     /// A deadline that allows `limit` for each wait.
-    pub(super) fn each(self: &Rc<Self>, limit: Duration) -> Deadline {
+    pub(super) fn new_deadline(self: &Rc<Self>, limit: Duration) -> Deadline {
         let key = self.waits.borrow_mut().insert(Wait { limit, since: None, waker: None, expired: false });
         Deadline { deadlines: Rc::clone(self), key }
     }
@@ -43,7 +43,7 @@ impl Deadlines {
         let now = self.clock.get();
         let mut late = Vec::new();
         for (_, wait) in self.waits.borrow_mut().iter_mut() {
-            if wait.since.is_some_and(|since| overdue(since, wait.limit, now)) {
+            if wait.since.is_some_and(|since| is_overdue(since, wait.limit, now)) {
                 wait.expired = true;
                 late.extend(wait.waker.take());
             }
@@ -54,7 +54,7 @@ impl Deadlines {
 
 impl Deadline {
     /// Notes that the origin is waited for; true when that has taken too long.
-    pub(in crate::gateway) fn waits(&self, context: &Context<'_>) -> bool {
+    pub(in crate::gateway) fn poll_expired(&self, context: &Context<'_>) -> bool {
         let mut waits = self.deadlines.waits.borrow_mut();
         let wait = &mut waits[self.key];
         wait.since.get_or_insert(self.deadlines.clock.get());
@@ -65,7 +65,7 @@ impl Deadline {
     }
 
     /// Notes that something came, or that it is the client who is waited for.
-    pub(in crate::gateway) fn starts_over(&self) {
+    pub(in crate::gateway) fn reset(&self) {
         let wait = &mut self.deadlines.waits.borrow_mut()[self.key];
         wait.since = None;
         wait.expired = false;

@@ -31,7 +31,7 @@ pub(super) type Connection = client::Connection<TcpStream>;
 pub(super) type OriginBody = client::ResponseBody<TcpStream, RequestBody>;
 
 /// How often a request that never left may be put on another connection.
-const UNSENT_TRIES: usize = 4;
+const MAX_UNSENT_RETRIES: usize = 4;
 
 /// One worker's way to the origin.
 pub(super) struct Upstream {
@@ -63,7 +63,7 @@ pub(super) struct UpstreamTarget<'a> {
 pub(super) enum ForwardError {
     /// All connections are busy, and none came free in time.
     #[error("all connections to the origin are busy")]
-    NoRoom,
+    PoolExhausted,
     /// The origin did not accept a connection in time.
     #[error("no connection to the origin within {after:?}")]
     ConnectTimedOut {
@@ -90,7 +90,7 @@ pub(super) enum ForwardError {
     },
     /// The origin fell silent in the middle of an answer that is read here.
     #[error("the origin fell silent in the middle of its answer")]
-    FellSilent,
+    BodyTimedOut,
     /// The client's body ended badly: it left, stalled, or sent too much.
     #[error("the request's body broke off")]
     ClientBody {
@@ -117,47 +117,47 @@ impl Upstream {
         route: &UpstreamTarget<'_>,
     ) -> Result<UpstreamResponse, ForwardError> {
         let after = route.origin.response_timeout;
-        let deadline = self.deadlines.each(after);
+        let deadline = self.deadlines.new_deadline(after);
         let upload = body.upload();
         let is_repeatable = is_idempotent(&head.method) && body.is_end_stream();
         let mut tries = 0;
         loop {
             let (lease, connection) = match tries {
                 0 => self.pool.lease(route.origin, route.most_connections, route.addresses, route.uptime).await?,
-                _ => self.pool.dial(route.origin, route.addresses).await?,
+                _ => self.pool.connect_new(route.origin, route.addresses).await?,
             };
             tries += 1;
             let may_repeat = is_repeatable && lease.idle_for.is_some();
-            permit.sent();
+            permit.mark_sent();
             let mut sending = pin!(connection.send(head, body));
             let sent = std::future::poll_fn(|context| match sending.as_mut().poll(context) {
                 Poll::Ready(result) => Poll::Ready(Some(result)),
-                Poll::Pending if upload.as_ref().is_some_and(|upload| upload.is_under_way()) => {
-                    deadline.starts_over();
+                Poll::Pending if upload.as_ref().is_some_and(|upload| upload.is_in_progress()) => {
+                    deadline.reset();
                     Poll::Pending
                 }
-                Poll::Pending if deadline.waits(context) => Poll::Ready(None),
+                Poll::Pending if deadline.poll_expired(context) => Poll::Ready(None),
                 Poll::Pending => Poll::Pending,
             })
             .await;
             let failed = match sent {
                 None => return Err(ForwardError::TimedOut { after }),
                 Some(Ok(response)) => {
-                    deadline.starts_over();
+                    deadline.reset();
                     return Ok(UpstreamResponse { response, lease, deadline });
                 }
                 Some(Err(failed)) => failed,
             };
-            let nobody_answered = matches!(failed.error, client::Error::Unanswered);
+            let nobody_answered = matches!(failed.error, client::Error::NoResponse);
             if let Some(unsent) = failed.unsent {
-                permit.not_sent();
-                if tries < UNSENT_TRIES {
+                permit.mark_unsent();
+                if tries < MAX_UNSENT_RETRIES {
                     body = unsent;
                     continue;
                 }
-            } else if let Some(broke_off) = upload.as_ref().and_then(|upload| upload.broke_off()) {
+            } else if let Some(broke_off) = upload.as_ref().and_then(|upload| upload.aborted()) {
                 return Err(ForwardError::ClientBody { too_large: broke_off.too_large });
-            } else if may_repeat && nobody_answered && permit.charge_again(route.clock.now()) {
+            } else if may_repeat && nobody_answered && permit.reserve_retry(route.clock.now()) {
                 body = RequestBody::none();
                 continue;
             }

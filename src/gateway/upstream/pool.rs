@@ -14,11 +14,11 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 /// Requests of one worker that may wait for a connection.
-const MOST_WAITING: usize = 1024;
+const MAX_WAITERS: usize = 1024;
 
 /// A connection idle for so long, or one that has carried a single request, may have been closed a moment ago: the
 /// system is asked. Of one that is in constant use the reactor knows enough, and a system call less is sent.
-const AT_REST: Duration = Duration::from_millis(100);
+const LIVENESS_CHECK_AFTER: Duration = Duration::from_millis(100);
 
 /// Heads of answers larger than this are not answers.
 const LIMITS: Limits = Limits { size: 128 * 1024, fields: 100 };
@@ -30,7 +30,7 @@ pub(super) struct Pool {
     waiting: RefCell<VecDeque<oneshot::Sender<()>>>,
     /// Changes with the origin; connections of an earlier one are not used again.
     origin: RefCell<(String, u16)>,
-    era: Cell<u64>,
+    pool_generation: Cell<u64>,
 }
 
 struct Idle {
@@ -38,11 +38,11 @@ struct Idle {
     since: Timestamp,
 }
 
-/// The place of a connection for the length of one exchange. Dropped, it is free for another; [`PoolGuard::give_back`] keeps
+/// The place of a connection for the length of one exchange. Dropped, it is free for another; [`PoolGuard::put_back`] keeps
 /// it with its connection.
 pub(in crate::gateway) struct PoolGuard {
     pool: Rc<Pool>,
-    era: u64,
+    pool_generation: u64,
     /// How long it had been idle; `None` when it was made for this exchange.
     pub(super) idle_for: Option<Duration>,
 }
@@ -54,7 +54,7 @@ impl Pool {
             open: Cell::new(0),
             waiting: RefCell::default(),
             origin: RefCell::default(),
-            era: Cell::new(0),
+            pool_generation: Cell::new(0),
         })
     }
 
@@ -66,7 +66,7 @@ impl Pool {
         addresses: &[SocketAddr],
         now: Timestamp,
     ) -> Result<(PoolGuard, Connection), ForwardError> {
-        self.turn_to(origin);
+        self.set_origin(origin);
         // After all that is ready now: the reactor hears meanwhile what the origin has closed, and requests leave one
         // behind the other, so that an origin on this machine is woken once for many of them.
         tokio::task::yield_now().await;
@@ -75,21 +75,21 @@ impl Pool {
                 return Ok(leased);
             }
             if self.open.get() < most {
-                return self.dial(origin, addresses).await;
+                return self.connect_new(origin, addresses).await;
             }
             self.wait(origin.connect_timeout).await?;
         }
     }
 
     /// A new connection even where one is idle, for a second try.
-    pub(super) async fn dial(
+    pub(super) async fn connect_new(
         self: &Rc<Self>,
         origin: &Origin,
         addresses: &[SocketAddr],
     ) -> Result<(PoolGuard, Connection), ForwardError> {
         // Counted before it is there: the lease gives the place back if dialling fails or the client leaves.
         self.open.set(self.open.get() + 1);
-        let lease = PoolGuard { pool: Rc::clone(self), era: self.era.get(), idle_for: None };
+        let lease = PoolGuard { pool: Rc::clone(self), pool_generation: self.pool_generation.get(), idle_for: None };
         let stream = match timeout(origin.connect_timeout, connect(addresses)).await {
             Err(_) => return Err(ForwardError::ConnectTimedOut { after: origin.connect_timeout }),
             Ok(Err(source)) => return Err(ForwardError::ConnectFailed { source }),
@@ -103,31 +103,31 @@ impl Pool {
     pub(super) fn sweep(&self, idle_timeout: Duration, now: Timestamp) {
         let mut gone = 0;
         self.idle.borrow_mut().retain_mut(|idle| {
-            let keep = idle.connection.is_idle() && now.since(idle.since) < idle_timeout;
+            let keep = idle.connection.is_idle() && now.saturating_duration_since(idle.since) < idle_timeout;
             gone += usize::from(!keep);
             keep
         });
-        (0..gone).for_each(|_| self.place_free());
+        (0..gone).for_each(|_| self.release_slot());
     }
 
-    fn turn_to(&self, origin: &Origin) {
+    fn set_origin(&self, origin: &Origin) {
         let mut current = self.origin.borrow_mut();
         if (current.0.as_str(), current.1) != (origin.host.as_str(), origin.port) {
             *current = (origin.host.clone(), origin.port);
             drop(current);
-            self.era.set(self.era.get() + 1);
+            self.pool_generation.set(self.pool_generation.get() + 1);
             let dropped = self.idle.take().len();
-            (0..dropped).for_each(|_| self.place_free());
+            (0..dropped).for_each(|_| self.release_slot());
         }
     }
 
     fn idle(self: &Rc<Self>, now: Timestamp) -> Option<(PoolGuard, Connection)> {
         loop {
             let Idle { mut connection, since } = self.idle.borrow_mut().pop()?;
-            let idle_for = now.since(since);
-            let lease = PoolGuard { pool: Rc::clone(self), era: self.era.get(), idle_for: Some(idle_for) };
-            let is_in_use = connection.carried() > 1 && idle_for < AT_REST;
-            if connection.is_idle() && (is_in_use || connection.is_certainly_idle()) {
+            let idle_for = now.saturating_duration_since(since);
+            let lease = PoolGuard { pool: Rc::clone(self), pool_generation: self.pool_generation.get(), idle_for: Some(idle_for) };
+            let is_in_use = connection.requests_sent() > 1 && idle_for < LIVENESS_CHECK_AFTER;
+            if connection.is_idle() && (is_in_use || connection.is_idle_now()) {
                 return Some((lease, connection));
             }
         }
@@ -138,18 +138,18 @@ impl Pool {
         {
             let mut waiting = self.waiting.borrow_mut();
             waiting.retain(|waiter| !waiter.is_closed());
-            if waiting.len() >= MOST_WAITING {
-                return Err(ForwardError::NoRoom);
+            if waiting.len() >= MAX_WAITERS {
+                return Err(ForwardError::PoolExhausted);
             }
             waiting.push_back(free);
         }
         match timeout(at_most, freed).await {
             Ok(_) => Ok(()),
-            Err(_) => Err(ForwardError::NoRoom),
+            Err(_) => Err(ForwardError::PoolExhausted),
         }
     }
 
-    fn place_free(&self) {
+    fn release_slot(&self) {
         self.open.set(self.open.get() - 1);
         self.wake_one();
     }
@@ -166,22 +166,22 @@ impl Pool {
 
 impl PoolGuard {
     /// Keeps the place with its connection for the next request.
-    pub(in crate::gateway) fn give_back(mut self, connection: Connection, now: Timestamp) {
-        if self.era == self.pool.era.get() {
+    pub(in crate::gateway) fn put_back(mut self, connection: Connection, now: Timestamp) {
+        if self.pool_generation == self.pool.pool_generation.get() {
             self.pool.idle.borrow_mut().push(Idle { connection, since: now });
-            self.era = KEPT;
+            self.pool_generation = RETURNED;
             self.pool.wake_one();
         }
     }
 }
 
 /// Marks a lease whose connection went back to the pool: its place stays taken.
-const KEPT: u64 = u64::MAX;
+const RETURNED: u64 = u64::MAX;
 
 impl Drop for PoolGuard {
     fn drop(&mut self) {
-        if self.era != KEPT {
-            self.pool.place_free();
+        if self.pool_generation != RETURNED {
+            self.pool.release_slot();
         }
     }
 }

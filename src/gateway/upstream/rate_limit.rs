@@ -7,7 +7,7 @@ use crate::policy::{Timestamp, Units};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Who asks for more has made a mistake, or speaks of something else.
-const LONGEST_REST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// What is left of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,28 +18,28 @@ pub(in crate::gateway) struct RemainingQuota {
 
 /// How long the origin asks to be left alone: `Retry-After`, which goes before everything else; without it, until a limit
 /// is renewed of which nothing is left.
-pub(in crate::gateway) fn asked_for(fields: &Fields, now: Timestamp) -> Option<Duration> {
-    let retry_after = fields.get(Name::RetryAfter).and_then(|value| match is_beyond_reckoning(value) {
-        true => Some(LONGEST_REST),
-        false => wait(value, fields, now),
+pub(in crate::gateway) fn retry_after(fields: &Fields, now: Timestamp) -> Option<Duration> {
+    let retry_after = fields.get(Name::RetryAfter).and_then(|value| match is_overflow(value) {
+        true => Some(MAX_RETRY_AFTER),
+        false => time_until(value, fields, now),
     });
-    retry_after.or_else(|| nothing_left_for(fields, now))
+    retry_after.or_else(|| exhausted_for(fields, now))
 }
 
 /// A whole number that is no time at all, but certainly long.
-fn is_beyond_reckoning(value: &[u8]) -> bool {
+fn is_overflow(value: &[u8]) -> bool {
     let digits = value.trim_ascii();
-    !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) && said(digits).is_none()
+    !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) && parse_reset_value(digits).is_none()
 }
 
 /// How long until a limit is renewed of which nothing is left.
-pub(in crate::gateway) fn nothing_left_for(fields: &Fields, now: Timestamp) -> Option<Duration> {
-    if let Some(left) = least_left(fields, now) {
-        return left.resets_at.filter(|_| left.units.is_zero()).and_then(|moment| lasting(moment.since(now)));
+pub(in crate::gateway) fn exhausted_for(fields: &Fields, now: Timestamp) -> Option<Duration> {
+    if let Some(left) = most_restrictive(fields, now) {
+        return left.resets_at.filter(|_| left.units.is_zero()).and_then(|moment| nonzero(moment.saturating_duration_since(now)));
     }
     let renewed = |remaining, renewals: &[Name]| {
         fields.get(remaining).and_then(units).filter(|left| left.is_zero())?;
-        renewals.iter().find_map(|renewal| wait(fields.get(*renewal)?, fields, now))
+        renewals.iter().find_map(|renewal| time_until(fields.get(*renewal)?, fields, now))
     };
     renewed(Name::RateLimitRemaining, &[Name::RateLimitReset])
         // Buckets that are filled in batches tell how often, not when next.
@@ -49,7 +49,7 @@ pub(in crate::gateway) fn nothing_left_for(fields: &Fields, now: Timestamp) -> O
 /// The policy with the fewest units left, and of several the last to be renewed, of `RateLimit` in any of the forms that
 /// it has had: `"burst";r=50;t=30, "daily";r=100`, `"burst";a=50;w=30`, `limit=100, remaining=50, reset=30`
 /// (draft-ietf-httpapi-ratelimit-headers).
-pub(in crate::gateway) fn least_left(fields: &Fields, now: Timestamp) -> Option<RemainingQuota> {
+pub(in crate::gateway) fn most_restrictive(fields: &Fields, now: Timestamp) -> Option<RemainingQuota> {
     let lines = || fields.all(Name::RateLimit);
     let items = lines().flat_map(|line| quoted::split(line, b','));
     let of_item = |item| {
@@ -63,7 +63,7 @@ pub(in crate::gateway) fn least_left(fields: &Fields, now: Timestamp) -> Option<
     let told = items.filter_map(of_item).chain(lines().filter_map(of_line));
     let (left, reset) = told.min_by_key(|&(left, reset)| (left, std::cmp::Reverse(reset)))?;
     let resets_at = reset.map(|seconds| now + Duration::from_secs(seconds));
-    Some(RemainingQuota { units: Units::whole(left), resets_at })
+    Some(RemainingQuota { units: Units::from_whole(left), resets_at })
 }
 
 fn number<'a>(mut members: impl Iterator<Item = &'a [u8]>, keys: &[&str]) -> Option<u64> {
@@ -85,48 +85,48 @@ pub(in crate::gateway) fn units(value: &[u8]) -> Option<Units> {
 
 /// How long it is until the moment that `value` names. The origin names it by its own clock, and `Date` says where that
 /// stands. No time at all says nothing.
-fn wait(value: &[u8], fields: &Fields, now: Timestamp) -> Option<Duration> {
-    match said(value)? {
-        ResetValue::Wait(wait) => lasting(wait),
-        ResetValue::Moment(moment) => {
+fn time_until(value: &[u8], fields: &Fields, now: Timestamp) -> Option<Duration> {
+    match parse_reset_value(value)? {
+        ResetValue::Delta(wait) => nonzero(wait),
+        ResetValue::At(moment) => {
             let theirs = fields.get(Name::Date).and_then(|value| date(std::str::from_utf8(value).ok()?));
-            lasting(moment.since(theirs.unwrap_or(now)))
+            nonzero(moment.saturating_duration_since(theirs.unwrap_or(now)))
         }
     }
 }
 
-fn lasting(wait: Duration) -> Option<Duration> {
-    (!wait.is_zero()).then(|| wait.min(LONGEST_REST))
+fn nonzero(wait: Duration) -> Option<Duration> {
+    (!wait.is_zero()).then(|| wait.min(MAX_RETRY_AFTER))
 }
 
 /// A time of renewal in any of the forms that are about: seconds from now, seconds or milliseconds since 1970, a date of
 /// HTTP (RFC 9110 section 5.6.7), RFC 3339.
-pub(in crate::gateway) fn moment(value: &[u8], now: Timestamp) -> Option<Timestamp> {
-    Some(match said(value)? {
-        ResetValue::Wait(wait) => now + wait,
-        ResetValue::Moment(moment) => moment,
+pub(in crate::gateway) fn parse_reset(value: &[u8], now: Timestamp) -> Option<Timestamp> {
+    Some(match parse_reset_value(value)? {
+        ResetValue::Delta(wait) => now + wait,
+        ResetValue::At(moment) => moment,
     })
 }
 
 enum ResetValue {
-    Wait(Duration),
-    Moment(Timestamp),
+    Delta(Duration),
+    At(Timestamp),
 }
 
 /// Below this a number is seconds from now: nobody waits thirty years.
-const SMALLEST_EPOCH: f64 = 1e9;
+const MIN_EPOCH_SECONDS: f64 = 1e9;
 /// From this on it is milliseconds since 1970.
-const SMALLEST_EPOCH_MILLISECONDS: f64 = 1e11;
+const MIN_EPOCH_MILLIS: f64 = 1e11;
 
-fn said(value: &[u8]) -> Option<ResetValue> {
+fn parse_reset_value(value: &[u8]) -> Option<ResetValue> {
     let text = std::str::from_utf8(value).ok()?.trim();
-    let since_1970 = |seconds| ResetValue::Moment(Timestamp::default() + Duration::from_secs_f64(seconds));
+    let since_1970 = |seconds| ResetValue::At(Timestamp::default() + Duration::from_secs_f64(seconds));
     match text.parse::<f64>() {
         Ok(seconds) if !(0.0..1e15).contains(&seconds) => None,
-        Ok(seconds) if seconds < SMALLEST_EPOCH => Some(ResetValue::Wait(Duration::from_secs_f64(seconds))),
-        Ok(seconds) if seconds < SMALLEST_EPOCH_MILLISECONDS => Some(since_1970(seconds)),
+        Ok(seconds) if seconds < MIN_EPOCH_SECONDS => Some(ResetValue::Delta(Duration::from_secs_f64(seconds))),
+        Ok(seconds) if seconds < MIN_EPOCH_MILLIS => Some(since_1970(seconds)),
         Ok(milliseconds) => Some(since_1970(milliseconds / 1e3)),
-        Err(_) => date(text).map(ResetValue::Moment),
+        Err(_) => date(text).map(ResetValue::At),
     }
 }
 
@@ -145,7 +145,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
     fn rest(fields: &[(&'static str, &'static str)]) -> Option<u64> {
-        asked_for(&fields.iter().copied().collect(), NOW).map(|rest| rest.as_secs())
+        retry_after(&fields.iter().copied().collect(), NOW).map(|rest| rest.as_secs())
     }
 
     #[test]
@@ -212,7 +212,7 @@ mod tests {
             (&[("X-RateLimit-Reset", "30")], None),
         ] {
             assert_eq!(rest(fields), seconds, "{fields:?}");
-            assert_eq!(nothing_left_for(&fields.iter().copied().collect(), NOW).map(|rest| rest.as_secs()), seconds);
+            assert_eq!(exhausted_for(&fields.iter().copied().collect(), NOW).map(|rest| rest.as_secs()), seconds);
         }
     }
 
@@ -225,6 +225,6 @@ mod tests {
         assert_eq!(rest(&[legacy[0], legacy[1], spent]), Some(7));
         assert_eq!(rest(&[legacy[0], legacy[1], ("RateLimit", "\"a\";r=1;t=7")]), None);
         let fields: Fields = [("Retry-After", "5")].into_iter().collect();
-        assert_eq!(nothing_left_for(&fields, NOW), None, "of a limit it says nothing");
+        assert_eq!(exhausted_for(&fields, NOW), None, "of a limit it says nothing");
     }
 }

@@ -52,7 +52,7 @@ fn read(io: MockStream, request: Request<Empty<Bytes>>) -> Result<Got, Error> {
 }
 
 fn answer(text: &str) -> Result<(u16, String, bool), Error> {
-    let got = read(MockStream::says([text]).then_closes(), get())?;
+    let got = read(MockStream::reads_from([text]).then_eof(), get())?;
     Ok((got.status, String::from_utf8(got.body).expect("text"), got.reusable))
 }
 
@@ -60,7 +60,7 @@ fn answer(text: &str) -> Result<(u16, String, bool), Error> {
 fn a_request_is_written_as_it_is() {
     let io = MockStream::default();
     assert!(ask(io.clone(), get()).is_none(), "there is no answer yet");
-    assert_eq!(io.heard(), "GET /a?b=c HTTP/1.1\r\nhost: origin\r\n\r\n");
+    assert_eq!(io.written(), "GET /a?b=c HTTP/1.1\r\nhost: origin\r\n\r\n");
     assert_eq!(io.writes(), 1);
 }
 
@@ -70,7 +70,7 @@ fn a_request_says_how_long_its_body_is() {
         let io = MockStream::default();
         let _ = ask(io.clone(), request);
         assert_eq!(io.writes(), 1, "head and body leave together");
-        let text = io.heard();
+        let text = io.written();
         text.strip_prefix("POST / HTTP/1.1\r\nhost: origin\r\n").expect("the head as given").to_owned()
     }
     let stream = || MockBody::all(["hello", "", " you"].map(|piece| Frame::data(Bytes::from(piece))));
@@ -93,7 +93,7 @@ fn announced_request_trailers_are_sent() {
     request.head.fields.append(Name::Trailer, b"x-sum");
     let io = MockStream::default();
     let _ = ask(io.clone(), request);
-    assert!(io.heard().ends_with("xxx\r\n0\r\nx-sum: 1\r\n\r\n"));
+    assert!(io.written().ends_with("xxx\r\n0\r\nx-sum: 1\r\n\r\n"));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn answers_end_where_they_should() {
 #[test]
 fn an_answer_to_head_has_no_body() {
     let head = request(Method::HEAD, "/", Empty::new());
-    let got = read(MockStream::says(["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"]), head).expect("an answer");
+    let got = read(MockStream::reads_from(["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"]), head).expect("an answer");
     assert_eq!((got.body.len(), got.reusable, got.fields.get(Name::ContentLength)), (0, true, Some(&b"5"[..])));
 }
 
@@ -155,15 +155,15 @@ fn a_head_has_bounds() {
     assert!(with("a: b\r\n".repeat(99)).is_ok());
     assert!(matches!(with("a: b\r\n".repeat(100)), Err(Error::Malformed(Malformed::HeadTooLarge))));
     assert!(matches!(with(format!("a: {}\r\n", "b".repeat(20_000))), Err(Error::Malformed(Malformed::HeadTooLarge))));
-    let endless = MockStream::says(["HTTP/1.1 200 OK\r\n", "a: b\r\n"]).then_repeats();
+    let endless = MockStream::reads_from(["HTTP/1.1 200 OK\r\n", "a: b\r\n"]).then_repeats();
     assert!(matches!(read(endless, get()), Err(Error::Malformed(Malformed::HeadTooLarge))));
 }
 
 #[test]
 fn an_origin_that_closes_without_a_word_is_told_from_one_that_breaks_off() {
-    assert!(matches!(answer(""), Err(Error::Unanswered)));
-    assert!(matches!(answer("H"), Err(Error::CutShort)));
-    assert!(matches!(read(MockStream::default().then_fails(), get()), Err(Error::Unanswered)));
+    assert!(matches!(answer(""), Err(Error::NoResponse)));
+    assert!(matches!(answer("H"), Err(Error::UnexpectedEof)));
+    assert!(matches!(read(MockStream::default().then_fails(), get()), Err(Error::NoResponse)));
 }
 
 #[test]
@@ -173,17 +173,17 @@ fn a_connection_is_used_again_only_while_it_is_quiet() {
         let mut body = ask(io, get()).expect("an answer").expect("a good one").body;
         body.take_connection().expect("it can be used again")
     };
-    let mut quiet = used(MockStream::says([ONCE]));
-    assert!(quiet.is_idle() && quiet.is_certainly_idle());
-    assert_eq!(quiet.carried(), 1);
+    let mut quiet = used(MockStream::reads_from([ONCE]));
+    assert!(quiet.is_idle() && quiet.is_idle_now());
+    assert_eq!(quiet.requests_sent(), 1);
     assert!(now_or_never(quiet.send(&get().head, Empty::new())).is_none(), "sent, and waiting");
     let gone: [fn() -> MockStream; 3] = [
-        || MockStream::says([ONCE]).then_closes(),
-        || MockStream::says([ONCE]).then_fails(),
-        || MockStream::says([ONCE, "HTTP/1.1 200 OK"]),
+        || MockStream::reads_from([ONCE]).then_eof(),
+        || MockStream::reads_from([ONCE]).then_fails(),
+        || MockStream::reads_from([ONCE, "HTTP/1.1 200 OK"]),
     ];
     for gone in gone {
-        assert!(!used(gone()).is_idle() && !used(gone()).is_certainly_idle());
+        assert!(!used(gone()).is_idle() && !used(gone()).is_idle_now());
         let failed =
             now_or_never(used(gone()).send(&get().head, Empty::new())).expect("known at once").expect_err("it is gone");
         assert!(matches!(failed.error, Error::Unsent));
@@ -193,7 +193,7 @@ fn a_connection_is_used_again_only_while_it_is_quiet() {
 
 #[test]
 fn a_request_that_cannot_be_written_is_given_back() {
-    let io = MockStream::default().takes(0);
+    let io = MockStream::default().write_limit(0);
     let failed = ask(io, get()).expect("known at once").expect_err("nothing can be written");
     assert!(failed.unsent.is_some());
 }
@@ -201,22 +201,22 @@ fn a_request_that_cannot_be_written_is_given_back() {
 #[test]
 fn an_origin_may_answer_before_it_has_heard_everything() {
     let upload = MockBody::open();
-    let io = MockStream::says(["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe"]);
+    let io = MockStream::reads_from(["HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe"]);
     let answer = ask(io.clone(), post(upload.clone())).expect("at once").expect("an answer");
     let mut body = answer.body;
     let first = now_or_never(body.frame()).flatten().expect("a piece").expect("whole");
     assert_eq!(first.into_data().ok(), Some(Bytes::from("he")));
     upload.send("late");
     assert!(now_or_never(body.frame()).is_none());
-    assert!(io.heard().ends_with("4\r\nlate\r\n"), "the upload goes on");
-    io.says_more("llo");
+    assert!(io.written().ends_with("4\r\nlate\r\n"), "the upload goes on");
+    io.push_read("llo");
     assert!(now_or_never(body.frame()).flatten().is_some());
     assert!(body.is_end_stream() && body.take_connection().is_none(), "it is still being sent on");
 }
 
 #[test]
 fn an_answer_is_heard_even_where_the_request_is_not() {
-    let io = MockStream::says(["HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n"]).takes(0);
+    let io = MockStream::reads_from(["HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n"]).write_limit(0);
     let answer = ask(io, post(Full::<Bytes>::from("hello"))).expect("at once").map_err(|failed| failed.error);
     let mut body = answer.expect("an answer").body;
     assert!(body.take_connection().is_none());
@@ -235,7 +235,7 @@ fn a_body_that_breaks_its_word_breaks_the_connection() {
 #[test]
 fn a_large_body_comes_in_large_pieces() {
     let text = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{}", 1 << 20, "x".repeat(1 << 20));
-    let io = MockStream::says([text]);
+    let io = MockStream::reads_from([text]);
     let got = read(io.clone(), get()).expect("an answer");
     assert_eq!((got.body.len(), got.reusable), (1 << 20, true));
     assert!(io.reads() <= 7, "{} reads", io.reads());
@@ -249,14 +249,14 @@ proptest! {
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n6\r\n world\r\n0\r\nx-sum: 1\r\nx-b: c\r\n\r\n",
             "HTTP/1.1 200 OK\r\nx-a: 1\r\n\r\nhello world, and so on until the end",
         ][which];
-        let whole = read(MockStream::says([text]).then_closes(), get()).expect("a good answer");
-        let cut = read(MockStream::cut(text.as_bytes(), &cuts).then_closes(), get()).expect("the same answer");
+        let whole = read(MockStream::reads_from([text]).then_eof(), get()).expect("a good answer");
+        let cut = read(MockStream::cut(text.as_bytes(), &cuts).then_eof(), get()).expect("the same answer");
         prop_assert_eq!(whole, cut);
     }
 
     #[test]
     fn nonsense_is_survived(start in 0usize..4, bytes: Vec<u8>) {
         let start = ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n"][start];
-        let _ = read(MockStream::cut(&[start.as_bytes(), &bytes].concat(), &[]).then_closes(), get());
+        let _ = read(MockStream::cut(&[start.as_bytes(), &bytes].concat(), &[]).then_eof(), get());
     }
 }

@@ -45,9 +45,9 @@ fn what_is_taken_away_or_put_in_its_place_is_not_written() {
 #[test]
 fn fields_are_found_in_any_spelling() {
     let fields = read("X-Api-Cost: 1\r\nUSER-AGENT: b\r\nx-api-cost: 2\r\n").fields;
-    assert_eq!(fields.named("x-api-cost").collect::<Vec<_>>(), [b"1", b"2"]);
-    assert_eq!(fields.named("user-agent").collect::<Vec<_>>(), [b"b"]);
-    assert!(fields.contains(Name::UserAgent) && fields.named("x-api").next().is_none());
+    assert_eq!(fields.get_all_by_text("x-api-cost").collect::<Vec<_>>(), [b"1", b"2"]);
+    assert_eq!(fields.get_all_by_text("user-agent").collect::<Vec<_>>(), [b"b"]);
+    assert!(fields.contains(Name::UserAgent) && fields.get_all_by_text("x-api").next().is_none());
 }
 
 #[test]
@@ -92,7 +92,7 @@ proptest! {
         prop_assert_eq!(map.len(), lines.len());
         prop_assert_eq!(&Fields::from(&map).to_map(), &map);
         for (name, _) in &lines {
-            let ours: Vec<&[u8]> = fields.named(name).collect();
+            let ours: Vec<&[u8]> = fields.get_all_by_text(name).collect();
             let theirs: Vec<&[u8]> = map.get_all(name.as_str()).iter().map(HeaderValue::as_bytes).collect();
             prop_assert_eq!(ours, theirs);
         }

@@ -18,11 +18,11 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// So much may be read ahead of a client that asks again before it has its answer.
-const MOST_AHEAD: usize = 16 * 1024;
+const MAX_PIPELINED: usize = 16 * 1024;
 /// So much of a body that nobody wanted is read to keep the connection.
-pub(super) const MOST_UNWANTED: u64 = 256 * 1024;
+pub(super) const MAX_SKIPPED: u64 = 256 * 1024;
 /// So much is read after the last answer, so that the client gets to read it.
-const MOST_LINGERING: usize = 256 * 1024;
+const MAX_LINGER: usize = 256 * 1024;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -35,15 +35,15 @@ struct ConnState<IO> {
     /// What of the request's body is still to come.
     body: BodyReader,
     /// What is still to be said of the leave to send a body that the client waits for.
-    leave: &'static [u8],
+    continue_response: &'static [u8],
     /// How much of the body has been read that nobody wanted.
-    unwanted: u64,
+    skipped: u64,
 }
 
 /// How much of a body was skipped.
 pub(super) enum SkipResult {
     All,
-    NotAll,
+    Partial,
 }
 
 impl<IO> Clone for SharedConn<IO> {
@@ -55,15 +55,15 @@ impl<IO> Clone for SharedConn<IO> {
 impl<IO> SharedConn<IO> {
     pub(super) fn new(io: IO, first: BytesMut) -> Self {
         let body = BodyReader::new(BodyLength::Exact(0));
-        Self(Rc::new(RefCell::new(ConnState { io, incoming: ReadBuffer::new(first), body, leave: b"", unwanted: 0 })))
+        Self(Rc::new(RefCell::new(ConnState { io, incoming: ReadBuffer::new(first), body, continue_response: b"", skipped: 0 })))
     }
 
     /// A request begins whose body is so long.
     pub(super) fn expect_body(&self, length: BodyLength, waits_for_leave: bool) {
         let mut state = self.0.borrow_mut();
         state.body = BodyReader::new(length);
-        state.unwanted = 0;
-        state.leave = if waits_for_leave && !state.body.is_done() { CONTINUE } else { b"" };
+        state.skipped = 0;
+        state.continue_response = if waits_for_leave && !state.body.is_done() { CONTINUE } else { b"" };
     }
 
     /// What can be said of the body that is still to come.
@@ -72,13 +72,13 @@ impl<IO> SharedConn<IO> {
     }
 
     /// True if the client waits for leave to send its body, and has not been given it.
-    pub(super) fn waits_for_leave(&self) -> bool {
-        self.0.borrow().leave.len() == CONTINUE.len()
+    pub(super) fn expects_continue(&self) -> bool {
+        self.0.borrow().continue_response.len() == CONTINUE.len()
     }
 
     /// A message is over.
-    pub(super) fn rest(&self) {
-        self.0.borrow_mut().incoming.rest();
+    pub(super) fn reset(&self) {
+        self.0.borrow_mut().incoming.shrink();
     }
 }
 
@@ -106,16 +106,16 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
     }
 
     /// The next piece of the body. Whoever asks for it gives the leave to send it.
-    pub(super) fn poll_piece(&self, context: &mut Context<'_>) -> Poll<Result<BodyChunk, BodyError>> {
-        let ConnState { io, incoming, body, leave, .. } = &mut *self.0.borrow_mut();
+    pub(super) fn poll_chunk(&self, context: &mut Context<'_>) -> Poll<Result<BodyChunk, BodyError>> {
+        let ConnState { io, incoming, body, continue_response, .. } = &mut *self.0.borrow_mut();
         // Not to a client that has not waited; but what was begun is said to its end.
-        if leave.len() == CONTINUE.len() && !incoming.buffer.is_empty() {
-            *leave = b"";
+        if continue_response.len() == CONTINUE.len() && !incoming.buffer.is_empty() {
+            *continue_response = b"";
         }
-        ready!(poll_leave(io, leave, context))?;
+        ready!(poll_continue(io, continue_response, context))?;
         loop {
             match body.next(&mut incoming.buffer)? {
-                BodyChunk::Later => {}
+                BodyChunk::Pending => {}
                 piece => return Poll::Ready(Ok(piece)),
             }
             // Only what comes makes the buffer grow: a client's word for it is not worth the memory.
@@ -126,19 +126,19 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
     }
 
     /// The final answer begins: the leave to send is not given any more.
-    pub(super) fn poll_withdraw_leave(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let ConnState { io, leave, .. } = &mut *self.0.borrow_mut();
-        if leave.len() == CONTINUE.len() {
-            *leave = b"";
+    pub(super) fn poll_cancel_continue(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let ConnState { io, continue_response, .. } = &mut *self.0.borrow_mut();
+        if continue_response.len() == CONTINUE.len() {
+            *continue_response = b"";
         }
-        poll_leave(io, leave, context)
+        poll_continue(io, continue_response, context)
     }
 
     /// Ready when the client has left. What it sends meanwhile is kept, up to a bound.
-    pub(super) fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_closed(&self, context: &mut Context<'_>) -> Poll<()> {
         let ConnState { io, incoming, body, .. } = &mut *self.0.borrow_mut();
         // While a body is still to come, whoever reads it finds out.
-        while body.is_done() && incoming.buffer.len() < MOST_AHEAD {
+        while body.is_done() && incoming.buffer.len() < MAX_PIPELINED {
             match ready!(incoming.poll_read(io, context, 0)) {
                 Ok(0) | Err(_) => return Poll::Ready(()),
                 Ok(_) => {}
@@ -150,25 +150,25 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
     /// Reads what nobody wanted of a body that its service has let go of: all if the connection is to be kept, else
     /// only what is at hand.
     pub(super) fn poll_skip_body(&self, kept: bool, context: &mut Context<'_>) -> Poll<SkipResult> {
-        let ConnState { io, incoming, body, unwanted, .. } = &mut *self.0.borrow_mut();
+        let ConnState { io, incoming, body, skipped, .. } = &mut *self.0.borrow_mut();
         if Rc::strong_count(&self.0) > 1 {
-            return Poll::Ready(SkipResult::NotAll);
+            return Poll::Ready(SkipResult::Partial);
         }
         while !body.is_done() {
             match body.next(&mut incoming.buffer) {
-                Ok(BodyChunk::Data(data)) => *unwanted += data.len() as u64,
-                Ok(BodyChunk::Later) if kept && *unwanted + body.expected() <= MOST_UNWANTED => {
+                Ok(BodyChunk::Data(data)) => *skipped += data.len() as u64,
+                Ok(BodyChunk::Pending) if kept && *skipped + body.expected() <= MAX_SKIPPED => {
                     match ready!(incoming.poll_read(io, context, 0)) {
-                        Ok(0) | Err(_) => return Poll::Ready(SkipResult::NotAll),
+                        Ok(0) | Err(_) => return Poll::Ready(SkipResult::Partial),
                         Ok(_) => {}
                     }
                 }
                 Ok(BodyChunk::Trailers(_) | BodyChunk::End) => {}
-                Ok(BodyChunk::Later) | Err(_) => return Poll::Ready(SkipResult::NotAll),
+                Ok(BodyChunk::Pending) | Err(_) => return Poll::Ready(SkipResult::Partial),
             }
         }
         // What a client goes on sending to a connection that is being closed would cut it off from its answer.
-        Poll::Ready(if kept || incoming.buffer.is_empty() { SkipResult::All } else { SkipResult::NotAll })
+        Poll::Ready(if kept || incoming.buffer.is_empty() { SkipResult::All } else { SkipResult::Partial })
     }
 
     /// Closes the connection of a client that has sent all it had to send.
@@ -178,17 +178,17 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> SharedConn<IO> {
     }
 }
 
-fn poll_leave<IO: AsyncWrite + Unpin>(
+fn poll_continue<IO: AsyncWrite + Unpin>(
     io: &mut IO,
-    leave: &mut &'static [u8],
+    continue_response: &mut &'static [u8],
     context: &mut Context<'_>,
 ) -> Poll<io::Result<()>> {
-    while !leave.is_empty() {
-        let written = ready!(Pin::new(&mut *io).poll_write(context, leave))?;
+    while !continue_response.is_empty() {
+        let written = ready!(Pin::new(&mut *io).poll_write(context, continue_response))?;
         if written == 0 {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
-        *leave = &leave[written..];
+        *continue_response = &continue_response[written..];
     }
     Poll::Ready(Ok(()))
 }
@@ -233,7 +233,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Lingering<IO> {
     pub async fn until_closed(mut self) {
         let _ = poll_fn(|context| Pin::new(&mut self.0).poll_shutdown(context)).await;
         let mut read = 0;
-        while read < MOST_LINGERING {
+        while read < MAX_LINGER {
             let more = poll_fn(|context| {
                 let ConnState { io, incoming, .. } = &mut *self.0.0.borrow_mut();
                 incoming.buffer.clear();

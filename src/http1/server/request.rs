@@ -34,20 +34,20 @@ pub enum BodyError {
 }
 
 /// Makes a request of its head, and notes on `line` how its body is framed.
-pub(super) fn begin<IO>(
+pub(super) fn new_request<IO>(
     line: &SharedConn<IO>,
     head: RequestHead,
     noted: FramingInfo,
 ) -> Result<(ResponseContext, Request<RequestBody<IO>>), Malformed> {
     let version = head.version;
-    let length = noted.of_request(version)?;
+    let length = noted.request_length(version)?;
     let is_http10 = version == Version::HTTP_10;
     line.expect_body(length, noted.expects_continue && !is_http10);
     let asked = ResponseContext {
         is_http10,
         is_head: head.method == Method::HEAD,
         keeps_alive: noted.keeps_alive(version),
-        takes_trailers: noted.takes_trailers,
+        takes_trailers: noted.accepts_trailers,
     };
     let body = RequestBody((length != BodyLength::Exact(0)).then(|| line.clone()));
     Ok((asked, Request { head, body }))
@@ -59,10 +59,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Body for RequestBody<IO> {
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Some(line) = &self.0 else { return Poll::Ready(None) };
-        Poll::Ready(match ready!(line.poll_piece(context)) {
+        Poll::Ready(match ready!(line.poll_chunk(context)) {
             Ok(BodyChunk::Data(data)) => Some(Ok(Frame::data(data))),
             Ok(BodyChunk::Trailers(trailers)) => Some(Ok(Frame::trailers(trailers))),
-            Ok(BodyChunk::End | BodyChunk::Later) => None,
+            Ok(BodyChunk::End | BodyChunk::Pending) => None,
             Err(error) => Some(Err(error)),
         })
     }

@@ -8,7 +8,7 @@ use super::super::head;
 use super::super::message::Response;
 use super::super::name::Name;
 use super::super::buffer::WriteBuffer;
-use super::conn::{SharedConn, MOST_UNWANTED};
+use super::conn::{SharedConn, MAX_SKIPPED};
 use super::{ResponseContext, ServeOptions};
 use http::{Method, StatusCode};
 use hyper::body::Body;
@@ -36,27 +36,27 @@ where
     D: Fn() -> [u8; 29],
 {
     let Response { status, fields, body } = response;
-    let framed = framed(asked, status, &fields, &body);
+    let framed = frame_response(asked, status, &fields, &body);
     let kept = asked.keeps_alive
         && !terms.finish.get()
         && !matches!(framed.coding, BodyCoding::UntilClose)
-        && !line.waits_for_leave()
-        && line.with_body(|body| body.expected() <= MOST_UNWANTED)
+        && !line.expects_continue()
+        && line.with_body(|body| body.expected() <= MAX_SKIPPED)
         && !wants_close(&fields);
-    poll_fn(|context| line.poll_withdraw_leave(context)).await.ok()?;
-    write_head(out.text(), asked, status, &fields, &framed, kept, &terms.date);
+    poll_fn(|context| line.poll_cancel_continue(context)).await.ok()?;
+    write_head(out.front_mut(), asked, status, &fields, &framed, kept, &terms.date);
     let mut body = BodyWriter::new(body, framed.coding);
     let written = poll_fn(|context| {
         if let Poll::Ready(written) = body.poll_write(line, out, context) {
             return Poll::Ready(written.ok());
         }
-        line.poll_gone(context).map(|()| None)
+        line.poll_closed(context).map(|()| None)
     });
     written.await?;
     Some(kept)
 }
 
-fn framed<B: Body>(asked: ResponseContext, status: StatusCode, fields: &Fields, body: &B) -> ResponseFraming {
+fn frame_response<B: Body>(asked: ResponseContext, status: StatusCode, fields: &Fields, body: &B) -> ResponseFraming {
     let method = if asked.is_head { Method::HEAD } else { Method::GET };
     let exact = body.size_hint().exact();
     let given = || std::str::from_utf8(fields.get(Name::ContentLength)?).ok()?.parse().ok();

@@ -41,7 +41,7 @@ where
     F: Future<Output = Answer>,
 {
     let (dates, finish) = (DateCache::new(), Cell::new(finish));
-    let terms = ServeOptions { limits: LIMITS, finish: &finish, date: || dates.text(784_111_777), refuse };
+    let terms = ServeOptions { limits: LIMITS, finish: &finish, date: || dates.text(784_111_777), on_malformed: refuse };
     match now_or_never(serve(io, BytesMut::new(), terms, service)) {
         None => End::Waits,
         Some(None) => End::Closed,
@@ -104,9 +104,9 @@ fn answer<B: Body<Data = Bytes, Error = Infallible> + Unpin + 'static>(body: B) 
 
 /// What a client hears that says `text` and is answered so.
 fn hears(text: &str, give: impl Fn() -> Answer) -> (String, End) {
-    let io = MockStream::says([text]);
+    let io = MockStream::reads_from([text]);
     let end = talk(io.clone(), false, |_| std::future::ready(give()));
-    (io.heard(), end)
+    (io.written(), end)
 }
 
 fn get(fields: &str) -> String {
@@ -115,12 +115,12 @@ fn get(fields: &str) -> String {
 
 #[test]
 fn requests_are_answered_one_after_the_other() {
-    let io = MockStream::says([get(""), "POST /b HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi".to_owned() + &get("")]);
+    let io = MockStream::reads_from([get(""), "POST /b HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi".to_owned() + &get("")]);
     let (end, seen) = serves(io.clone());
     assert_eq!((end, seen.len()), (End::Waits, 3));
     assert_eq!((seen[1].method.as_str(), seen[1].target.as_str(), &seen[1].body[..]), ("POST", "/b", &b"hi"[..]));
     let one = |length| format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n{DATE}\r\n{length}");
-    assert_eq!(io.heard(), [one(0), one(2), one(0)].concat());
+    assert_eq!(io.written(), [one(0), one(2), one(0)].concat());
     assert_eq!(io.writes(), 3, "head and body leave together");
 }
 
@@ -148,10 +148,10 @@ fn what_cannot_be_understood_is_refused_and_ends_the_connection() {
         (format!("GET /{}", "b".repeat(17_000)), "431 Request Header Fields Too Large"),
     ];
     for (text, status) in table {
-        let io = MockStream::says([text]);
+        let io = MockStream::reads_from([text]);
         let (end, seen) = serves(io.clone());
         assert_eq!((end, seen.len()), (End::Lingers, 0), "{text:?}");
-        let heard = io.heard();
+        let heard = io.written();
         assert!(heard.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{text:?}: {heard}");
         assert!(heard.contains("connection: close\r\n"), "{text:?}");
     }
@@ -159,12 +159,12 @@ fn what_cannot_be_understood_is_refused_and_ends_the_connection() {
 
 #[test]
 fn a_target_that_nobody_can_hold_is_too_long() {
-    let io = MockStream::says([format!("GET /{} HTTP/1.1\r\n\r\n", "b".repeat(66_000))]);
+    let io = MockStream::reads_from([format!("GET /{} HTTP/1.1\r\n\r\n", "b".repeat(66_000))]);
     let (dates, finish) = (DateCache::new(), Cell::new(false));
     let limits = Limits { size: 1 << 20, fields: 20 };
-    let terms = ServeOptions { limits, finish: &finish, date: || dates.text(0), refuse };
+    let terms = ServeOptions { limits, finish: &finish, date: || dates.text(0), on_malformed: refuse };
     let _ = now_or_never(serve(io.clone(), BytesMut::new(), terms, |_| async { answer(Empty::new()) }));
-    assert!(io.heard().starts_with("HTTP/1.1 414 URI Too Long\r\n"));
+    assert!(io.written().starts_with("HTTP/1.1 414 URI Too Long\r\n"));
 }
 
 #[test]
@@ -251,22 +251,22 @@ fn trailers_go_to_those_who_take_them() {
 
 #[test]
 fn a_large_piece_is_not_copied_and_leaves_with_its_head() {
-    let io = MockStream::says([get("")]);
+    let io = MockStream::reads_from([get("")]);
     let large = Bytes::from(vec![b'x'; 100_000]);
     talk(io.clone(), false, |_| std::future::ready(answer(Full::new(large.clone()))));
     assert_eq!(io.writes(), 1);
-    assert!(io.heard().ends_with(&"x".repeat(100_000)));
+    assert!(io.written().ends_with(&"x".repeat(100_000)));
 }
 
 #[test]
 fn leave_to_send_is_given_when_the_body_is_asked_for() {
     let asks = "POST / HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n";
-    let io = MockStream::says([asks]);
+    let io = MockStream::reads_from([asks]);
     assert_eq!(serves(io.clone()).0, End::Waits);
-    assert_eq!(io.heard(), "HTTP/1.1 100 Continue\r\n\r\n");
-    let io = MockStream::says([asks.to_owned() + "hi"]);
+    assert_eq!(io.written(), "HTTP/1.1 100 Continue\r\n\r\n");
+    let io = MockStream::reads_from([asks.to_owned() + "hi"]);
     assert_eq!(serves(io.clone()).0, End::Waits);
-    assert!(io.heard().starts_with("HTTP/1.1 200 OK\r\n"), "not to one that did not wait");
+    assert!(io.written().starts_with("HTTP/1.1 200 OK\r\n"), "not to one that did not wait");
     let (heard, end) = hears(asks, || answer(Full::from("no")));
     assert!(heard.starts_with("HTTP/1.1 200 OK\r\n") && heard.contains("connection: close\r\n"), "never late: {heard}");
     assert_eq!(end, End::Lingers);
@@ -312,30 +312,30 @@ fn a_client_that_leaves_takes_its_work_along() {
         });
         (end, dropped.get())
     };
-    assert_eq!(ends(MockStream::says([get("")]).then_closes(), false), (End::Closed, true));
-    assert_eq!(ends(MockStream::says([get("")]).then_closes(), true).0, End::Closed, "in the middle of the answer too");
-    assert_eq!(ends(MockStream::says([get(""), get("")]).then_closes(), false).0, End::Closed);
-    let endless = MockStream::says([get(""), "x".repeat(1000)]).then_repeats();
+    assert_eq!(ends(MockStream::reads_from([get("")]).then_eof(), false), (End::Closed, true));
+    assert_eq!(ends(MockStream::reads_from([get("")]).then_eof(), true).0, End::Closed, "in the middle of the answer too");
+    assert_eq!(ends(MockStream::reads_from([get(""), get("")]).then_eof(), false).0, End::Closed);
+    let endless = MockStream::reads_from([get(""), "x".repeat(1000)]).then_repeats();
     assert_eq!(ends(endless.clone(), false).0, End::Waits);
     assert!(endless.reads() < 40, "reading ahead has a bound: {}", endless.reads());
 }
 
 #[test]
 fn a_finishing_connection_serves_what_it_has_heard() {
-    let io = MockStream::says([get("")]);
+    let io = MockStream::reads_from([get("")]);
     assert_eq!(talk(io.clone(), true, |_| async { answer(Empty::new()) }), End::Closed);
-    assert_eq!(io.heard(), "", "nothing was heard yet");
+    assert_eq!(io.written(), "", "nothing was heard yet");
     let (dates, finish) = (DateCache::new(), Cell::new(true));
-    let terms = ServeOptions { limits: LIMITS, finish: &finish, date: || dates.text(0), refuse };
+    let terms = ServeOptions { limits: LIMITS, finish: &finish, date: || dates.text(0), on_malformed: refuse };
     let first = BytesMut::from(get("").as_bytes());
     let io = MockStream::default();
     let _ = now_or_never(serve(io.clone(), first, terms, |_| async { answer(Empty::new()) }));
-    assert!(io.heard().contains("connection: close\r\n"));
+    assert!(io.written().contains("connection: close\r\n"));
 }
 
 #[test]
 fn a_body_cut_short_is_not_whole() {
-    let io = MockStream::says(["POST / HTTP/1.1\r\ncontent-length: 5\r\n\r\nhel"]).then_closes();
+    let io = MockStream::reads_from(["POST / HTTP/1.1\r\ncontent-length: 5\r\n\r\nhel"]).then_eof();
     let (end, seen) = serves(io);
     assert!(!seen[0].whole);
     assert_ne!(end, End::Waits);
@@ -349,15 +349,15 @@ const CONVERSATION: &str = "\r\nGET /a?b HTTP/1.1\r\nhost: a\r\nx-a: 1\r\nx-a: 2
 proptest! {
     #[test]
     fn it_does_not_matter_how_the_bytes_are_cut(cuts in proptest::collection::vec(1usize..40, 0..200)) {
-        let (whole, cut) = (MockStream::says([CONVERSATION]), MockStream::cut(CONVERSATION.as_bytes(), &cuts));
+        let (whole, cut) = (MockStream::reads_from([CONVERSATION]), MockStream::cut(CONVERSATION.as_bytes(), &cuts));
         prop_assert_eq!(serves(whole.clone()), serves(cut.clone()));
-        prop_assert_eq!(whole.heard(), cut.heard());
-        prop_assert_eq!(whole.heard().matches("200 OK").count(), 4);
+        prop_assert_eq!(whole.written(), cut.written());
+        prop_assert_eq!(whole.written().matches("200 OK").count(), 4);
     }
 
     #[test]
     fn nonsense_is_survived(start in 0usize..4, bytes: Vec<u8>, cuts in proptest::collection::vec(1usize..9, 0..9)) {
         let start = ["", "GET / HTTP/1.1\r\n", "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n", "POST / HTTP/1.1\r\ncontent-length: 9\r\n\r\n"][start];
-        serves(MockStream::cut(&[start.as_bytes(), &bytes].concat(), &cuts).then_closes());
+        serves(MockStream::cut(&[start.as_bytes(), &bytes].concat(), &cuts).then_eof());
     }
 }

@@ -31,16 +31,16 @@ const LEDGER: (&str, &[u8; 8]) = ("ledger", b"ledger\0\0");
 const JOURNAL: (&str, &[u8; 8]) = ("journal", b"journal\0");
 
 /// This life of this gate: there is no other.
-const US: Holder = 1;
+const LOCAL_HOLDER: Holder = 1;
 
 /// The most syncs a second; as many may come at once after a pause.
 const SYNCS_PER_SECOND: u64 = 20;
 
 /// What need not be durable at once becomes so with the next lease, or after this long.
-const LAZY_AFTER: Duration = Duration::from_secs(1);
+const MAX_UNSYNCED_AGE: Duration = Duration::from_secs(1);
 
 /// A disk that fails is complained about once in this time.
-const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Tells how long the process has been running, on a scale that nobody sets.
 pub type Uptime = Box<dyn Fn() -> Timestamp + Send>;
@@ -53,7 +53,7 @@ pub(super) struct Inner<F> {
     folder: F,
     ledger: RecordFile,
     journal: Option<RecordFile>,
-    life: u64,
+    incarnation: u64,
     boot: String,
     table: LeaseTable,
     marks: ByWindow,
@@ -62,9 +62,9 @@ pub(super) struct Inner<F> {
     lost: BTreeMap<String, Units>,
     uptime: Uptime,
     syncs: SyncLimiter,
-    complained: Option<Timestamp>,
+    last_warned: Option<Timestamp>,
     /// Why nothing could be made durable when that was last tried.
-    pub(super) ill: Option<String>,
+    pub(super) last_error: Option<String>,
 }
 
 /// When the disk may be synced again.
@@ -94,8 +94,8 @@ impl FileStore {
 }
 
 impl Store for FileStore {
-    fn trouble(&self) -> Option<String> {
-        self.0.ill.clone()
+    fn last_error(&self) -> Option<String> {
+        self.0.last_error.clone()
     }
 
     fn lease(&mut self, asks: &[LeaseRequest], now: Timestamp) -> impl Future<Output = Result<Vec<Lease>, StoreError>> {
@@ -125,21 +125,21 @@ impl<F: StateDir> Inner<F> {
             }
             None => (None, None),
         };
-        let (life, mut table) = before.map_or_else(Default::default, |image| (image.life, image.table()));
+        let (incarnation, mut table) = before.map_or_else(Default::default, |image| (image.life, image.table()));
         let number = ledger.as_ref().map_or(0, |slots| slots.number);
-        let (journal, marks) = journal_of(&folder, life, boot, number);
+        let (journal, marks) = read_journal(&folder, incarnation, boot, number);
         let mut lost = BTreeMap::new();
-        table.bury(US, now, |quota, window, durable| {
+        table.retire_holder(LOCAL_HOLDER, now, |quota, window, durable| {
             let mark = marks.get(&(quota.to_owned(), window));
             // What it said it had taken it has, even beyond its lease: by hand, or unenforced.
             let taken = mark.map_or(durable.held, |mark| mark.most.min(durable.held).max(mark.taken));
             let known = mark.map_or(durable.taken, |mark| mark.taken.max(durable.taken)).min(taken);
             let sum: &mut Units = lost.entry(quota.to_owned()).or_default();
-            *sum = sum.plus(taken.minus(known));
+            *sum = sum.saturating_add(taken.saturating_sub(known));
             taken
         });
 
-        let life = life + 1;
+        let life = incarnation + 1;
         let record = encode(&LedgerRecord::of(life, &table));
         let written = match ledger {
             Some(mut slots) => slots.commit(&mut folder, &record).map(|()| slots),
@@ -152,7 +152,7 @@ impl<F: StateDir> Inner<F> {
             ledger,
             // Where it was set aside already, a disk that is full now does not matter.
             journal,
-            life,
+            incarnation: life,
             boot,
             table,
             marks: ByWindow::new(),
@@ -160,8 +160,8 @@ impl<F: StateDir> Inner<F> {
             lost,
             uptime,
             syncs: SyncLimiter::default(),
-            complained: None,
-            ill: None,
+            last_warned: None,
+            last_error: None,
         };
         let path = opened.folder.path(JOURNAL.0);
         opened.write_marks().map_err(|source| OpenError::Write { path, source })?;
@@ -173,22 +173,22 @@ impl<F: StateDir> Inner<F> {
         let mut leases = Vec::with_capacity(asks.len());
         for ask in asks {
             // The table says how things stand; what it would lease beyond what is durable is thrown away with the copy.
-            let durable = self.table.holding(US, &ask.quota, ask.window.id);
+            let durable = self.table.holding(LOCAL_HOLDER, &ask.quota, ask.window.id);
             let as_it_is = LeaseRequest { held: durable.held, wanted: durable.held, ..ask.clone() };
-            let stands = self.table.stands(US, &as_it_is, now);
-            let enough = ask.taken.plus(ask.soon).min(ask.wanted);
+            let stands = self.table.status(LOCAL_HOLDER, &as_it_is, now);
+            let enough = ask.taken.saturating_add(ask.urgent).min(ask.wanted);
             let kept = if ask.wanted < ask.held { ask.wanted } else { ask.held.max(enough) };
             let most = kept.min(durable.held).max(ask.taken);
             self.marks.insert((ask.quota.clone(), ask.window.id), JournalMark { most, taken: ask.taken });
-            let taken_elsewhere = stands.taken_elsewhere.plus(self.unwritten(ask));
+            let taken_elsewhere = stands.taken_by_others.saturating_add(self.unjournaled(ask));
             leases.push(Lease {
                 held: most,
-                taken_elsewhere,
-                elsewhere: stands.elsewhere.max(taken_elsewhere),
+                taken_by_others: taken_elsewhere,
+                held_by_others: stands.held_by_others.max(taken_elsewhere),
                 ..stands
             });
         }
-        self.marks.retain(|(quota, window), _| self.table.remembers(quota, *window));
+        self.marks.retain(|(quota, window), _| self.table.contains(quota, *window));
         self.write_marks().map_err(|source| self.failed(JOURNAL.0, source))?;
         for (ask, lease) in asks.iter().zip(&mut leases) {
             lease.lost = self.lost.remove(&ask.quota).unwrap_or_default();
@@ -199,26 +199,26 @@ impl<F: StateDir> Inner<F> {
     pub(super) fn close(&mut self, asks: &[LeaseRequest]) -> Result<(), StoreError> {
         settle_marks(&mut self.table, &self.marks, asks);
         for ask in asks {
-            self.table.close(US, ask);
+            self.table.close(LOCAL_HOLDER, ask);
         }
-        let record = encode(&LedgerRecord::of(self.life, &self.table));
+        let record = encode(&LedgerRecord::of(self.incarnation, &self.table));
         self.ledger.commit(&mut self.folder, &record).map_err(|source| self.failed(LEDGER.0, source))
     }
 
     pub(super) fn correct(&mut self, ask: &LeaseRequest, used: Units, now: Timestamp) -> Result<(), StoreError> {
         let mut table = self.table.clone();
-        let durable = table.holding(US, &ask.quota, ask.window.id);
-        table.correct(US, &LeaseRequest { held: durable.held, ..ask.clone() }, used, now);
+        let durable = table.holding(LOCAL_HOLDER, &ask.quota, ask.window.id);
+        table.correct(LOCAL_HOLDER, &LeaseRequest { held: durable.held, ..ask.clone() }, used, now);
         self.commit(table).map_err(|source| self.failed(LEDGER.0, source))
     }
 
     /// What this gate has told that it has taken of windows that weigh on the one asked for, and that is in the journal
     /// alone so far.
-    fn unwritten(&self, ask: &LeaseRequest) -> Units {
+    fn unjournaled(&self, ask: &LeaseRequest) -> Units {
         let told = self.marks.iter().filter(|((quota, _), _)| *quota == ask.quota);
-        let weighs = told.filter(|((quota, id), _)| ask.window.is_weighed_on_by(*id, self.table.span(quota, *id)));
+        let weighs = told.filter(|((quota, id), _)| ask.window.overlaps(*id, self.table.span(quota, *id)));
         weighs.fold(Units::ZERO, |sum, ((quota, id), mark)| {
-            sum.plus(mark.taken.minus(self.table.holding(US, quota, *id).taken))
+            sum.saturating_add(mark.taken.saturating_sub(self.table.holding(LOCAL_HOLDER, quota, *id).taken))
         })
     }
 
@@ -227,26 +227,26 @@ impl<F: StateDir> Inner<F> {
         let mut table = self.table.clone();
         let (mut must, mut may) = (false, false);
         for ask in asks {
-            let before = table.holding(US, &ask.quota, ask.window.id);
-            let enough = ask.taken.plus(ask.soon).min(ask.wanted);
-            let returns = ask.wanted < ask.held || ask.wanted.plus(ask.wanted.minus(ask.taken)) < before.held;
+            let before = table.holding(LOCAL_HOLDER, &ask.quota, ask.window.id);
+            let enough = ask.taken.saturating_add(ask.urgent).min(ask.wanted);
+            let returns = ask.wanted < ask.held || ask.wanted.saturating_add(ask.wanted.saturating_sub(ask.taken)) < before.held;
             // More is leased once half is used up: a quiet quota does not sync for every request.
-            let half = Units::from_milli(ask.wanted.minus(ask.taken).milli() / 2);
-            let plenty = before.held >= enough && before.held.minus(ask.taken) >= half;
+            let half = Units::from_milli(ask.wanted.saturating_sub(ask.taken).milli() / 2);
+            let plenty = before.held >= enough && before.held.saturating_sub(ask.taken) >= half;
             let wanted = match (returns, plenty) {
                 (true, _) => ask.wanted,
                 (false, true) => before.held,
                 (false, false) => ask.wanted.max(before.held),
             };
             let span = table.span(&ask.quota, ask.window.id);
-            let lease = table.lease(US, &LeaseRequest { held: before.held, wanted, ..ask.clone() }, now);
+            let lease = table.lease(LOCAL_HOLDER, &LeaseRequest { held: before.held, wanted, ..ask.clone() }, now);
             must |= lease.held > before.held && enough > before.held;
             may |= lease.held != before.held || span != table.span(&ask.quota, ask.window.id);
         }
-        table.forget_old(asks);
+        table.evict_old(asks);
         let uptime = (self.uptime)();
-        let due = uptime.since(self.syncs.last) >= LAZY_AFTER;
-        if !((must || (may && due)) && self.syncs.may(uptime)) {
+        let due = uptime.saturating_duration_since(self.syncs.last) >= MAX_UNSYNCED_AGE;
+        if !((must || (may && due)) && self.syncs.is_allowed(uptime)) {
             return Ok(());
         }
         // A window that is leased here for the first time: nothing of it has been handed out yet.
@@ -256,39 +256,39 @@ impl<F: StateDir> Inner<F> {
         }
         self.write_marks().map_err(|source| self.failed(JOURNAL.0, source))?;
         settle_marks(&mut table, &self.marks, asks);
-        self.syncs.note(uptime);
+        self.syncs.record(uptime);
         if let Err(source) = self.commit(table.clone()) {
-            self.syncs.pause(uptime);
-            self.complain(uptime, &source);
-            self.doubt(asks, &table);
+            self.syncs.defer(uptime);
+            self.warn_rate_limited(uptime, &source);
+            self.mark_uncertain(asks, &table);
         }
         Ok(())
     }
 
     /// A record whose sync has failed may be on the disk all the same: no more may be taken than it says.
-    fn doubt(&mut self, asks: &[LeaseRequest], failed: &LeaseTable) {
+    fn mark_uncertain(&mut self, asks: &[LeaseRequest], failed: &LeaseTable) {
         for ask in asks {
             let (quota, window) = (&ask.quota, ask.window.id);
-            let (ours, perhaps) = (self.table.holding(US, quota, window), failed.holding(US, quota, window));
-            self.table.put(US, quota, window, Holding { held: ours.held.min(perhaps.held), ..ours });
+            let (ours, perhaps) = (self.table.holding(LOCAL_HOLDER, quota, window), failed.holding(LOCAL_HOLDER, quota, window));
+            self.table.put(LOCAL_HOLDER, quota, window, Holding { held: ours.held.min(perhaps.held), ..ours });
         }
     }
 
     fn commit(&mut self, table: LeaseTable) -> io::Result<()> {
-        let record = encode(&LedgerRecord::of(self.life, &table));
+        let record = encode(&LedgerRecord::of(self.incarnation, &table));
         self.ledger.commit(&mut self.folder, &record)?;
         self.table = table;
-        self.ill = None;
+        self.last_error = None;
         Ok(())
     }
 
     /// Writes the marks, good for the ledger's present record and for the one that may be written next.
     fn write_marks(&mut self) -> io::Result<()> {
-        let number = self.ledger.number_after_next();
+        let number = self.ledger.safe_next_number();
         if self.written.as_ref().is_some_and(|(of, marks)| *of == number && *marks == self.marks) {
             return Ok(());
         }
-        let record = encode(&JournalRecord::of(self.life, &self.boot, number, &self.marks));
+        let record = encode(&JournalRecord::of(self.incarnation, &self.boot, number, &self.marks));
         let (name, kind) = JOURNAL;
         self.written = None;
         match &mut self.journal {
@@ -303,25 +303,25 @@ impl<F: StateDir> Inner<F> {
         StoreError::Write { what: self.folder.path(name).display().to_string(), source }
     }
 
-    fn complain(&mut self, uptime: Timestamp, error: &io::Error) {
-        let ill = format!(
+    fn warn_rate_limited(&mut self, uptime: Timestamp, error: &io::Error) {
+        let last_error = format!(
             "Cannot write {}: {error}. What is leased may still be spent; then requests that cost something are refused",
             self.folder.path(LEDGER.0).display()
         );
-        if self.complained.is_none_or(|last| uptime.since(last) >= COMPLAIN_EVERY) {
-            self.complained = Some(uptime);
-            warn!("{ill}");
+        if self.last_warned.is_none_or(|last| uptime.saturating_duration_since(last) >= WARN_INTERVAL) {
+            self.last_warned = Some(uptime);
+            warn!("{last_error}");
         }
-        self.ill = Some(ill);
+        self.last_error = Some(last_error);
     }
 }
 
 impl SyncLimiter {
-    fn may(&self, now: Timestamp) -> bool {
+    fn is_allowed(&self, now: Timestamp) -> bool {
         self.used_up_to <= now
     }
 
-    fn note(&mut self, now: Timestamp) {
+    fn record(&mut self, now: Timestamp) {
         let a_second_ago = now - Duration::from_secs(1);
         self.used_up_to = self.used_up_to.max(a_second_ago) + Duration::from_secs(1) / SYNCS_PER_SECOND as u32;
         self.last = now;
@@ -329,7 +329,7 @@ impl SyncLimiter {
     }
 
     /// A disk that fails is tried again in a second.
-    fn pause(&mut self, now: Timestamp) {
+    fn defer(&mut self, now: Timestamp) {
         self.used_up_to = now + Duration::from_secs(1);
     }
 }
@@ -338,15 +338,15 @@ impl SyncLimiter {
 fn settle_marks(table: &mut LeaseTable, marks: &ByWindow, asks: &[LeaseRequest]) {
     for ((quota, window), mark) in marks {
         let is_asked = asks.iter().any(|ask| ask.quota == *quota && ask.window.id == *window);
-        if !is_asked && mark.most < table.holding(US, quota, *window).held {
-            table.put(US, quota, *window, Holding { held: mark.most, taken: mark.taken });
+        if !is_asked && mark.most < table.holding(LOCAL_HOLDER, quota, *window).held {
+            table.put(LOCAL_HOLDER, quota, *window, Holding { held: mark.most, taken: mark.taken });
         }
     }
 }
 
 /// The journal as the last life has left it, and its marks where they can be proven to be the last it made: on the same
 /// start of the machine, and written for the ledger's last record.
-fn journal_of(folder: &impl StateDir, life: u64, boot: &str, number: u64) -> (Option<RecordFile>, ByWindow) {
+fn read_journal(folder: &impl StateDir, incarnation: u64, boot: &str, number: u64) -> (Option<RecordFile>, ByWindow) {
     let (name, kind) = JOURNAL;
     let found = folder.read(name).ok().flatten();
     let Some((slots, record)) = found.and_then(|bytes| RecordFile::read(name, kind, &bytes).ok()) else {
@@ -354,7 +354,7 @@ fn journal_of(folder: &impl StateDir, life: u64, boot: &str, number: u64) -> (Op
     };
     let marks = serde_json::from_slice::<JournalRecord>(&record)
         .ok()
-        .filter(|marks| !boot.is_empty() && marks.boot == boot && marks.life == life && marks.number >= number);
+        .filter(|marks| !boot.is_empty() && marks.boot == boot && marks.life == incarnation && marks.number >= number);
     (Some(slots), marks.map(JournalRecord::by_window).unwrap_or_default())
 }
 

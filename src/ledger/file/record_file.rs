@@ -20,9 +20,9 @@ const MAGIC: &[u8; 8] = b"tidegate";
 const HEADER: usize = 4096;
 const SLOT_HEADER: usize = 16;
 /// Dozens of quotas. Where it is not enough the file is made anew, twice as large.
-const LEAST_SLOT: usize = 64 * 1024;
+const MIN_SLOT_BYTES: usize = 64 * 1024;
 /// Beyond it something is wrong: a thousand sliding quotas need less.
-const LARGEST_SLOT: usize = 64 * 1024 * 1024;
+const MAX_SLOT_BYTES: usize = 64 * 1024 * 1024;
 
 /// A file of two slots.
 pub(in crate::ledger) struct RecordFile {
@@ -58,7 +58,7 @@ impl RecordFile {
             return Err(RecordFileError::Newer(version));
         }
         let slot = u32_at(bytes, 20).ok_or(RecordFileError::Damaged("it breaks off in its header"))? as usize;
-        if u32_at(bytes, 24) != Some(crc32fast::hash(&bytes[..24])) || !(LEAST_SLOT..=LARGEST_SLOT).contains(&slot) {
+        if u32_at(bytes, 24) != Some(crc32fast::hash(&bytes[..24])) || !(MIN_SLOT_BYTES..=MAX_SLOT_BYTES).contains(&slot) {
             return Err(RecordFileError::Damaged("its header does not match its checksum"));
         }
         if bytes.len() < HEADER + 2 * slot {
@@ -81,38 +81,38 @@ impl RecordFile {
         number: u64,
         record: &[u8],
     ) -> io::Result<Self> {
-        let mut slots = Self { name, kind, slot: LEAST_SLOT, newest: 0, number, tainted: true };
-        slots.make_anew(folder, record)?;
+        let mut slots = Self { name, kind, slot: MIN_SLOT_BYTES, newest: 0, number, tainted: true };
+        slots.recreate(folder, record)?;
         Ok(slots)
     }
 
     /// Writes the next record. Not durable before [`RecordFile::commit`] or the system says so; a kill does not undo it.
     pub(in crate::ledger) fn write(&mut self, folder: &mut impl StateDir, record: &[u8]) -> io::Result<()> {
-        self.put(folder, record, |_, _| Ok(()))
+        self.write_slot(folder, record, |_, _| Ok(()))
     }
 
     /// Writes the next record and makes it durable. Once this has failed, the record may come to light after a crash
     /// or not.
     pub(in crate::ledger) fn commit(&mut self, folder: &mut impl StateDir, record: &[u8]) -> io::Result<()> {
-        self.put(folder, record, |folder, name| folder.sync(name))
+        self.write_slot(folder, record, |folder, name| folder.sync(name))
     }
 
     /// No record that may have been written since the last good one has a higher number.
-    pub(in crate::ledger) fn number_after_next(&self) -> u64 {
+    pub(in crate::ledger) fn safe_next_number(&self) -> u64 {
         self.number + 2
     }
 
-    fn put<F: StateDir>(
+    fn write_slot<F: StateDir>(
         &mut self,
         folder: &mut F,
         record: &[u8],
         sync: impl FnOnce(&mut F, &str) -> io::Result<()>,
     ) -> io::Result<()> {
         if self.tainted || SLOT_HEADER + record.len() > self.slot {
-            return self.make_anew(folder, record);
+            return self.recreate(folder, record);
         }
         let place = 1 - self.newest;
-        let bytes = framed(self.number + 1, record);
+        let bytes = encode_slot(self.number + 1, record);
         let written = folder.write_at(self.name, (HEADER + place * self.slot) as u64, &bytes);
         if let Err(error) = written.and_then(|()| sync(folder, self.name)) {
             self.tainted = true;
@@ -122,16 +122,16 @@ impl RecordFile {
         Ok(())
     }
 
-    fn make_anew(&mut self, folder: &mut impl StateDir, record: &[u8]) -> io::Result<()> {
+    fn recreate(&mut self, folder: &mut impl StateDir, record: &[u8]) -> io::Result<()> {
         let mut slot = self.slot;
-        while slot < (SLOT_HEADER + record.len()) * 2 && slot < LARGEST_SLOT {
+        while slot < (SLOT_HEADER + record.len()) * 2 && slot < MAX_SLOT_BYTES {
             slot *= 2;
         }
         if SLOT_HEADER + record.len() > slot {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the record is too large"));
         }
         // Numbered beyond the one that may or may not have been written.
-        let number = self.number_after_next();
+        let number = self.safe_next_number();
         let mut bytes = vec![0; HEADER + 2 * slot];
         bytes[..8].copy_from_slice(MAGIC);
         bytes[8..16].copy_from_slice(self.kind);
@@ -139,7 +139,7 @@ impl RecordFile {
         bytes[20..24].copy_from_slice(&u32::try_from(slot).unwrap_or(u32::MAX).to_le_bytes());
         let checksum = crc32fast::hash(&bytes[..24]);
         bytes[24..28].copy_from_slice(&checksum.to_le_bytes());
-        let record = framed(number, record);
+        let record = encode_slot(number, record);
         bytes[HEADER..HEADER + record.len()].copy_from_slice(&record);
         folder.replace(self.name, &bytes)?;
         (self.slot, self.newest, self.number, self.tainted) = (slot, 0, number, false);
@@ -147,7 +147,7 @@ impl RecordFile {
     }
 }
 
-fn framed(number: u64, record: &[u8]) -> Vec<u8> {
+fn encode_slot(number: u64, record: &[u8]) -> Vec<u8> {
     let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
     let mut bytes = Vec::with_capacity(SLOT_HEADER + record.len());
     bytes.extend_from_slice(&number.to_le_bytes());

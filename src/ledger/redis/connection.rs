@@ -26,8 +26,8 @@ impl Default for Timeouts {
 }
 
 /// The pauses between two attempts: the first, and the longest. Gates that come back must be in time for the moments that a
-/// server without a memory waits for them ([`super::timing::Timing::settle`]).
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// server without a memory waits for them ([`super::timing::Timing::recovery_grace`]).
+const RECONNECT_BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// A connection, or when to try for one again.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) struct RedisConnection {
     not_before: Timestamp,
     pause: Duration,
     /// Why the last attempt failed.
-    trouble: String,
+    last_error: String,
 }
 
 #[derive(Debug)]
@@ -52,7 +52,7 @@ struct OpenConnection {
 impl RedisConnection {
     pub(super) fn new(server: RedisEndpoint, script: &str, timeouts: Timeouts) -> Self {
         let (script, not_before) = (script.to_owned(), Timestamp::default());
-        Self { server, script, timeouts, open: None, not_before, pause: PAUSES.0, trouble: String::new() }
+        Self { server, script, timeouts, open: None, not_before, pause: RECONNECT_BACKOFF.0, last_error: String::new() }
     }
 
     /// Runs the script once for each of `calls`, all of them in one go; a reply for each.
@@ -67,7 +67,7 @@ impl RedisConnection {
     }
 
     /// Lets go of the connection: the next round looks the name up again and may find another server.
-    pub(super) fn hang_up(&mut self) {
+    pub(super) fn disconnect(&mut self) {
         self.open = None;
     }
 
@@ -103,10 +103,10 @@ impl RedisConnection {
 
     async fn connect(&mut self, now: Timestamp) -> Result<OpenConnection, StoreError> {
         // A clock that was set back must not keep us away for long.
-        if now < self.not_before && self.not_before.since(now) <= PAUSES.1 {
-            return Err(error::unreachable(&self.server, &self.trouble));
+        if now < self.not_before && self.not_before.saturating_duration_since(now) <= RECONNECT_BACKOFF.1 {
+            return Err(error::unreachable(&self.server, &self.last_error));
         }
-        let opened = match timeout(self.timeouts.connect, greet(&self.server, &self.script)).await {
+        let opened = match timeout(self.timeouts.connect, handshake(&self.server, &self.script)).await {
             Ok(opened) => opened,
             Err(_) => {
                 let late = format!("no connection within {:?}", self.timeouts.connect);
@@ -114,11 +114,11 @@ impl RedisConnection {
             }
         };
         match &opened {
-            Ok(_) => self.pause = PAUSES.0,
+            Ok(_) => self.pause = RECONNECT_BACKOFF.0,
             Err(error) => {
                 self.not_before = now + self.pause;
-                self.pause = (self.pause * 2).min(PAUSES.1);
-                self.trouble = format!("waiting to try again after: {error}");
+                self.pause = (self.pause * 2).min(RECONNECT_BACKOFF.1);
+                self.last_error = format!("waiting to try again after: {error}");
             }
         }
         opened
@@ -126,7 +126,7 @@ impl RedisConnection {
 }
 
 /// Opens a connection, says who we are and brings the script along.
-async fn greet(server: &RedisEndpoint, script: &str) -> Result<OpenConnection, StoreError> {
+async fn handshake(server: &RedisEndpoint, script: &str) -> Result<OpenConnection, StoreError> {
     let lost = |error| error::unreachable(server, error);
     let stream = TcpStream::connect((server.host.as_str(), server.port)).await.map_err(lost)?;
     stream.set_nodelay(true).map_err(lost)?;
@@ -138,17 +138,17 @@ async fn greet(server: &RedisEndpoint, script: &str) -> Result<OpenConnection, S
             None => vec!["AUTH", password],
         };
         // Its answer is not shown: there are servers that repeat what they did not understand.
-        if let Reply::Error(_) = ask(&mut stream, &words).await.map_err(lost)? {
+        if let Reply::Error(_) = command(&mut stream, &words).await.map_err(lost)? {
             return Err(error::refused(server, "it does not accept the user or password in ledger.redis.url"));
         }
     }
     if server.database != 0
-        && let Reply::Error(told) = ask(&mut stream, &["SELECT", &database]).await.map_err(lost)?
+        && let Reply::Error(told) = command(&mut stream, &["SELECT", &database]).await.map_err(lost)?
     {
-        return Err(error::told(server, &told));
+        return Err(error::from_server(server, &told));
     }
-    match ask(&mut stream, &["SCRIPT", "LOAD", script]).await.map_err(lost)? {
-        Reply::Error(told) => Err(error::told(server, &told)),
+    match command(&mut stream, &["SCRIPT", "LOAD", script]).await.map_err(lost)? {
+        Reply::Error(told) => Err(error::from_server(server, &told)),
         reply => match reply.text() {
             Some(name) => Ok(OpenConnection { script: name.to_owned(), stream }),
             None => Err(error::refused(server, "it does not know scripts")),
@@ -156,7 +156,7 @@ async fn greet(server: &RedisEndpoint, script: &str) -> Result<OpenConnection, S
     }
 }
 
-async fn ask(stream: &mut BufReader<TcpStream>, words: &[&str]) -> std::io::Result<Reply> {
+async fn command(stream: &mut BufReader<TcpStream>, words: &[&str]) -> std::io::Result<Reply> {
     let mut out = Vec::new();
     write_command(&mut out, words);
     stream.get_mut().write_all(&out).await?;

@@ -19,7 +19,7 @@ pub struct RedisEndpoint {
 
 impl RedisEndpoint {
     /// The same, at another address: where a cluster says that a quota lies.
-    pub(super) fn elsewhere(&self, host: &str, port: u16) -> Self {
+    pub(super) fn with_address(&self, host: &str, port: u16) -> Self {
         Self { host: host.to_owned(), port, ..self.clone() }
     }
 }

@@ -13,7 +13,7 @@ pub(super) fn refused(server: &RedisEndpoint, why: impl Display) -> StoreError {
 }
 
 /// What a server meant by an error that it `told`.
-pub(super) fn told(server: &RedisEndpoint, told: &str) -> StoreError {
+pub(super) fn from_server(server: &RedisEndpoint, told: &str) -> StoreError {
     let shown: String = told.chars().filter(|sign| !sign.is_control()).take(200).collect();
     // A script is long, and long words from strangers are cut off before they are understood.
     let told = if told.contains("unauthenticated") { "NOAUTH" } else { told };
@@ -31,7 +31,7 @@ pub(super) fn told(server: &RedisEndpoint, told: &str) -> StoreError {
 }
 
 /// Where a cluster says that the key lies.
-pub(super) fn moved(told: &str) -> Option<(&str, u16)> {
+pub(super) fn parse_redirect(told: &str) -> Option<(&str, u16)> {
     let address = told.strip_prefix("MOVED ")?.split(' ').nth(1)?;
     let (host, port) = address.rsplit_once(':')?;
     Some((host.trim_start_matches('[').trim_end_matches(']'), port.parse().ok()?)).filter(|(host, _)| !host.is_empty())
@@ -43,10 +43,10 @@ mod tests {
 
     #[test]
     fn a_cluster_says_where_a_key_lies() {
-        assert_eq!(moved("MOVED 3999 127.0.0.1:6381"), Some(("127.0.0.1", 6381)));
-        assert_eq!(moved("MOVED 3999 [::1]:6381"), Some(("::1", 6381)));
+        assert_eq!(parse_redirect("MOVED 3999 127.0.0.1:6381"), Some(("127.0.0.1", 6381)));
+        assert_eq!(parse_redirect("MOVED 3999 [::1]:6381"), Some(("::1", 6381)));
         for other in ["MOVED 3999 :6381", "MOVED 3999 a:x", "MOVED", "ERR MOVED 1 a:1", ""] {
-            assert_eq!(moved(other), None, "{other}");
+            assert_eq!(parse_redirect(other), None, "{other}");
         }
     }
 }

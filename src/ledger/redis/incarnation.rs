@@ -9,12 +9,12 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Incarnation {
     pub(super) gate: String,
-    pub(super) life: String,
-    pub(super) earlier: Vec<String>,
+    pub(super) id: String,
+    pub(super) predecessors: Vec<String>,
 }
 
 /// Lives that never reached the ledger pile up while it cannot be reached; what the oldest of them held is then lost.
-const MOST_LIVES: usize = 8;
+const MAX_PREDECESSORS: usize = 8;
 const FILE: &str = "gate";
 
 impl Incarnation {
@@ -23,7 +23,7 @@ impl Incarnation {
     ///
     /// Remembered before it returns. The directory must not be copied to a second gate that runs beside this one: the
     /// second inherits nothing as long as the first speaks, and what it cannot inherit counts against both.
-    pub fn next_life(state_dir: &Path, fresh: u64, proven: bool) -> io::Result<Self> {
+    pub fn next(state_dir: &Path, fresh: u64, proven: bool) -> io::Result<Self> {
         fs::create_dir_all(state_dir)?;
         let path = state_dir.join(FILE);
         let written = match fs::read_to_string(&path) {
@@ -34,35 +34,35 @@ impl Incarnation {
             Err(error) => return Err(error),
         };
         let mut lines = written.lines().filter(|line| is_token(line)).map(str::to_owned);
-        let life = format!("{fresh:016x}");
-        let gate = lines.next().unwrap_or_else(|| life.clone());
-        let mut earlier: Vec<String> = if proven { lines.filter(|line| *line != life).collect() } else { Vec::new() };
-        earlier.drain(..earlier.len().saturating_sub(MOST_LIVES));
+        let id = format!("{fresh:016x}");
+        let gate = lines.next().unwrap_or_else(|| id.clone());
+        let mut predecessors: Vec<String> = if proven { lines.filter(|line| *line != id).collect() } else { Vec::new() };
+        predecessors.drain(..predecessors.len().saturating_sub(MAX_PREDECESSORS));
 
-        let lives: String = earlier.iter().chain([&life]).map(|life| format!("{life}\n")).collect();
+        let lives: String = predecessors.iter().chain([&id]).map(|life| format!("{life}\n")).collect();
         let draft = state_dir.join(format!("{FILE}.new"));
         let mut file = File::create(&draft)?;
         file.write_all(format!("{gate}\n{lives}").as_bytes())?;
         file.sync_all()?;
         fs::rename(&draft, &path)?;
         File::open(state_dir)?.sync_all()?;
-        Ok(Self { gate, life, earlier })
+        Ok(Self { gate, id, predecessors })
     }
 
     /// A gate without a past.
-    pub fn fresh(fresh: u64) -> Self {
-        let life = format!("{fresh:016x}");
-        Self { gate: life.clone(), life, earlier: Vec::new() }
+    pub fn ephemeral(fresh: u64) -> Self {
+        let id = format!("{fresh:016x}");
+        Self { gate: id.clone(), id: id, predecessors: Vec::new() }
     }
 
     /// Its name in the ledger.
     pub(super) fn holder(&self) -> String {
-        format!("{}.{}", self.gate, self.life)
+        format!("{}.{}", self.gate, self.id)
     }
 
     /// The lives whose leases it takes over, as the script reads them.
-    pub(super) fn heirs_of(&self) -> String {
-        let names: Vec<String> = self.earlier.iter().map(|life| format!("{}.{life}", self.gate)).collect();
+    pub(super) fn predecessors(&self) -> String {
+        let names: Vec<String> = self.predecessors.iter().map(|id| format!("{}.{id}", self.gate)).collect();
         names.join(",")
     }
 }
@@ -78,25 +78,25 @@ mod tests {
     #[test]
     fn a_gate_keeps_its_name_and_takes_over_what_it_can_prove() {
         let folder = tempfile::tempdir().expect("a folder");
-        let next = |fresh, proven| Incarnation::next_life(folder.path(), fresh, proven).expect("it can be written");
+        let next = |fresh, proven| Incarnation::next(folder.path(), fresh, proven).expect("it can be written");
         let first = next(1, true);
-        assert_eq!((first.holder(), first.heirs_of()), ("0000000000000001.0000000000000001".into(), String::new()));
+        assert_eq!((first.holder(), first.predecessors()), ("0000000000000001.0000000000000001".into(), String::new()));
         let second = next(2, true);
         assert_eq!(second.holder(), "0000000000000001.0000000000000002");
-        assert_eq!(second.heirs_of(), "0000000000000001.0000000000000001");
-        assert_eq!(next(3, false).heirs_of(), "");
-        assert_eq!(next(4, true).heirs_of(), "0000000000000001.0000000000000003");
-        for life in 5..30 {
-            next(life, true);
+        assert_eq!(second.predecessors(), "0000000000000001.0000000000000001");
+        assert_eq!(next(3, false).predecessors(), "");
+        assert_eq!(next(4, true).predecessors(), "0000000000000001.0000000000000003");
+        for id in 5..30 {
+            next(id, true);
         }
-        assert_eq!(next(30, true).earlier.len(), MOST_LIVES);
+        assert_eq!(next(30, true).predecessors.len(), MAX_PREDECESSORS);
     }
 
     #[test]
     fn a_foreign_file_is_a_gate_without_a_past() {
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join(FILE), b"\xff\xfe ../../etc \x00").expect("it is written");
-        let identity = Incarnation::next_life(folder.path(), 7, true).expect("it can be written");
-        assert_eq!((identity.holder().len(), identity.heirs_of()), (33, String::new()));
+        let identity = Incarnation::next(folder.path(), 7, true).expect("it can be written");
+        assert_eq!((identity.holder().len(), identity.predecessors()), (33, String::new()));
     }
 }

@@ -21,11 +21,11 @@ pub(super) enum Reply {
 }
 
 /// The longest text that is believed: far beyond what a thousand gates on one quota would say.
-const LONGEST: usize = 64 * 1024 * 1024;
+const MAX_BULK_LEN: usize = 64 * 1024 * 1024;
 /// The longest list that is believed, and the longest line.
-const MOST: usize = 1024 * 1024;
+const MAX_ARRAY_LEN: usize = 1024 * 1024;
 /// Our script answers with a flat list.
-const DEEPEST: usize = 4;
+const MAX_DEPTH: usize = 4;
 
 impl Reply {
     /// Its text, where it is one.
@@ -56,15 +56,15 @@ fn read_nested<'a, R: AsyncBufRead + Unpin + Send>(
 ) -> Pin<Box<dyn Future<Output = io::Result<Reply>> + Send + 'a>> {
     Box::pin(async move {
         let line = read_line(from).await?;
-        let (kind, rest) = line.split_at_checked(1).ok_or_else(|| foreign("an empty line"))?;
-        let number = || rest.parse::<i64>().map_err(|_| foreign("a number that is none"));
+        let (kind, rest) = line.split_at_checked(1).ok_or_else(|| unexpected_reply("an empty line"))?;
+        let number = || rest.parse::<i64>().map_err(|_| unexpected_reply("a number that is none"));
         match kind {
             "+" => Ok(Reply::Text(rest.as_bytes().to_vec())),
             "-" => Ok(Reply::Error(rest.to_owned())),
             ":" => Ok(Reply::Number(number()?)),
             "$" | "*" if number()? == -1 => Ok(Reply::Nil),
             "$" => {
-                let length = length(number()?, LONGEST)?;
+                let length = length(number()?, MAX_BULK_LEN)?;
                 let mut text = Vec::new();
                 // Grows with what arrives, not with what was announced.
                 let read = AsyncReadExt::take(&mut *from, length as u64 + 2).read_to_end(&mut text).await?;
@@ -72,42 +72,42 @@ fn read_nested<'a, R: AsyncBufRead + Unpin + Send>(
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
                 if !text.ends_with(b"\r\n") {
-                    return Err(foreign("a text without its end"));
+                    return Err(unexpected_reply("a text without its end"));
                 }
                 text.truncate(length);
                 Ok(Reply::Text(text))
             }
-            "*" if depth < DEEPEST => {
-                let length = length(number()?, MOST)?;
+            "*" if depth < MAX_DEPTH => {
+                let length = length(number()?, MAX_ARRAY_LEN)?;
                 let mut list = Vec::new();
                 for _ in 0..length {
                     list.push(read_nested(from, depth + 1).await?);
                 }
                 Ok(Reply::List(list))
             }
-            _ => Err(foreign("something else")),
+            _ => Err(unexpected_reply("something else")),
         }
     })
 }
 
 async fn read_line<R: AsyncBufRead + Unpin>(from: &mut R) -> io::Result<String> {
     let mut line = Vec::new();
-    let read = AsyncReadExt::take(&mut *from, MOST as u64).read_until(b'\n', &mut line).await?;
+    let read = AsyncReadExt::take(&mut *from, MAX_ARRAY_LEN as u64).read_until(b'\n', &mut line).await?;
     if read == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     if !line.ends_with(b"\r\n") {
-        return Err(foreign("a line without its end"));
+        return Err(unexpected_reply("a line without its end"));
     }
     line.truncate(line.len() - 2);
-    String::from_utf8(line).map_err(|_| foreign("no text"))
+    String::from_utf8(line).map_err(|_| unexpected_reply("no text"))
 }
 
 fn length(number: i64, most: usize) -> io::Result<usize> {
-    usize::try_from(number).ok().filter(|length| *length <= most).ok_or_else(|| foreign("an absurd length"))
+    usize::try_from(number).ok().filter(|length| *length <= most).ok_or_else(|| unexpected_reply("an absurd length"))
 }
 
-fn foreign(found: &str) -> io::Error {
+fn unexpected_reply(found: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("it does not speak the Redis protocol: found {found}"))
 }
 

@@ -12,9 +12,9 @@ pub(super) enum ScriptReply {
     /// It was carried out; there is nothing to tell.
     Done,
     /// The server has lost something: it wants to be told all that we know.
-    Tell,
+    StateRequested,
     /// The window is long over; this ordinal is the present one.
-    Behind(u64),
+    Superseded(u64),
 }
 
 /// How a window stands, by the server's clock.
@@ -23,11 +23,11 @@ pub(super) enum WindowStatus {
     /// It is leased.
     Open,
     /// It has ended.
-    Over,
+    Closed,
     /// It begins too far in the future.
-    Early,
+    TooEarly,
     /// Something was lost; nothing more is leased until all gates have spoken.
-    Unsure,
+    Recovering,
 }
 
 /// What this gate has, and what others have.
@@ -45,9 +45,9 @@ pub(super) struct GrantReply {
     /// The server's time.
     pub now: Timestamp,
     /// Gates that have to speak before more is leased.
-    pub waiting: String,
+    pub missing_holders: String,
     /// All that the server knows of the quota.
-    pub everything: String,
+    pub quota_state: String,
 }
 
 impl ScriptReply {
@@ -56,20 +56,20 @@ impl ScriptReply {
         let Reply::List(list) = reply else { return None };
         let words: Vec<&str> = list.iter().map(Reply::text).collect::<Option<_>>()?;
         let standing = match *words.first()? {
-            "tell" => return Some(Self::Tell),
-            "behind" => return Some(Self::Behind(words.get(1)?.parse().ok()?)),
+            "tell" => return Some(Self::StateRequested),
+            "behind" => return Some(Self::Superseded(words.get(1)?.parse().ok()?)),
             // Overtaken by a later call of our own: cannot be, for they are made one after the other.
             "stale" => return None,
             "ok" if words.len() == 1 => return Some(Self::Done),
             "ok" => WindowStatus::Open,
-            "over" => WindowStatus::Over,
-            "early" => WindowStatus::Early,
-            "unsure" => WindowStatus::Unsure,
+            "over" => WindowStatus::Closed,
+            "early" => WindowStatus::TooEarly,
+            "unsure" => WindowStatus::Recovering,
             _ => return None,
         };
         let (amounts, rest) = words.get(1..)?.split_first_chunk()?;
         let [held, share, elsewhere, taken_elsewhere, lost, withheld, expected_elsewhere] = *amounts;
-        let [starts, ends, now, waiting, everything] = *rest else { return None };
+        let [starts, ends, now, missing_holders, quota_state] = *rest else { return None };
         let units = |word: &str| word.parse().ok().map(Units::from_milli);
         let moment = |word: &str| word.parse::<u64>().ok().map(|moment| Timestamp(moment.saturating_mul(1000)));
         let span = moment(starts).zip(moment(ends)).map(|(start, end)| Span { start, end });
@@ -84,8 +84,8 @@ impl ScriptReply {
             expected_elsewhere: units(expected_elsewhere)?,
             span,
             now: moment(now)?,
-            waiting: waiting.to_owned(),
-            everything: everything.to_owned(),
+            missing_holders: missing_holders.to_owned(),
+            quota_state: quota_state.to_owned(),
         }))
     }
 }

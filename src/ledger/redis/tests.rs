@@ -150,7 +150,7 @@ struct Gate {
 
 impl Gate {
     fn new(world: &Rc<RedisFixture>, number: u64, shares: bool, back: u32) -> Self {
-        let store = world.store(Incarnation::fresh(number), shares);
+        let store = world.store(Incarnation::ephemeral(number), shares);
         Self {
             world: Rc::clone(world),
             store,
@@ -177,12 +177,12 @@ impl Gate {
         LeaseRequest {
             quota: QUOTA.into(),
             limit: Units::from_milli(self.limit),
-            window: WindowKey { id: start.0, span: Some(span), back: self.back },
+            window: WindowKey { id: start.0, span: Some(span), lookback: self.back },
             taken: Units::from_milli(purse.taken),
             held: Units::from_milli(purse.held),
             wanted: Units::from_milli(wanted),
-            soon: Units::from_milli(self.greed / 10),
-            expects: Units::ZERO,
+            urgent: Units::from_milli(self.greed / 10),
+            expected_demand: Units::ZERO,
         }
     }
 
@@ -211,7 +211,7 @@ impl Gate {
     fn tend(&mut self) {
         let asks = self.asks();
         let list: Vec<LeaseRequest> = asks.iter().map(|(_, ask)| ask.clone()).collect();
-        self.store.home.port = if self.reachable { self.world.port } else { 1 };
+        self.store.primary.port = if self.reachable { self.world.port } else { 1 };
         let now = self.world.now();
         let world = Rc::clone(&self.world);
         match world.runtime.block_on(self.store.lease(&list, now)) {
@@ -229,12 +229,12 @@ impl Gate {
     /// The server carries the call out, but its answer is lost.
     fn tend_in_vain(&mut self) {
         let list: Vec<LeaseRequest> = self.asks().into_iter().map(|(_, ask)| ask).collect();
-        self.store.home.port = self.world.port;
-        let floors = self.store.floors.clone();
+        self.store.primary.port = self.world.port;
+        let floors = self.store.reported_state.clone();
         let now = self.world.now();
         let world = Rc::clone(&self.world);
         let _ = world.runtime.block_on(self.store.round(&list, Operation::Lease, now));
-        self.store.floors = floors;
+        self.store.reported_state = floors;
     }
 
     /// The call lies in a buffer somewhere, and the gate has given up on it.
@@ -265,8 +265,8 @@ impl Gate {
         let earlier = if proven { self.lives.clone() } else { Vec::new() };
         let token = |life: &u64| format!("{life:016x}");
         let identity =
-            Incarnation { gate: token(&self.name), life: token(&life), earlier: earlier.iter().map(token).collect() };
-        let shares = self.store.shares;
+            Incarnation { gate: token(&self.name), id: token(&life), predecessors: earlier.iter().map(token).collect() };
+        let shares = self.store.fallback_enabled;
         self.store = self.world.store(identity, shares);
         if !proven {
             self.lives.clear();
@@ -371,7 +371,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-fn happen(house: &mut GatewayFleet, event: &Event) {
+fn apply(house: &mut GatewayFleet, event: &Event) {
     match *event {
         Event::Spend(gate, amount) => house.gates[gate].spend(amount),
         Event::Greed(gate, amount) => house.gates[gate].greed = amount,
@@ -417,7 +417,7 @@ fn happen(house: &mut GatewayFleet, event: &Event) {
 }
 
 /// Tells `cases` stories to the script as changed by `changed`; what went wrong with the first that breaks the promise.
-fn tell_stories(port: u16, cases: u32, first_name: u64, changed: (&'static str, &'static str)) -> Result<(), String> {
+fn run_scenarios(port: u16, cases: u32, first_name: u64, changed: (&'static str, &'static str)) -> Result<(), String> {
     let names = std::cell::Cell::new(first_name);
     let shrinking = if changed.0.is_empty() { 1000 } else { 0 };
     let config = ProptestConfig { cases, max_shrink_iters: shrinking, failure_persistence: None, ..Default::default() };
@@ -433,7 +433,7 @@ fn tell_stories(port: u16, cases: u32, first_name: u64, changed: (&'static str, 
         let mut house = GatewayFleet::new(&world, 3, shares, back);
         house.pass(4000);
         for event in &events {
-            happen(&mut house, event);
+            apply(&mut house, event);
             house.keeps_the_limit().map_err(|told| TestCaseError::fail(format!("after {event:?}: {told}")))?;
         }
         Ok(())
@@ -446,7 +446,7 @@ fn tell_stories(port: u16, cases: u32, first_name: u64, changed: (&'static str, 
 fn whatever_happens_no_more_than_the_limit_can_be_taken() {
     let redis = real::RedisServer::start(&[]);
     let cases = std::env::var("TIDEGATE_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(60);
-    tell_stories(redis.port, cases, 0, ("", "")).unwrap_or_else(|failure| panic!("{failure}"));
+    run_scenarios(redis.port, cases, 0, ("", "")).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 /// Each rule of the script is there for a reason: without it, some story ends with more taken than was bought.
@@ -469,7 +469,7 @@ fn a_script_that_lacks_a_rule_is_found_out() {
             assert!(include_str!("script.lua").contains(rule), "{rule}");
             let port = redis.port;
             scope.spawn(move || {
-                let found = tell_stories(port, 400, number * 10_000, (rule, without));
+                let found = run_scenarios(port, 400, number * 10_000, (rule, without));
                 println!("{lack}: {}", found.expect_err(lack).lines().next().unwrap_or_default());
             });
         }
@@ -550,7 +550,7 @@ fn a_correction_by_hand_opens_what_waits_and_counts_for_all() {
     assert_eq!(house.gates[0].potential(0), 500);
     let ask = house.gates[0].ask_for(0, house.gates[0].purses[&0], 500);
     let lease = world.runtime.block_on(house.gates[0].store.lease(&[ask], world.now())).expect("a lease")[0];
-    assert_eq!(lease.taken_elsewhere, Units::from_milli(9_000));
+    assert_eq!(lease.taken_by_others, Units::from_milli(9_000));
 }
 
 #[test]
@@ -604,16 +604,16 @@ fn a_gate_that_hears_nothing_lives_by_its_share() {
 fn windows_that_open_at_their_first_use_are_counted_for_all_gates() {
     let redis = real::RedisServer::start(&[]);
     let world = RedisFixture::new(redis.port, 1);
-    let mut stores = [1, 2].map(|number| world.store(Incarnation::fresh(number), false));
+    let mut stores = [1, 2].map(|number| world.store(Incarnation::ephemeral(number), false));
     let ask = |ordinal, span, taken: u64, held: u64| LeaseRequest {
         quota: QUOTA.into(),
         limit: Units::from_milli(LIMIT),
-        window: WindowKey { id: ordinal, span, back: 0 },
+        window: WindowKey { id: ordinal, span, lookback: 0 },
         taken: Units::from_milli(taken),
         held: Units::from_milli(held),
         wanted: Units::from_milli(9_000),
-        soon: Units::from_milli(1),
-        expects: Units::ZERO,
+        urgent: Units::from_milli(1),
+        expected_demand: Units::ZERO,
     };
     let mut lease =
         |store: usize, ask: LeaseRequest| world.runtime.block_on(stores[store].lease(&[ask], world.now())).expect("a lease")[0];
@@ -632,9 +632,9 @@ fn windows_that_open_at_their_first_use_are_counted_for_all_gates() {
     lease(0, ask(1, Some(next), 1, 500));
     world.pass(100_000);
     lease(0, ask(2, None, 0, 0));
-    let mut late = world.store(Incarnation::fresh(3), false);
+    let mut late = world.store(Incarnation::ephemeral(3), false);
     let lease = world.runtime.block_on(late.lease(&[ask(0, None, 0, 0)], world.now())).expect("a lease")[0];
-    assert_eq!((lease.elsewhere.milli(), lease.span), (9_000, None), "it shares the third window");
+    assert_eq!((lease.held_by_others.milli(), lease.span), (9_000, None), "it shares the third window");
 }
 
 #[test]
@@ -650,7 +650,7 @@ fn what_was_taken_under_other_rules_at_the_same_time_counts() {
     (ask.window.id, ask.window.span) = (half.start.0, Some(half));
     for _ in 0..40 {
         let lease = world.runtime.block_on(gate.store.lease(&[ask.clone()], world.now())).expect("a lease")[0];
-        assert_eq!(lease.elsewhere.milli(), 1000);
+        assert_eq!(lease.held_by_others.milli(), 1000);
         ask.held = lease.held;
     }
     assert!(ask.held.milli() <= LIMIT - 1000 && ask.held.milli() > LIMIT - 1010, "{}", ask.held);

@@ -1,7 +1,7 @@
 //! What people do on this site: whether they load pictures and styles through the gate, and whether their browsers say
 //! which page led them on. A site may keep its pictures elsewhere or forbid referers; then their absence means nothing.
 
-use super::left_after;
+use super::decay_factor;
 use crate::policy::Timestamp;
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ pub enum BaselineSample {
     /// It loads what belongs to the pages.
     LoadsAssets,
     /// It goes from page to page as people do, and loads nothing that belongs to them.
-    LoadsNone,
+    NoAssets,
     /// It says which page of this site led it on.
-    TellsLinks,
+    SendsReferer,
     /// It loads what belongs to several pages, and none of them led to another.
-    TellsNone,
+    NoReferer,
 }
 
 /// What the witnesses of late have shown.
@@ -44,36 +44,36 @@ pub struct ExpectedBehavior {
 
 impl SiteBaseline {
     /// Hears one more witness.
-    pub fn hear(&mut self, witness: BaselineSample, now: Timestamp, half_life: Duration) {
+    pub fn record(&mut self, witness: BaselineSample, now: Timestamp, half_life: Duration) {
         let (custom, yes) = match witness {
             BaselineSample::LoadsAssets => (&mut self.assets, true),
-            BaselineSample::LoadsNone => (&mut self.assets, false),
-            BaselineSample::TellsLinks => (&mut self.links, true),
-            BaselineSample::TellsNone => (&mut self.links, false),
+            BaselineSample::NoAssets => (&mut self.assets, false),
+            BaselineSample::SendsReferer => (&mut self.links, true),
+            BaselineSample::NoReferer => (&mut self.links, false),
         };
-        custom.hear(yes, now, half_life);
+        custom.record(yes, now, half_life);
     }
 
     /// What is expected, as far as there are witnesses enough.
     pub fn expected(&self) -> ExpectedBehavior {
-        ExpectedBehavior { assets: self.assets.strength(), links: self.links.strength() }
+        ExpectedBehavior { assets: self.assets.confidence(), links: self.links.confidence() }
     }
 }
 
 impl BaselineRate {
-    fn hear(&mut self, yes: bool, now: Timestamp, half_life: Duration) {
-        let left = left_after(now.since(self.since), half_life);
+    fn record(&mut self, yes: bool, now: Timestamp, half_life: Duration) {
+        let left = decay_factor(now.saturating_duration_since(self.since), half_life);
         self.since = self.since.max(now);
         (self.yes, self.no) = (self.yes * left, self.no * left);
         *(if yes { &mut self.yes } else { &mut self.no }) += 1.0;
     }
 
     /// What nearly all do is expected in full, what two of three do not at all.
-    fn strength(&self) -> f32 {
+    fn confidence(&self) -> f32 {
         let witnesses = self.yes + self.no;
-        if witnesses < FEWEST { 0.0 } else { ((self.yes / witnesses - 0.65) / 0.25).clamp(0.0, 1.0) }
+        if witnesses < MIN_SAMPLES { 0.0 } else { ((self.yes / witnesses - 0.65) / 0.25).clamp(0.0, 1.0) }
     }
 }
 
 /// Fewer witnesses prove nothing; decayed, so a little less than five.
-const FEWEST: f32 = 4.5;
+const MIN_SAMPLES: f32 = 4.5;

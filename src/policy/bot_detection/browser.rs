@@ -18,7 +18,7 @@ pub struct BrowserTraits {
 pub enum ClientHints {
     /// Nobody knows.
     #[default]
-    Perhaps,
+    Unknown,
     /// It sends them with each request over TLS.
     Always,
     /// It has none.

@@ -2,7 +2,7 @@
 
 use super::BrowserTraits;
 use crate::policy::Timestamp;
-use crate::policy::decide::ROBOTS_TXT;
+use crate::policy::decide::ROBOTS_TXT_PATH;
 
 /// One request of a client that says it is a browser, or says nothing.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ pub enum ResourceKind {
     /// robots.txt.
     Robots,
     /// What robots.txt forbids and nothing links to.
-    Trap,
+    Honeypot,
     /// What says nothing of anybody: the icon of a site, a form that is sent.
     Other,
 }
@@ -43,11 +43,11 @@ pub enum Referer {
     #[default]
     Unknown,
     /// None was named.
-    Nowhere,
+    Absent,
     /// One of another site.
-    Elsewhere,
+    External,
     /// One of this site.
-    Here,
+    Internal,
 }
 
 /// What became of a request.
@@ -58,9 +58,9 @@ pub enum ResponseOutcome {
     /// Answered with what was asked for.
     Served,
     /// Sent elsewhere, asked to say who it is, or told that it has it already.
-    Moved,
+    Redirected,
     /// There was nothing of the kind.
-    Missing,
+    NotFound,
 }
 
 /// Which headers a request had, and how it came: one bit each.
@@ -85,11 +85,11 @@ impl HeadersSeen {
     /// `Upgrade-Insecure-Requests`: browsers send it where somebody turns to a page, not with what a page fetches itself.
     pub const UPGRADE: Self = Self(1 << 10);
     /// Headers were looked at: those that are not here were not there.
-    pub const LOOKED: Self = Self(1 << 7);
+    pub const INSPECTED: Self = Self(1 << 7);
     /// The client spoke TLS, to the proxy before us: browsers keep some headers for that.
-    pub const SECURE: Self = Self(1 << 8);
+    pub const TLS: Self = Self(1 << 8);
     /// The client itself spoke HTTP/1.0, and not a proxy before us.
-    pub const OLD_HTTP: Self = Self(1 << 9);
+    pub const HTTP_10: Self = Self(1 << 9);
 
     const NAMES: [(Self, &str); 8] = [
         (Self::ACCEPT, "accept"),
@@ -104,54 +104,54 @@ impl HeadersSeen {
 
     /// These and `more`, where `there`.
     #[must_use]
-    pub const fn and(self, more: Self, there: bool) -> Self {
+    pub const fn with(self, more: Self, there: bool) -> Self {
         Self(self.0 | if there { more.0 } else { 0 })
     }
 
     /// True when all of `these` are among them.
-    pub const fn has(self, these: Self) -> bool {
+    pub const fn contains(self, these: Self) -> bool {
         self.0 & these.0 == these.0
     }
 
     /// The names of the headers that were there.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Self::NAMES.into_iter().filter(move |(header, _)| self.has(*header)).map(|(_, name)| name)
+        Self::NAMES.into_iter().filter(move |(header, _)| self.contains(*header)).map(|(_, name)| name)
     }
 
     /// The header of this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::NAMES.into_iter().find(|(_, known)| *known == name).map(|(header, _)| header)
     }
 }
 
 impl RequestFeatures {
     /// True when there is something to learn from it, now that it is known what became of it.
-    pub fn tells_something(&self, outcome: ResponseOutcome) -> bool {
+    pub fn is_informative(&self, outcome: ResponseOutcome) -> bool {
         match self.aim {
-            ResourceKind::Robots | ResourceKind::Trap => true,
+            ResourceKind::Robots | ResourceKind::Honeypot => true,
             ResourceKind::Page(_) | ResourceKind::Asset => outcome != ResponseOutcome::Refused,
             ResourceKind::Other => false,
         }
     }
 
     /// True for what a page of this site seems to have fetched on its own account, as one does that keeps itself fresh.
-    pub(super) fn is_by_a_page(&self) -> bool {
-        self.referer == Referer::Here && self.seen.has(HeadersSeen::LOOKED) && !self.seen.has(HeadersSeen::UPGRADE)
+    pub(super) fn is_background_fetch(&self) -> bool {
+        self.referer == Referer::Internal && self.seen.contains(HeadersSeen::INSPECTED) && !self.seen.contains(HeadersSeen::UPGRADE)
     }
 }
 
 impl ResourceKind {
     /// What a request is after that asks for the normalised `path`, where `trap` is set.
     pub fn of(method: &http::Method, path: &str, query: Option<&str>, trap: Option<&str>) -> Self {
-        if path == ROBOTS_TXT {
+        if path == ROBOTS_TXT_PATH {
             return Self::Robots;
         }
         if trap.is_some_and(|trap| path.strip_prefix(trap).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
         {
-            return Self::Trap;
+            return Self::Honeypot;
         }
-        let name = behind_last(b'/', path).unwrap_or(path);
-        let extension = behind_last(b'.', name).unwrap_or_default();
+        let name = after_last(b'/', path).unwrap_or(path);
+        let extension = after_last(b'.', name).unwrap_or_default();
         if method != http::Method::GET || ICONS.iter().any(|icon| name.starts_with(icon)) {
             return Self::Other;
         }
@@ -166,37 +166,37 @@ impl Referer {
     /// Where a request to `host` says it comes from. A log that names no host leaves open whose page it was: it counts
     /// as one of ours, as does that of a sibling below the same domain.
     pub fn of(referer: Option<&[u8]>, host: &str) -> Self {
-        let Some(referer) = referer.filter(|referer| !referer.is_empty()) else { return Self::Nowhere };
-        let Some(authority) = referer.splitn(4, |&byte| byte == b'/').nth(2) else { return Self::Elsewhere };
+        let Some(referer) = referer.filter(|referer| !referer.is_empty()) else { return Self::Absent };
+        let Some(authority) = referer.splitn(4, |&byte| byte == b'/').nth(2) else { return Self::External };
         let named = authority.rsplit(|&byte| byte == b'@').next().unwrap_or_default();
         let named = named.split(|&byte| byte == b':').next().unwrap_or_default();
-        match host.is_empty() || domain(named).eq_ignore_ascii_case(domain(host.as_bytes())) {
-            true => Self::Here,
-            false => Self::Elsewhere,
+        match host.is_empty() || last_two_labels(named).eq_ignore_ascii_case(last_two_labels(host.as_bytes())) {
+            true => Self::Internal,
+            false => Self::External,
         }
     }
 }
 
 impl ResponseOutcome {
     /// What became of a request that was answered with `status` by the origin, or by a log's server.
-    pub fn of_status(status: u16) -> Self {
+    pub fn from_status(status: u16) -> Self {
         match status {
             200..300 => Self::Served,
-            400 | 404 | 405 | 410 => Self::Missing,
+            400 | 404 | 405 | 410 => Self::NotFound,
             429 | 500.. => Self::Refused,
-            _ => Self::Moved,
+            _ => Self::Redirected,
         }
     }
 }
 
 /// What stands behind the last `sign`, an ASCII one, where there is one. Byte by byte, as names are short.
-fn behind_last(sign: u8, text: &str) -> Option<&str> {
+fn after_last(sign: u8, text: &str) -> Option<&str> {
     let at = text.bytes().rposition(|byte| byte == sign)?;
     Some(&text[at + 1..])
 }
 
 /// The last two labels: enough to know a sibling by, and where it is not (`co.uk`), it errs for the client.
-fn domain(host: &[u8]) -> &[u8] {
+fn last_two_labels(host: &[u8]) -> &[u8] {
     let mut dots = host.iter().enumerate().rev().filter(|(_, byte)| **byte == b'.').map(|(at, _)| at);
     dots.nth(1).map_or(host, |at| &host[at + 1..])
 }
@@ -207,12 +207,12 @@ fn short_hash(path: &str, query: Option<&str>) -> u16 {
     let hash =
         bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
     // Never 0, which marks an empty place.
-    (mixed(hash) >> 48).max(1) as u16
+    (mix_hash(hash) >> 48).max(1) as u16
 }
 
 /// Spreads `hash` over all bits (the finaliser of MurmurHash3): FNV-1a leaves those of paths that differ in their last
 /// digit close together, and who counts up would seem to ask for a few pages again and again.
-fn mixed(mut hash: u64) -> u64 {
+fn mix_hash(mut hash: u64) -> u64 {
     for factor in [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53] {
         hash = (hash ^ hash >> 33).wrapping_mul(factor);
     }

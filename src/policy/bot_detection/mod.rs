@@ -22,7 +22,7 @@ pub use baseline::{SiteBaseline, ExpectedBehavior, BaselineSample};
 pub use client_profile::ClientProfile;
 pub use network_profile::NetworkProfile;
 pub use features::{ResourceKind, ResponseOutcome, Referer, HeadersSeen, RequestFeatures};
-pub use score::{Signal, BotScore, suspicion};
+pub use score::{Signal, BotScore, score};
 
 use crate::policy::Timestamp;
 use std::time::Duration;
@@ -37,20 +37,20 @@ pub struct BotDetection {
     /// The most clients that are remembered.
     pub max_clients: usize,
     /// A path that robots.txt forbids and nothing links to.
-    pub trap: Option<String>,
+    pub honeypot: Option<String>,
 }
 
 /// What is left of counts that were last looked at in the second `since`, which becomes that of `now`; none within a second.
-fn left_since(since: &mut u32, now: Timestamp, half_life: Duration) -> Option<f32> {
+fn decay_since(since: &mut u32, now: Timestamp, half_life: Duration) -> Option<f32> {
     let now = u32::try_from(now.seconds()).unwrap_or(u32::MAX);
     let elapsed = now.saturating_sub(*since);
     (elapsed > 0).then(|| {
         *since = now;
-        left_after(Duration::from_secs(elapsed.into()), half_life)
+        decay_factor(Duration::from_secs(elapsed.into()), half_life)
     })
 }
 
 /// What is left of something after `elapsed`.
-fn left_after(elapsed: Duration, half_life: Duration) -> f32 {
+fn decay_factor(elapsed: Duration, half_life: Duration) -> f32 {
     (-elapsed.as_secs_f32() / half_life.as_secs_f32().max(1.0)).exp2()
 }

@@ -1,6 +1,6 @@
 //! What all browsers of one network do together: rented addresses come by the hundred, with a few requests each.
 
-use super::{ResourceKind, ResponseOutcome, Referer, RequestFeatures, left_since};
+use super::{ResourceKind, ResponseOutcome, Referer, RequestFeatures, decay_since};
 use crate::policy::Timestamp;
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ pub struct NetworkProfile {
 
 impl NetworkProfile {
     /// Adds what was seen of the client that `hash` stands for.
-    pub fn learn(&mut self, hash: u64, sight: &RequestFeatures, outcome: ResponseOutcome, half_life: Duration) {
-        if !sight.tells_something(outcome) {
+    pub fn record(&mut self, hash: u64, sight: &RequestFeatures, outcome: ResponseOutcome, half_life: Duration) {
+        if !sight.is_informative(outcome) {
             return;
         }
-        self.fade(sight.at, half_life);
+        self.decay(sight.at, half_life);
         match sight.aim {
             ResourceKind::Asset => self.assets += 1.0,
             ResourceKind::Page(_) => {
                 self.pages += 1.0;
-                self.linked += f32::from(u8::from(matches!(sight.referer, Referer::Here | Referer::Unknown)));
+                self.linked += f32::from(u8::from(matches!(sight.referer, Referer::Internal | Referer::Unknown)));
                 self.clients |= 1 << (hash >> 59);
             }
             _ => {}
@@ -35,8 +35,8 @@ impl NetworkProfile {
 
     /// The habits as they count at `now`.
     #[must_use]
-    pub fn at(mut self, now: Timestamp, half_life: Duration) -> Self {
-        self.fade(now, half_life);
+    pub fn decayed(mut self, now: Timestamp, half_life: Duration) -> Self {
+        self.decay(now, half_life);
         self
     }
 
@@ -46,13 +46,13 @@ impl NetworkProfile {
     }
 
     /// True when several clients have asked for many pages, and hardly one did what people do.
-    pub(super) fn is_without_people(&self) -> bool {
+    pub(super) fn looks_automated(&self) -> bool {
         let seldom = |count: f32| count * 20.0 < self.pages;
-        self.pages >= FEWEST_PAGES && self.clients.count_ones() >= FEWEST_CLIENTS && seldom(self.assets + self.linked)
+        self.pages >= MIN_PAGES && self.clients.count_ones() >= MIN_CLIENTS && seldom(self.assets + self.linked)
     }
 
-    fn fade(&mut self, now: Timestamp, half_life: Duration) {
-        let Some(left) = left_since(&mut self.since, now, half_life) else { return };
+    fn decay(&mut self, now: Timestamp, half_life: Duration) {
+        let Some(left) = decay_since(&mut self.since, now, half_life) else { return };
         for count in [&mut self.pages, &mut self.assets, &mut self.linked] {
             *count *= left;
         }
@@ -63,5 +63,5 @@ impl NetworkProfile {
 }
 
 /// Fewer pages, or clients, may be chance.
-const FEWEST_PAGES: f32 = 8.0;
-const FEWEST_CLIENTS: u32 = 3;
+const MIN_PAGES: f32 = 8.0;
+const MIN_CLIENTS: u32 = 3;

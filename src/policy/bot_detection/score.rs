@@ -19,7 +19,7 @@ pub enum Signal {
     /// It read robots.txt.
     ReadsRobots,
     /// It went where robots.txt forbids to and nothing links to.
-    Trapped,
+    Honeypot,
     /// Most of what it asked for is not there.
     Probes,
     /// No `Accept-Language`, which its browser always sends.
@@ -33,7 +33,7 @@ pub enum Signal {
     /// HTTP/1.0.
     OldHttp,
     /// Its whole network loads pages and nothing else.
-    Neighbours,
+    Network,
 }
 
 /// Why a client is suspected.
@@ -53,14 +53,14 @@ impl Signal {
         Self::ManyCostlyPages,
         Self::EvenPace,
         Self::ReadsRobots,
-        Self::Trapped,
+        Self::Honeypot,
         Self::Probes,
         Self::NoLanguage,
         Self::NoFetchMetadata,
         Self::WrongHints,
         Self::BareHeaders,
         Self::OldHttp,
-        Self::Neighbours,
+        Self::Network,
     ];
 
     /// Its name in logs and metrics.
@@ -71,22 +71,22 @@ impl Signal {
             Self::ManyCostlyPages => "many_costly_pages",
             Self::EvenPace => "even_pace",
             Self::ReadsRobots => "reads_robots",
-            Self::Trapped => "trapped",
+            Self::Honeypot => "trapped",
             Self::Probes => "probes",
             Self::NoLanguage => "no_language",
             Self::NoFetchMetadata => "no_fetch_metadata",
             Self::WrongHints => "wrong_hints",
             Self::BareHeaders => "bare_headers",
             Self::OldHttp => "old_http",
-            Self::Neighbours => "neighbours",
+            Self::Network => "neighbours",
         }
     }
 
     /// The most points that it can have.
-    pub const fn most(self) -> u16 {
+    pub const fn max_points(self) -> u16 {
         match self {
-            Self::Trapped => 80,
-            Self::Probes | Self::Neighbours => 60,
+            Self::Honeypot => 80,
+            Self::Probes | Self::Network => 60,
             Self::NoAssets => 48,
             Self::NoLinks => 44,
             Self::EvenPace | Self::NoFetchMetadata => 35,
@@ -100,13 +100,13 @@ impl Signal {
 
 /// Weighs `habits`, as they are now, of a client that shows pictures if it is `graphical`. `neighbourhood` is asked for
 /// only where it could tell something.
-pub fn suspicion(
+pub fn score(
     habits: &ClientProfile,
     graphical: bool,
     expected: ExpectedBehavior,
     neighbourhood: impl FnOnce() -> Option<NetworkProfile>,
 ) -> BotScore {
-    let ClientProfile { pages, served, missing, costly, assets, robots, traps, gap, gap_variance, views, .. } = *habits;
+    let ClientProfile { pages, served, missing, costly, assets, robots_reads: robots, honeypot_hits: traps, mean_interval: gap, interval_variance: gap_variance, views, .. } = *habits;
     let mut points = ScoreBuilder::default();
     let lacks_assets = graphical && !habits.loads_assets();
     let of_a_proxy = [
@@ -114,37 +114,37 @@ pub fn suspicion(
         (Signal::NoFetchMetadata, habits.no_fetch.ratio()),
         (Signal::WrongHints, habits.wrong_hints.ratio()),
         (Signal::BareHeaders, habits.bare.ratio()),
-        (Signal::NoAssets, if lacks_assets { expected.assets * after(served, 1.5) } else { 0.0 }),
+        (Signal::NoAssets, if lacks_assets { expected.assets * saturation(served, 1.5) } else { 0.0 }),
     ];
     // Whoever reads on behind a proxy that takes headers away may have the pictures from it, too.
     let (together, apart) = of_a_proxy.split_at(if habits.follows_links() { 5 } else { 4 });
     points.add_together(together);
     apart.iter().for_each(|(signal, share)| points.add(*signal, *share));
     if !habits.follows_links() {
-        points.add(Signal::NoLinks, expected.links * after(pages, 1.5));
+        points.add(Signal::NoLinks, expected.links * saturation(pages, 1.5));
     }
     // Whoever does both reads, however much.
     if !(habits.loads_assets() && habits.follows_links()) {
         points.add(Signal::ManyCostlyPages, (costly - 15.0) / 15.0);
     }
-    if views > STEPS && gap >= 1.0 {
+    if views > MIN_INTERVALS && gap >= 1.0 {
         points.add(Signal::EvenPace, (0.5 - gap_variance.sqrt() / gap) / 0.4);
     }
     points.add(Signal::ReadsRobots, robots);
-    points.add(Signal::Trapped, traps);
+    points.add(Signal::Honeypot, traps);
     if missing >= 5.0 && missing >= pages * 0.7 && assets < 1.0 {
-        points.add(Signal::Probes, after(missing, 4.0));
+        points.add(Signal::Probes, saturation(missing, 4.0));
     }
     points.add(Signal::OldHttp, habits.old_http.ratio());
-    if views > 0 && !habits.has_marks_of_people() && points.sum > 0.0 {
-        let alone = neighbourhood().filter(NetworkProfile::is_without_people);
-        points.add(Signal::Neighbours, alone.map_or(0.0, |network| after(network.pages, 6.0)));
+    if views > 0 && !habits.shows_human_traits() && points.sum > 0.0 {
+        let alone = neighbourhood().filter(NetworkProfile::looks_automated);
+        points.add(Signal::Network, alone.map_or(0.0, |network| saturation(network.pages, 6.0)));
     }
     points.into_suspicion()
 }
 
 /// How sure something is that was seen `count` times: half after `half` of them.
-fn after(count: f32, half: f32) -> f32 {
+fn saturation(count: f32, half: f32) -> f32 {
     1.0 - (-count / half).exp2()
 }
 
@@ -157,15 +157,15 @@ struct ScoreBuilder {
 
 impl ScoreBuilder {
     fn add(&mut self, signal: Signal, share: f32) {
-        self.add_points(signal, f32::from(signal.most()) * share.clamp(0.0, 1.0));
+        self.add_points(signal, f32::from(signal.max_points()) * share.clamp(0.0, 1.0));
     }
 
     /// What one proxy can take away all at once is one reason.
     fn add_together(&mut self, signals: &[(Signal, f32)]) {
-        let sum: f32 = signals.iter().map(|(signal, share)| f32::from(signal.most()) * share).sum();
-        let scale = if sum > MOST_OF_A_PROXY { MOST_OF_A_PROXY / sum } else { 1.0 };
+        let sum: f32 = signals.iter().map(|(signal, share)| f32::from(signal.max_points()) * share).sum();
+        let scale = if sum > MAX_HEADER_POINTS { MAX_HEADER_POINTS / sum } else { 1.0 };
         for &(signal, share) in signals {
-            self.add_points(signal, f32::from(signal.most()) * share * scale);
+            self.add_points(signal, f32::from(signal.max_points()) * share * scale);
         }
     }
 
@@ -188,7 +188,7 @@ impl ScoreBuilder {
 }
 
 /// Fewer steps have no pace.
-const STEPS: u8 = 8;
+const MIN_INTERVALS: u8 = 8;
 
 /// What one proxy can take away, together: with many costly pages it is not enough.
-const MOST_OF_A_PROXY: f32 = 65.0;
+const MAX_HEADER_POINTS: f32 = 65.0;

@@ -7,7 +7,7 @@ use crate::policy::identity::KeySource;
 use crate::policy::quota::ClassTiers;
 use crate::policy::route::Pattern;
 use crate::policy::tier::{TierSet, Tier};
-use crate::policy::time::seconds_rounded_up;
+use crate::policy::time::ceil_seconds;
 use crate::policy::window::Window;
 use proptest::prelude::*;
 
@@ -35,14 +35,14 @@ impl Door {
         Self {
             quota: Quota {
                 name: "api".into(),
-                limit: Units::whole(1000),
+                limit: Units::from_whole(1000),
                 window: Window::Fixed { length: Duration::from_secs(86_400) },
                 enforce: true,
                 cost_header: None,
                 free_when_cached: true,
                 sync_from: None,
                 pacing: None,
-                ladders: vec![None],
+                class_tiers: vec![None],
             },
             class: Class {
                 name: "bot".into(),
@@ -60,7 +60,7 @@ impl Door {
                 hosts: vec![],
                 methods: vec![],
                 query: vec![],
-                costs: vec![(QuotaId(0), Cost::Known(Units::whole(1)))],
+                costs: vec![(QuotaId(0), Cost::Known(Units::from_whole(1)))],
                 scopes: vec![],
                 measured: true,
             },
@@ -77,8 +77,8 @@ impl Door {
     }
 
     fn shedding_from(mut self, above: u64, percent: u32, enforce: bool) -> Self {
-        let tier = Tier { above: Units::whole(above), shed: Share::from_millionths(percent * 10_000) };
-        self.quota.ladders = vec![Some(ClassTiers { ladder: TierSet::new(vec![tier], self.quota.limit), enforce })];
+        let tier = Tier { above: Units::from_whole(above), shed: Share::from_millionths(percent * 10_000) };
+        self.quota.class_tiers = vec![Some(ClassTiers { ladder: TierSet::new(vec![tier], self.quota.limit), enforce })];
         self
     }
 
@@ -92,15 +92,15 @@ impl Door {
         let mut positions = [QuotaSnapshot {
             id: QuotaId(0),
             quota: &self.quota,
-            cost: Units::whole(self.cost),
-            taken: Units::whole(self.taken),
+            cost: Units::from_whole(self.cost),
+            taken: Units::from_whole(self.taken),
             limit: self.quota.limit,
-            grant: Units::whole(self.granted),
+            leased: Units::from_whole(self.granted),
             resets_at: MIDNIGHT,
             shedding: self.shedding,
             planned: self.planned,
             guarded: self.guarded,
-            is_let_through: false,
+            guard_admitted: false,
         }];
         let verdict = decide(&asked, self.level, &mut positions, self.now);
         self.shedding = positions[0].shedding;
@@ -129,7 +129,7 @@ fn a_class_without_tiers_is_refused_only_when_nothing_is_left() {
     door.taken = 999;
     assert_eq!(door.reason(), None, "the last unit is there to be used");
     door.taken = 1000;
-    let wait = MIDNIGHT.since(NOON);
+    let wait = MIDNIGHT.saturating_duration_since(NOON);
     assert_eq!(door.asks(), Verdict::Refuse(Refusal { reason: Reason::Quota, quotas: 1, wait }));
 }
 
@@ -163,16 +163,16 @@ fn a_tier_refuses_its_share_and_names_itself() {
 #[test]
 fn a_guarded_crawler_is_let_through_where_a_tier_refuses_it_but_not_where_nothing_is_left() {
     let guard = CrawlerGuard {
-        trickle: Duration::from_secs(300),
+        admit_interval: Duration::from_secs(300),
         max_refused_for: Duration::from_secs(86_400),
-        up_to: Share::from_millionths(20_000),
+        budget: Share::from_millionths(20_000),
     };
     let never = GuardState {
         guard,
         last_admitted: Timestamp::default(),
         is_overdue: false,
         spent: Units::ZERO,
-        passed: Share::ALL,
+        window_elapsed: Share::ALL,
     };
     let mut door = Door { taken: 600, guarded: Some(never), ..Door::new().shedding_from(500, 100, true) };
     assert_eq!(door.reason(), None);
@@ -186,7 +186,7 @@ fn a_guarded_crawler_is_let_through_where_a_tier_refuses_it_but_not_where_nothin
 #[test]
 fn a_class_shut_out_waits_for_the_reset_and_one_shed_in_part_does_not() {
     let mut shut = Door { taken: 600, ..Door::new().shedding_from(500, 100, true) };
-    let wait = MIDNIGHT.since(NOON);
+    let wait = MIDNIGHT.saturating_duration_since(NOON);
     assert_eq!(shut.asks(), Verdict::Refuse(Refusal { reason: Reason::Tier, quotas: 1, wait }));
     let mut half = Door { taken: 600, ..Door::new().shedding_from(500, 50, true) };
     half.asks();
@@ -214,7 +214,7 @@ fn an_empty_bucket_refuses_before_the_quota_is_asked_and_touches_nothing() {
     let mut door = Door { taken: 600, ..Door::new().shedding_from(500, 50, true) };
     door.class.bucket =
         Some(Bucket { capacity: 1, fill: 1, interval: Duration::from_secs(10), smooth: false, costed_only: false });
-    door.level = BucketState { missing: 1, since: NOON };
+    door.level = BucketState { used_tokens: 1, since: NOON };
     assert_eq!(
         door.asks(),
         Verdict::Refuse(Refusal { reason: Reason::Bucket, quotas: 0, wait: Duration::from_secs(10) })
@@ -228,7 +228,7 @@ fn a_rule_in_shadow_says_what_it_would_have_done() {
     assert_eq!(door.shadow(), Some(Reason::Tier));
     door.quota.enforce = false;
     door.taken = 1000;
-    door.quota.ladders = vec![None];
+    door.quota.class_tiers = vec![None];
     assert_eq!(door.shadow(), Some(Reason::Quota));
     let mut class_in_shadow = Door { taken: 600, ..Door::new().shedding_from(500, 100, true) };
     class_in_shadow.class.enforce = false;
@@ -272,7 +272,7 @@ proptest! {
                 door.now = Timestamp(told.0 - 1);
                 prop_assert_eq!(door.reason(), Some(Reason::Bucket));
                 // Header fields tell whole seconds: who waits for those is admitted as well.
-                door.now = told + Duration::from_secs(seconds_rounded_up(refusal.wait)) - refusal.wait;
+                door.now = told + Duration::from_secs(ceil_seconds(refusal.wait)) - refusal.wait;
                 prop_assert_eq!(door.reason(), None);
                 door.now = told;
             }

@@ -11,7 +11,7 @@ pub enum KeySource {
     #[default]
     Address,
     /// Who sends the same value there; who sends none, by address.
-    Sent(CredentialSource),
+    Credential(CredentialSource),
     /// All crawlers of one proven operator; who has none, by address.
     Operator,
     /// Everybody in the class.
@@ -79,21 +79,21 @@ impl ClientKey {
     }
 
     /// The key of a secret, by a hash of it that nobody outside this process can compute.
-    pub const fn of_secret(hash: u64) -> Self {
+    pub const fn from_credential(hash: u64) -> Self {
         Self(SECRET | hash & !KIND)
     }
 
     /// The key of all crawlers of an operator.
-    pub fn of_operator(operator: OperatorId) -> Self {
+    pub fn from_operator(operator: OperatorId) -> Self {
         Self(OPERATOR | u64::from(operator.0))
     }
 
     /// The key as one number, for maps.
-    pub const fn number(self) -> u64 {
+    pub const fn to_u64(self) -> u64 {
         self.0
     }
 
-    /// The key that [`ClientKey::number`] gave.
+    /// The key that [`ClientKey::to_u64`] gave.
     pub const fn from_number(number: u64) -> Self {
         Self(number)
     }
@@ -104,7 +104,7 @@ impl ClientKey {
     }
 
     /// Who it is. Below 2^32 lies only `::/32`, which nobody has: those are IPv4 addresses.
-    pub fn payer(self) -> KeyOwner {
+    pub fn owner(self) -> KeyOwner {
         match self.0 & KIND {
             SECRET => KeyOwner::Secret(self.0 & !KIND),
             OPERATOR => KeyOwner::Operator(OperatorId(self.0 as u16)),
@@ -117,8 +117,8 @@ impl ClientKey {
     }
 
     /// The key for people to read: never a secret, only its hash. `name` is that of an operator.
-    pub fn shown<'a>(self, name: impl Fn(OperatorId) -> &'a str) -> impl Display {
-        fmt::from_fn(move |out| match self.payer() {
+    pub fn display<'a>(self, name: impl Fn(OperatorId) -> &'a str) -> impl Display {
+        fmt::from_fn(move |out| match self.owner() {
             KeyOwner::V4(address) => address.fmt(out),
             KeyOwner::V6(address) => address.fmt(out),
             KeyOwner::Secret(hash) => write!(out, "hash:{hash:015x}"),
@@ -143,18 +143,18 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn shown(key: ClientKey) -> String {
-        key.shown(|_| "googlebot").to_string()
+    fn display(key: ClientKey) -> String {
+        key.display(|_| "googlebot").to_string()
     }
 
     #[test]
     fn a_key_tells_who_pays_but_no_secret() {
-        assert_eq!(shown(ClientKey::of_v4([192, 0, 2, 1].into())), "192.0.2.1");
-        assert_eq!(shown(ClientKey::of_v6(0x2001_0db8_0001_0002)), "2001:db8:1:2::");
-        assert_eq!(shown(ClientKey::of_secret(u64::MAX)), "hash:fffffffffffffff");
-        assert_eq!(shown(ClientKey::of_operator(OperatorId(7))), "operator:googlebot");
-        assert_eq!(ClientKey::of_operator(OperatorId(u16::MAX)).payer(), KeyOwner::Operator(OperatorId(u16::MAX)));
-        assert_eq!(shown(ClientKey::OF_CLASS), "class");
+        assert_eq!(display(ClientKey::of_v4([192, 0, 2, 1].into())), "192.0.2.1");
+        assert_eq!(display(ClientKey::of_v6(0x2001_0db8_0001_0002)), "2001:db8:1:2::");
+        assert_eq!(display(ClientKey::from_credential(u64::MAX)), "hash:fffffffffffffff");
+        assert_eq!(display(ClientKey::from_operator(OperatorId(7))), "operator:googlebot");
+        assert_eq!(ClientKey::from_operator(OperatorId(u16::MAX)).owner(), KeyOwner::Operator(OperatorId(u16::MAX)));
+        assert_eq!(display(ClientKey::OF_CLASS), "class");
     }
 
     #[test]
@@ -182,8 +182,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_address_passes_for_another_kind_of_key(upper: u64) {
-            prop_assert!(matches!(ClientKey::of_v6(upper).payer(), KeyOwner::V4(_) | KeyOwner::V6(_)));
-            prop_assert!(matches!(ClientKey::of_secret(upper).payer(), KeyOwner::Secret(_)));
+            prop_assert!(matches!(ClientKey::of_v6(upper).owner(), KeyOwner::V4(_) | KeyOwner::V6(_)));
+            prop_assert!(matches!(ClientKey::from_credential(upper).owner(), KeyOwner::Secret(_)));
         }
     }
 }

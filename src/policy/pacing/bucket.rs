@@ -14,9 +14,9 @@ pub struct PacingRate {
     /// The share of its requests that is served.
     pub share: Share,
     /// The share that will have been served in the end: of a purse that is empty many want the next unit.
-    pub chance: Share,
+    pub long_run_share: Share,
     /// Units that its purse gains in an hour.
-    pub per_hour: Units,
+    pub refill_per_hour: Units,
     /// The most that its purse holds.
     pub burst: Units,
 }
@@ -25,9 +25,9 @@ pub struct PacingRate {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacingAllowance {
     /// By the plan.
-    pub offer: PacingRate,
+    pub rate: PacingRate,
     /// At this moment.
-    pub purse: PacingBucket,
+    pub bucket: PacingBucket,
 }
 
 /// The purse of one class.
@@ -36,7 +36,7 @@ pub struct PacingBucket {
     /// Thousandths of a unit; below zero after a request that cost more than the purse can hold.
     milli: i64,
     /// Up to when it has been filled.
-    filled: Timestamp,
+    refilled_at: Timestamp,
     shedding: ShedState,
 }
 
@@ -45,42 +45,42 @@ pub struct PacingBucket {
 pub struct PacingRefused(pub Duration);
 
 /// By then there is another plan.
-const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// A class served in part is told to come back so that about one request a minute of each client gets through.
-const PARTLY_SERVED_FOR: Duration = Duration::from_secs(60);
+const PARTIAL_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 const NANOSECONDS_PER_HOUR: u128 = 3_600_000_000_000;
 
 impl PacingBucket {
     /// A full purse.
-    pub fn full(offer: &PacingRate, now: Timestamp) -> Self {
-        Self { milli: milli(offer.burst), filled: now, shedding: ShedState::default() }
+    pub fn full(rate: &PacingRate, now: Timestamp) -> Self {
+        Self { milli: milli(rate.burst), refilled_at: now, shedding: ShedState::default() }
     }
 
     /// What was in it when it was last looked into; nothing, where it owes.
-    pub fn holds(&self) -> Units {
+    pub fn balance(&self) -> Units {
         Units::from_milli(u64::try_from(self.milli).unwrap_or(0))
     }
 
     /// Counts one request of `cost` against the offer: the purse after it, and whether the request is refused. It may go
     /// before so many others of its class, which are refused in its place. A request that is let through for other reasons
-    /// pays as well ([`PacingBucket::pay`]).
-    pub fn asks(mut self, offer: &PacingRate, cost: Units, before: u32, now: Timestamp) -> (Self, Result<(), PacingRefused>) {
-        self.fill(offer, now);
-        let (is_refused, shedding) = match offer.share {
+    /// pays as well ([`PacingBucket::take`]).
+    pub fn try_take(mut self, rate: &PacingRate, cost: Units, before: u32, now: Timestamp) -> (Self, Result<(), PacingRefused>) {
+        self.refill(rate, now);
+        let (is_refused, shedding) = match rate.share {
             // Nobody is refused in another's place any more.
             Share::ALL => (false, ShedState::default()),
-            share => self.shedding.next_before(share.rest(), before),
+            share => self.shedding.record_borrowing(share.complement(), before),
         };
         self.shedding = shedding;
-        let needed = milli(cost.min(offer.burst));
+        let needed = milli(cost.min(rate.burst));
         let has = self.milli.saturating_add(needed.saturating_mul(i64::from(before)));
         let said = match is_refused {
-            true => Err(PacingRefused(wait_for_turn(offer.chance))),
+            true => Err(PacingRefused(time_to_next_admit(rate.long_run_share))),
             false if has < needed => {
-                let filled = wait_for(needed - self.milli, offer.per_hour);
-                Err(PacingRefused(filled.max(wait_for_turn(offer.chance))))
+                let refilled_at = refill_time(needed - self.milli, rate.refill_per_hour);
+                Err(PacingRefused(refilled_at.max(time_to_next_admit(rate.long_run_share))))
             }
             false => Ok(()),
         };
@@ -89,26 +89,26 @@ impl PacingBucket {
 
     /// As it is at `now`.
     #[must_use]
-    pub fn filled(mut self, offer: &PacingRate, now: Timestamp) -> Self {
-        self.fill(offer, now);
+    pub fn refilled(mut self, rate: &PacingRate, now: Timestamp) -> Self {
+        self.refill(rate, now);
         self
     }
 
     /// The same, where the share has just refused one: the next is served.
     #[must_use]
-    pub fn with_its_turn(self) -> Self {
+    pub fn assuming_turn(self) -> Self {
         Self { shedding: ShedState::default(), ..self }
     }
 
     /// Takes `cost` out.
-    pub fn pay(&mut self, cost: Units) {
+    pub fn take(&mut self, cost: Units) {
         self.milli = self.milli.saturating_sub(milli(cost));
     }
 
     /// Whole thousandths only; what is left of the time counts towards the next.
-    fn fill(&mut self, offer: &PacingRate, now: Timestamp) {
-        let passed = now.since(self.filled).as_nanos();
-        let rate = u128::from(offer.per_hour.milli());
+    fn refill(&mut self, offer: &PacingRate, now: Timestamp) {
+        let passed = now.saturating_duration_since(self.refilled_at).as_nanos();
+        let rate = u128::from(offer.refill_per_hour.milli());
         let gained = passed * rate / NANOSECONDS_PER_HOUR;
         let room = milli(offer.burst).saturating_sub(self.milli);
         match i64::try_from(gained) {
@@ -116,30 +116,30 @@ impl PacingBucket {
                 self.milli += gained;
                 let used =
                     (u128::from(gained.unsigned_abs()) * NANOSECONDS_PER_HOUR).checked_div(rate).unwrap_or(passed);
-                self.filled += Duration::from_nanos(u64::try_from(used).unwrap_or(u64::MAX));
+                self.refilled_at += Duration::from_nanos(u64::try_from(used).unwrap_or(u64::MAX));
             }
             _ => {
                 self.milli = self.milli.max(milli(offer.burst));
-                self.filled = self.filled.max(now);
+                self.refilled_at = self.refilled_at.max(now);
             }
         }
         // A clock that was set back does not keep it waiting until it has come round again.
-        self.filled = self.filled.min(now);
+        self.refilled_at = self.refilled_at.min(now);
     }
 }
 
-fn wait_for(missing: i64, per_hour: Units) -> Duration {
+fn refill_time(missing: i64, refill_per_hour: Units) -> Duration {
     let missing = u128::from(missing.unsigned_abs()) * NANOSECONDS_PER_HOUR;
-    let nanoseconds = missing.div_ceil(u128::from(per_hour.milli()).max(1));
-    Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX)).min(LONGEST_WAIT)
+    let nanoseconds = missing.div_ceil(u128::from(refill_per_hour.milli()).max(1));
+    Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX)).min(MAX_WAIT)
 }
 
-fn wait_for_turn(chance: Share) -> Duration {
-    if chance == Share::ALL {
+fn time_to_next_admit(long_run_share: Share) -> Duration {
+    if long_run_share == Share::ALL {
         return Duration::ZERO;
     }
-    let wait = Duration::try_from_secs_f64(PARTLY_SERVED_FOR.as_secs_f64() / chance.ratio());
-    wait.unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT)
+    let wait = Duration::try_from_secs_f64(PARTIAL_RETRY_INTERVAL.as_secs_f64() / long_run_share.ratio());
+    wait.unwrap_or(MAX_WAIT).min(MAX_WAIT)
 }
 
 fn milli(units: Units) -> i64 {

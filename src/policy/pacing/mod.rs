@@ -27,7 +27,7 @@ pub struct Pacing {
     /// What is known of the hours to come.
     pub forecast: PacingMode,
     /// So much of the limit a class may be ahead of its plan.
-    pub burst: Share,
+    pub burst_share: Share,
     /// What the plan has for each class, by [`ClassId`].
     pub roles: Vec<Role>,
     /// Whose share stays when more is asked for than was expected, by [`ClassId`]: the higher, the longer.
@@ -60,11 +60,11 @@ impl PacingMode {
 pub enum Role {
     /// What it will ask for is put aside.
     #[default]
-    First,
+    Unpaced,
     /// It is offered a part of the rest, by this weight.
     Paced(NonZeroU32),
     /// Nothing: a tier shuts it out from the first unit on.
-    ShutOut,
+    Excluded,
 }
 
 /// What the plan has for one request.
@@ -73,9 +73,9 @@ pub struct PlanSnapshot {
     /// More is taken than was planned until now, and than the burst allows.
     pub is_ahead: bool,
     /// What is put aside for those served first.
-    pub aside: Units,
+    pub earmarked: Units,
     /// What its class may take now, if it is paced.
-    pub allotment: Option<PacingAllowance>,
+    pub allowance: Option<PacingAllowance>,
 }
 
 impl Pacing {
@@ -85,7 +85,7 @@ impl Pacing {
     }
 
     /// True for a class that is refused what is beyond its plan.
-    pub fn paces(&self, class: ClassId) -> bool {
+    pub fn is_paced(&self, class: ClassId) -> bool {
         matches!(self.role(class), Role::Paced(_))
     }
 }

@@ -13,7 +13,7 @@ pub struct PlanInput {
     /// What was bought for the window.
     pub limit: Units,
     /// What those served first will ask for.
-    pub first: DemandForecast,
+    pub unpaced_demand: DemandForecast,
     /// Shares are planned, not rates alone: then a little is left over, so that they can stay.
     pub by_share: bool,
     /// So far what a class gets may be off its part by weight, for the sake of a share that stays.
@@ -39,7 +39,7 @@ pub struct ClassDemand {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Units that are put aside for those served first.
-    pub aside: Units,
+    pub earmarked: Units,
     /// What each paced class gets, in the order of the outlook.
     pub parts: Vec<ClassAllocation>,
 }
@@ -54,46 +54,46 @@ pub struct ClassAllocation {
 }
 
 /// People may come by this many deviations more than expected. What the paced classes could give up serves for that, up to
-/// [`GIVEN_UP`]; only what goes beyond is kept back ...
+/// [`YIELD_SHARE`]; only what goes beyond is kept back ...
 const MARGIN_DEVIATIONS: f64 = 1.5;
 /// ... this part of what is left for them ...
-const GIVEN_UP: f64 = 0.5;
+const YIELD_SHARE: f64 = 0.5;
 /// ... and never more than this part of the limit: at the window's end it would be left over.
-const MOST_KEPT_BACK: f64 = 0.006;
+const MAX_MARGIN: f64 = 0.006;
 /// So much of the limit is planned to be left over, ...
-const LEFT_OVER: f64 = 0.0045;
+const TARGET_UNUSED: f64 = 0.0045;
 /// ... give or take this in the end. As long as that is so, shares stay as they were when the window began: chance alone
 /// should not make one hour different from the next.
-const GIVE_OR_TAKE: f64 = 0.0042;
+const UNUSED_TOLERANCE: f64 = 0.0042;
 /// How that opens, from nothing, with the part of the limit that is gone. Early, a share that is a little different makes up
 /// for what came unlooked-for; late, it would have to be very different.
-const OPENS: i32 = 2;
+const TOLERANCE_EXPONENT: i32 = 2;
 
 impl PlanInput {
     /// The plan.
     pub fn plan(&self) -> Plan {
         let limit = self.limit.as_f64();
-        let for_paced = (self.left.as_f64() - self.first.units).max(0.0);
+        let for_paced = (self.left.as_f64() - self.unpaced_demand.units).max(0.0);
         let gone = 1.0 - (self.left.as_f64() / limit.max(f64::MIN_POSITIVE)).min(1.0);
         let (left_over, give_or_take) = match self.by_share {
-            true => (LEFT_OVER, GIVE_OR_TAKE * gone.powi(OPENS)),
+            true => (TARGET_UNUSED, UNUSED_TOLERANCE * gone.powi(TOLERANCE_EXPONENT)),
             false => (0.0, 0.0),
         };
-        let unlooked_for = MARGIN_DEVIATIONS * self.first.variance.max(0.0).sqrt() - GIVEN_UP * for_paced;
-        let margin = unlooked_for.clamp((left_over - give_or_take) * limit, MOST_KEPT_BACK * limit);
-        let aside = self.first.units + margin;
-        let most = (self.left.as_f64() - aside).max(0.0);
+        let unlooked_for = MARGIN_DEVIATIONS * self.unpaced_demand.variance.max(0.0).sqrt() - YIELD_SHARE * for_paced;
+        let margin = unlooked_for.clamp((left_over - give_or_take) * limit, MAX_MARGIN * limit);
+        let earmarked = self.unpaced_demand.units + margin;
+        let most = (self.left.as_f64() - earmarked).max(0.0);
         let least = (for_paced - (left_over + give_or_take) * limit).clamp(0.0, most);
-        let (by_weight, kept) = (self.divide(most), self.keep(least, most));
+        let (by_weight, kept) = (self.divide_by_weight(most), self.keep_shares(least, most));
         let asked: f64 = self.paced.iter().map(|class| class.units).sum();
         let weights: f64 = self.paced.iter().map(|class| class.weight).sum();
         let surplus = (most - asked).max(0.0);
         let part = |(class, (by_weight, kept)): (&ClassDemand, (f64, f64))| ClassAllocation {
-            share: served(kept, class.units),
+            share: admit_share(kept, class.units),
             units: by_weight.max(kept) + surplus * class.weight / weights,
         };
         let parts = self.paced.iter().zip(by_weight.into_iter().zip(kept)).map(part).collect();
-        Plan { aside: Units::from_milli((aside * 1000.0) as u64), parts }
+        Plan { earmarked: Units::from_milli((earmarked * 1000.0) as u64), parts }
     }
 
     /// What each class gets of a budget from `least` to `most`, with shares that are those of the window's beginning, where
@@ -101,8 +101,8 @@ impl PlanInput {
     ///
     /// What chance takes and gives, the last in rank bears: the others keep their shares as long as the last have
     /// something to give, and nobody is further than the burst from the part that weights give.
-    fn keep(&self, mut least: f64, mut most: f64) -> Vec<f64> {
-        let (upper, lower) = (self.divide(most), self.divide(least));
+    fn keep_shares(&self, mut least: f64, mut most: f64) -> Vec<f64> {
+        let (upper, lower) = (self.divide_by_weight(most), self.divide_by_weight(least));
         let burst = self.burst.as_f64();
         let mut others: f64 = self.paced.iter().map(|class| class.units).sum();
         let mut kept = vec![0.0; self.paced.len()];
@@ -129,7 +129,7 @@ impl PlanInput {
     }
 
     /// Divides `budget` by weight: nobody gets more than is asked for, and what one leaves the others share.
-    fn divide(&self, budget: f64) -> Vec<f64> {
+    fn divide_by_weight(&self, budget: f64) -> Vec<f64> {
         let mut parts = vec![0.0; self.paced.len()];
         let mut by_need: Vec<usize> = (0..self.paced.len()).collect();
         let need = |place: &usize| self.paced[*place].units / self.paced[*place].weight;
@@ -147,7 +147,7 @@ impl PlanInput {
 }
 
 /// The share of what is `asked` that `units` can serve: everything, where nothing is asked.
-fn served(units: f64, asked: f64) -> Share {
+fn admit_share(units: f64, asked: f64) -> Share {
     match asked > 0.0 {
         true => Share::from_ratio(units / asked),
         false => Share::ALL,

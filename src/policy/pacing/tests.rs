@@ -17,11 +17,11 @@ const DAY: u64 = 86_400;
 fn outlook(left: u64, first: f64, paced: &[(f64, f64)]) -> PlanInput {
     let appetite = |&(weight, units): &(f64, f64)| ClassDemand { weight, units, priority: 0, share: None };
     PlanInput {
-        left: Units::whole(left),
-        limit: Units::whole(10_000),
-        first: DemandForecast { units: first, variance: first },
+        left: Units::from_whole(left),
+        limit: Units::from_whole(10_000),
+        unpaced_demand: DemandForecast { units: first, variance: first },
         by_share: true,
-        burst: Units::whole(500),
+        burst: Units::from_whole(500),
         paced: paced.iter().map(appetite).collect(),
     }
 }
@@ -85,33 +85,33 @@ fn the_share_of_a_lower_priority_changes_first() {
 #[test]
 fn a_purse_fills_to_the_thousandth_however_often_it_is_looked_into() {
     let offer =
-        PacingRate { share: Share::ALL, chance: Share::ALL, per_hour: Units::from_milli(1234), burst: Units::whole(5) };
+        PacingRate { share: Share::ALL, long_run_share: Share::ALL, refill_per_hour: Units::from_milli(1234), burst: Units::from_whole(5) };
     let start = Timestamp::from_seconds(1000);
     let mut often = PacingBucket::full(&offer, start);
-    often.pay(Units::whole(10));
+    often.take(Units::from_whole(10));
     let mut once = often;
     for second in 1..=36_000 {
-        (often, _) = often.asks(&offer, Units::whole(5), 0, start + Duration::from_secs(second));
+        (often, _) = often.try_take(&offer, Units::from_whole(5), 0, start + Duration::from_secs(second));
     }
     let end = start + Duration::from_secs(36_000);
-    (once, _) = once.asks(&offer, Units::whole(5), 0, end);
+    (once, _) = once.try_take(&offer, Units::from_whole(5), 0, end);
     assert_eq!(often, once);
-    let (_, said) = once.asks(&offer, Units::whole(5), 0, end);
+    let (_, said) = once.try_take(&offer, Units::from_whole(5), 0, end);
     assert!(said.is_ok(), "12.34 units came in ten hours, and five were owed");
 }
 
 #[test]
 fn who_waits_as_told_for_the_purse_finds_enough_in_it() {
-    let offer = PacingRate { share: Share::ALL, chance: Share::ALL, per_hour: Units::whole(60), burst: Units::whole(2) };
+    let offer = PacingRate { share: Share::ALL, long_run_share: Share::ALL, refill_per_hour: Units::from_whole(60), burst: Units::from_whole(2) };
     let start = Timestamp::from_seconds(1000);
     let mut purse = PacingBucket::full(&offer, start);
-    purse.pay(Units::whole(2));
-    let (purse, Err(PacingRefused(wait))) = purse.asks(&offer, Units::whole(1), 0, start) else { panic!("it is empty") };
+    purse.take(Units::from_whole(2));
+    let (purse, Err(PacingRefused(wait))) = purse.try_take(&offer, Units::from_whole(1), 0, start) else { panic!("it is empty") };
     assert_eq!(wait, Duration::from_secs(60));
-    assert!(purse.asks(&offer, Units::whole(1), 0, start + wait - Duration::from_nanos(1)).1.is_err());
-    assert!(purse.asks(&offer, Units::whole(1), 0, start + wait).1.is_ok());
+    assert!(purse.try_take(&offer, Units::from_whole(1), 0, start + wait - Duration::from_nanos(1)).1.is_err());
+    assert!(purse.try_take(&offer, Units::from_whole(1), 0, start + wait).1.is_ok());
     assert!(
-        purse.asks(&offer, Units::whole(50), 0, start + 2 * wait).1.is_ok(),
+        purse.try_take(&offer, Units::from_whole(50), 0, start + 2 * wait).1.is_ok(),
         "a full purse pays for any page, and owes"
     );
 }
@@ -120,13 +120,13 @@ fn who_waits_as_told_for_the_purse_finds_enough_in_it() {
 fn of_an_empty_purse_nobody_is_told_to_come_back_at_once_where_few_are_served() {
     let offer = PacingRate {
         share: Share::ALL,
-        chance: Share::from_millionths(200_000),
-        per_hour: Units::whole(3600),
-        burst: Units::whole(2),
+        long_run_share: Share::from_millionths(200_000),
+        refill_per_hour: Units::from_whole(3600),
+        burst: Units::from_whole(2),
     };
     let mut purse = PacingBucket::full(&offer, Timestamp(0));
-    purse.pay(Units::whole(2));
-    let (_, said) = purse.asks(&offer, Units::whole(1), 0, Timestamp(0));
+    purse.take(Units::from_whole(2));
+    let (_, said) = purse.try_take(&offer, Units::from_whole(1), 0, Timestamp(0));
     assert_eq!(said, Err(PacingRefused(Duration::from_secs(300))), "not in the second in which the next unit comes");
 }
 
@@ -135,18 +135,18 @@ fn a_request_that_goes_before_pays_with_the_turn_of_the_next() {
     let (offer, now) = (shared_offer(500_000), Timestamp(0));
     let mut purse = PacingBucket::full(&offer, now);
     let mut asks = |before: u32| {
-        let (after, said) = purse.asks(&offer, Units::whole(1), before, now);
+        let (after, said) = purse.try_take(&offer, Units::from_whole(1), before, now);
         purse = after;
         said.is_ok()
     };
     assert_eq!([asks(0), asks(1), asks(0), asks(0), asks(0)], [true, true, false, false, true]);
     let everything = PacingRate { share: Share::ALL, ..offer };
-    assert!(purse.asks(&offer, Units::whole(1), 1, now).0.asks(&everything, Units::whole(1), 0, now).1.is_ok());
+    assert!(purse.try_take(&offer, Units::from_whole(1), 1, now).0.try_take(&everything, Units::from_whole(1), 0, now).1.is_ok());
 }
 
 fn shared_offer(millionths: u32) -> PacingRate {
     let share = Share::from_millionths(millionths);
-    PacingRate { share, chance: share, per_hour: Units::ZERO, burst: Units::whole(1000) }
+    PacingRate { share, long_run_share: share, refill_per_hour: Units::ZERO, burst: Units::from_whole(1000) }
 }
 
 /// A quota of 1,000 units a day, whose days go by hour by hour.
@@ -158,18 +158,18 @@ struct Site {
 
 impl Site {
     fn new(forecast: PacingMode) -> Self {
-        let roles = vec![Role::First, Role::Paced(NonZeroU32::MIN)];
+        let roles = vec![Role::Unpaced, Role::Paced(NonZeroU32::MIN)];
         let (burst, priorities) = (Share::from_millionths(50_000), Vec::new());
-        let pacing = Pacing { forecast, burst, roles, priorities, enforce: true };
+        let pacing = Pacing { forecast, burst_share: burst, roles, priorities, enforce: true };
         Self { pacing, pacer: Pacer::default(), taken: 0 }
     }
 
     fn plan(&mut self, now: u64) {
         let day = now / DAY * DAY;
         let span = Span { start: Timestamp::from_seconds(day), end: Timestamp::from_seconds(day + DAY) };
-        let taken = Units::whole(self.taken);
+        let taken = Units::from_whole(self.taken);
         let week = WeekTime(((now + 3 * DAY) % (7 * DAY)) as f64);
-        let books = QuotaTotals { limit: Units::whole(1000), taken, expected_elsewhere: None, span, week };
+        let books = QuotaTotals { limit: Units::from_whole(1000), taken, expected_elsewhere: None, span, week };
         self.pacer.plan(&self.pacing, |place| place, &books, Timestamp::from_seconds(now));
     }
 
@@ -178,9 +178,9 @@ impl Site {
         self.taken = if now.is_multiple_of(DAY) { 0 } else { self.taken };
         self.plan(now);
         for (class, units) in [(PEOPLE, people), (SEARCH, search)] {
-            self.pacer.class(class).demand.asks(Units::whole(units));
+            self.pacer.class(class).demand.record_request(Units::from_whole(units));
         }
-        let served = self.share().of(Units::whole(search)).floor();
+        let served = self.share().of_units(Units::from_whole(search)).floor();
         self.taken = (self.taken + people + served).min(1000);
     }
 
@@ -200,7 +200,7 @@ fn from_the_second_day_on_the_share_is_the_same_in_every_hour() {
             assert!((share - 520.0 / 1560.0).abs() < 0.04, "{share} in hour {hour}");
         }
     }
-    assert!(site.pacer.aside() < Units::whole(50), "of the last hour");
+    assert!(site.pacer.earmarked() < Units::from_whole(50), "of the last hour");
 }
 
 #[test]
@@ -222,12 +222,12 @@ fn the_line_follows_the_usual_day() {
     let mut site = Site::new(PacingMode::Learned);
     (0..48).for_each(|hour| site.hour(hour * 3600, if hour % 24 < 12 { 0 } else { 30 }, 0));
     site.plan(48 * 3600 + 6 * 3600);
-    assert_eq!(site.pacer.line(), Units::ZERO);
+    assert_eq!(site.pacer.planned(), Units::ZERO);
     let mut even = Site::new(PacingMode::Even);
     even.plan(6 * 3600);
-    assert_eq!(even.pacer.line(), Units::whole(250));
-    assert!(even.pacer.is_ahead(Units::whole(301)));
-    assert!(!even.pacer.is_ahead(Units::whole(300)));
+    assert_eq!(even.pacer.planned(), Units::from_whole(250));
+    assert!(even.pacer.is_ahead(Units::from_whole(301)));
+    assert!(!even.pacer.is_ahead(Units::from_whole(300)));
 }
 
 #[test]
@@ -235,8 +235,8 @@ fn a_crowd_of_an_hour_says_little_about_tomorrow_and_one_that_stays_is_believed(
     let usual_at_noon = |hours: &[u64]| {
         let mut demand = demand::DemandModel::default();
         for hour in 0..48 {
-            demand.asks(Units::whole(if hour >= 36 { hours.get(hour - 36).copied().unwrap_or(100) } else { 100 }));
-            demand.end_hour(hour);
+            demand.record_request(Units::from_whole(if hour >= 36 { hours.get(hour - 36).copied().unwrap_or(100) } else { 100 }));
+            demand.finish_hour(hour);
         }
         demand.week().hours()[37].units
     };
@@ -249,10 +249,10 @@ fn days_that_are_nothing_like_the_others_are_seen_within_hours_and_chance_is_not
     let expected = |today: &dyn Fn(u64) -> u64| {
         let mut demand = demand::DemandModel::default();
         for hour in 0..102 {
-            demand.asks(Units::whole(if hour < 96 { 20 + hour * 7 % 5 } else { today(hour) }));
-            demand.end_hour(hour as usize);
+            demand.record_request(Units::from_whole(if hour < 96 { 20 + hour * 7 % 5 } else { today(hour) }));
+            demand.finish_hour(hour as usize);
         }
-        demand.learned(WeekTime(102.0 * 3600.0), Duration::from_secs(18 * 3600)).units
+        demand.forecast_learned(WeekTime(102.0 * 3600.0), Duration::from_secs(18 * 3600)).units
     };
     let (usual, holiday, weekend) = (expected(&|hour| 20 + hour * 7 % 5), expected(&|_| 6), expected(&|_| 80));
     assert!((390.0..=400.0).contains(&usual), "{usual}: 18 hours of 22");
@@ -276,9 +276,9 @@ fn a_clock_that_is_set_back_or_far_ahead_makes_no_demand() {
 /// Noon of a day of which `taken` of 100,000 units are taken and other gates expect to be asked for so many more.
 fn noon(taken: u64, elsewhere: Option<u64>) -> (QuotaTotals, Timestamp) {
     let span = Span { start: Timestamp(0), end: Timestamp::from_seconds(DAY) };
-    let (week, taken) = (WeekTime((3 * DAY + DAY / 2) as f64), Units::whole(taken));
-    let expected_elsewhere = elsewhere.map(Units::whole);
-    (QuotaTotals { limit: Units::whole(100_000), taken, expected_elsewhere, span, week }, Timestamp::from_seconds(DAY / 2))
+    let (week, taken) = (WeekTime((3 * DAY + DAY / 2) as f64), Units::from_whole(taken));
+    let expected_elsewhere = elsewhere.map(Units::from_whole);
+    (QuotaTotals { limit: Units::from_whole(100_000), taken, expected_elsewhere, span, week }, Timestamp::from_seconds(DAY / 2))
 }
 
 #[test]
@@ -287,8 +287,8 @@ fn of_several_gates_each_plans_with_its_own_part_of_what_all_are_asked_for() {
     let mut rate = |elsewhere: Option<u64>| {
         let (books, now) = noon(40_000, elsewhere);
         site.pacer.plan(&site.pacing, |place| place, &books, now);
-        site.pacer.class(SEARCH).demand.asks(Units::whole(100));
-        site.pacer.classes()[SEARCH].allotment.expect("it was planned").offer.per_hour.floor()
+        site.pacer.class(SEARCH).demand.record_request(Units::from_whole(100));
+        site.pacer.classes()[SEARCH].allotment.expect("it was planned").rate.refill_per_hour.floor()
     };
     assert_eq!(rate(None), 5000, "60,000 units in twelve hours, as nobody has said that there are others");
     // In a quarter of an hour, which is the least that anything follows from, it was asked for 100: 4,800 until midnight.
@@ -304,10 +304,10 @@ fn who_comes_anew_has_no_more_at_once_than_is_left_of_what_was_planned() {
         let mut site = Site::new(PacingMode::Even);
         let (books, now) = noon(taken, None);
         site.pacer.plan(&site.pacing, |place| place, &books, now);
-        site.pacer.classes()[SEARCH].allotment.expect("it was planned").purse.holds()
+        site.pacer.classes()[SEARCH].allotment.expect("it was planned").bucket.balance()
     };
-    assert_eq!(begins_with(0), Units::whole(5000), "the burst");
-    assert_eq!(begins_with(47_000), Units::whole(3000));
+    assert_eq!(begins_with(0), Units::from_whole(5000), "the burst");
+    assert_eq!(begins_with(47_000), Units::from_whole(3000));
     assert_eq!(begins_with(50_000), Units::ZERO);
 }
 
@@ -325,7 +325,7 @@ proptest! {
         let given: f64 = before.parts.iter().zip(&paced).map(|(part, class)| part.share.ratio() * class.1).sum();
         prop_assert!(given <= (left as f64 - first).max(0.0) + 0.02 * paced.len() as f64, "{} of {}", given, left);
         prop_assert!(before.parts.iter().all(|part| part.units.is_finite() && part.units >= 0.0));
-        outlook.left = Units::whole(left + more);
+        outlook.left = Units::from_whole(left + more);
         for (before, after) in before.parts.iter().zip(&outlook.plan().parts) {
             prop_assert!(after.share >= before.share && after.units >= before.units - 1e-6);
         }
@@ -342,14 +342,14 @@ proptest! {
             let (books, now) = noon(taken, None);
             site.pacer.plan(&site.pacing, |place| place, &books, now);
             // Twelve hours like a quarter of one.
-            site.pacer.class(SEARCH).demand.asks(Units::from_milli(here * 1000 / 48));
+            site.pacer.class(SEARCH).demand.record_request(Units::from_milli(here * 1000 / 48));
             let (books, now) = noon(taken, Some(all - here));
             site.pacer.plan(&site.pacing, |place| place, &books, now);
-            held = held.plus(site.pacer.classes()[SEARCH].allotment.expect("it was planned").purse.holds());
+            held = held.saturating_add(site.pacer.classes()[SEARCH].allotment.expect("it was planned").bucket.balance());
         }
         // The unit that each counts for itself.
-        let more = Units::whole(5000 * expected.len() as u64).milli() / all;
-        prop_assert!(held.milli() <= Units::whole(5000).milli() + more + 10, "{} of 5000 and {}", held, more);
+        let more = Units::from_whole(5000 * expected.len() as u64).milli() / all;
+        prop_assert!(held.milli() <= Units::from_whole(5000).milli() + more + 10, "{} of 5000 and {}", held, more);
     }
 
     #[test]
@@ -358,7 +358,7 @@ proptest! {
         let mut purse = PacingBucket::full(&offer, Timestamp(0));
         let mut served = 0;
         for _ in 0..length {
-            let (next, said) = purse.asks(&offer, Units::whole(1), 0, Timestamp(0));
+            let (next, said) = purse.try_take(&offer, Units::from_whole(1), 0, Timestamp(0));
             served += usize::from(said.is_ok());
             purse = next;
         }
@@ -373,7 +373,7 @@ proptest! {
         let mut purse = PacingBucket::full(&offer, Timestamp(0));
         let mut served = 0.0;
         for before in &urgent {
-            let (next, said) = purse.asks(&offer, Units::whole(1), *before, Timestamp(0));
+            let (next, said) = purse.try_take(&offer, Units::from_whole(1), *before, Timestamp(0));
             served += f64::from(u8::from(said.is_ok()));
             purse = next;
         }
@@ -387,15 +387,15 @@ proptest! {
     ) {
         let mut demand = demand::DemandModel::default();
         for (place, (asked, paid)) in hours.into_iter().enumerate() {
-            demand.asks(Units::from_milli(asked));
-            demand.paid(Units::from_milli(asked), Units::from_milli(paid));
-            demand.end_hour(place % HOURS);
+            demand.record_request(Units::from_milli(asked));
+            demand.record_cost(Units::from_milli(asked), Units::from_milli(paid));
+            demand.finish_hour(place % HOURS);
         }
         let (now, span) = (WeekTime(second), Duration::from_secs(DAY));
-        for DemandForecast { units, variance } in [demand.learned(now, span), demand.even(now, span), demand.at_most(now, span)] {
+        for DemandForecast { units, variance } in [demand.forecast_learned(now, span), demand.forecast_even(now, span), demand.forecast_peak(now, span)] {
             prop_assert!(units.is_finite() && units >= 0.0 && variance.is_finite() && variance >= 0.0);
         }
-        prop_assert!(demand.paid_part() > 0.0 && (0.0..=1.0).contains(&demand.to_come(now, span, span)));
+        prop_assert!(demand.cost_ratio() > 0.0 && (0.0..=1.0).contains(&demand.remaining_fraction(now, span, span)));
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl WeeklyProfile {
     /// A week that was learned in an earlier life, from Monday 00:00 on.
     pub fn of(hours: [HourProfile; HOURS]) -> Self {
         let mut week = Self { hours, ..Self::default() };
-        week.conclude();
+        week.recompute();
         week
     }
 
@@ -93,58 +93,58 @@ impl WeeklyProfile {
     }
 
     /// Notes that the hour at `place` brought so many units.
-    pub fn learn(&mut self, place: usize, units: f64) {
+    pub fn record(&mut self, place: usize, units: f64) {
         let hour = &mut self.hours[place];
         hour.weeks = (hour.weeks + 1.0).min(WEEKS);
         hour.units += (units - hour.units) / hour.weeks;
-        self.conclude();
+        self.recompute();
     }
 
     /// What each hour usually brings; `None` while nobody knows any.
-    pub fn usual(&self) -> Option<&[f64; HOURS]> {
+    pub fn typical(&self) -> Option<&[f64; HOURS]> {
         self.usual.as_ref()
     }
 
     /// What the `span` from `from` on usually brings.
-    pub fn usually(&self, from: WeekTime, span: Duration) -> f64 {
-        self.usual().map_or(0.0, |usual| from.hours(span).map(|(hour, part)| usual[hour] * part).sum())
+    pub fn typical_over(&self, from: WeekTime, span: Duration) -> f64 {
+        self.typical().map_or(0.0, |usual| from.hours(span).map(|(hour, part)| usual[hour] * part).sum())
     }
 
     /// True once a day's hours are known, so that the next ones can be told from them.
-    pub fn knows_a_day(&self) -> bool {
+    pub fn has_daily_profile(&self) -> bool {
         self.knows_a_day
     }
 
     /// True where the hour at `place`, or the same hour of another day, has been watched.
-    pub fn knows(&self, place: usize) -> bool {
-        self.on_days(place % DAY).any(|hour| hour.weeks > 0.0)
+    pub fn is_known(&self, place: usize) -> bool {
+        self.same_hour_each_day(place % DAY).any(|hour| hour.weeks > 0.0)
     }
 
-    fn on_days(&self, hour_of_day: usize) -> impl Iterator<Item = &HourProfile> {
+    fn same_hour_each_day(&self, hour_of_day: usize) -> impl Iterator<Item = &HourProfile> {
         self.hours.iter().skip(hour_of_day).step_by(DAY)
     }
 
     /// What each day brought of which every hour is known, by any 24 hours on end.
     fn days(&self) -> impl Iterator<Item = Option<f64>> {
-        self.hours.chunks(DAY).map(|day| day.iter().map(known).sum())
+        self.hours.chunks(DAY).map(|day| day.iter().map(known_mean).sum())
     }
 
     /// What follows from the hours: it is asked far more often than they change.
-    fn conclude(&mut self) {
-        self.knows_a_day = (0..DAY).filter(|hour| self.knows(*hour)).count() >= KNOWN_DAY;
-        self.usual = self.tell_usual();
+    fn recompute(&mut self) {
+        self.knows_a_day = (0..DAY).filter(|hour| self.is_known(*hour)).count() >= KNOWN_DAY;
+        self.usual = self.compute_typical();
     }
 
-    fn tell_usual(&self) -> Option<[f64; HOURS]> {
-        let watched = self.hours.iter().filter_map(known);
+    fn compute_typical(&self) -> Option<[f64; HOURS]> {
+        let watched = self.hours.iter().filter_map(known_mean);
         let (count, sum) = watched.fold((0.0, 0.0), |(count, sum), units| (count + 1.0, sum + units));
         if count == 0.0 {
             return None;
         }
         let on_any_day: [f64; DAY] =
-            std::array::from_fn(|hour| middle(self.on_days(hour).map(known)).unwrap_or(sum / count));
+            std::array::from_fn(|hour| median(self.same_hour_each_day(hour).map(known_mean)).unwrap_or(sum / count));
         // Who comes seldom and stays for hours is in the middle of no hour, but in that of days.
-        let lumps = middle(self.days()).map_or(1.0, |day| day / on_any_day.iter().sum::<f64>().max(f64::MIN_POSITIVE));
+        let lumps = median(self.days()).map_or(1.0, |day| day / on_any_day.iter().sum::<f64>().max(f64::MIN_POSITIVE));
         let mut usual = [0.0; HOURS];
         for (place, usual) in usual.iter_mut().enumerate() {
             let HourProfile { units, weeks } = self.hours[place];
@@ -154,12 +154,12 @@ impl WeeklyProfile {
     }
 }
 
-fn known(hour: &HourProfile) -> Option<f64> {
+fn known_mean(hour: &HourProfile) -> Option<f64> {
     (hour.weeks > 0.0).then_some(hour.units)
 }
 
 /// The middle of what is known: a day that is unlike all others does not count.
-fn middle(units: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+fn median(units: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     let mut known: Vec<f64> = units.flatten().collect();
     known.sort_by(f64::total_cmp);
     let (lower, upper) = (known.get(known.len().checked_sub(1)? / 2)?, known.get(known.len() / 2)?);

@@ -17,9 +17,9 @@ pub struct Autothrottle {
     /// The longest delay.
     pub max_delay: Duration,
     /// The statuses of answers whose latency is a reason to go faster. Errors are often answered sooner than anything else.
-    pub good_statuses: Vec<u16>,
+    pub success_statuses: Vec<u16>,
     /// Whether each adjustment is told.
-    pub debug: bool,
+    pub log_adjustments: bool,
 }
 
 /// What one answer did to the delay, for whoever watches.
@@ -32,13 +32,13 @@ pub struct Adjustment {
     /// The delay from now on.
     pub new: Duration,
     /// Why it is so.
-    pub why: &'static str,
+    pub reason: &'static str,
 }
 
 impl Autothrottle {
     /// Returns the delay to begin with, where `least` is the scope's own.
     pub fn start(&self, least: Duration) -> Duration {
-        self.within(self.start_delay, least)
+        self.clamp(self.start_delay, least)
     }
 
     /// Returns the delay after an answer that came while it was `delay`.
@@ -51,31 +51,31 @@ impl Autothrottle {
         let target = outcome.latency.as_secs_f64() / self.target_concurrency;
         let target = Duration::try_from_secs_f64(target).unwrap_or(Duration::MAX);
         let mean = (delay / 2).saturating_add(target / 2);
-        let next = self.within(mean.max(target), least);
-        if self.is_good(outcome) { next } else { next.max(self.within(delay, least)) }
+        let next = self.clamp(mean.max(target), least);
+        if self.is_success(outcome) { next } else { next.max(self.clamp(delay, least)) }
     }
 
     /// Returns what is to be told of a step from `old` to `new`, if anybody watches.
     pub fn adjustment(&self, old: Duration, new: Duration, outcome: &OriginOutcome) -> Option<Adjustment> {
-        if !self.debug {
+        if !self.log_adjustments {
             return None;
         }
-        let why = match new.cmp(&old) {
+        let reason = match new.cmp(&old) {
             _ if !outcome.measured => "the answer does not count: cached at the origin, or its route is left out",
             Ordering::Greater => "slower at once: it took longer than the delay allows for",
             Ordering::Less => "faster, half-way to latency / target_concurrency",
-            Ordering::Equal if !self.is_good(outcome) => "an answer that is not good never lowers it",
+            Ordering::Equal if !self.is_success(outcome) => "an answer that is not good never lowers it",
             Ordering::Equal => "as it was: on target, or at a bound",
         };
-        Some(Adjustment { outcome: *outcome, old, new, why })
+        Some(Adjustment { outcome: *outcome, old, new, reason })
     }
 
-    fn is_good(&self, outcome: &OriginOutcome) -> bool {
-        outcome.status.is_some_and(|status| self.good_statuses.contains(&status))
+    fn is_success(&self, outcome: &OriginOutcome) -> bool {
+        outcome.status.is_some_and(|status| self.success_statuses.contains(&status))
     }
 
     /// Returns `delay`, no shorter than `least` and no longer than the longest.
-    pub(super) fn within(&self, delay: Duration, least: Duration) -> Duration {
+    pub(super) fn clamp(&self, delay: Duration, least: Duration) -> Duration {
         delay.min(self.max_delay).max(least)
     }
 }
@@ -90,8 +90,8 @@ mod tests {
             target_concurrency: 2.0,
             start_delay: Duration::from_secs(5),
             max_delay: Duration::from_secs(60),
-            good_statuses: vec![200, 304],
-            debug: false,
+            success_statuses: vec![200, 304],
+            log_adjustments: false,
         }
     }
 
@@ -100,14 +100,14 @@ mod tests {
     }
 
     fn answer(status: u16, latency: Duration) -> OriginOutcome {
-        OriginOutcome { status: Some(status), latency, measured: true, asked_for: None }
+        OriginOutcome { status: Some(status), latency, measured: true, retry_after: None }
     }
 
     #[test]
     fn the_delay_follows_the_algorithm_number_by_number() {
         let mut delay = auto().start(ms(100));
         assert_eq!(delay, ms(5000));
-        for (status, latency_ms, delay_ms, why) in [
+        for (status, latency_ms, delay_ms, reason) in [
             (200, 2000, 3000, "half-way from 5 s to 1 s"),
             (200, 2000, 2000, "and again"),
             (200, 8000, 4000, "a larger target is taken at once"),
@@ -119,13 +119,13 @@ mod tests {
             (200, 0, 30_000, "and down"),
         ] {
             delay = auto().next(delay, &answer(status, ms(latency_ms)), ms(100));
-            assert_eq!(delay, ms(delay_ms), "{why}");
+            assert_eq!(delay, ms(delay_ms), "{reason}");
         }
         for _ in 0..20 {
             delay = auto().next(delay, &answer(200, ms(0)), ms(100));
         }
         assert_eq!(delay, ms(100), "never below the scope's own delay");
-        let broke_off = OriginOutcome { status: None, latency: ms(30_000), measured: true, asked_for: None };
+        let broke_off = OriginOutcome { status: None, latency: ms(30_000), measured: true, retry_after: None };
         assert_eq!(auto().next(delay, &broke_off, ms(100)), ms(15_000), "a timeout is a slow answer");
     }
 
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn which_answers_are_good_is_for_the_operator_to_say() {
-        let search = Autothrottle { good_statuses: vec![200, 404], ..auto() };
+        let search = Autothrottle { success_statuses: vec![200, 404], ..auto() };
         assert_eq!(search.next(ms(1000), &answer(404, ms(0)), ms(0)), ms(500), "nothing found is an answer");
         assert_eq!(search.next(ms(1000), &answer(304, ms(0)), ms(0)), ms(1000), "it is not in the list");
     }
@@ -158,8 +158,8 @@ mod tests {
 
     #[test]
     fn each_adjustment_is_told_to_whoever_watches_and_to_nobody_else() {
-        let watched = Autothrottle { debug: true, ..auto() };
-        for (old_ms, outcome, why) in [
+        let watched = Autothrottle { log_adjustments: true, ..auto() };
+        for (old_ms, outcome, reason) in [
             (100, answer(200, ms(1000)), "slower at once"),
             (1000, answer(200, ms(100)), "faster, half-way"),
             (1000, answer(500, ms(100)), "an answer that is not good"),
@@ -168,7 +168,7 @@ mod tests {
         ] {
             let new = watched.next(ms(old_ms), &outcome, ms(0));
             let told = watched.adjustment(ms(old_ms), new, &outcome).expect("it is watched");
-            assert!(told.why.starts_with(why), "{told:?}");
+            assert!(told.reason.starts_with(reason), "{told:?}");
             assert_eq!(auto().adjustment(ms(old_ms), new, &outcome), None);
         }
     }

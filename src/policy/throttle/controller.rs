@@ -1,7 +1,7 @@
 //! How hard a scope presses now: as its settings say, or as its controller has found out.
 
 use super::autothrottle::Autothrottle;
-use super::backoff::{COMPLAINTS, BackoffState, BackoffEpoch};
+use super::backoff::{OVERLOAD_STATUSES, BackoffState, BackoffEpoch};
 use super::gradient::{Gradient, GradientLimit, LoadSample};
 use super::rampup::{RampState, Rampup, RampValue};
 use super::{OriginOutcome, ThrottleConfig};
@@ -55,21 +55,21 @@ impl Controller {
 
 impl ThrottleConfig {
     /// Returns the course under these settings, of which `before` was learned under others.
-    pub fn course(&self, before: ControllerState, now: Timestamp) -> ControllerState {
+    pub fn update_controller(&self, before: ControllerState, now: Timestamp) -> ControllerState {
         let least = self.spacing.delay;
         match (&self.controller, before) {
             (None, _) => ControllerState::Fixed,
             (Some(Controller::Autothrottle(auto)), ControllerState::Autothrottle(delay)) => {
-                ControllerState::Autothrottle(auto.within(delay, least))
+                ControllerState::Autothrottle(auto.clamp(delay, least))
             }
             (Some(Controller::Autothrottle(auto)), _) => ControllerState::Autothrottle(auto.start(least)),
             (Some(Controller::Gradient(gradient)), ControllerState::Gradient(mut limit)) => {
-                limit.follow(gradient);
+                limit.update_bounds(gradient);
                 ControllerState::Gradient(limit)
             }
             (Some(Controller::Gradient(gradient)), _) => ControllerState::Gradient(GradientLimit::new(gradient, now)),
             (Some(Controller::Rampup(rampup)), ControllerState::Rampup(mut climb)) => {
-                climb.follow(rampup, now);
+                climb.update_config(rampup, now);
                 ControllerState::Rampup(climb)
             }
             (Some(Controller::Rampup(rampup)), _) => ControllerState::Rampup(RampState::new(rampup, now)),
@@ -77,15 +77,15 @@ impl ThrottleConfig {
     }
 
     /// Returns how hard the scope presses on this course.
-    pub fn pace(&self, course: &ControllerState) -> EffectiveLimits {
+    pub fn effective_limits(&self, course: &ControllerState) -> EffectiveLimits {
         let written = EffectiveLimits { limit: self.concurrency.map(NonZeroU32::get), delay: self.spacing.delay };
         match course {
             ControllerState::Fixed => written,
             ControllerState::Autothrottle(delay) => EffectiveLimits { delay: *delay, ..written },
             ControllerState::Gradient(limit) => {
-                EffectiveLimits { limit: Some(written.limit.map_or(limit.most(), |most| limit.most().min(most))), ..written }
+                EffectiveLimits { limit: Some(written.limit.map_or(limit.current(), |most| limit.current().min(most))), ..written }
             }
-            ControllerState::Rampup(climb) => match climb.reached() {
+            ControllerState::Rampup(climb) => match climb.current() {
                 RampValue::Concurrency(most) => EffectiveLimits { limit: Some(most), ..written },
                 RampValue::Delay(delay) => EffectiveLimits { delay, ..written },
             },
@@ -93,34 +93,34 @@ impl ThrottleConfig {
     }
 
     /// A request was sent; with it, `under_way` are.
-    pub fn sent(&self, course: &mut ControllerState, under_way: u32, now: Timestamp) {
+    pub fn on_sent(&self, course: &mut ControllerState, under_way: u32, now: Timestamp) {
         match (&self.controller, course) {
-            (Some(Controller::Gradient(_)), ControllerState::Gradient(limit)) => limit.sent(under_way, now),
-            (Some(Controller::Rampup(rampup)), ControllerState::Rampup(climb)) => climb.sent(rampup, under_way, now),
+            (Some(Controller::Gradient(_)), ControllerState::Gradient(limit)) => limit.on_sent(under_way, now),
+            (Some(Controller::Rampup(rampup)), ControllerState::Rampup(climb)) => climb.on_sent(rampup, under_way, now),
             _ => {}
         }
     }
 
     /// The outcome is known of a request that was sent at `sent`; with it, `under_way` were.
-    pub fn heard(&self, course: &mut ControllerState, outcome: &OriginOutcome, sent: Timestamp, under_way: u32, now: Timestamp) {
+    pub fn on_outcome(&self, course: &mut ControllerState, outcome: &OriginOutcome, sent: Timestamp, under_way: u32, now: Timestamp) {
         match (&self.controller, course) {
             (Some(Controller::Autothrottle(auto)), ControllerState::Autothrottle(delay)) => {
                 *delay = auto.next(*delay, outcome, self.spacing.delay);
             }
             (Some(Controller::Gradient(gradient)), ControllerState::Gradient(limit)) => {
-                if let Some(sign) = self.sign(outcome) {
-                    limit.heard(gradient, sign, sent, under_way, now);
+                if let Some(sign) = self.load_sample(outcome) {
+                    limit.on_outcome(gradient, sign, sent, under_way, now);
                 }
             }
-            (Some(Controller::Rampup(rampup)), ControllerState::Rampup(climb)) if self.is_complaint(outcome) => {
-                climb.complained(rampup, now);
+            (Some(Controller::Rampup(rampup)), ControllerState::Rampup(climb)) if self.is_overload(outcome) => {
+                climb.on_overload(rampup, now);
             }
             _ => {}
         }
     }
 
     /// Returns the pressure after the outcome of a request that was sent in `spell`.
-    pub fn pressure_after(
+    pub fn backoff_after(
         &self,
         pressure: BackoffState,
         course: &ControllerState,
@@ -132,27 +132,27 @@ impl ThrottleConfig {
         let Some(backoff) = &self.backoff else { return pressure };
         let is_wished = match (&self.controller, course) {
             (Some(Controller::Rampup(rampup)), ControllerState::Rampup(climb)) => {
-                backoff.minds(outcome) && climb.is_wished(rampup)
+                backoff.is_overload(outcome) && climb.within_target(rampup)
             }
             _ => false,
         };
         match is_wished {
-            true => backoff.after_wished(pressure, spell, outcome, chance, now),
-            false => backoff.after(pressure, spell, outcome, chance, now),
+            true => backoff.on_tolerated_overload(pressure, spell, outcome, chance, now),
+            false => backoff.on_outcome(pressure, spell, outcome, chance, now),
         }
     }
 
     /// Errors that are no complaint say nothing, and often sooner than anything else.
-    fn sign(&self, outcome: &OriginOutcome) -> Option<LoadSample> {
-        if self.is_complaint(outcome) {
-            return Some(LoadSample::Congested);
+    fn load_sample(&self, outcome: &OriginOutcome) -> Option<LoadSample> {
+        if self.is_overload(outcome) {
+            return Some(LoadSample::Overloaded);
         }
-        (outcome.measured && outcome.is_good()).then_some(LoadSample::Good(outcome.latency))
+        (outcome.measured && outcome.is_success()).then_some(LoadSample::Success(outcome.latency))
     }
 
-    fn is_complaint(&self, outcome: &OriginOutcome) -> bool {
+    fn is_overload(&self, outcome: &OriginOutcome) -> bool {
         let minds =
-            |status| self.backoff.as_ref().map_or(&COMPLAINTS[..], |backoff| &backoff.statuses).contains(&status);
+            |status| self.backoff.as_ref().map_or(&OVERLOAD_STATUSES[..], |backoff| &backoff.statuses).contains(&status);
         outcome.status.is_none_or(minds)
     }
 }

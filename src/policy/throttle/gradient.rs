@@ -20,9 +20,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gradient {
     /// The least it becomes.
-    pub floor: u32,
+    pub min: u32,
     /// The most.
-    pub ceiling: u32,
+    pub max: u32,
 }
 
 /// The limit, and what it was learned from.
@@ -39,16 +39,16 @@ pub struct GradientLimit {
     /// In how many windows in a row the latency was too long at the floor.
     at_floor: u32,
     /// Timeouts of requests that were sent before are the same congestion.
-    relieved_at: Timestamp,
+    decreased_at: Timestamp,
 }
 
 /// What a request's answer says of the origin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LoadSample {
     /// It did what it was asked, in this time.
-    Good(Duration),
+    Success(Duration),
     /// It has more to do than it can.
-    Congested,
+    Overloaded,
 }
 
 /// What is counted until the next look.
@@ -60,8 +60,8 @@ struct SampleWindow {
     logarithms: f64,
     congested: u32,
     /// Requests under way, added up over so many glances.
-    under_way: u64,
-    glances: u64,
+    in_flight: u64,
+    samples: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,82 +81,82 @@ impl GradientLimit {
     /// A limit of which nothing is known.
     pub fn new(gradient: &Gradient, now: Timestamp) -> Self {
         Self {
-            most: gradient.within(BEGINS_WITH),
+            most: gradient.clamp(INITIAL_LIMIT),
             baseline: None,
             window: SampleWindow { began: now, ..SampleWindow::default() },
-            windows_to_drain: DRAIN_SOON,
+            windows_to_drain: FIRST_DRAIN_WINDOWS,
             drain: None,
             worst: None,
             at_floor: 0,
-            relieved_at: Timestamp::default(),
+            decreased_at: Timestamp::default(),
         }
     }
 
     /// Returns the most requests that may be under way.
-    pub fn most(&self) -> u32 {
+    pub fn current(&self) -> u32 {
         self.most as u32
     }
 
     /// Takes over other bounds.
-    pub fn follow(&mut self, gradient: &Gradient) {
-        self.most = gradient.within(self.most);
+    pub fn update_bounds(&mut self, gradient: &Gradient) {
+        self.most = gradient.clamp(self.most);
         self.drain = None;
     }
 
-    /// A request was sent; with it, `under_way` are.
-    pub fn sent(&mut self, under_way: u32, now: Timestamp) {
+    /// A request was sent; with it, `in_flight` are.
+    pub fn on_sent(&mut self, in_flight: u32, now: Timestamp) {
         // Time in which nobody asked is no part of it.
-        if self.window.glances == 0 {
+        if self.window.samples == 0 {
             self.window.began = now;
         }
-        self.window.glance(under_way);
+        self.window.sample_in_flight(in_flight);
     }
 
-    /// A request that was sent at `sent` was answered, or was not; with it, `under_way` were.
-    pub fn heard(&mut self, gradient: &Gradient, sign: LoadSample, sent: Timestamp, under_way: u32, now: Timestamp) {
-        self.window.glance(under_way);
+    /// A request that was sent at `sent` was answered, or was not; with it, `in_flight` were.
+    pub fn on_outcome(&mut self, gradient: &Gradient, sign: LoadSample, sent: Timestamp, in_flight: u32, now: Timestamp) {
+        self.window.sample_in_flight(in_flight);
         match sign {
             // What was sent under another limit tells of that.
-            LoadSample::Good(latency) if sent >= self.window.began => {
+            LoadSample::Success(latency) if sent >= self.window.began => {
                 self.window.answers += 1;
-                self.window.logarithms += latency.max(LEAST_LATENCY).as_secs_f64().ln();
+                self.window.logarithms += latency.max(MIN_LATENCY).as_secs_f64().ln();
             }
-            LoadSample::Congested if sent >= self.relieved_at => self.window.congested += 1,
-            LoadSample::Good(_) | LoadSample::Congested => {}
+            LoadSample::Overloaded if sent >= self.decreased_at => self.window.congested += 1,
+            LoadSample::Success(_) | LoadSample::Overloaded => {}
         }
-        if self.window.is_over(now) {
-            self.look(gradient, now);
+        if self.window.is_complete(now) {
+            self.evaluate_window(gradient, now);
             self.window = SampleWindow { began: now, ..SampleWindow::default() };
         }
     }
 
-    fn look(&mut self, gradient: &Gradient, now: Timestamp) {
+    fn evaluate_window(&mut self, gradient: &Gradient, now: Timestamp) {
         let window = self.window;
-        if !window.has_used_half_of(self.most()) {
+        if !window.used_half_of(self.current()) {
             self.end_drain();
         } else if window.congested > 0 {
             self.end_drain();
             self.worst = None;
-            self.relieved_at = now;
+            self.decreased_at = now;
             let share = f64::from(window.congested) / f64::from(window.congested + window.answers);
-            self.most = gradient.within(self.most * (1.0 - share).max(STEEPEST));
+            self.most = gradient.clamp(self.most * (1.0 - share).max(MIN_RATIO_PER_WINDOW));
         } else {
-            self.learn(gradient, (window.logarithms / f64::from(window.answers.max(1))).exp());
+            self.update_limit(gradient, (window.logarithms / f64::from(window.answers.max(1))).exp());
         }
     }
 
-    fn learn(&mut self, gradient: &Gradient, latency: f64) {
+    fn update_limit(&mut self, gradient: &Gradient, latency: f64) {
         let Some(baseline) = self.baseline else {
             self.baseline = Some(latency);
             return;
         };
         match self.drain {
-            Some(drain) => self.go_on_draining(gradient, drain, baseline, latency),
-            None => self.follow_latency(gradient, baseline, latency),
+            Some(drain) => self.continue_drain(gradient, drain, baseline, latency),
+            None => self.adjust_to_latency(gradient, baseline, latency),
         }
     }
 
-    fn follow_latency(&mut self, gradient: &Gradient, baseline: f64, latency: f64) {
+    fn adjust_to_latency(&mut self, gradient: &Gradient, baseline: f64, latency: f64) {
         let ratio = latency / baseline;
         if ratio < 1.0 {
             self.baseline = Some((baseline + latency) / 2.0);
@@ -164,40 +164,40 @@ impl GradientLimit {
         if ratio <= TOLERANCE {
             (self.worst, self.at_floor) = (None, 0);
             let room = ((TOLERANCE - ratio) / (TOLERANCE - 1.0)).min(1.0);
-            self.most = gradient.within(self.most + self.most.sqrt() * room);
-        } else if self.is_the_origin_s_own(gradient, latency) {
+            self.most = gradient.clamp(self.most + self.most.sqrt() * room);
+        } else if self.is_service_time(gradient, latency) {
             self.baseline = Some(latency);
             (self.worst, self.at_floor) = (None, 0);
         } else {
-            self.most = gradient.within(self.most * (TOLERANCE / ratio).max(STEEPEST));
+            self.most = gradient.clamp(self.most * (TOLERANCE / ratio).max(MIN_RATIO_PER_WINDOW));
         }
         self.windows_to_drain = self.windows_to_drain.saturating_sub(1);
         if self.windows_to_drain == 0 && self.worst.is_none() {
-            self.windows_to_drain = DRAIN_EVERY;
+            self.windows_to_drain = DRAIN_INTERVAL_WINDOWS;
             self.drain = Some(Drain { from: self.most, latency });
-            self.most = gradient.within(self.most * DRAIN);
+            self.most = gradient.clamp(self.most * DRAIN_RATIO);
         }
     }
 
     /// Queues shrink with the limit. What does not is the origin's own time.
-    fn is_the_origin_s_own(&mut self, gradient: &Gradient, latency: f64) -> bool {
-        let is_at_floor = self.most() <= gradient.floor;
+    fn is_service_time(&mut self, gradient: &Gradient, latency: f64) -> bool {
+        let is_at_floor = self.current() <= gradient.min;
         self.at_floor = if is_at_floor { self.at_floor + 1 } else { 0 };
         match self.worst {
-            Some(worst) if latency <= worst.latency * NOISE => {
+            Some(worst) if latency <= worst.latency * LATENCY_NOISE => {
                 let cut = self.most / worst.limit;
-                (cut <= 0.5 && latency > worst.latency * cut.cbrt()) || self.at_floor >= SURE_AT_FLOOR
+                (cut <= 0.5 && latency > worst.latency * cut.cbrt()) || self.at_floor >= MIN_LIMIT_CONFIRM_WINDOWS
             }
             _ => {
                 self.worst = Some(LatencyPeak { limit: self.most, latency });
-                self.at_floor >= SURE_AT_FLOOR
+                self.at_floor >= MIN_LIMIT_CONFIRM_WINDOWS
             }
         }
     }
 
-    fn go_on_draining(&mut self, gradient: &Gradient, drain: Drain, baseline: f64, latency: f64) {
-        let lower = gradient.within(self.most * DRAIN);
-        if latency < drain.latency * FELL && (lower as u32) < self.most() {
+    fn continue_drain(&mut self, gradient: &Gradient, drain: Drain, baseline: f64, latency: f64) {
+        let lower = gradient.clamp(self.most * DRAIN_RATIO);
+        if latency < drain.latency * DRAIN_LATENCY_RATIO && (lower as u32) < self.current() {
             self.drain = Some(Drain { latency, ..drain });
             self.most = lower;
             return;
@@ -206,7 +206,7 @@ impl GradientLimit {
         if latency < baseline {
             self.baseline = Some(latency);
             // There was a queue in the baseline; perhaps not all of it has gone.
-            self.windows_to_drain = if latency < baseline * FELL { DRAIN_SOON } else { DRAIN_EVERY };
+            self.windows_to_drain = if latency < baseline * DRAIN_LATENCY_RATIO { FIRST_DRAIN_WINDOWS } else { DRAIN_INTERVAL_WINDOWS };
         } else if latency <= baseline * TOLERANCE {
             self.baseline = Some((baseline + latency) / 2.0);
         }
@@ -220,56 +220,56 @@ impl GradientLimit {
 }
 
 impl Gradient {
-    fn within(&self, limit: f64) -> f64 {
-        limit.min(f64::from(self.ceiling)).max(f64::from(self.floor.max(1)))
+    fn clamp(&self, limit: f64) -> f64 {
+        limit.min(f64::from(self.max)).max(f64::from(self.min.max(1)))
     }
 }
 
 impl SampleWindow {
-    fn glance(&mut self, under_way: u32) {
-        self.glances += 1;
-        self.under_way += u64::from(under_way);
+    fn sample_in_flight(&mut self, in_flight: u32) {
+        self.samples += 1;
+        self.in_flight += u64::from(in_flight);
     }
 
-    fn is_over(&self, now: Timestamp) -> bool {
-        let (seen, lasted) = (self.answers + self.congested, now.since(self.began));
-        seen >= ENOUGH && lasted >= SHORTEST || seen >= LEAST && lasted >= LONGEST
+    fn is_complete(&self, now: Timestamp) -> bool {
+        let (seen, lasted) = (self.answers + self.congested, now.saturating_duration_since(self.began));
+        seen >= WINDOW_SAMPLES && lasted >= MIN_WINDOW || seen >= MIN_WINDOW_SAMPLES && lasted >= MAX_WINDOW
     }
 
-    fn has_used_half_of(&self, limit: u32) -> bool {
-        self.under_way * 2 >= u64::from(limit) * self.glances
+    fn used_half_of(&self, limit: u32) -> bool {
+        self.in_flight * 2 >= u64::from(limit) * self.samples
     }
 }
 
 /// Small enough for any origin, large enough not to be felt.
-const BEGINS_WITH: f64 = 8.0;
+const INITIAL_LIMIT: f64 = 8.0;
 /// How much longer than the baseline answers may take before there is a queue.
 const TOLERANCE: f64 = 1.35;
 /// No window takes away more.
-const STEEPEST: f64 = 0.5;
+const MIN_RATIO_PER_WINDOW: f64 = 0.5;
 /// A clock that stood still has measured nothing.
-const LEAST_LATENCY: Duration = Duration::from_micros(1);
+const MIN_LATENCY: Duration = Duration::from_micros(1);
 
 /// So many answers tell the mean of a mix of pages well enough.
-const ENOUGH: u32 = 20;
+const WINDOW_SAMPLES: u32 = 20;
 /// A fast origin is not looked at for every few milliseconds.
-const SHORTEST: Duration = Duration::from_millis(100);
-/// After so long, [`LEAST`] answers have to do.
-const LONGEST: Duration = Duration::from_secs(10);
-const LEAST: u32 = 4;
+const MIN_WINDOW: Duration = Duration::from_millis(100);
+/// After so long, [`MIN_WINDOW_SAMPLES`] answers have to do.
+const MAX_WINDOW: Duration = Duration::from_secs(10);
+const MIN_WINDOW_SAMPLES: u32 = 4;
 
 /// The first baseline may have been measured in a queue.
-const DRAIN_SOON: u32 = 4;
+const FIRST_DRAIN_WINDOWS: u32 = 4;
 /// Drains cost a little throughput: two windows of so many.
-const DRAIN_EVERY: u32 = 24;
+const DRAIN_INTERVAL_WINDOWS: u32 = 24;
 /// By what a drain lowers the limit: by more than the tolerance lets it stand too high.
-const DRAIN: f64 = 0.6;
+const DRAIN_RATIO: f64 = 0.6;
 /// In a queue the latency falls as the limit does; half-way to not at all, it has fallen.
-const FELL: f64 = 0.8;
+const DRAIN_LATENCY_RATIO: f64 = 0.8;
 /// A latency that is longer by less has not grown.
-const NOISE: f64 = 1.15;
+const LATENCY_NOISE: f64 = 1.15;
 /// At the floor, no queue can be the gate's: after so many windows the latency is believed.
-const SURE_AT_FLOOR: u32 = 3;
+const MIN_LIMIT_CONFIRM_WINDOWS: u32 = 3;
 
 #[cfg(test)]
 mod tests;

@@ -30,7 +30,7 @@ pub struct Scope {
     /// How it is throttled; `None` costs its requests nothing.
     pub throttle: Option<ThrottleConfig>,
     /// There is one of it for each value; `None`: it is there once.
-    pub by_value: Option<Partitioning>,
+    pub partitioning: Option<Partitioning>,
 }
 
 /// How one scope is throttled.
@@ -77,24 +77,24 @@ pub struct OriginOutcome {
     /// is left out.
     pub measured: bool,
     /// How long the origin asked to be left alone.
-    pub asked_for: Option<Duration>,
+    pub retry_after: Option<Duration>,
 }
 
 impl Scope {
     /// A scope that is not throttled.
-    pub fn open(name: &str) -> Self {
-        Self { name: name.to_owned(), throttle: None, by_value: None }
+    pub fn unthrottled(name: &str) -> Self {
+        Self { name: name.to_owned(), throttle: None, partitioning: None }
     }
 }
 
 impl Jitter {
     /// A pause is longer by up to `share`.
-    pub fn up_to(share: f64) -> Self {
+    pub fn at_most(share: f64) -> Self {
         Self { low: 0.0, high: share }
     }
 
     /// Returns `span`, varied: `chance`, from 0 to 1, says where between the two shares.
-    pub fn vary(self, span: Duration, chance: f64) -> Duration {
+    pub fn apply(self, span: Duration, chance: f64) -> Duration {
         let share = self.low + (self.high - self.low) * chance.clamp(0.0, 1.0);
         let change = Duration::try_from_secs_f64(span.as_secs_f64() * share.abs()).unwrap_or_default();
         if share < 0.0 { span.saturating_sub(change) } else { span.saturating_add(change) }
@@ -104,7 +104,7 @@ impl Jitter {
 impl OriginOutcome {
     /// Returns whether the origin did what it was asked: only then is its latency a reason to go faster. Errors are
     /// often answered sooner than anything else.
-    pub fn is_good(&self) -> bool {
+    pub fn is_success(&self) -> bool {
         self.status.is_some_and(|status| matches!(status, 200..=299 | 304))
     }
 }
@@ -126,9 +126,9 @@ mod tests {
             (-1.0, -0.5, 0.0, 0),
             (-1.0, -0.5, 1.0, 500),
         ] {
-            let varied = Jitter { low, high }.vary(Duration::from_secs(1), chance);
+            let varied = Jitter { low, high }.apply(Duration::from_secs(1), chance);
             assert_eq!(varied, Duration::from_millis(millis), "{low} to {high} at {chance}");
         }
-        assert_eq!(Jitter::up_to(1.0).vary(Duration::MAX, 0.9), Duration::MAX);
+        assert_eq!(Jitter::at_most(1.0).apply(Duration::MAX, 0.9), Duration::MAX);
     }
 }

@@ -13,7 +13,7 @@ pub struct Partitioning {
     /// What the value is.
     pub from: PartitionKey,
     /// So many values have scopes of their own at once; those beyond share one.
-    pub most: NonZeroUsize,
+    pub max_partitions: NonZeroUsize,
 }
 
 /// What of a request a value is.
@@ -42,16 +42,16 @@ pub struct PartitionInput<'a> {
     pub path: &'a str,
     /// The query, without its question mark.
     pub query: Option<&'a str>,
-    /// The value of a header field; [`agreed`], where it was sent several times.
+    /// The value of a header field; [`single_value`], where it was sent several times.
     pub header: &'a dyn Fn(&http::HeaderName) -> Option<&'a [u8]>,
 }
 
 /// No more of a value is shown.
-const SHOWN: usize = 64;
+const MAX_DISPLAY_LEN: usize = 64;
 
 impl PartitionKey {
     /// Returns the value that a request has; nothing, where it has none.
-    pub fn of<'a>(&self, said: &PartitionInput<'a>) -> Cow<'a, [u8]> {
+    pub fn extract<'a>(&self, said: &PartitionInput<'a>) -> Cow<'a, [u8]> {
         let found = match self {
             Self::Query(name) => return parameter(said.query.unwrap_or_default(), name).unwrap_or_default(),
             Self::Header(name) => (said.header)(name).unwrap_or_default(),
@@ -64,23 +64,23 @@ impl PartitionKey {
 }
 
 /// Returns what all `values` are, if they are the same.
-pub fn agreed<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option<T> {
+pub fn single_value<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option<T> {
     let first = values.next()?;
     values.all(|other| other == first).then_some(first)
 }
 
 /// Returns a value for people to read: not too long, and nothing in it that a terminal would obey.
-pub fn shown(value: &[u8]) -> String {
+pub fn display_value(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(value);
-    let mut shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
-    if text.chars().nth(SHOWN).is_some() {
+    let mut shown: String = text.chars().take(MAX_DISPLAY_LEN).flat_map(char::escape_debug).collect();
+    if text.chars().nth(MAX_DISPLAY_LEN).is_some() {
         shown.push('…');
     }
     shown
 }
 
 fn parameter<'a>(query: &'a str, name: &str) -> Option<Cow<'a, [u8]>> {
-    agreed(query.split('&').filter_map(|pair| {
+    single_value(query.split('&').filter_map(|pair| {
         let (found, value) = pair.split_once('=').unwrap_or((pair, ""));
         (*decoded(found) == *name.as_bytes()).then(|| decoded(value))
     }))
@@ -112,7 +112,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn value(from: &PartitionKey, said: &PartitionInput<'_>) -> String {
-        String::from_utf8_lossy(&from.of(said)).into_owned()
+        String::from_utf8_lossy(&from.extract(said)).into_owned()
     }
 
     fn asked(query: &str) -> PartitionInput<'_> {
@@ -161,18 +161,18 @@ mod tests {
 
     #[test]
     fn who_says_two_things_says_nothing() {
-        assert_eq!(agreed(["a", "a"].into_iter()), Some("a"));
-        assert_eq!(agreed(["a", "b"].into_iter()), None);
-        assert_eq!(agreed(std::iter::empty::<&str>()), None);
+        assert_eq!(single_value(["a", "a"].into_iter()), Some("a"));
+        assert_eq!(single_value(["a", "b"].into_iter()), None);
+        assert_eq!(single_value(std::iter::empty::<&str>()), None);
     }
 
     #[test]
     fn a_value_is_shown_as_one_short_line() {
-        assert_eq!(shown(b"acme"), "acme");
-        assert_eq!(shown("Zürich".as_bytes()), "Zürich");
-        assert_eq!(shown(b"\x1b[2J\n\xff"), "\\u{1b}[2J\\n\u{fffd}");
-        assert_eq!(shown("\u{202e}".as_bytes()), "\\u{202e}");
-        assert_eq!(shown(&[b'x'; 500]).chars().count(), SHOWN + 1);
+        assert_eq!(display_value(b"acme"), "acme");
+        assert_eq!(display_value("Zürich".as_bytes()), "Zürich");
+        assert_eq!(display_value(b"\x1b[2J\n\xff"), "\\u{1b}[2J\\n\u{fffd}");
+        assert_eq!(display_value("\u{202e}".as_bytes()), "\\u{202e}");
+        assert_eq!(display_value(&[b'x'; 500]).chars().count(), MAX_DISPLAY_LEN + 1);
     }
 
     proptest! {

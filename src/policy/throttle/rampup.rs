@@ -17,7 +17,7 @@ pub struct Rampup {
     /// How long a window is.
     pub window: Duration,
     /// What is varied.
-    pub lever: RampVariable,
+    pub variable: RampVariable,
 }
 
 /// What is varied, from where, between which bounds.
@@ -28,16 +28,16 @@ pub enum RampVariable {
         /// To begin with.
         start: u32,
         /// The most; the least is one.
-        most: u32,
+        max: u32,
     },
     /// The time between two requests.
     Delay {
         /// To begin with.
         start: Duration,
         /// The shortest.
-        least: Duration,
+        min: Duration,
         /// The longest.
-        most: Duration,
+        max: Duration,
     },
 }
 
@@ -47,7 +47,7 @@ pub struct RampState {
     reached: RampValue,
     last: Option<RampStep>,
     began: Timestamp,
-    complaints: u32,
+    overloads: u32,
     /// Requests sent in this window, and how many were under way at each, added up.
     sent: u32,
     under_way: u64,
@@ -78,7 +78,7 @@ pub enum RampValue {
 impl RampState {
     /// A climb from the bottom.
     pub fn new(rampup: &Rampup, now: Timestamp) -> Self {
-        let reached = match rampup.lever {
+        let reached = match rampup.variable {
             RampVariable::Concurrency { start, .. } => RampValue::Concurrency(start),
             RampVariable::Delay { start, .. } => RampValue::Delay(start),
         };
@@ -86,61 +86,61 @@ impl RampState {
     }
 
     fn at(reached: RampValue, last: Option<RampStep>, now: Timestamp) -> Self {
-        Self { reached, last, began: now, complaints: 0, sent: 0, under_way: 0 }
+        Self { reached, last, began: now, overloads: 0, sent: 0, under_way: 0 }
     }
 
     /// Returns what the lever stands at.
-    pub fn reached(&self) -> RampValue {
+    pub fn current(&self) -> RampValue {
         self.reached
     }
 
     /// Takes over other settings: what was reached stays, within them.
-    pub fn follow(&mut self, rampup: &Rampup, now: Timestamp) {
-        match rampup.lever.within(self.reached) {
+    pub fn update_config(&mut self, rampup: &Rampup, now: Timestamp) {
+        match rampup.variable.clamp(self.reached) {
             Some(reached) => self.reached = reached,
             None => *self = Self::new(rampup, now),
         }
     }
 
     /// A request was sent; with it, `under_way` are.
-    pub fn sent(&mut self, rampup: &Rampup, under_way: u32, now: Timestamp) {
-        self.look(rampup, now);
+    pub fn on_sent(&mut self, rampup: &Rampup, under_way: u32, now: Timestamp) {
+        self.evaluate_window(rampup, now);
         self.sent = self.sent.saturating_add(1);
         self.under_way += u64::from(under_way);
     }
 
     /// The origin complained.
-    pub fn complained(&mut self, rampup: &Rampup, now: Timestamp) {
-        self.look(rampup, now);
-        self.complaints = self.complaints.saturating_add(1);
+    pub fn on_overload(&mut self, rampup: &Rampup, now: Timestamp) {
+        self.evaluate_window(rampup, now);
+        self.overloads = self.overloads.saturating_add(1);
     }
 
     /// Returns whether the complaints of this window are no more than are wished.
-    pub fn is_wished(&self, rampup: &Rampup) -> bool {
-        self.complaints <= *rampup.target.end()
+    pub fn within_target(&self, rampup: &Rampup) -> bool {
+        self.overloads <= *rampup.target.end()
     }
 
-    fn look(&mut self, rampup: &Rampup, now: Timestamp) {
-        let lasted = now.since(self.began);
+    fn evaluate_window(&mut self, rampup: &Rampup, now: Timestamp) {
+        let lasted = now.saturating_duration_since(self.began);
         if lasted < rampup.window {
             return;
         }
-        let direction = if self.complaints > *rampup.target.end() {
+        let direction = if self.overloads > *rampup.target.end() {
             Some(Direction::Slower)
-        } else if self.complaints < *rampup.target.start() && self.has_used_half(lasted) {
+        } else if self.overloads < *rampup.target.start() && self.used_half(lasted) {
             Some(Direction::Faster)
         } else {
             None
         };
         let step = direction.map(|direction| RampStep::after(self.last, direction));
         let reached = step.map_or(self.reached, |step| self.reached.after(step));
-        let reached = rampup.lever.within(reached).unwrap_or(self.reached);
+        let reached = rampup.variable.clamp(reached).unwrap_or(self.reached);
         *self = Self::at(reached, step.or(self.last), now);
     }
 
-    fn has_used_half(&self, lasted: Duration) -> bool {
+    fn used_half(&self, lasted: Duration) -> bool {
         match self.reached {
-            RampValue::Concurrency(most) => self.sent > 0 && self.under_way * 2 >= u64::from(most) * u64::from(self.sent),
+            RampValue::Concurrency(max) => self.sent > 0 && self.under_way * 2 >= u64::from(max) * u64::from(self.sent),
             RampValue::Delay(delay) => delay.saturating_mul(self.sent.saturating_mul(2)) >= lasted,
         }
     }
@@ -149,9 +149,9 @@ impl RampState {
 impl RampStep {
     fn after(last: Option<Self>, direction: Direction) -> Self {
         let size = match last {
-            None => LARGEST,
-            Some(last) if last.direction == direction => (last.size * 3 / 2).min(LARGEST),
-            Some(last) => (last.size / 2).max(SMALLEST),
+            None => MAX_STEP,
+            Some(last) if last.direction == direction => (last.size * 3 / 2).min(MAX_STEP),
+            Some(last) => (last.size / 2).max(MIN_STEP),
         };
         Self { direction, size }
     }
@@ -159,8 +159,8 @@ impl RampStep {
 
 impl RampValue {
     fn after(self, RampStep { direction, size }: RampStep) -> Self {
-        let slots = |most: u32| u32::try_from(u64::from(most) * u64::from(size) / WHOLE).unwrap_or(most).max(1);
-        let share = f64::from(size) / WHOLE as f64;
+        let slots = |max: u32| u32::try_from(u64::from(max) * u64::from(size) / STEP_SCALE).unwrap_or(max).max(1);
+        let share = f64::from(size) / STEP_SCALE as f64;
         match (self, direction) {
             (Self::Concurrency(most), Direction::Faster) => Self::Concurrency(most.saturating_add(slots(most))),
             (Self::Concurrency(most), Direction::Slower) => Self::Concurrency(most.saturating_sub(slots(most))),
@@ -172,24 +172,24 @@ impl RampValue {
 
 impl RampVariable {
     /// `reached`, within the bounds; nothing where it is of the other lever.
-    fn within(&self, reached: RampValue) -> Option<RampValue> {
+    fn clamp(&self, reached: RampValue) -> Option<RampValue> {
         match (*self, reached) {
-            (Self::Concurrency { most, .. }, RampValue::Concurrency(at)) => {
-                Some(RampValue::Concurrency(at.min(most).max(1)))
+            (Self::Concurrency { max, .. }, RampValue::Concurrency(at)) => {
+                Some(RampValue::Concurrency(at.min(max).max(1)))
             }
-            (Self::Delay { least, most, .. }, RampValue::Delay(delay)) => {
-                Some(RampValue::Delay(delay.min(most).max(least)))
+            (Self::Delay { min, max: most, .. }, RampValue::Delay(delay)) => {
+                Some(RampValue::Delay(delay.min(most).max(min)))
             }
             _ => None,
         }
     }
 }
 
-const WHOLE: u64 = 1000;
+const STEP_SCALE: u64 = 1000;
 /// A tenth: an origin that bears a little more is not asked for twice as much.
-const LARGEST: u32 = 100;
+const MAX_STEP: u32 = 100;
 /// A complaint a minute is some hundredths above what is borne.
-const SMALLEST: u32 = 5;
+const MIN_STEP: u32 = 5;
 
 #[cfg(test)]
 mod tests;

@@ -26,9 +26,9 @@ pub(super) struct Origin {
     /// How long one takes, as the page goes.
     pub(super) pages: ServiceTime,
     /// How many requests a second it takes on, before it answers 429; with bursts of one second.
-    pub(super) takes: Option<u32>,
+    pub(super) rate_limit: Option<u32>,
     /// After so long in the queue a request is given up.
-    pub(super) patience: Duration,
+    pub(super) queue_timeout: Duration,
 }
 
 /// How long pages take without a queue.
@@ -48,7 +48,7 @@ pub(super) struct SecondStats {
     /// Answers.
     pub(super) answered: u32,
     /// Complaints and requests given up.
-    pub(super) complained: u32,
+    pub(super) overloaded: u32,
     /// What the origin could have answered.
     pub(super) possible: f64,
     /// How long answers waited at the origin, added up, in seconds.
@@ -93,7 +93,7 @@ pub(super) struct Simulation {
 struct Request {
     sent: Timestamp,
     spell: BackoffEpoch,
-    takes: Duration,
+    rate_limit: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,7 +118,7 @@ impl Summary {
 }
 
 /// Rules of a scope that are as wide as can be.
-pub(super) fn wide() -> ThrottleConfig {
+pub(super) fn permissive_config() -> ThrottleConfig {
     ThrottleConfig {
         concurrency: None,
         spacing: Spacing::default(),
@@ -132,7 +132,7 @@ impl Simulation {
     pub(super) fn of(throttle: &ThrottleConfig, phases: &[Phase], seed: u64) -> Self {
         // Not at the epoch: the rest of no backoff is then in the past.
         let now = Timestamp::from_seconds(1000);
-        let course = throttle.course(ControllerState::Fixed, now);
+        let course = throttle.update_controller(ControllerState::Fixed, now);
         Self {
             throttle: throttle.clone(),
             phases: phases.to_vec(),
@@ -158,64 +158,64 @@ impl Simulation {
             self.at(Timestamp::from_seconds(1000 + second), Event::Second);
         }
         self.seconds.push(SecondStats::default());
-        self.go_on();
+        self.step();
         while let Some(Reverse((now, _, event))) = self.events.pop() {
             self.now = now;
-            self.happens(event);
+            self.handle(event);
             if self.seconds.len() as u64 > seconds {
                 break;
             }
-            self.go_on();
+            self.step();
         }
         self.seconds.pop();
         self.seconds
     }
 
-    fn happens(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) {
         match event {
             Event::Look => {}
             Event::Second => {
                 let origin = self.phase().origin;
-                let (pace, in_queue) = (self.throttle.pace(&self.course), self.queue.len() as u32);
+                let (pace, in_queue) = (self.throttle.effective_limits(&self.course), self.queue.len() as u32);
                 let possible = f64::from(origin.servers) / origin.pages.mean();
-                let possible = origin.takes.map_or(possible, |takes| possible.min(f64::from(takes)));
+                let possible = origin.rate_limit.map_or(possible, |rate_limit| possible.min(f64::from(rate_limit)));
                 let last = self.seconds.last_mut().expect("one is always open");
                 (last.pace, last.in_queue, last.possible) = (pace, in_queue, possible);
                 self.seconds.push(SecondStats::default());
             }
             Event::Answered(request) => {
                 self.busy -= 1;
-                let latency = self.now.since(request.sent);
+                let latency = self.now.saturating_duration_since(request.sent);
                 let last = self.seconds.last_mut().expect("one is always open");
                 last.answered += 1;
-                last.queued += latency.saturating_sub(request.takes).as_secs_f64();
-                self.hear(request, Some(200), latency);
+                last.queued += latency.saturating_sub(request.rate_limit).as_secs_f64();
+                self.on_response(request, Some(200), latency);
             }
             Event::Refused(request) => {
-                self.seconds.last_mut().expect("one is always open").complained += 1;
-                self.hear(request, Some(429), Duration::from_millis(1));
+                self.seconds.last_mut().expect("one is always open").overloaded += 1;
+                self.on_response(request, Some(429), Duration::from_millis(1));
             }
             Event::GivenUp(request) => {
                 // All have the same patience: if it still waits, it is the first.
                 if self.queue.pop_front_if(|waiting| *waiting == request).is_some() {
-                    self.seconds.last_mut().expect("one is always open").complained += 1;
-                    self.hear(request, None, self.now.since(request.sent));
+                    self.seconds.last_mut().expect("one is always open").overloaded += 1;
+                    self.on_response(request, None, self.now.saturating_duration_since(request.sent));
                 }
             }
         }
     }
 
-    fn hear(&mut self, request: Request, status: Option<u16>, latency: Duration) {
-        let outcome = OriginOutcome { status, latency, measured: true, asked_for: None };
-        self.throttle.heard(&mut self.course, &outcome, request.sent, self.under_way, self.now);
+    fn on_response(&mut self, request: Request, status: Option<u16>, latency: Duration) {
+        let outcome = OriginOutcome { status, latency, measured: true, retry_after: None };
+        self.throttle.on_outcome(&mut self.course, &outcome, request.sent, self.under_way, self.now);
         let spell = request.spell;
-        let after = self.throttle.pressure_after(self.pressure, &self.course, spell, &outcome, 0.0, self.now);
-        self.pressure = after.over(spell);
+        let after = self.throttle.backoff_after(self.pressure, &self.course, spell, &outcome, 0.0, self.now);
+        self.pressure = after.on_finished(spell);
         self.under_way -= 1;
     }
 
     /// Sends what may be sent, and lets the origin begin what it can.
-    fn go_on(&mut self) {
+    fn step(&mut self) {
         let phase = *self.phase();
         while self.under_way < phase.clients && self.may_send() {
             self.send(phase.origin);
@@ -224,20 +224,20 @@ impl Simulation {
             && let Some(request) = self.queue.pop_front()
         {
             self.busy += 1;
-            self.at(self.now + request.takes, Event::Answered(request));
+            self.at(self.now + request.rate_limit, Event::Answered(request));
         }
     }
 
     fn may_send(&mut self) -> bool {
-        let pace = self.throttle.pace(&self.course);
+        let pace = self.throttle.effective_limits(&self.course);
         if pace.limit.is_some_and(|most| self.under_way >= most) {
             return false;
         }
         let mut opens = self.next_start;
         if let Some(backoff) = &self.throttle.backoff {
-            self.pressure = backoff.at(self.pressure, self.now);
-            match self.pressure.hinders(self.now) {
-                Some(BackoffBlock::Until(until)) => opens = opens.max(until),
+            self.pressure = backoff.decayed(self.pressure, self.now);
+            match self.pressure.blocked_by(self.now) {
+                Some(BackoffBlock::BackingOff(until)) => opens = opens.max(until),
                 Some(BackoffBlock::Probing) => return false,
                 None => {}
             }
@@ -250,28 +250,28 @@ impl Simulation {
     }
 
     fn send(&mut self, origin: Origin) {
-        let (pressure, spell) = self.pressure.sent();
+        let (pressure, spell) = self.pressure.on_sent();
         self.pressure = pressure;
         self.under_way += 1;
-        self.throttle.sent(&mut self.course, self.under_way, self.now);
-        let delay = self.throttle.pace(&self.course).delay;
-        self.next_start = self.throttle.spacing.next_after(delay, 0.0, self.now);
-        let takes = Duration::from_secs_f64(origin.pages.time(self.chance(), self.chance()));
-        let request = Request { sent: self.now, spell, takes };
-        if !self.takes_on(origin) {
+        self.throttle.on_sent(&mut self.course, self.under_way, self.now);
+        let delay = self.throttle.effective_limits(&self.course).delay;
+        self.next_start = self.throttle.spacing.next_start(delay, 0.0, self.now);
+        let rate_limit = Duration::from_secs_f64(origin.pages.time(self.random(), self.random()));
+        let request = Request { sent: self.now, spell, rate_limit };
+        if !self.accepts(origin) {
             return self.at(self.now + Duration::from_millis(1), Event::Refused(request));
         }
         self.queue.push_back(request);
-        self.at(self.now + origin.patience, Event::GivenUp(request));
+        self.at(self.now + origin.queue_timeout, Event::GivenUp(request));
     }
 
-    fn takes_on(&mut self, origin: Origin) -> bool {
-        let Some(rate) = origin.takes.map(f64::from) else { return true };
+    fn accepts(&mut self, origin: Origin) -> bool {
+        let Some(rate) = origin.rate_limit.map(f64::from) else { return true };
         let (tokens, since) = self.tokens;
-        let tokens = (tokens + self.now.since(since).as_secs_f64() * rate).min(rate);
-        let takes = tokens >= 1.0;
-        self.tokens = (if takes { tokens - 1.0 } else { tokens }, self.now);
-        takes
+        let tokens = (tokens + self.now.saturating_duration_since(since).as_secs_f64() * rate).min(rate);
+        let rate_limit = tokens >= 1.0;
+        self.tokens = (if rate_limit { tokens - 1.0 } else { tokens }, self.now);
+        rate_limit
     }
 
     fn at(&mut self, moment: Timestamp, event: Event) {
@@ -285,7 +285,7 @@ impl Simulation {
     }
 
     /// Splitmix64: the same seed, the same day.
-    fn chance(&mut self) -> f64 {
+    fn random(&mut self) -> f64 {
         self.chance = self.chance.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.chance ^ (self.chance >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -17,12 +17,12 @@ pub struct Spacing {
 
 impl Spacing {
     /// Returns when the next request may be sent after one at `now`, where the delay has come to `delay`.
-    pub fn next_after(&self, delay: Duration, chance: f64, now: Timestamp) -> Timestamp {
-        now + self.jitter.vary(delay, chance)
+    pub fn next_start(&self, delay: Duration, chance: f64, now: Timestamp) -> Timestamp {
+        now + self.jitter.apply(delay, chance)
     }
 
     /// Returns when the slot of a request that was sent at `sent` may be used again.
-    pub fn slot_opens(&self, sent: Timestamp) -> Timestamp {
+    pub fn slot_free_at(&self, sent: Timestamp) -> Timestamp {
         sent + self.per_slot
     }
 }
@@ -36,8 +36,8 @@ mod tests {
         let spacing = Spacing { jitter: Jitter { low: -0.1, high: 0.5 }, ..Spacing::default() };
         let now = Timestamp::from_seconds(7);
         for (delay_ms, chance, away_ms) in [(0, 0.5, 0), (100, 0.0, 90), (100, 0.5, 120), (400, 1.0, 600)] {
-            let next = spacing.next_after(Duration::from_millis(delay_ms), chance, now);
-            assert_eq!(next.since(now), Duration::from_millis(away_ms), "{delay_ms} {chance}");
+            let next = spacing.next_start(Duration::from_millis(delay_ms), chance, now);
+            assert_eq!(next.saturating_duration_since(now), Duration::from_millis(away_ms), "{delay_ms} {chance}");
         }
     }
 }

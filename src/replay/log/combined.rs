@@ -12,25 +12,25 @@ use std::net::IpAddr;
 
 /// Reads a line.
 pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
-    let open = memchr::memchr(b'[', text).ok_or(LineError::Unknown)?;
-    let (host, client) = head(&text[..open]).ok_or(LineError::Unknown)?;
-    let close = open + memchr::memchr(b']', &text[open..]).ok_or(LineError::Cut)?;
-    let (at, has_fraction) = timestamp::read(&text[open + 1..close]).ok_or(LineError::Time)?;
-    let (request, rest) = quoted::field(text[close + 1..].trim_ascii_start()).ok_or(LineError::Cut)?;
-    let (status, rest) = word(rest);
-    let status = status_of(status).ok_or(if status.is_empty() { LineError::Cut } else { LineError::Status })?;
-    let (bytes, rest) = word(rest);
+    let open = memchr::memchr(b'[', text).ok_or(LineError::UnknownFormat)?;
+    let (host, client) = head(&text[..open]).ok_or(LineError::UnknownFormat)?;
+    let close = open + memchr::memchr(b']', &text[open..]).ok_or(LineError::Truncated)?;
+    let (at, has_fraction) = timestamp::read(&text[open + 1..close]).ok_or(LineError::InvalidTime)?;
+    let (request, rest) = quoted::field(text[close + 1..].trim_ascii_start()).ok_or(LineError::Truncated)?;
+    let (status, rest) = split_word(rest);
+    let status = status_of(status).ok_or(if status.is_empty() { LineError::Truncated } else { LineError::InvalidStatus })?;
+    let (bytes, rest) = split_word(rest);
     let behind = Behind::read(rest)?;
-    let (asked, named) = asked(request);
+    let (asked, named) = parse_request_line(request);
     let host = named.or_else(|| host.map(Cow::Borrowed)).map(line::host);
     let lacks = LACKED
-        .and(LogField::Address, matches!(client, LoggedClient::Named(_)))
-        .and(LogField::Fraction, !has_fraction)
-        .and(LogField::Host, host.is_none())
-        .and(LogField::Referer, behind.is_none())
-        .and(LogField::UserAgent, behind.is_none());
+        .with(LogField::Address, matches!(client, LoggedClient::HostName(_)))
+        .with(LogField::Fraction, !has_fraction)
+        .with(LogField::Host, host.is_none())
+        .with(LogField::Referer, behind.is_none())
+        .with(LogField::UserAgent, behind.is_none());
     let Behind { referer, user_agent } = behind.unwrap_or_default();
-    Ok(LogLine { at, client, asked, host, status, bytes: number(bytes), referer, user_agent, lacks, own: None })
+    Ok(LogLine { at, client, request: asked, host, status, bytes: number(bytes), referer, user_agent, missing: lacks, native: None })
 }
 
 /// When it was written.
@@ -39,8 +39,8 @@ pub(super) fn moment(text: &[u8]) -> Option<Timestamp> {
 }
 
 /// By what clock: its seconds east of Greenwich.
-pub(super) fn east(text: &[u8]) -> Option<i64> {
-    timestamp::east(time(text)?)
+pub(super) fn utc_offset(text: &[u8]) -> Option<i64> {
+    timestamp::utc_offset(time(text)?)
 }
 
 fn time(text: &[u8]) -> Option<&[u8]> {
@@ -62,8 +62,8 @@ impl<'a> Behind<'a> {
         if !rest.starts_with(b"\"") {
             return Ok(None);
         }
-        let (referer, rest) = quoted::field(rest).ok_or(LineError::Cut)?;
-        let (user_agent, _) = quoted::field(rest.trim_ascii_start()).ok_or(LineError::Cut)?;
+        let (referer, rest) = quoted::field(rest).ok_or(LineError::Truncated)?;
+        let (user_agent, _) = quoted::field(rest.trim_ascii_start()).ok_or(LineError::Truncated)?;
         Ok(Some(Self { referer: quoted::unless_dash(referer), user_agent: quoted::unless_dash(user_agent) }))
     }
 }
@@ -84,13 +84,13 @@ fn head(text: &[u8]) -> Option<(Option<&str>, LoggedClient<'_>)> {
     let client = client.trim_end_matches(',');
     let client = match client.parse::<IpAddr>() {
         Ok(address) => LoggedClient::Address(canonical(address)),
-        Err(_) => LoggedClient::Named(client),
+        Err(_) => LoggedClient::HostName(client),
     };
     Some((host, client))
 }
 
 /// The request line: blanks in the target belong to it, and a version may be missing. Also the host, where it names one.
-fn asked(line: Cow<'_, [u8]>) -> (Option<RequestLine<'_>>, Option<Cow<'_, str>>) {
+fn parse_request_line(line: Cow<'_, [u8]>) -> (Option<RequestLine<'_>>, Option<Cow<'_, str>>) {
     match quoted::text(line) {
         Cow::Borrowed(line) => split(line, Cow::Borrowed),
         Cow::Owned(line) => split(&line, |text| Cow::Owned(text.to_owned())),
@@ -145,7 +145,7 @@ fn version(word: &str) -> Option<Version> {
 }
 
 /// The next word, and what follows it.
-fn word(text: &[u8]) -> (&[u8], &[u8]) {
+fn split_word(text: &[u8]) -> (&[u8], &[u8]) {
     let text = text.trim_ascii_start();
     let end = text.iter().copied().position(is_blank).unwrap_or(text.len());
     text.split_at(end)

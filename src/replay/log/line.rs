@@ -15,7 +15,7 @@ pub struct LogLine<'a> {
     /// Who asked.
     pub client: LoggedClient<'a>,
     /// For what; none where there was no request line, or none that is one.
-    pub asked: Option<RequestLine<'a>>,
+    pub request: Option<RequestLine<'a>>,
     /// The host asked for, in lower case and without its port, where it is known.
     pub host: Option<Cow<'a, str>>,
     /// The status that the client got.
@@ -27,9 +27,9 @@ pub struct LogLine<'a> {
     /// The user agent, where one was sent.
     pub user_agent: Option<Cow<'a, [u8]>>,
     /// What the line does not say.
-    pub lacks: MissingFields,
+    pub missing: MissingFields,
     /// What only the gate itself writes down.
-    pub own: Option<Box<NativeFields<'a>>>,
+    pub native: Option<Box<NativeFields<'a>>>,
 }
 
 /// Who asked.
@@ -38,7 +38,7 @@ pub enum LoggedClient<'a> {
     /// An address.
     Address(IpAddr),
     /// A host name: the server looked it up, and did not keep the address.
-    Named(&'a str),
+    HostName(&'a str),
 }
 
 /// What was asked for.
@@ -69,7 +69,7 @@ impl<'a> LogLine<'a> {
 pub fn east(text: &[u8]) -> Option<i64> {
     match text.first() {
         Some(b'{') => Some(0),
-        _ => combined::east(text),
+        _ => combined::utc_offset(text),
     }
 }
 
@@ -98,7 +98,7 @@ impl LoggedClient<'_> {
     pub fn address(&self) -> IpAddr {
         match self {
             Self::Address(address) => *address,
-            Self::Named(name) => Ipv6Addr::from(UNASSIGNED | u128::from(hash(name.as_bytes()) >> 8) << 64).into(),
+            Self::HostName(name) => Ipv6Addr::from(UNASSIGNED | u128::from(hash(name.as_bytes()) >> 8) << 64).into(),
         }
     }
 }

@@ -6,42 +6,42 @@ pub enum LineError {
     /// It is longer than any that a server writes.
     TooLong,
     /// It ends in the middle: the disk was full, or the file was rotated.
-    Cut,
+    Truncated,
     /// Its time is none, or of a day that never was.
-    Time,
+    InvalidTime,
     /// Its status is none.
-    Status,
+    InvalidStatus,
     /// It is JSON, but not as the gate writes it.
-    OtherJson,
+    ForeignJson,
     /// It has the form of no known log.
-    Unknown,
+    UnknownFormat,
 }
 
 impl LineError {
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::TooLong, Self::Cut, Self::Time, Self::Status, Self::OtherJson, Self::Unknown];
+    pub const ALL: [Self; 6] = [Self::TooLong, Self::Truncated, Self::InvalidTime, Self::InvalidStatus, Self::ForeignJson, Self::UnknownFormat];
 
     /// Its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::TooLong => "too_long",
-            Self::Cut => "cut",
-            Self::Time => "time",
-            Self::Status => "status",
-            Self::OtherJson => "other_json",
-            Self::Unknown => "unknown",
+            Self::Truncated => "cut",
+            Self::InvalidTime => "time",
+            Self::InvalidStatus => "status",
+            Self::ForeignJson => "other_json",
+            Self::UnknownFormat => "unknown",
         }
     }
 
     /// It, said to a person.
-    pub const fn said(self) -> &'static str {
+    pub const fn message(self) -> &'static str {
         match self {
             Self::TooLong => "longer than 64 KiB",
-            Self::Cut => "cut off in the middle",
-            Self::Time => "no such time",
-            Self::Status => "no status",
-            Self::OtherJson => "JSON that is not the gate's own; log in the combined format, or as the gate does",
-            Self::Unknown => "in no known format",
+            Self::Truncated => "cut off in the middle",
+            Self::InvalidTime => "no such time",
+            Self::InvalidStatus => "no status",
+            Self::ForeignJson => "JSON that is not the gate's own; log in the combined format, or as the gate does",
+            Self::UnknownFormat => "in no known format",
         }
     }
 }

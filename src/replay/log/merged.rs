@@ -21,10 +21,10 @@ pub struct MergedLog {
     waiting: VecDeque<BufferedLine>,
     waiting_bytes: usize,
     /// Decisions that wait, by their number, for each quota of each file and for its buckets.
-    turns: Vec<BTreeMap<Sequence, Key>>,
+    sequences: Vec<BTreeMap<Sequence, Key>>,
     /// The places of these.
     accounts: HashMap<(usize, SequenceDomain), usize>,
-    given: BufferedLine,
+    current: BufferedLine,
     latest: Timestamp,
     spare: Vec<Vec<u8>>,
     count: u64,
@@ -82,7 +82,7 @@ struct BufferedLine {
     key: Key,
     place: LinePosition,
     /// Its decision's number on each account.
-    turns: SmallVec<[(usize, Sequence); 2]>,
+    sequences: SmallVec<[(usize, Sequence); 2]>,
     text: Vec<u8>,
 }
 
@@ -95,9 +95,9 @@ impl MergedLog {
             streams: sources.into_iter().enumerate().map(stream).collect(),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
-            turns: Vec::new(),
+            sequences: Vec::new(),
             accounts: HashMap::new(),
-            given: BufferedLine::default(),
+            current: BufferedLine::default(),
             latest: Timestamp::default(),
             spare: Vec::new(),
             count: 0,
@@ -112,22 +112,22 @@ impl MergedLog {
             self.read(least)?;
         }
         let Some(place) = self.first() else { return Ok(None) };
-        self.give(place);
-        let BufferedLine { key: (at, _), place, text, .. } = &self.given;
+        self.emit(place);
+        let BufferedLine { key: (at, _), place, text, .. } = &self.current;
         Ok(Some(OrderedLine { at: *at, place: *place, text }))
     }
 
     /// Counts the line that was given out last, or another, among the broken.
-    pub fn is_broken(&mut self, broken: LineError, place: LinePosition) {
+    pub fn count_line_error(&mut self, broken: LineError, place: LinePosition) {
         self.counts.broken.entry(broken).or_insert((0, place)).0 += 1;
     }
 
     /// True when nothing earlier is to be expected than the first line that waits, or there is no room for more.
     fn is_ready(&self) -> bool {
         let Some(first) = self.waiting.front() else { return false };
-        let is_full = self.waiting.len() >= MOST_LINES || self.waiting_bytes >= MOST_BYTES;
+        let is_full = self.waiting.len() >= MAX_BUFFERED_LINES || self.waiting_bytes >= MAX_BUFFERED_BYTES;
         let read_up_to = self.streams.iter().map(|stream| stream.latest).min();
-        is_full || read_up_to.is_some_and(|read| read.since(first.key.0) >= self.window)
+        is_full || read_up_to.is_some_and(|read| read.saturating_duration_since(first.key.0) >= self.window)
     }
 
     /// Reads a line of the stream at `place`; the stream goes at its end.
@@ -142,13 +142,13 @@ impl MergedLog {
         let text = match text {
             Ok(text) => text,
             Err(broken) => {
-                self.is_broken(broken, place);
+                self.count_line_error(broken, place);
                 return Ok(());
             }
         };
         let Some(at) = line::moment(text) else {
             match LogLine::read(text).err() {
-                Some(broken) => self.is_broken(broken, place),
+                Some(broken) => self.count_line_error(broken, place),
                 None => self.counts.empty += 1,
             }
             return Ok(());
@@ -164,17 +164,17 @@ impl MergedLog {
         let mut waiting = BufferedLine {
             key: (at.max(self.latest), self.count),
             place,
-            turns: SmallVec::new(),
+            sequences: SmallVec::new(),
             text: self.spare.pop().unwrap_or_default(),
         };
         waiting.text.extend_from_slice(text);
         if text.starts_with(b"{") {
-            waiting.turns = native::turns(&waiting.text)
+            waiting.sequences = native::turns(&waiting.text)
                 .filter_map(|(by, turn)| Some((account(&mut self.accounts, (place.file, by))?, turn)))
                 .collect();
-            self.turns.resize_with(self.accounts.len(), BTreeMap::new);
-            for &(account, turn) in &waiting.turns {
-                self.turns[account].insert(turn, waiting.key);
+            self.sequences.resize_with(self.accounts.len(), BTreeMap::new);
+            for &(account, turn) in &waiting.sequences {
+                self.sequences[account].insert(turn, waiting.key);
             }
         }
         self.wait(waiting);
@@ -198,10 +198,10 @@ impl MergedLog {
         let mut place = 0;
         let mut line = self.waiting.front()?;
         // Logs that contradict themselves must not lead in a circle.
-        for _ in 0..MOST_STEPS {
-            let before = line.turns.iter().find_map(|&(account, turn)| {
-                let (&first, &key) = self.turns[account].first_key_value()?;
-                (first < turn && key.0.since(line.key.0) <= ONE_MOMENT).then_some(key)
+        for _ in 0..MAX_REORDER_STEPS {
+            let before = line.sequences.iter().find_map(|&(account, turn)| {
+                let (&first, &key) = self.sequences[account].first_key_value()?;
+                (first < turn && key.0.saturating_duration_since(line.key.0) <= MAX_DECISION_SKEW).then_some(key)
             });
             let Some(before) = before else { break };
             place = self.place_of(before);
@@ -210,14 +210,14 @@ impl MergedLog {
         Some(place)
     }
 
-    fn give(&mut self, place: usize) {
-        let Some(given) = self.waiting.remove(place) else { return };
-        self.waiting_bytes -= given.text.len();
-        for (account, turn) in &given.turns {
-            self.turns[*account].remove(turn);
+    fn emit(&mut self, place: usize) {
+        let Some(current) = self.waiting.remove(place) else { return };
+        self.waiting_bytes -= current.text.len();
+        for (account, turn) in &current.sequences {
+            self.sequences[*account].remove(turn);
         }
-        self.latest = self.latest.max(given.key.0);
-        let mut spare = std::mem::replace(&mut self.given, given).text;
+        self.latest = self.latest.max(current.key.0);
+        let mut spare = std::mem::replace(&mut self.current, current).text;
         if spare.capacity() <= SPARE_BYTES {
             spare.clear();
             self.spare.push(spare);
@@ -230,23 +230,23 @@ fn account(known: &mut HashMap<(usize, SequenceDomain), usize>, account: (usize,
     let next = known.len();
     match known.get(&account) {
         Some(place) => Some(*place),
-        None => (next < MOST_ACCOUNTS).then(|| *known.entry(account).or_insert(next)),
+        None => (next < MAX_SEQUENCE_DOMAINS).then(|| *known.entry(account).or_insert(next)),
     }
 }
 
 /// Lines that may wait: a minute of a site with a thousand requests a second ...
-const MOST_LINES: usize = 65_536;
+const MAX_BUFFERED_LINES: usize = 65_536;
 /// ... and the bytes of them.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BUFFERED_BYTES: usize = 64 << 20;
 
 /// Room that is kept for the next line.
 const SPARE_BYTES: usize = 4096;
 
 /// A request is decided this soon after it was looked at, or the machine stands still.
-const ONE_MOMENT: Duration = Duration::from_secs(1);
+const MAX_DECISION_SKEW: Duration = Duration::from_secs(1);
 
 /// How many decisions may stand before one another in circles.
-const MOST_STEPS: usize = 64;
+const MAX_REORDER_STEPS: usize = 64;
 
 /// More quotas than anybody has; what made-up lines name beyond is not put in order.
-const MOST_ACCOUNTS: usize = 1024;
+const MAX_SEQUENCE_DOMAINS: usize = 1024;

@@ -55,7 +55,7 @@ impl LogField {
     }
 
     /// What is done without it.
-    pub const fn instead(self) -> &'static str {
+    pub const fn substitute(self) -> &'static str {
         match self {
             Self::Address => "clients known by host name only: each name is a client, and nobody's crawler by address",
             Self::Fraction => "times in whole seconds: requests of one second are taken in the order of the log",
@@ -85,27 +85,27 @@ impl MissingFields {
 
     /// These and `fact`, where `missing`.
     #[must_use]
-    pub const fn and(self, fact: LogField, missing: bool) -> Self {
+    pub const fn with(self, fact: LogField, missing: bool) -> Self {
         Self(self.0 | (missing as u8) << fact as u8)
     }
 
     /// True when `fact` is among them.
-    pub const fn has(self, fact: LogField) -> bool {
+    pub const fn contains(self, fact: LogField) -> bool {
         self.0 & 1 << fact as u8 != 0
     }
 
     /// Each of them.
     pub fn iter(self) -> impl Iterator<Item = LogField> {
-        LogField::ALL.into_iter().filter(move |fact| self.has(*fact))
+        LogField::ALL.into_iter().filter(move |fact| self.contains(*fact))
     }
 
     /// As one number, to count lines by it.
-    pub const fn number(self) -> u8 {
+    pub const fn bits(self) -> u8 {
         self.0
     }
 
     /// The facts of that number.
-    pub const fn numbered(number: u8) -> Self {
+    pub const fn from_bits(number: u8) -> Self {
         Self(number)
     }
 }

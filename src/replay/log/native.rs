@@ -80,10 +80,10 @@ impl NativeFields<'_> {
 /// Reads a line.
 pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
     let written: NativeLine<'_> = serde_json::from_slice(text).map_err(|error| match error.classify() {
-        serde_json::error::Category::Data => LineError::OtherJson,
-        _ => LineError::Cut,
+        serde_json::error::Category::Data => LineError::ForeignJson,
+        _ => LineError::Truncated,
     })?;
-    let time = |text: &str| timestamp::rfc3339(text.as_bytes()).map(|(at, _)| at).ok_or(LineError::Time);
+    let time = |text: &str| timestamp::rfc3339(text.as_bytes()).map(|(at, _)| at).ok_or(LineError::InvalidTime);
     let (at, settled) = (time(written.time)?, time(written.settled)?);
     let (seen, accounts) = (written.seen(), written.accounts());
     let asked = Method::from_bytes(written.method.0.as_bytes()).ok().map(|method| RequestLine {
@@ -117,14 +117,14 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
     Ok(LogLine {
         at,
         client: LoggedClient::Address(written.client),
-        asked,
+        request: asked,
         host: Some(host(written.host.0)),
         status: written.status,
         bytes: written.bytes,
         referer: written.referer.map(Text::into_bytes),
         user_agent: Some(written.user_agent.into_bytes()).filter(|agent| !agent.is_empty()),
-        lacks: MissingFields::NONE,
-        own: Some(Box::new(own)),
+        missing: MissingFields::NONE,
+        native: Some(Box::new(own)),
     })
 }
 
@@ -152,14 +152,14 @@ pub(super) fn turns(text: &[u8]) -> impl Iterator<Item = (SequenceDomain, Sequen
     const QUOTAS: &[u8] = b",\"turn\":{";
     const BUCKET: &[u8] = b",\"bucket_turn\":";
     let behind = |key: &[u8], from: &[u8]| memchr::memmem::rfind(from, key).map(|at| at + key.len());
-    let run = behind(RUN, &text[..text.len().min(BEFORE_CLIENT)]).and_then(|at| number_at(&text[at..])).unwrap_or(0);
+    let run = behind(RUN, &text[..text.len().min(BEFORE_CLIENT)]).and_then(|at| parse_u64_at(&text[at..])).unwrap_or(0);
     let quotas = behind(QUOTAS, text).map_or(&[][..], |at| &text[at..]);
-    let bucket = behind(BUCKET, quotas).and_then(|at| number_at(&quotas[at..]));
-    let bucket = bucket.map(|turn| (SequenceDomain::Buckets(turn % BucketUsage::TURNS), turn));
+    let bucket = behind(BUCKET, quotas).and_then(|at| parse_u64_at(&quotas[at..]));
+    let bucket = bucket.map(|turn| (SequenceDomain::Buckets(turn % BucketUsage::SEQUENCE_SHARDS), turn));
     let end = memchr::memchr(b'}', quotas).unwrap_or(0);
     let of_quotas = quotas[..end].split(|&byte| byte == b',').filter_map(|pair| {
         let colon = memchr::memrchr(b':', pair)?;
-        Some((SequenceDomain::Quota(pair[..colon].into()), number_at(&pair[colon + 1..])?))
+        Some((SequenceDomain::Quota(pair[..colon].into()), parse_u64_at(&pair[colon + 1..])?))
     });
     of_quotas.chain(bucket).map(move |(by, turn)| (by, (run, turn)))
 }
@@ -167,7 +167,7 @@ pub(super) fn turns(text: &[u8]) -> impl Iterator<Item = (SequenceDomain, Sequen
 /// What a line begins with, before anything that a client sent.
 const BEFORE_CLIENT: usize = 120;
 
-fn number_at(text: &[u8]) -> Option<u64> {
+fn parse_u64_at(text: &[u8]) -> Option<u64> {
     let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     std::str::from_utf8(&text[..end]).ok()?.parse().ok()
 }
@@ -214,12 +214,12 @@ struct NativeLine<'a> {
 
 impl<'a> NativeLine<'a> {
     fn seen(&self) -> HeadersSeen {
-        let named = self.headers_seen.iter().filter_map(|name| HeadersSeen::named(&name.0));
+        let named = self.headers_seen.iter().filter_map(|name| HeadersSeen::from_name(&name.0));
         named
-            .fold(HeadersSeen::default(), |seen, header| seen.and(header, true))
-            .and(HeadersSeen::LOOKED, self.secure.is_some())
-            .and(HeadersSeen::SECURE, self.secure == Some(true))
-            .and(HeadersSeen::OLD_HTTP, self.old_http == Some(true))
+            .fold(HeadersSeen::default(), |seen, header| seen.with(header, true))
+            .with(HeadersSeen::INSPECTED, self.secure.is_some())
+            .with(HeadersSeen::TLS, self.secure == Some(true))
+            .with(HeadersSeen::HTTP_10, self.old_http == Some(true))
     }
 
     fn accounts(&self) -> SmallVec<[QuotaFields<'a>; 2]> {

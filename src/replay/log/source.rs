@@ -67,7 +67,7 @@ impl LogFiles {
                 }
             };
             let counted = CountingReader { stream, read: Arc::clone(&read) };
-            sources.push(LogSource::new(name.clone(), unpacked(counted).map_err(unreadable)?));
+            sources.push(LogSource::new(name.clone(), decompress(counted).map_err(unreadable)?));
         }
         Ok(Self { sources, bytes, read })
     }
@@ -100,7 +100,7 @@ impl LogSource {
 
     /// The next line; nothing at the end.
     pub fn next_line(&mut self) -> Result<Option<Numbered<'_>>, LogReadError> {
-        let Some(found) = self.find()? else { return Ok(None) };
+        let Some(found) = self.read_line()? else { return Ok(None) };
         self.number += 1;
         let text = match found {
             Found::Line(place) => {
@@ -113,14 +113,14 @@ impl LogSource {
         Ok(Some(Numbered { number: self.number, text }))
     }
 
-    fn find(&mut self) -> Result<Option<Found>, LogReadError> {
+    fn read_line(&mut self) -> Result<Option<Found>, LogReadError> {
         let (mut seen, mut too_long) = (0, false);
         loop {
             let unseen = self.ready.start + seen;
             let end = memchr::memchr(b'\n', &self.block[unseen..self.ready.end]).map(|at| unseen + at);
             if end.is_none() && !self.ended {
                 seen = self.ready.len();
-                if seen > LONGEST {
+                if seen > MAX_LINE_BYTES {
                     (too_long, seen, self.ready) = (true, 0, 0..0);
                 }
                 self.fill()?;
@@ -131,7 +131,7 @@ impl LogSource {
             return Ok(match line.len() {
                 _ if too_long => Some(Found::TooLong),
                 0 if end.is_none() => None,
-                ..=LONGEST => Some(Found::Line(line)),
+                ..=MAX_LINE_BYTES => Some(Found::Line(line)),
                 _ => Some(Found::TooLong),
             });
         }
@@ -172,7 +172,7 @@ impl Read for CountingReader {
     }
 }
 
-fn unpacked(mut stream: CountingReader) -> io::Result<Box<dyn Read>> {
+fn decompress(mut stream: CountingReader) -> io::Result<Box<dyn Read>> {
     let mut first = Vec::new();
     stream.by_ref().take(GZIP.len() as u64).read_to_end(&mut first)?;
     let is_packed = first == GZIP;
@@ -184,7 +184,7 @@ fn unpacked(mut stream: CountingReader) -> io::Result<Box<dyn Read>> {
 const BLOCK: usize = 256 * 1024;
 
 /// No server takes a request line of this length, or logs more than a few of its fields beside it.
-const LONGEST: usize = 64 * 1024;
+const MAX_LINE_BYTES: usize = 64 * 1024;
 
 /// By what compressed files begin.
 const GZIP: [u8; 2] = [0x1f, 0x8b];

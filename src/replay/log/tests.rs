@@ -44,14 +44,14 @@ fn a_client_and_a_host_are_found_whatever_stands_before_the_time() {
         let read = line(&text);
         assert_eq!(read.client, LoggedClient::Address(client.parse().expect("an address")), "{before}");
         assert_eq!(read.host.as_deref(), host, "{before}");
-        assert_eq!(read.lacks.has(LogField::Host), host.is_none(), "{before}");
-        assert_eq!(read.asked.map(|asked| asked.path.into_owned()), Some("/a".to_owned()), "{before}");
+        assert_eq!(read.missing.contains(LogField::Host), host.is_none(), "{before}");
+        assert_eq!(read.request.map(|asked| asked.path.into_owned()), Some("/a".to_owned()), "{before}");
     }
     let text = format!("Dialup-7.example.net {behind}");
     let named = line(&text);
-    assert_eq!(named.client, LoggedClient::Named("Dialup-7.example.net"));
-    assert_eq!(named.client.address(), LoggedClient::Named("dialup-7.EXAMPLE.net").address());
-    assert!(named.lacks.has(LogField::Address));
+    assert_eq!(named.client, LoggedClient::HostName("Dialup-7.example.net"));
+    assert_eq!(named.client.address(), LoggedClient::HostName("dialup-7.EXAMPLE.net").address());
+    assert!(named.missing.contains(LogField::Address));
 }
 
 #[test]
@@ -59,12 +59,12 @@ fn what_is_no_request_of_a_log_is_told_by_its_kind() {
     let long = "x".repeat(70_000);
     let whole = "192.0.2.1 - - [07/Jun/2024:00:00:00 +0000] \"GET / HTTP/1.1\" ";
     for (text, broken) in [
-        ("hello", LineError::Unknown),
-        ("{\"a\":1}", LineError::OtherJson),
-        ("{\"time\":\"2024-06-07T00:00:00Z\",\"settled", LineError::Cut),
-        ("192.0.2.1 - - [31/Jun/2024:00:00:00 +0000] \"GET / HTTP/1.1\" 200 5", LineError::Time),
-        (&format!("{whole}abc 5"), LineError::Status),
-        (&format!("{whole}200 5 \"-\" \"unterm"), LineError::Cut),
+        ("hello", LineError::UnknownFormat),
+        ("{\"a\":1}", LineError::ForeignJson),
+        ("{\"time\":\"2024-06-07T00:00:00Z\",\"settled", LineError::Truncated),
+        ("192.0.2.1 - - [31/Jun/2024:00:00:00 +0000] \"GET / HTTP/1.1\" 200 5", LineError::InvalidTime),
+        (&format!("{whole}abc 5"), LineError::InvalidStatus),
+        (&format!("{whole}200 5 \"-\" \"unterm"), LineError::Truncated),
         (&format!("{whole}200 5 \"{long}\" \"x\""), LineError::TooLong),
     ] {
         let (given, merged) = given(merged(&[&format!("{text}\n")], 60));
@@ -127,30 +127,30 @@ fn what_the_gate_writes_is_read_back() {
         query: Some("q=a\\b"),
         user_agent: "caf\u{e9} \u{1}".as_bytes(),
         host: b"Shop.Example:8080",
-        bucket_turn: Some(7),
+        bucket_sequence: Some(7),
         ..person
     };
     let mut text = Vec::new();
-    LineWriter::of_run(Timestamp::from_seconds(1)).write_json(&mut text, &record);
+    LineWriter::starting_at(Timestamp::from_seconds(1)).write_json(&mut text, &record);
     let text = text.trim_ascii_end();
     let read = LogLine::read(text).expect("a line").expect("not empty");
-    assert_eq!((read.at, read.client), (record.admitted.to_the_microsecond(), LoggedClient::Address(record.client)));
+    assert_eq!((read.at, read.client), (record.admitted.truncate_to_micros(), LoggedClient::Address(record.client)));
     assert_eq!(line::moment(text), Some(read.at));
-    let asked = read.asked.expect("a request");
+    let asked = read.request.expect("a request");
     assert_eq!((&*asked.path, asked.query.as_deref()), (record.path, record.query));
     assert_eq!(read.host.as_deref(), Some("shop.example"));
     assert_eq!(read.user_agent.as_deref(), Some(record.user_agent));
-    assert_eq!(read.lacks, MissingFields::NONE);
-    let own = read.own.expect("the gate's own");
+    assert_eq!(read.missing, MissingFields::NONE);
+    let own = read.native.expect("the gate's own");
     assert_eq!((own.id, own.seen, own.kind), (record.id, record.headers_seen, record.kind.name()));
     let (account, charge) = (&own.accounts[0], &record.charges[0]);
     assert_eq!((&*account.quota, account.cost, account.charged), (charge.quota_name, charge.expected, charge.settled));
-    assert_eq!((account.turn, account.settled_turn), (charge.turn, Some(charge.settled_turn)));
+    assert_eq!((account.turn, account.settled_turn), (charge.sequence, Some(charge.settle_sequence)));
     let turns: Vec<(SequenceDomain, Sequence)> = native::turns(text).collect();
     let quota = SequenceDomain::Quota(format!("\"{}\"", charge.quota_name).into_bytes().into());
     let run = 1_000_000;
     assert_eq!(own.run, run);
-    assert_eq!(turns, [(quota, (run, charge.turn)), (SequenceDomain::Buckets(7), (run, 7))]);
+    assert_eq!(turns, [(quota, (run, charge.sequence)), (SequenceDomain::Buckets(7), (run, 7))]);
 }
 
 #[test]

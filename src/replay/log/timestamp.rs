@@ -15,7 +15,7 @@ pub(super) fn read(text: &[u8]) -> Option<ParsedTime> {
 }
 
 /// Seconds east of Greenwich of the clock that wrote such a time.
-pub(super) fn east(text: &[u8]) -> Option<i64> {
+pub(super) fn utc_offset(text: &[u8]) -> Option<i64> {
     let clock_ends = if text.get(2) == Some(&b'/') { 20 } else { 19 };
     let (_, zone) = fraction(text.get(clock_ends..)?)?;
     offset(zone)
@@ -27,21 +27,21 @@ fn common(text: &[u8]) -> Option<ParsedTime> {
     let [_, _, b'/', month @ .., b'/', _, _, _, _, b':'] = date else { return None };
     let month = month.map(|letter| letter.to_ascii_lowercase());
     let month = MONTHS.iter().position(|name| *name == month)? + 1;
-    moment(number(&date[7..11])?, month as u64, number(&date[..2])?, time)
+    moment(parse_digits(&date[7..11])?, month as u64, parse_digits(&date[..2])?, time)
 }
 
 /// `2024-06-07T00:00:09.123+09:00`
 pub(super) fn rfc3339(text: &[u8]) -> Option<ParsedTime> {
     let (date, time) = text.split_first_chunk::<11>()?;
     let [_, _, _, _, b'-', _, _, b'-', _, _, b'T' | b't' | b' '] = date else { return None };
-    moment(number(&date[..4])?, number(&date[5..7])?, number(&date[8..10])?, time)
+    moment(parse_digits(&date[..4])?, parse_digits(&date[5..7])?, parse_digits(&date[8..10])?, time)
 }
 
 /// The moment of a day at a time such as `00:00:09.123 +0900`. A leap second is the one after it.
 fn moment(year: u64, month: u64, day: u64, time: &[u8]) -> Option<ParsedTime> {
     let (clock, rest) = time.split_first_chunk::<8>()?;
     let [_, _, b':', _, _, b':', _, _] = clock else { return None };
-    let (hour, minute, second) = (number(&clock[..2])?, number(&clock[3..5])?, number(&clock[6..])?);
+    let (hour, minute, second) = (parse_digits(&clock[..2])?, parse_digits(&clock[3..5])?, parse_digits(&clock[6..])?);
     if hour > 23 || minute > 59 || second > 60 {
         return None;
     }
@@ -68,7 +68,7 @@ fn fraction(text: &[u8]) -> Option<(Option<u64>, &[u8])> {
     let length = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let kept = &digits[..length.min(9)];
     let scale = 10_u64.pow(9 - kept.len() as u32);
-    Some((Some(number(kept)? * scale), &digits[length..]))
+    Some((Some(parse_digits(kept)? * scale), &digits[length..]))
 }
 
 /// Seconds east of Greenwich: `Z`, `+0900`, `-05:30`.
@@ -78,7 +78,7 @@ fn offset(zone: &[u8]) -> Option<i64> {
         [sign, h1, h2, m1, m2] | [sign, h1, h2, b':', m1, m2] => (sign, [*h1, *h2], [*m1, *m2]),
         _ => return None,
     };
-    let seconds = (number(&hours)? * 3600 + number(&minutes)? * 60) as i64;
+    let seconds = (parse_digits(&hours)? * 3600 + parse_digits(&minutes)? * 60) as i64;
     match sign {
         b'+' => Some(seconds),
         b'-' => Some(-seconds),
@@ -88,7 +88,7 @@ fn offset(zone: &[u8]) -> Option<i64> {
 
 /// Always in line: where the length is known, it is a few instructions.
 #[inline(always)]
-fn number(digits: &[u8]) -> Option<u64> {
+fn parse_digits(digits: &[u8]) -> Option<u64> {
     let step = |number: u64, digit: &u8| digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0'));
     (!digits.is_empty() && digits.len() <= 9).then(|| digits.iter().try_fold(0, step))?
 }
@@ -125,14 +125,14 @@ mod tests {
             let at = Timestamp((second * 1_000_000 + micro) as u64 * 1000);
             let common = zoned.strftime("%d/%b/%Y:%H:%M:%S.%6f %z").to_string();
             prop_assert_eq!(read(common.as_bytes()), Some((at, true)));
-            prop_assert_eq!(super::east(common.as_bytes()), Some(i64::from(east) * 60));
+            prop_assert_eq!(super::utc_offset(common.as_bytes()), Some(i64::from(east) * 60));
             let iso = zoned.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
             prop_assert_eq!(read(iso.as_bytes()), Some((Timestamp::from_seconds(second as u64), false)));
         }
 
         #[test]
         fn nothing_that_is_written_breaks_it(text in proptest::collection::vec(any::<u8>(), 0..40)) {
-            let _ = (read(&text), super::east(&text));
+            let _ = (read(&text), super::utc_offset(&text));
         }
     }
 }

@@ -4,7 +4,7 @@ use super::html::Html;
 use super::table;
 use crate::replay::report::BotReport;
 use crate::replay::summary::amount;
-use crate::terminal::{Align, thousands};
+use crate::terminal::{Align, group_digits};
 
 /// A table of them, with bars.
 pub(super) fn write(out: &mut Html, bots: &[BotReport]) {
@@ -18,7 +18,7 @@ pub(super) fn write(out: &mut Html, bots: &[BotReport]) {
             named(bot, most),
             Html::of(amount(bot.units)),
             Html::of(amount(bot.units_asked)),
-            Html::of(format!("{} of {}", thousands(bot.refused), thousands(bot.requests))),
+            Html::of(format!("{} of {}", group_digits(bot.refused), group_digits(bot.requests))),
         ]
     });
     out.raw("<p class=\"note\">Units, all quotas together. Solid: spent on it. Outlined: what it was refused would have cost.</p>\n");

@@ -20,7 +20,7 @@ pub(super) struct ChartLabels<'a> {
     /// What it is called.
     pub(super) title: &'a str,
     /// What there is to see.
-    pub(super) says: String,
+    pub(super) description: String,
 }
 
 /// How high it is.
@@ -43,16 +43,16 @@ impl<'a> Chart<'a> {
 
     /// Where a moment and a quantity are, for a line.
     fn point(&self, at: i64, quantity: f64) -> (f64, f64) {
-        (self.span.place(at) * SIZE, (1.0 - self.scale.place(quantity)) * SIZE)
+        (self.span.position(at) * SIZE, (1.0 - self.scale.position(quantity)) * SIZE)
     }
 
     /// A bar from one quantity to a higher one, with what it says to whoever points at it.
-    pub(super) fn bar(&mut self, class: &'static str, [from, to]: [i64; 2], [low, high]: [f64; 2], says: &str) {
+    pub(super) fn bar(&mut self, class: &'static str, [from, to]: [i64; 2], [low, high]: [f64; 2], description: &str) {
         let ((left, bottom), (right, top)) = (self.point(from, low), self.point(to, high));
         let gap = (right - left) * GAP;
         self.shapes.raw("<rect class=\"").raw(class).raw("\" x=\"").text(Short(left + gap)).raw("\" y=\"");
         self.shapes.text(Short(top)).raw("\" width=\"").text(Short(right - left - 2.0 * gap)).raw("\" height=\"");
-        self.shapes.text(Short(bottom - top)).raw("\"><title>").text(says).raw("</title></rect>\n");
+        self.shapes.text(Short(bottom - top)).raw("\"><title>").text(description).raw("</title></rect>\n");
     }
 
     /// A straight line.
@@ -71,7 +71,7 @@ impl<'a> Chart<'a> {
         };
     }
 
-    pub(super) fn stairs(&mut self, class: &'static str, stairs: &StepLine) {
+    pub(super) fn step_line(&mut self, class: &'static str, stairs: &StepLine) {
         self.shapes.raw("<path class=\"").raw(class).raw("\" d=\"").text(&stairs.0).raw("\"/>\n");
     }
 
@@ -79,7 +79,7 @@ impl<'a> Chart<'a> {
     pub(super) fn name_levels<'b>(&mut self, levels: impl IntoIterator<Item = (f64, &'b str)>) {
         let mut free = 0.0_f64;
         for (quantity, word) in levels {
-            let bottom = free.max(self.scale.place(quantity) * 100.0);
+            let bottom = free.max(self.scale.position(quantity) * 100.0);
             self.name_level(bottom, word);
             free = bottom + LINE;
         }
@@ -109,7 +109,7 @@ impl<'a> Chart<'a> {
         out.raw(kind).raw("<div class=\"quantities\" aria-hidden=\"true\">");
         let marks = self.scale.marks();
         for (quantity, label) in &marks {
-            let bottom = Short(self.scale.place(*quantity) * 100.0);
+            let bottom = Short(self.scale.position(*quantity) * 100.0);
             out.raw("<span style=\"bottom:")
                 .text(bottom)
                 .raw("%\">")
@@ -117,7 +117,7 @@ impl<'a> Chart<'a> {
                 .raw("</span>");
         }
         out.raw("</div>\n<div class=\"plot\"><svg viewBox=\"0 0 1000 1000\" preserveAspectRatio=\"none\" role=\"img\">\n<title>");
-        out.text(about.title).raw("</title>\n<desc>").text(&about.says).raw("</desc>\n");
+        out.text(about.title).raw("</title>\n<desc>").text(&about.description).raw("</desc>\n");
         let mut frame = Self::new(self.span, self.scale);
         for (quantity, _) in &marks {
             frame.line("grid", (self.span.from, *quantity), (self.span.to, *quantity));
@@ -130,7 +130,7 @@ impl<'a> Chart<'a> {
         out.raw("<div class=\"times\" aria-hidden=\"true\">");
         for mark in times {
             out.raw(if mark.is_coarse { "<span" } else { "<span class=\"fine\"" }).raw(" style=\"left:");
-            out.text(Short(self.span.place(mark.at) * 100.0)).raw("%\">").text(mark.label).raw("</span>");
+            out.text(Short(self.span.position(mark.at) * 100.0)).raw("%\">").text(mark.label).raw("</span>");
         }
         out.raw("</div>\n</div>\n");
     }

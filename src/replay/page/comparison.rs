@@ -4,7 +4,7 @@ use super::html::Html;
 use super::table;
 use super::time::TimeAxis;
 use crate::replay::report::{ComparisonReport, ExampleReport, PolicyReport};
-use crate::terminal::{Align, thousands};
+use crate::terminal::{Align, group_digits};
 
 /// The differences, by class, and examples.
 pub(super) fn write(
@@ -16,18 +16,18 @@ pub(super) fn write(
 ) {
     let [first, second] = policies.map(|policy| policy.name.as_str());
     out.raw("<section>\n<h2>Where they differ</h2>\n<p>")
-        .text(thousands(comparison.same))
+        .text(group_digits(comparison.same))
         .raw(" lines have the same verdict; ");
-    out.text(thousands(comparison.only_first_admits)).raw(" are let through only under ").text(first).raw(", ");
-    out.text(thousands(comparison.only_second_admits)).raw(" only under ").text(second).raw("; ");
-    out.text(thousands(comparison.other_reason)).raw(" are refused by both for other reasons.</p>\n");
+    out.text(group_digits(comparison.only_first_admits)).raw(" are let through only under ").text(first).raw(", ");
+    out.text(group_digits(comparison.only_second_admits)).raw(" only under ").text(second).raw("; ");
+    out.text(group_digits(comparison.other_reason)).raw(" are refused by both for other reasons.</p>\n");
     if comparison.other_class > 0 {
-        out.raw("<p>").text(thousands(comparison.other_class)).raw(" are of another class under ").text(second);
+        out.raw("<p>").text(group_digits(comparison.other_class)).raw(" are of another class under ").text(second);
         out.raw(": how a client is answered is part of what it is taken for.</p>\n");
     }
     let rows = comparison.by_class.iter().map(|(class, difference)| {
         let counts = [difference.only_first_admits, difference.only_second_admits];
-        [Html::of(class)].into_iter().chain(counts.map(|count| Html::of(thousands(count)))).collect()
+        [Html::of(class)].into_iter().chain(counts.map(|count| Html::of(group_digits(count)))).collect()
     });
     let head = [
         ("Refused as", Align::Left),
@@ -43,7 +43,7 @@ pub(super) fn write(
         (second, Align::Left),
     ];
     let rows = comparison.examples.iter().map(|example| row(example, files, span));
-    table::folded(out, "The first lines on which they differ", &examples, rows);
+    table::collapsible(out, "The first lines on which they differ", &examples, rows);
     out.raw("</section>\n");
 }
 

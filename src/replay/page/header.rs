@@ -6,15 +6,15 @@ use super::time::TimeAxis;
 use crate::replay::report::{PolicyReport, Report};
 use crate::replay::summary::{amount, percent};
 use crate::replay::display_zone::DisplayZone;
-use crate::terminal::{self, Align, thousands};
+use crate::terminal::{self, Align, group_digits};
 
 /// The heading and the figures that matter most.
 pub(super) fn write(out: &mut Html, report: &Report, span: TimeAxis<'_>, zone: &DisplayZone) {
     let log = &report.log;
     out.raw("<header>\n<h1>What the policy would have done</h1>\n<p>");
-    out.text(thousands(log.requests))
+    out.text(group_digits(log.requests))
         .raw(" requests in ")
-        .text(terminal::span(log.span_s))
+        .text(terminal::format_duration(log.span_s))
         .raw(" of ")
         .text(log.files.join(", "));
     if let (Some(first), Some(last)) = (&log.first, &log.last) {
@@ -27,8 +27,8 @@ pub(super) fn write(out: &mut Html, report: &Report, span: TimeAxis<'_>, zone: &
     }
     out.raw(".</p>\n</header>\n<section>\n<h2>At a glance</h2>\n");
     match &report.policies[..] {
-        [first, second] => compared(out, [first, second].map(|policy| (policy, figures(policy, log.requests, span)))),
-        policies => policies.iter().for_each(|policy| alone(out, figures(policy, log.requests, span))),
+        [first, second] => compared(out, [first, second].map(|policy| (policy, key_figures(policy, log.requests, span)))),
+        policies => policies.iter().for_each(|policy| alone(out, key_figures(policy, log.requests, span))),
     }
     out.raw("<p class=\"note\">Served: of the requests that cost something, the share that was let through.</p>\n</section>\n");
 }
@@ -46,14 +46,14 @@ fn compared(out: &mut Html, [(first, ours), (second, theirs)]: [(&PolicyReport, 
 }
 
 /// The figures of a policy on so many requests, each with its name.
-fn figures(policy: &PolicyReport, requests: u64, span: TimeAxis<'_>) -> Vec<(String, String)> {
+fn key_figures(policy: &PolicyReport, requests: u64, span: TimeAxis<'_>) -> Vec<(String, String)> {
     let mut figures = vec![
-        ("requests let through".to_owned(), thousands(policy.admitted)),
-        ("requests refused".to_owned(), thousands(policy.refused)),
+        ("requests let through".to_owned(), group_digits(policy.admitted)),
+        ("requests refused".to_owned(), group_digits(policy.refused)),
     ];
     if policy.requests != requests {
         let what = "decisions: who is refused comes back, or stays away";
-        figures.push((what.to_owned(), thousands(policy.requests)));
+        figures.push((what.to_owned(), group_digits(policy.requests)));
     }
     for class in policy.classes.iter().filter(|class| class.costly > 0) {
         let served = percent(class.costly_admitted as f64 / class.costly as f64);

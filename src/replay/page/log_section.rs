@@ -4,23 +4,23 @@ use super::html::Html;
 use super::table;
 use crate::replay::report::{AgreementReport, LogReport, Report};
 use crate::replay::display_zone::DisplayZone;
-use crate::terminal::{Align, span, thousands};
+use crate::terminal::{Align, format_duration, group_digits};
 
 /// All of it.
 pub(super) fn write(out: &mut Html, report: &Report, zone: &DisplayZone) {
     out.raw("<section>\n<h2>How the log was read</h2>\n");
     counts(out, &report.log);
-    lacking(out, &report.log);
+    missing_fields(out, &report.log);
     out.raw("<h3>What was taken for true</h3>\n<ul>\n");
-    report.assumptions.said().into_iter().for_each(|told| item(out, &told));
+    report.assumptions.sentences().into_iter().for_each(|told| item(out, &told));
     out.raw("</ul>\n");
     for policy in &report.policies {
         if let Some(agreement) = &policy.agreement {
             agreed(out, &policy.name, agreement);
         }
-        if !policy.untried.is_empty() {
+        if !policy.unsupported.is_empty() {
             out.raw("<h3>What of ").text(&policy.name).raw(" was not tried</h3>\n<ul>\n");
-            policy.untried.iter().for_each(|untried| item(out, untried));
+            policy.unsupported.iter().for_each(|untried| item(out, untried));
             out.raw("</ul>\n");
         }
     }
@@ -33,16 +33,16 @@ fn item(out: &mut Html, text: &str) {
 }
 
 fn counts(out: &mut Html, log: &LogReport) {
-    let mut told = vec![format!("{} lines, {} of them requests", thousands(log.lines), thousands(log.requests))];
+    let mut told = vec![format!("{} lines, {} of them requests", group_digits(log.lines), group_digits(log.requests))];
     let mut tell = |count: u64, what: String| {
         if count > 0 {
-            told.push(format!("{} {what}", thousands(count)));
+            told.push(format!("{} {what}", group_digits(count)));
         }
     };
     tell(log.empty, "empty".into());
     let first = log.first_not_request.as_deref().unwrap_or("-");
     tell(log.not_requests, format!("no requests that a gate would take for one; the first is {first}"));
-    tell(log.out_of_order, format!("out of order, by less than {}, and put in order", span(log.window_s)));
+    tell(log.out_of_order, format!("out of order, by less than {}, and put in order", format_duration(log.window_s)));
     tell(log.late, "later than that, and taken at the time of the line before".into());
     for broken in log.broken.values() {
         tell(broken.lines, format!("passed over: {}; the first is {}", broken.what, broken.first));
@@ -52,28 +52,28 @@ fn counts(out: &mut Html, log: &LogReport) {
     out.raw("</ul>\n");
 }
 
-fn lacking(out: &mut Html, log: &LogReport) {
-    if log.lacking.is_empty() {
+fn missing_fields(out: &mut Html, log: &LogReport) {
+    if log.missing_fields.is_empty() {
         return;
     }
     out.raw("<h3>What it does not say</h3>\n");
-    let rows = log.lacking.iter().map(|lack| {
-        let lines = if lack.lines == log.requests { "all".into() } else { thousands(lack.lines) };
+    let rows = log.missing_fields.iter().map(|lack| {
+        let lines = if lack.lines == log.requests { "all".into() } else { group_digits(lack.lines) };
         vec![Html::of(lack.fact.replace('_', " ")), Html::of(lines), Html::of(&lack.instead)]
     });
     table::write(out, &[("Fact", Align::Left), ("lines", Align::Right), ("so", Align::Left)], rows);
 }
 
 fn agreed(out: &mut Html, name: &str, agreement: &AgreementReport) {
-    out.raw("<p>The gate that wrote the log gave ").text(thousands(agreement.same)).raw(" of ");
-    out.text(thousands(agreement.same + agreement.different)).raw(" verdicts as ").text(name).raw(" does; ");
-    out.text(thousands(agreement.taken_as_logged)).raw(" refusals are taken as it logged them.");
+    out.raw("<p>The gate that wrote the log gave ").text(group_digits(agreement.same)).raw(" of ");
+    out.text(group_digits(agreement.same + agreement.different)).raw(" verdicts as ").text(name).raw(" does; ");
+    out.text(group_digits(agreement.copied_from_log)).raw(" refusals are taken as it logged them.");
     if agreement.restarts > 0 {
-        out.raw(" Started anew: ").text(thousands(agreement.restarts)).raw(" times.");
+        out.raw(" Started anew: ").text(group_digits(agreement.restarts)).raw(" times.");
     }
     if agreement.corrections > 0 {
         out.raw(" More or less was used than its requests explain: ");
-        out.text(thousands(agreement.corrections)).raw(" times.");
+        out.text(group_digits(agreement.corrections)).raw(" times.");
     }
     out.raw("</p>\n");
 }

@@ -13,27 +13,27 @@ use std::collections::BTreeMap;
 
 /// The chart of a quota, and its windows in a table.
 pub(super) fn write(out: &mut Html, quota: &QuotaReport, report: &Report, span: TimeAxis<'_>) {
-    let is_seen = |window: &&WindowReport| span.touches(seconds(&window.start), seconds(&window.end));
+    let is_seen = |window: &&WindowReport| span.overlaps(seconds(&window.start), seconds(&window.end));
     let windows: Vec<&WindowReport> = quota.windows.iter().filter(is_seen).collect();
     let mut chart = Chart::new(span, Scale::up_to(most(quota, report), 4.0));
     let limit = quota.limit;
-    let pace = pace(&mut chart, quota, &windows);
-    let tiers = levels(quota);
+    let pace = draw_pace(&mut chart, quota, &windows);
+    let tiers = limit_lines(quota);
     for (above, _) in &tiers {
         chart.line("tier", (span.from, *above), (span.to, *above));
     }
     chart.line("limit", (span.from, limit), (span.to, limit));
     let limit_named = (limit, format!("limit {}", amount(limit)));
     chart.name_levels(tiers.iter().chain([&limit_named]).map(|(level, word)| (*level, word.as_str())));
-    let stairs = match windows.len() > MOST_TEETH {
+    let stairs = match windows.len() > MAX_DRAWN_WINDOWS {
         true => peaks(&chart, &windows),
-        false => teeth(&chart, (&quota.used, quota.step_s), &windows, |window| window.used),
+        false => window_lines(&chart, (&quota.used, quota.step_s), &windows, |window| window.used),
     };
-    chart.stairs("used", &stairs);
-    let says = says(quota, &windows);
+    chart.step_line("used", &stairs);
+    let says = description(quota, &windows);
     out.raw("<figure>\n<figcaption><strong>").text(&quota.name).raw("</strong>: ").text(&says).raw("</figcaption>\n");
     let title = format!("Use of {}", quota.name);
-    chart.write(out, Height::Tall, &ChartLabels { title: &title, says }, |_, label| label);
+    chart.write(out, Height::Tall, &ChartLabels { title: &title, description: says }, |_, label| label);
     out.raw("<p class=\"key\"><span class=\"swatch used\"></span> units used <span class=\"swatch even\"></span> ");
     out.text(pace).raw(" ");
     out.raw("<span class=\"swatch tier\"></span> tiers: from there on, that share of the class is refused");
@@ -56,13 +56,13 @@ fn most(quota: &QuotaReport, report: &Report) -> f64 {
 }
 
 /// Draws what is to be used by when: by the plan, or where there is none, at an even pace. Returns which of them.
-fn pace(chart: &mut Chart<'_>, quota: &QuotaReport, windows: &[&WindowReport]) -> &'static str {
-    if windows.len() <= MOST_PACES && !quota.planned.is_empty() {
-        let planned = teeth(chart, (&quota.planned, quota.step_s), windows, |_| quota.limit);
-        chart.stairs("even", &planned);
+fn draw_pace(chart: &mut Chart<'_>, quota: &QuotaReport, windows: &[&WindowReport]) -> &'static str {
+    if windows.len() <= MAX_PACE_LINES && !quota.planned.is_empty() {
+        let planned = window_lines(chart, (&quota.planned, quota.step_s), windows, |_| quota.limit);
+        chart.step_line("even", &planned);
         return "the plan";
     }
-    for window in windows.iter().filter(|_| windows.len() <= MOST_PACES) {
+    for window in windows.iter().filter(|_| windows.len() <= MAX_PACE_LINES) {
         let (start, end) = (seconds(&window.start), seconds(&window.end));
         let at_an_even_pace = |at: i64| (at, quota.limit * (at - start) as f64 / (end - start).max(1) as f64);
         let TimeAxis { from, to, .. } = chart.span;
@@ -72,7 +72,7 @@ fn pace(chart: &mut Chart<'_>, quota: &QuotaReport, windows: &[&WindowReport]) -
 }
 
 /// Each height at which a tier begins, and what it does; those that would stand on one another, in one line.
-fn levels(quota: &QuotaReport) -> Vec<(f64, String)> {
+fn limit_lines(quota: &QuotaReport) -> Vec<(f64, String)> {
     let mut levels: Vec<(f64, Vec<String>)> = Vec::new();
     let mut tiers: Vec<(f64, String)> = Vec::new();
     for ladder in &quota.tiers {
@@ -92,7 +92,7 @@ fn levels(quota: &QuotaReport) -> Vec<(f64, String)> {
 }
 
 /// The line of all windows through the points of a series: up from nothing to `ends_at`, down again.
-fn teeth(
+fn window_lines(
     chart: &Chart<'_>,
     (points, step_s): (&[PointReport], u64),
     windows: &[&WindowReport],
@@ -100,7 +100,7 @@ fn teeth(
 ) -> StepLine {
     let mut stairs = StepLine::default();
     let mut points = points.iter().map(|point| (seconds(&point.time) + step_s as i64, point.units)).peekable();
-    let least = chart.span.seconds() / MOST_POINTS;
+    let least = chart.span.seconds() / MAX_POINTS;
     for window in windows {
         let (start, end) = (seconds(&window.start), seconds(&window.end));
         chart.step(&mut stairs, start, 0.0);
@@ -134,7 +134,7 @@ fn peaks(chart: &Chart<'_>, windows: &[&WindowReport]) -> StepLine {
     stairs
 }
 
-fn says(quota: &QuotaReport, windows: &[&WindowReport]) -> String {
+fn description(quota: &QuotaReport, windows: &[&WindowReport]) -> String {
     let spent = windows.iter().filter(|window| window.spent.is_some()).count();
     let used: f64 = windows.iter().map(|window| window.used).sum();
     let share = percent(used / (quota.limit * windows.len().max(1) as f64));
@@ -173,7 +173,7 @@ fn windows_table(out: &mut Html, windows: &[&WindowReport], span: TimeAxis<'_>) 
             Html::of(by_class(&window.by_class)),
         ]
     });
-    table::folded(out, "The windows as a table", &HEAD, rows);
+    table::collapsible(out, "The windows as a table", &HEAD, rows);
 }
 
 fn by_class(units: &BTreeMap<String, f64>) -> String {
@@ -184,10 +184,10 @@ fn by_class(units: &BTreeMap<String, f64>) -> String {
 }
 
 /// Beyond these, an even pace in each would only be in the way.
-const MOST_PACES: usize = 14;
+const MAX_PACE_LINES: usize = 14;
 
 /// Beyond these, windows are drawn by what was used in each.
-const MOST_TEETH: usize = 62;
+const MAX_DRAWN_WINDOWS: usize = 62;
 
 /// More than a screen can show.
-const MOST_POINTS: i64 = 1200;
+const MAX_POINTS: i64 = 1200;

@@ -4,7 +4,7 @@ use super::html::Html;
 use super::table;
 use super::time::TimeAxis;
 use crate::replay::report::RefusedPageReport;
-use crate::terminal::{Align, thousands};
+use crate::terminal::{Align, group_digits};
 
 /// The first of them, and the others behind a word to click on.
 pub(super) fn write(out: &mut Html, pages: &[RefusedPageReport], span: TimeAxis<'_>) {
@@ -12,21 +12,21 @@ pub(super) fn write(out: &mut Html, pages: &[RefusedPageReport], span: TimeAxis<
         out.raw("<p>No verified bot was refused a page.</p>\n");
         return;
     }
-    let (first, rest) = pages.split_at(pages.len().min(SHOWN));
+    let (first, rest) = pages.split_at(pages.len().min(MAX_ROWS));
     let row = |page| row(page, span);
     table::write(out, &HEAD, first.iter().map(row));
     if !rest.is_empty() {
-        table::folded(out, "More of them", &HEAD, rest.iter().map(row));
+        table::collapsible(out, "More of them", &HEAD, rest.iter().map(row));
     }
 }
 
 fn row(page: &RefusedPageReport, span: TimeAxis<'_>) -> Vec<Html> {
     let mut path = Html::default();
     path.raw("<code>").text(&page.page).raw("</code> <small>").text(&page.operator).raw("</small>");
-    vec![path, Html::of(thousands(page.refused)), Html::of(span.time(&page.first)), Html::of(span.time(&page.last))]
+    vec![path, Html::of(group_digits(page.refused)), Html::of(span.time(&page.first)), Html::of(span.time(&page.last))]
 }
 
 const HEAD: [(&str, Align); 4] =
     [("Page", Align::Left), ("refused", Align::Right), ("first", Align::Left), ("last", Align::Left)];
 
-const SHOWN: usize = 15;
+const MAX_ROWS: usize = 15;

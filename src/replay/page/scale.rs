@@ -29,7 +29,7 @@ impl Scale {
     }
 
     /// Where a quantity lies, from 0 to 1.
-    pub(super) fn place(self, quantity: f64) -> f64 {
+    pub(super) fn position(self, quantity: f64) -> f64 {
         (quantity / self.top).clamp(0.0, 1.0)
     }
 

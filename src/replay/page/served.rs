@@ -8,7 +8,7 @@ use super::steps::Steps;
 use super::time::TimeAxis;
 use crate::replay::report::{ClassReport, PolicyReport};
 use crate::replay::summary::percent;
-use crate::terminal::thousands;
+use crate::terminal::group_digits;
 
 /// A chart for each class that asked for something that costs.
 pub(super) fn write(out: &mut Html, policy: &PolicyReport, names: &ClassColors<'_>, steps: &Steps, span: TimeAxis<'_>) {
@@ -16,38 +16,38 @@ pub(super) fn write(out: &mut Html, policy: &PolicyReport, names: &ClassColors<'
         let mut chart = Chart::new(span, Scale::shares());
         for (start, step) in steps.of_class(&class.name) {
             let Some(share) = step.served() else { continue };
-            let says = format!("{}: {} of {}", span.moment(start), percent(share), thousands(step.costly));
-            let stretch = steps.stretch(start, span);
+            let says = format!("{}: {} of {}", span.moment(start), percent(share), group_digits(step.costly));
+            let stretch = steps.step_bounds(start, span);
             // A step in which nothing was served has a mark at the bottom; one without requests has none.
-            chart.bar("served", stretch, [0.0, share.max(LEAST)], &says);
+            chart.bar("served", stretch, [0.0, share.max(MIN_VISIBLE_SHARE)], &says);
         }
-        let says = says(class, policy, span);
+        let says = description(class, policy, span);
         out.raw("<figure class=\"").raw(names.colour(&class.name)).raw("\">\n<figcaption><strong>").text(&class.name);
         out.raw("</strong>: ").text(&says).raw("</figcaption>\n");
         let title = format!("Share of {} that is served", class.name);
-        chart.write(out, Height::Low, &ChartLabels { title: &title, says }, |share, _| format!("{:.0} %", share * 100.0));
+        chart.write(out, Height::Low, &ChartLabels { title: &title, description: says }, |share, _| format!("{:.0} %", share * 100.0));
         out.raw("</figure>\n");
     }
 }
 
 /// In its worst hour, as in the figures at the top; bars may stand for more than an hour.
-fn says(class: &ClassReport, policy: &PolicyReport, span: TimeAxis<'_>) -> String {
+fn description(class: &ClassReport, policy: &PolicyReport, span: TimeAxis<'_>) -> String {
     let all = percent(class.costly_admitted as f64 / class.costly as f64);
     let hours = policy.hours.iter().filter_map(|hour| {
         let of_class = hour.classes.iter().find(|of_class| of_class.name == class.name)?;
-        Some((of_class.served.filter(|_| of_class.costly >= TELLING)?, &hour.start))
+        Some((of_class.served.filter(|_| of_class.costly >= MIN_REQUESTS_PER_HOUR)?, &hour.start))
     });
     match hours.min_by(|one, other| one.0.total_cmp(&other.0)) {
         Some((worst, start)) if worst < 1.0 => {
-            let (costly, worst, from) = (thousands(class.costly), percent(worst), span.time(start));
+            let (costly, worst, from) = (group_digits(class.costly), percent(worst), span.time(start));
             format!("{all} of {costly} served; {worst} in the worst hour, from {from}.")
         }
-        _ => format!("{all} of {} served.", thousands(class.costly)),
+        _ => format!("{all} of {} served.", group_digits(class.costly)),
     }
 }
 
 /// What can still be seen.
-const LEAST: f64 = 0.015;
+const MIN_VISIBLE_SHARE: f64 = 0.015;
 
 /// So many requests say something of how an hour went.
-const TELLING: u64 = 10;
+const MIN_REQUESTS_PER_HOUR: u64 = 10;

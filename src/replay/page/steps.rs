@@ -26,10 +26,10 @@ pub(super) struct StepCounts {
 
 impl Steps {
     pub(super) fn of(policy: &PolicyReport, span: TimeAxis<'_>) -> Self {
-        let length = span.step(MOST);
+        let length = span.step(MAX_STEPS);
         let mut of_classes: BTreeMap<String, BTreeMap<i64, StepCounts>> = BTreeMap::new();
         for hour in &policy.hours {
-            let [start, _] = span.step_of(seconds(&hour.start), length);
+            let [start, _] = span.tick_span(seconds(&hour.start), length);
             for class in &hour.classes {
                 let step = of_classes.entry(class.name.clone()).or_default().entry(start).or_default();
                 step.admitted += class.admitted;
@@ -42,8 +42,8 @@ impl Steps {
     }
 
     /// From when to when the bar of a step goes: not beyond the log.
-    pub(super) fn stretch(&self, start: i64, span: TimeAxis<'_>) -> [i64; 2] {
-        let [_, end] = span.step_of(start, self.length);
+    pub(super) fn step_bounds(&self, start: i64, span: TimeAxis<'_>) -> [i64; 2] {
+        let [_, end] = span.tick_span(start, self.length);
         [start.max(span.from), end.min(span.to)]
     }
 
@@ -61,4 +61,4 @@ impl StepCounts {
 }
 
 /// As many bars as can be told apart on a phone.
-const MOST: i64 = 84;
+const MAX_STEPS: i64 = 84;

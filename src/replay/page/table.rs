@@ -26,7 +26,7 @@ pub(super) fn write(out: &mut Html, head: &[(&str, Align)], rows: impl IntoItera
 }
 
 /// The same, behind a word to click on.
-pub(super) fn folded(
+pub(super) fn collapsible(
     out: &mut Html,
     name: &'static str,
     head: &[(&str, Align)],

@@ -62,8 +62,8 @@ fn report(days: u32) -> Report {
         bots: Vec::new(),
         refused_pages: Vec::new(),
         agreement: None,
-        never_asked_again: 0,
-        untried: Vec::new(),
+        abandoned: 0,
+        unsupported: Vec::new(),
     };
     Report {
         log: LogReport {
@@ -80,7 +80,7 @@ fn report(days: u32) -> Report {
             first: Some(time(0)),
             last: Some(time(days * 24 - 1)),
             span_s: u64::from(days * 24 - 1) * 3600,
-            lacking: Vec::new(),
+            missing_fields: Vec::new(),
         },
         assumptions: AssumptionsReport {
             cache_ttl_s: None,
@@ -162,7 +162,7 @@ fn what_a_report_names_is_text() {
     policy.quotas[0].name = hostile.into();
     policy.quotas[0].tiers[0].class = hostile.into();
     policy.quotas[0].windows[0].by_class = BTreeMap::from([(hostile.into(), 1.0)]);
-    policy.untried = vec![hostile.into()];
+    policy.unsupported = vec![hostile.into()];
     policy.bots = vec![BotReport {
         name: hostile.into(),
         kind: "impostor",

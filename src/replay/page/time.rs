@@ -42,18 +42,18 @@ impl<'a> TimeAxis<'a> {
     }
 
     /// Where a moment lies, from 0 to 1.
-    pub(super) fn place(self, at: i64) -> f64 {
+    pub(super) fn position(self, at: i64) -> f64 {
         (at.clamp(self.from, self.to) - self.from) as f64 / self.seconds().max(1) as f64
     }
 
     /// True when something of a stretch of time lies within.
-    pub(super) fn touches(self, start: i64, end: i64) -> bool {
+    pub(super) fn overlaps(self, start: i64, end: i64) -> bool {
         start <= self.to && end >= self.from
     }
 
     /// `4 Sep 06:00`
     pub(super) fn moment(self, at: i64) -> String {
-        self.zone.shown(at, "%-d %b %H:%M")
+        self.zone.format(at, "%-d %b %H:%M")
     }
 
     /// The same of a time of the report.
@@ -69,7 +69,7 @@ impl<'a> TimeAxis<'a> {
 
     /// The beginning and the end of the step that an hour lies in. A single hour is as it was counted: there are zones whose
     /// hours begin at another minute.
-    pub(super) fn step_of(self, at: i64, length: i64) -> [i64; 2] {
+    pub(super) fn tick_span(self, at: i64, length: i64) -> [i64; 2] {
         if length <= HOUR {
             return [at, at + length];
         }
@@ -79,19 +79,19 @@ impl<'a> TimeAxis<'a> {
 
     /// The marks of its axis.
     pub(super) fn marks(self) -> Vec<Mark> {
-        let fine = self.step(MOST_MARKS);
+        let fine = self.step(MAX_TICKS);
         // Of several fine ones; below a day only what divides it.
-        let is_coarse = |step: &i64| self.seconds() / step < MOST_ON_PHONE && (DAY % step == 0 || step % DAY == 0);
-        let coarse = (1..=MOST_MARKS).map(|several| several * fine).find(is_coarse).unwrap_or(fine * MOST_MARKS);
+        let is_coarse = |step: &i64| self.seconds() / step < MAX_TICKS_NARROW && (DAY % step == 0 || step % DAY == 0);
+        let coarse = (1..=MAX_TICKS).map(|several| several * fine).find(is_coarse).unwrap_or(fine * MAX_TICKS);
         let first = self.zone.local(self.from).div_euclid(fine);
         let mark = |local: i64| {
             let is_day = local.rem_euclid(DAY) == 0;
             let at = self.zone.moment_of(local);
-            let label = self.zone.shown(at, if is_day { "%-d %b" } else { "%H:%M" });
+            let label = self.zone.format(at, if is_day { "%-d %b" } else { "%H:%M" });
             Mark { at, label, is_coarse: local.rem_euclid(coarse) == 0 }
         };
         let marks =
-            (first..).map(|step| mark(step * fine)).skip_while(|mark| mark.at < self.from - self.seconds() / SLIGHTLY);
+            (first..).map(|step| mark(step * fine)).skip_while(|mark| mark.at < self.from - self.seconds() / EDGE_TOLERANCE);
         marks.take_while(|mark| mark.at <= self.to).collect()
     }
 }
@@ -103,13 +103,13 @@ const DAY: i64 = 24 * HOUR;
 const STEPS: [i64; 15] = [1, 2, 3, 6, 12, 24, 48, 96, 168, 336, 672, 1344, 2688, 4368, 8736];
 
 /// A mark that is outside by less than this part of the whole is seen at the edge: logs begin a few seconds after midnight.
-const SLIGHTLY: i64 = 300;
+const EDGE_TOLERANCE: i64 = 300;
 
 /// Marks on a wide screen ...
-const MOST_MARKS: i64 = 12;
+const MAX_TICKS: i64 = 12;
 
 /// ... and on a narrow one.
-const MOST_ON_PHONE: i64 = 5;
+const MAX_TICKS_NARROW: i64 = 5;
 
 #[cfg(test)]
 mod tests {
@@ -138,7 +138,7 @@ mod tests {
             .map(|mark| (mark.at, mark.label))
             .collect();
         assert_eq!(days[..2], [(1_710_057_600, "10 Mar".into()), (1_710_057_600 + 23 * HOUR, "11 Mar".into())]);
-        assert_eq!(span.step_of(1_710_057_600 + HOUR, 12 * HOUR), [1_710_057_600, 1_710_057_600 + 11 * HOUR]);
+        assert_eq!(span.tick_span(1_710_057_600 + HOUR, 12 * HOUR), [1_710_057_600, 1_710_057_600 + 11 * HOUR]);
     }
 
     proptest! {
@@ -150,7 +150,7 @@ mod tests {
             prop_assert!(marks.len() <= 14, "{}", marks.len());
             let on_phone = marks.iter().filter(|mark| mark.is_coarse).count();
             prop_assert!(on_phone <= 6 && (on_phone > 0 || hours < 24), "{on_phone} of {}", marks.len());
-            let from = span.from - span.seconds() / SLIGHTLY;
+            let from = span.from - span.seconds() / EDGE_TOLERANCE;
             prop_assert!(marks.iter().all(|mark| (from..=span.to).contains(&mark.at)));
         }
     }

@@ -8,7 +8,7 @@ use super::steps::Steps;
 use super::table;
 use super::time::{TimeAxis, length};
 use crate::replay::report::{ClassReport, PolicyReport};
-use crate::terminal::{Align, thousands};
+use crate::terminal::{Align, group_digits};
 use std::collections::BTreeMap;
 
 /// A chart for each class that asked for something; `place` is the policy's among those in `steps`.
@@ -30,9 +30,9 @@ pub(super) fn write(
         let mut chart = Chart::new(span, Scale::up_to(most.max().unwrap_or(0) as f64, 2.0));
         for (start, step) in ours.of_class(&class.name) {
             let (admitted, all) = (step.admitted as f64, (step.admitted + step.refused) as f64);
-            let (let_through, refused) = (thousands(step.admitted), thousands(step.refused));
+            let (let_through, refused) = (group_digits(step.admitted), group_digits(step.refused));
             let says = format!("{}: {let_through} let through, {refused} refused", span.moment(start));
-            let stretch = ours.stretch(start, span);
+            let stretch = ours.step_bounds(start, span);
             if step.admitted > 0 {
                 chart.bar("admitted", stretch, [0.0, admitted], &says);
             }
@@ -40,29 +40,29 @@ pub(super) fn write(
                 chart.bar("refused", stretch, [admitted, all], &says);
             }
         }
-        let says = says(class);
+        let says = description(class);
         out.raw("<figure class=\"").raw(names.colour(&class.name)).raw("\">\n<figcaption><strong>").text(&class.name);
         out.raw("</strong>: ").text(&says).raw("</figcaption>\n");
         let title = format!("Verdicts on {}", class.name);
-        chart.write(out, Height::Low, &ChartLabels { title: &title, says }, |_, label| label);
+        chart.write(out, Height::Low, &ChartLabels { title: &title, description: says }, |_, label| label);
         out.raw("</figure>\n");
     }
     as_table(out, policy, ours, span);
 }
 
-fn says(class: &ClassReport) -> String {
+fn description(class: &ClassReport) -> String {
     let refused: u64 = class.refused.values().sum();
     let shadow: u64 = class.shadow.values().sum();
     let tried = match shadow {
         0 => String::new(),
-        shadow => format!("; {} more would be, were all rules enforced", thousands(shadow)),
+        shadow => format!("; {} more would be, were all rules enforced", group_digits(shadow)),
     };
     match refused {
-        0 => format!("{} requests, none refused{tried}.", thousands(class.requests)),
+        0 => format!("{} requests, none refused{tried}.", group_digits(class.requests)),
         _ => format!(
             "{} requests, {} refused ({}){tried}.",
-            thousands(class.requests),
-            thousands(refused),
+            group_digits(class.requests),
+            group_digits(refused),
             reasons(&class.refused)
         ),
     }
@@ -71,7 +71,7 @@ fn says(class: &ClassReport) -> String {
 /// `by tier 1,234, by quota 5`
 fn reasons(refused: &BTreeMap<&'static str, u64>) -> String {
     let told: Vec<String> =
-        refused.iter().map(|(reason, count)| format!("by {reason} {}", thousands(*count))).collect();
+        refused.iter().map(|(reason, count)| format!("by {reason} {}", group_digits(*count))).collect();
     told.join(", ")
 }
 
@@ -88,11 +88,11 @@ fn as_table(out: &mut Html, policy: &PolicyReport, steps: &Steps, span: TimeAxis
             vec![
                 Html::of(span.moment(start)),
                 Html::of(&class.name),
-                Html::of(thousands(step.admitted)),
-                Html::of(thousands(step.refused)),
+                Html::of(group_digits(step.admitted)),
+                Html::of(group_digits(step.refused)),
                 Html::of(step.served().map_or("-".into(), crate::replay::summary::percent)),
             ]
         })
     });
-    table::folded(out, "All classes as a table", &HEAD, rows);
+    table::collapsible(out, "All classes as a table", &HEAD, rows);
 }

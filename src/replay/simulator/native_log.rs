@@ -1,6 +1,6 @@
 //! Where the log is the gate's own: the books are kept as it kept them.
 
-use super::{Simulator, refused_by_the_origin};
+use super::{Simulator, logged_origin_refusal};
 use crate::engine::{Engine, QuotaUsage};
 use crate::policy::{QuotaId, Timestamp, Units};
 use crate::replay::RetryModel;
@@ -15,43 +15,43 @@ impl Simulator {
     ///
     /// As long as all has been decided as the gate did, what else was used follows the log, too: somebody corrected it by
     /// hand, the origin or another gate spent it, or a crash lost it.
-    pub(super) fn follow(&mut self, own: &NativeFields<'_>, next: OrderedLine<'_>) {
+    pub(super) fn sync_with_log(&mut self, own: &NativeFields<'_>, next: OrderedLine<'_>) {
         if self.run.is_some_and(|latest| latest < own.run) {
-            self.start_anew(next.at);
+            self.restart(next.at);
         }
         self.run = self.run.max(Some(own.run));
         for account in &own.accounts {
             let Some(quota) = self.quota(&account.quota) else { continue };
-            while let Some(bill) = self.under_way.settled_before((next.place.file, quota), account.turn) {
-                self.goes_on_with(bill, (next.place.file, quota), next.at);
+            while let Some(bill) = self.in_flight.settled_before((next.place.file, quota), account.turn) {
+                self.settle_or_retry(bill, (next.place.file, quota), next.at);
             }
             // What the origin's condition refused had been let through first.
-            let was_let_through = own.reason.is_none() || refused_by_the_origin(own).is_some();
+            let was_let_through = own.reason.is_none() || logged_origin_refusal(own).is_some();
             let own_share = if was_let_through { account.cost } else { Units::ZERO };
-            let used = account.used.minus(own_share);
-            let has_begun = std::mem::replace(&mut self.begun[usize::from(quota.0)], true);
+            let used = account.used.saturating_sub(own_share);
+            let has_begun = std::mem::replace(&mut self.initial_usage_known[usize::from(quota.0)], true);
             if !has_begun && !used.is_zero() {
                 let known = self.admission.set_used(&account.quota, used, next.at);
-                self.tally.begins_with(quota, known.map_or(Units::ZERO, |(_, used)| used));
+                self.tally.set_initial_usage(quota, known.map_or(Units::ZERO, |(_, used)| used));
             }
-            let is_as_logged = self.tally.agrees() && self.clients == RetryModel::Deaf;
-            if has_begun && is_as_logged && self.admission.bring_to(quota, used, next.at) {
-                self.tally.corrected();
+            let is_as_logged = self.tally.is_consistent() && self.clients == RetryModel::Ignore;
+            if has_begun && is_as_logged && self.admission.sync_used_from_log(quota, used, next.at) {
+                self.tally.record_correction();
             }
         }
     }
 
     /// The gate was started anew: it forgot its clients and where classes stood in their turn, not what was used and learned.
-    fn start_anew(&mut self, now: Timestamp) {
+    fn restart(&mut self, now: Timestamp) {
         self.settle_all(now);
-        let engine = Engine::repeatable(self.policy.settings.limits.max_clients);
+        let engine = Engine::deterministic(self.policy.settings.limits.max_clients);
         let admission = engine.admission(Arc::clone(&self.rules), now);
         for quota in self.admission.quotas(now) {
             let _ = admission.set_used(&quota.name, quota.used, now);
         }
-        engine.recall(&self.engine.learned_demand());
+        engine.restore_demand(&self.engine.learned_demand());
         (self.engine, self.admission) = (engine, admission);
-        self.tally.started_anew();
+        self.tally.record_restart();
     }
 
     /// The quota of that name.
@@ -61,7 +61,7 @@ impl Simulator {
     }
 
     /// As which of its settlements each quota counted a request, where the gate's own log says so of all of them.
-    pub(super) fn turns(&self, own: &NativeFields<'_>, standings: &[QuotaUsage], file: usize) -> Option<Sequences> {
+    pub(super) fn sequences(&self, own: &NativeFields<'_>, standings: &[QuotaUsage], file: usize) -> Option<Sequences> {
         let turn = |standing: &QuotaUsage| {
             let name = &self.rules.quotas[usize::from(standing.quota.0)].name;
             let account = own.accounts.iter().find(|account| account.quota == **name)?;
@@ -72,29 +72,29 @@ impl Simulator {
     }
 
     /// Each quota settles its part of a bill in its own turn.
-    pub(super) fn settles_in_turn(&mut self, turns: &Sequences, bill: PendingCharge, now: Timestamp) {
+    pub(super) fn settle_in_sequence(&mut self, turns: &Sequences, bill: PendingCharge, now: Timestamp) {
         let PendingCharge { permit, class, costs, mut page, .. } = bill;
-        for (&(account, Sequence { settled, again }), permit) in turns.iter().zip(permit.by_quota()) {
+        for (&(account, Sequence { settled, again }), permit) in turns.iter().zip(permit.split_by_quota()) {
             let then_settled = again.map(|_| settled);
             let part = PendingCharge { permit, class, costs: costs.clone(), then_settled, page: page.take() };
-            self.adds_bill(account, again.unwrap_or(settled), part, now);
+            self.add_charge(account, again.unwrap_or(settled), part, now);
         }
     }
 
     /// The turn of a bill has come: it is settled, or charged a second time and settled later.
-    fn goes_on_with(&mut self, mut bill: PendingCharge, account: Account, now: Timestamp) {
+    fn settle_or_retry(&mut self, mut bill: PendingCharge, account: Account, now: Timestamp) {
         match bill.then_settled.take() {
-            None => self.pay(bill, now),
+            None => self.settle_charge(bill, now),
             Some(turn) => {
-                bill.permit.charge_again(now);
-                self.adds_bill(account, turn, bill, now);
+                bill.permit.reserve_retry(now);
+                self.add_charge(account, turn, bill, now);
             }
         }
     }
 
-    fn adds_bill(&mut self, account: Account, turn: u64, bill: PendingCharge, now: Timestamp) {
-        if let Some(other) = self.under_way.add_bill(account, turn, bill) {
-            self.pay(other, now);
+    fn add_charge(&mut self, account: Account, turn: u64, bill: PendingCharge, now: Timestamp) {
+        if let Some(other) = self.in_flight.add_charge(account, turn, bill) {
+            self.settle_charge(other, now);
         }
     }
 }

@@ -26,19 +26,19 @@ impl Agreement {
                 self.first_different.get_or_insert(decided.place);
             }
         }
-        self.taken_as_logged += u64::from(decided.is_taken_as_logged());
+        self.taken_as_logged += u64::from(decided.is_copied_from_log());
     }
 
     /// So far nothing was decided otherwise.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(super) fn is_consistent(&self) -> bool {
         self.different == 0
     }
 
-    pub(super) fn started_anew(&mut self) {
+    pub(super) fn record_restart(&mut self) {
         self.restarts += 1;
     }
 
-    pub(super) fn corrected(&mut self) {
+    pub(super) fn record_correction(&mut self) {
         self.corrections += 1;
     }
 
@@ -47,7 +47,7 @@ impl Agreement {
             same: self.same,
             different: self.different,
             first_different: self.first_different.map(Into::into),
-            taken_as_logged: self.taken_as_logged,
+            copied_from_log: self.taken_as_logged,
             restarts: self.restarts,
             corrections: self.corrections,
         })

@@ -14,7 +14,7 @@ pub(super) struct Bots(HashMap<(ClientKind, BotKey), BotCounts, FixedState>);
 enum BotKey {
     Operator(OperatorId),
     Bot(BotId),
-    Nobody,
+    Unknown,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -30,15 +30,15 @@ impl Bots {
         let known = match (decided.classified.operator, decided.bot) {
             (Some(operator), _) => BotKey::Operator(operator),
             (None, Some(bot)) => BotKey::Bot(bot),
-            (None, None) => BotKey::Nobody,
+            (None, None) => BotKey::Unknown,
         };
-        let cost = decided.costs.iter().fold(Units::ZERO, |sum, (_, cost)| sum.plus(*cost));
+        let cost = decided.costs.iter().fold(Units::ZERO, |sum, (_, cost)| sum.saturating_add(*cost));
         let counts = self.0.entry((decided.classified.kind, known)).or_default();
         counts.requests += 1;
-        counts.units_asked = counts.units_asked.plus(cost);
+        counts.units_asked = counts.units_asked.saturating_add(cost);
         match decided.refused {
             Some(_) => counts.refused += 1,
-            None => counts.units = counts.units.plus(cost),
+            None => counts.units = counts.units.saturating_add(cost),
         }
     }
 
@@ -48,7 +48,7 @@ impl Bots {
             name: match known {
                 BotKey::Operator(operator) => names.operator(operator).to_owned(),
                 BotKey::Bot(bot) => names.bot(bot).to_owned(),
-                BotKey::Nobody => "(unnamed)".to_owned(),
+                BotKey::Unknown => "(unnamed)".to_owned(),
             },
             kind: kind.name(),
             requests: counts.requests,
@@ -61,7 +61,7 @@ impl Bots {
             let by_size = others.size().cmp(&counts.size());
             by_size.then_with(|| (&one.name, one.kind).cmp(&(&other.name, other.kind)))
         });
-        bots.truncate(SHOWN);
+        bots.truncate(MAX_BOTS_REPORTED);
         bots.into_iter().map(|(_, bot)| bot).collect()
     }
 }
@@ -73,4 +73,4 @@ impl BotCounts {
 }
 
 /// More would hide the dearest.
-const SHOWN: usize = 50;
+const MAX_BOTS_REPORTED: usize = 50;

@@ -52,11 +52,11 @@ impl Classes {
 
     pub(super) fn charge(&mut self, class: ClassId, quota: QuotaId, units: Units) {
         let charged = &mut self.0[usize::from(class.0)].units[usize::from(quota.0)];
-        *charged = charged.plus(units);
+        *charged = charged.saturating_add(units);
     }
 
     /// All requests, and those that were let through.
-    pub(super) fn sums(&self) -> (u64, u64) {
+    pub(super) fn totals(&self) -> (u64, u64) {
         self.0.iter().fold((0, 0), |(all, admitted), class| (all + class.requests, admitted + class.admitted))
     }
 

@@ -57,7 +57,7 @@ impl Hours {
         let quotas = self.quotas;
         let Some(hour) = self.at(now) else { return };
         let charged = &mut hour.units[usize::from(class.0) * quotas + usize::from(quota.0)];
-        *charged = charged.plus(units);
+        *charged = charged.saturating_add(units);
     }
 
     /// The hour of a moment. Time seldom goes back, and never far.
@@ -67,7 +67,7 @@ impl Hours {
             Some(place) if self.hours[place].number == number => return self.hours.get_mut(place),
             before => before.map_or(0, |place| place + 1),
         };
-        if self.hours.len() >= MOST {
+        if self.hours.len() >= MAX_HOURS {
             return None;
         }
         let hour = Hour {
@@ -93,7 +93,7 @@ impl Hours {
                     refused: requests - admitted,
                     costly: served.costly,
                     costly_admitted: served.admitted,
-                    served: served.share(),
+                    served: served.ratio(),
                     units: by_quota(units, rules),
                 })
             };
@@ -105,7 +105,7 @@ impl Hours {
     /// How verified bots were served.
     pub(super) fn served(&self) -> ServedReport {
         let told = |hour: &Hour| {
-            let served = hour.verified.share().filter(|_| hour.verified.costly >= TELLING)?;
+            let served = hour.verified.ratio().filter(|_| hour.verified.costly >= MIN_REQUESTS_PER_HOUR)?;
             Some(ServedHourReport { start: start(hour), costly: hour.verified.costly, served })
         };
         let hours = || self.hours.iter().filter_map(told);
@@ -126,7 +126,7 @@ impl AdmitCount {
         self.admitted += u64::from(costly && admitted);
     }
 
-    fn share(self) -> Option<f64> {
+    fn ratio(self) -> Option<f64> {
         (self.costly > 0).then(|| self.admitted as f64 / self.costly as f64)
     }
 }
@@ -136,7 +136,7 @@ fn start(hour: &Hour) -> String {
 }
 
 /// Two years; what comes later is counted in the sums alone.
-const MOST: usize = 17_568;
+const MAX_HOURS: usize = 17_568;
 
 /// So many requests say something of how an hour went.
-const TELLING: u64 = 10;
+const MIN_REQUESTS_PER_HOUR: u64 = 10;

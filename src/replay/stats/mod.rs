@@ -52,7 +52,7 @@ impl ReplayStats {
     }
 
     /// A request has been decided.
-    pub(super) fn decided(&mut self, decided: &ReplayedDecision, request: &ReplayRequest<'_>) {
+    pub(super) fn record_decision(&mut self, decided: &ReplayedDecision, request: &ReplayRequest<'_>) {
         self.classes.add(decided);
         self.hours.add(decided);
         for (place, standing) in decided.standings.iter().enumerate() {
@@ -71,12 +71,12 @@ impl ReplayStats {
     }
 
     /// By the plan of a quota, so much would be used by now.
-    pub(super) fn planned(&mut self, quota: QuotaId, line: Units, now: Timestamp) {
+    pub(super) fn record_plan(&mut self, quota: QuotaId, line: Units, now: Timestamp) {
         self.planned[usize::from(quota.0)].add(now, line);
     }
 
     /// A request of `class` has been charged.
-    pub(super) fn settled(&mut self, class: ClassId, receipt: &Receipt, now: Timestamp) {
+    pub(super) fn record_settlement(&mut self, class: ClassId, receipt: &Receipt, now: Timestamp) {
         for charged in receipt {
             let &Charged { quota, settled, .. } = charged;
             self.classes.charge(class, quota, settled);
@@ -86,28 +86,28 @@ impl ReplayStats {
     }
 
     /// So much of a quota was used before the log began.
-    pub(super) fn begins_with(&mut self, quota: QuotaId, used: Units) {
-        self.windows[usize::from(quota.0)].begins_with(used);
+    pub(super) fn set_initial_usage(&mut self, quota: QuotaId, used: Units) {
+        self.windows[usize::from(quota.0)].set_initial_usage(used);
     }
 
     /// What the gate that wrote the log decided.
-    pub(super) fn compare(&mut self, decided: &ReplayedDecision, own: &NativeFields<'_>, rules: &Rules) {
+    pub(super) fn record_agreement(&mut self, decided: &ReplayedDecision, own: &NativeFields<'_>, rules: &Rules) {
         self.agreement.add(decided, own, rules);
     }
 
     /// True as long as all has been decided as the gate did that wrote the log.
-    pub(super) fn agrees(&self) -> bool {
-        self.agreement.is_whole()
+    pub(super) fn is_consistent(&self) -> bool {
+        self.agreement.is_consistent()
     }
 
     /// The gate that wrote the log was started anew.
-    pub(super) fn started_anew(&mut self) {
-        self.agreement.started_anew();
+    pub(super) fn record_restart(&mut self) {
+        self.agreement.record_restart();
     }
 
     /// What was used follows the log, which says something else than its requests explain.
-    pub(super) fn corrected(&mut self) {
-        self.agreement.corrected();
+    pub(super) fn record_correction(&mut self) {
+        self.agreement.record_correction();
     }
 
     pub(super) fn report(
@@ -118,7 +118,7 @@ impl ReplayStats {
         never_asked_again: u64,
         untried: Vec<String>,
     ) -> PolicyReport {
-        let (requests, admitted) = self.classes.sums();
+        let (requests, admitted) = self.classes.totals();
         let series = self.used.iter().zip(&self.planned);
         let quotas = rules.quotas.iter().zip(self.windows.iter().zip(series));
         PolicyReport {
@@ -133,8 +133,8 @@ impl ReplayStats {
             bots: self.bots.report(names),
             refused_pages: self.refused_pages.report(names),
             agreement: self.agreement.report(),
-            never_asked_again,
-            untried,
+            abandoned: never_asked_again,
+            unsupported: untried,
         }
     }
 }
@@ -151,7 +151,7 @@ fn report_of(quota: &Quota, windows: &Windows, (used, planned): (&Series, &Serie
         name: quota.name.clone(),
         limit: quota.limit.as_f64(),
         zone: quota.window.zone().map(str::to_owned),
-        tiers: rules.classes.iter().zip(&quota.ladders).filter_map(ladder).collect(),
+        tiers: rules.classes.iter().zip(&quota.class_tiers).filter_map(ladder).collect(),
         windows_in_all: windows.count(),
         windows: windows.report(quota.limit, rules),
         step_s,

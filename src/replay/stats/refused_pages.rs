@@ -27,7 +27,7 @@ impl RefusedPages {
     pub(super) fn add(&mut self, decided: &ReplayedDecision, request: &ReplayRequest<'_>) {
         let Some(operator) = decided.classified.operator else { return };
         let number = FixedState::default().hash_one((operator, request.host, &*request.path, request.query));
-        let is_full = self.0.len() >= MOST;
+        let is_full = self.0.len() >= MAX_PAGES;
         let page = match self.0.entry(number) {
             Entry::Vacant(_) if is_full => return,
             entry => entry.or_insert_with(|| RefusedPage {
@@ -53,20 +53,20 @@ impl RefusedPages {
             first: rfc3339(page.first),
             last: rfc3339(page.last),
         };
-        pages.into_iter().take(SHOWN).map(report).collect()
+        pages.into_iter().take(MAX_PAGES_REPORTED).map(report).collect()
     }
 }
 
 fn page(request: &ReplayRequest<'_>) -> Box<str> {
     let query = request.query.map(|query| format!("?{query}")).unwrap_or_default();
-    format!("{}{}{query}", request.host, request.path).chars().take(LONGEST).collect::<String>().into()
+    format!("{}{}{query}", request.host, request.path).chars().take(MAX_PAGE_LEN).collect::<String>().into()
 }
 
 /// A few hundred bytes each.
-const MOST: usize = 20_000;
+const MAX_PAGES: usize = 20_000;
 
 /// Enough to see what kind of pages they are.
-const SHOWN: usize = 100;
+const MAX_PAGES_REPORTED: usize = 100;
 
 /// In letters; what is longer is cut.
-const LONGEST: usize = 300;
+const MAX_PAGE_LEN: usize = 300;

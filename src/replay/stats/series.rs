@@ -12,7 +12,7 @@ pub(super) struct Series {
 
 impl Default for Series {
     fn default() -> Self {
-        Self { step_s: SHORTEST_S, points: Vec::new() }
+        Self { step_s: MIN_STEP_S, points: Vec::new() }
     }
 }
 
@@ -24,7 +24,7 @@ impl Series {
             Some(last) if last.0 >= step => last.1 = value,
             _ => self.points.push((step, value)),
         }
-        if self.points.len() > MOST {
+        if self.points.len() > MAX_POINTS {
             self.step_s *= 2;
             self.points.iter_mut().for_each(|(step, _)| *step /= 2);
             // The later of two in one step stays.
@@ -45,10 +45,10 @@ impl Series {
 }
 
 /// A day is 288 steps.
-const SHORTEST_S: u64 = 300;
+const MIN_STEP_S: u64 = 300;
 
 /// A week of the shortest; more than a chart is wide.
-const MOST: usize = 2048;
+const MAX_POINTS: usize = 2048;
 
 #[cfg(test)]
 mod tests {
@@ -62,10 +62,10 @@ mod tests {
             let mut second = 0;
             for (place, gap) in gaps.iter().enumerate() {
                 second += gap;
-                series.add(Timestamp::from_seconds(second), Units::whole(place as u64));
+                series.add(Timestamp::from_seconds(second), Units::from_whole(place as u64));
             }
             let (step, points) = series.report();
-            prop_assert!(points.len() <= MOST && step.is_multiple_of(SHORTEST_S));
+            prop_assert!(points.len() <= MAX_POINTS && step.is_multiple_of(MIN_STEP_S));
             prop_assert!(points.is_sorted_by(|one, other| one.time < other.time));
             prop_assert_eq!(points.last().map(|point| point.units), Some((gaps.len() - 1) as f64));
         }

@@ -13,12 +13,12 @@ pub(super) struct Windows {
     /// By class: nothing of it is ever let through.
     shut_out: Box<[bool]>,
     /// It has no windows, but slides.
-    slides: bool,
-    opened_by_use: Option<std::time::Duration>,
+    is_sliding: bool,
+    first_use_length: Option<std::time::Duration>,
     windows: VecDeque<WindowStats>,
     count: u64,
     /// What was used of the first before the log began.
-    before: Units,
+    initial_usage: Units,
 }
 
 struct WindowStats {
@@ -26,69 +26,69 @@ struct WindowStats {
     start: Timestamp,
     end: Timestamp,
     /// What was used of it before the log began.
-    before: Units,
+    initial_usage: Units,
     by_class: Box<[Units]>,
     overrun: Units,
     first_refused: Option<Timestamp>,
-    spent: Option<Timestamp>,
+    exhausted_at: Option<Timestamp>,
 }
 
 impl Windows {
     pub(super) fn of(quota: &Quota, classes: usize) -> Self {
-        let (slides, opened_by_use) = (quota.window.back() > 0, quota.window.opened_by_use());
-        let is_shut_out = |class| quota.ladder(ClassId(class as u16)).and_then(TierSet::shuts_at) == Some(Units::ZERO);
+        let (is_sliding, first_use_length) = (quota.window.lookback() > 0, quota.window.first_use_length());
+        let is_shut_out = |class| quota.tiers_for(ClassId(class as u16)).and_then(TierSet::shutoff_at) == Some(Units::ZERO);
         let shut_out = (0..classes).map(is_shut_out).collect();
-        Self { shut_out, slides, opened_by_use, windows: VecDeque::new(), count: 0, before: Units::ZERO }
+        Self { shut_out, is_sliding: is_sliding, first_use_length: first_use_length, windows: VecDeque::new(), count: 0, initial_usage: Units::ZERO }
     }
 
     /// A request has been decided on; `refused`: this quota has said no to one of that class.
     pub(super) fn add(&mut self, standing: &QuotaUsage, refused: Option<(Reason, ClassId)>, now: Timestamp) {
-        let (id, classes) = (if self.slides { 0 } else { standing.window }, self.shut_out.len());
+        let (id, classes) = (if self.is_sliding { 0 } else { standing.window }, self.shut_out.len());
         if !self.windows.iter().rev().any(|window| window.id == id) {
-            let start = match self.opened_by_use {
+            let start = match self.first_use_length {
                 Some(length) => standing.resets_at - length,
-                None if self.slides => now,
+                None if self.is_sliding => now,
                 None => Timestamp(id),
             };
             let by_class = vec![Units::ZERO; classes].into();
             self.count += 1;
-            if self.windows.len() >= MOST {
+            if self.windows.len() >= MAX_WINDOWS {
                 self.windows.pop_front();
             }
-            let before = std::mem::replace(&mut self.before, Units::ZERO);
+            let initial_usage = std::mem::replace(&mut self.initial_usage, Units::ZERO);
             self.windows.push_back(WindowStats {
                 id,
                 start,
                 end: now,
-                before,
+                initial_usage,
                 by_class,
                 overrun: Units::ZERO,
                 first_refused: None,
-                spent: None,
+                exhausted_at: None,
             });
         }
         let Some(window) = self.windows.iter_mut().rev().find(|window| window.id == id) else { return };
-        window.end = if self.slides { now } else { standing.resets_at };
+        window.end = if self.is_sliding { now } else { standing.resets_at };
         if refused.is_some_and(|(_, class)| !self.shut_out[usize::from(class.0)]) {
             window.first_refused.get_or_insert(now);
         }
         if refused.is_some_and(|(reason, _)| reason == Reason::Quota) {
-            window.spent.get_or_insert(now);
+            window.exhausted_at.get_or_insert(now);
         }
     }
 
     /// So much was used before the log began.
-    pub(super) fn begins_with(&mut self, used: Units) {
-        self.before = used;
+    pub(super) fn set_initial_usage(&mut self, used: Units) {
+        self.initial_usage = used;
     }
 
     /// A request of `class` has been charged.
     pub(super) fn charge(&mut self, class: ClassId, &Charged { window, settled, overrun, .. }: &Charged) {
-        let id = if self.slides { 0 } else { window };
+        let id = if self.is_sliding { 0 } else { window };
         if let Some(window) = self.windows.iter_mut().rev().find(|window| window.id == id) {
             let charged = &mut window.by_class[usize::from(class.0)];
-            *charged = charged.plus(settled);
-            window.overrun = window.overrun.plus(overrun);
+            *charged = charged.saturating_add(settled);
+            window.overrun = window.overrun.saturating_add(overrun);
         }
     }
 
@@ -99,17 +99,17 @@ impl Windows {
 
     pub(super) fn report(&self, limit: Units, rules: &Rules) -> Vec<WindowReport> {
         let report = |window: &WindowStats| {
-            let charged = window.by_class.iter().fold(window.before, |sum, units| sum.plus(*units));
-            let used = charged.minus(window.overrun);
+            let charged = window.by_class.iter().fold(window.initial_usage, |sum, units| sum.saturating_add(*units));
+            let used = charged.saturating_sub(window.overrun);
             let by_class = rules.classes.iter().zip(&window.by_class).filter(|(_, units)| !units.is_zero());
             WindowReport {
                 start: rfc3339(window.start),
                 end: rfc3339(window.end),
                 used: used.as_f64(),
-                left: limit.minus(used).as_f64(),
+                left: limit.saturating_sub(used).as_f64(),
                 overrun: window.overrun.as_f64(),
                 first_refused: window.first_refused.map(rfc3339),
-                spent: window.spent.map(rfc3339),
+                spent: window.exhausted_at.map(rfc3339),
                 by_class: by_class.map(|(class, units)| (class.name.clone(), units.as_f64())).collect(),
             }
         };
@@ -118,4 +118,4 @@ impl Windows {
 }
 
 /// So many are told of: three years of days, or a quarter of a day of seconds.
-const MOST: usize = 1000;
+const MAX_WINDOWS: usize = 1000;

@@ -30,7 +30,7 @@ fn a_line_holds_all_that_the_contract_promises() {
 #[test]
 fn points_short_of_the_threshold_and_what_the_guard_lets_through_are_told() {
     let mut out = Vec::new();
-    LineWriter::default().write_json(&mut out, &Record { suspicion: Some(83), guarded: true, ..person() });
+    LineWriter::default().write_json(&mut out, &Record { bot_score: Some(83), guarded: true, ..person() });
     let line: Value = serde_json::from_slice(&out).expect("JSON");
     assert_eq!((&line["suspicion"], &line["guarded"], &line["kind"]), (&json!(83), &json!(true), &json!("human")));
 }
@@ -43,7 +43,7 @@ fn a_refusal_says_why_and_when_to_come_back() {
         retry_after_s: Some(120),
         tier: Some(2),
         origin: None,
-        evidence: &[Some(Evidence::NamesBot(BotId(0))), Some(Evidence::AddressPublished(OperatorId(0)))],
+        evidence: &[Some(Evidence::UserAgentMatch(BotId(0))), Some(Evidence::AddressVerified(OperatorId(0)))],
         operator: Some(OperatorId(0)),
         ..person()
     };
@@ -59,11 +59,11 @@ fn a_suspected_bot_is_told_with_its_signs_and_its_list() {
     let record = Record {
         headers_seen: HeadersSeen::USER_AGENT,
         evidence: &[
-            Some(Evidence::NamesNoBot),
+            Some(Evidence::UserAgentNoMatch),
             None,
-            Some(Evidence::Behaves(Signal::NoLinks)),
-            Some(Evidence::Behaves(Signal::NoAssets)),
-            Some(Evidence::OnList(ListId(0))),
+            Some(Evidence::Behavior(Signal::NoLinks)),
+            Some(Evidence::Behavior(Signal::NoAssets)),
+            Some(Evidence::AddressList(ListId(0))),
         ],
         ..person()
     };
@@ -85,7 +85,7 @@ fn an_ipv6_client_is_written_with_the_network_that_pays() {
 fn the_form_of_a_line_is_kept_to_the_byte() {
     let mut out = Vec::new();
     let started = Timestamp::from_seconds(1_795_230_843);
-    LineWriter::of_run(started).write_json(&mut out, &Record { query: None, origin: None, tier: Some(2), ..person() });
+    LineWriter::starting_at(started).write_json(&mut out, &Record { query: None, origin: None, tier: Some(2), ..person() });
     let expected = concat!(
         r#"{"time":"2026-11-21T09:14:03.123456Z","settled":"2026-11-21T09:14:03.165356Z","run":1795230843000000,"id":"0000000000c0ffee","#,
         r#""client":"203.0.113.7","key":"203.0.113.7","method":"GET","host":"example.com","path":"/item/42","#,
@@ -141,11 +141,11 @@ proptest! {
             let charge = |&(quota, expected, settled): &(u16, u64, u64)| QuotaCharge {
                 quota: QuotaId(quota),
                 quota_name: &quota_names[usize::from(quota)],
-                expected: Units::whole(expected),
-                settled: Units::whole(settled),
-                turn: 1,
-                settled_turn: 2,
-                again_turn: None,
+                expected: Units::from_whole(expected),
+                settled: Units::from_whole(settled),
+                sequence: 1,
+                settle_sequence: 2,
+                retry_sequence: None,
                 used: Units::ZERO,
             };
             let charges: Vec<_> = drawn.charges.iter().map(charge).collect();
@@ -158,7 +158,7 @@ proptest! {
                 operator: drawn.proven.then_some(OperatorId(0)),
                 evidence: &[Some(Evidence::AgentRule(drawn.bot)), None],
                 charges: &charges,
-                bucket_turn: None,
+                bucket_sequence: None,
                 outcome: match drawn.refused {
                     true => RecordedOutcome::Refused(Reason::Quota),
                     false => RecordedOutcome::Admitted { shadow: None },
@@ -198,7 +198,7 @@ proptest! {
 
 fn written(record: &Record<'_>) -> Value {
     let mut out = Vec::new();
-    LineWriter::of_run(Timestamp::from_seconds(1_795_230_843)).write_json(&mut out, record);
+    LineWriter::starting_at(Timestamp::from_seconds(1_795_230_843)).write_json(&mut out, record);
     assert_eq!(out.iter().position(|&byte| byte == b'\n'), Some(out.len() - 1), "exactly one line");
     serde_json::from_slice(&out).expect("valid JSON")
 }

@@ -65,11 +65,11 @@ proptest! {
         let goal = goal();
         let space = SearchSpace::of(&settings, 0, &goal).expect("there are tiers");
         let manuscript = ConfigEditor::new(&text, &settings);
-        let mut draft = space.samples(3, &mut crate::rng::Rng::of(seed, "test"))[0].clone();
+        let mut draft = space.samples(3, &mut crate::rng::Rng::from_seed(seed, "test"))[0].clone();
         if seed % 2 == 0 {
             draft = space.present().clone();
         }
-        if seed % 3 == 0 && let Some(paced) = space.paced_otherwise().pop() {
+        if seed % 3 == 0 && let Some(paced) = space.with_other_pacing().pop() {
             draft = paced;
         }
         for step in steps {
@@ -97,7 +97,7 @@ fn what_is_not_changed_stays_as_it_is_with_its_comments() {
     assert_eq!(text, same);
     let (text, fewer) = written(LAYOUTS[0], |draft| draft.ladders[0].truncate(1));
     assert_eq!(fewer, text.replace("\n        - { above: 80%, shed: 75% }   # most", ""));
-    let (text, moved) = written(LAYOUTS[1], |draft| draft.ladders[1][0].above = Units::whole(299));
+    let (text, moved) = written(LAYOUTS[1], |draft| draft.ladders[1][0].above = Units::from_whole(299));
     assert_eq!(moved, text.replace("above: 300", "above: 29.9%"));
     let (text, paced) = written(LAYOUTS[1], |draft| draft.pace.forecast = Some(PacingMode::Learned));
     assert_eq!(paced, text.replace("pacing: off ", "pacing: learned "));
@@ -118,7 +118,7 @@ fn two_classes_that_share_what_is_written_by_an_alias_are_told_and_not_changed()
     let settings = settings(&text);
     let space = SearchSpace::of(&settings, 0, &goal()).expect("there are tiers");
     let mut draft = space.present().clone();
-    draft.ladders.iter_mut().for_each(|tiers| tiers[0].above = Units::whole(250));
+    draft.ladders.iter_mut().for_each(|tiers| tiers[0].above = Units::from_whole(250));
     let told = ConfigEditor::new(&text, &settings).with(&space, &draft).expect_err("there is one place for two values");
     assert!(told.to_string().contains("without an anchor"), "{told}");
 }
@@ -130,7 +130,7 @@ fn a_line_that_is_another_keeps_no_comment_that_may_be_true_no_more() {
     let space = SearchSpace::of(&settings, 0, &goal()).expect("there are tiers");
     let mut draft = space.present().clone();
     draft.ladders[0][0].shed = Share::from_millionths(400_000);
-    let signed = ConfigEditor::new(&text, &settings).signed(&space, &draft).expect("all of it stands in the file");
+    let signed = ConfigEditor::new(&text, &settings).annotated(&space, &draft).expect("all of it stands in the file");
     assert_eq!(signed, text.replace("shed: 50% }   # half", "shed: 40% }   # by tidegate tune"));
     assert_eq!(space.draft(&self::settings(&signed)), draft);
     for (line, expected) in [
@@ -139,7 +139,7 @@ fn a_line_that_is_another_keeps_no_comment_that_may_be_true_no_more() {
         ("a: don't # know", "a: don't   # by tidegate tune"),
         ("a: 'begins here", "a: 'begins here"),
     ] {
-        assert_eq!(super::signed(line), expected);
+        assert_eq!(super::annotated(line), expected);
     }
 }
 
@@ -151,7 +151,7 @@ fn what_stands_somewhere_else_is_refused_with_its_place() {
     let settings = settings(&text);
     let space = SearchSpace::of(&settings, 0, &goal()).expect("there are tiers");
     let mut draft = space.present().clone();
-    draft.ladders[1][0].above = Units::whole(500);
+    draft.ladders[1][0].above = Units::from_whole(500);
     let manuscript = ConfigEditor::new(&text, &settings);
     let is_refused = match manuscript.with(&space, &draft) {
         Err(_) => true,
@@ -159,7 +159,7 @@ fn what_stands_somewhere_else_is_refused_with_its_place() {
             .map_or(true, |settings| space.draft(&settings) != draft),
     };
     assert!(is_refused, "both classes would be changed");
-    let told = manuscript.unwritable(&space).to_string();
+    let told = manuscript.edit_error(&space).to_string();
     assert!(told.starts_with("quotas.api.tiers.search cannot be changed where it stands (x.yaml:"), "{told}");
 }
 

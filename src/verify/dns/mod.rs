@@ -37,9 +37,9 @@ pub struct DnsVerifier {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DnsResult {
     /// It has a name of that operator, and the name has it.
-    Proven,
+    Verified,
     /// It has no name of that operator.
-    Foreign,
+    Mismatch,
     /// Nobody has asked yet, or nobody could answer.
     Unknown,
 }
@@ -56,7 +56,7 @@ struct AddressOwners {
 impl AddressOwners {
     fn about(&self, operator: OperatorId) -> DnsResult {
         match self.proven.contains(&operator) {
-            true => DnsResult::Proven,
+            true => DnsResult::Verified,
             false => self.others,
         }
     }
@@ -72,12 +72,12 @@ impl DnsVerifier {
     }
 
     /// What is known of the claim by now. Where that is nothing, or soon will be, the address enters the line.
-    pub(super) fn ask(&self, claimed: OperatorId, address: IpAddr, now: Timestamp) -> DnsResult {
-        let known = self.memory.recall(address, claimed, now);
+    pub(super) fn lookup(&self, claimed: OperatorId, address: IpAddr, now: Timestamp) -> DnsResult {
+        let known = self.memory.get(address, claimed, now);
         match known {
-            None => self.line.enter(address, claimed),
-            Some((DnsResult::Proven, true)) => self.line.enter_first(address, claimed),
-            Some((_, true)) => self.line.enter(address, claimed),
+            None => self.line.push(address, claimed),
+            Some((DnsResult::Verified, true)) => self.line.push_front(address, claimed),
+            Some((_, true)) => self.line.push(address, claimed),
             Some((_, false)) => {}
         }
         known.map_or(DnsResult::Unknown, |(said, _)| said)
@@ -88,41 +88,41 @@ impl DnsVerifier {
         self.line.len()
     }
 
-    /// Works the line off for as long as it is polled, `AT_ONCE` at a time. `now` is on the scale of those who ask;
+    /// Works the line off for as long as it is polled, `CONCURRENT_LOOKUPS` at a time. `now` is on the scale of those who ask;
     /// `told` hears the outcome of every question.
-    pub async fn serve<N, T>(self: Arc<Self>, dns: Resolver, now: N, told: T)
+    pub async fn run<N, T>(self: Arc<Self>, dns: Resolver, now: N, told: T)
     where
         N: Fn() -> Timestamp + Clone + Send + Sync + 'static,
         T: Fn(OperatorId, DnsResult) + Clone + Send + Sync + 'static,
     {
         let dns = Arc::new(dns);
         let mut tasks = JoinSet::new();
-        for _ in 0..AT_ONCE {
-            tasks.spawn(Arc::clone(&self).work(Arc::clone(&dns), now.clone(), told.clone()));
+        for _ in 0..CONCURRENT_LOOKUPS {
+            tasks.spawn(Arc::clone(&self).run_one(Arc::clone(&dns), now.clone(), told.clone()));
         }
         while tasks.join_next().await.is_some() {}
     }
 
-    async fn work(self: Arc<Self>, dns: Arc<Resolver>, now: impl Fn() -> Timestamp, told: impl Fn(OperatorId, DnsResult)) {
+    async fn run_one(self: Arc<Self>, dns: Arc<Resolver>, now: impl Fn() -> Timestamp, told: impl Fn(OperatorId, DnsResult)) {
         loop {
             let (address, claimed) = self.line.next().await;
-            let (finding, lasts) = dns.find(address, &self.patterns).await;
+            let (finding, lasts) = dns.verify(address, &self.patterns).await;
             let said = finding.about(claimed);
-            self.memory.learn(address, finding, lasts, now());
-            self.line.leave(address);
+            self.memory.insert(address, finding, lasts, now());
+            self.line.finish(address);
             told(claimed, said);
         }
     }
 }
 
 /// Look-ups under way at one time: a name server that takes a second for each still gets through a thousand a minute.
-const AT_ONCE: usize = 16;
+const CONCURRENT_LOOKUPS: usize = 16;
 
 /// How long what was found is believed, in the bounds that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CacheTtl {
     /// As long as its records say.
-    AsTold(Duration),
+    Record(Duration),
     /// Not long: a name server that failed may answer next time.
-    Shortly,
+    Short,
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 pub struct Resolver {
     resolver: TokioResolver,
     /// How long all questions about one address may take together.
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// Why DNS cannot be asked.
@@ -31,9 +31,9 @@ enum LookupOutcome {
     /// Records, and how long they last.
     Found(Vec<Record>, Duration),
     /// There are none, which lasts so long.
-    Nothing(Duration),
+    NoRecords(Duration),
     /// Nobody can say now.
-    NoAnswer,
+    Failed,
 }
 
 impl Resolver {
@@ -52,25 +52,25 @@ impl Resolver {
         // What was found is remembered here, where it has bounds; names are asked for in full.
         options.cache_size = 0;
         options.use_hosts_file = ResolveHosts::Never;
-        Ok(Self { resolver: builder.build()?, patience: timeout * 4 })
+        Ok(Self { resolver: builder.build()?, timeout: timeout * 4 })
     }
 
     /// Finds out whose names an address has, both ways, and how long that may be believed.
-    pub(super) async fn find(&self, address: IpAddr, patterns: &[(DnsPattern, OperatorId)]) -> (AddressOwners, CacheTtl) {
-        let found = tokio::time::timeout(self.patience, self.there_and_back(address, patterns)).await;
-        found.unwrap_or_else(|_| (AddressOwners::unknown(), CacheTtl::Shortly))
+    pub(super) async fn verify(&self, address: IpAddr, patterns: &[(DnsPattern, OperatorId)]) -> (AddressOwners, CacheTtl) {
+        let found = tokio::time::timeout(self.timeout, self.forward_confirmed_reverse(address, patterns)).await;
+        found.unwrap_or_else(|_| (AddressOwners::unknown(), CacheTtl::Short))
     }
 
-    async fn there_and_back(&self, address: IpAddr, patterns: &[(DnsPattern, OperatorId)]) -> (AddressOwners, CacheTtl) {
-        let (records, mut lasts) = match self.ask(address.into(), RecordType::PTR).await {
+    async fn forward_confirmed_reverse(&self, address: IpAddr, patterns: &[(DnsPattern, OperatorId)]) -> (AddressOwners, CacheTtl) {
+        let (records, mut lasts) = match self.query(address.into(), RecordType::PTR).await {
             LookupOutcome::Found(records, lasts) => (records, lasts),
-            LookupOutcome::Nothing(lasts) => return (AddressOwners::foreign(), CacheTtl::AsTold(lasts)),
-            LookupOutcome::NoAnswer => return (AddressOwners::unknown(), CacheTtl::Shortly),
+            LookupOutcome::NoRecords(lasts) => return (AddressOwners::mismatch(), CacheTtl::Record(lasts)),
+            LookupOutcome::Failed => return (AddressOwners::unknown(), CacheTtl::Short),
         };
-        let mut finding = AddressOwners::foreign();
-        let mut names = of_somebody(&records, patterns);
-        for (name, whose) in names.by_ref().take(MOST_NAMES) {
-            match self.has(&name, address).await {
+        let mut finding = AddressOwners::mismatch();
+        let mut names = matching_names(&records, patterns);
+        for (name, whose) in names.by_ref().take(MAX_PTR_NAMES) {
+            match self.resolves_to(&name, address).await {
                 Some((true, of_address)) => {
                     finding.proven.extend(whose);
                     lasts = lasts.min(of_address);
@@ -83,15 +83,15 @@ impl Resolver {
             finding.others = DnsResult::Unknown;
         }
         match finding.others {
-            DnsResult::Unknown if finding.proven.is_empty() => (finding, CacheTtl::Shortly),
-            _ => (finding, CacheTtl::AsTold(lasts)),
+            DnsResult::Unknown if finding.proven.is_empty() => (finding, CacheTtl::Short),
+            _ => (finding, CacheTtl::Record(lasts)),
         }
     }
 
     /// Whether a name has the address, and how long that lasts; `None` when nobody can say.
-    async fn has(&self, name: &Name, address: IpAddr) -> Option<(bool, Duration)> {
+    async fn resolves_to(&self, name: &Name, address: IpAddr) -> Option<(bool, Duration)> {
         let kind = if address.is_ipv4() { RecordType::A } else { RecordType::AAAA };
-        match self.ask(name.clone(), kind).await {
+        match self.query(name.clone(), kind).await {
             LookupOutcome::Found(records, lasts) => {
                 let same = |record: &Record| match record.data {
                     RData::A(found) => IpAddr::V4(found.0) == address,
@@ -100,12 +100,12 @@ impl Resolver {
                 };
                 Some((records.iter().any(same), lasts))
             }
-            LookupOutcome::Nothing(lasts) => Some((false, lasts)),
-            LookupOutcome::NoAnswer => None,
+            LookupOutcome::NoRecords(lasts) => Some((false, lasts)),
+            LookupOutcome::Failed => None,
         }
     }
 
-    async fn ask(&self, mut name: Name, kind: RecordType) -> LookupOutcome {
+    async fn query(&self, mut name: Name, kind: RecordType) -> LookupOutcome {
         // Without this the system's search list would be tried, too.
         name.set_fqdn(true);
         match self.resolver.lookup(name, kind).await {
@@ -119,21 +119,21 @@ impl Resolver {
             Err(NetError::Dns(Answer::NoRecordsFound(none)))
                 if none.soa.is_some() || none.ns.is_none() && none.response_code == ResponseCode::NXDomain =>
             {
-                LookupOutcome::Nothing(Duration::from_secs(none.negative_ttl.unwrap_or_default().into()))
+                LookupOutcome::NoRecords(Duration::from_secs(none.negative_ttl.unwrap_or_default().into()))
             }
-            Err(_) => LookupOutcome::NoAnswer,
+            Err(_) => LookupOutcome::Failed,
         }
     }
 }
 
 impl AddressOwners {
-    fn foreign() -> Self {
-        Self { proven: SmallVec::new(), others: DnsResult::Foreign }
+    fn mismatch() -> Self {
+        Self { proven: SmallVec::new(), others: DnsResult::Mismatch }
     }
 }
 
 /// The names among these that are some operator's, with whose they are.
-fn of_somebody<'a>(
+fn matching_names<'a>(
     records: &'a [Record],
     patterns: &'a [(DnsPattern, OperatorId)],
 ) -> impl Iterator<Item = (Name, SmallVec<[OperatorId; 4]>)> + 'a {
@@ -142,15 +142,15 @@ fn of_somebody<'a>(
         _ => None,
     });
     names.filter_map(|name| {
-        let text = plain(name)?;
-        let whose = patterns.iter().filter(|(pattern, _)| pattern.fits(&text)).map(|(_, operator)| *operator);
+        let text = ascii_hostname(name)?;
+        let whose = patterns.iter().filter(|(pattern, _)| pattern.matches(&text)).map(|(_, operator)| *operator);
         let whose: SmallVec<[OperatorId; 4]> = whose.collect();
         (!whose.is_empty()).then(|| (name.clone(), whose))
     })
 }
 
 /// The name in small letters, if it is made of what host names are made of: a label may hold any byte, dots among them.
-fn plain(name: &Name) -> Option<String> {
+fn ascii_hostname(name: &Name) -> Option<String> {
     let mut text = String::new();
     for label in name.iter() {
         let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -178,4 +178,4 @@ fn server(address: &SocketAddr) -> NameServerConfig {
 const RETRIES: usize = 1;
 
 /// So many names of an address are looked up; crawlers have one.
-const MOST_NAMES: usize = 4;
+const MAX_PTR_NAMES: usize = 4;

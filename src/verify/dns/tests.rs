@@ -15,7 +15,7 @@ fn patterns() -> Vec<(DnsPattern, OperatorId)> {
 
 async fn find_within(server: &NameServer, address: &str, timeout: Duration) -> (AddressOwners, CacheTtl) {
     let dns = Resolver::new(&[server.address()], timeout).expect("a resolver");
-    dns.find(address.parse().expect("an address"), &patterns()).await
+    dns.verify(address.parse().expect("an address"), &patterns()).await
 }
 
 async fn find(server: &NameServer, address: &str) -> (AddressOwners, CacheTtl) {
@@ -23,10 +23,10 @@ async fn find(server: &NameServer, address: &str) -> (AddressOwners, CacheTtl) {
 }
 
 fn proven(operators: &[OperatorId]) -> AddressOwners {
-    AddressOwners { proven: operators.into(), others: DnsResult::Foreign }
+    AddressOwners { proven: operators.into(), others: DnsResult::Mismatch }
 }
 
-const HOUR: CacheTtl = CacheTtl::AsTold(Duration::from_secs(3600));
+const HOUR: CacheTtl = CacheTtl::Record(Duration::from_secs(3600));
 
 #[tokio::test]
 async fn a_name_that_leads_back_proves_whose_address_it_is() {
@@ -58,7 +58,7 @@ async fn foreign_names_are_not_even_looked_up() {
     server.names("192.0.2.1", &["evilsearch.msn.com", "search.msn.com.example.net", "host.example.net"]);
     assert_eq!(find(&server, "192.0.2.1").await, (proven(&[]), HOUR));
     assert_eq!(server.questions(), 1);
-    assert_eq!(find(&server, "192.0.2.2").await, (proven(&[]), CacheTtl::AsTold(Duration::from_secs(1800))));
+    assert_eq!(find(&server, "192.0.2.2").await, (proven(&[]), CacheTtl::Record(Duration::from_secs(1800))));
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn who_has_more_names_than_a_crawler_is_not_disproven_by_the_first_few() {
     let server = NameServer::start();
     let names: Vec<String> = (0..40).map(|number| format!("{number}.search.msn.com")).collect();
     server.names("192.0.2.1", &names.iter().map(String::as_str).collect::<Vec<_>>());
-    assert_eq!(find(&server, "192.0.2.1").await, (AddressOwners::unknown(), CacheTtl::Shortly));
+    assert_eq!(find(&server, "192.0.2.1").await, (AddressOwners::unknown(), CacheTtl::Short));
     assert!(server.questions() < 10, "{} questions", server.questions());
 }
 
@@ -84,11 +84,11 @@ async fn a_server_that_fails_says_nothing_about_anybody() {
     let server = NameServer::start();
     for code in [ResponseCode::ServFail, ResponseCode::Refused, ResponseCode::NotImp] {
         server.reverse("192.0.2.1", Reply::Failure(code));
-        assert_eq!(find(&server, "192.0.2.1").await, (AddressOwners::unknown(), CacheTtl::Shortly), "{code}");
+        assert_eq!(find(&server, "192.0.2.1").await, (AddressOwners::unknown(), CacheTtl::Short), "{code}");
     }
     server.names("192.0.2.2", &["a.search.msn.com"]);
     server.say("a.search.msn.com.", RecordType::A, Reply::Failure(ResponseCode::ServFail));
-    assert_eq!(find(&server, "192.0.2.2").await, (AddressOwners::unknown(), CacheTtl::Shortly));
+    assert_eq!(find(&server, "192.0.2.2").await, (AddressOwners::unknown(), CacheTtl::Short));
 }
 
 #[tokio::test]
@@ -99,16 +99,16 @@ async fn aliases_that_lead_round_and_answers_about_another_name_say_nothing_abou
     for (name, other) in [("a.search.msn.com.", "b.search.msn.com."), ("b.search.msn.com.", "a.search.msn.com.")] {
         server.say(name, RecordType::A, Reply::Records(vec![alias(other)], 60));
     }
-    assert_eq!(find(&server, "192.0.2.1").await, (AddressOwners::unknown(), CacheTtl::Shortly));
+    assert_eq!(find(&server, "192.0.2.1").await, (AddressOwners::unknown(), CacheTtl::Short));
     server.reverse("192.0.2.2", Reply::OfAnotherName(vec![ptr("a.search.msn.com")]));
-    assert_eq!(find(&server, "192.0.2.2").await, (AddressOwners::unknown(), CacheTtl::Shortly));
+    assert_eq!(find(&server, "192.0.2.2").await, (AddressOwners::unknown(), CacheTtl::Short));
 }
 
 #[tokio::test]
 async fn a_server_that_is_silent_says_nothing_about_anybody() {
     let server = NameServer::start();
     server.reverse("192.0.2.1", Reply::Silence);
-    assert_eq!(find_within(&server, "192.0.2.1", SHORT).await, (AddressOwners::unknown(), CacheTtl::Shortly));
+    assert_eq!(find_within(&server, "192.0.2.1", SHORT).await, (AddressOwners::unknown(), CacheTtl::Short));
 }
 
 #[tokio::test]
@@ -141,8 +141,8 @@ fn an_address_is_asked_about_once_at_a_time() {
     let names = DnsVerifier::new(patterns());
     let address = "192.0.2.1".parse().expect("an address");
     for _ in 0..3 {
-        assert_eq!(names.ask(BING, address, Timestamp::default()), DnsResult::Unknown);
-        assert_eq!(names.ask(GOOGLE, address, Timestamp::default()), DnsResult::Unknown);
+        assert_eq!(names.lookup(BING, address, Timestamp::default()), DnsResult::Unknown);
+        assert_eq!(names.lookup(GOOGLE, address, Timestamp::default()), DnsResult::Unknown);
     }
     assert_eq!(names.waiting(), 1);
 }
@@ -152,17 +152,17 @@ fn a_flood_fills_line_and_memory_up_to_their_bounds() {
     let names = DnsVerifier::new(patterns());
     let addresses = (0..100_000_u32).map(|number| IpAddr::from(number.to_be_bytes()));
     for address in addresses.clone() {
-        names.ask(GOOGLE, address, Timestamp::default());
+        names.lookup(GOOGLE, address, Timestamp::default());
     }
-    assert_eq!(names.waiting(), queue::MOST);
+    assert_eq!(names.waiting(), queue::MAX_PENDING);
     let crawler = "157.55.39.1".parse().expect("an address");
-    let day = CacheTtl::AsTold(Duration::from_secs(86_400));
-    names.memory.learn(crawler, proven(&[BING]), day, Timestamp::default());
+    let day = CacheTtl::Record(Duration::from_secs(86_400));
+    names.memory.insert(crawler, proven(&[BING]), day, Timestamp::default());
     for address in addresses {
-        names.memory.learn(address, proven(&[]), HOUR, Timestamp::default());
+        names.memory.insert(address, proven(&[]), HOUR, Timestamp::default());
     }
-    assert_eq!(names.memory.len(), cache::MOST);
-    assert_eq!(names.ask(BING, crawler, Timestamp::from_seconds(3600)), DnsResult::Proven, "made-up ones go first");
+    assert_eq!(names.memory.len(), cache::MAX_ENTRIES);
+    assert_eq!(names.lookup(BING, crawler, Timestamp::from_seconds(3600)), DnsResult::Verified, "made-up ones go first");
 }
 
 #[test]
@@ -170,18 +170,18 @@ fn who_was_proven_is_asked_about_again_before_it_is_forgotten_and_first() {
     let names = DnsVerifier::new(patterns());
     let [crawler, other] = ["157.55.39.1", "192.0.2.1"].map(|address| address.parse().expect("an address"));
     let at = |hours: u64| Timestamp::from_seconds(hours * 3600);
-    names.memory.learn(crawler, proven(&[BING]), CacheTtl::AsTold(Duration::from_secs(86_400)), at(0));
-    assert_eq!(names.ask(BING, crawler, at(17)), DnsResult::Proven);
+    names.memory.insert(crawler, proven(&[BING]), CacheTtl::Record(Duration::from_secs(86_400)), at(0));
+    assert_eq!(names.lookup(BING, crawler, at(17)), DnsResult::Verified);
     assert_eq!(names.waiting(), 0);
-    names.ask(BING, other, at(18));
-    assert_eq!(names.ask(BING, crawler, at(18)), DnsResult::Proven);
+    names.lookup(BING, other, at(18));
+    assert_eq!(names.lookup(BING, crawler, at(18)), DnsResult::Verified);
     let next = names.line.next();
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     assert_eq!(runtime.block_on(next), (crawler, BING));
     // Nobody can answer: what was proven stays so until its day is over.
-    names.memory.learn(crawler, AddressOwners::unknown(), CacheTtl::Shortly, at(18));
-    assert_eq!(names.ask(BING, crawler, at(23)), DnsResult::Proven);
-    assert_eq!(names.ask(BING, crawler, at(24)), DnsResult::Unknown);
+    names.memory.insert(crawler, AddressOwners::unknown(), CacheTtl::Short, at(18));
+    assert_eq!(names.lookup(BING, crawler, at(23)), DnsResult::Verified);
+    assert_eq!(names.lookup(BING, crawler, at(24)), DnsResult::Unknown);
 }
 
 #[test]
@@ -189,15 +189,15 @@ fn what_is_found_lasts_within_bounds() {
     let names = DnsVerifier::new(patterns());
     let address: IpAddr = "192.0.2.1".parse().expect("an address");
     let lasts = |finding: AddressOwners, lasts: CacheTtl| {
-        names.memory.learn(address, finding, lasts, Timestamp::default());
-        let known = |minutes: u64| names.memory.recall(address, BING, Timestamp::from_seconds(minutes * 60)).is_some();
+        names.memory.insert(address, finding, lasts, Timestamp::default());
+        let known = |minutes: u64| names.memory.get(address, BING, Timestamp::from_seconds(minutes * 60)).is_some();
         (0..).find(|minutes| !known(*minutes)).expect("an end")
     };
-    let told = |seconds| CacheTtl::AsTold(Duration::from_secs(seconds));
+    let told = |seconds| CacheTtl::Record(Duration::from_secs(seconds));
     assert_eq!(lasts(proven(&[BING]), told(0)), 60);
     // The later word counts, a shorter life too.
     assert_eq!(lasts(proven(&[]), told(0)), 10);
     assert_eq!(lasts(proven(&[]), told(1_000_000)), 60);
-    assert_eq!(lasts(AddressOwners::unknown(), CacheTtl::Shortly), 1);
+    assert_eq!(lasts(AddressOwners::unknown(), CacheTtl::Short), 1);
     assert_eq!(lasts(proven(&[BING]), told(1_000_000)), 24 * 60);
 }

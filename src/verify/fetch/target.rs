@@ -13,7 +13,7 @@ pub enum AllowedAddresses {
     /// Public addresses over HTTPS: for a URL that a stranger names.
     Public,
     /// Any address over HTTPS, and this machine over plain HTTP too: for a URL that the operator of the gate wrote.
-    Anywhere,
+    Any,
 }
 
 /// An address of a document, taken apart.
@@ -32,8 +32,8 @@ pub(super) struct FetchTarget {
 impl FetchTarget {
     pub(super) fn parse(url: &str, reach: AllowedAddresses) -> Result<Self, FetchError> {
         let parsed: Option<Self> = url.parse().ok().and_then(|uri| Self::of(&uri));
-        let place = parsed.filter(|place| place.name.is_some() || reach == AllowedAddresses::Anywhere);
-        place.ok_or_else(|| FetchError::NotFetchable(url.to_owned()))
+        let place = parsed.filter(|place| place.name.is_some() || reach == AllowedAddresses::Any);
+        place.ok_or_else(|| FetchError::InvalidUrl(url.to_owned()))
     }
 
     fn of(uri: &Uri) -> Option<Self> {
@@ -70,11 +70,11 @@ impl FetchTarget {
         there.ok_or_else(elsewhere)
     }
 
-    pub(super) fn may_ask(&self, address: IpAddr, reach: AllowedAddresses) -> bool {
+    pub(super) fn allows(&self, address: IpAddr, reach: AllowedAddresses) -> bool {
         match (reach, &self.name) {
             (AllowedAddresses::Public, _) => is_public(address),
-            (AllowedAddresses::Anywhere, Some(_)) => true,
-            (AllowedAddresses::Anywhere, None) => address.to_canonical().is_loopback(),
+            (AllowedAddresses::Any, Some(_)) => true,
+            (AllowedAddresses::Any, None) => address.to_canonical().is_loopback(),
         }
     }
 }
@@ -170,7 +170,7 @@ mod tests {
         for wrong in
             ["example.com/x", "ftp://example.com/", "https://user:pass@example.com/", "https:///x", "", "https://a b/"]
         {
-            assert!(FetchTarget::parse(wrong, AllowedAddresses::Anywhere).is_err(), "{wrong}");
+            assert!(FetchTarget::parse(wrong, AllowedAddresses::Any).is_err(), "{wrong}");
         }
         assert!(FetchTarget::parse("http://example.com/", AllowedAddresses::Public).is_err());
     }

@@ -15,7 +15,7 @@ async fn a_list_is_fetched_believed_and_kept() {
     scene.server.says(ok("\"1\"", "192.0.2.0/24"));
     let mut refresh = scene.refresh();
     assert_eq!(scene.proof("192.0.2.1"), Proof::Unknown);
-    refresh.look_at_what_is_due().await;
+    refresh.refresh_due().await;
     assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address));
     assert_eq!(scene.proof("198.51.100.1"), Proof::Disproven(ProofMethod::Address));
     assert_eq!(scene.copies(), 1);
@@ -26,18 +26,18 @@ async fn it_is_asked_for_changes_about_once_a_turn() {
     let scene = RefreshFixture::new();
     scene.server.says(ok("\"1\"", "192.0.2.0/24"));
     let mut refresh = scene.refresh();
-    refresh.look_at_what_is_due().await;
+    refresh.refresh_due().await;
     scene.server.says("304 Not Modified\r\n\r\n".into());
     scene.clock.advance(DAY.mul_f64(0.89));
-    refresh.look_at_what_is_due().await;
+    refresh.refresh_due().await;
     assert_eq!(scene.server.asked().len(), 1);
     scene.clock.advance(DAY.mul_f64(0.22));
-    refresh.look_at_what_is_due().await;
+    refresh.refresh_due().await;
     assert!(scene.server.asked()[1].contains("if-none-match: \"1\""), "{:?}", scene.server.asked());
     assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address));
     scene.server.says(ok("\"2\"", "198.51.100.0/24"));
     scene.clock.advance(DAY.mul_f64(1.1));
-    refresh.look_at_what_is_due().await;
+    refresh.refresh_due().await;
     assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(ProofMethod::Address));
     assert_eq!(scene.proof("192.0.2.1"), Proof::Disproven(ProofMethod::Address));
 }
@@ -48,12 +48,12 @@ async fn what_cannot_be_believed_leaves_what_is_known_and_is_tried_again_within_
     let networks: Vec<String> = (0..10).map(|number| format!("192.0.{number}.0/32")).collect();
     scene.server.says(ok("\"1\"", &networks.join("\n")));
     let mut refresh = scene.refresh();
-    refresh.look_at_what_is_due().await;
-    let large = "x".repeat(MOST_BYTES + 1);
+    refresh.refresh_due().await;
+    let large = "x".repeat(MAX_BYTES + 1);
     for broken in ["", "<html>", "0.0.0.0/0", "192.0.0.0/32", "{\"prefixes\": []}", &large] {
         scene.server.says(ok("\"2\"", broken));
         scene.clock.advance(DAY.mul_f64(1.1));
-        refresh.look_at_what_is_due().await;
+        refresh.refresh_due().await;
         assert_eq!(scene.proof("192.0.9.0"), Proof::Proven(ProofMethod::Address), "{}", &broken[..broken.len().min(20)]);
     }
     let asked = scene.server.asked();
@@ -63,7 +63,7 @@ async fn what_cannot_be_believed_leaves_what_is_known_and_is_tried_again_within_
     );
     scene.server.says(ok("\"3\"", "192.0.9.0/32\n198.51.100.1\n1.1.1.1\n2.2.2.2\n3.3.3.3"));
     scene.clock.advance(Duration::from_secs(4000));
-    refresh.look_at_what_is_due().await;
+    refresh.refresh_due().await;
     assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(ProofMethod::Address));
 }
 
@@ -71,14 +71,14 @@ async fn what_cannot_be_believed_leaves_what_is_known_and_is_tried_again_within_
 async fn a_restart_has_the_last_good_copy_while_nobody_answers() {
     let mut scene = RefreshFixture::new();
     scene.server.says(ok("\"1\"", "192.0.2.0/24"));
-    scene.refresh().look_at_what_is_due().await;
+    scene.refresh().refresh_due().await;
     scene.starts_over();
     let mut refresh = scene.refresh();
     assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address), "before anything was fetched");
     assert_eq!(scene.server.asked().len(), 1, "who starts over and over does not ask each time");
     scene.server.says("503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".into());
     scene.clock.advance(DAY * 2);
-    refresh.look_at_what_is_due().await;
+    refresh.refresh_due().await;
     assert_eq!(scene.server.asked().len(), 2);
     assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address));
 }
@@ -94,26 +94,26 @@ async fn a_file_is_taken_over_when_it_changes_and_may_shrink() {
     let mut refresh = scene.refresh();
     assert_eq!(scene.proof("192.0.2.1"), Proof::Proven(ProofMethod::Address), "read before anybody asks");
     write("198.51.100.0/24\n");
-    scene.clock.advance(LOOK_AT_FILES);
-    refresh.look_at_what_is_due().await;
+    scene.clock.advance(FILE_POLL_INTERVAL);
+    refresh.refresh_due().await;
     assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(ProofMethod::Address));
     write("half a li");
-    scene.clock.advance(LOOK_AT_FILES);
-    refresh.look_at_what_is_due().await;
+    scene.clock.advance(FILE_POLL_INTERVAL);
+    refresh.refresh_due().await;
     let stale = || scene.operators.stale_lists().iter().map(|(_, count)| count).sum::<usize>();
     assert_eq!(stale(), 1);
     assert_eq!(
-        scene.operators.troubles(),
+        scene.operators.errors(),
         [(file.display().to_string(), "it is no list of networks: `half` is no network".into())]
     );
     std::fs::remove_file(&file).expect("it was there");
-    scene.clock.advance(LOOK_AT_FILES);
-    refresh.look_at_what_is_due().await;
+    scene.clock.advance(FILE_POLL_INTERVAL);
+    refresh.refresh_due().await;
     assert_eq!(scene.proof("198.51.100.1"), Proof::Proven(ProofMethod::Address));
     write("198.51.100.0/24\n");
-    scene.clock.advance(LOOK_AT_FILES);
-    refresh.look_at_what_is_due().await;
-    assert_eq!((stale(), scene.operators.troubles()), (0, Vec::new()));
+    scene.clock.advance(FILE_POLL_INTERVAL);
+    refresh.refresh_due().await;
+    assert_eq!((stale(), scene.operators.errors()), (0, Vec::new()));
 }
 
 #[tokio::test]
@@ -125,8 +125,8 @@ async fn built_in_lists_are_not_fetched_at_the_start_nor_all_at_once() {
     due.sort();
     due.dedup();
     assert!(due.len() > 15, "{} times", due.len());
-    let start = scene.clock.uptime();
-    assert!(due.iter().all(|due| *due > start && *due < start + FIRST));
+    let start = scene.clock.monotonic_now();
+    assert!(due.iter().all(|due| *due > start && *due < start + FIRST_FETCH_SPREAD));
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn nothing_is_fetched_where_that_is_switched_off() {
     scene.every = None;
     let mut refresh = scene.refresh();
     scene.clock.advance(DAY * 30);
-    refresh.look_at_what_is_due().await;
+    refresh.refresh_due().await;
     assert_eq!(scene.server.asked(), Vec::<String>::new());
 }
 
@@ -156,7 +156,7 @@ impl RefreshFixture {
         let operators = operators(&source);
         let folder = tempfile::tempdir().expect("a folder");
         // Later than the snapshot.
-        let clock = Clock::by_hand(Timestamp::from_seconds(1_800_014_400));
+        let clock = Clock::manual(Timestamp::from_seconds(1_800_014_400));
         Self { server, folder, clock, source, every: Some(DAY), operators }
     }
 
@@ -178,7 +178,7 @@ impl RefreshFixture {
 
     fn proof(&self, address: &str) -> Proof {
         let acme = self.operators.id("acme").expect("declared");
-        self.operators.proof(acme, address.parse().expect("an address"), Timestamp::default())
+        self.operators.verify(acme, address.parse().expect("an address"), Timestamp::default())
     }
 
     fn copies(&self) -> usize {
@@ -190,10 +190,10 @@ fn operators(source: &RangeSource) -> Arc<OperatorTable> {
     let declared = OperatorOverride {
         name: "acme".into(),
         ranges: Some(vec![source.clone()]),
-        complete: Some(vec![OperatorProofMethod::Addresses]),
+        exhaustive: Some(vec![OperatorProofMethod::Address]),
         ..OperatorOverride::default()
     };
-    Arc::new(OperatorTable::with(vec![declared]))
+    Arc::new(OperatorTable::with_overrides(vec![declared]))
 }
 
 fn ok(etag: &str, body: &str) -> String {

@@ -9,7 +9,7 @@ use std::fmt;
 const WELL_KNOWN: &str = "/.well-known/http-message-signatures-directory";
 
 /// No address of a directory in use is near this.
-const LONGEST: usize = 512;
+const MAX_URL_LEN: usize = 512;
 
 /// The address of an agent's keys, which is the agent's name: one spelling each, without a query.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,16 +19,16 @@ impl AgentUrl {
     /// Reads what a request or the operators' table says. Both published forms lead to the same name: the address of the
     /// keys themselves, and the origin alone.
     pub(crate) fn parse(text: &str) -> Result<Self, SignatureOutcome> {
-        if text.len() > LONGEST {
+        if text.len() > MAX_URL_LEN {
             return Err(UnverifiedReason::TooLarge.into());
         }
-        let url: Uri = text.parse().map_err(|_| SignatureError::Unreadable)?;
-        let host = url.host().filter(|host| !host.is_empty()).ok_or(SignatureError::Unreadable)?;
+        let url: Uri = text.parse().map_err(|_| SignatureError::MalformedFields)?;
+        let host = url.host().filter(|host| !host.is_empty()).ok_or(SignatureError::MalformedFields)?;
         if url.scheme() != Some(&Scheme::HTTPS) {
             return Err(SignatureError::NotHttps.into());
         }
         if url.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err(SignatureError::Unreadable.into());
+            return Err(SignatureError::MalformedFields.into());
         }
         let port = url.port_u16().filter(|&port| port != 443).map_or_else(String::new, |port| format!(":{port}"));
         let path = if url.path() == "/" { WELL_KNOWN } else { url.path() };
@@ -41,7 +41,7 @@ impl AgentUrl {
     }
 
     /// True where it is at the port that everybody's HTTPS is at: nobody may have the gate knock at any other.
-    pub(super) fn is_at_usual_port(&self) -> bool {
+    pub(super) fn uses_default_port(&self) -> bool {
         self.0.parse::<Uri>().is_ok_and(|url| url.port().is_none())
     }
 }
@@ -68,7 +68,7 @@ mod tests {
         ] {
             let url = AgentUrl::parse(same).unwrap_or_else(|found| panic!("{same}: {found:?}"));
             assert_eq!(url.as_str(), "https://bot.example/.well-known/http-message-signatures-directory", "{same}");
-            assert!(url.is_at_usual_port());
+            assert!(url.uses_default_port());
         }
     }
 
@@ -78,7 +78,7 @@ mod tests {
             AgentUrl::parse("https://bot.example/keys").map(|url| url.to_string()),
             Ok("https://bot.example/keys".into())
         );
-        assert!(!AgentUrl::parse("https://bot.example:8443").expect("a port is allowed").is_at_usual_port());
+        assert!(!AgentUrl::parse("https://bot.example:8443").expect("a port is allowed").uses_default_port());
     }
 
     #[test]
@@ -89,6 +89,6 @@ mod tests {
         {
             assert!(AgentUrl::parse(broken).is_err(), "{broken}");
         }
-        assert_eq!(AgentUrl::parse(&format!("https://{}", "a".repeat(LONGEST))), Err(UnverifiedReason::TooLarge.into()));
+        assert_eq!(AgentUrl::parse(&format!("https://{}", "a".repeat(MAX_URL_LEN))), Err(UnverifiedReason::TooLarge.into()));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::agent::AgentUrl;
 use super::outcome::{UnverifiedReason, SignatureError, SignatureOutcome};
-use super::message::{SignedMessage, written};
+use super::message::{SignedMessage, canonical_member};
 use crate::http1::{Fields, Name};
 use crate::policy::Timestamp;
 use base64::Engine;
@@ -14,14 +14,14 @@ use std::time::Duration;
 const TAG: &str = "web-bot-auth";
 
 /// The largest of each field that is read, in bytes: a signature of all that it may cover is shorter.
-const MOST_BYTES: usize = 4096;
+const MAX_FIELD_BYTES: usize = 4096;
 /// Signatures of one request that are looked at.
-pub(super) const MOST_SIGNATURES: usize = 4;
+pub(super) const MAX_SIGNATURES: usize = 4;
 /// What one of them may cover.
-const MOST_COMPONENTS: usize = 16;
+const MAX_COMPONENTS: usize = 16;
 
 /// How far a signer's clock may be ahead of ours.
-const SKEW: i64 = 60;
+const MAX_CLOCK_SKEW: i64 = 60;
 
 /// The fields of a signed request, read.
 pub(super) struct SignatureFields {
@@ -61,14 +61,14 @@ impl SignatureParams {
     pub(super) fn check(&self, longest: Duration, now: Timestamp) -> Result<(), SignatureError> {
         let now = i64::try_from(now.seconds()).unwrap_or(i64::MAX);
         let longest = i64::try_from(longest.as_secs()).unwrap_or(i64::MAX);
-        if self.created > now.saturating_add(SKEW) {
+        if self.created > now.saturating_add(MAX_CLOCK_SKEW) {
             return Err(SignatureError::NotYet);
         }
         if self.expires <= now {
             return Err(SignatureError::Expired);
         }
         match self.expires.saturating_sub(self.created) > longest {
-            true => Err(SignatureError::LastsTooLong),
+            true => Err(SignatureError::LifetimeTooLong),
             false => Ok(()),
         }
     }
@@ -85,25 +85,25 @@ impl SignatureFields {
         let (Some(agent), Some(input), Some(signature)) = (agent?, input?, signature?) else {
             return Err(SignatureOutcome::Absent);
         };
-        let dictionary = |text: &[u8]| Parser::new(text).parse::<Dictionary>().map_err(|_| SignatureError::Unreadable);
+        let dictionary = |text: &[u8]| Parser::new(text).parse::<Dictionary>().map_err(|_| SignatureError::MalformedFields);
         let (input, signatures) = (dictionary(&input)?, dictionary(&signature)?);
-        if input.len() > MOST_SIGNATURES || signatures.len() > MOST_SIGNATURES {
+        if input.len() > MAX_SIGNATURES || signatures.len() > MAX_SIGNATURES {
             return Err(UnverifiedReason::TooLarge.into());
         }
         Ok(Self { input, signatures, agents: AgentFields::read(&agent)? })
     }
 
     /// The signatures that are said to be an agent's.
-    pub(super) fn of_agents(&self) -> impl Iterator<Item = Result<SignatureClaim<'_>, SignatureOutcome>> {
+    pub(super) fn agent_signatures(&self) -> impl Iterator<Item = Result<SignatureClaim<'_>, SignatureOutcome>> {
         self.input.iter().filter_map(|(label, covered)| {
-            let ListEntry::InnerList(covered) = covered else { return Some(Err(SignatureError::Unreadable.into())) };
+            let ListEntry::InnerList(covered) = covered else { return Some(Err(SignatureError::MalformedFields.into())) };
             let tag = covered.params.get("tag").and_then(BareItem::as_string);
             if tag.is_none_or(|tag| tag.as_str() != TAG) {
                 return None;
             }
             let signature = match self.signatures.get(label) {
                 Some(ListEntry::Item(Item { bare_item: BareItem::ByteSequence(signature), .. })) => signature,
-                _ => return Some(Err(SignatureError::Unreadable.into())),
+                _ => return Some(Err(SignatureError::MalformedFields.into())),
             };
             Some(Ok(SignatureClaim { label: label.as_str(), covered, signature, agents: &self.agents }))
         })
@@ -119,7 +119,7 @@ fn joined(fields: &Fields, name: Name) -> Result<Option<Vec<u8>>, SignatureOutco
             text.extend_from_slice(b", ");
         }
         text.extend_from_slice(line);
-        if text.len() > MOST_BYTES {
+        if text.len() > MAX_FIELD_BYTES {
             return Err(UnverifiedReason::TooLarge.into());
         }
     }
@@ -130,8 +130,8 @@ impl AgentFields {
     fn read(text: &[u8]) -> Result<Self, SignatureOutcome> {
         let one = || Parser::new(text).parse::<Item>().ok()?.bare_item.as_string().map(|url| url.as_str().to_owned());
         match text.first() {
-            Some(b'"') => one().map(Self::One).ok_or_else(|| SignatureError::Unreadable.into()),
-            _ => Ok(Self::Labelled(Parser::new(text).parse().map_err(|_| SignatureError::Unreadable)?)),
+            Some(b'"') => one().map(Self::One).ok_or_else(|| SignatureError::MalformedFields.into()),
+            _ => Ok(Self::Labelled(Parser::new(text).parse().map_err(|_| SignatureError::MalformedFields)?)),
         }
     }
 }
@@ -145,9 +145,9 @@ impl SignatureClaim<'_> {
                 url.as_str()
             }
             AgentFields::Labelled(members) => {
-                let member = members.get(self.member(members)?).ok_or(SignatureError::Missing)?;
-                let ListEntry::Item(member) = member else { return Err(SignatureError::Unreadable.into()) };
-                member.bare_item.as_string().ok_or(SignatureError::Unreadable)?.as_str()
+                let member = members.get(self.member(members)?).ok_or(SignatureError::ComponentAbsent)?;
+                let ListEntry::Item(member) = member else { return Err(SignatureError::MalformedFields.into()) };
+                member.bare_item.as_string().ok_or(SignatureError::MalformedFields)?.as_str()
             }
         };
         AgentUrl::parse(url)
@@ -164,7 +164,7 @@ impl SignatureClaim<'_> {
             // All of the field is covered.
             (Some(None), None) if members.contains_key(self.label) => Ok(self.label),
             (Some(None), None) if members.len() == 1 => {
-                members.keys().next().map(|key| key.as_str()).ok_or_else(|| SignatureError::Missing.into())
+                members.keys().next().map(|key| key.as_str()).ok_or_else(|| SignatureError::ComponentAbsent.into())
             }
             _ => Err(SignatureError::AgentNotCovered.into()),
         }
@@ -179,15 +179,15 @@ impl SignatureClaim<'_> {
     }
 
     /// Its parameters, as far as they are needed; the rest is covered and not looked at.
-    pub(super) fn particulars(&self) -> Result<SignatureParams, SignatureOutcome> {
+    pub(super) fn params(&self) -> Result<SignatureParams, SignatureOutcome> {
         let parameter = |name: &str| self.covered.params.get(name);
-        let time = |name: &str| parameter(name).and_then(BareItem::as_integer).map(i64::from).ok_or(SignatureError::Undated);
+        let time = |name: &str| parameter(name).and_then(BareItem::as_integer).map(i64::from).ok_or(SignatureError::MissingParams);
         let text = |name: &str| parameter(name).and_then(BareItem::as_string).map(|text| text.as_str());
         if parameter("alg").is_some() && text("alg") != Some("ed25519") {
             return Err(SignatureError::Algorithm.into());
         }
         let (created, expires) = (time("created")?, time("expires")?);
-        let key = BASE64_URL_SAFE_NO_PAD.decode(text("keyid").ok_or(SignatureError::Undated)?);
+        let key = BASE64_URL_SAFE_NO_PAD.decode(text("keyid").ok_or(SignatureError::MissingParams)?);
         let key = key.ok().and_then(|key| key.try_into().ok()).ok_or(UnverifiedReason::KeyUnknown)?;
         if !self.covers("@authority") && !self.covers("@target-uri") {
             return Err(SignatureError::TargetNotCovered.into());
@@ -208,16 +208,16 @@ impl SignatureClaim<'_> {
     }
 
     /// What was signed (RFC 9421 section 2.5), if it was this message.
-    pub(super) fn base(&self, message: &SignedMessage<'_>) -> Result<Vec<u8>, SignatureOutcome> {
-        if self.covered.items.len() > MOST_COMPONENTS {
+    pub(super) fn signature_base(&self, message: &SignedMessage<'_>) -> Result<Vec<u8>, SignatureOutcome> {
+        if self.covered.items.len() > MAX_COMPONENTS {
             return Err(UnverifiedReason::TooLarge.into());
         }
         let mut base = Vec::with_capacity(512);
         let mut written_so_far: Vec<String> = Vec::with_capacity(self.covered.items.len());
         for component in &self.covered.items {
-            let identifier = written(&component.clone().into());
+            let identifier = canonical_member(&component.clone().into());
             if written_so_far.contains(&identifier) {
-                return Err(SignatureError::Repetition.into());
+                return Err(SignatureError::DuplicateComponent.into());
             }
             base.extend_from_slice(identifier.as_bytes());
             base.extend_from_slice(b": ");
@@ -226,7 +226,7 @@ impl SignatureClaim<'_> {
             written_so_far.push(identifier);
         }
         base.extend_from_slice(b"\"@signature-params\": ");
-        base.extend_from_slice(written(&self.covered.clone().into()).as_bytes());
+        base.extend_from_slice(canonical_member(&self.covered.clone().into()).as_bytes());
         Ok(base)
     }
 }

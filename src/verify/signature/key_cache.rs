@@ -11,18 +11,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Agents of no operator that are known at once: strangers make up their addresses. A directory is some hundred bytes.
-const MOST_UNLISTED: usize = 256;
+const MAX_UNLISTED: usize = 256;
 
 /// How long keys are good for where their server says nothing of it.
-const USUALLY_FRESH: Duration = Duration::from_secs(3600);
+const DEFAULT_TTL: Duration = Duration::from_secs(3600);
 /// However short their server says: a request may ask for a fetch, but not each for one of its own.
-const LEAST_FRESH: Duration = Duration::from_secs(5 * 60);
+const MIN_TTL: Duration = Duration::from_secs(5 * 60);
 /// However long: a key that was stolen must not be good for weeks.
-const MOST_FRESH: Duration = Duration::from_secs(24 * 3600);
+const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
 
 /// How soon a fetch that failed is tried again, doubled each time up to the bound of the draft standard.
-const FIRST_RETRY: Duration = Duration::from_secs(15);
-const LAST_RETRY: Duration = Duration::from_secs(5 * 60);
+const MIN_RETRY: Duration = Duration::from_secs(15);
+const MAX_RETRY: Duration = Duration::from_secs(5 * 60);
 
 /// By how much fetches come early, so that all gates of the world do not come in the same second.
 const JITTER: f64 = 0.2;
@@ -53,7 +53,7 @@ struct AgentKeys {
     /// Fetches that failed since the last that did not.
     failures: u32,
     /// When a request named it last.
-    named_at: Timestamp,
+    last_named: Timestamp,
 }
 
 impl KeyCache {
@@ -65,27 +65,27 @@ impl KeyCache {
         thumbprint: &Thumbprint,
         (now, uptime): (Timestamp, Timestamp),
     ) -> Result<Arc<AgentKey>, UnverifiedReason> {
-        if !self.by_url.contains_key(agent) && !self.admit(agent, lane, uptime) {
+        if !self.by_url.contains_key(agent) && !self.make_room(agent, lane, uptime) {
             return Err(UnverifiedReason::AgentUnknown);
         }
         let directory = self.by_url.get_mut(agent).ok_or(UnverifiedReason::AgentUnknown)?;
-        directory.named_at = uptime;
+        directory.last_named = uptime;
         // Whose agent it is may have become known since.
         directory.lane = lane;
         let keys = directory.keys.as_ref().ok_or(UnverifiedReason::Pending)?;
-        if let Some(key) = keys.iter().find(|key| key.is(thumbprint) && key.holds_at(now)) {
+        if let Some(key) = keys.iter().find(|key| key.has_thumbprint(thumbprint) && key.is_valid_at(now)) {
             return Ok(Arc::clone(key));
         }
         // It may be a new key.
-        let soonest = directory.fetched_at + LEAST_FRESH;
+        let soonest = directory.fetched_at + MIN_TTL;
         directory.fetch_at = directory.fetch_at.map(|at| at.min(soonest));
         Err(UnverifiedReason::KeyUnknown)
     }
 
     /// Makes room for an agent that was never named before; false where there is none.
-    fn admit(&mut self, agent: &AgentUrl, lane: AgentListing, uptime: Timestamp) -> bool {
+    fn make_room(&mut self, agent: &AgentUrl, lane: AgentListing, uptime: Timestamp) -> bool {
         let strangers = || self.by_url.values().filter(|directory| directory.lane == AgentListing::Unlisted).count();
-        if lane == AgentListing::Unlisted && (!agent.is_at_usual_port() || strangers() >= MOST_UNLISTED) {
+        if lane == AgentListing::Unlisted && (!agent.uses_default_port() || strangers() >= MAX_UNLISTED) {
             return false;
         }
         let directory = AgentKeys {
@@ -94,7 +94,7 @@ impl KeyCache {
             fetch_at: Some(uptime),
             fetched_at: Timestamp::default(),
             failures: 0,
-            named_at: uptime,
+            last_named: uptime,
         };
         self.by_url.insert(agent.clone(), directory);
         true
@@ -102,10 +102,10 @@ impl KeyCache {
 
     /// The agent whose keys are to be fetched next, if it is time; they are under way from now on. Strangers that nobody
     /// has named since their keys were fetched are forgotten instead.
-    pub(super) fn due(&mut self, lane: AgentListing, uptime: Timestamp) -> Option<AgentUrl> {
+    pub(super) fn next_fetch(&mut self, lane: AgentListing, uptime: Timestamp) -> Option<AgentUrl> {
         let is_due =
             |directory: &AgentKeys| directory.lane == lane && directory.fetch_at.is_some_and(|at| at <= uptime);
-        self.by_url.retain(|_, known| !is_due(known) || lane == AgentListing::Listed || known.fetched_at <= known.named_at);
+        self.by_url.retain(|_, known| !is_due(known) || lane == AgentListing::Listed || known.fetched_at <= known.last_named);
         let (agent, directory) = self
             .by_url
             .iter_mut()
@@ -118,7 +118,7 @@ impl KeyCache {
     /// The keys have come, with how long they are good for, or they have not. What was there before stays until there is
     /// something better; a key that is no longer published is gone. Returns whose agent it is, and how many fetches in a row
     /// have failed now.
-    pub(super) fn fetched(
+    pub(super) fn record_fetch(
         &mut self,
         agent: &AgentUrl,
         came: Option<(Vec<Arc<AgentKey>>, Option<Duration>)>,
@@ -131,12 +131,12 @@ impl KeyCache {
             Some((keys, fresh)) => {
                 directory.keys = Some(keys);
                 directory.failures = 0;
-                fresh.unwrap_or(USUALLY_FRESH).clamp(LEAST_FRESH, MOST_FRESH)
+                fresh.unwrap_or(DEFAULT_TTL).clamp(MIN_TTL, MAX_TTL)
             }
             None => {
-                let doubled = FIRST_RETRY.saturating_mul(1 << directory.failures.min(10));
+                let doubled = MIN_RETRY.saturating_mul(1 << directory.failures.min(10));
                 directory.failures = directory.failures.saturating_add(1);
-                doubled.min(LAST_RETRY)
+                doubled.min(MAX_RETRY)
             }
         };
         directory.fetch_at = Some(uptime + pause.mul_f64(1.0 - JITTER * chance));
@@ -188,10 +188,10 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(directories.key(&bot, AgentListing::Listed, &key, (NOW, START)).err(), Some(UnverifiedReason::Pending));
         }
-        assert_eq!(directories.due(AgentListing::Unlisted, START), None);
-        assert_eq!(directories.due(AgentListing::Listed, START), Some(bot.clone()));
-        assert_eq!(directories.due(AgentListing::Listed, START + MINUTE), None, "it is under way");
-        directories.fetched(&bot, Some((keys, None)), 0.0, START);
+        assert_eq!(directories.next_fetch(AgentListing::Unlisted, START), None);
+        assert_eq!(directories.next_fetch(AgentListing::Listed, START), Some(bot.clone()));
+        assert_eq!(directories.next_fetch(AgentListing::Listed, START + MINUTE), None, "it is under way");
+        directories.record_fetch(&bot, Some((keys, None)), 0.0, START);
         assert!(directories.key(&bot, AgentListing::Listed, &key, (NOW, START)).is_ok());
         assert_eq!(
             directories.key(&agent("else.example"), AgentListing::Listed, &key, (NOW, START)).err(),
@@ -205,10 +205,10 @@ mod tests {
         let (keys, key) = published(X);
         let bot = agent("bot.example");
         let _ = directories.key(&bot, AgentListing::Listed, &key, (NOW, START));
-        directories.fetched(&bot, Some((keys, None)), 0.0, START);
-        directories.fetched(&bot, None, 0.0, START + 60 * MINUTE);
+        directories.record_fetch(&bot, Some((keys, None)), 0.0, START);
+        directories.record_fetch(&bot, None, 0.0, START + 60 * MINUTE);
         assert!(directories.key(&bot, AgentListing::Listed, &key, (NOW, START + 60 * MINUTE)).is_ok());
-        directories.fetched(&bot, Some((Vec::new(), None)), 0.0, START + 65 * MINUTE);
+        directories.record_fetch(&bot, Some((Vec::new(), None)), 0.0, START + 65 * MINUTE);
         let gone = directories.key(&bot, AgentListing::Listed, &key, (NOW, START + 65 * MINUTE));
         assert_eq!(gone.err(), Some(UnverifiedReason::KeyUnknown));
     }
@@ -221,9 +221,9 @@ mod tests {
         let mut now = START;
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            directories.fetched(&bot, None, 0.0, now);
+            directories.record_fetch(&bot, None, 0.0, now);
             let pause =
-                (0..).find(|seconds| directories.due(AgentListing::Listed, now + Duration::from_secs(*seconds)).is_some());
+                (0..).find(|seconds| directories.next_fetch(AgentListing::Listed, now + Duration::from_secs(*seconds)).is_some());
             let pause = Duration::from_secs(pause.expect("it is tried again"));
             pauses.push(pause.as_secs());
             now += pause;
@@ -237,29 +237,29 @@ mod tests {
         let (keys, _) = published(X);
         let bot = agent("bot.example");
         let _ = directories.key(&bot, AgentListing::Listed, &[0; 32], (NOW, START));
-        let _ = directories.due(AgentListing::Listed, START);
-        directories.fetched(&bot, Some((keys, Some(MOST_FRESH))), 1.0, START);
-        assert_eq!(directories.due(AgentListing::Listed, START + LEAST_FRESH), None);
+        let _ = directories.next_fetch(AgentListing::Listed, START);
+        directories.record_fetch(&bot, Some((keys, Some(MAX_TTL))), 1.0, START);
+        assert_eq!(directories.next_fetch(AgentListing::Listed, START + MIN_TTL), None);
         let unknown = directories.key(&bot, AgentListing::Listed, &[0; 32], (NOW, START + MINUTE));
         assert_eq!(unknown.err(), Some(UnverifiedReason::KeyUnknown));
-        assert_eq!(directories.due(AgentListing::Listed, START + LEAST_FRESH - MINUTE), None);
-        assert_eq!(directories.due(AgentListing::Listed, START + LEAST_FRESH), Some(bot));
+        assert_eq!(directories.next_fetch(AgentListing::Listed, START + MIN_TTL - MINUTE), None);
+        assert_eq!(directories.next_fetch(AgentListing::Listed, START + MIN_TTL), Some(bot));
     }
 
     #[test]
     fn strangers_are_bounded_and_forgotten_when_nobody_names_them() {
         let mut directories = KeyCache::default();
-        for number in 0..MOST_UNLISTED {
+        for number in 0..MAX_UNLISTED {
             let stranger = agent(&format!("bot-{number}.example"));
             assert_eq!(directories.key(&stranger, AgentListing::Unlisted, &[0; 32], (NOW, START)).err(), Some(UnverifiedReason::Pending));
         }
         let late = agent("late.example");
         assert_eq!(directories.key(&late, AgentListing::Unlisted, &[0; 32], (NOW, START)).err(), Some(UnverifiedReason::AgentUnknown));
         assert_eq!(directories.key(&late, AgentListing::Listed, &[0; 32], (NOW, START)).err(), Some(UnverifiedReason::Pending));
-        while let Some(stranger) = directories.due(AgentListing::Unlisted, START) {
-            directories.fetched(&stranger, None, 0.0, START + MINUTE);
+        while let Some(stranger) = directories.next_fetch(AgentListing::Unlisted, START) {
+            directories.record_fetch(&stranger, None, 0.0, START + MINUTE);
         }
-        assert_eq!(directories.due(AgentListing::Unlisted, START + 10 * MINUTE), None);
+        assert_eq!(directories.next_fetch(AgentListing::Unlisted, START + 10 * MINUTE), None);
         let next = agent("next.example");
         let room = directories.key(&next, AgentListing::Unlisted, &[0; 32], (NOW, START + 10 * MINUTE));
         assert_eq!(room.err(), Some(UnverifiedReason::Pending));

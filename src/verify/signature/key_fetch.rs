@@ -12,8 +12,8 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 /// What a directory may be and take: those in use have a kilobyte.
-const MOST_BYTES: usize = 64 * 1024;
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_DIRECTORY_BYTES: usize = 64 * 1024;
+const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The media types that directories come as: their own, those of keys, and JSON.
 const MEDIA_TYPES: [&str; 4] = [
@@ -24,28 +24,28 @@ const MEDIA_TYPES: [&str; 4] = [
 ];
 
 /// How often it is looked whether keys are to be fetched again, besides when an agent is named for the first time.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 impl SignatureVerifier {
     /// Takes `directory` for what `agent` publishes, as if it had just been fetched. For benchmarks.
     #[doc(hidden)]
-    pub fn learn(&self, agent: &str, directory: &[u8], moment: VerifyTime) {
+    pub fn insert_for_test(&self, agent: &str, directory: &[u8], moment: VerifyTime) {
         let Ok(agent) = AgentUrl::parse(agent) else { return };
         let keys = keys::directory(directory).map(|keys| (keys, None)).map_err(|error| error.to_string());
         let at = (moment.now, moment.uptime);
         let _ = self.memory.lock().directories.key(&agent, AgentListing::Listed, &[0; 32], at);
-        self.take(&agent, keys, moment.uptime);
+        self.store_result(&agent, keys, moment.uptime);
     }
 
     /// Fetches keys for as long as it is polled: those of operators and those of strangers beside each other, each one at a
     /// time.
-    pub(crate) async fn tend(&self, fetcher: &Fetcher, reach: AllowedAddresses, uptime: impl Fn() -> Timestamp) {
-        let guards = FetchLimits { most_bytes: MOST_BYTES, timeout: PATIENCE, redirects: 0, reach };
+    pub(crate) async fn run_fetches(&self, fetcher: &Fetcher, reach: AllowedAddresses, uptime: impl Fn() -> Timestamp) {
+        let guards = FetchLimits { most_bytes: MAX_DIRECTORY_BYTES, timeout: FETCH_TIMEOUT, redirects: 0, reach };
         let look = async |lane| {
             loop {
-                let due = self.memory.lock().directories.due(lane, uptime());
+                let due = self.memory.lock().directories.next_fetch(lane, uptime());
                 let Some(agent) = due else {
-                    let _ = tokio::time::timeout(LOOK_EVERY, self.named.notified()).await;
+                    let _ = tokio::time::timeout(POLL_INTERVAL, self.named.notified()).await;
                     continue;
                 };
                 let fetched = fetcher.fetch(agent.as_str(), &guards, &Validators::default()).await;
@@ -54,19 +54,19 @@ impl SignatureVerifier {
                     Ok(Fetched::Unchanged) => Err("it has not changed, but nobody asked that".to_owned()),
                     Err(error) => Err(error.to_string()),
                 };
-                self.take(&agent, read, uptime());
+                self.store_result(&agent, read, uptime());
             }
         };
         tokio::join!(look(AgentListing::Listed), look(AgentListing::Unlisted));
     }
 
-    fn take(&self, agent: &AgentUrl, read: Result<Published, String>, uptime: Timestamp) {
+    fn store_result(&self, agent: &AgentUrl, read: Result<Published, String>, uptime: Timestamp) {
         let chance = f64::from(self.secrets.hash_one((agent, uptime)) as u32) / f64::from(u32::MAX);
         let told = match &read {
             Ok((keys, _)) => format!("Fetched {} keys of {agent}", keys.len()),
             Err(reason) => format!("Cannot fetch the keys of {agent}: {reason}"),
         };
-        match self.memory.lock().directories.fetched(agent, read.ok(), chance, uptime) {
+        match self.memory.lock().directories.record_fetch(agent, read.ok(), chance, uptime) {
             // Once, though it is tried every few minutes; what strangers publish is nobody's trouble here.
             Some((AgentListing::Listed, 1)) => warn!("{told}; its requests stay unproven as far as they need them"),
             _ => info!("{told}"),

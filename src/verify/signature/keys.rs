@@ -11,10 +11,10 @@ use serde_json::Value;
 use std::sync::Arc;
 
 /// Keys of one agent that are looked at; those in use have one to three.
-const MOST_KEYS: usize = 32;
+const MAX_KEYS: usize = 32;
 
 /// Keys whose private half is printed in a standard: anybody can sign with them. The one of RFC 9421, appendix B.1.4.
-const EVERYBODYS: [&str; 1] = ["JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs"];
+const PUBLISHED_TEST_KEYS: [&str; 1] = ["JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs"];
 
 /// One key that an agent signs with.
 #[derive(Debug)]
@@ -45,8 +45,8 @@ pub(super) fn directory(body: &[u8]) -> Result<Vec<Arc<AgentKey>>, serde_json::E
         Some(Value::Array(keys)) => keys.as_slice(),
         _ => std::slice::from_ref(&document),
     };
-    let everybodys = |key: &&Value| key.get("x").and_then(Value::as_str).is_some_and(|x| EVERYBODYS.contains(&x));
-    let own = keys.iter().take(MOST_KEYS).filter(|key| !everybodys(key));
+    let everybodys = |key: &&Value| key.get("x").and_then(Value::as_str).is_some_and(|x| PUBLISHED_TEST_KEYS.contains(&x));
+    let own = keys.iter().take(MAX_KEYS).filter(|key| !everybodys(key));
     Ok(own.filter_map(AgentKey::read).map(Arc::new).collect())
 }
 
@@ -66,16 +66,16 @@ impl AgentKey {
         })
     }
 
-    pub(super) fn is(&self, thumbprint: &Thumbprint) -> bool {
+    pub(super) fn has_thumbprint(&self, thumbprint: &Thumbprint) -> bool {
         self.thumbprint == *thumbprint
     }
 
-    pub(super) fn holds_at(&self, now: Timestamp) -> bool {
+    pub(super) fn is_valid_at(&self, now: Timestamp) -> bool {
         let now = now.seconds();
         self.not_before.is_none_or(|from| from <= now) && self.expires.is_none_or(|until| now < until)
     }
 
-    pub(super) fn has_signed(&self, text: &[u8], signature: &[u8]) -> bool {
+    pub(super) fn verifies(&self, text: &[u8], signature: &[u8]) -> bool {
         self.public.verify_sig(text, signature).is_ok()
     }
 }
@@ -108,7 +108,7 @@ pub(super) mod tests {
         let named = BASE64_URL_SAFE_NO_PAD.encode(thumbprint_of(X));
         assert_eq!(named, "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k");
         let text = format!(r#"{{"keys": [{{"kty": "OKP", "crv": "Ed25519", "kid": "mine", "x": "{X}"}}]}}"#);
-        assert!(directory(text.as_bytes()).expect("JSON")[0].is(&thumbprint_of(X)));
+        assert!(directory(text.as_bytes()).expect("JSON")[0].has_thumbprint(&thumbprint_of(X)));
     }
 
     #[test]
@@ -119,7 +119,7 @@ pub(super) mod tests {
         assert_eq!(keys(r#"{"keys": []}"#), 0);
         assert!(directory(b"<html>").is_err());
         let many = vec![key.as_str(); 1000].join(",");
-        assert_eq!(keys(&format!(r#"{{"keys": [{many}]}}"#)), MOST_KEYS);
+        assert_eq!(keys(&format!(r#"{{"keys": [{many}]}}"#)), MAX_KEYS);
     }
 
     #[test]
@@ -138,7 +138,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_key_whose_private_half_is_printed_in_a_standard_proves_nothing() {
-        for x in EVERYBODYS {
+        for x in PUBLISHED_TEST_KEYS {
             assert_eq!(keys(&format!(r#"{{"keys": [{{"kty": "OKP", "crv": "Ed25519", "x": "{x}"}}]}}"#)), 0);
         }
     }
@@ -147,7 +147,7 @@ pub(super) mod tests {
     fn a_key_holds_from_its_first_second_until_before_its_last() {
         let text = format!(r#"{{"kty": "OKP", "crv": "Ed25519", "x": "{X}", "nbf": 100, "exp": 200}}"#);
         let key = &directory(text.as_bytes()).expect("JSON")[0];
-        let held = [99, 100, 199, 200].map(|second| key.holds_at(Timestamp::from_seconds(second)));
+        let held = [99, 100, 199, 200].map(|second| key.is_valid_at(Timestamp::from_seconds(second)));
         assert_eq!(held, [false, true, true, false]);
     }
 }

@@ -33,11 +33,11 @@ impl NonceCache {
 }
 
 /// Wrong signatures that a client is allowed in a window: checking one takes longer than all else about a request.
-const WRONG: u8 = 8;
+const MAX_FAILURES: u8 = 8;
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// Clients that are looked after at once; two that meet in a place are told apart, and the later one has it.
-const PLACES: usize = 4096;
+const MAX_TRACKED_CLIENTS: usize = 4096;
 
 /// Who has sent wrong signatures lately.
 #[derive(Debug)]
@@ -52,21 +52,21 @@ struct Place {
 
 impl Default for FailureLimiter {
     fn default() -> Self {
-        Self(vec![Place::default(); PLACES].into())
+        Self(vec![Place::default(); MAX_TRACKED_CLIENTS].into())
     }
 }
 
 impl FailureLimiter {
     /// True where `client` has had its share.
-    pub(super) fn is_too_many(&self, client: u64, uptime: Timestamp) -> bool {
-        let place = &self.0[client as usize % PLACES];
-        place.client == client && place.count >= WRONG && uptime.since(place.since) < WINDOW
+    pub(super) fn is_limited(&self, client: u64, uptime: Timestamp) -> bool {
+        let place = &self.0[client as usize % MAX_TRACKED_CLIENTS];
+        place.client == client && place.count >= MAX_FAILURES && uptime.saturating_duration_since(place.since) < WINDOW
     }
 
     /// Counts one more.
-    pub(super) fn count(&mut self, client: u64, uptime: Timestamp) {
-        let place = &mut self.0[client as usize % PLACES];
-        if place.client != client || uptime.since(place.since) >= WINDOW {
+    pub(super) fn record_failure(&mut self, client: u64, uptime: Timestamp) {
+        let place = &mut self.0[client as usize % MAX_TRACKED_CLIENTS];
+        if place.client != client || uptime.saturating_duration_since(place.since) >= WINDOW {
             *place = Place { client, since: uptime, count: 0 };
         }
         place.count = place.count.saturating_add(1);
@@ -101,15 +101,15 @@ mod tests {
     fn a_client_with_too_many_wrong_signatures_is_not_listened_to_for_a_while() {
         let mut wrong = FailureLimiter::default();
         let start = Timestamp::from_seconds(1000);
-        for _ in 0..WRONG {
-            assert!(!wrong.is_too_many(7, start));
-            wrong.count(7, start);
+        for _ in 0..MAX_FAILURES {
+            assert!(!wrong.is_limited(7, start));
+            wrong.record_failure(7, start);
         }
-        assert!(wrong.is_too_many(7, start));
-        assert!(!wrong.is_too_many(8, start), "another client");
-        assert!(!wrong.is_too_many(7 + PLACES as u64, start), "another client in the same place");
-        assert!(!wrong.is_too_many(7, start + WINDOW));
-        wrong.count(7, start + WINDOW);
-        assert!(!wrong.is_too_many(7, start + WINDOW));
+        assert!(wrong.is_limited(7, start));
+        assert!(!wrong.is_limited(8, start), "another client");
+        assert!(!wrong.is_limited(7 + MAX_TRACKED_CLIENTS as u64, start), "another client in the same place");
+        assert!(!wrong.is_limited(7, start + WINDOW));
+        wrong.record_failure(7, start + WINDOW);
+        assert!(!wrong.is_limited(7, start + WINDOW));
     }
 }

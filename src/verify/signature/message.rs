@@ -22,7 +22,7 @@ pub struct SignedMessage<'a> {
 impl SignedMessage<'_> {
     /// Writes the value of the component that `identifier` names (RFC 9421 section 2) behind `base`.
     pub(super) fn write(&self, identifier: &Item, base: &mut Vec<u8>) -> Result<(), SignatureOutcome> {
-        let name = identifier.bare_item.as_string().ok_or(SignatureError::Unreadable)?.as_str();
+        let name = identifier.bare_item.as_string().ok_or(SignatureError::MalformedFields)?.as_str();
         match (name, identifier.params.len()) {
             ("@query-param", 1) => self.query_parameter(identifier, base),
             ("signature-agent", 1) => self.member(name, identifier, base),
@@ -65,7 +65,7 @@ impl SignedMessage<'_> {
         let usual: &[u8] = if self.secure { b":443" } else { b":80" };
         let authority = self.authority.strip_suffix(usual).unwrap_or(self.authority);
         if authority.is_empty() || !authority.is_ascii() {
-            return Err(SignatureError::Missing.into());
+            return Err(SignatureError::ComponentAbsent.into());
         }
         base.extend(authority.iter().map(u8::to_ascii_lowercase));
         Ok(())
@@ -74,7 +74,7 @@ impl SignedMessage<'_> {
     /// The lines of a field, joined.
     fn field(&self, name: &str, base: &mut Vec<u8>) -> Result<(), SignatureOutcome> {
         let before = base.len();
-        for (place, line) in self.head.fields.named(name).enumerate() {
+        for (place, line) in self.head.fields.get_all_by_text(name).enumerate() {
             if !line.is_ascii() {
                 return Err(UnverifiedReason::Uncheckable.into());
             }
@@ -83,34 +83,34 @@ impl SignedMessage<'_> {
             }
             base.extend_from_slice(line);
         }
-        match base.len() > before || self.head.fields.named(name).next().is_some() {
+        match base.len() > before || self.head.fields.get_all_by_text(name).next().is_some() {
             true => Ok(()),
-            false => Err(SignatureError::Missing.into()),
+            false => Err(SignatureError::ComponentAbsent.into()),
         }
     }
 
     /// One member of a field that is a dictionary.
     fn member(&self, name: &str, identifier: &Item, base: &mut Vec<u8>) -> Result<(), SignatureOutcome> {
         let key = identifier.params.get("key").ok_or(UnverifiedReason::Uncheckable)?;
-        let key = key.as_string().ok_or(SignatureError::Unreadable)?.as_str();
+        let key = key.as_string().ok_or(SignatureError::MalformedFields)?.as_str();
         let mut text = Vec::new();
         self.field(name, &mut text)?;
-        let members: Dictionary = Parser::new(&text).parse().map_err(|_| SignatureError::Unreadable)?;
-        let member = members.get(key).ok_or(SignatureError::Missing)?;
-        base.extend_from_slice(written(member).as_bytes());
+        let members: Dictionary = Parser::new(&text).parse().map_err(|_| SignatureError::MalformedFields)?;
+        let member = members.get(key).ok_or(SignatureError::ComponentAbsent)?;
+        base.extend_from_slice(canonical_member(member).as_bytes());
         Ok(())
     }
 
     /// The one parameter of that name; of several, nobody could say which.
     fn query_parameter(&self, identifier: &Item, base: &mut Vec<u8>) -> Result<(), SignatureOutcome> {
         let name = identifier.params.get("name").ok_or(UnverifiedReason::Uncheckable)?;
-        let name = name.as_string().ok_or(SignatureError::Unreadable)?.as_str();
+        let name = name.as_string().ok_or(SignatureError::MalformedFields)?.as_str();
         let query = self.head.target.query().unwrap_or_default();
         let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         let mut named = pairs.filter(|(key, _)| encoded(key).as_slice() == name.as_bytes());
         match (named.next(), named.next()) {
             (Some((_, value)), None) => base.extend_from_slice(&encoded(value)),
-            _ => return Err(SignatureError::Missing.into()),
+            _ => return Err(SignatureError::ComponentAbsent.into()),
         }
         Ok(())
     }
@@ -119,7 +119,7 @@ impl SignedMessage<'_> {
     fn check_digest(&self) -> Result<(), SignatureOutcome> {
         let mut text = Vec::new();
         self.field("content-digest", &mut text)?;
-        let digests: Dictionary = Parser::new(&text).parse().map_err(|_| SignatureError::Unreadable)?;
+        let digests: Dictionary = Parser::new(&text).parse().map_err(|_| SignatureError::MalformedFields)?;
         let is_of_nothing = |(name, algorithm)| {
             let given = match digests.get(name) {
                 Some(ListEntry::Item(Item { bare_item: BareItem::ByteSequence(given), .. })) => given,
@@ -130,7 +130,7 @@ impl SignedMessage<'_> {
         let of_nothing = [("sha-256", &SHA256), ("sha-512", &SHA512)].into_iter().any(is_of_nothing);
         match (of_nothing, self.has_body) {
             (true, false) => Ok(()),
-            (true, true) | (false, false) => Err(SignatureError::Body.into()),
+            (true, true) | (false, false) => Err(SignatureError::DigestMismatch.into()),
             (false, true) => Err(UnverifiedReason::Uncheckable.into()),
         }
     }
@@ -144,7 +144,7 @@ fn path(target: &http::Uri) -> &str {
 }
 
 /// A member as it stands in its field, in the one spelling that structured fields have.
-pub(super) fn written(member: &ListEntry) -> String {
+pub(super) fn canonical_member(member: &ListEntry) -> String {
     let mut list = sfv::ListSerializer::new();
     list.members([member]);
     list.finish().unwrap_or_default()

@@ -35,7 +35,7 @@ use tokio::sync::Notify;
 use tracing::info;
 
 /// How often it is said at most what is wrong with a signature.
-const TELL_EVERY: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// All that is known of agents that sign.
 #[derive(Debug)]
@@ -51,9 +51,9 @@ pub struct SignatureVerifier {
 struct VerifierState {
     directories: KeyCache,
     nonces: NonceCache,
-    wrong: FailureLimiter,
+    failures: FailureLimiter,
     /// When it was last said what is wrong with one.
-    told: Option<Timestamp>,
+    last_logged: Option<Timestamp>,
 }
 
 /// Which signatures count.
@@ -62,7 +62,7 @@ pub struct SignaturePolicy {
     /// Whether the keys of agents that no operator of the table has are fetched too.
     pub unlisted: bool,
     /// The longest that a signature may last.
-    pub longest: Duration,
+    pub max_lifetime: Duration,
 }
 
 /// When a request came: by the clock, and on the scale that nobody can set.
@@ -78,9 +78,9 @@ pub struct VerifyTime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClaimedAgent {
     /// In no agent's, as far as can be read.
-    Nobody,
+    None,
     /// In that of an agent that belongs to no operator of the table.
-    Stranger,
+    Unlisted,
     /// In that of this operator's agent.
     Listed(OperatorId),
 }
@@ -89,7 +89,7 @@ impl ClaimedAgent {
     const fn operator(self) -> Option<OperatorId> {
         match self {
             Self::Listed(operator) => Some(operator),
-            Self::Nobody | Self::Stranger => None,
+            Self::None | Self::Unlisted => None,
         }
     }
 }
@@ -117,17 +117,17 @@ impl SignatureVerifier {
 
     /// Says what the signature of a request proves. It is called once a request: a signature that says that it is for one use
     /// is used by it.
-    pub fn judge(&self, message: &SignedMessage<'_>, client: ClientKey, terms: SignaturePolicy, moment: VerifyTime) -> Signature {
+    pub fn verify(&self, message: &SignedMessage<'_>, client: ClientKey, terms: SignaturePolicy, moment: VerifyTime) -> Signature {
         let question = VerifyRequest { message, client: self.secrets.hash_one(client), terms, moment };
-        let (finding, named) = self.examine(&question);
+        let (finding, named) = self.verify_all(&question);
         if let (SignatureOutcome::Invalid(fault), ClaimedAgent::Listed(_)) = (&finding, named) {
-            self.tell(*fault, moment.uptime);
+            self.log_invalid(*fault, moment.uptime);
         }
         match (finding, named) {
             (SignatureOutcome::Absent, _) => Signature::Absent,
-            (_, ClaimedAgent::Nobody) => Signature::Unreadable,
+            (_, ClaimedAgent::None) => Signature::Unreadable,
             (SignatureOutcome::Verified, ClaimedAgent::Listed(operator)) => Signature::Verified(operator),
-            (SignatureOutcome::Verified, ClaimedAgent::Stranger) => Signature::Unlisted,
+            (SignatureOutcome::Verified, ClaimedAgent::Unlisted) => Signature::Unlisted,
             (SignatureOutcome::Unknown(UnverifiedReason::Pending), ClaimedAgent::Listed(operator)) => Signature::Pending(operator),
             (SignatureOutcome::Unknown(_), named) => Signature::Unknown(named.operator()),
             (SignatureOutcome::Invalid(_), named) => Signature::Invalid(named.operator()),
@@ -135,57 +135,57 @@ impl SignatureVerifier {
     }
 
     /// Says what is wrong with a signature in the name of an operator's agent, now and then: anybody can send one.
-    fn tell(&self, fault: SignatureError, uptime: Timestamp) {
-        let told = &mut self.memory.lock().told;
-        if told.is_none_or(|before| uptime.since(before) >= TELL_EVERY) {
-            *told = Some(uptime);
+    fn log_invalid(&self, fault: SignatureError, uptime: Timestamp) {
+        let last_logged = &mut self.memory.lock().last_logged;
+        if last_logged.is_none_or(|before| uptime.saturating_duration_since(before) >= LOG_INTERVAL) {
+            *last_logged = Some(uptime);
             info!("A signature in the name of an operator's agent is wrong: {fault}");
         }
     }
 
     /// What the first signature proves that verifies, or else what is wrong with the first that names an agent, or else with
     /// the first; and whom it names.
-    fn examine(&self, question: &VerifyRequest<'_>) -> (SignatureOutcome, ClaimedAgent) {
+    fn verify_all(&self, question: &VerifyRequest<'_>) -> (SignatureOutcome, ClaimedAgent) {
         let claims = match SignatureFields::read(&question.message.head.fields) {
             Ok(claims) => claims,
-            Err(finding) => return (finding, ClaimedAgent::Nobody),
+            Err(finding) => return (finding, ClaimedAgent::None),
         };
-        let mut told = (SignatureOutcome::Absent, ClaimedAgent::Nobody);
-        for claim in claims.of_agents() {
+        let mut last_logged = (SignatureOutcome::Absent, ClaimedAgent::None);
+        for claim in claims.agent_signatures() {
             let examined = match claim.and_then(|claim| Ok((claim.agent()?, claim))) {
                 Ok((agent, claim)) => {
-                    let named = self.operators.get(&agent).map_or(ClaimedAgent::Stranger, |operator| ClaimedAgent::Listed(*operator));
-                    let lane = if named == ClaimedAgent::Stranger { AgentListing::Unlisted } else { AgentListing::Listed };
+                    let named = self.operators.get(&agent).map_or(ClaimedAgent::Unlisted, |operator| ClaimedAgent::Listed(*operator));
+                    let lane = if named == ClaimedAgent::Unlisted { AgentListing::Unlisted } else { AgentListing::Listed };
                     let known = match lane == AgentListing::Listed || question.terms.unlisted {
                         true => self.check(&claim, &agent, lane, question),
                         false => Err(UnverifiedReason::AgentUnknown.into()),
                     };
                     (known.err().unwrap_or(SignatureOutcome::Verified), named)
                 }
-                Err(finding) => (finding, ClaimedAgent::Nobody),
+                Err(finding) => (finding, ClaimedAgent::None),
             };
             if examined.0 == SignatureOutcome::Verified {
                 return examined;
             }
-            if told.0 == SignatureOutcome::Absent || (told.1 == ClaimedAgent::Nobody && examined.1 != ClaimedAgent::Nobody) {
-                told = examined;
+            if last_logged.0 == SignatureOutcome::Absent || (last_logged.1 == ClaimedAgent::None && examined.1 != ClaimedAgent::None) {
+                last_logged = examined;
             }
         }
-        told
+        last_logged
     }
 
     fn check(&self, claim: &SignatureClaim<'_>, agent: &AgentUrl, lane: AgentListing, question: &VerifyRequest<'_>) -> Result<(), SignatureOutcome> {
-        let particulars = claim.particulars()?;
-        particulars.check(question.terms.longest, question.moment.now)?;
+        let particulars = claim.params()?;
+        particulars.check(question.terms.max_lifetime, question.moment.now)?;
         let key = self.key(agent, lane, &particulars, question)?;
-        let base = claim.base(question.message)?;
-        let fault = match key.has_signed(&base, claim.signature()) {
-            false => SignatureError::Forged,
+        let base = claim.signature_base(question.message)?;
+        let fault = match key.verifies(&base, claim.signature()) {
+            false => SignatureError::InvalidSignature,
             // After the key has said yes: nobody else can use a nonce up.
             true if !self.is_first_use(agent, &particulars) => SignatureError::Replayed,
             true => return Ok(()),
         };
-        self.memory.lock().wrong.count(question.client, question.moment.uptime);
+        self.memory.lock().failures.record_failure(question.client, question.moment.uptime);
         Err(fault.into())
     }
 
@@ -204,8 +204,8 @@ impl SignatureVerifier {
     ) -> Result<Arc<AgentKey>, SignatureOutcome> {
         let VerifyRequest { client, moment: VerifyTime { now, uptime }, .. } = *question;
         let mut memory = self.memory.lock();
-        if memory.wrong.is_too_many(client, uptime) {
-            return Err(UnverifiedReason::TooManyWrong.into());
+        if memory.failures.is_limited(client, uptime) {
+            return Err(UnverifiedReason::FailureLimit.into());
         }
         let key = memory.directories.key(agent, lane, &particulars.key, (now, uptime));
         if key.as_ref().err() == Some(&UnverifiedReason::Pending) {
@@ -223,11 +223,11 @@ pub fn read_signed_fields(fields: Fields) -> bool {
     let head = crate::http1::RequestHead { method: http::Method::GET, target, version: http::Version::HTTP_11, fields };
     let message = SignedMessage { head: &head, authority: b"example.com", secure: true, has_body: false };
     let Ok(claims) = SignatureFields::read(&head.fields) else { return false };
-    let mut read = claims.of_agents().map(|claim| {
+    let mut read = claims.agent_signatures().map(|claim| {
         let claim = claim?;
         claim.agent()?;
-        claim.particulars()?;
-        claim.base(&message)
+        claim.params()?;
+        claim.signature_base(&message)
     });
     read.all(|base| base.is_ok())
 }

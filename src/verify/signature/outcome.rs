@@ -18,7 +18,7 @@ pub(crate) enum SignatureOutcome {
 pub(crate) enum SignatureError {
     /// One of its fields is not what it should be, or two of them do not go together.
     #[error("its fields cannot be read")]
-    Unreadable,
+    MalformedFields,
     /// It would be as good for any other site.
     #[error("it does not cover the host")]
     TargetNotCovered,
@@ -27,7 +27,7 @@ pub(crate) enum SignatureError {
     AgentNotCovered,
     /// It does not say when it was made, when it ends, or with which key.
     #[error("created, expires or keyid is missing")]
-    Undated,
+    MissingParams,
     /// It has ended.
     #[error("it has ended")]
     Expired,
@@ -36,25 +36,25 @@ pub(crate) enum SignatureError {
     NotYet,
     /// It lasts longer than the settings allow.
     #[error("it lasts longer than verify.signatures.max_lifetime")]
-    LastsTooLong,
+    LifetimeTooLong,
     /// It is made in another way than by Ed25519.
     #[error("its algorithm is not ed25519")]
     Algorithm,
     /// It covers the same thing twice.
     #[error("it covers something twice")]
-    Repetition,
+    DuplicateComponent,
     /// It covers what the request does not have.
     #[error("it covers what the request does not have")]
-    Missing,
+    ComponentAbsent,
     /// Its keys would come over a connection that anybody could have tampered with.
     #[error("its agent's address is not https")]
     NotHttps,
     /// The body that it covers is another.
     #[error("it is of another body")]
-    Body,
+    DigestMismatch,
     /// The key says so.
     #[error("it is of another request, or of another key")]
-    Forged,
+    InvalidSignature,
     /// It was used before.
     #[error("it was used before")]
     Replayed,
@@ -74,7 +74,7 @@ pub(crate) enum UnverifiedReason {
     /// The agent has no such key, or not now.
     KeyUnknown,
     /// This client has had too many wrong ones lately.
-    TooManyWrong,
+    FailureLimit,
 }
 
 impl From<SignatureError> for SignatureOutcome {

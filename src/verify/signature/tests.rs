@@ -30,7 +30,7 @@ struct Verifier {
 
 impl Verifier {
     fn new() -> Self {
-        let terms = SignaturePolicy { unlisted: false, longest: A_DAY };
+        let terms = SignaturePolicy { unlisted: false, max_lifetime: A_DAY };
         let verifier = Self { signatures: SignatureVerifier::of([(AGENT, OperatorId(0))].into_iter()), terms, now: NOW };
         verifier.learn(AGENT, PUBLIC);
         verifier
@@ -44,13 +44,13 @@ impl Verifier {
         let moment = (self.now, Timestamp::default());
         let directories = &mut self.signatures.memory.lock().directories;
         let _ = directories.key(&agent, AgentListing::Listed, &[0; 32], moment);
-        directories.fetched(&agent, Some((vec![key], None)), 0.0, Timestamp::default());
+        directories.record_fetch(&agent, Some((vec![key], None)), 0.0, Timestamp::default());
     }
 
     fn judge(&self, request: &Asked) -> Signature {
         let message = request.message();
         let moment = VerifyTime { now: self.now, uptime: Timestamp::default() };
-        self.signatures.judge(&message, ClientKey::OF_CLASS, self.terms, moment)
+        self.signatures.verify(&message, ClientKey::OF_CLASS, self.terms, moment)
     }
 
     fn finding(&self, request: &Asked) -> SignatureOutcome {
@@ -60,7 +60,7 @@ impl Verifier {
     fn examine(&self, request: &Asked, client: u64) -> (SignatureOutcome, ClaimedAgent) {
         let message = request.message();
         let moment = VerifyTime { now: self.now, uptime: Timestamp::default() };
-        self.signatures.examine(&VerifyRequest { message: &message, client, terms: self.terms, moment })
+        self.signatures.verify_all(&VerifyRequest { message: &message, client, terms: self.terms, moment })
     }
 }
 
@@ -141,8 +141,8 @@ fn the_published_vector_with_a_labelled_agent_verifies() {
         ),
     ]);
     let mut verifier = Verifier::new();
-    assert_eq!(verifier.finding(&request), SignatureError::LastsTooLong.into(), "a hundred years are no day");
-    verifier.terms.longest = FOR_EVER;
+    assert_eq!(verifier.finding(&request), SignatureError::LifetimeTooLong.into(), "a hundred years are no day");
+    verifier.terms.max_lifetime = FOR_EVER;
     assert_eq!(verifier.examine(&request, 0), (SignatureOutcome::Verified, ClaimedAgent::Listed(OperatorId(0))));
 }
 
@@ -189,34 +189,34 @@ fn requests_with_one_fault_do_not_verify() {
 
     let mut vectors: Vec<(&str, SignatureOutcome, Asked)> = vec![
         ("01: no target", SignatureError::TargetNotCovered.into(), signed(&[MEMBER], &hour(), &[])),
-        ("03: no end", SignatureError::Undated.into(), signed(&whole, &hour().replace(";expires=1735693200", ""), &[])),
+        ("03: no end", SignatureError::MissingParams.into(), signed(&whole, &hour().replace(";expires=1735693200", ""), &[])),
         ("04: over", SignatureError::Expired.into(), signed(&whole, &parameters(CREATED, CREATED + 60, ""), &[])),
         ("05: to come", SignatureError::NotYet.into(), signed(&whole, &parameters(CREATED + 3660, CREATED + 7260, ""), &[])),
-        ("06: of elsewhere", SignatureError::Forged.into(), signed(&[(AUTHORITY.0, "other.example"), MEMBER], &hour(), &[])),
-        ("07: an empty path", SignatureError::Forged.into(), signed(&[AUTHORITY, ("\"@path\"", ""), MEMBER], &hour(), &[])),
+        ("06: of elsewhere", SignatureError::InvalidSignature.into(), signed(&[(AUTHORITY.0, "other.example"), MEMBER], &hour(), &[])),
+        ("07: an empty path", SignatureError::InvalidSignature.into(), signed(&[AUTHORITY, ("\"@path\"", ""), MEMBER], &hour(), &[])),
         (
             "08: another body",
-            SignatureError::Body.into(),
+            SignatureError::DigestMismatch.into(),
             with_body(signed(&[AUTHORITY, digest, MEMBER], &hour(), &[("Content-Digest", digest.1)])),
         ),
-        ("09: what is not there", SignatureError::Missing.into(), signed(&[AUTHORITY, digest, MEMBER], &hour(), &[])),
-        ("10: a broken input", SignatureError::Unreadable.into(), edited(LABELLED, &broken_input, "")),
-        ("11: another label", SignatureError::Unreadable.into(), edited(LABELLED, "", &other_signature)),
+        ("09: what is not there", SignatureError::ComponentAbsent.into(), signed(&[AUTHORITY, digest, MEMBER], &hour(), &[])),
+        ("10: a broken input", SignatureError::MalformedFields.into(), edited(LABELLED, &broken_input, "")),
+        ("11: another label", SignatureError::MalformedFields.into(), edited(LABELLED, "", &other_signature)),
         ("12: no agent", SignatureOutcome::Absent, asked(&[("Signature-Input", &bare.0), ("Signature", &bare.1)])),
         (
             "13: several agents",
             SignatureError::AgentNotCovered.into(),
             edited(several, &input_of_several, &signature_of_several),
         ),
-        ("14: another member", SignatureError::Missing.into(), edited("other=\"https://signature-agent.test\"", "", "")),
+        ("14: another member", SignatureError::ComponentAbsent.into(), edited("other=\"https://signature-agent.test\"", "", "")),
         ("16: no https", SignatureError::NotHttps.into(), of_another("http://signature-agent.test")),
         ("17: another address", UnverifiedReason::AgentUnknown.into(), of_another("https://signature-agent.test/keys")),
-        ("18: a broken agent", SignatureError::Unreadable.into(), edited("sig1=\"https://signature-agent.test", "", "")),
-        ("19: twice", SignatureError::Repetition.into(), signed(&[AUTHORITY, AUTHORITY, MEMBER], &hour(), &[])),
+        ("18: a broken agent", SignatureError::MalformedFields.into(), edited("sig1=\"https://signature-agent.test", "", "")),
+        ("19: twice", SignatureError::DuplicateComponent.into(), signed(&[AUTHORITY, AUTHORITY, MEMBER], &hour(), &[])),
     ];
     assert_eq!(vectors.len(), 17);
     vectors.extend([
-        ("no key", SignatureError::Undated.into(), signed(&whole, &hour().replace(&format!(";keyid=\"{KEY_ID}\""), ""), &[])),
+        ("no key", SignatureError::MissingParams.into(), signed(&whole, &hour().replace(&format!(";keyid=\"{KEY_ID}\""), ""), &[])),
         ("another algorithm", SignatureError::Algorithm.into(), signed(&whole, &hour().replace("ed25519", "hmac-sha256"), &[])),
         ("no agent covered", SignatureError::AgentNotCovered.into(), signed(&[AUTHORITY], &hour(), &[])),
         ("another tag", SignatureOutcome::Absent, signed(&whole, &hour().replace("web-bot-auth", "other"), &[])),
@@ -232,7 +232,7 @@ fn requests_with_one_fault_do_not_verify() {
         ),
         (
             "a day and a second",
-            SignatureError::LastsTooLong.into(),
+            SignatureError::LifetimeTooLong.into(),
             signed(&whole, &parameters(CREATED, CREATED + 86_401, ""), &[]),
         ),
         ("another key", UnverifiedReason::KeyUnknown.into(), signed(&whole, &hour().replace("poqk", "qoqk"), &[])),
@@ -274,9 +274,9 @@ fn everything_that_can_be_covered_is_rebuilt_as_the_signer_wrote_it() {
     request.head.fields.insert(crate::http1::Name::Host, b"EXAMPLE.com:443");
     assert_eq!(Verifier::new().finding(&request), SignatureOutcome::Verified, "a host has one spelling");
     let elsewhere = asked_for("/other?q=x+y&b=%c3%a4&empty", &fields);
-    assert_eq!(Verifier::new().finding(&elsewhere), SignatureError::Forged.into());
+    assert_eq!(Verifier::new().finding(&elsewhere), SignatureError::InvalidSignature.into());
     let twice = asked_for("/a%20path?q=x+y&q=x+y&b=%c3%a4&empty", &fields);
-    assert_eq!(Verifier::new().finding(&twice), SignatureError::Missing.into(), "which of the two?");
+    assert_eq!(Verifier::new().finding(&twice), SignatureError::ComponentAbsent.into(), "which of the two?");
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn a_signed_digest_of_nothing_goes_with_a_request_without_a_body() {
     assert_eq!(Verifier::new().finding(&request), SignatureOutcome::Verified);
     let something = ("\"content-digest\"", "sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:");
     let request = signed(&[AUTHORITY, something, MEMBER], &hour(), &[("Content-Digest", something.1)]);
-    assert_eq!(Verifier::new().finding(&request), SignatureError::Body.into());
+    assert_eq!(Verifier::new().finding(&request), SignatureError::DigestMismatch.into());
     let upload = Asked { has_body: true, ..request };
     assert_eq!(Verifier::new().finding(&upload), UnverifiedReason::Uncheckable.into(), "nobody has read it yet");
 }
@@ -319,7 +319,7 @@ fn of_several_signatures_the_agents_counts() {
     assert_eq!(Verifier::new().finding(&request), UnverifiedReason::TooLarge.into());
 }
 
-const MOST_SIGNATURES_AND_ONE: usize = fields::MOST_SIGNATURES + 1;
+const MOST_SIGNATURES_AND_ONE: usize = fields::MAX_SIGNATURES + 1;
 
 /// What a proxy or an extension may put in, and what a scanner tries.
 #[test]
@@ -368,7 +368,7 @@ fn a_nonce_is_good_once_and_only_the_signer_can_use_it_up() {
     let verifier = Verifier::new();
     let once = parameters(CREATED, CREATED + 3600, ";nonce=\"abc\"");
     let forged = signed(&[(AUTHORITY.0, "other.example"), MEMBER], &once, &[]);
-    assert_eq!(verifier.finding(&forged), SignatureError::Forged.into());
+    assert_eq!(verifier.finding(&forged), SignatureError::InvalidSignature.into());
     let request = signed(&[AUTHORITY, MEMBER], &once, &[]);
     assert_eq!(verifier.finding(&request), SignatureOutcome::Verified);
     assert_eq!(verifier.finding(&request), SignatureError::Replayed.into());
@@ -383,10 +383,10 @@ fn a_client_that_guesses_is_not_checked_any_more_and_others_are() {
     let wrong = signed(&[(AUTHORITY.0, "other.example"), MEMBER], &hour(), &[]);
     let right = signed(&[AUTHORITY, MEMBER], &hour(), &[]);
     for _ in 0..8 {
-        assert_eq!(verifier.finding(&wrong), SignatureError::Forged.into());
+        assert_eq!(verifier.finding(&wrong), SignatureError::InvalidSignature.into());
     }
-    assert_eq!(verifier.finding(&wrong), UnverifiedReason::TooManyWrong.into());
-    assert_eq!(verifier.finding(&right), UnverifiedReason::TooManyWrong.into());
+    assert_eq!(verifier.finding(&wrong), UnverifiedReason::FailureLimit.into());
+    assert_eq!(verifier.finding(&right), UnverifiedReason::FailureLimit.into());
     let somebody_else = verifier.examine(&right, 1).0;
     assert_eq!(somebody_else, SignatureOutcome::Verified);
 }
@@ -402,7 +402,7 @@ fn a_key_counts_for_the_agent_that_publishes_it_alone() {
     verifier.terms.unlisted = true;
     assert_eq!(verifier.finding(&request), UnverifiedReason::Pending.into());
     verifier.learn(stranger, PUBLIC);
-    assert_eq!(verifier.examine(&request, 0), (SignatureOutcome::Verified, ClaimedAgent::Stranger));
+    assert_eq!(verifier.examine(&request, 0), (SignatureOutcome::Verified, ClaimedAgent::Unlisted));
 }
 
 #[test]

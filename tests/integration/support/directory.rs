@@ -64,7 +64,7 @@ impl Directory {
 
     /// A world in which it is trusted, and in which what a request names is asked if it is within `reach`.
     pub fn world(&self, reach: AllowedAddresses) -> ExternalAccess {
-        ExternalAccess { fetcher: Fetcher::trusting(self.roots.clone()), reach }
+        ExternalAccess { fetcher: Fetcher::with_roots(self.roots.clone()), reach }
     }
 }
 

@@ -39,7 +39,7 @@ pub struct Gate {
 impl Gate {
     /// A gate before `origin` on a clock that stands at noon, with `rules` in YAML beside what every test needs.
     pub fn before(origin: SocketAddr, rules: &str) -> Self {
-        Self::with_clock(origin, rules, Clock::by_hand(NOON))
+        Self::with_clock(origin, rules, Clock::manual(NOON))
     }
 
     /// The same by a clock of the test's own.
@@ -49,7 +49,7 @@ impl Gate {
 
     /// The same in a world of the test's own.
     pub fn in_world(world: ExternalAccess, origin: SocketAddr, rules: &str) -> Self {
-        Self::started(world, origin, rules, Clock::by_hand(NOON))
+        Self::started(world, origin, rules, Clock::manual(NOON))
     }
 
     fn started(world: ExternalAccess, origin: SocketAddr, rules: &str, clock: Clock) -> Self {
@@ -75,7 +75,7 @@ impl Gate {
         };
         let seed = 42 + STARTED.fetch_add(1, Ordering::Relaxed);
         self.answered.store(0, Ordering::SeqCst);
-        match Service::start_in(self.world.clone(), source, self.clock.clone(), seed) {
+        match Service::start_with(self.world.clone(), source, self.clock.clone(), seed) {
             Ok(service) => self.service = Some(service),
             Err(error) => panic!("the gate does not start:\n{error}"),
         }
@@ -114,7 +114,7 @@ impl Gate {
 
     /// Looks whether an address list has changed.
     pub fn look_at_lists(&self) {
-        self.service().look_at_lists();
+        self.service().reload_address_lists();
     }
 
     /// What the admin listener answers to `GET path`, once every answer that a client has received is recorded: a record

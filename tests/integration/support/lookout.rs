@@ -38,7 +38,7 @@ impl Lookout {
         let request = ReplayRequest::of(&read).unwrap_or_else(|| panic!("no request: {text}"));
         let next = OrderedLine { at: line.at, place: LinePosition::default(), text: text.as_bytes() };
         let mut found = None;
-        self.0.take(next, &read, &request, &mut |_, decided| found = Some(decided.classified));
+        self.0.process(next, &read, &request, &mut |_, decided| found = Some(decided.classified));
         found.expect("each line is decided once")
     }
 }

@@ -255,7 +255,7 @@ pub fn measure(asked: &[Asked], zone: &str, (policy, bots): (Policy, Bots), dema
     let limit = (asked.len() as f64 / days / demand) as u64;
     let admission = {
         let rules = rules((policy, bots), &format!("calendar: day, zone: {zone}"), limit);
-        Engine::new(LeaseMode::Whole, 1000).admission(rules, Timestamp::from_seconds(asked[0].at))
+        Engine::new(LeaseMode::Local, 1000).admission(rules, Timestamp::from_seconds(asked[0].at))
     };
     let second_day = asked[0].at + DAY;
     let (mut hours, mut days) = (BTreeMap::<u64, Served>::new(), BTreeMap::<u64, BTreeMap<u64, Served>>::new());
@@ -296,7 +296,7 @@ pub fn decide(admission: &Admission, asked: &Asked, now: Timestamp) -> Decision 
     let class = ClassId(asked.who as u16);
     let path = asked.page.filter(|_| asked.who == Who::Search).map(|page| page.to_string());
     let page = path.as_deref().map(|path| CrawledPage { operator: OperatorId(0), host: "", path, query: None });
-    admission.admit_crawler(ClientKey::from_number(u64::from(class.0)), class, 0, false, page, now)
+    admission.admit_guarded(ClientKey::from_number(u64::from(class.0)), class, 0, false, page, now)
 }
 
 fn numbered(path: &str) -> u64 {

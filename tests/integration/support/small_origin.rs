@@ -46,7 +46,7 @@ impl SmallOrigin {
             let number = seen.target.strip_prefix("/page/").map(|number| number.parse().expect("a page's number"));
             let page = shared.make(|| number.map_or(String::new(), |number| page(number, pages)));
             if number.is_some() {
-                shared.note_crawl(clock.uptime());
+                shared.note_crawl(clock.monotonic_now());
             }
             wire.reply("200 OK", "Content-Type: text/html\r\n", page.as_bytes());
         });

@@ -49,11 +49,11 @@ pub const LIMIT: u64 = 1000;
 
 pub fn window(seconds: u64, length: u64, back: u32) -> WindowKey {
     let start = Timestamp::from_seconds(seconds);
-    WindowKey { id: start.0, span: Some(Span { start, end: start + Duration::from_secs(length) }), back }
+    WindowKey { id: start.0, span: Some(Span { start, end: start + Duration::from_secs(length) }), lookback: back }
 }
 
 pub fn unopened(ordinal: u64) -> WindowKey {
-    WindowKey { id: ordinal, span: None, back: 0 }
+    WindowKey { id: ordinal, span: None, lookback: 0 }
 }
 
 fn today() -> WindowKey {
@@ -66,9 +66,9 @@ impl<'a, L: Ledger> Gate<'a, L> {
     }
 
     fn ask(&self, wanted: u64) -> LeaseRequest {
-        let [limit, taken, held, wanted] = [LIMIT, self.taken, self.held, wanted].map(Units::whole);
+        let [limit, taken, held, wanted] = [LIMIT, self.taken, self.held, wanted].map(Units::from_whole);
         let (quota, window) = ("api".to_owned(), self.window);
-        LeaseRequest { quota, limit, window, taken, held, wanted, soon: wanted.minus(taken), expects: Units::ZERO }
+        LeaseRequest { quota, limit, window, taken, held, wanted, urgent: wanted.saturating_sub(taken), expected_demand: Units::ZERO }
     }
 
     /// Asks until it is answered; a store may put off what needs to be written down.
@@ -76,7 +76,7 @@ impl<'a, L: Ledger> Gate<'a, L> {
         let ask = [self.ask(wanted)];
         let lease = self.ledger.wait(self.store.lease(&ask, self.now)).expect("an answer").remove(0);
         self.held = lease.held.floor();
-        assert!(lease.taken_elsewhere <= lease.elsewhere);
+        assert!(lease.taken_by_others <= lease.held_by_others);
         lease
     }
 
@@ -92,7 +92,7 @@ impl<'a, L: Ledger> Gate<'a, L> {
 
     pub fn corrects(&mut self, used: u64) -> Result<(), StoreError> {
         let ask = self.ask(self.taken);
-        self.ledger.wait(self.store.correct(&ask, Units::whole(used), self.now))
+        self.ledger.wait(self.store.correct(&ask, Units::from_whole(used), self.now))
     }
 }
 
@@ -122,8 +122,8 @@ fn what_is_taken_survives_a_clean_stop<L: Ledger>(mut ledger: L) {
     gate.closes();
     let store = ledger.gate();
     let lease = Gate::new(&ledger, store).asks(10);
-    assert_eq!((lease.elsewhere, lease.taken_elsewhere), (Units::whole(30), Units::whole(30)));
-    assert_eq!((lease.held, lease.lost), (Units::whole(10), Units::ZERO));
+    assert_eq!((lease.held_by_others, lease.taken_by_others), (Units::from_whole(30), Units::from_whole(30)));
+    assert_eq!((lease.held, lease.lost), (Units::from_whole(10), Units::ZERO));
 }
 
 fn what_is_held_counts_after_a_death<L: Ledger>(mut ledger: L) {
@@ -134,18 +134,18 @@ fn what_is_held_counts_after_a_death<L: Ledger>(mut ledger: L) {
     drop(gate);
     let store = ledger.gate();
     let lease = Gate::new(&ledger, store).asks(LIMIT);
-    assert!(lease.elsewhere >= Units::whole(30), "{lease:?}");
-    assert!(lease.held.plus(lease.elsewhere) <= Units::whole(LIMIT), "{lease:?}");
+    assert!(lease.held_by_others >= Units::from_whole(30), "{lease:?}");
+    assert!(lease.held.saturating_add(lease.held_by_others) <= Units::from_whole(LIMIT), "{lease:?}");
 }
 
 fn never_more_than_the_limit_is_handed_out<L: Ledger>(mut ledger: L) {
     let store = ledger.gate();
     let mut gate = Gate::new(&ledger, store);
-    assert_eq!(gate.asks(600).held, Units::whole(600));
+    assert_eq!(gate.asks(600).held, Units::from_whole(600));
     gate.takes(600);
-    assert_eq!(gate.asks(5000).held, Units::whole(LIMIT));
+    assert_eq!(gate.asks(5000).held, Units::from_whole(LIMIT));
     gate.takes(400);
-    assert_eq!(gate.asks(5000).held, Units::whole(LIMIT));
+    assert_eq!(gate.asks(5000).held, Units::from_whole(LIMIT));
 }
 
 fn what_is_given_back_can_be_had_again<L: Ledger>(mut ledger: L) {
@@ -153,8 +153,8 @@ fn what_is_given_back_can_be_had_again<L: Ledger>(mut ledger: L) {
     let mut gate = Gate::new(&ledger, store);
     gate.asks(900);
     gate.takes(100);
-    assert_eq!(gate.asks(200).held, Units::whole(200));
-    assert_eq!(gate.asks(1000).held, Units::whole(1000));
+    assert_eq!(gate.asks(200).held, Units::from_whole(200));
+    assert_eq!(gate.asks(1000).held, Units::from_whole(1000));
 }
 
 /// The origin's word is the last; and a limit can be lowered.
@@ -163,11 +163,11 @@ fn what_is_taken_beyond_the_limit_is_counted<L: Ledger>(mut ledger: L) {
     let mut gate = Gate::new(&ledger, store);
     gate.asks(LIMIT);
     gate.taken = LIMIT + 7;
-    assert_eq!(gate.asks(LIMIT + 7).held, Units::whole(LIMIT + 7));
+    assert_eq!(gate.asks(LIMIT + 7).held, Units::from_whole(LIMIT + 7));
     gate.closes();
     let store = ledger.gate();
     let lease = Gate::new(&ledger, store).asks(1);
-    assert_eq!((lease.held, lease.elsewhere), (Units::ZERO, Units::whole(LIMIT + 7)));
+    assert_eq!((lease.held, lease.held_by_others), (Units::ZERO, Units::from_whole(LIMIT + 7)));
 }
 
 fn another_window_is_another_allowance<L: Ledger>(mut ledger: L) {
@@ -176,9 +176,9 @@ fn another_window_is_another_allowance<L: Ledger>(mut ledger: L) {
     gate.asks(LIMIT);
     gate.takes(LIMIT);
     (gate.window, gate.taken, gate.held) = (window(1_800_057_600, 86_400, 0), 0, 0);
-    assert_eq!(gate.asks(LIMIT).held, Units::whole(LIMIT), "asked for ahead");
+    assert_eq!(gate.asks(LIMIT).held, Units::from_whole(LIMIT), "asked for ahead");
     (gate.window, gate.taken, gate.held) = (today(), LIMIT, LIMIT);
-    assert_eq!(gate.asks(LIMIT + 1).held, Units::whole(LIMIT), "the first is as it was left");
+    assert_eq!(gate.asks(LIMIT + 1).held, Units::from_whole(LIMIT), "the first is as it was left");
 }
 
 fn earlier_parts_weigh_on_a_sliding_window<L: Ledger>(mut ledger: L) {
@@ -189,7 +189,7 @@ fn earlier_parts_weigh_on_a_sliding_window<L: Ledger>(mut ledger: L) {
         (gate.window, gate.taken, gate.held) = (part(number), 0, 0);
         gate.now = NOON + Duration::from_secs(number * 60);
         let lease = gate.asks(if number % 4 == 0 { 400 } else { LIMIT });
-        assert_eq!(lease.held, Units::whole(held), "part {number}: {lease:?}");
+        assert_eq!(lease.held, Units::from_whole(held), "part {number}: {lease:?}");
         gate.takes(held);
         // It tells what it took before it goes on.
         gate.asks(held);
@@ -200,9 +200,9 @@ fn a_part_asked_for_ahead_weighs_as_well<L: Ledger>(mut ledger: L) {
     let store = ledger.gate();
     let mut gate = Gate::new(&ledger, store);
     gate.window = window(1_800_014_460, 60, 3);
-    assert_eq!(gate.asks(300).held, Units::whole(300));
+    assert_eq!(gate.asks(300).held, Units::from_whole(300));
     (gate.window, gate.held) = (window(1_800_014_400, 60, 3), 0);
-    assert_eq!(gate.asks(LIMIT).held, Units::whole(700));
+    assert_eq!(gate.asks(LIMIT).held, Units::from_whole(700));
 }
 
 fn a_window_of_first_use_is_opened_once<L: Ledger>(mut ledger: L) {
@@ -223,7 +223,7 @@ fn a_window_of_first_use_is_opened_once<L: Ledger>(mut ledger: L) {
     let lease = next.asks(10);
     assert_eq!((lease.held, lease.span), (Units::ZERO, Some(hour)), "it is still open");
     (next.window, next.now) = (unopened(1), NOON + Duration::from_secs(3601));
-    assert_eq!(next.asks(10).held, Units::whole(10));
+    assert_eq!(next.asks(10).held, Units::from_whole(10));
 }
 
 fn a_correction_by_hand_stays<L: Ledger>(mut ledger: L) {
@@ -240,11 +240,11 @@ fn a_correction_by_hand_stays<L: Ledger>(mut ledger: L) {
             println!("skipped: {told}");
             return;
         }
-        assert_eq!(gate.asks(LIMIT).held, Units::whole(LIMIT - used), "corrected to {used}");
+        assert_eq!(gate.asks(LIMIT).held, Units::from_whole(LIMIT - used), "corrected to {used}");
         gate.asks(0);
         gate.closes();
         let store = ledger.gate();
-        assert_eq!(Gate::new(&ledger, store).asks(0).elsewhere, Units::whole(used), "after a restart");
+        assert_eq!(Gate::new(&ledger, store).asks(0).held_by_others, Units::from_whole(used), "after a restart");
     }
 }
 
@@ -261,7 +261,7 @@ fn gates_share_one_allowance<L: Ledger>(mut ledger: L) {
     }
     let told = gates[0].asks(0);
     let of_others: u64 = gates[1..].iter().map(|gate| gate.held).sum();
-    assert_eq!(told.elsewhere, Units::whole(of_others));
+    assert_eq!(told.held_by_others, Units::from_whole(of_others));
 }
 
 fn a_closed_gate_leaves_the_rest_to_others<L: Ledger>(mut ledger: L) {
@@ -269,7 +269,7 @@ fn a_closed_gate_leaves_the_rest_to_others<L: Ledger>(mut ledger: L) {
     let (mut one, mut other) = (Gate::new(&ledger, one), Gate::new(&ledger, other));
     one.asks(900);
     one.takes(50);
-    assert_eq!(other.asks(LIMIT).held, Units::whole(100));
+    assert_eq!(other.asks(LIMIT).held, Units::from_whole(100));
     one.closes();
-    assert_eq!(other.asks(LIMIT).held, Units::whole(950));
+    assert_eq!(other.asks(LIMIT).held, Units::from_whole(950));
 }

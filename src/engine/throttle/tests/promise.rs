@@ -23,7 +23,7 @@ impl Scope {
         };
         // It has served before.
         let first = scope.gate.passes(&["api"], 0);
-        let _ = first.heard(&scope.answer(200), 0.0, ms(0));
+        let _ = first.record_response(&scope.answer(200), 0.0, ms(0));
         scope
     }
 
@@ -34,9 +34,9 @@ impl Scope {
     /// Somebody comes, whose answer will be of `status`. What is told to who is turned away.
     fn met(&mut self, client: u64, priority: u8, status: u16) -> Option<ThrottleRejection> {
         match self.gate.enter(&["api"], client, priority, self.now) {
-            AcquireOutcome::Open(pass) => self.inside.extend(pass.map(|pass| (self.now + self.latency_ms, status, pass))),
-            AcquireOutcome::Line(waiting) => self.guests.push(TestClient::new(waiting)),
-            AcquireOutcome::Closed(closed) => return Some(closed),
+            AcquireOutcome::Acquired(pass) => self.inside.extend(pass.map(|pass| (self.now + self.latency_ms, status, pass))),
+            AcquireOutcome::Queued(waiting) => self.guests.push(TestClient::new(waiting)),
+            AcquireOutcome::Rejected(closed) => return Some(closed),
         }
         None
     }
@@ -46,15 +46,15 @@ impl Scope {
             self.now += 1;
             for (over, status, pass) in std::mem::take(&mut self.inside) {
                 match over <= self.now {
-                    true => drop(pass.heard(&self.answer(status), 0.0, ms(self.now))),
+                    true => drop(pass.record_response(&self.answer(status), 0.0, ms(self.now))),
                     false => self.inside.push((over, status, pass)),
                 }
             }
             for mut guest in std::mem::take(&mut self.guests) {
                 match guest.looks(self.now) {
-                    QueuePoll::Come(pass) => self.inside.push((self.now + self.latency_ms, 200, pass)),
-                    QueuePoll::NotYet { .. } => self.guests.push(guest),
-                    QueuePoll::Gone(_) => {}
+                    QueuePoll::Granted(pass) => self.inside.push((self.now + self.latency_ms, 200, pass)),
+                    QueuePoll::Pending { .. } => self.guests.push(guest),
+                    QueuePoll::Rejected(_) => {}
                 }
             }
         }
@@ -77,7 +77,7 @@ proptest! {
             concurrency: concurrency.and_then(NonZeroU32::new),
             spacing: Spacing { delay: Duration::from_millis(delay_ms), ..Spacing::default() },
             queue: QueueConfig { max_wait: Duration::from_millis(max_wait_ms), max_length },
-            ..resting()
+            ..with_backoff()
         };
         let mut scope = Scope::with(rules, latency_ms);
         for (gap, client, priority, status) in comers {
@@ -87,7 +87,7 @@ proptest! {
         // Whoever comes now is the last for a while. Not every scope is full by then.
         let turned_away = (0..8).find_map(|_| scope.met(9, BOT, 200));
         if let Some(closed) = turned_away {
-            let wait_ms = closed.wait.as_millis() as u64 + 1;
+            let wait_ms = closed.retry_after.as_millis() as u64 + 1;
             scope.inside.iter_mut().for_each(|(_, status, _)| *status = 200);
             scope.goes_on_until(scope.now + wait_ms);
             let again = scope.met(9, BOT, 200);

@@ -3,25 +3,25 @@
 use super::*;
 
 fn tenants(rules: throttle::ThrottleConfig, most: usize) -> Gate {
-    Gate::with(&[("all", wide()), ("tenant", rules)]).by_value("tenant", most)
+    Gate::with(&[("all", permissive()), ("tenant", rules)]).by_value("tenant", most)
 }
 
 #[test]
 fn each_value_is_throttled_apart() {
-    let gate = tenants(slots(1), 10);
+    let gate = tenants(with_concurrency(1), 10);
     let _acme = gate.passes(&["tenant=acme"], 0);
     let _other = gate.passes(&["tenant=other"], 0);
     let mut second = gate.waits(&["tenant=acme"], 2, PERSON, 0);
     second.waits_until(0);
     let state = gate.state("tenant", 0);
-    assert_eq!((state.in_flight, state.waiting, state.limit, state.values), (2, 1, Some(1), Some(2)));
-    let values: Vec<_> = gate.values("tenant", 0).into_iter().map(|of| (of.name.to_string(), of.waiting)).collect();
+    assert_eq!((state.in_flight, state.queue_length, state.limit, state.partitions), (2, 1, Some(1), Some(2)));
+    let values: Vec<_> = gate.values("tenant", 0).into_iter().map(|of| (of.name.to_string(), of.queue_length)).collect();
     assert_eq!(values, [("acme".to_owned(), 1), ("other".to_owned(), 0)]);
 }
 
 #[test]
 fn who_says_no_value_shares_one_scope_with_all_who_say_none() {
-    let gate = tenants(slots(1), 10);
+    let gate = tenants(with_concurrency(1), 10);
     let _first = gate.passes(&["tenant"], 0);
     for nothing in ["tenant", "tenant=", "tenant=a&tenant=b"] {
         gate.waits(&[nothing], 2, PERSON, 0).waits_until(0);
@@ -31,35 +31,35 @@ fn who_says_no_value_shares_one_scope_with_all_who_say_none() {
 
 #[test]
 fn a_value_that_nobody_uses_is_forgotten_as_soon_as_that_changes_nothing() {
-    let gate = tenants(slots(1), 10);
+    let gate = tenants(with_concurrency(1), 10);
     drop(gate.passes(&["tenant=acme"], 0));
-    assert_eq!(gate.state("tenant", 0).values, Some(0));
+    assert_eq!(gate.state("tenant", 0).partitions, Some(0));
 
     let spaced = Spacing { delay: seconds(5), ..Spacing::default() };
-    let gate = tenants(throttle::ThrottleConfig { spacing: spaced, ..wide() }, 10);
+    let gate = tenants(throttle::ThrottleConfig { spacing: spaced, ..permissive() }, 10);
     drop(gate.passes(&["tenant=acme"], 0));
-    assert_eq!(gate.state("tenant", 4999).values, Some(1), "the next has to wait for it");
-    assert_eq!(gate.state("tenant", 5000).values, Some(0));
+    assert_eq!(gate.state("tenant", 4999).partitions, Some(1), "the next has to wait for it");
+    assert_eq!(gate.state("tenant", 5000).partitions, Some(0));
 
-    let gate = tenants(resting(), 10);
+    let gate = tenants(with_backoff(), 10);
     let pass = gate.passes(&["tenant=acme"], 0);
-    let _ = pass.heard(&answer(429), 0.0, ms(0));
+    let _ = pass.record_response(&answer(429), 0.0, ms(0));
     drop(pass);
-    assert_eq!(gate.state("tenant", 1000).level, 1, "the rest is over, but not what was learned");
-    assert_eq!(gate.state("tenant", 599_999).values, Some(1));
-    assert_eq!(gate.state("tenant", 600_000).values, Some(0));
+    assert_eq!(gate.state("tenant", 1000).backoff_level, 1, "the rest is over, but not what was learned");
+    assert_eq!(gate.state("tenant", 599_999).partitions, Some(1));
+    assert_eq!(gate.state("tenant", 600_000).partitions, Some(0));
 }
 
 #[test]
 fn a_flood_of_values_stays_within_bounds_and_is_throttled_like_one() {
-    let gate = tenants(patient(slots(2)), 10);
+    let gate = tenants(with_long_queue(with_concurrency(2)), 10);
     let mut inside: Vec<SlotGuard> = (0..10).map(|value| gate.passes(&[&format!("tenant={value}")], 0)).collect();
     inside.extend((10..12).map(|value| gate.passes(&[&format!("tenant={value}")], 0)));
     let mut line: Vec<TestClient> =
         (12..100).map(|value| gate.waits(&[&format!("tenant={value}")], value, PERSON, 0)).collect();
     line.iter_mut().for_each(|guest| assert!(guest.waits_until(0) > 0));
     let state = gate.state("tenant", 0);
-    assert_eq!((state.values, state.in_flight, state.waiting), (Some(10), 12, 88));
+    assert_eq!((state.partitions, state.in_flight, state.queue_length), (Some(10), 12, 88));
     let others = &gate.values("tenant", 0)[0];
     assert_eq!((&*others.name, others.in_flight), ("(others)", 2));
     let _known = gate.passes(&["tenant=3"], 0);
@@ -71,16 +71,16 @@ fn a_flood_of_values_stays_within_bounds_and_is_throttled_like_one() {
 
 #[test]
 fn a_hundred_thousand_values_one_by_one_leave_no_more_than_there_may_be() {
-    let gate = tenants(resting(), 100);
+    let gate = tenants(with_backoff(), 100);
     for value in 0..100_000u64 {
         let pass = match gate.enter(&[&format!("tenant={value}")], value, PERSON, value) {
-            AcquireOutcome::Open(Some(pass)) => pass,
-            AcquireOutcome::Line(_) | AcquireOutcome::Closed(_) => continue,
-            AcquireOutcome::Open(None) => panic!("it is throttled"),
+            AcquireOutcome::Acquired(Some(pass)) => pass,
+            AcquireOutcome::Queued(_) | AcquireOutcome::Rejected(_) => continue,
+            AcquireOutcome::Acquired(None) => panic!("it is throttled"),
         };
         if value % 7 == 0 {
             // What was learned keeps it from being forgotten.
-            let _ = pass.heard(&answer(429), 0.0, ms(value));
+            let _ = pass.record_response(&answer(429), 0.0, ms(value));
         }
     }
     assert_eq!(gate.values("tenant", 100_000).len(), 101);
@@ -88,23 +88,23 @@ fn a_hundred_thousand_values_one_by_one_leave_no_more_than_there_may_be() {
 
 #[test]
 fn a_scope_may_come_to_be_by_value_and_back() {
-    let mut gate = Gate::with(&[("tenant", slots(1))]);
+    let mut gate = Gate::with(&[("tenant", with_concurrency(1))]);
     let before = gate.passes(&["tenant"], 0);
     gate = gate.by_value("tenant", 10);
     let acme = gate.passes(&["tenant=acme"], 0);
-    assert_eq!(gate.state("tenant", 0).values, Some(1));
-    gate.scopes[0].by_value = None;
-    gate.throttle.follow(&gate.scopes);
+    assert_eq!(gate.state("tenant", 0).partitions, Some(1));
+    gate.scopes[0].partitioning = None;
+    gate.throttle.update_config(&gate.scopes);
     assert_eq!(gate.state("tenant", 0).in_flight, 1, "it is the one from before again");
     gate.waits(&["tenant=acme"], 2, PERSON, 0).waits_until(0);
     drop((before, acme));
     gate = gate.by_value("tenant", 10);
-    assert_eq!(gate.state("tenant", 0).values, Some(0), "who left meanwhile has left");
+    assert_eq!(gate.state("tenant", 0).partitions, Some(0), "who left meanwhile has left");
 }
 
 #[test]
 fn who_waits_for_a_second_scope_keeps_one_slot_of_the_first_and_no_more() {
-    let gate = Gate::with(&[("all", patient(slots(8))), ("reports", patient(slots(1)))]);
+    let gate = Gate::with(&[("all", with_long_queue(with_concurrency(8))), ("reports", with_long_queue(with_concurrency(1)))]);
     let report = gate.passes(&["all", "reports"], 0);
     let mut waits = gate.waits(&["all", "reports"], 1, BOT, 0);
     waits.waits_until(0);
@@ -123,8 +123,8 @@ fn who_waits_for_a_second_scope_keeps_one_slot_of_the_first_and_no_more() {
 #[test]
 fn a_slot_is_kept_for_the_oldest_only_while_that_one_waits_for_slots() {
     let gate = Gate::with(&[
-        ("a", patient(slots(1))),
-        ("b", patient(throttle::ThrottleConfig { concurrency: NonZeroU32::new(1), ..resting() })),
+        ("a", with_long_queue(with_concurrency(1))),
+        ("b", with_long_queue(throttle::ThrottleConfig { concurrency: NonZeroU32::new(1), ..with_backoff() })),
     ]);
     // Seven starts, so that the next start of `a` is of the oldest.
     (0..7).for_each(|_| drop(gate.passes(&["a"], 0)));
@@ -134,7 +134,7 @@ fn a_slot_is_kept_for_the_oldest_only_while_that_one_waits_for_slots() {
     let mut only_a = gate.waits(&["a"], 3, PERSON, 0);
     only_a.waits_until(0);
     assert!(!only_a.is_called(), "the slot of `a` is kept");
-    let _ = in_b.heard(&answer(429), 0.0, ms(0));
+    let _ = in_b.record_response(&answer(429), 0.0, ms(0));
     assert!(only_a.is_called(), "`b` rests: nobody knows for how long");
     let _only_a = only_a.comes(0);
 }
@@ -205,17 +205,17 @@ impl World {
                 let names: Vec<String> = WAYS[way].iter().map(|name| format!("{name}={value}")).collect();
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 match self.gate.enter(&names, client, priority, self.now) {
-                    AcquireOutcome::Open(pass) => self.inside.extend(pass),
-                    AcquireOutcome::Line(waiting) => {
+                    AcquireOutcome::Acquired(pass) => self.inside.extend(pass),
+                    AcquireOutcome::Queued(waiting) => {
                         self.guests.push(Waiter { guest: TestClient::new(waiting), look_again: Timestamp::default() });
                     }
-                    AcquireOutcome::Closed(_) => {}
+                    AcquireOutcome::Rejected(_) => {}
                 }
             }
             Step::Look(who) if who < self.guests.len() => self.looks(who),
             Step::GiveUp(who) if who < self.guests.len() => drop(self.guests.remove(who)),
             Step::Hear(who, status) if who < self.inside.len() => {
-                let _ = self.inside[who].heard(&answer(status), 0.5, ms(self.now));
+                let _ = self.inside[who].record_response(&answer(status), 0.5, ms(self.now));
             }
             Step::Leave(who) if who < self.inside.len() => drop(self.inside.remove(who)),
             Step::Pass(span) => self.now += span,
@@ -227,12 +227,12 @@ impl World {
 
     fn looks(&mut self, who: usize) {
         match self.guests[who].guest.looks(self.now) {
-            QueuePoll::Come(pass) => {
+            QueuePoll::Granted(pass) => {
                 self.inside.push(pass);
                 self.guests.remove(who);
             }
-            QueuePoll::Gone(_) => drop(self.guests.remove(who)),
-            QueuePoll::NotYet { look_again } => {
+            QueuePoll::Rejected(_) => drop(self.guests.remove(who)),
+            QueuePoll::Pending { poll_at: look_again } => {
                 assert!(look_again > ms(self.now));
                 self.guests[who].look_again = look_again;
             }
@@ -244,9 +244,9 @@ impl World {
         scopes[0].throttle = Some(limited([3, 1, 5][form]));
         scopes[3].throttle = Some(limited(2)).filter(|_| form != 1);
         let by_value =
-            Partitioning { from: PartitionKey::Query("t".into()), most: NonZeroUsize::new(MOST_VALUES).expect("some") };
-        scopes[2].by_value = Some(by_value).filter(|_| form != 2);
-        self.gate.throttle.follow(&self.gate.scopes);
+            Partitioning { from: PartitionKey::Query("t".into()), max_partitions: NonZeroUsize::new(MOST_VALUES).expect("some") };
+        scopes[2].partitioning = Some(by_value).filter(|_| form != 2);
+        self.gate.throttle.update_config(&self.gate.scopes);
     }
 
     fn settles(&mut self) {
@@ -254,13 +254,13 @@ impl World {
         while let Some(who) = self.guests.iter().position(is_due(self.now)) {
             self.looks(who);
         }
-        assert!(!self.gate.throttle.floor.lock().has_left_somebody(ms(self.now)), "somebody waits who could go");
+        assert!(!self.gate.throttle.scheduler.lock().has_runnable_waiter(ms(self.now)), "somebody waits who could go");
     }
 }
 
 fn limited(concurrency: u32) -> throttle::ThrottleConfig {
     let queue = QueueConfig { max_wait: seconds(2), max_length: MOST_WAITING };
-    throttle::ThrottleConfig { concurrency: NonZeroU32::new(concurrency), queue, ..resting() }
+    throttle::ThrottleConfig { concurrency: NonZeroU32::new(concurrency), queue, ..with_backoff() }
 }
 
 proptest! {
@@ -283,7 +283,7 @@ proptest! {
                 let was = before.iter().find(|was| was.name == of.name).map_or(0, |was| was.in_flight);
                 let most = of.limit.unwrap_or(u32::MAX);
                 prop_assert!(is_reload || of.in_flight <= most.max(was), "{of:?}");
-                prop_assert!(of.waiting <= MOST_WAITING, "{of:?}");
+                prop_assert!(of.queue_length <= MOST_WAITING, "{of:?}");
             }
             before = each;
         }
@@ -297,10 +297,10 @@ proptest! {
         prop_assert!(world.guests.is_empty());
         for name in ["a", "b"] {
             let state = world.gate.state(name, world.now);
-            prop_assert_eq!((state.in_flight, state.waiting), (0, 0));
+            prop_assert_eq!((state.in_flight, state.queue_length), (0, 0));
         }
-        prop_assert!(world.gate.throttle.floor.lock().is_bare(), "lanes are forgotten");
+        prop_assert!(world.gate.throttle.scheduler.lock().is_empty(), "lanes are forgotten");
         world.now += 600_000;
-        prop_assert_eq!(world.gate.state("t", world.now).values.unwrap_or(0), 0, "and so are values");
+        prop_assert_eq!(world.gate.state("t", world.now).partitions.unwrap_or(0), 0, "and so are values");
     }
 }

@@ -111,8 +111,8 @@ fn written(
         trust: Default::default(),
         behaviour: None,
         lists: Vec::new(),
-        tells_crawl_policy: false,
-        agent_rules: Vec::new(),
+        serves_crawl_policy: false,
+        user_agent_rules: Vec::new(),
         classes: vec![Class {
             name: "bucket".into(),
             when: ClassMatcher::default(),
@@ -125,14 +125,14 @@ fn written(
         }],
         quotas: vec![Quota {
             name: "api".into(),
-            limit: Units::whole(1000),
+            limit: Units::from_whole(1000),
             window: Window::Fixed { length: HOUR },
             enforce: true,
             cost_header: None,
             free_when_cached: true,
             sync_from: None,
             pacing: None,
-            ladders: Vec::new(),
+            class_tiers: Vec::new(),
         }],
         routes: Vec::new(),
         scopes: Vec::new(),
@@ -141,21 +141,21 @@ fn written(
         .into_iter()
         .map(|(left, cost)| QuotaUsage {
             quota: QuotaId(0),
-            cost: Units::whole(cost),
-            used: Units::whole(1000 - left),
-            remaining: Units::whole(left),
+            cost: Units::from_whole(cost),
+            used: Units::from_whole(1000 - left),
+            remaining: Units::from_whole(left),
             tier: 0,
-            by_guard: false,
+            guard_admitted: false,
             resets_at: NOON + Duration::from_secs(600),
             window: 0,
-            turn: 1,
+            sequence: 1,
         })
         .collect();
     let bucket = tokens.map(|remaining| BucketUsage {
         remaining,
         next_after: Duration::from_secs(10),
         full_after: Duration::from_secs(60),
-        turn: 0,
+        sequence: 0,
     });
     let told = RateLimitSnapshot { class: ClassId(0), route: 0, standings: &standings, bucket, refusal };
     let mut fields = Fields::new();

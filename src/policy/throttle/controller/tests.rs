@@ -1,10 +1,10 @@
 use super::*;
-use crate::policy::throttle::simulation::{Origin, ServiceTime, Phase, SecondStats, Simulation, Summary, wide};
+use crate::policy::throttle::simulation::{Origin, ServiceTime, Phase, SecondStats, Simulation, Summary, permissive_config};
 
 const CLIENTS: u32 = 64;
 
 fn origin(servers: u32, pages: ServiceTime) -> Origin {
-    Origin { servers, pages, takes: None, patience: Duration::from_secs(30) }
+    Origin { servers, pages, rate_limit: None, queue_timeout: Duration::from_secs(30) }
 }
 
 fn autothrottle(target_concurrency: f64) -> Controller {
@@ -12,8 +12,8 @@ fn autothrottle(target_concurrency: f64) -> Controller {
         target_concurrency,
         start_delay: Duration::ZERO,
         max_delay: Duration::from_secs(5),
-        good_statuses: vec![200],
-        debug: false,
+        success_statuses: vec![200],
+        log_adjustments: false,
     })
 }
 
@@ -30,13 +30,13 @@ fn found_after(seconds: &[SecondStats], servers: u32) -> Option<usize> {
 /// `cargo test --lib compares_controllers -- --nocapture` prints the table of docs/PERFORMANCE.md.
 #[test]
 fn compares_controllers() {
-    let gradient = || Controller::Gradient(Gradient { floor: 1, ceiling: 256 });
+    let gradient = || Controller::Gradient(Gradient { min: 1, max: 256 });
     let ways = [
-        ("nothing", wide()),
-        ("`concurrency: 16`", ThrottleConfig { concurrency: NonZeroU32::new(16), ..wide() }),
-        ("`autothrottle`, target 16", ThrottleConfig { controller: Some(autothrottle(16.0)), ..wide() }),
-        ("`autothrottle`, target 4", ThrottleConfig { controller: Some(autothrottle(4.0)), ..wide() }),
-        ("`adaptive: gradient`", ThrottleConfig { controller: Some(gradient()), ..wide() }),
+        ("nothing", permissive_config()),
+        ("`concurrency: 16`", ThrottleConfig { concurrency: NonZeroU32::new(16), ..permissive_config() }),
+        ("`autothrottle`, target 16", ThrottleConfig { controller: Some(autothrottle(16.0)), ..permissive_config() }),
+        ("`autothrottle`, target 4", ThrottleConfig { controller: Some(autothrottle(4.0)), ..permissive_config() }),
+        ("`adaptive: gradient`", ThrottleConfig { controller: Some(gradient()), ..permissive_config() }),
     ];
     let (noisy, slow, mixed) = (ServiceTime::Noisy(0.1), ServiceTime::Noisy(0.2), ServiceTime::Mixed(0.05, 0.5));
     let origins = [
@@ -69,9 +69,9 @@ fn compares_controllers() {
 #[test]
 fn a_controller_keeps_what_it_learned_only_under_settings_of_its_kind() {
     let now = Timestamp::from_seconds(1000);
-    let slow = ThrottleConfig { controller: Some(autothrottle(1.0)), ..wide() };
+    let slow = ThrottleConfig { controller: Some(autothrottle(1.0)), ..permissive_config() };
     let learned = ControllerState::Autothrottle(Duration::from_secs(9));
-    assert_eq!(slow.course(learned, now), ControllerState::Autothrottle(Duration::from_secs(5)), "within the new bounds");
-    assert_eq!(wide().course(learned, now), ControllerState::Fixed);
-    assert_eq!(slow.course(ControllerState::Fixed, now), ControllerState::Autothrottle(Duration::ZERO));
+    assert_eq!(slow.update_controller(learned, now), ControllerState::Autothrottle(Duration::from_secs(5)), "within the new bounds");
+    assert_eq!(permissive_config().update_controller(learned, now), ControllerState::Fixed);
+    assert_eq!(slow.update_controller(ControllerState::Fixed, now), ControllerState::Autothrottle(Duration::ZERO));
 }

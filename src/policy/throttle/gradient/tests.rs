@@ -1,8 +1,8 @@
 use super::*;
 use crate::policy::throttle::controller::Controller;
-use crate::policy::throttle::simulation::{Origin, ServiceTime, Phase, SecondStats, Simulation, Summary, wide};
+use crate::policy::throttle::simulation::{Origin, ServiceTime, Phase, SecondStats, Simulation, Summary, permissive_config};
 
-const GRADIENT: Gradient = Gradient { floor: 1, ceiling: 256 };
+const GRADIENT: Gradient = Gradient { min: 1, max: 256 };
 
 fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
@@ -17,31 +17,31 @@ struct Story {
 
 impl Story {
     fn within(floor: u32, ceiling: u32) -> Self {
-        let (gradient, now) = (Gradient { floor, ceiling }, Timestamp::from_seconds(1000));
+        let (gradient, now) = (Gradient { min: floor, max: ceiling }, Timestamp::from_seconds(1000));
         Self { gradient, limit: GradientLimit::new(&gradient, now), now }
     }
 
     /// One window of answers that take `latency_ms`.
     fn answers(&mut self, latency_ms: u64) -> &mut Self {
-        let whole = self.limit.most();
-        self.window(whole, &[(ENOUGH, Some(LoadSample::Good(ms(latency_ms))))])
+        let whole = self.limit.current();
+        self.window(whole, &[(WINDOW_SAMPLES, Some(LoadSample::Success(ms(latency_ms))))])
     }
 
     fn window(&mut self, under_way: u32, signs: &[(u32, Option<LoadSample>)]) -> &mut Self {
         self.now += ms(1);
         let sent = self.now;
         for sign in signs.iter().flat_map(|&(count, sign)| (0..count).map(move |_| sign)) {
-            self.limit.sent(under_way, self.now);
-            self.now += SHORTEST;
+            self.limit.on_sent(under_way, self.now);
+            self.now += MIN_WINDOW;
             if let Some(sign) = sign {
-                self.limit.heard(&self.gradient, sign, sent, under_way, self.now);
+                self.limit.on_outcome(&self.gradient, sign, sent, under_way, self.now);
             }
         }
         self
     }
 
     fn most(&self) -> u32 {
-        self.limit.most()
+        self.limit.current()
     }
 
     /// Without the window in which the queue is looked into.
@@ -80,12 +80,12 @@ fn the_limit_follows_the_algorithm_window_by_window() {
 
 #[test]
 fn a_limit_that_is_not_used_by_half_stays_whatever_happens() {
-    for sign in [LoadSample::Good(ms(1)), LoadSample::Good(ms(60_000)), LoadSample::Congested] {
+    for sign in [LoadSample::Success(ms(1)), LoadSample::Success(ms(60_000)), LoadSample::Overloaded] {
         let mut story = Story::within(1, 64);
         story.answers(100).answers(100).answers(100);
         let before = story.most();
         for _ in 0..50 {
-            story.window(before / 2 - 1, &[(ENOUGH, Some(sign))]);
+            story.window(before / 2 - 1, &[(WINDOW_SAMPLES, Some(sign))]);
         }
         assert_eq!(story.most(), before, "{sign:?}");
     }
@@ -93,18 +93,18 @@ fn a_limit_that_is_not_used_by_half_stays_whatever_happens() {
 
 #[test]
 fn timeouts_and_complaints_take_away_their_share_and_at_most_half() {
-    for (good, congested, left) in [(ENOUGH - 2, 2, 90), (ENOUGH / 2, ENOUGH / 2, 50), (0, ENOUGH, 50)] {
+    for (good, congested, left) in [(WINDOW_SAMPLES - 2, 2, 90), (WINDOW_SAMPLES / 2, WINDOW_SAMPLES / 2, 50), (0, WINDOW_SAMPLES, 50)] {
         let mut story = Story::within(1, 100);
         story.limit.most = 100.0;
-        story.window(100, &[(congested, Some(LoadSample::Congested)), (good, Some(LoadSample::Good(ms(100))))]);
-        assert_eq!(story.most(), left, "{congested} of {ENOUGH}");
+        story.window(100, &[(congested, Some(LoadSample::Overloaded)), (good, Some(LoadSample::Success(ms(100))))]);
+        assert_eq!(story.most(), left, "{congested} of {WINDOW_SAMPLES}");
     }
     let mut story = Story::within(1, 100);
     story.limit.most = 100.0;
     let sent = story.now;
-    story.window(100, &[(ENOUGH, Some(LoadSample::Congested))]);
-    for _ in 0..ENOUGH {
-        story.limit.heard(&GRADIENT, LoadSample::Congested, sent, 50, story.now + ms(200));
+    story.window(100, &[(WINDOW_SAMPLES, Some(LoadSample::Overloaded))]);
+    for _ in 0..WINDOW_SAMPLES {
+        story.limit.on_outcome(&GRADIENT, LoadSample::Overloaded, sent, 50, story.now + ms(200));
     }
     assert_eq!(story.most(), 50, "those that were under way then are the same congestion");
 }
@@ -115,7 +115,7 @@ fn errors_answered_fast_never_raise_it() {
     story.answers(100);
     let before = story.most();
     for _ in 0..100 {
-        story.window(before, &[(ENOUGH, None)]);
+        story.window(before, &[(WINDOW_SAMPLES, None)]);
     }
     assert_eq!(story.most(), before);
 }
@@ -136,14 +136,14 @@ fn an_origin_that_became_slower_by_itself_is_believed_before_half_is_lost_twice(
 }
 
 fn origin(servers: u32, pages: ServiceTime) -> Origin {
-    Origin { servers, pages, takes: None, patience: Duration::from_secs(30) }
+    Origin { servers, pages, rate_limit: None, queue_timeout: Duration::from_secs(30) }
 }
 
 /// What each second brings behind a gradient, before origins that follow each other.
 fn squeezed(seed: u64, seconds: u64, phases: &[(u64, Origin, u32)]) -> Vec<SecondStats> {
     let phases: Vec<Phase> =
         phases.iter().map(|&(from_s, origin, clients)| Phase { from_s, origin, clients }).collect();
-    let rules = crate::policy::throttle::ThrottleConfig { controller: Some(Controller::Gradient(GRADIENT)), ..wide() };
+    let rules = crate::policy::throttle::ThrottleConfig { controller: Some(Controller::Gradient(GRADIENT)), ..permissive_config() };
     Simulation::of(&rules, &phases, seed).run(seconds)
 }
 
@@ -207,7 +207,7 @@ fn little_traffic_neither_raises_nor_lowers_it() {
 
 #[test]
 fn an_origin_that_hangs_for_a_while_gets_less_and_then_its_due() {
-    let well = Origin { patience: Duration::from_secs(2), ..origin(16, ServiceTime::Noisy(0.1)) };
+    let well = Origin { queue_timeout: Duration::from_secs(2), ..origin(16, ServiceTime::Noisy(0.1)) };
     let hung = Origin { servers: 0, ..well };
     let seconds = squeezed(7, 90, &[(0, well, 200), (30, hung, 200), (50, well, 200)]);
     assert!(seconds[49].pace.limit <= Some(2), "{:?}", seconds[49]);

@@ -1,7 +1,7 @@
 use super::*;
-use crate::policy::throttle::backoff::{Backoff, COMPLAINTS};
+use crate::policy::throttle::backoff::{Backoff, OVERLOAD_STATUSES};
 use crate::policy::throttle::controller::Controller;
-use crate::policy::throttle::simulation::{Origin, ServiceTime, Phase, SecondStats, Simulation, wide};
+use crate::policy::throttle::simulation::{Origin, ServiceTime, Phase, SecondStats, Simulation, permissive_config};
 use crate::policy::throttle::{Jitter, ThrottleConfig};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -11,11 +11,11 @@ fn ms(count: u64) -> Duration {
 }
 
 fn by_delay(target: RangeInclusive<u32>) -> Rampup {
-    Rampup { target, window: MINUTE, lever: RampVariable::Delay { start: ms(200), least: ms(20), most: ms(2000) } }
+    Rampup { target, window: MINUTE, variable: RampVariable::Delay { start: ms(200), min: ms(20), max: ms(2000) } }
 }
 
 fn by_concurrency(target: RangeInclusive<u32>) -> Rampup {
-    Rampup { target, window: MINUTE, lever: RampVariable::Concurrency { start: 20, most: 24 } }
+    Rampup { target, window: MINUTE, variable: RampVariable::Concurrency { start: 20, max: 24 } }
 }
 
 struct Story {
@@ -32,11 +32,11 @@ impl Story {
 
     /// A window with so many requests, with so many under way at each, and so many complaints.
     fn window(&mut self, sent: u32, under_way: u32, complaints: u32) -> RampValue {
-        (0..sent).for_each(|_| self.climb.sent(&self.rampup, under_way, self.now));
-        (0..complaints).for_each(|_| self.climb.complained(&self.rampup, self.now));
+        (0..sent).for_each(|_| self.climb.on_sent(&self.rampup, under_way, self.now));
+        (0..complaints).for_each(|_| self.climb.on_overload(&self.rampup, self.now));
         self.now += MINUTE;
-        self.climb.sent(&self.rampup, under_way, self.now);
-        self.climb.reached()
+        self.climb.on_sent(&self.rampup, under_way, self.now);
+        self.climb.current()
     }
 }
 
@@ -59,11 +59,11 @@ fn the_delay_follows_the_complaints_window_by_window() {
     for _ in 0..100 {
         story.window(6000, 1, 0);
     }
-    assert_eq!(story.climb.reached(), RampValue::Delay(ms(20)), "no shorter than the shortest");
+    assert_eq!(story.climb.current(), RampValue::Delay(ms(20)), "no shorter than the shortest");
     for _ in 0..100 {
         story.window(6000, 1, 9);
     }
-    assert_eq!(story.climb.reached(), RampValue::Delay(ms(2000)), "no longer than the longest");
+    assert_eq!(story.climb.current(), RampValue::Delay(ms(2000)), "no longer than the longest");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn concurrency_follows_the_complaints_window_by_window() {
     for _ in 0..200 {
         story.window(100, 1, 9);
     }
-    assert_eq!(story.climb.reached(), RampValue::Concurrency(1));
+    assert_eq!(story.climb.current(), RampValue::Concurrency(1));
 }
 
 #[test]
@@ -95,16 +95,16 @@ fn an_hour_in_which_nobody_asks_is_no_step() {
 /// Each second behind a ramp-up, before an origin that answers 429 beyond `rate` requests a second.
 fn climbs(rampup: Rampup, rate: u32, seed: u64, hours: u64) -> Vec<SecondStats> {
     let backoff = Backoff {
-        statuses: COMPLAINTS.into(),
+        statuses: OVERLOAD_STATUSES.into(),
         factor: 2,
         min_delay: Duration::from_secs(1),
         max_delay: Duration::from_secs(300),
         jitter: Jitter::default(),
         window: MINUTE,
     };
-    let rules = ThrottleConfig { backoff: Some(backoff), controller: Some(Controller::Rampup(rampup)), ..wide() };
+    let rules = ThrottleConfig { backoff: Some(backoff), controller: Some(Controller::Rampup(rampup)), ..permissive_config() };
     let origin =
-        Origin { servers: 200, pages: ServiceTime::Noisy(0.1), takes: Some(rate), patience: Duration::from_secs(30) };
+        Origin { servers: 200, pages: ServiceTime::Noisy(0.1), rate_limit: Some(rate), queue_timeout: Duration::from_secs(30) };
     Simulation::of(&rules, &[Phase { from_s: 0, origin, clients: 300 }], seed).run(hours * 3600)
 }
 
@@ -116,7 +116,7 @@ fn it_settles_at_the_target_and_holds() {
         let answered = settled.iter().map(|second| f64::from(second.answered)).sum::<f64>() / 3600.0;
         assert!(answered >= 0.93 * f64::from(rate), "{answered} of {rate}");
         let minutes: Vec<u32> =
-            settled.chunks(60).map(|minute| minute.iter().map(|second| second.complained).sum()).collect();
+            settled.chunks(60).map(|minute| minute.iter().map(|second| second.overloaded).sum()).collect();
         let met = minutes.iter().filter(|count| (1..=3).contains(*count)).count();
         assert!(met >= 45, "{met} of 60 windows: {minutes:?}");
         let delays = settled.iter().map(|second| second.pace.delay);
