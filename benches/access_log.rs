@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::io;
 use tidegate::policy::Timestamp;
 use tidegate::telemetry::sample::person;
-use tidegate::telemetry::{AccessLog, WorkerCounters, LineWriter, Telemetry};
+use tidegate::telemetry::{AccessLog, LineWriter, Telemetry, WorkerCounters};
 
 fn one_request(criterion: &mut Criterion) {
     let record = person();

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use criterion::{Criterion, criterion_group, criterion_main};
 use foldhash::fast::RandomState;
 use ipnet::IpNet;
-use tidegate::user_agents::{UserAgentMatcher, ClaimCache};
 use tidegate::policy::{OperatorId, Timestamp};
+use tidegate::user_agents::{ClaimCache, UserAgentMatcher};
 use tidegate::verify::{OperatorOverride, OperatorTable, RangeSource};
 
 const NOW: Timestamp = Timestamp::from_seconds(1_800_014_400);
@@ -30,8 +30,11 @@ fn crowded() -> (OperatorTable, OperatorId, Vec<IpAddr>) {
     let prefix =
         |bits: u32| IpNet::new(Ipv4Addr::from(bits).into(), 20 + (bits % 13) as u8).expect("at most 32").trunc();
     let ranges = scattered.clone().map(|bits| RangeSource::Network(prefix(bits))).collect();
-    let operators =
-        OperatorTable::with_overrides(vec![OperatorOverride { name: "acme".into(), ranges: Some(ranges), ..OperatorOverride::default() }]);
+    let operators = OperatorTable::with_overrides(vec![OperatorOverride {
+        name: "acme".into(),
+        ranges: Some(ranges),
+        ..OperatorOverride::default()
+    }]);
     let acme = operators.id("acme").expect("declared");
     (operators, acme, scattered.map(|bits| Ipv4Addr::from(bits ^ (bits >> 7 & 0x3ff)).into()).collect())
 }

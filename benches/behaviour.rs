@@ -11,9 +11,11 @@ use std::time::Duration;
 use tidegate::config;
 use tidegate::engine::{Admission, Engine, LeaseMode, ProfileKey};
 use tidegate::policy::Timestamp;
-use tidegate::policy::bot_detection::{ResourceKind, BrowserTraits, ResponseOutcome, Referer, HeadersSeen, RequestFeatures};
-use tidegate::policy::identity::{IpPrefix, ProxyTrust};
 use tidegate::policy::address_lists::AddressLists;
+use tidegate::policy::bot_detection::{
+    BrowserTraits, HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome,
+};
+use tidegate::policy::identity::{IpPrefix, ProxyTrust};
 
 const CLIENTS: u32 = 100_000;
 const NETWORKS: u32 = 100_000;

@@ -7,11 +7,11 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
-use tidegate::user_agents::{UserAgentMatcher, ClaimCache};
 use tidegate::config;
-use tidegate::engine::{Admission, Engine, AdmissionOutcome, LeaseMode};
+use tidegate::engine::{Admission, AdmissionOutcome, Engine, LeaseMode};
 use tidegate::policy::address_lists::ListSet;
 use tidegate::policy::{Claim, Facts, Proof, Signature, Timestamp};
+use tidegate::user_agents::{ClaimCache, UserAgentMatcher};
 use tidegate::verify::OperatorTable;
 
 const CLIENTS: u32 = 1_000_000;

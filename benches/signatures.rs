@@ -12,7 +12,7 @@ use std::time::Duration;
 use tidegate::http1::{Fields, Name, RequestHead};
 use tidegate::policy::identity::ClientKey;
 use tidegate::policy::{OperatorId, Signature, Timestamp};
-use tidegate::verify::signature::{SignedMessage, VerifyTime, SignatureVerifier, SignaturePolicy};
+use tidegate::verify::signature::{SignaturePolicy, SignatureVerifier, SignedMessage, VerifyTime};
 
 const AGENT: &str = "https://bot.example";
 const NOW: u64 = 1_800_000_000;

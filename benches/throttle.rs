@@ -12,7 +12,7 @@ use std::task::Waker;
 use std::time::Duration;
 use tidegate::clock::Clock;
 use tidegate::config;
-use tidegate::engine::{Admission, Engine, AcquireOutcome, SlotGuard, LeaseMode, QueuePoll, QueuedRequest};
+use tidegate::engine::{AcquireOutcome, Admission, Engine, LeaseMode, QueuePoll, QueuedRequest, SlotGuard};
 use tidegate::policy::identity::ClientKey;
 use tidegate::policy::throttle::OriginOutcome;
 use tidegate::policy::throttle::partition::PartitionInput;
@@ -33,7 +33,8 @@ const BACKEND: usize = 0;
 const TENANT: usize = 1;
 const BOTH: usize = 2;
 const NOW: Timestamp = Timestamp::from_seconds(1000);
-const GOOD: OriginOutcome = OriginOutcome { status: Some(200), latency: Duration::ZERO, measured: true, retry_after: None };
+const GOOD: OriginOutcome =
+    OriginOutcome { status: Some(200), latency: Duration::ZERO, measured: true, retry_after: None };
 
 fn gate() -> Arc<Admission> {
     let settings = config::load(Path::new("bench.yaml"), RULES, &[], &[], &[]).expect("the rules are right");

@@ -4,8 +4,8 @@
 //! the file is right again.
 
 use crate::bounded_file::{self, EmptyFileDebounce};
+use crate::policy::address_lists::{self, AddressLists, InvalidLine};
 use crate::policy::identity::IpPrefix;
-use crate::policy::address_lists::{self, InvalidLine, AddressLists};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -152,8 +152,9 @@ mod tests {
         let write = |text: &str| std::fs::write(&path, text).expect("it can be written");
         write("192.0.2.0/24\n");
         let mut files = AddressListFiles::read(named(&[&path])).expect("it is right");
-        let on_it =
-            |lists: &AddressLists, address: &str| lists.lookup(address.parse().expect("an address")) == ListSet::from_ids([ListId(0)]);
+        let on_it = |lists: &AddressLists, address: &str| {
+            lists.lookup(address.parse().expect("an address")) == ListSet::from_ids([ListId(0)])
+        };
         assert!(on_it(&files.lists(), "192.0.2.7"));
         assert!(files.reload_changed().lists.is_none(), "nothing has changed");
 

@@ -163,7 +163,13 @@ impl fmt::Debug for CivilCalendar {
             Unit::Week => "week",
             Unit::Month => "month",
         };
-        write!(out, "{unit} of {}, from {:02}:{:02}", Calendar::zone(self), self.reset_time.hour(), self.reset_time.minute())
+        write!(
+            out,
+            "{unit} of {}, from {:02}:{:02}",
+            Calendar::zone(self),
+            self.reset_time.hour(),
+            self.reset_time.minute()
+        )
     }
 }
 

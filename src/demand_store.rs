@@ -3,8 +3,8 @@
 //! It is worth days, not money: a file that cannot be read is told of and learning begins anew, and what the last minute
 //! has taught may be lost.
 
-use crate::engine::LearnedDemand;
 use crate::bounded_file;
+use crate::engine::LearnedDemand;
 use crate::policy::Units;
 use crate::policy::pacing::week::{HOURS, HourProfile};
 use parking_lot::Mutex;

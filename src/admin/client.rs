@@ -84,14 +84,17 @@ impl Client {
     async fn exchange(&self, method: Method, path: &str, body: &str) -> Result<AdminResponse, AdminClientError> {
         let not_there = |source| AdminClientError::Unreachable { address: self.address.clone(), source };
         let stream = TcpStream::connect(&self.address).await.map_err(not_there)?;
-        let (mut connection, driver) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.invalid_response(error))?;
+        let (mut connection, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| self.invalid_response(error))?;
         tokio::spawn(driver);
         let request = self.build_request(method, path, body).map_err(|error| self.invalid_response(error))?;
         let response = connection.send_request(request).await.map_err(|error| self.invalid_response(error))?;
         let status = response.status();
-        let body =
-            Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await.map_err(|error| self.invalid_response(error))?;
+        let body = Limited::new(response.into_body(), BODY_BYTES_MAX)
+            .collect()
+            .await
+            .map_err(|error| self.invalid_response(error))?;
         Ok(AdminResponse { status, body: String::from_utf8_lossy(&body.to_bytes()).into_owned() })
     }
 

@@ -3,12 +3,12 @@
 //!
 //! It knows the gate only as [`GatewayApi`], so that what serves requests knows nothing of what watches it.
 
+mod api;
 mod auth;
 mod client;
 mod corrections;
 mod decision;
 mod health;
-mod api;
 mod problem;
 mod quotas;
 mod state;
@@ -16,9 +16,9 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use auth::AccessControl;
-pub use client::{AdminResponse, AdminClientError, Client};
 pub use api::{GatewayApi, ListenAddresses, ScopeView, SettingsView};
+pub use auth::AccessControl;
+pub use client::{AdminClientError, AdminResponse, Client};
 
 use axum::Router;
 use axum::extract::{FromRef, State};

@@ -1,7 +1,7 @@
 //! The quotas as they stand, and their correction by hand.
 
 use super::Gate;
-use super::corrections::{Correction, Corrections, Actor};
+use super::corrections::{Actor, Correction, Corrections};
 use super::problem::Problem;
 use super::state::{amount, quota};
 use crate::engine::QuotaView;

@@ -1,7 +1,7 @@
 //! The gate at a glance.
 
-use super::corrections::Corrections;
 use super::api::SettingsView;
+use super::corrections::Corrections;
 use super::{Gate, ScopeView};
 use crate::engine::{ClassPlan, ClientView, PlanView, QuotaView, ScopeState};
 use crate::policy::crawl_delay::ComplianceView;

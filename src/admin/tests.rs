@@ -1,4 +1,4 @@
-use super::corrections::{Correction, Actor};
+use super::corrections::{Actor, Correction};
 use super::*;
 use crate::engine::{ClassPlan, ClassView, ClientView, PlanView, QuotaView, ScopeState, UnknownQuota};
 use crate::explain::Explanation;
@@ -16,25 +16,25 @@ use tower::ServiceExt;
 
 #[tokio::test]
 async fn a_gate_without_an_origin_is_alive_but_not_ready() {
-    let desk = Desk { missing: vec!["The origin's name has not been resolved.".into()], ..Desk::new() };
+    let desk = FakeGateway { missing: vec!["The origin's name has not been resolved.".into()], ..FakeGateway::new() };
     let alive = desk.ask("GET /healthz").await;
     assert_eq!(alive.status, 200);
     let ready = desk.ask("GET /readyz").await;
     assert_eq!(ready.status, 503);
     assert_eq!(ready.json()["detail"], "The origin's name has not been resolved.");
-    assert_eq!(Desk::new().ask("GET /readyz").await.status, 200);
+    assert_eq!(FakeGateway::new().ask("GET /readyz").await.status, 200);
 }
 
 #[tokio::test]
 async fn metrics_come_in_the_format_that_prometheus_asks_for() {
-    let answer = Desk::new().ask("GET /metrics").await;
+    let answer = FakeGateway::new().ask("GET /metrics").await;
     assert_eq!(answer.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
     assert_eq!(answer.body, "tidegate_up 1\n");
 }
 
 #[tokio::test]
 async fn the_state_shows_quotas_classes_scopes_and_who_is_refused_most() {
-    let state = Desk::new().ask("GET /api/v1/state").await.json();
+    let state = FakeGateway::new().ask("GET /api/v1/state").await.json();
     assert_eq!(state["uptime_s"], 60);
     assert_eq!(state["quotas"][0]["used"], json!(12.25));
     assert_eq!(state["quotas"][0]["remaining"], json!(84.75));
@@ -56,7 +56,7 @@ async fn the_state_shows_quotas_classes_scopes_and_who_is_refused_most() {
 
 #[tokio::test]
 async fn the_state_says_where_everybody_is_and_what_went_wrong() {
-    let state = Desk::new().ask("GET /api/v1/state").await.json();
+    let state = FakeGateway::new().ask("GET /api/v1/state").await.json();
     for (key, value) in [
         ("version", json!("1.2.3")),
         ("revision", json!("abc")),
@@ -75,7 +75,7 @@ async fn the_state_says_where_everybody_is_and_what_went_wrong() {
 
 #[tokio::test]
 async fn one_quota_can_be_looked_at_alone() {
-    let desk = Desk::new();
+    let desk = FakeGateway::new();
     let alone = desk.ask("GET /api/v1/quotas/places_api").await;
     assert_eq!(alone.json(), desk.ask("GET /api/v1/quotas").await.json()[0]);
     assert_eq!(alone.json()["window_ends_in_s"], 86_400 - 160);
@@ -86,7 +86,7 @@ async fn one_quota_can_be_looked_at_alone() {
 
 #[tokio::test]
 async fn a_quota_is_corrected_by_hand_to_the_thousandth() {
-    let desk = Desk::new();
+    let desk = FakeGateway::new();
     let answer = desk.put("/api/v1/quotas/places_api/used", r#"{"used": 40.125}"#).await;
     assert_eq!(answer.json(), json!({"name": "places_api", "from": 12.25, "to": 40.125}));
     let answer = desk.put("/api/v1/quotas/places_api/used", r#"{"used": "12.25", "by": "ann"}"#).await;
@@ -100,7 +100,7 @@ async fn a_quota_is_corrected_by_hand_to_the_thousandth() {
 
 #[tokio::test]
 async fn a_correction_that_is_wrong_changes_nothing_and_is_told_line_by_line() {
-    let desk = Desk::new();
+    let desk = FakeGateway::new();
     let name = "by: found \"a\\nb\"; give a name of 1 to 64 characters, or none";
     let range = "give a number from 0 to 100, such as 12 or 0.25";
     for (sent, told) in [
@@ -146,7 +146,7 @@ async fn the_last_corrections_are_remembered_with_whoever_made_them() {
 
 #[tokio::test]
 async fn a_decision_is_explained_until_it_is_forgotten() {
-    let desk = Desk::new();
+    let desk = FakeGateway::new();
     let found = desk.ask("GET /api/v1/decisions/000000000000beef").await;
     assert_eq!((found.status, &found.json()["verdict"]), (200, &json!("refused")));
     assert_eq!(desk.ask("GET /api/v1/decisions/000000000000dead").await.problem(), 404);
@@ -157,8 +157,8 @@ async fn a_decision_is_explained_until_it_is_forgotten() {
 
 #[tokio::test]
 async fn a_reload_tells_every_mistake_and_says_that_the_old_settings_stay() {
-    assert_eq!(Desk::new().ask("POST /api/v1/reload").await.json()["reloaded"], true);
-    let wrong = Desk { mistakes: Some("routes[0].cost: found -1".into()), ..Desk::new() };
+    assert_eq!(FakeGateway::new().ask("POST /api/v1/reload").await.json()["reloaded"], true);
+    let wrong = FakeGateway { mistakes: Some("routes[0].cost: found -1".into()), ..FakeGateway::new() };
     let answer = wrong.ask("POST /api/v1/reload").await;
     assert!(answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("routes[0].cost")));
     assert_eq!(answer.problem(), 422);
@@ -166,7 +166,7 @@ async fn a_reload_tells_every_mistake_and_says_that_the_old_settings_stay() {
 
 #[tokio::test]
 async fn every_error_is_a_problem_document() {
-    let desk = Desk::new();
+    let desk = FakeGateway::new();
     assert_eq!(desk.ask("GET /nothing").await.problem(), 404);
     let wrong_method = desk.ask("DELETE /api/v1/state").await;
     assert_eq!(wrong_method.problem(), 405);
@@ -178,7 +178,7 @@ async fn every_error_is_a_problem_document() {
 
 #[tokio::test]
 async fn where_a_token_is_set_only_its_holder_gets_past_the_health_checks() {
-    let desk = Desk { token: Some("secret".into()), ..Desk::new() };
+    let desk = FakeGateway { token: Some("secret".into()), ..FakeGateway::new() };
     for wrong in ["", "authorization: Bearer secre", "authorization: Bearer secretly", "authorization: Basic secret"] {
         for path in ["/metrics", "/api/v1/state", "/nothing"] {
             let answer = desk.ask(&format!("GET {path}\n{wrong}")).await;
@@ -193,7 +193,7 @@ async fn where_a_token_is_set_only_its_holder_gets_past_the_health_checks() {
 
 #[tokio::test]
 async fn without_a_token_a_name_that_was_made_to_point_here_is_refused() {
-    let desk = Desk::new();
+    let desk = FakeGateway::new();
     for here in ["127.0.0.1:9090", "localhost:9090", "[::1]:9090", "127.9.9.9"] {
         assert_eq!(desk.ask(&format!("GET /api/v1/state\nhost: {here}")).await.status, 200, "{here}");
     }
@@ -204,7 +204,7 @@ async fn without_a_token_a_name_that_was_made_to_point_here_is_refused() {
 
 #[tokio::test]
 async fn a_page_of_another_site_can_change_nothing() {
-    let desk = Desk::new();
+    let desk = FakeGateway::new();
     for page in
         ["sec-fetch-site: cross-site", "sec-fetch-site: same-site", "origin: http://evil.example", "origin: null"]
     {
@@ -218,7 +218,7 @@ async fn a_page_of_another_site_can_change_nothing() {
 #[tokio::test]
 async fn answers_are_neither_cached_nor_guessed_at() {
     for path in ["/healthz", "/metrics", "/nothing"] {
-        let answer = Desk::new().ask(&format!("GET {path}")).await;
+        let answer = FakeGateway::new().ask(&format!("GET {path}")).await;
         assert_eq!(answer.header("cache-control"), "no-store");
         assert_eq!(answer.header("x-content-type-options"), "nosniff");
     }
@@ -229,7 +229,7 @@ async fn over_a_socket_it_serves_until_it_is_told_to_end() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let listen = listener.local_addr().expect("an address");
     let (end, ended) = tokio::sync::oneshot::channel::<()>();
-    let router = router(Arc::new(Desk::new()), AccessControl { token: None, listen });
+    let router = router(Arc::new(FakeGateway::new()), AccessControl { token: None, listen });
     let server = tokio::spawn(serve(listener, router, async { drop(ended.await) }));
     let mut client = tokio::net::TcpStream::connect(listen).await.expect("it listens");
     let body = r#"{"used": 1}"#;
@@ -243,34 +243,34 @@ async fn over_a_socket_it_serves_until_it_is_told_to_end() {
     server.await.expect("no panic").expect("no error");
 }
 
-struct Desk {
+struct FakeGateway {
     missing: Vec<String>,
     mistakes: Option<String>,
     token: Option<String>,
     used: Arc<Mutex<Units>>,
 }
 
-struct Answer {
+struct TestResponse {
     status: u16,
     headers: axum::http::HeaderMap,
     body: String,
 }
 
-impl Desk {
+impl FakeGateway {
     fn new() -> Self {
         Self { missing: Vec::new(), mistakes: None, token: None, used: Arc::new(Mutex::new(Units::from_milli(12_250))) }
     }
 
     /// Asks with a method and a path, and with headers on further lines.
-    async fn ask(&self, asked: &str) -> Answer {
+    async fn ask(&self, asked: &str) -> TestResponse {
         self.send(asked, Body::empty()).await
     }
 
-    async fn put(&self, path: &str, body: &str) -> Answer {
+    async fn put(&self, path: &str, body: &str) -> TestResponse {
         self.send(&format!("PUT {path}"), Body::from(body.to_owned())).await
     }
 
-    async fn send(&self, asked: &str, body: Body) -> Answer {
+    async fn send(&self, asked: &str, body: Body) -> TestResponse {
         let mut lines = asked.lines();
         let (method, path) = lines.next().and_then(|line| line.split_once(' ')).expect("a method and a path");
         let mut request = Request::builder().method(method).uri(path);
@@ -281,7 +281,7 @@ impl Desk {
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        let gate = Desk {
+        let gate = FakeGateway {
             missing: self.missing.clone(),
             mistakes: self.mistakes.clone(),
             token: None,
@@ -295,11 +295,11 @@ impl Desk {
         let (head, body) = response.expect("never fails").into_parts();
         let body = to_bytes(body, usize::MAX).await.expect("a body");
         let body = String::from_utf8(body.to_vec()).expect("text");
-        Answer { status: head.status.as_u16(), headers: head.headers, body }
+        TestResponse { status: head.status.as_u16(), headers: head.headers, body }
     }
 }
 
-impl Answer {
+impl TestResponse {
     fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
@@ -316,7 +316,7 @@ impl Answer {
     }
 }
 
-impl GatewayApi for Desk {
+impl GatewayApi for FakeGateway {
     fn now(&self) -> Timestamp {
         Timestamp::from_seconds(160)
     }
@@ -390,7 +390,11 @@ impl GatewayApi for Desk {
             closed_until: None,
             window_start: Timestamp::from_seconds(0),
             window_end: Timestamp::from_seconds(86_400),
-            plan: Some(PlanView { forecast: PacingMode::Learned, planned: Units::from_whole(40), earmarked: Units::from_whole(9) }),
+            plan: Some(PlanView {
+                forecast: PacingMode::Learned,
+                planned: Units::from_whole(40),
+                earmarked: Units::from_whole(9),
+            }),
             by_class: vec![bot],
         }]
     }

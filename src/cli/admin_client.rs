@@ -1,7 +1,7 @@
 //! How a command reaches a running gate, and what its answer means for the exit code.
 
-use super::{ConfigArg, CommandError, environment};
-use crate::admin::{AdminResponse, AdminClientError, Client};
+use super::{CommandError, ConfigArg, environment};
+use crate::admin::{AdminClientError, AdminResponse, Client};
 use crate::config;
 use crate::policy::secret::Secret;
 use clap::Args;
@@ -79,7 +79,10 @@ impl AdminArgs {
         let remedy = "admin.token of the file is not what the gate was started with: start it anew, or ask with \
                       --admin ADDR and its token";
         let token = admin.token.as_ref().and_then(Secret::authorization);
-        Ok(AdminTarget { client: Client::at(reachable(admin.listen).to_string()).authorized(token), remedy: remedy.into() })
+        Ok(AdminTarget {
+            client: Client::at(reachable(admin.listen).to_string()).authorized(token),
+            remedy: remedy.into(),
+        })
     }
 
     fn token(&self, environment: &[(String, String)]) -> Result<Option<http::HeaderValue>, String> {

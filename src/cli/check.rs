@@ -2,17 +2,17 @@
 
 mod classes;
 mod crawlers;
+mod format;
 mod ledger;
 mod quotas;
 mod routes;
 mod scopes;
 #[cfg(test)]
 mod tests;
-mod format;
 
+use crate::address_list_files::{AddressListFiles, count_text};
 use crate::config::settings::AccessLog;
 use crate::config::{self, Settings};
-use crate::address_list_files::{AddressListFiles, count_text};
 use crate::policy::ClassId;
 use crate::policy::bot_detection::BotDetection;
 use crate::policy::identity::AddressSource;

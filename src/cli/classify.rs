@@ -4,9 +4,9 @@ use std::io::{self, BufRead, Write};
 
 use serde::Serialize;
 
-use crate::user_agents::UserAgentMatcher;
 use crate::policy::class::{UserAgentRule, agent_rule};
 use crate::policy::{Claim, ClientKind};
+use crate::user_agents::UserAgentMatcher;
 
 /// Writes one line for each line of `input`, in order: kind, tab, name of the bot or `-`; or one JSON object.
 ///
@@ -44,7 +44,9 @@ impl<'a> ClassifiedLine<'a> {
             return ClassifiedLine { kind: rules[place].kind.name(), bot: None };
         }
         match agents.claim(line) {
-            Claim::Bot { bot, .. } => ClassifiedLine { kind: ClientKind::DeclaredBot.name(), bot: bot.map(|bot| agents.name(bot)) },
+            Claim::Bot { bot, .. } => {
+                ClassifiedLine { kind: ClientKind::DeclaredBot.name(), bot: bot.map(|bot| agents.name(bot)) }
+            }
             // No user agent is no claim. Proxies and privacy tools strip it, and a person refused costs more than a
             // bot missed; what the client then does is for the stages after this one to judge.
             Claim::Browser | Claim::NoUserAgent => ClassifiedLine { kind: ClientKind::Human.name(), bot: None },

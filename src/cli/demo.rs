@@ -4,7 +4,7 @@ use super::output::OutputPaths;
 use super::serve::random_seed;
 use super::{CommandError, failed};
 use crate::config;
-use crate::demo::{self, AfterRun, Options, DemoOutcome, Screen};
+use crate::demo::{self, AfterRun, DemoOutcome, Options, Screen};
 use crate::service::{Service, SettingsSource};
 use crate::terminal::ColorMode;
 use clap::Args;

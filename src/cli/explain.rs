@@ -1,11 +1,11 @@
 //! `tidegate explain`: why a request is treated as it is, and what would have let it through.
 
-mod target;
-mod what_if;
-mod log_line;
 mod from_log;
-mod time_arg;
+mod log_line;
 mod render;
+mod target;
+mod time_arg;
+mod what_if;
 
 pub use render::render;
 
@@ -14,16 +14,16 @@ use super::log_args::AssumptionArgs;
 use super::status::View;
 use super::{CommandError, load_policy, print};
 use crate::clock::Clock;
-use crate::explain::{Explanation, Environment, explain};
+use crate::explain::{Environment, Explanation, explain};
 use crate::replay::Policy;
 use crate::service::crawlers;
-use target::ExplainTarget;
 use clap::Args;
 use http::Method;
 use jiff::tz::TimeZone;
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::ExitCode;
+use target::ExplainTarget;
 
 /// Which request.
 #[derive(Clone, Debug, Args)]
@@ -93,7 +93,8 @@ fn with_known(
 ) -> Result<Explanation, CommandError> {
     let Policy { settings, operators, agents, lists, .. } =
         load_policy::read(file, crawlers::operators).map_err(CommandError::Usage)?;
-    look(Environment { settings: &settings, agents: &agents, operators: &operators, lists: &lists }).map_err(CommandError::Usage)
+    look(Environment { settings: &settings, agents: &agents, operators: &operators, lists: &lists })
+        .map_err(CommandError::Usage)
 }
 
 fn shown(explanation: &Explanation, json: bool) -> Result<String, CommandError> {

@@ -1,8 +1,8 @@
 //! `tidegate init`: a first YAML from a log.
 
 use super::{failed, print, print_errors};
+use crate::init::{InitError, Logs, generate_config};
 use crate::user_agents::UserAgentMatcher;
-use crate::init::{Logs, InitError, generate_config};
 use crate::verify::OperatorTable;
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! A file, as a gate would start with it, for commands that try it without one.
 
 use super::environment;
-use crate::config::{self, Settings};
 use crate::address_list_files::AddressListFiles;
+use crate::config::{self, Settings};
 use crate::replay::Policy;
 use crate::verify::OperatorTable;
 use std::path::Path;
@@ -14,7 +14,11 @@ pub(super) fn read(file: &Path, operators: impl FnOnce(&Settings) -> OperatorTab
 }
 
 /// The same, of a `text` that the file might have.
-pub(super) fn of(file: &Path, text: &str, operators: impl FnOnce(&Settings) -> OperatorTable) -> Result<Policy, String> {
+pub(super) fn of(
+    file: &Path,
+    text: &str,
+    operators: impl FnOnce(&Settings) -> OperatorTable,
+) -> Result<Policy, String> {
     let builtin = OperatorTable::builtin();
     let names: Vec<&str> = builtin.names().collect();
     let settings = settings(file, text, &names)?;

@@ -4,7 +4,7 @@ use super::CommandError;
 use crate::config;
 use crate::policy::Units;
 use crate::replay::log::LogFiles;
-use crate::replay::{Assumptions, RetryModel, Policy};
+use crate::replay::{Assumptions, Policy, RetryModel};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,37 +1,37 @@
 //! The commands, one file each.
 
+pub mod admin_client;
 pub mod check;
 pub mod classify;
-pub mod demo;
-pub mod explain;
 mod config_file;
-pub mod admin_client;
+pub mod demo;
+mod error;
+pub mod explain;
 pub mod init;
+mod load_policy;
 pub mod log_args;
 mod output;
-mod load_policy;
 mod progress;
 pub mod quota;
 pub mod replay;
 pub mod schema;
 pub mod serve;
 pub mod status;
-mod error;
 pub mod tune;
 pub mod user;
 
 pub use config_file::ConfigArg;
 pub use error::CommandError;
 
-use crate::user_agents::UserAgentMatcher;
 use crate::service::crawlers;
+use crate::user_agents::UserAgentMatcher;
 use crate::verify::OperatorTable;
 use clap::{Args, Parser, Subcommand};
 use config_file::path_or_default;
+use error::{failed, print_errors};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use error::{failed, print_errors};
 
 /// A reverse proxy for sites whose origin lives on a quota: people first, crawlers told honestly when to come back.
 #[derive(Debug, Parser)]

@@ -64,7 +64,9 @@ impl OutputPaths {
             read.extend(about.as_ref().and_then(identity_of).map(|place| (place, format!("is read as {option}"))));
         }
         let shell = about(io::stdout()).filter(Metadata::is_file);
-        read.extend(shell.as_ref().and_then(identity_of).map(|place| (place, "is where standard output goes".to_owned())));
+        read.extend(
+            shell.as_ref().and_then(identity_of).map(|place| (place, "is where standard output goes".to_owned())),
+        );
         Self(read)
     }
 

@@ -108,7 +108,9 @@ fn correction_line(said: &str, asked: Option<&str>) -> Result<String, CommandErr
 }
 
 fn parse_response<T>(read: serde_json::Result<T>) -> Result<T, CommandError> {
-    read.map_err(|error| CommandError::Failed(format!("the gate's answer cannot be read: {error}; is it of this version?")))
+    read.map_err(|error| {
+        CommandError::Failed(format!("the gate's answer cannot be read: {error}; is it of this version?"))
+    })
 }
 
 /// A name may hold anything where somebody mistyped it.

@@ -3,7 +3,7 @@
 use super::log_args::LogArgs;
 use super::output::{Output, OutputPaths, OutputTarget};
 use super::progress::{Progress, ReadProgress};
-use super::{ConfigArg, CommandError, load_policy, print};
+use super::{CommandError, ConfigArg, load_policy, print};
 use crate::replay::log::{Counts, MergedLog};
 use crate::replay::report::Report;
 use crate::replay::{Replay, page, summary};

@@ -1,6 +1,6 @@
 //! `tidegate serve`: runs the gate until it is told to stop.
 
-use super::{ServeArgs, CommandError, environment, failed, print_errors};
+use super::{CommandError, ServeArgs, environment, failed, print_errors};
 use crate::clock::Clock;
 use crate::config::settings::{AccessLog, Ledger, LogLevel};
 use crate::config::{self, ConfigErrors, Settings};

@@ -1,7 +1,7 @@
 //! `tidegate status`: all of a running gate at a glance.
 
-mod render;
 mod quota;
+mod render;
 mod state;
 mod view;
 
@@ -29,8 +29,9 @@ pub fn run(gate: &AdminArgs, json: bool) -> ExitCode {
 /// The state, as the admin API tells it in JSON, for people to read.
 pub fn text(said: &str, view: &View) -> Result<String, CommandError> {
     let read = serde_json::from_str::<State>(said);
-    read.map(|state| render::render(&state, view))
-        .map_err(|error| CommandError::Failed(format!("the gate's answer cannot be read: {error}; is it of this version?")))
+    read.map(|state| render::render(&state, view)).map_err(|error| {
+        CommandError::Failed(format!("the gate's answer cannot be read: {error}; is it of this version?"))
+    })
 }
 
 /// Quotas alone, for people to read.

@@ -3,15 +3,17 @@
 use super::log_args::LogArgs;
 use super::output::{OutputPaths, OutputTarget};
 use super::progress::{Progress, ReadProgress, done_bar, time_left};
-use super::{ConfigArg, CommandError, load_policy, print};
-use crate::rng::Rng;
+use super::{CommandError, ConfigArg, load_policy, print};
 use crate::config::{self, Settings};
 use crate::replay::Policy;
 use crate::replay::log::MergedLog;
+use crate::rng::Rng;
 use crate::service::crawlers;
 use crate::terminal::{ColorMode, group_digits};
 use crate::tune::report::TuningReport;
-use crate::tune::{TuneError, Goal, GoalContext, ConfigEditor, InMemoryLog, Search, SearchSpace, TuneResult, Tuner, GoalError, summary};
+use crate::tune::{
+    ConfigEditor, Goal, GoalContext, GoalError, InMemoryLog, Search, SearchSpace, TuneError, TuneResult, Tuner, summary,
+};
 use crate::verify::OperatorTable;
 use clap::Args;
 use std::io::{self, IsTerminal, Write};
@@ -142,10 +144,9 @@ fn quota(args: &TuneArgs, policy: &Policy) -> Result<usize, CommandError> {
         (_, []) => Err(CommandError::Usage(format!("{}: there is no quota to tune", policy.name))),
         (None, [_]) => Ok(0),
         (None, _) => Err(CommandError::Usage(format!("--quota: which one is to be tuned? the quotas are {}", names()))),
-        (Some(name), _) => quotas
-            .iter()
-            .position(|quota| quota.name == *name)
-            .ok_or_else(|| CommandError::Usage(format!("--quota: there is no quota {name:?}; the quotas are {}", names()))),
+        (Some(name), _) => quotas.iter().position(|quota| quota.name == *name).ok_or_else(|| {
+            CommandError::Usage(format!("--quota: there is no quota {name:?}; the quotas are {}", names()))
+        }),
     }
 }
 
@@ -166,9 +167,10 @@ impl From<TuneError> for CommandError {
     fn from(failed: TuneError) -> Self {
         match failed {
             TuneError::Replay(failed) => failed.into(),
-            TuneError::TooLong { .. } | TuneError::Unwritable(_) | TuneError::Wrong(_) | TuneError::NoSuchPoint { .. } => {
-                Self::Usage(failed.to_string())
-            }
+            TuneError::TooLong { .. }
+            | TuneError::Unwritable(_)
+            | TuneError::Wrong(_)
+            | TuneError::NoSuchPoint { .. } => Self::Usage(failed.to_string()),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! begins anew; every key has a default, so that ends.
 
 use super::error::{ConfigError, SourceLocation, did_you_mean};
-use super::node::{Entry, NodeKind, Node};
+use super::node::{Entry, Node, NodeKind};
 use serde::de::value::StrDeserializer;
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error, Expected, MapAccess, SeqAccess, Unexpected, Visitor,
@@ -134,7 +134,9 @@ impl NodeDeserializer<'_> {
             NodeKind::Float(value) => visitor.visit_f64(*value),
             NodeKind::Text { text, .. } => visitor.visit_str(text),
             NodeKind::List(items) => visitor.visit_seq(ListAccess(items.iter())),
-            NodeKind::Map(entries) => visitor.visit_map(NodeMapAccess { rest: entries.iter(), value: None, fields: &[] }),
+            NodeKind::Map(entries) => {
+                visitor.visit_map(NodeMapAccess { rest: entries.iter(), value: None, fields: &[] })
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the environment says: `${NAME}` inside values, and `TIDEGATE__ORIGIN__URL=...` in place of one key.
 
 use super::error::{ConfigError, SourceLocation, did_you_mean};
-use super::node::{Entry, NodeKind, Node};
+use super::node::{Entry, Node, NodeKind};
 use super::yaml;
 
 /// Variables that begin so replace a key.
@@ -17,7 +17,12 @@ pub(super) fn expand(root: &mut Node, environment: &[(String, String)], mistakes
         match expanded(text, environment) {
             Ok(result) => (*text, *loose) = (result, true),
             Err((wrong, remedy)) => {
-                mistakes.push(ConfigError { place: node.place.clone(), path: node.path.clone(), message: wrong, hint: remedy });
+                mistakes.push(ConfigError {
+                    place: node.place.clone(),
+                    path: node.path.clone(),
+                    message: wrong,
+                    hint: remedy,
+                });
                 node.kind = NodeKind::Null;
             }
         }

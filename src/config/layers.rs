@@ -5,7 +5,7 @@
 //! top for a path.
 
 use super::error::SourceLocation;
-use super::node::{Entry, NodeKind, Node};
+use super::node::{Entry, Node, NodeKind};
 use ::config::{Config, ConfigError, Map, Source, Value, ValueKind};
 use std::collections::HashMap;
 
@@ -103,7 +103,9 @@ impl LostLocations {
             ValueKind::U64(value) => NodeKind::Integer(value),
             ValueKind::I128(_) | ValueKind::U128(_) => NodeKind::Null,
             ValueKind::Float(value) => NodeKind::Float(value),
-            ValueKind::String(text) => NodeKind::Text { text, loose: self.loose.get(&node.path).copied().unwrap_or(false) },
+            ValueKind::String(text) => {
+                NodeKind::Text { text, loose: self.loose.get(&node.path).copied().unwrap_or(false) }
+            }
             ValueKind::Array(items) => {
                 let item = |(index, item)| self.node(&node, node.path_of_index(index), item);
                 NodeKind::List(items.into_iter().enumerate().map(item).collect())

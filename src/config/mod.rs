@@ -7,22 +7,22 @@
 //! Nothing here asks the system: the text and the environment are handed in (only [`read`] and [`read_admin`] open a
 //! file).
 
+mod deserializer;
 mod environment;
-mod serde_forms;
-mod layers;
-mod validate;
 mod error;
+mod layers;
 mod node;
 mod raw;
-mod deserializer;
-pub mod settings;
 mod scalars;
+mod serde_forms;
+pub mod settings;
 mod source_map;
+mod validate;
 mod yaml;
 
 pub use error::{ConfigError, ConfigErrors, SourceLocation, did_you_mean};
-pub use settings::Settings;
 pub use scalars::duration;
+pub use settings::Settings;
 pub use source_map::SourceMap;
 
 use std::path::Path;
@@ -49,7 +49,11 @@ pub fn load(
 
 /// Finds the operators' listener in a file's `text`, whatever else is wrong with it: whoever wants to talk to a running
 /// gate may be in the middle of changing its file, and need not have the variables that the rest of it asks for.
-pub fn admin(file: &Path, text: &str, environment: &[(String, String)]) -> Result<Option<settings::Admin>, ConfigErrors> {
+pub fn admin(
+    file: &Path,
+    text: &str,
+    environment: &[(String, String)],
+) -> Result<Option<settings::Admin>, ConfigErrors> {
     let (settings, mut mistakes) = load_settings(file, text, environment, &[], &[]);
     mistakes.retain(|mistake| match mistake.path.as_str() {
         "" => matches!(mistake.place, SourceLocation::Position { .. }),

@@ -2,22 +2,22 @@
 //!
 //! The comments here are what editors show: what a key changes for a client, its unit and its default.
 
+pub(super) mod address_lists;
 pub(super) mod bot_detection;
 pub(super) mod classes;
 pub(super) mod clients;
 pub(super) mod crawl_policy;
 pub(super) mod ledger;
-pub(super) mod address_lists;
 pub(super) mod pacing;
+pub(super) mod partition;
 pub(super) mod quotas;
 pub(super) mod routes;
-pub(super) mod partition;
 pub(super) mod scopes;
 pub(super) mod server;
 pub(super) mod verify;
 
-use super::serde_forms::{NamedMap, OneOrMany};
 use super::scalars::{Socket, Threads};
+use super::serde_forms::{NamedMap, OneOrMany};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -1,8 +1,8 @@
 //! The words that values are written in: durations, sizes, shares, amounts, addresses.
 
 use crate::policy::cost::Cost;
-use crate::policy::identity::IpPrefix;
 use crate::policy::dns_pattern::DnsPattern;
+use crate::policy::identity::IpPrefix;
 use crate::policy::tier::Share;
 use crate::policy::units::Units;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

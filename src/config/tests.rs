@@ -1,14 +1,14 @@
-use super::settings::{AccessLog, CrawlPolicy, Ledger, LegacyFamily, LogLevel, LedgerFailureMode};
+use super::settings::{AccessLog, CrawlPolicy, Ledger, LedgerFailureMode, LegacyFamily, LogLevel};
 use super::*;
+use crate::policy::address_lists::{ListId, ListSet};
 use crate::policy::cost::Cost;
 use crate::policy::crawl_delay::{CrawlDelay, CrawlDelays};
 use crate::policy::identity::{CredentialSource, KeySource};
-use crate::policy::address_lists::{ListId, ListSet};
 use crate::policy::throttle::Jitter;
 use crate::policy::throttle::controller::Controller;
 use crate::policy::throttle::gradient::Gradient;
+use crate::policy::throttle::partition::{PartitionKey, Partitioning};
 use crate::policy::throttle::rampup::{RampVariable, Rampup};
-use crate::policy::throttle::partition::{Partitioning, PartitionKey};
 use crate::policy::{ClassId, OperatorId, Units};
 use proptest::prelude::*;
 use std::num::NonZeroUsize;
@@ -193,7 +193,11 @@ fn a_delay_is_for_an_operator_for_a_class_or_for_everybody_unknown() {
     assert_eq!(settings.robots.trap.as_deref(), Some("/keep-out"));
     let without = self::settings(&text("{ merge_crawl_delay: false }"));
     assert_eq!(without.robots.delays, CrawlDelays::default());
-    assert!(without.warnings.iter().any(|note| note.starts_with("robots.merge_crawl_delay: ")), "{:?}", without.warnings);
+    assert!(
+        without.warnings.iter().any(|note| note.starts_with("robots.merge_crawl_delay: ")),
+        "{:?}",
+        without.warnings
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! YAML into the tree, with line and column of every key and value.
 
 use super::error::{ConfigError, SourceLocation};
-use super::node::{Entry, NodeKind, Node};
+use super::node::{Entry, Node, NodeKind};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Budget, Location, Options, Spanned};

@@ -1,8 +1,8 @@
 //! Draws the live table. Pure: a board in, text out.
 
-use super::scoreboard::{Scoreboard, Gauge, Group, Row};
+use super::scoreboard::{Gauge, Group, Row, Scoreboard};
 use super::traffic;
-use crate::terminal::{ColorMode, bar, truncate, format_duration, group_digits};
+use crate::terminal::{ColorMode, bar, format_duration, group_digits, truncate};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -10,10 +10,14 @@ use std::time::Duration;
 pub fn frame(board: &Scoreboard, width: usize, ink: ColorMode) -> String {
     let mut out = String::new();
     let hour = ink.bold(&clock(board.now));
-    let _ =
-        writeln!(out, "  {hour}  {}", bar(board.now.as_secs_f64() / traffic::LENGTH.as_secs_f64(), &[], bar_width(width)));
+    let _ = writeln!(
+        out,
+        "  {hour}  {}",
+        bar(board.now.as_secs_f64() / traffic::LENGTH.as_secs_f64(), &[], bar_width(width))
+    );
     let spent = share(board.quota);
-    let units = format!("{} of {} units", group_digits(board.quota.used as u64), group_digits(board.quota.limit as u64));
+    let units =
+        format!("{} of {} units", group_digits(board.quota.used as u64), group_digits(board.quota.limit as u64));
     let _ = writeln!(out, "  quota  {}  {units}", ink.by_level(spent, &bar(spent, &board.marks, bar_width(width))));
     let _ = writeln!(out);
     let head =

@@ -188,7 +188,7 @@ fn request(visit: &DemoRequest, gate: SocketAddr) -> Result<Request<Empty<Bytes>
 
 #[cfg(test)]
 mod tests {
-    use super::super::origin::{OriginOptions, Origin};
+    use super::super::origin::{Origin, OriginOptions};
     use super::*;
 
     #[tokio::test]
@@ -199,7 +199,8 @@ mod tests {
         let clock = Clock::frozen_at(begins);
         let (heard, mut answers) = mpsc::unbounded_channel();
         let gate = origin.address();
-        let crowd = LoadGenerator { day: Arc::clone(&day), gate, begins, clock: clock.clone(), takes: None, connections: 3 };
+        let crowd =
+            LoadGenerator { day: Arc::clone(&day), gate, begins, clock: clock.clone(), takes: None, connections: 3 };
         crowd.send(heard).await;
         let mut seen = vec![0; day.len()];
         while let Some(DemoResponse { visit, answer }) = answers.recv().await {

@@ -1,8 +1,8 @@
 //! Made-up days as the access log of a site without a gate, in the combined format.
 
 use super::BEGINS;
-use super::traffic::{self, DemoRequest};
 use super::site;
+use super::traffic::{self, DemoRequest};
 use std::io::{self, Write};
 
 /// Writes so many days, each with a seed of its own.
@@ -35,7 +35,7 @@ const BYTES: u32 = 5120;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::log::{LoggedClient, LogLine};
+    use crate::replay::log::{LogLine, LoggedClient};
 
     #[test]
     fn every_visit_is_a_line_that_says_what_it_was() {

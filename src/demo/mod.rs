@@ -3,19 +3,19 @@
 //! The gate is the real one and so are the connections; only the day runs faster, because the gate's clock is moved
 //! along with it. What is shown comes from the gate's answers and metrics and from the origin's own books.
 
-pub mod scoreboard;
+pub mod config;
 mod crawlers;
-pub mod load_generator;
-pub mod traffic;
 pub mod frame;
+pub mod load_generator;
 pub mod log;
 pub mod origin;
 mod people;
+pub mod scoreboard;
 pub mod scrape;
 mod screen;
 pub mod site;
 pub mod summary;
-pub mod config;
+pub mod traffic;
 
 pub use crawlers::HOSTING_NETWORKS;
 pub use screen::Screen;
@@ -23,9 +23,9 @@ pub use screen::Screen;
 use crate::clock::Clock;
 use crate::policy::Timestamp;
 use anyhow::{Context, Result};
-use scoreboard::Scoreboard;
 use load_generator::LoadGenerator;
-use origin::{OriginOptions, Origin};
+use origin::{Origin, OriginOptions};
+use scoreboard::Scoreboard;
 use scrape::Scrape;
 use std::net::SocketAddr;
 use std::sync::Arc;

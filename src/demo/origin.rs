@@ -149,7 +149,12 @@ async fn accept(
     let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, finished).await;
 }
 
-async fn serve(stream: TcpStream, manner: OriginOptions, books: Arc<Mutex<OriginCounters>>, mut stopped: watch::Receiver<bool>) {
+async fn serve(
+    stream: TcpStream,
+    manner: OriginOptions,
+    books: Arc<Mutex<OriginCounters>>,
+    mut stopped: watch::Receiver<bool>,
+) {
     // Only a matter of speed.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| answer(request, manner, Arc::clone(&books)));
@@ -235,7 +240,8 @@ mod tests {
 
     #[test]
     fn what_was_made_once_costs_nothing_the_second_time() {
-        let (mut books, keeps) = (OriginCounters::default(), OriginOptions { caches_pages: true, ..OriginOptions::default() });
+        let (mut books, keeps) =
+            (OriginCounters::default(), OriginOptions { caches_pages: true, ..OriginOptions::default() });
         assert_eq!(books.record("/search?q=oak", "person".into(), keeps), 4);
         assert_eq!(books.record("/search?q=oak", "person".into(), keeps), 0);
         assert_eq!(books.record("/item/1", String::new(), keeps), 1);

@@ -1,10 +1,10 @@
 //! People: they come by the hour of the day, look at a few pages with everything on them, and leave.
 
 use super::crawlers::WAKING;
-use super::traffic::{self, DemoRequest};
 use super::site::{self, ASSETS, CrawlTarget};
-use crate::rng::Rng;
+use super::traffic::{self, DemoRequest};
 use crate::policy::ClientKind;
+use crate::rng::Rng;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 

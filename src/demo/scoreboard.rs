@@ -1,8 +1,8 @@
 //! The state of the demonstration: who asked, who was served, what it cost. Filled from what the gate answered.
 
 use super::load_generator::DemoResponse;
-use super::traffic::{self, DemoRequest};
 use super::scrape::Scrape;
+use super::traffic::{self, DemoRequest};
 use crate::policy::ClientKind;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -88,7 +88,9 @@ impl Group {
     pub fn of(visit: &DemoRequest) -> Self {
         match visit.label {
             ClientKind::Human => Self::People,
-            ClientKind::VerifiedBot if matches!(visit.actor, "googlebot" | "bingbot" | "applebot") => Self::SearchEngines,
+            ClientKind::VerifiedBot if matches!(visit.actor, "googlebot" | "bingbot" | "applebot") => {
+                Self::SearchEngines
+            }
             ClientKind::VerifiedBot | ClientKind::DeclaredBot => Self::OtherBots,
             ClientKind::SuspectedBot => Self::Scrapers,
             ClientKind::Impostor => Self::Impostors,
@@ -177,7 +179,8 @@ fn is_good_example(example: &Example) -> bool {
 }
 
 /// The fields of a refusal that a client should look at.
-const HEADERS_SHOWN: [&str; 5] = ["retry-after", "ratelimit-policy", "ratelimit", "content-type", "x-tidegate-decision"];
+const HEADERS_SHOWN: [&str; 5] =
+    ["retry-after", "ratelimit-policy", "ratelimit", "content-type", "x-tidegate-decision"];
 
 fn reason(problem: &[u8]) -> String {
     let problem: serde_json::Value = serde_json::from_slice(problem).unwrap_or_default();
@@ -192,7 +195,10 @@ mod tests {
 
     #[test]
     fn a_refusal_is_one_that_the_gate_made_itself() {
-        let visit = traffic::generate(1, 0.0).into_iter().find(|visit| visit.label == ClientKind::Impostor).expect("an impostor");
+        let visit = traffic::generate(1, 0.0)
+            .into_iter()
+            .find(|visit| visit.label == ClientKind::Impostor)
+            .expect("an impostor");
         let mut board = Scoreboard::default();
         let mut hears = |status: u16, by_gate: bool| {
             let mut answer = ResponseParts {

@@ -1,7 +1,7 @@
 //! Where the demonstration is shown: a terminal, redrawn in place, or a plain stream of lines.
 
-use super::scoreboard::Scoreboard;
 use super::frame;
+use super::scoreboard::Scoreboard;
 use crate::terminal::ColorMode;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -78,9 +78,9 @@ mod tests {
     use std::sync::Arc;
 
     #[derive(Clone, Default)]
-    struct Paper(Arc<Mutex<Vec<u8>>>);
+    struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Paper {
+    impl Write for SharedBuffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -91,19 +91,19 @@ mod tests {
         }
     }
 
-    fn written(paper: &Paper) -> String {
+    fn written(paper: &SharedBuffer) -> String {
         String::from_utf8_lossy(&paper.0.lock()).into_owned()
     }
 
     #[test]
     fn a_terminal_is_drawn_over_and_a_pipe_is_not() {
-        let paper = Paper::default();
+        let paper = SharedBuffer::default();
         let mut terminal = Screen::terminal(Box::new(paper.clone()), None, ColorMode::Plain);
         terminal.draw(&Scoreboard::default()).expect("paper takes everything");
         terminal.draw(&Scoreboard::default()).expect("paper takes everything");
         assert_eq!(written(&paper).matches("\x1b[9A\x1b[J").count(), 1);
 
-        let paper = Paper::default();
+        let paper = SharedBuffer::default();
         let mut pipe = Screen::lines(Box::new(paper.clone()));
         pipe.draw(&Scoreboard::default()).expect("paper takes everything");
         pipe.draw(&Scoreboard::default()).expect("paper takes everything");
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn what_is_printed_is_not_drawn_over() {
-        let paper = Paper::default();
+        let paper = SharedBuffer::default();
         let mut terminal = Screen::terminal(Box::new(paper.clone()), Some(60), ColorMode::Plain);
         terminal.draw(&Scoreboard::default()).expect("paper takes everything");
         terminal.print("The day is over.\n").expect("paper takes everything");

@@ -1,10 +1,10 @@
 //! The end of the story: what was promised, what came of it, and what to try next. Pure: books in, text out.
 
-use super::scoreboard::{Scoreboard, Example, Group};
+use super::config::LIMIT;
 use super::frame::clock;
 use super::origin::Served;
+use super::scoreboard::{Example, Group, Scoreboard};
 use super::scrape::Scrape;
-use super::config::LIMIT;
 use crate::terminal::{ColorMode, format_duration, group_digits};
 use std::fmt::Write;
 use std::net::SocketAddr;

@@ -1,17 +1,17 @@
 //! Admission under one set of rules: the only place where a [`Permit`] is made.
 
-use super::quota::{QuotaCounter, QuotaState, OriginQuotaEvent};
 use super::cost_estimates::ExpectedCost;
 use super::permit::Reservation;
-use super::throttle::{SlotRequest, AcquireOutcome, ScopeState, RouteScopes};
-use super::{Engine, CrawledPage, Permit, StableClassId};
+use super::quota::{OriginQuotaEvent, QuotaCounter, QuotaState};
+use super::throttle::{AcquireOutcome, RouteScopes, ScopeState, SlotRequest};
+use super::{CrawledPage, Engine, Permit, StableClassId};
 use crate::policy::bucket::{Bucket, BucketState};
-use crate::policy::quota_sync::OriginReport;
 use crate::policy::class::Class;
 use crate::policy::cost::Cost;
-use crate::policy::decide::{self, DecisionRequest, QuotaSnapshot};
 use crate::policy::crawler_guard::CrawlerGuard;
+use crate::policy::decide::{self, DecisionRequest, QuotaSnapshot};
 use crate::policy::identity::ClientKey;
+use crate::policy::quota_sync::OriginReport;
 use crate::policy::route::Route;
 use crate::policy::throttle::partition::PartitionInput;
 use crate::policy::{ClassId, OperatorId, QuotaId, Reason, Refusal, Rules, Timestamp, Units, Verdict};
@@ -123,7 +123,12 @@ impl BucketUsage {
 }
 
 impl Admission {
-    pub(super) fn new(engine: Arc<Engine>, rules: Arc<Rules>, accounts: Vec<Arc<QuotaCounter>>, class_ids: Vec<StableClassId>) -> Self {
+    pub(super) fn new(
+        engine: Arc<Engine>,
+        rules: Arc<Rules>,
+        accounts: Vec<Arc<QuotaCounter>>,
+        class_ids: Vec<StableClassId>,
+    ) -> Self {
         let in_lock_order = |route: &Route| {
             let expectation = |&(id, cost): &(QuotaId, Cost)| {
                 let quota = &rules.quotas[usize::from(id.0)].name;
@@ -249,7 +254,13 @@ impl Admission {
 
     /// The origin has told where its own count of `quota` stands, in an answer to a request that was charged to `window`.
     /// Returns what is worth telling of it.
-    pub fn sync_quota_with_origin(&self, quota: QuotaId, window: u64, said: OriginReport, now: Timestamp) -> Option<OriginQuotaEvent> {
+    pub fn sync_quota_with_origin(
+        &self,
+        quota: QuotaId,
+        window: u64,
+        said: OriginReport,
+        now: Timestamp,
+    ) -> Option<OriginQuotaEvent> {
         self.account(quota).sync_with_origin(window, said, now)
     }
 
@@ -276,7 +287,8 @@ impl Admission {
         let slot = self.class_id(asked.class);
         let asker = ChargeContext { slot, crawler };
         // Filled where they stand: a list that is collected is copied once more.
-        let (mut accounts, mut books): (InlineVec<&Arc<QuotaCounter>>, InlineVec<MutexGuard<'_, QuotaState>>) = Default::default();
+        let (mut accounts, mut books): (InlineVec<&Arc<QuotaCounter>>, InlineVec<MutexGuard<'_, QuotaState>>) =
+            Default::default();
         accounts.extend(charges.iter().map(|(quota, _)| self.account(*quota)));
         books.extend(accounts.iter().map(|account| account.lock_at(now)));
         // One time for all: who looked at the clock first may come second.
@@ -293,7 +305,9 @@ impl Admission {
         for ((account, book), position) in accounts.iter().zip(&mut books).zip(&positions) {
             match verdict {
                 // It is asked again in a moment, and counts once.
-                Verdict::Refuse(Refusal { reason: Reason::Ledger, .. }) => account.request_refill_for(book, position.cost),
+                Verdict::Refuse(Refusal { reason: Reason::Ledger, .. }) => {
+                    account.request_refill_for(book, position.cost)
+                }
                 Verdict::Refuse(_) => book.record_decision(slot, position, &verdict),
                 Verdict::Admit { .. } => {
                     book.record_decision(slot, position, &verdict);
@@ -339,7 +353,12 @@ impl Admission {
     }
 
     /// The crawler that asks for `page`, where its class guards it.
-    pub(super) fn crawler(&self, class: &Class, page: Option<&CrawledPage<'_>>, now: Timestamp) -> Option<GuardedCrawler> {
+    pub(super) fn crawler(
+        &self,
+        class: &Class,
+        page: Option<&CrawledPage<'_>>,
+        now: Timestamp,
+    ) -> Option<GuardedCrawler> {
         let (guard, page) = class.guard.zip(page)?;
         let refused_for = self.engine.refused_pages.refused_duration(page, now);
         let is_overdue = refused_for.is_some_and(|span| span >= guard.max_refused_for);

@@ -7,7 +7,8 @@
 use super::Admission;
 use crate::policy::Timestamp;
 use crate::policy::bot_detection::{
-    SiteBaseline, ExpectedBehavior, ClientProfile, NetworkProfile, ResponseOutcome, RequestFeatures, BotScore, BaselineSample, score,
+    BaselineSample, BotScore, ClientProfile, ExpectedBehavior, NetworkProfile, RequestFeatures, ResponseOutcome,
+    SiteBaseline, score,
 };
 use crate::policy::identity::ClientKey;
 use foldhash::fast::SeedableRandomState as Hashing;
@@ -171,9 +172,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Copy, Default)]
-    struct At(u32);
+    struct SeenAt(u32);
 
-    impl LastSeen for At {
+    impl LastSeen for SeenAt {
         fn since(&self) -> u32 {
             self.0
         }
@@ -186,7 +187,7 @@ mod tests {
 
     #[test]
     fn there_is_never_more_than_there_is_room_for_and_the_active_stay() {
-        let memory = BoundedMap::<At>::new(&Hashing::random());
+        let memory = BoundedMap::<SeenAt>::new(&Hashing::random());
         let most = 100 * SHARDS;
         for number in 0..200_000 {
             // Somebody comes again and again.
@@ -200,7 +201,7 @@ mod tests {
 
     #[test]
     fn where_all_are_of_the_same_age_a_quarter_goes() {
-        let mut shard: HashMap<u64, At, Hashing> = (0..100).map(|number| (number, At(5))).collect();
+        let mut shard: HashMap<u64, SeenAt, Hashing> = (0..100).map(|number| (number, SeenAt(5))).collect();
         evict_idle_quarter(&mut shard);
         assert_eq!(shard.len(), 75);
     }

@@ -63,7 +63,12 @@ impl Clients {
     }
 
     /// Lets `decide` see and change a client's state; nobody else sees it meanwhile.
-    pub(super) fn with<T>(&self, client: ClientKey, class: StableClassId, decide: impl FnOnce(&mut ClientState) -> T) -> T {
+    pub(super) fn with<T>(
+        &self,
+        client: ClientKey,
+        class: StableClassId,
+        decide: impl FnOnce(&mut ClientState) -> T,
+    ) -> T {
         match self.map.entry(ClientClassKey::new(client, class)) {
             Entry::Occupied(mut known) => decide(known.get_mut()),
             Entry::Vacant(vacant) if self.tracked.load(Ordering::Relaxed) < self.max_clients => {

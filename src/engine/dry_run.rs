@@ -36,7 +36,8 @@ impl Admission {
             let class = ClassId(place as u16);
             let asked = DecisionRequest { class, class_rules, route: &self.rules.routes[route], never_refused };
             let charges = self.charges(&asked, route);
-            let asker = ChargeContext { slot: self.class_id(class), crawler: self.crawler(class_rules, page.as_ref(), now) };
+            let asker =
+                ChargeContext { slot: self.class_id(class), crawler: self.crawler(class_rules, page.as_ref(), now) };
             let position = |charge: &(QuotaId, ExpectedCost)| {
                 let mut book = self.account(charge.0).lock_at(now);
                 let position = self.quota_snapshot(&mut book, charge, asker);

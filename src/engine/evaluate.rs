@@ -1,7 +1,7 @@
 //! From the facts of a request to its verdict: the same steps for a live request and for a line of a log.
 
-use super::{Admission, Decision, CrawledPage};
-use crate::policy::identity::{CredentialSource, ClientKey};
+use super::{Admission, CrawledPage, Decision};
+use crate::policy::identity::{ClientKey, CredentialSource};
 use crate::policy::{Classification, Facts, Timestamp};
 
 /// What was made of a request.
@@ -19,7 +19,12 @@ pub struct Evaluation {
 impl Admission {
     /// Judges a request by all that is known of it. `secret` is asked for a hash of what it sends in the header or cookie
     /// that its class goes by, if anything is.
-    pub fn evaluate(&self, facts: &Facts<'_>, secret: impl FnOnce(&CredentialSource) -> Option<u64>, now: Timestamp) -> Evaluation {
+    pub fn evaluate(
+        &self,
+        facts: &Facts<'_>,
+        secret: impl FnOnce(&CredentialSource) -> Option<u64>,
+        now: Timestamp,
+    ) -> Evaluation {
         let classified = self.rules.classify(facts);
         let route = self.rules.route(facts);
         let key = self.rules.key(&classified, facts.client, secret);

@@ -6,7 +6,7 @@
 use super::Engine;
 use super::quota::{QuotaCounter, QuotaState};
 use crate::engine::quota::window_usage::WindowUsage;
-use crate::policy::lease::{LeaseRequest, Lease, SpendProfile, WindowKey};
+use crate::policy::lease::{Lease, LeaseRequest, SpendProfile, WindowKey};
 use crate::policy::{Timestamp, Units};
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,8 +47,9 @@ impl Engine {
             push_lease_requests(account.name(), &mut book, &mut asks);
             book.shortfall = Units::ZERO;
             // What is learned to be dear is forgotten in a minute or two, or else one slip would make leases large for ever.
-            book.max_cost =
-                book.configured_max_cost.max(book.max_cost.saturating_sub(Units::from_milli(book.max_cost.milli().div_ceil(32))));
+            book.max_cost = book
+                .configured_max_cost
+                .max(book.max_cost.saturating_sub(Units::from_milli(book.max_cost.milli().div_ceil(32))));
         }
         asks
     }
@@ -130,7 +131,12 @@ fn push_lease_requests(quota: &str, book: &mut QuotaState, asks: &mut Vec<LeaseR
         current.held = held.min(wanted);
         let soon = size.urgent.saturating_add(current.owed);
         let expects = book.expected_demand(&current);
-        asks.push(LeaseRequest { wanted, held, expected_demand: expects, ..lease_request(quota, book, &current, back, held, soon) });
+        asks.push(LeaseRequest {
+            wanted,
+            held,
+            expected_demand: expects,
+            ..lease_request(quota, book, &current, back, held, soon)
+        });
         current.last_reported = (current.taken(), current.held);
     }
     // Of a sliding window the next part takes from what this one has left: not when that is little.
@@ -141,7 +147,11 @@ fn push_lease_requests(quota: &str, book: &mut QuotaState, asks: &mut Vec<LeaseR
         next.held = held.min(wanted);
         if wanted > next.taken() || held > next.held {
             let expects = book.expected_demand(next);
-            asks.push(LeaseRequest { wanted, expected_demand: expects, ..lease_request(quota, book, next, back, held, size.urgent) });
+            asks.push(LeaseRequest {
+                wanted,
+                expected_demand: expects,
+                ..lease_request(quota, book, next, back, held, size.urgent)
+            });
         }
     }
     book.current = current;
@@ -159,7 +169,14 @@ fn spend_profile(book: &QuotaState, tally: &WindowUsage) -> SpendProfile {
     }
 }
 
-fn lease_request(quota: &str, book: &QuotaState, tally: &WindowUsage, back: u32, held: Units, soon: Units) -> LeaseRequest {
+fn lease_request(
+    quota: &str,
+    book: &QuotaState,
+    tally: &WindowUsage,
+    back: u32,
+    held: Units,
+    soon: Units,
+) -> LeaseRequest {
     LeaseRequest {
         quota: quota.to_owned(),
         limit: book.limit(),

@@ -4,46 +4,49 @@
 //! one over the same accounts, so nothing that was counted is lost. Locks are held for the length of one decision, in
 //! one order (the client, then accounts by their number), and never while anything waits.
 
-mod quota;
 mod admission;
 mod bot_detection;
 mod clients;
 mod cost_estimates;
-mod evaluate;
 mod demand;
+mod dry_run;
+mod evaluate;
+mod leases;
 mod observation;
 mod permit;
-mod dry_run;
+mod quota;
 mod refused_pages;
-mod leases;
 mod throttle;
 mod views;
 
 #[cfg(test)]
 mod tests;
 
-pub use quota::OriginQuotaEvent;
-pub use admission::{Admission, BucketUsage, Decision, AdmissionOutcome, QuotaUsage};
+pub use admission::{Admission, AdmissionOutcome, BucketUsage, Decision, QuotaUsage};
 pub use bot_detection::ProfileKey;
-pub use evaluate::Evaluation;
 pub use demand::LearnedDemand;
-pub use observation::{ObservedRequest, Observation};
-pub use permit::{Charged, Permit, Receipt};
 pub use dry_run::DryRun;
-pub use refused_pages::CrawledPage;
+pub use evaluate::Evaluation;
 pub use leases::LeaseMode;
-pub use throttle::{ThrottleRejection, AcquireOutcome, ResponseFeedback, OLDEST_FIRST_INTERVAL, SlotGuard, ScopeState, QueuePoll, QueuedRequest};
+pub use observation::{Observation, ObservedRequest};
+pub use permit::{Charged, Permit, Receipt};
+pub use quota::OriginQuotaEvent;
+pub use refused_pages::CrawledPage;
+pub use throttle::{
+    AcquireOutcome, OLDEST_FIRST_INTERVAL, QueuePoll, QueuedRequest, ResponseFeedback, ScopeState, SlotGuard,
+    ThrottleRejection,
+};
 pub use views::{ClassPlan, ClassView, ClientView, PlanView, QuotaView, UnknownQuota};
 
 use crate::policy::cost::{Cost, CostEstimate};
 use crate::policy::quota::Quota;
 use crate::policy::{Rules, Timestamp, Units};
-use quota::QuotaCounter;
 use bot_detection::ProfileStore;
 use clients::Clients;
 use cost_estimates::CostEstimates;
 use foldhash::fast::SeedableRandomState as Hashing;
 use parking_lot::Mutex;
+use quota::QuotaCounter;
 use refused_pages::RefusedPages;
 use std::sync::Arc;
 use throttle::Throttle;

@@ -2,7 +2,9 @@
 
 use super::{Admission, ProfileKey};
 use crate::policy::Timestamp;
-use crate::policy::bot_detection::{ResourceKind, BrowserTraits, ResponseOutcome, Referer, HeadersSeen, RequestFeatures, BotScore};
+use crate::policy::bot_detection::{
+    BotScore, BrowserTraits, HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome,
+};
 use std::net::IpAddr;
 
 /// All that there is to see of a request.
@@ -76,6 +78,10 @@ impl Observation {
 
     /// It is over: it was answered with `status`, or was not.
     pub fn finish(&self, status: Option<u16>, admission: &Admission) {
-        admission.record_request(self.track, &self.sight, status.map_or(ResponseOutcome::Refused, ResponseOutcome::from_status));
+        admission.record_request(
+            self.track,
+            &self.sight,
+            status.map_or(ResponseOutcome::Refused, ResponseOutcome::from_status),
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! The right to send one request to the origin, and what has been set aside for it.
 
 use super::StableClassId;
-use super::quota::{QuotaCounter, QuotaState};
 use super::cost_estimates::LearnedCost;
+use super::quota::{QuotaCounter, QuotaState};
 use crate::policy::{QuotaId, Timestamp, Units};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
@@ -76,8 +76,9 @@ impl Permit {
     pub fn reserve_retry(&mut self, now: Timestamp) -> bool {
         let accounts: SmallVec<[_; 2]> = self.reservations.iter().map(|one| Arc::clone(&one.account)).collect();
         let mut books: SmallVec<[_; 2]> = accounts.iter().map(|account| account.lock_at(now)).collect();
-        let affordable =
-            |(one, book): (&Reservation, &mut MutexGuard<'_, QuotaState>)| book.taken().saturating_add(one.expected) <= book.leased();
+        let affordable = |(one, book): (&Reservation, &mut MutexGuard<'_, QuotaState>)| {
+            book.taken().saturating_add(one.expected) <= book.leased()
+        };
         if !self.reservations.iter().zip(&mut books).all(affordable) {
             return false;
         }
@@ -105,7 +106,9 @@ impl Permit {
 
     /// The same where `actual` says what all tries cost together.
     pub fn settle_total(self, mut actual: impl FnMut(QuotaId, Units) -> Units) -> Receipt {
-        self.settle_each(|reservation| Some(actual(reservation.quota, reservation.expected).saturating_sub(reservation.charged)))
+        self.settle_each(|reservation| {
+            Some(actual(reservation.quota, reservation.expected).saturating_sub(reservation.charged))
+        })
     }
 
     /// Ends it where nothing is known of the cost: nothing if nothing was sent, else what was expected.

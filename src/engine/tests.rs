@@ -4,11 +4,11 @@ use crate::policy::class::{Class, ClassMatcher};
 use crate::policy::cost::Cost;
 use crate::policy::decide::ROBOTS_TXT_PATH;
 use crate::policy::identity::{ClientKey, KeySource, ProxyTrust};
-use crate::policy::lease::{LeaseRequest, Lease};
+use crate::policy::lease::{Lease, LeaseRequest};
 use crate::policy::quota::{ClassTiers, Quota};
 use crate::policy::route::{Pattern, Route};
 use crate::policy::throttle::Scope;
-use crate::policy::tier::{TierSet, Share, Tier};
+use crate::policy::tier::{Share, Tier, TierSet};
 use crate::policy::window::Window;
 use crate::policy::{ClassId, QuotaId, Reason, Units};
 use proptest::prelude::*;
@@ -26,7 +26,8 @@ const ANN: ClientKey = ClientKey::from_number(1);
 
 fn quota(name: &str, limit: u64, bot_tiers: &[(u64, u32)]) -> Quota {
     let limit = Units::from_whole(limit);
-    let tier = |&(above, percent)| Tier { above: Units::from_whole(above), shed: Share::from_millionths(percent * 10_000) };
+    let tier =
+        |&(above, percent)| Tier { above: Units::from_whole(above), shed: Share::from_millionths(percent * 10_000) };
     let ladder = TierSet::new(bot_tiers.iter().map(tier).collect(), limit);
     Quota {
         name: name.into(),
@@ -212,8 +213,11 @@ fn a_window_of_first_use_is_opened_by_what_really_cost_something() {
 #[test]
 fn what_was_spent_goes_with_a_quota_whatever_becomes_of_its_window() {
     let length = Duration::from_secs(86_400);
-    let windows =
-        [Window::Fixed { length }, Window::FirstUse { length }, Window::Sliding { length: length / 2, sub_windows: 60 }];
+    let windows = [
+        Window::Fixed { length },
+        Window::FirstUse { length },
+        Window::Sliding { length: length / 2, sub_windows: 60 },
+    ];
     for before in &windows {
         for after in &windows {
             for supply in [LeaseMode::Local, LeaseMode::Leased(Arc::new(|| ()))] {

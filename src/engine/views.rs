@@ -181,9 +181,10 @@ impl Admission {
             let (limited_by, limited_for) = match class.bucket {
                 _ if !class.enforce => (None, None),
                 _ if class.blocked => (Some(Reason::Blocked), None),
-                Some(bucket) if tokens == Some(0) => {
-                    (Some(Reason::Bucket), Some(bucket.next_token_at(state.bucket_state(), now).saturating_duration_since(now)))
-                }
+                Some(bucket) if tokens == Some(0) => (
+                    Some(Reason::Bucket),
+                    Some(bucket.next_token_at(state.bucket_state(), now).saturating_duration_since(now)),
+                ),
                 _ => (None, None),
             };
             let key = key.display(&name).to_string();

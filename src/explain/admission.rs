@@ -1,11 +1,11 @@
 //! What each rule of admission says, in the order in which they are asked.
 
-use super::input::ExplainInput;
 use super::assessment::Assessment;
+use super::input::ExplainInput;
 use super::pacing;
-use super::step::{StepResult, Stage, Step};
+use super::step::{Stage, Step, StepResult};
 use crate::policy::decide::{self, DecisionRequest, QuotaSnapshot};
-use crate::policy::tier::{TierSet, Share};
+use crate::policy::tier::{Share, TierSet};
 use crate::policy::{Reason, Units};
 use crate::telemetry::rfc3339;
 use crate::terminal::{decimal, format_duration};
@@ -69,7 +69,9 @@ fn bucket(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>) -> Step {
         Ok(_) if case.happened.is_some() && case.found.is_none() => {
             (StepResult::Passed, format!("{holds}: there was one for it"))
         }
-        Ok(_) if left == bucket.capacity => (StepResult::Passed, format!("{holds}: full, for a client that comes anew")),
+        Ok(_) if left == bucket.capacity => {
+            (StepResult::Passed, format!("{holds}: full, for a client that comes anew"))
+        }
         Ok(_) => (StepResult::Passed, format!("{holds}: {left} left")),
         Err(_) => (refused_result(class.enforce), format!("{holds}: empty")),
     };

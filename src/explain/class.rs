@@ -1,10 +1,10 @@
 //! What kind of client it is, and why it falls into its class and into none before it.
 
-use super::input::ExplainInput;
 use super::evidence;
+use super::input::ExplainInput;
 use super::step::{Stage, Step};
-use crate::policy::class::{Class, ConditionKind};
 use crate::policy::address_lists::{ListId, ListSet};
+use crate::policy::class::{Class, ConditionKind};
 use crate::policy::{ClassId, ClientKind};
 
 pub(super) fn step(case: &ExplainInput<'_>) -> Step {

@@ -1,10 +1,10 @@
 //! What a gate knows whoever asks.
 
 use super::step::Rule;
-use crate::user_agents::UserAgentMatcher;
 use crate::config::Settings;
 use crate::policy::address_lists::AddressLists;
 use crate::policy::{ClassId, QuotaId, Rules};
+use crate::user_agents::UserAgentMatcher;
 use crate::verify::OperatorTable;
 
 /// The settings in force, and whom a gate knows.

@@ -1,14 +1,14 @@
 //! A request that a gate has decided about, by its own log, which says what the gate saw.
 
-use super::input::{RequestAttributes, ExplainInput, ClientAttributes};
-use super::logged_outcome::{LoggedDecision, LoggedOutcome};
 use super::environment::Environment;
+use super::input::{ClientAttributes, ExplainInput, RequestAttributes};
+use super::logged_outcome::{LoggedDecision, LoggedOutcome};
 use crate::policy::bucket::BucketState;
 use crate::policy::facts::claimed_operator;
 use crate::policy::identity::ClientAddress;
 use crate::policy::{Proof, Reason, Timestamp};
 use crate::replay::log::{LogLine, NativeFields};
-use crate::replay::{ReplayRequest, LoggedEvidence};
+use crate::replay::{LoggedEvidence, ReplayRequest};
 use http::HeaderMap;
 
 /// A line that tells of no decision of a gate.

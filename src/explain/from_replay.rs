@@ -1,8 +1,8 @@
 //! A request of a log that a replay has come to: it finds what all lines before it have left.
 
-use super::input::{RequestAttributes, ExplainInput, ReplayedState, ClientAttributes};
-use super::logged_outcome::LoggedOutcome;
 use super::environment::Environment;
+use super::input::{ClientAttributes, ExplainInput, ReplayedState, RequestAttributes};
+use super::logged_outcome::LoggedOutcome;
 use crate::engine::{DryRun, QuotaView};
 use crate::policy::identity::ClientAddress;
 use crate::replay;

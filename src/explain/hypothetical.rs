@@ -1,7 +1,7 @@
 //! A request that somebody made up, to see what would become of it.
 
-use super::input::{RequestAttributes, ExplainInput, ClientAttributes};
 use super::environment::Environment;
+use super::input::{ClientAttributes, ExplainInput, RequestAttributes};
 use crate::policy::identity::{CredentialSource, canonical, cookie};
 use crate::policy::route::normalize;
 use crate::policy::{Proof, Signature, Timestamp, Units};
@@ -50,7 +50,12 @@ impl HypotheticalRequest {
 }
 
 /// Who asks, as far as that can be told without a running gate.
-fn client_attributes(known: Environment<'_>, asked: &RequestAttributes, peer: IpAddr, now: Timestamp) -> ClientAttributes {
+fn client_attributes(
+    known: Environment<'_>,
+    asked: &RequestAttributes,
+    peer: IpAddr,
+    now: Timestamp,
+) -> ClientAttributes {
     let rules = known.rules();
     let lines: Vec<&[u8]> = match rules.trust.source.header() {
         Some(name) => asked.sent.get_all(name).iter().map(header::HeaderValue::as_bytes).collect(),
@@ -75,7 +80,9 @@ fn client_attributes(known: Environment<'_>, asked: &RequestAttributes, peer: Ip
 /// What is sent in the place where clients are known by it.
 fn sent<'a>(carrier: &CredentialSource, headers: &'a HeaderMap) -> Option<&'a [u8]> {
     match carrier {
-        CredentialSource::Header(name) => headers.get(name).map(header::HeaderValue::as_bytes).filter(|value| !value.is_empty()),
+        CredentialSource::Header(name) => {
+            headers.get(name).map(header::HeaderValue::as_bytes).filter(|value| !value.is_empty())
+        }
         CredentialSource::Cookie(name) => {
             cookie(headers.get_all(header::COOKIE).iter().map(header::HeaderValue::as_bytes), name)
         }

@@ -1,17 +1,17 @@
 //! One request with all that the rules see of it.
 
+use super::environment::Environment;
 use super::explanation::RequestSummary;
 use super::logged_outcome::{LoggedDecision, LoggedOutcome};
-use super::environment::Environment;
-use crate::engine::{ClassPlan, Engine, PlanView, QuotaView, LeaseMode};
+use crate::engine::{ClassPlan, Engine, LeaseMode, PlanView, QuotaView};
+use crate::policy::address_lists::ListSet;
 use crate::policy::bot_detection::BotScore;
 use crate::policy::bucket::BucketState;
 use crate::policy::cost::{Cost, CostEstimate};
+use crate::policy::crawler_guard::GuardState;
 use crate::policy::decide::{self, DecisionRequest, QuotaSnapshot};
 use crate::policy::facts::claimed_operator;
-use crate::policy::crawler_guard::GuardState;
 use crate::policy::identity::ClientAddress;
-use crate::policy::address_lists::ListSet;
 use crate::policy::pacing::bucket::PacingAllowance;
 use crate::policy::pacing::{Pacing, PlanSnapshot};
 use crate::policy::route::Route;

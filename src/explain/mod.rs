@@ -7,34 +7,34 @@
 //! does nothing for it on a request.
 
 mod admission;
-mod response;
-mod input;
+mod assessment;
 mod class;
+mod environment;
 mod evidence;
 mod explanation;
-mod logged_outcome;
-mod identity;
-mod environment;
 mod from_log;
+mod from_replay;
 mod hypothetical;
+mod identity;
+mod input;
+mod logged_outcome;
 mod notes;
-mod assessment;
 mod pacing;
 mod remedies;
 mod remedy;
-mod from_replay;
+mod response;
 mod route;
 mod step;
 mod throttle;
 
-pub use input::ExplainInput;
-pub use explanation::{ResponseSummary, Explanation, RequestSummary, Verdict};
 pub use environment::Environment;
+pub use explanation::{Explanation, RequestSummary, ResponseSummary, Verdict};
 pub use from_log::{NotADecision, input_from_log};
-pub use hypothetical::{HypotheticalRequest, InvalidPath};
-pub use remedy::{ChangeKind, Remedy};
 pub use from_replay::input_from_replay;
-pub use step::{StepResult, Rule, Stage, Step};
+pub use hypothetical::{HypotheticalRequest, InvalidPath};
+pub use input::ExplainInput;
+pub use remedy::{ChangeKind, Remedy};
+pub use step::{Rule, Stage, Step, StepResult};
 
 use assessment::Assessment;
 

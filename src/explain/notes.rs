@@ -1,7 +1,7 @@
 //! What a log says otherwise than the rules of today, or does not say.
 
-use super::input::ExplainInput;
 use super::assessment::Assessment;
+use super::input::ExplainInput;
 use crate::replay::log::LogField;
 
 pub(super) fn notes(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<String> {

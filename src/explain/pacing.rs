@@ -1,9 +1,9 @@
 //! Whether the request's class is within what the plan of a quota has for it.
 
-use super::admission::{amount, refused_result, percent};
-use super::input::ExplainInput;
+use super::admission::{amount, percent, refused_result};
 use super::assessment::Assessment;
-use super::step::{StepResult, Stage, Step};
+use super::input::ExplainInput;
+use super::step::{Stage, Step, StepResult};
 use crate::engine::{ClassPlan, PlanView};
 use crate::policy::Reason;
 use crate::policy::decide::{self, DecisionRequest, QuotaSnapshot};
@@ -38,7 +38,12 @@ pub(super) fn step(
 }
 
 /// What a plan says to a request of a class that it paces.
-fn plan_result(case: &ExplainInput<'_>, asked: &DecisionRequest<'_>, mut may_be: Vec<QuotaSnapshot<'_>>, outcome: &Assessment<'_>) -> (StepResult, String) {
+fn plan_result(
+    case: &ExplainInput<'_>,
+    asked: &DecisionRequest<'_>,
+    mut may_be: Vec<QuotaSnapshot<'_>>,
+    outcome: &Assessment<'_>,
+) -> (StepResult, String) {
     let class = &asked.class_rules.name;
     let not_asked = || (StepResult::Skipped, "not asked any more".to_owned());
     if let Some(decided) = case.decided().filter(|_| case.found.is_none() && !outcome.differs_from_log) {

@@ -1,16 +1,16 @@
 //! What would have let a request through: the rules are asked again with one thing changed, and what helps is told.
 
 use super::admission::{amount, percent};
-use super::input::{ExplainInput, History, ClientAttributes};
-use super::class::any_of;
 use super::assessment::Assessment;
+use super::class::any_of;
+use super::input::{ClientAttributes, ExplainInput, History};
 use super::pacing;
 use super::remedy::{ChangeKind, Remedy};
 use crate::policy::bucket::BucketState;
 use crate::policy::decide::QuotaSnapshot;
 use crate::policy::tier::Share;
 use crate::policy::time::ceil_seconds;
-use crate::policy::{ClassId, ProofMethod, Proof, Reason, Refusal, Signature, Timestamp, Units, Verdict};
+use crate::policy::{ClassId, Proof, ProofMethod, Reason, Refusal, Signature, Timestamp, Units, Verdict};
 use crate::telemetry::rfc3339;
 use crate::verify::OperatorProofMethod;
 use serde_json::Map;
@@ -28,14 +28,19 @@ pub(super) fn remedies(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec
     }
     // A lease that has run out is made up for by another, whatever is used.
     let less_used = lower_usage(case).filter(|_| refusal.reason != Reason::Ledger);
-    let found = [proof(case), less_used, other_position(case, outcome), retry_later(case, outcome, refusal), lower_cost(case)];
+    let found =
+        [proof(case), less_used, other_position(case, outcome), retry_later(case, outcome, refusal), lower_cost(case)];
     found.into_iter().flatten().chain(other_class(case)).collect()
 }
 
 /// Proof of what it says that it is.
 fn proof(case: &ExplainInput<'_>) -> Option<Remedy> {
     let claimed = case.claimed()?;
-    let who = ClientAttributes { proof: Proof::Proven(ProofMethod::Address), signature: Signature::Absent, ..case.who.clone() };
+    let who = ClientAttributes {
+        proof: Proof::Proven(ProofMethod::Address),
+        signature: Signature::Absent,
+        ..case.who.clone()
+    };
     let proven = ExplainInput { who, ..case.clone() };
     let class = proven.classified().class;
     if proven.classified().operator == case.classified().operator {
@@ -60,7 +65,11 @@ fn lower_usage(case: &ExplainInput<'_>) -> Option<Remedy> {
     for position in lowered.positions.iter_mut().filter(|position| !admits(case, class, **position)) {
         let (taken, quota) = (position.taken, &position.quota.name);
         let most = most_taken(taken, |taken| admits(case, class, case.with_taken(*position, taken)))?;
-        says.push(format!("{} units of {quota} fewer used: {} at most", amount(taken.saturating_sub(most)), amount(most)));
+        says.push(format!(
+            "{} units of {quota} fewer used: {} at most",
+            amount(taken.saturating_sub(most)),
+            amount(most)
+        ));
         used.insert(quota.clone(), most.as_f64().into());
         *position = case.with_taken(*position, most);
     }
@@ -95,14 +104,16 @@ fn most_taken(taken: Units, is_good: impl Fn(Units) -> bool) -> Option<Units> {
 fn other_position(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Option<Remedy> {
     let class = case.classified().class;
     let shares = outcome.refused_positions().iter().filter_map(|position| {
-        let by_tier = position.quota.tiers_for(class).map_or(Share::NONE, |ladder| ladder.shed_share(position.shedding.tier));
+        let by_tier =
+            position.quota.tiers_for(class).map_or(Share::NONE, |ladder| ladder.shed_share(position.shedding.tier));
         let by_plan = position.planned.and_then(|planned| planned.allowance).filter(|_| case.found.is_some());
         let by_plan = by_plan.map_or(Share::NONE, |allotment| allotment.rate.share.complement());
         let share = by_tier.max(by_plan);
         (share > Share::NONE && share < Share::ALL).then_some(share)
     });
     let through = shares.max()?.complement();
-    let in_turn = ExplainInput { positions: case.positions.iter().copied().map(pacing::at_next_admit).collect(), ..case.clone() };
+    let in_turn =
+        ExplainInput { positions: case.positions.iter().copied().map(pacing::at_next_admit).collect(), ..case.clone() };
     AdmitChance::of(&in_turn, class)?;
     let says = format!("its turn: {}% of the requests of its class are let through now", percent(through));
     Some(Remedy::new(ChangeKind::Position, says).with("let_through", through.ratio()))
@@ -113,7 +124,9 @@ fn retry_later<'a>(case: &ExplainInput<'a>, outcome: &Assessment<'a>, refusal: &
     let class = case.classified().class;
     let back = case.now + refusal.wait;
     let (at, says, later) = match refusal.reason {
-        Reason::Bucket => (back, "coming back once its bucket holds a token again", ExplainInput { now: back, ..case.clone() }),
+        Reason::Bucket => {
+            (back, "coming back once its bucket holds a token again", ExplainInput { now: back, ..case.clone() })
+        }
         Reason::Tier | Reason::Quota => {
             let at = renewed_at(case)?;
             (at, "coming back once the quota is renewed", ExplainInput { now: at, ..case.clone() }.with_used(|_| None))
@@ -147,7 +160,8 @@ fn zone_of(case: &ExplainInput<'_>) -> Option<String> {
 fn renewed_at(case: &ExplainInput<'_>) -> Option<Timestamp> {
     let class = case.classified().class;
     let refusing = case.positions.iter().filter(|position| !admits(case, class, **position));
-    let renewed_at = |position: &QuotaSnapshot<'_>| (position.quota.window.lookback() == 0).then_some(position.resets_at);
+    let renewed_at =
+        |position: &QuotaSnapshot<'_>| (position.quota.window.lookback() == 0).then_some(position.resets_at);
     refusing.map(renewed_at).collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 

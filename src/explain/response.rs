@@ -1,10 +1,10 @@
 //! What the client is told.
 
 use super::admission::percent;
-use super::input::ExplainInput;
+use super::assessment::{AssessedVerdict, Assessment};
 use super::explanation::{self, ResponseSummary};
+use super::input::ExplainInput;
 use super::logged_outcome::LoggedOutcome;
-use super::assessment::{Assessment, AssessedVerdict};
 use crate::engine::{BucketUsage, QuotaUsage};
 use crate::gateway::{RateLimitSnapshot, preview};
 use crate::policy::decide::QuotaSnapshot;
@@ -72,7 +72,8 @@ fn dependencies(case: &ExplainInput<'_>, outcome: &Assessment<'_>) -> Vec<String
     let mut told = Vec::new();
     for position in outcome.refused_positions() {
         let quota = &position.quota.name;
-        let share = position.quota.tiers_for(class).map_or(Share::NONE, |ladder| ladder.shed_share(position.shedding.tier));
+        let share =
+            position.quota.tiers_for(class).map_or(Share::NONE, |ladder| ladder.shed_share(position.shedding.tier));
         if share > Share::NONE && share < Share::ALL {
             told.push(format!("whether its turn has come: {}% of its class are refused for {quota}", percent(share)));
         }

@@ -1,10 +1,10 @@
 //! Whether the origin has room for the request.
 
 use super::admission::skipped_step;
+use super::assessment::Assessment;
 use super::input::ExplainInput;
 use super::logged_outcome::LoggedDecision;
-use super::assessment::Assessment;
-use super::step::{StepResult, Stage, Step};
+use super::step::{Stage, Step, StepResult};
 use crate::policy::Reason;
 use crate::policy::throttle::Scope;
 

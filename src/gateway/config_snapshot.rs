@@ -1,12 +1,12 @@
 //! All that follows from one reading of the settings. A reload makes a new one; requests under way keep theirs.
 
-use super::rate_limit_headers::RateLimitHeaders;
 use super::crawl_policy::CrawlPolicy;
+use super::rate_limit_headers::RateLimitHeaders;
 use super::untrusted_proxy::UntrustedProxy;
 use crate::config::Settings;
 use crate::engine::{Admission, Engine};
 use crate::policy::Timestamp;
-use crate::policy::address_lists::{ListSet, AddressLists};
+use crate::policy::address_lists::{AddressLists, ListSet};
 use arc_swap::ArcSwap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! One client connection: which protocol it speaks, and its life under watch.
 
 use super::body::{ClientBody, ResponseBody};
-use super::handler::RequestHandler;
 use super::connection_timeouts::{ConnectionCommand, ConnectionState};
+use super::handler::RequestHandler;
 use super::worker::Worker;
 use crate::config::settings::Limits;
 use crate::http1::{self, Fields, Request, RequestHead, Response, server};

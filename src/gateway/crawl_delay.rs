@@ -42,9 +42,13 @@ impl CrawlDelayAdviser {
             CrawlDelay::Seconds(seconds) => Some(seconds),
             CrawlDelay::Auto(class) => {
                 let others = |place| {
-                    quotas.get(place).map_or(Units::ZERO, |quota| usage_of_others(quota, class, settings, place, uptime))
+                    quotas
+                        .get(place)
+                        .map_or(Units::ZERO, |quota| usage_of_others(quota, class, settings, place, uptime))
                 };
-                let affords = budgets(&settings.rules, class, others).map(|budget| CrawlBudget::affordable_delay(&budget)).max()?;
+                let affords = budgets(&settings.rules, class, others)
+                    .map(|budget| CrawlBudget::affordable_delay(&budget))
+                    .max()?;
                 Some(self.advised(class, affords, uptime))
             }
         };

@@ -1,12 +1,12 @@
 //! The crawl policy: what the gate tells strangers of its rules, as a document for programs or a page for people.
 
-mod page;
 mod document;
+mod page;
 
 pub(super) use document::PolicyDocument;
 
 use crate::policy::Timestamp;
-use crate::robots::{RobotsDocument, CachedRobots};
+use crate::robots::{CachedRobots, RobotsDocument};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -33,7 +33,12 @@ struct RenderedPolicy {
 
 impl CrawlPolicy {
     /// The page or the document, written anew from what `gather` finds where the last one is too old.
-    pub(super) fn render<'a>(&self, page: bool, now: Timestamp, gather: impl FnOnce() -> PolicyDocument<'a>) -> CachedRobots {
+    pub(super) fn render<'a>(
+        &self,
+        page: bool,
+        now: Timestamp,
+        gather: impl FnOnce() -> PolicyDocument<'a>,
+    ) -> CachedRobots {
         let mut written = self.0.lock();
         let written = match &mut *written {
             Some(written) if now.saturating_duration_since(written.at) < RENDER_INTERVAL => written,

@@ -6,42 +6,42 @@
 //! answers itself. A [`request_context`] goes along and is written down at its end. What a client can make wait is under
 //! [`connection_timeouts`].
 
-mod html;
-mod crawl_delay;
-mod rate_limit_headers;
 mod body;
-mod quota_sync;
+mod config_snapshot;
 mod connection;
+mod connection_limits;
+mod connection_timeouts;
 mod cost;
+mod crawl_delay;
 mod crawl_policy;
 mod handler;
-mod config_snapshot;
 mod headers;
+mod html;
 mod listener;
-mod connection_limits;
-mod response_preview;
+mod observe;
 mod problem;
+mod quota_sync;
+mod rate_limit_headers;
+mod request_context;
+mod response_preview;
 mod scratch;
 mod shared;
-mod observe;
 mod target;
 mod untrusted_proxy;
 mod upstream;
-mod request_context;
-mod connection_timeouts;
 mod worker;
 
 pub use rate_limit_headers::RateLimitSnapshot;
 pub use response_preview::{ResponsePreview, preview};
 
-use crate::user_agents::UserAgentMatcher;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::engine::{Admission, ClientView, Engine, QuotaView, UnknownQuota};
-use crate::policy::crawl_delay::ComplianceView;
 use crate::policy::address_lists::AddressLists;
+use crate::policy::crawl_delay::ComplianceView;
 use crate::policy::{Timestamp, Units};
 use crate::telemetry::WorkerTelemetry;
+use crate::user_agents::UserAgentMatcher;
 use crate::verify::OperatorTable;
 use crate::verify::signature::SignatureVerifier;
 use config_snapshot::ConfigSnapshot;
@@ -179,7 +179,9 @@ impl Handle {
     /// end by the rules they began with.
     pub fn replace_settings(&self, settings: Settings, lists: AddressLists) {
         let before = self.0.generation();
-        self.0.replace_generation(ConfigSnapshot::new(settings, lists, &self.0.engine, self.now()).with_addresses_from(&before));
+        self.0.replace_generation(
+            ConfigSnapshot::new(settings, lists, &self.0.engine, self.now()).with_addresses_from(&before),
+        );
         self.0.adviser.reset();
         self.refresh_robots();
         self.0.new_origin.notify_one();
@@ -279,7 +281,8 @@ impl Handle {
         match settings.robots.file.as_deref() {
             None => shared.robots_cache.set_override(None),
             Some(file) => {
-                let text = shared.own_robots.lock().reload_if_changed(file, shared.robots_cache.override_text().as_ref());
+                let text =
+                    shared.own_robots.lock().reload_if_changed(file, shared.robots_cache.override_text().as_ref());
                 text.into_iter().for_each(|text| shared.robots_cache.set_override(Some(text)));
             }
         }

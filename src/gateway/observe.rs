@@ -4,7 +4,7 @@ use super::target::Target;
 use crate::engine::ObservedRequest;
 use crate::http1::{Name, RequestHead, list};
 use crate::policy::Rules;
-use crate::policy::bot_detection::{BrowserTraits, Referer, HeadersSeen};
+use crate::policy::bot_detection::{BrowserTraits, HeadersSeen, Referer};
 use crate::policy::identity::ClientAddress;
 use http::Version;
 use std::net::IpAddr;

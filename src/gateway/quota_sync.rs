@@ -2,8 +2,8 @@
 
 use crate::gateway::upstream::rate_limit::{most_restrictive, parse_reset, units};
 use crate::http1::{Fields, Name};
-use crate::policy::quota_sync::OriginReport;
 use crate::policy::quota::{ExhaustedRule, SyncFrom};
+use crate::policy::quota_sync::OriginReport;
 use crate::policy::{QuotaId, Timestamp};
 use http::{HeaderName, StatusCode};
 
@@ -48,7 +48,9 @@ pub(super) fn read<'a>(sync: &'a SyncFrom, status: StatusCode, fields: &Fields, 
     let mut body_text = None;
     if let Some(exhausted) = sync.exhausted.as_ref().filter(|exhausted| exhausted.statuses.contains(&status.as_u16())) {
         match exhausted {
-            ExhaustedRule { contains: Some(text), .. } if !any_header_contains(text, fields) => body_text = Some(text.clone()),
+            ExhaustedRule { contains: Some(text), .. } if !any_header_contains(text, fields) => {
+                body_text = Some(text.clone())
+            }
             _ => count.exhausted = true,
         }
         // What asks to come back later says when.

@@ -65,9 +65,19 @@ impl RateLimitHeaders {
     }
 
     /// Writes what `told` says into the `fields` of an answer with `status`, over whatever the origin said there.
-    pub(super) fn write(&self, rules: &Rules, told: RateLimitSnapshot<'_>, now: Timestamp, status: StatusCode, fields: &mut Fields) {
+    pub(super) fn write(
+        &self,
+        rules: &Rules,
+        told: RateLimitSnapshot<'_>,
+        now: Timestamp,
+        status: StatusCode,
+        fields: &mut Fields,
+    ) {
         let Some(policy) = &self.policies[usize::from(told.class.0)][told.route] else { return };
-        let told = RateLimitSnapshot { bucket: told.bucket.filter(|_| rules.classes[usize::from(told.class.0)].enforce), ..told };
+        let told = RateLimitSnapshot {
+            bucket: told.bucket.filter(|_| rules.classes[usize::from(told.class.0)].enforce),
+            ..told
+        };
         // Robots.txt on a costly route: nothing limits it.
         if told.standings.is_empty() && told.bucket.is_none() {
             return;
@@ -80,7 +90,13 @@ impl RateLimitHeaders {
     }
 
     /// What is left, policy by policy. A policy that has just refused has nothing left until the client may come back.
-    fn ratelimit(&self, text: &mut impl Write, rules: &Rules, told: RateLimitSnapshot<'_>, now: Timestamp) -> std::fmt::Result {
+    fn ratelimit(
+        &self,
+        text: &mut impl Write,
+        rules: &Rules,
+        told: RateLimitSnapshot<'_>,
+        now: Timestamp,
+    ) -> std::fmt::Result {
         let refused_wait = told.refusal.map(|refusal| ceil_seconds(refusal.wait));
         if let Some(bucket) = told.bucket {
             let said_no = told.refusal.is_some_and(|refusal| refusal.quotas == 0);
@@ -98,7 +114,10 @@ impl RateLimitHeaders {
             let said_no = told.refusal.is_some_and(|refusal| refusal.quotas >> place.min(7) & 1 == 1);
             let (remaining, wait) = match refused_wait.filter(|_| said_no) {
                 Some(wait) => (0, wait),
-                None => (standing.remaining.floor().min(MAX_SF_INTEGER), ceil_seconds(standing.resets_at.saturating_duration_since(now))),
+                None => (
+                    standing.remaining.floor().min(MAX_SF_INTEGER),
+                    ceil_seconds(standing.resets_at.saturating_duration_since(now)),
+                ),
             };
             write_item(text, &self.quotas[usize::from(standing.quota.0)], remaining, wait)?;
         }

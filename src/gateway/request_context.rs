@@ -1,25 +1,26 @@
 //! One request from the first look to the last byte. However it ends, it leaves one line in the access log and one
 //! count in the metrics.
 
-use crate::gateway::upstream::rate_limit;
-use super::rate_limit_headers::RateLimitSnapshot;
-use super::quota_sync::{self, BodyScan};
+use super::connection_timeouts::ConnectionState;
 use super::cost;
+use super::quota_sync::{self, BodyScan};
+use super::rate_limit_headers::RateLimitSnapshot;
 use super::target;
 use super::upstream::{ForwardError, OriginBody};
-use super::connection_timeouts::ConnectionState;
 use super::worker::{CurrentConfig, Worker};
 use crate::engine::{
-    BucketUsage, Charged, ThrottleRejection, Decision, ResponseFeedback, Observation, SlotGuard, Permit, Receipt, AdmissionOutcome, QuotaUsage,
+    AdmissionOutcome, BucketUsage, Charged, Decision, Observation, Permit, QuotaUsage, Receipt, ResponseFeedback,
+    SlotGuard, ThrottleRejection,
 };
+use crate::gateway::upstream::rate_limit;
 use crate::http1::{Fields, Name, RequestHead, Response};
 use crate::policy::bot_detection::HeadersSeen;
+use crate::policy::identity::{ClientAddress, ClientKey};
 use crate::policy::quota_sync::OriginReport;
-use crate::policy::identity::{ClientKey, ClientAddress};
 use crate::policy::throttle;
 use crate::policy::throttle::autothrottle::Adjustment;
 use crate::policy::{Classification, QuotaId, Reason, Timestamp, Units};
-use crate::telemetry::{QuotaCharge, UpstreamCall, RecordedOutcome, Record};
+use crate::telemetry::{QuotaCharge, Record, RecordedOutcome, UpstreamCall};
 use http::StatusCode;
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -225,7 +226,10 @@ impl RequestContext {
     }
 
     /// Its scopes learn what the origin did. Returns how long they rest, if that was a complaint.
-    pub(super) fn report_to_scopes(&self, answer: Result<&Response<OriginBody>, &ForwardError>) -> Option<ThrottleRejection> {
+    pub(super) fn report_to_scopes(
+        &self,
+        answer: Result<&Response<OriginBody>, &ForwardError>,
+    ) -> Option<ThrottleRejection> {
         let slots = self.slots.as_ref()?;
         let (status, asked_for) = match answer {
             // Nothing that the origin did.
@@ -254,7 +258,13 @@ impl RequestContext {
         }
     }
 
-    fn report(&self, slots: &SlotGuard, status: Option<u16>, measured: bool, asked_for: Option<Duration>) -> ResponseFeedback {
+    fn report(
+        &self,
+        slots: &SlotGuard,
+        status: Option<u16>,
+        measured: bool,
+        asked_for: Option<Duration>,
+    ) -> ResponseFeedback {
         let latency = self.upstream_duration.unwrap_or_default();
         let outcome = throttle::OriginOutcome { status, latency, measured, retry_after: asked_for };
         slots.record_response(&outcome, self.random(), self.worker.monotonic_now())
@@ -414,7 +424,9 @@ impl RequestContext {
             origin: self.is_upstream.then(|| UpstreamCall {
                 scopes: &self.route().scopes,
                 status: self.origin_status,
-                duration: self.upstream_duration.unwrap_or_else(|| settled.saturating_duration_since(self.began + self.scope_wait)),
+                duration: self
+                    .upstream_duration
+                    .unwrap_or_else(|| settled.saturating_duration_since(self.began + self.scope_wait)),
             }),
             total: settled.saturating_duration_since(self.began),
             cache: None,

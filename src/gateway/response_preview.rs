@@ -1,7 +1,7 @@
 //! What a client would be told of a decision, for whoever asks without being one.
 
-use super::rate_limit_headers::{RateLimitHeaders, RateLimitSnapshot};
 use super::problem::Problem;
+use super::rate_limit_headers::{RateLimitHeaders, RateLimitSnapshot};
 use crate::config::Settings;
 use crate::http1::Fields;
 use crate::policy::Timestamp;

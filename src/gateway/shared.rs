@@ -1,14 +1,14 @@
 //! What workers share: read by all, written by none of them but for counters.
 
 use super::Dependencies;
-use super::crawl_delay::CrawlDelayAdviser;
 use super::config_snapshot::ConfigSnapshot;
 use super::connection_limits::ConnectionCounts;
-use crate::user_agents::UserAgentMatcher;
+use super::crawl_delay::CrawlDelayAdviser;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::engine::Engine;
 use crate::robots::{CrawlCompliance, OverrideFile, RobotsCache};
+use crate::user_agents::UserAgentMatcher;
 use crate::verify::OperatorTable;
 use crate::verify::signature::SignatureVerifier;
 use arc_swap::ArcSwap;

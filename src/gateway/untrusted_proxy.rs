@@ -17,12 +17,12 @@ use tracing::warn;
 #[derive(Default)]
 pub(super) struct UntrustedProxy {
     is_found: AtomicBool,
-    sighting: Mutex<Option<Sighting>>,
+    sighting: Mutex<Option<Detection>>,
 }
 
 /// A peer, the header that it sent, and what would make the gateway believe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Sighting {
+struct Detection {
     peer: IpAddr,
     header: &'static str,
     trusted: Vec<IpPrefix>,
@@ -38,7 +38,7 @@ impl UntrustedProxy {
             return;
         }
         if let Some(header) = forwarding_header(trust, fields) {
-            self.report(Sighting { peer, header, trusted: trust.proxies.clone() });
+            self.report(Detection { peer, header, trusted: trust.proxies.clone() });
         }
     }
 
@@ -47,7 +47,7 @@ impl UntrustedProxy {
         self.sighting.lock().as_ref().map(ToString::to_string)
     }
 
-    fn report(&self, sighting: Sighting) {
+    fn report(&self, sighting: Detection) {
         if !self.is_found.swap(true, Ordering::Relaxed) {
             warn!("{sighting}");
             *self.sighting.lock() = Some(sighting);
@@ -55,7 +55,7 @@ impl UntrustedProxy {
     }
 }
 
-impl fmt::Display for Sighting {
+impl fmt::Display for Detection {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { peer, header, .. } = self;
         write!(
@@ -68,7 +68,7 @@ impl fmt::Display for Sighting {
     }
 }
 
-impl Sighting {
+impl Detection {
     /// The proxies that are trusted already, and the peer, as YAML.
     fn trusted_proxies(&self) -> Vec<String> {
         let loopback = ["127.0.0.0/8", "::1/128"].map(IpPrefix::parse);

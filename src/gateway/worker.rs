@@ -1,21 +1,21 @@
 //! One thread of the data plane: its own runtime, its own sockets, its own connections to the origin. Workers share
 //! the engine and nothing else that a request touches.
 
-use super::connection;
 use super::config_snapshot::ConfigSnapshot;
+use super::connection;
+use super::connection_timeouts::{ConnectionCommand, ConnectionRegistry};
 use super::scratch::ScratchBuffer;
 use super::shared::Shared;
 use super::upstream::{Deadlines, ForwardError, Upstream};
-use super::connection_timeouts::{ConnectionCommand, ConnectionRegistry};
-use crate::user_agents::ClaimCache;
 use crate::engine::OriginQuotaEvent;
 use crate::http1::DateCache;
-use crate::policy::bot_detection::BrowserTraits;
-use crate::policy::quota_sync::OriginReport;
-use crate::policy::identity::ClientKey;
 use crate::policy::address_lists::ListId;
+use crate::policy::bot_detection::BrowserTraits;
+use crate::policy::identity::ClientKey;
+use crate::policy::quota_sync::OriginReport;
 use crate::policy::{BotId, Claim, ClassId, OperatorId, QuotaId, Rules, ScopeId, Timestamp};
 use crate::telemetry::{NameResolver, WorkerTelemetry, rfc3339};
+use crate::user_agents::ClaimCache;
 use http::HeaderName;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -144,7 +144,9 @@ impl ConnectionSlot {
         let bound = limits.max_connections_per_address.map(|most| (current.settings.rules.trust.key(peer), most));
         let shared = &worker.shared;
         let open = shared.connections.fetch_add(1, Ordering::Relaxed);
-        if open < limits.max_connections && bound.is_none_or(|(key, most)| shared.connection_counts.try_acquire(key, most)) {
+        if open < limits.max_connections
+            && bound.is_none_or(|(key, most)| shared.connection_counts.try_acquire(key, most))
+        {
             worker.telemetry.connection_opened();
             let counted_for = bound.map(|(key, _)| key);
             return Some(Self { shared: Arc::clone(shared), telemetry: worker.telemetry.clone(), counted_for });
@@ -342,7 +344,13 @@ impl Worker {
     }
 
     /// The origin's own count of a quota cannot be read in this answer: told once a window.
-    pub(super) fn warn_unreadable_header(&self, current: &CurrentConfig, quota: QuotaId, window: u64, header: &HeaderName) {
+    pub(super) fn warn_unreadable_header(
+        &self,
+        current: &CurrentConfig,
+        quota: QuotaId,
+        window: u64,
+        header: &HeaderName,
+    ) {
         if self.unreadable.borrow_mut().insert(quota, window) != Some(window) {
             let quota = &current.settings.rules.quotas[usize::from(quota.0)].name;
             warn!("The origin's {header} cannot be read: {quota} is not compared with its count by such answers");

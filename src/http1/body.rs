@@ -1,8 +1,8 @@
 //! Bodies as they cross the wire: cut out of what was read, put into what is written.
 
-use super::chunked::{self, ChunkReader, BodyChunk};
-use super::framing::{BodyLength, Malformed};
 use super::buffer::WriteBuffer;
+use super::chunked::{self, BodyChunk, ChunkReader};
+use super::framing::{BodyLength, Malformed};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName};
 use hyper::body::{Body, SizeHint};

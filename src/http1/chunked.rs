@@ -65,7 +65,8 @@ impl ChunkReader {
                     left => ChunkState::Data(left),
                 };
                 // The end is often at hand already. What is wrong there comes to light when it is asked for.
-                if self.skip_lines(buffer).is_ok() && self.state == ChunkState::Trailers && buffer.starts_with(b"\r\n") {
+                if self.skip_lines(buffer).is_ok() && self.state == ChunkState::Trailers && buffer.starts_with(b"\r\n")
+                {
                     buffer.advance(2);
                     self.state = ChunkState::Done;
                 }

@@ -4,13 +4,13 @@
 //! it once request and answer are both through: [`ResponseBody::take_connection`]. Dropped anywhere in between, it is
 //! closed.
 
-use super::body::{BodyReader, BodyWriter, BodyCoding, SendBody, WriteError};
+use super::body::{BodyCoding, BodyReader, BodyWriter, SendBody, WriteError};
+use super::buffer::{ReadBuffer, WriteBuffer};
 use super::chunked::{self, BodyChunk};
 use super::framing::Malformed;
 use super::head::{self, HeadReader, Limits, ResponseHead};
 use super::message::{RequestHead, Response};
 use super::name::Name;
-use super::buffer::{ReadBuffer, WriteBuffer};
 use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
@@ -211,7 +211,11 @@ impl<IO: Stream, B: SendBody> SendRequest<'_, IO, B> {
 
 impl<B: SendBody> Upload<B> {
     /// Writes what can be written. An origin that takes no more is no error yet: it may have answered.
-    fn poll_upload<IO: AsyncWrite + Unpin>(&mut self, conn: &mut ConnectionInner<IO>, context: &mut Context<'_>) -> Result<(), Error> {
+    fn poll_upload<IO: AsyncWrite + Unpin>(
+        &mut self,
+        conn: &mut ConnectionInner<IO>,
+        context: &mut Context<'_>,
+    ) -> Result<(), Error> {
         if self.done || self.write_error.is_some() {
             return Ok(());
         }

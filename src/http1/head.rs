@@ -1,7 +1,7 @@
 //! Heads of messages: parsed into what the rest of the gate reads, written out again field by field.
 
-use super::fields::{Fields, LINES_ADDED, FieldLine, offset, write_field};
-use super::framing::{Malformed, FramingInfo};
+use super::fields::{FieldLine, Fields, LINES_ADDED, offset, write_field};
+use super::framing::{FramingInfo, Malformed};
 use super::message::RequestHead;
 use bytes::{Buf, BytesMut};
 use http::uri::Uri;

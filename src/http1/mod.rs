@@ -8,6 +8,7 @@
 //! moves the bytes.
 
 mod body;
+mod buffer;
 mod chunked;
 pub mod client;
 mod date;
@@ -16,10 +17,9 @@ mod framing;
 mod head;
 mod message;
 mod name;
+pub mod server;
 #[cfg(test)]
 mod test_io;
-pub mod server;
-mod buffer;
 
 pub use body::SendBody;
 pub use date::DateCache;

@@ -3,9 +3,9 @@
 //! [`serve`] runs a connection; it ends by itself when the client leaves, when either side wants it to, or when the
 //! client says what cannot be understood. How long anything may take is the caller's business: it drops the future.
 
-mod response;
 mod conn;
 mod request;
+mod response;
 #[cfg(test)]
 mod tests;
 
@@ -13,10 +13,10 @@ pub use conn::Lingering;
 pub use request::{BodyError, RequestBody};
 
 use super::body::SendBody;
+use super::buffer::WriteBuffer;
 use super::framing::{BodyLength, Malformed};
 use super::head::{HeadReader, Limits};
 use super::message::{Request, Response};
-use super::buffer::WriteBuffer;
 use bytes::BytesMut;
 use conn::{SharedConn, SkipResult};
 use std::cell::Cell;
@@ -79,7 +79,8 @@ where
             Ok(request) => request,
             Err(fault) => {
                 line.expect_body(BodyLength::Exact(0), false);
-                response::send(&mut line, &mut out, ResponseContext::UNPARSED, (terms.on_malformed)(fault), &terms).await?;
+                response::send(&mut line, &mut out, ResponseContext::UNPARSED, (terms.on_malformed)(fault), &terms)
+                    .await?;
                 return Some(Lingering::new(line));
             }
         };

@@ -1,15 +1,17 @@
 //! What a log holds that a first YAML can be made of.
 
 use super::bots::{Bots, RequesterKind};
-use super::time_range::LogTimeRange;
-use super::logs::{Logs, LogBufferError};
-use super::self_requests::SelfRequests;
 use super::dry_run::DryRunError;
-use super::path_tree::{Tree, PageRequest};
-use crate::user_agents::{UserAgentMatcher, ClaimCache};
+use super::logs::{LogBufferError, Logs};
+use super::path_tree::{PageRequest, Tree};
+use super::self_requests::SelfRequests;
+use super::time_range::LogTimeRange;
 use crate::policy::bot_detection::ResourceKind;
 use crate::policy::route::normalize;
-use crate::replay::log::{LoggedClient, LineError, Counts, LogLine, MergedLog, OrderedLine, LinePosition, LogReadError, east};
+use crate::replay::log::{
+    Counts, LineError, LinePosition, LogLine, LogReadError, LoggedClient, MergedLog, OrderedLine, east,
+};
+use crate::user_agents::{ClaimCache, UserAgentMatcher};
 use crate::verify::OperatorTable;
 use http::Method;
 use std::collections::BTreeMap;
@@ -80,7 +82,11 @@ impl InitError {
 
 impl<'a> LogAnalysis<'a> {
     /// Reads logs, with what is known of bots.
-    pub(super) fn of(logs: &Logs, agents: &'a Arc<UserAgentMatcher>, operators: &'a Arc<OperatorTable>) -> Result<Self, InitError> {
+    pub(super) fn of(
+        logs: &Logs,
+        agents: &'a Arc<UserAgentMatcher>,
+        operators: &'a Arc<OperatorTable>,
+    ) -> Result<Self, InitError> {
         let mut findings = Self {
             agents,
             operators,
@@ -126,7 +132,10 @@ impl<'a> LogAnalysis<'a> {
         if let (RequesterKind::Bot(Some(bot)), Some(client)) = (who, client) {
             self.self_requests.record(self.agents.name(bot), &path, client);
         }
-        self.record_page(PageRequest { path: &path, query: asked.query.as_deref(), by_person: who == RequesterKind::Person }, line.status);
+        self.record_page(
+            PageRequest { path: &path, query: asked.query.as_deref(), by_person: who == RequesterKind::Person },
+            line.status,
+        );
     }
 
     /// Puts a page that somebody wanted and that there is in the tree, and remembers what assets look like.

@@ -1,8 +1,8 @@
 //! The bots of a log: whose they are, as far as addresses prove it, and how fast they come.
 
 use super::request_rate::RequestRate;
-use crate::user_agents::UserAgentMatcher;
 use crate::policy::{BotId, Claim, OperatorId, Proof, Timestamp};
+use crate::user_agents::UserAgentMatcher;
 use crate::verify::OperatorTable;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -73,7 +73,11 @@ impl Bots {
     }
 
     /// The crawlers of operators that are search engines, or that are none, busiest first.
-    pub(super) fn crawlers<'a>(&'a self, operators: &'a OperatorTable, search: bool) -> Vec<(&'a str, &'a OperatorTraffic)> {
+    pub(super) fn crawlers<'a>(
+        &'a self,
+        operators: &'a OperatorTable,
+        search: bool,
+    ) -> Vec<(&'a str, &'a OperatorTraffic)> {
         let named = self.crawlers.iter().map(|(id, crawler)| (operators.name(*id), crawler));
         let mut crawlers: Vec<_> = named.filter(|(name, _)| SEARCH_ENGINES.contains(name) == search).collect();
         crawlers.retain(|(_, crawler)| crawler.may_be_genuine() > 0);
@@ -88,7 +92,11 @@ impl Bots {
     }
 
     /// Bots that nothing can prove, busiest first; those that are libraries of programs, or those that are none.
-    pub(super) fn others<'a>(&'a self, agents: &'a UserAgentMatcher, libraries: bool) -> Vec<(&'a str, &'a RequestRate)> {
+    pub(super) fn others<'a>(
+        &'a self,
+        agents: &'a UserAgentMatcher,
+        libraries: bool,
+    ) -> Vec<(&'a str, &'a RequestRate)> {
         let named = self.named.iter().map(|(id, tally)| (agents.name(*id), tally));
         let mut bots: Vec<_> = named.filter(|(name, _)| is_library(name) == libraries).collect();
         bots.sort_by_key(|(_, tally)| std::cmp::Reverse(tally.requests));

@@ -1,11 +1,11 @@
 //! What a proposed file would have charged on its own log: it is replayed, with nobody refused.
 
-use super::time_range::LogTimeRange;
 use super::analysis::{LogAnalysis, OUT_OF_ORDER};
-use super::logs::Logs;
 use super::generate::{PEOPLE, QUOTA};
+use super::logs::Logs;
+use super::time_range::LogTimeRange;
 use crate::config;
-use crate::replay::log::{LogLine, MergedLog, LogReadError};
+use crate::replay::log::{LogLine, LogReadError, MergedLog};
 use crate::replay::report::{QuotaReport, WindowReport};
 use crate::replay::{Assumptions, Policy, ReplayRequest, Simulator};
 use crate::terminal::group_digits;

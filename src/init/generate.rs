@@ -1,21 +1,25 @@
 //! The YAML that follows from a log, with a comment for every value.
 
+use super::analysis::{InitError, LogAnalysis};
 use super::bots::{Bots, OperatorTraffic, SEARCH_ENGINES};
-use super::analysis::{LogAnalysis, InitError};
-use super::logs::Logs;
-use super::self_requests::{CRON, WORDPRESS};
 use super::dry_run::DailyDemand;
-use super::routes::{Route, Routes};
+use super::logs::Logs;
 use super::request_rate::RequestRate;
-use crate::user_agents::UserAgentMatcher;
+use super::routes::{Route, Routes};
+use super::self_requests::{CRON, WORDPRESS};
 use crate::terminal::group_digits;
+use crate::user_agents::UserAgentMatcher;
 use crate::verify::OperatorTable;
 use std::fmt::Write as _;
 use std::mem::take;
 use std::sync::Arc;
 
 /// The whole file.
-pub fn generate_config(logs: &Logs, agents: &Arc<UserAgentMatcher>, operators: &Arc<OperatorTable>) -> Result<String, InitError> {
+pub fn generate_config(
+    logs: &Logs,
+    agents: &Arc<UserAgentMatcher>,
+    operators: &Arc<OperatorTable>,
+) -> Result<String, InitError> {
     let mut findings = LogAnalysis::of(logs, agents, operators)?;
     let tree = take(&mut findings.tree);
     let routes = Routes::of(tree, findings.requests.pages, findings.asset_extensions());
@@ -35,7 +39,8 @@ impl QuotaFigures {
     fn of(demand: &DailyDemand) -> Self {
         let limit = rounded_up(demand.busiest);
         // What people take is put aside, and no less than the last tenth.
-        let last = 100_u64.saturating_sub((demand.people * 100).div_ceil(limit)).clamp(MIN_BOT_PERCENT, MAX_BOT_PERCENT);
+        let last =
+            100_u64.saturating_sub((demand.people * 100).div_ceil(limit)).clamp(MIN_BOT_PERCENT, MAX_BOT_PERCENT);
         Self { limit, marks: [last * 6 / 10, last * 8 / 10, last] }
     }
 }
@@ -112,7 +117,11 @@ impl LogAnalysis<'_> {
         out.push_str("  - { name: impostor, when: { kind: impostor }, priority: 0 }\n");
         let libraries = bots.others(self.agents, true);
         if !libraries.is_empty() {
-            write_comment(out, 2, &format!("Programs without a name of their own: {}.", summarize(&requests(&libraries))));
+            write_comment(
+                out,
+                2,
+                &format!("Programs without a name of their own: {}.", summarize(&requests(&libraries))),
+            );
             let names: Vec<String> = libraries.iter().map(|(name, _)| format!("\"{name}\"")).collect();
             let when = format!("{{ kind: declared_bot, user_agent: [{}] }}", names.join(", "));
             writeln!(out, "  - name: library\n    when: {when}\n    priority: 0").unwrap_or(());
@@ -140,7 +149,9 @@ impl LogAnalysis<'_> {
             (false, _) => found.iter().map(|(name, _)| *name).collect(),
         };
         match found.is_empty() {
-            true => write_comment(out, 2, "No search engine in the log; these two come to every site that is linked to."),
+            true => {
+                write_comment(out, 2, "No search engine in the log; these two come to every site that is linked to.")
+            }
             false => found.iter().for_each(|(name, crawler)| write_comment(out, 2, &crawler_comment(name, crawler))),
         }
         let when =

@@ -1,6 +1,6 @@
 //! Logs that are read twice: first for what is in them, then to try on them what is proposed.
 
-use crate::replay::log::{LogFiles, LogSource, LogReadError};
+use crate::replay::log::{LogFiles, LogReadError, LogSource};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -57,7 +57,9 @@ impl Logs {
     pub(super) fn open(&self) -> Result<Vec<LogSource>, LogReadError> {
         let source = |log: &Log| match log {
             Log::File(path) => Ok(LogFiles::open(std::slice::from_ref(path))?.sources),
-            Log::Buffered { name, text } => Ok(vec![LogSource::new(name.clone(), Box::new(Cursor::new(Arc::clone(text))))]),
+            Log::Buffered { name, text } => {
+                Ok(vec![LogSource::new(name.clone(), Box::new(Cursor::new(Arc::clone(text))))])
+            }
         };
         let sources: Result<Vec<Vec<LogSource>>, LogReadError> = self.0.iter().map(source).collect();
         Ok(sources?.into_iter().flatten().collect())

@@ -4,22 +4,22 @@
 //! follows from it, and a [`dry_run`] replays that on the same log, so that its limit is what it charges itself. Nothing
 //! here decides about anybody: the classes, the routes and the limit are for a person to look at.
 
-mod bots;
-mod time_range;
 mod analysis;
-mod logs;
-mod self_requests;
-mod pattern;
-mod generate;
+mod bots;
 mod dry_run;
-mod routes;
-mod request_rate;
+mod generate;
+mod logs;
 mod path_tree;
+mod pattern;
+mod request_rate;
+mod routes;
+mod self_requests;
+mod time_range;
 
 #[cfg(test)]
 mod tests;
 
 pub use analysis::InitError;
-pub use logs::{Logs, LogBufferError};
-pub use generate::generate_config;
 pub use dry_run::DryRunError;
+pub use generate::generate_config;
+pub use logs::{LogBufferError, Logs};

@@ -3,7 +3,7 @@
 //! Names that come seldom are put together as `*` whenever there are too many, so the tree stays small however long the log
 //! is, and whoever makes up paths only adds to a `*`.
 
-use super::pattern::{PatternSegment, Pattern, name};
+use super::pattern::{Pattern, PatternSegment, name};
 use std::collections::BTreeMap;
 
 /// All paths of a log.

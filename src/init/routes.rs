@@ -1,7 +1,7 @@
 //! Which of the site's patterns become routes, and in which order.
 
+use super::path_tree::{PageCounts, Pages, SEARCHES, Tree};
 use super::pattern::Pattern;
-use super::path_tree::{Pages, SEARCHES, Tree, PageCounts};
 use crate::policy::route as rule;
 
 /// The routes of a site, the first that fits before the others; what fits none of them is free.
@@ -33,7 +33,11 @@ impl Routes {
 fn of_pages(tree: Tree, pages: u64) -> Vec<Route> {
     let seldom = (pages / MIN_SHARE_DIVISOR).max(1);
     let mut routes: Vec<Route> = Vec::new();
-    let busy = tree.patterns((pages / HEAVY_SHARE_DIVISOR).max(2)).into_iter().filter(|pages| pages.visits.all >= seldom).take(MAX_ROUTES);
+    let busy = tree
+        .patterns((pages / HEAVY_SHARE_DIVISOR).max(2))
+        .into_iter()
+        .filter(|pages| pages.visits.all >= seldom)
+        .take(MAX_ROUTES);
     for Pages { pattern, visits } in busy {
         let (parameter, searches) = (0..SEARCHES.len())
             .map(|place| (SEARCHES[place], visits.searches[place]))
@@ -43,8 +47,11 @@ fn of_pages(tree: Tree, pages: u64) -> Vec<Route> {
         let is_both = searches >= seldom && searches * 10 < visits.all * 9;
         let rest = match is_both {
             true => {
-                let searched =
-                    PageCounts { all: searches, people: searches * visits.people / visits.all, ..PageCounts::default() };
+                let searched = PageCounts {
+                    all: searches,
+                    people: searches * visits.people / visits.all,
+                    ..PageCounts::default()
+                };
                 routes.push(Route { pattern: pattern.clone(), parameter: Some(parameter), visits: searched });
                 let people = visits.people - searches * visits.people / visits.all;
                 PageCounts { all: visits.all - searches, people, ..visits }

@@ -1,17 +1,18 @@
 use super::*;
-use crate::user_agents::UserAgentMatcher;
 use crate::config;
 use crate::policy::bot_detection::ResourceKind;
 use crate::replay::log::{LogLine, MergedLog};
 use crate::replay::report::PolicyReport;
 use crate::replay::{Assumptions, Policy, ReplayRequest, Simulator};
+use crate::user_agents::UserAgentMatcher;
 use crate::verify::OperatorTable;
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 static OPERATORS: LazyLock<Arc<OperatorTable>> = LazyLock::new(|| Arc::new(OperatorTable::builtin()));
-static AGENTS: LazyLock<Arc<UserAgentMatcher>> = LazyLock::new(|| Arc::new(UserAgentMatcher::builtin(OPERATORS.tokens())));
+static AGENTS: LazyLock<Arc<UserAgentMatcher>> =
+    LazyLock::new(|| Arc::new(UserAgentMatcher::builtin(OPERATORS.tokens())));
 
 fn proposed(log: &str) -> String {
     try_proposed(log.as_bytes().to_vec()).expect("there are requests in it")

@@ -55,7 +55,9 @@ impl LogTimeRange {
     pub(super) fn covers(&self, window: &WindowReport) -> bool {
         let second = |text: &str| text.parse().map_or(0, jiff::Timestamp::as_second).unsigned_abs();
         let (start, end) = (second(&window.start), second(&window.end));
-        self.span.is_some_and(|(first, last)| first.seconds() <= start + ROTATION_SLACK_S && end <= last.seconds() + ROTATION_SLACK_S)
+        self.span.is_some_and(|(first, last)| {
+            first.seconds() <= start + ROTATION_SLACK_S && end <= last.seconds() + ROTATION_SLACK_S
+        })
     }
 
     fn covered_seconds(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! The one loop between the engine and a ledger, on a thread of its own: no request ever waits for it.
 
-use super::store::{LeaseRequest, Lease, Store, StoreError};
+use super::store::{Lease, LeaseRequest, Store, StoreError};
 use crate::engine::{Engine, LeaseMode};
 use crate::policy::Timestamp;
 use parking_lot::{Condvar, Mutex};
@@ -206,6 +206,7 @@ async fn correct<S: Store>(store: &mut S, engine: &Engine, now: Timestamp) -> Re
 
 /// False when there would be more to have than was handed out, and it is needed soon.
 fn is_satisfied((ask, lease): (&LeaseRequest, &Lease)) -> bool {
-    let needed = ask.taken.saturating_add(ask.urgent).min(ask.wanted).min(ask.limit.saturating_sub(lease.held_by_others));
+    let needed =
+        ask.taken.saturating_add(ask.urgent).min(ask.wanted).min(ask.limit.saturating_sub(lease.held_by_others));
     lease.held >= needed
 }

@@ -2,7 +2,7 @@
 //!
 //! Pure: no time but what is handed in, no disk. A model can be held against it.
 
-use super::store::{LeaseRequest, Lease, WindowKey};
+use super::store::{Lease, LeaseRequest, WindowKey};
 use crate::policy::window::{EvictedWindows, Span};
 use crate::policy::{Timestamp, Units};
 use std::collections::BTreeMap;
@@ -119,7 +119,13 @@ impl LeaseTable {
         let (elsewhere, taken_elsewhere) = series.held_by_others(who, &ask.window, now);
         let window = series.windows.get(&ask.window.id);
         let held = self.holding(who, &ask.quota, ask.window.id).held;
-        Lease { held, held_by_others: elsewhere, taken_by_others: taken_elsewhere, span: window.and_then(|window| window.span), ..Lease::default() }
+        Lease {
+            held,
+            held_by_others: elsewhere,
+            taken_by_others: taken_elsewhere,
+            span: window.and_then(|window| window.span),
+            ..Lease::default()
+        }
     }
 
     /// True when the window is not forgotten.

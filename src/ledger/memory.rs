@@ -1,7 +1,7 @@
 //! A ledger that lives and dies with the process, for several gates in it: whoever restarts it starts a new count.
 
-use super::store::{LeaseRequest, Lease, Store, StoreError};
 use super::lease_table::{Holder, LeaseTable};
+use super::store::{Lease, LeaseRequest, Store, StoreError};
 use crate::policy::{Timestamp, Units};
 use parking_lot::Mutex;
 use std::future::Future;
@@ -36,7 +36,12 @@ impl Store for MemoryStore {
         ready(Ok(()))
     }
 
-    fn correct(&mut self, ask: &LeaseRequest, used: Units, now: Timestamp) -> impl Future<Output = Result<(), StoreError>> {
+    fn correct(
+        &mut self,
+        ask: &LeaseRequest,
+        used: Units,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<(), StoreError>> {
         self.table.lock().correct(self.gate, ask, used, now);
         ready(Ok(()))
     }

@@ -9,18 +9,18 @@
 
 mod file;
 mod lease_refresher;
+mod lease_table;
 mod memory;
 pub mod redis;
 pub mod store;
-mod lease_table;
 
 #[cfg(test)]
 mod tests;
 
-pub use file::{FileStore, Uptime, boot_id};
-pub use lease_refresher::{WakeHandle, LeaseRefresher};
-pub use memory::MemoryStore;
 pub use crate::ledger::file::open_error::OpenError;
+pub use file::{FileStore, Uptime, boot_id};
+pub use lease_refresher::{LeaseRefresher, WakeHandle};
+pub use lease_table::{Holder, Holding, LeaseTable, PREVIOUS_INCARNATIONS};
+pub use memory::MemoryStore;
 pub use redis::RedisStore;
-pub use store::{LeaseRequest, Lease, Store, StoreError, WindowKey};
-pub use lease_table::{PREVIOUS_INCARNATIONS, Holder, Holding, LeaseTable};
+pub use store::{Lease, LeaseRequest, Store, StoreError, WindowKey};

@@ -1,6 +1,6 @@
 //! What every ledger does: it hands out parts of a window and remembers them beyond the life of a gate.
 
-pub use crate::policy::lease::{LeaseRequest, Lease, WindowKey};
+pub use crate::policy::lease::{Lease, LeaseRequest, WindowKey};
 use crate::policy::{Timestamp, Units};
 use std::future::Future;
 use std::io;
@@ -24,7 +24,12 @@ pub trait Store: Send + 'static {
 
     /// Corrects by hand: the window of `ask`, with all that weighs on it, counts `used` as taken in all, whoever took it;
     /// what gates have reserved stays. `ask.taken` is already what this gate counts after the correction.
-    fn correct(&mut self, ask: &LeaseRequest, used: Units, now: Timestamp) -> impl Future<Output = Result<(), StoreError>> {
+    fn correct(
+        &mut self,
+        ask: &LeaseRequest,
+        used: Units,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<(), StoreError>> {
         let _ = (used, now);
         let told = format!("{}: this ledger takes no corrections by hand", ask.quota);
         std::future::ready(Err(StoreError::Refused(told)))

@@ -1,10 +1,10 @@
 //! The file ledger on a folder that can die at any operation, lose what was not synced, and fail.
 
 use super::file::Inner;
+use super::store::{Lease, LeaseRequest, StoreError, WindowKey};
 use crate::ledger::file::dir::StateDir;
 use crate::ledger::file::open_error::OpenError;
 use crate::ledger::file::record_file::RecordFile;
-use super::store::{LeaseRequest, Lease, StoreError, WindowKey};
 use crate::policy::window::Span;
 use crate::policy::{Timestamp, Units};
 use parking_lot::Mutex;
@@ -21,11 +21,11 @@ const LIMIT: u64 = 1000;
 
 /// A folder in memory that knows what is on the disk and what only in the cache.
 #[derive(Clone, Default)]
-struct SimulatedDir(Arc<Mutex<SimState>>);
+struct SimulatedDir(Arc<Mutex<SimulatedDirState>>);
 
 #[derive(Clone, Default)]
-struct SimState {
-    files: BTreeMap<String, Bytes>,
+struct SimulatedDirState {
+    files: BTreeMap<String, FileContent>,
     /// After so many operations the process is dead: nothing is carried out any more.
     lives_for: Option<usize>,
     syncs_fail: bool,
@@ -33,7 +33,7 @@ struct SimState {
 }
 
 #[derive(Clone, Default)]
-struct Bytes {
+struct FileContent {
     durable: Vec<u8>,
     cached: Vec<u8>,
 }
@@ -47,7 +47,7 @@ enum CrashKind {
 }
 
 impl SimulatedDir {
-    fn step(&self) -> io::Result<parking_lot::MutexGuard<'_, SimState>> {
+    fn step(&self) -> io::Result<parking_lot::MutexGuard<'_, SimulatedDirState>> {
         let mut state = self.0.lock();
         state.operations += 1;
         if let Some(left) = &mut state.lives_for {
@@ -72,7 +72,7 @@ impl SimulatedDir {
             }
             bytes.durable = bytes.cached.clone();
         }
-        Self(Arc::new(Mutex::new(SimState { lives_for: None, syncs_fail: false, ..state })))
+        Self(Arc::new(Mutex::new(SimulatedDirState { lives_for: None, syncs_fail: false, ..state })))
     }
 }
 
@@ -86,7 +86,7 @@ impl StateDir for SimulatedDir {
         if state.syncs_fail {
             return Err(io::Error::other("no sync"));
         }
-        state.files.insert(name.into(), Bytes { durable: bytes.to_vec(), cached: bytes.to_vec() });
+        state.files.insert(name.into(), FileContent { durable: bytes.to_vec(), cached: bytes.to_vec() });
         Ok(())
     }
 
@@ -113,7 +113,7 @@ impl StateDir for SimulatedDir {
 }
 
 /// A gate that spends one quota of one window.
-struct Gate {
+struct TestInstance {
     sim: SimulatedDir,
     ledger: Inner<SimulatedDir>,
     taken: u64,
@@ -134,10 +134,19 @@ fn window() -> WindowKey {
 
 fn ask(taken: u64, held: u64, wanted: u64, soon: u64) -> LeaseRequest {
     let [limit, taken, held, wanted, soon] = [LIMIT, taken, held, wanted, soon].map(Units::from_whole);
-    LeaseRequest { quota: "api".into(), limit, window: window(), taken, held, wanted, urgent: soon, expected_demand: Units::ZERO }
+    LeaseRequest {
+        quota: "api".into(),
+        limit,
+        window: window(),
+        taken,
+        held,
+        wanted,
+        urgent: soon,
+        expected_demand: Units::ZERO,
+    }
 }
 
-impl Gate {
+impl TestInstance {
     fn start(sim: SimulatedDir, boot: &str) -> Self {
         let ledger = open(&sim, boot).expect("a whole ledger");
         Self { sim, ledger, taken: 0, held: 0 }
@@ -157,7 +166,7 @@ impl Gate {
     /// What the next life counts as taken by this one and those before it.
     fn counted_after(&self, end: CrashKind) -> (u64, u64) {
         let boot = if end == CrashKind::Killed { "this" } else { "next" };
-        let mut next = Gate::start(self.sim.after(end), boot);
+        let mut next = TestInstance::start(self.sim.after(end), boot);
         let lease = next.asks(0, 0).expect("an answer");
         assert_eq!(lease.held_by_others, lease.taken_by_others);
         (lease.held_by_others.floor(), lease.lost.floor())
@@ -166,7 +175,7 @@ impl Gate {
 
 #[test]
 fn a_kill_costs_the_mark_and_a_power_cut_the_lease() {
-    let mut gate = Gate::start(SimulatedDir::default(), "this");
+    let mut gate = TestInstance::start(SimulatedDir::default(), "this");
     gate.asks(100, 10).expect("a lease");
     assert_eq!(gate.held, 10, "the mark, not the lease");
     gate.spends(4);
@@ -178,7 +187,7 @@ fn a_kill_costs_the_mark_and_a_power_cut_the_lease() {
 
 #[test]
 fn small_steps_cost_no_sync() {
-    let mut gate = Gate::start(SimulatedDir::default(), "this");
+    let mut gate = TestInstance::start(SimulatedDir::default(), "this");
     gate.asks(100, 10).expect("a lease");
     gate.sim.0.lock().syncs_fail = true;
     for _ in 0..4 {
@@ -190,7 +199,7 @@ fn small_steps_cost_no_sync() {
 
 #[test]
 fn a_clean_stop_costs_nothing() {
-    let mut gate = Gate::start(SimulatedDir::default(), "this");
+    let mut gate = TestInstance::start(SimulatedDir::default(), "this");
     gate.asks(100, 10).expect("a lease");
     gate.spends(4);
     gate.ledger.close(&[ask(4, 10, 4, 0)]).expect("it is written");
@@ -200,7 +209,7 @@ fn a_clean_stop_costs_nothing() {
 
 #[test]
 fn a_disk_that_fails_lets_the_lease_be_spent_and_no_more() {
-    let mut gate = Gate::start(SimulatedDir::default(), "this");
+    let mut gate = TestInstance::start(SimulatedDir::default(), "this");
     gate.asks(100, 100).expect("a lease");
     gate.sim.0.lock().syncs_fail = true;
     gate.spends(100);
@@ -220,10 +229,10 @@ fn a_disk_that_fails_lets_the_lease_be_spent_and_no_more() {
 
 #[test]
 fn a_journal_of_another_start_of_the_machine_proves_nothing() {
-    let mut gate = Gate::start(SimulatedDir::default(), "this");
+    let mut gate = TestInstance::start(SimulatedDir::default(), "this");
     gate.asks(100, 10).expect("a lease");
     for boot in ["other", ""] {
-        let next = Gate::start(gate.sim.after(CrashKind::Killed), boot).asks(0, 0).expect("an answer");
+        let next = TestInstance::start(gate.sim.after(CrashKind::Killed), boot).asks(0, 0).expect("an answer");
         assert_eq!(next.held_by_others, Units::from_whole(100), "{boot:?}");
     }
 }
@@ -252,7 +261,10 @@ fn a_quota_with_many_windows_and_a_long_name_is_read_back() {
         let mut ask = ask(1, 0, 2, 1);
         (ask.quota, ask.window) = ("q".repeat(64), key);
         let lease = ledger.lease(&[ask], start).expect("an answer").remove(0);
-        assert!(lease.held >= Units::from_whole(1) && lease.held.saturating_add(lease.held_by_others) <= Units::from_whole(LIMIT));
+        assert!(
+            lease.held >= Units::from_whole(1)
+                && lease.held.saturating_add(lease.held_by_others) <= Units::from_whole(LIMIT)
+        );
     }
 }
 
@@ -281,7 +293,7 @@ proptest! {
         spends in proptest::collection::vec((0u64..60, 1u64..80, 1u64..20), 1..30),
         dies_after in 0usize..90, reached in 0usize..=16, killed: bool, failing in 0usize..60,
     ) {
-        let mut gate = Gate::start(SimulatedDir::default(), "this");
+        let mut gate = TestInstance::start(SimulatedDir::default(), "this");
         gate.sim.0.lock().lives_for = Some(dies_after);
         let (mut leased, mut marked) = (0, 0);
         let a_sync_fails = failing < spends.len();
@@ -312,7 +324,7 @@ proptest! {
         let mut file = if prefixed { b"tidegateledger\0\0\x01\0\0\0\0\0\x01\0".to_vec() } else { Vec::new() };
         file.extend(bytes);
         let sim = SimulatedDir::default();
-        sim.0.lock().files.insert("ledger".into(), Bytes { durable: file.clone(), cached: file });
+        sim.0.lock().files.insert("ledger".into(), FileContent { durable: file.clone(), cached: file });
         prop_assert!(open(&sim, "this").is_err());
     }
 }

@@ -74,7 +74,11 @@ impl AddressLists {
                 }
             }
         }
-        Self { v4: IntervalTable::of(&v4, |last| last.checked_add(1)), v6: IntervalTable::of(&v6, |last| last.checked_add(1)), counts }
+        Self {
+            v4: IntervalTable::of(&v4, |last| last.checked_add(1)),
+            v6: IntervalTable::of(&v6, |last| last.checked_add(1)),
+            counts,
+        }
     }
 
     /// The lists that `address` stands on.
@@ -106,7 +110,8 @@ impl<T: Ord + Copy> IntervalTable<T> {
             // Beginnings first, or a depth would fall below zero where one network follows on another.
             of_one_place.iter().filter(|turn| turn.2).for_each(|turn| depth[turn.1] += 1);
             of_one_place.iter().filter(|turn| !turn.2).for_each(|turn| depth[turn.1] -= 1);
-            let listed = ListSet::from_ids((0..).map(ListId).zip(depth).filter(|(_, depth)| *depth > 0).map(|(list, _)| list));
+            let listed =
+                ListSet::from_ids((0..).map(ListId).zip(depth).filter(|(_, depth)| *depth > 0).map(|(list, _)| list));
             if spans.listed.last().copied().unwrap_or_default() != listed {
                 spans.starts.push(of_one_place[0].0);
                 spans.listed.push(listed);

@@ -1,11 +1,11 @@
 //! What kind of client this is, on what evidence, and which of the operator's classes it falls into.
 
-use super::bot_detection::{Signal, BotScore};
-use super::bucket::Bucket;
-use super::facts::{BotId, Claim, Facts, ProofMethod, OperatorId, Proof, Signature, claimed_operator};
-use super::crawler_guard::CrawlerGuard;
-use super::identity::{CredentialSource, KeySource, IpPrefix};
 use super::address_lists::{ListId, ListSet};
+use super::bot_detection::{BotScore, Signal};
+use super::bucket::Bucket;
+use super::crawler_guard::CrawlerGuard;
+use super::facts::{BotId, Claim, Facts, OperatorId, Proof, ProofMethod, Signature, claimed_operator};
+use super::identity::{CredentialSource, IpPrefix, KeySource};
 use super::secret::Secret;
 
 /// The kinds of client.
@@ -230,7 +230,8 @@ fn kind(rules: &[UserAgentRule], facts: &Facts<'_>) -> (ClientKind, Option<Opera
             (ClientKind::Impostor, None, evidence_list([said, Some(mismatch_evidence(operator, means))]))
         }
         (signature, Proof::PrivateAddress, Some(operator)) => {
-            let evidence = evidence_list([said, signature_evidence(signature), Some(Evidence::AddressPrivate(operator))]);
+            let evidence =
+                evidence_list([said, signature_evidence(signature), Some(Evidence::AddressPrivate(operator))]);
             (ClientKind::DeclaredBot, None, evidence)
         }
         // Who signs as an agent says that it is one.
@@ -292,7 +293,11 @@ fn classify_undeclared(
         None => (ClientKind::Human, None, evidence_list([said, signed])),
         Some(BotScore { signals: [strongest, second, third], .. }) => {
             let behaves = |signal: Option<Signal>| signal.map(Evidence::Behavior);
-            (ClientKind::SuspectedBot, None, evidence_list([said, signed, behaves(third), behaves(second), behaves(strongest)]))
+            (
+                ClientKind::SuspectedBot,
+                None,
+                evidence_list([said, signed, behaves(third), behaves(second), behaves(strongest)]),
+            )
         }
     }
 }
@@ -374,7 +379,13 @@ mod tests {
         vec![
             class("search", ClassMatcher { operators: vec![GOOGLE], ..ClassMatcher::default() }),
             class("impostor", ClassMatcher { kinds: vec![ClientKind::Impostor], ..ClassMatcher::default() }),
-            class("bot", ClassMatcher { kinds: vec![ClientKind::VerifiedBot, ClientKind::DeclaredBot], ..ClassMatcher::default() }),
+            class(
+                "bot",
+                ClassMatcher {
+                    kinds: vec![ClientKind::VerifiedBot, ClientKind::DeclaredBot],
+                    ..ClassMatcher::default()
+                },
+            ),
             class("person", ClassMatcher::default()),
         ]
     }
@@ -387,7 +398,11 @@ mod tests {
         told(&found(claim, proof, Signature::Absent, suspicion))
     }
 
-    fn signature_evidence(claim: Claim, proof: Proof, signature: Signature) -> (ClientKind, Option<OperatorId>, String) {
+    fn signature_evidence(
+        claim: Claim,
+        proof: Proof,
+        signature: Signature,
+    ) -> (ClientKind, Option<OperatorId>, String) {
         told(&found(claim, proof, signature, None))
     }
 
@@ -421,7 +436,10 @@ mod tests {
     fn an_operator_is_set_only_with_proof() {
         for means in [ProofMethod::Address, ProofMethod::Dns] {
             let (proven, disproven) = (Proof::Proven(means), Proof::Disproven(means));
-            assert_eq!(classified(claims(Some(GOOGLE)), proven), (ClientKind::VerifiedBot, Some(GOOGLE), "search".into()));
+            assert_eq!(
+                classified(claims(Some(GOOGLE)), proven),
+                (ClientKind::VerifiedBot, Some(GOOGLE), "search".into())
+            );
             assert_eq!(classified(claims(Some(GOOGLE)), disproven), (ClientKind::Impostor, None, "impostor".into()));
             assert_eq!(classified(claims(Some(BING)), proven), (ClientKind::VerifiedBot, Some(BING), "bot".into()));
         }
@@ -437,7 +455,10 @@ mod tests {
         assert_eq!(evidence[2], Some(Evidence::AddressPrivate(GOOGLE)));
         let verified = (ClientKind::VerifiedBot, Some(GOOGLE), "search".into());
         assert_eq!(signature_evidence(claim, Proof::PrivateAddress, Signature::Verified(GOOGLE)), verified);
-        assert_eq!(signature_evidence(claim, Proof::PrivateAddress, Signature::Invalid(Some(GOOGLE))).0, ClientKind::DeclaredBot);
+        assert_eq!(
+            signature_evidence(claim, Proof::PrivateAddress, Signature::Invalid(Some(GOOGLE))).0,
+            ClientKind::DeclaredBot
+        );
     }
 
     #[test]
@@ -462,14 +483,24 @@ mod tests {
         assert_eq!(suspected(Claim::Browser, Proof::Unknown, odd).0, ClientKind::SuspectedBot);
         assert_eq!(suspected(Claim::NoUserAgent, Proof::Unknown, odd).0, ClientKind::SuspectedBot);
         assert_eq!(suspected(claims(None), Proof::Unknown, odd).0, ClientKind::DeclaredBot);
-        assert_eq!(suspected(claims(Some(GOOGLE)), Proof::Proven(ProofMethod::Address), odd).0, ClientKind::VerifiedBot);
+        assert_eq!(
+            suspected(claims(Some(GOOGLE)), Proof::Proven(ProofMethod::Address), odd).0,
+            ClientKind::VerifiedBot
+        );
     }
 
     #[test]
     fn a_class_may_be_for_those_on_a_list_which_is_evidence() {
         let (hosting, tor) = (ListId(0), ListId(5));
         let classes = [
-            class("hosting", ClassMatcher { lists: ListSet::from_ids([hosting, tor]), kinds: vec![ClientKind::Human], ..ClassMatcher::default() }),
+            class(
+                "hosting",
+                ClassMatcher {
+                    lists: ListSet::from_ids([hosting, tor]),
+                    kinds: vec![ClientKind::Human],
+                    ..ClassMatcher::default()
+                },
+            ),
             class("person", ClassMatcher::default()),
         ];
         let found = |listed| {
@@ -584,7 +615,10 @@ mod tests {
         let carrier = || CredentialSource::Header(http::HeaderName::from_static("x-api-key"));
         let known = |value: &str| Some(ApiKeys { carrier: carrier(), values: vec![Secret::new(value.into())] });
         let classes = [
-            class("partner", ClassMatcher { keys: known("sesame"), kinds: vec![ClientKind::Human], ..ClassMatcher::default() }),
+            class(
+                "partner",
+                ClassMatcher { keys: known("sesame"), kinds: vec![ClientKind::Human], ..ClassMatcher::default() },
+            ),
             class("other partner", ClassMatcher { keys: known("barley"), ..ClassMatcher::default() }),
             class("rest", ClassMatcher::default()),
         ];

@@ -49,7 +49,8 @@ mod tests {
 
     #[test]
     fn it_rises_by_doubling_and_sinks_slowly() {
-        let risen: Vec<u64> = (1..=5).map(|times| updated(CostEstimate::INITIAL, &vec![12_000; times]).0.milli()).collect();
+        let risen: Vec<u64> =
+            (1..=5).map(|times| updated(CostEstimate::INITIAL, &vec![12_000; times]).0.milli()).collect();
         assert_eq!(risen, [2000, 4000, 8000, 12_000, 12_000]);
         assert_eq!(updated(CostEstimate(Units::from_whole(12)), &[0]).0.milli(), 11_906);
         assert_eq!(updated(CostEstimate(Units::from_milli(3)), &[0, 0, 0]), CostEstimate(Units::ZERO));

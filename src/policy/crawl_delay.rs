@@ -1,9 +1,9 @@
 //! How long crawlers are asked, in robots.txt, to wait between two requests.
 
+use super::address_lists::ListSet;
 use super::class::{Class, ClassId, ClientKind};
 use super::cost::Cost;
 use super::facts::OperatorId;
-use super::address_lists::ListSet;
 use super::time::{Timestamp, ceil_seconds};
 use super::{Rules, Units};
 use std::time::Duration;
@@ -159,7 +159,8 @@ mod tests {
     fn a_budget_affords_what_lasts_the_day() {
         let day = Duration::from_secs(86_400);
         let affords = |ceiling, others, page_milli, crawlers| {
-            let (ceiling, others, page) = (Units::from_whole(ceiling), Units::from_whole(others), Units::from_milli(page_milli));
+            let (ceiling, others, page) =
+                (Units::from_whole(ceiling), Units::from_whole(others), Units::from_milli(page_milli));
             CrawlBudget { ceiling, others, window: day, page, crawlers }.affordable_delay()
         };
         for (ceiling, others, page_milli, crawlers, seconds) in [

@@ -53,7 +53,8 @@ impl GuardState {
     /// that it could take: as much in the beginning of a window as later, and none for a page alone, of which a site has
     /// more than the guard could spare.
     pub fn admits_beyond_plan(&self, cost: Units, limit: Units, now: Timestamp) -> bool {
-        self.is_interval_due(now) && self.within_budget(cost, self.window_elapsed.of_units(self.guard.budget.of_units(limit)))
+        self.is_interval_due(now)
+            && self.within_budget(cost, self.window_elapsed.of_units(self.guard.budget.of_units(limit)))
     }
 
     fn is_interval_due(&self, now: Timestamp) -> bool {

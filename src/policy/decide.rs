@@ -1,7 +1,7 @@
 //! The rules of the gate, in the order in which they are asked.
 
 use super::Timestamp;
-use super::bucket::{Bucket, EmptyUntil, BucketState};
+use super::bucket::{Bucket, BucketState, EmptyUntil};
 use super::class::{Class, ClassId};
 use super::crawler_guard::GuardState;
 use super::pacing::PlanSnapshot;
@@ -151,7 +151,12 @@ const PARTIAL_SHED_INTERVAL: Duration = Duration::from_secs(60);
 ///
 /// `positions` leave with their shedding and their purse moved on where the request came that far, and say whether the
 /// guard let it through; nothing else of anyone's state is touched by a refusal.
-pub fn decide(asked: &DecisionRequest<'_>, level: BucketState, positions: &mut [QuotaSnapshot<'_>], now: Timestamp) -> Verdict {
+pub fn decide(
+    asked: &DecisionRequest<'_>,
+    level: BucketState,
+    positions: &mut [QuotaSnapshot<'_>],
+    now: Timestamp,
+) -> Verdict {
     if asked.never_refused {
         return Verdict::Admit { level, shadow: None };
     }
@@ -198,7 +203,11 @@ pub fn bucket(asked: &DecisionRequest<'_>, level: BucketState, now: Timestamp) -
 /// All quotas must say yes. Each counts the request against its own share, whatever the others say; the longest wait
 /// is the one told. Tier and plan are asked before what is left, so that a class keeps its share up to the last unit; the
 /// plan only about what the tier lets through.
-fn check_quotas(asked: &DecisionRequest<'_>, positions: &mut [QuotaSnapshot<'_>], now: Timestamp) -> Result<Option<Reason>, Refusal> {
+fn check_quotas(
+    asked: &DecisionRequest<'_>,
+    positions: &mut [QuotaSnapshot<'_>],
+    now: Timestamp,
+) -> Result<Option<Reason>, Refusal> {
     let mut refusal: Option<Refusal> = None;
     let mut shadow = None;
     for (place, position) in positions.iter_mut().enumerate() {
@@ -207,7 +216,9 @@ fn check_quotas(asked: &DecisionRequest<'_>, positions: &mut [QuotaSnapshot<'_>]
         let plan_counts = asked.class_rules.enforce && quota.enforced_pacing().is_some();
         let by_tier = check_tier(asked.class, position, now);
         let by_plan = if by_tier.is_err() && tier_counts { Ok(()) } else { check_pacing(position, now) };
-        for (said, counts) in [(by_tier, tier_counts), (by_plan, plan_counts), (check_remaining(position, now), quota.enforce)] {
+        for (said, counts) in
+            [(by_tier, tier_counts), (by_plan, plan_counts), (check_remaining(position, now), quota.enforce)]
+        {
             let Err((reason, wait)) = said else { continue };
             if !counts {
                 shadow = shadow.or(Some(reason));
@@ -241,7 +252,9 @@ pub fn check_tier(class: ClassId, position: &mut QuotaSnapshot<'_>, now: Timesta
 
 /// Counts the request against what the plan has for its class, and says no where that is used up.
 pub fn check_pacing(position: &mut QuotaSnapshot<'_>, now: Timestamp) -> Result<(), (Reason, Duration)> {
-    let Some(PlanSnapshot { allowance: Some(allotment), earmarked: aside, .. }) = &mut position.planned else { return Ok(()) };
+    let Some(PlanSnapshot { allowance: Some(allotment), earmarked: aside, .. }) = &mut position.planned else {
+        return Ok(());
+    };
     let is_spare = position.taken.saturating_add(*aside) < position.limit;
     let before = position.guarded.map_or(0, |guarded| guarded.borrowable_turns(now));
     let (purse, said) = allotment.bucket.try_take(&allotment.rate, position.cost, before, now);

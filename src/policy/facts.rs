@@ -1,9 +1,9 @@
 //! Everything a rule may know about a request, in one plain struct, so that a live request, a log line
 //! and a test look the same.
 
+use super::address_lists::ListSet;
 use super::bot_detection::BotScore;
 use super::class::ClassId;
-use super::address_lists::ListSet;
 use std::net::IpAddr;
 
 /// One request as policy sees it.

@@ -2,7 +2,7 @@
 
 mod key;
 
-pub use key::{CredentialSource, ClientKey, KeySource, KeyOwner, cookie};
+pub use key::{ClientKey, CredentialSource, KeyOwner, KeySource, cookie};
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -114,7 +114,9 @@ impl SpendProfile {
         let tapered = part_of(self.left, 2).max(self.max_cost).min(self.left);
         let quiet = part_of(self.limit, 256).min(times(self.max_cost, BURST_REQUESTS * 4));
         let usual = self.per_second.max(quiet).max(few);
-        let lease = self.floor_if_whole_costs(usual.max(self.shortfall).min(self.max_size()).min(tapered)).max(self.max_cost.min(self.left));
+        let lease = self
+            .floor_if_whole_costs(usual.max(self.shortfall).min(self.max_size()).min(tapered))
+            .max(self.max_cost.min(self.left));
         let quiet = part_of(self.limit, 1024).min(times(self.max_cost, BURST_REQUESTS));
         let urgent = part_of(self.per_second, 10).max(quiet).max(few).max(self.shortfall).min(lease);
         LeaseSize { lease, urgent: self.floor_if_whole_costs(urgent).max(self.max_cost.min(self.left)) }
@@ -176,9 +178,11 @@ mod tests {
 
     #[test]
     fn what_is_waited_for_is_leased_at_once() {
-        let LeaseSize { lease, urgent } = SpendProfile { shortfall: Units::from_whole(100), ..spending(10_000, 0) }.size();
+        let LeaseSize { lease, urgent } =
+            SpendProfile { shortfall: Units::from_whole(100), ..spending(10_000, 0) }.size();
         assert_eq!((lease.floor(), urgent.floor()), (100, 100));
-        let LeaseSize { lease, urgent: soon } = SpendProfile { shortfall: Units::from_whole(9000), ..spending(10_000, 0) }.size();
+        let LeaseSize { lease, urgent: soon } =
+            SpendProfile { shortfall: Units::from_whole(9000), ..spending(10_000, 0) }.size();
         assert_eq!((lease.floor(), soon.floor()), (156, 156), "a 64th at most");
     }
 

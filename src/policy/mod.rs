@@ -5,21 +5,21 @@
 //! hard the origin may be pressed. The leaves ([`bucket`], [`tier`], [`window`], [`quota`]) take values and give values
 //! back.
 
+pub mod address_lists;
 pub mod bot_detection;
 pub mod bucket;
-pub mod quota_sync;
 pub mod class;
 pub mod cost;
 pub mod crawl_delay;
-pub mod decide;
-pub mod facts;
 pub mod crawler_guard;
+pub mod decide;
+pub mod dns_pattern;
+pub mod facts;
 pub mod identity;
 pub mod lease;
-pub mod address_lists;
-pub mod dns_pattern;
 pub mod pacing;
 pub mod quota;
+pub mod quota_sync;
 pub mod quoted;
 pub mod route;
 pub mod secret;
@@ -31,13 +31,13 @@ pub mod window;
 
 pub use class::{ClassId, Classification, ClientKind};
 pub use decide::{QuotaId, Reason, Refusal, Verdict};
-pub use facts::{BotId, Claim, Facts, ProofMethod, OperatorId, Proof, Signature};
+pub use facts::{BotId, Claim, Facts, OperatorId, Proof, ProofMethod, Signature};
 pub use route::ScopeId;
 pub use time::Timestamp;
 pub use units::Units;
 
 use http::Method;
-use identity::{CredentialSource, ClientKey, KeySource};
+use identity::{ClientKey, CredentialSource, KeySource};
 use std::net::IpAddr;
 
 /// All that the settings say about who may have what. Built by `config`, never half right.

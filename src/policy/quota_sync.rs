@@ -79,7 +79,8 @@ fn is_same_window(resets_at: Option<Timestamp>, ours: LocalCount, now: Timestamp
         // A sliding window is renewed bit by bit; what is renewed much sooner than it is another limit.
         Some(moment) if !ours.has_fixed_end => moment.saturating_duration_since(now) >= length / 2,
         Some(moment) => {
-            let apart = moment.saturating_duration_since(ours.span.end).max(ours.span.end.saturating_duration_since(moment));
+            let apart =
+                moment.saturating_duration_since(ours.span.end).max(ours.span.end.saturating_duration_since(moment));
             apart <= (length / TOLERANCE).max(Duration::from_secs(2))
         }
         None => now.saturating_duration_since(ours.span.start) >= GRACE.min(length / GRACE_PART),

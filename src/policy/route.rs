@@ -149,7 +149,9 @@ impl Pattern {
         match &self.rest {
             PatternTail::Nothing => rest.is_none(),
             PatternTail::Anything => true,
-            PatternTail::LastSegment(last) => rest.is_some_and(|rest| last.matches(rest.rsplit('/').next().unwrap_or(rest), case)),
+            PatternTail::LastSegment(last) => {
+                rest.is_some_and(|rest| last.matches(rest.rsplit('/').next().unwrap_or(rest), case))
+            }
         }
     }
 

@@ -67,7 +67,10 @@ impl AssumptionsReport {
     pub(super) fn sentences(&self) -> Vec<String> {
         let kept = match self.cache_ttl_s {
             Some(seconds) => {
-                format!("The site keeps a page for {}; while it does, the page costs nothing.", format_duration(seconds))
+                format!(
+                    "The site keeps a page for {}; while it does, the page costs nothing.",
+                    format_duration(seconds)
+                )
             }
             None => "The site keeps no page: it makes each anew for every request.".to_owned(),
         };

@@ -20,7 +20,11 @@ pub(super) struct Differences {
 
 impl Differences {
     /// Both have decided a line, each by its rules.
-    pub(super) fn add(&mut self, (first, rules): (&ReplayedDecision, &Rules), (second, other_rules): (&ReplayedDecision, &Rules)) {
+    pub(super) fn add(
+        &mut self,
+        (first, rules): (&ReplayedDecision, &Rules),
+        (second, other_rules): (&ReplayedDecision, &Rules),
+    ) {
         let class = &rules.classes[usize::from(first.classified.class.0)].name;
         let second_class = &other_rules.classes[usize::from(second.classified.class.0)].name;
         self.other_class += u64::from(class != second_class);

@@ -2,8 +2,8 @@
 //! the log begins.
 
 use super::log::NativeFields;
-use crate::policy::bot_detection::{Signal, BotScore};
-use crate::policy::{ClassId, ClientKind, ProofMethod, OperatorId, Proof, Rules, Signature};
+use crate::policy::bot_detection::{BotScore, Signal};
+use crate::policy::{ClassId, ClientKind, OperatorId, Proof, ProofMethod, Rules, Signature};
 
 /// What a line of the gate's own log says of its client.
 #[derive(Clone, Debug, Default)]

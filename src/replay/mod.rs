@@ -5,32 +5,32 @@
 //! [`Assumptions`]. A [`report::Report`] says what came of it.
 
 mod assumptions;
-mod decision;
 mod comparison;
-mod observer;
+mod decision;
+mod display_zone;
+mod in_flight;
 pub mod log;
-pub mod page;
+mod logged_evidence;
+mod observer;
 mod origin_cache;
+pub mod page;
 mod policy;
 pub mod report;
 mod request;
 mod retry_queue;
 mod run;
-mod until_line;
-pub mod summary;
-mod stats;
-mod logged_evidence;
 mod simulator;
-mod in_flight;
+mod stats;
+pub mod summary;
 mod unsupported;
+mod until_line;
 mod verdicts;
-mod display_zone;
 
 pub use assumptions::{Assumptions, RetryModel};
 pub use decision::ReplayedDecision;
+pub use logged_evidence::LoggedEvidence;
 pub use observer::PendingRequest;
 pub use policy::Policy;
 pub use request::ReplayRequest;
-pub use run::{ReplayError, Replay, Watcher};
-pub use logged_evidence::LoggedEvidence;
+pub use run::{Replay, ReplayError, Watcher};
 pub use simulator::Simulator;

@@ -1,7 +1,7 @@
 //! Who hears what a replay comes to.
 
 use super::decision::ReplayedDecision;
-use super::log::{LogLine, LinePosition};
+use super::log::{LinePosition, LogLine};
 use super::simulator::Simulator;
 use crate::engine::{Admission, DryRun, QuotaView};
 use crate::policy::{Facts, Timestamp};

@@ -1,8 +1,8 @@
 //! A policy that is tried on a log: settings, and what they refer to.
 
-use crate::user_agents::UserAgentMatcher;
 use crate::config::Settings;
 use crate::policy::address_lists::AddressLists;
+use crate::user_agents::UserAgentMatcher;
 use crate::verify::OperatorTable;
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 //! Times are RFC 3339 in UTC, spans in seconds, quantities in whole units. Everything is in an order that follows from the
 //! log and the files alone.
 
-use crate::user_agents::UserAgentMatcher;
 use crate::policy::{BotId, OperatorId};
+use crate::user_agents::UserAgentMatcher;
 use crate::verify::OperatorTable;
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! A line as the gate would have seen it.
 
-use super::log::{LoggedClient, LogLine};
-use crate::policy::bot_detection::{Referer, HeadersSeen};
+use super::log::{LogLine, LoggedClient};
+use crate::policy::bot_detection::{HeadersSeen, Referer};
 use crate::policy::route::normalize;
 use http::{Method, Version};
 use std::borrow::Cow;
@@ -53,7 +53,10 @@ impl<'a> ReplayRequest<'a> {
             is_named: matches!(line.client, LoggedClient::HostName(_)),
             user_agent: line.user_agent.as_deref().unwrap_or_default(),
             referer,
-            seen: line.native.as_ref().map_or(HeadersSeen::default().with(HeadersSeen::HTTP_10, old_http), |own| own.seen),
+            seen: line
+                .native
+                .as_ref()
+                .map_or(HeadersSeen::default().with(HeadersSeen::HTTP_10, old_http), |own| own.seen),
         })
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Such a client has everything put off that it would have asked for meanwhile. What was refused comes first again.
 
-use super::log::{OrderedLine, LinePosition};
+use super::log::{LinePosition, OrderedLine};
 use super::request::ReplayRequest;
 use crate::policy::Timestamp;
 use foldhash::fast::FixedState;
@@ -78,7 +78,13 @@ impl RetryQueue {
 
     /// A client was refused at `now` and stays away for `wait`; then it asks for the same again, unless it has done so too
     /// often.
-    pub(super) fn on_refused(&mut self, client: ClientHash, mut later: DeferredRequest, now: Timestamp, wait: Duration) {
+    pub(super) fn on_refused(
+        &mut self,
+        client: ClientHash,
+        mut later: DeferredRequest,
+        now: Timestamp,
+        wait: Duration,
+    ) {
         if self.behind.len() >= MAX_CLIENTS && !self.behind.contains_key(&client) {
             self.given_up += 1;
             return;

@@ -1,11 +1,13 @@
 //! The replay itself: one pass over the log, for one policy or two.
 
 use super::assumptions::Assumptions;
-use super::decision::ReplayedDecision;
 use super::comparison::Differences;
-use super::log::{LineError, Counts, LogField, MissingFields, LogLine, MergedLog, OrderedLine, LinePosition, LogReadError};
+use super::decision::ReplayedDecision;
+use super::log::{
+    Counts, LineError, LinePosition, LogField, LogLine, LogReadError, MergedLog, MissingFields, OrderedLine,
+};
 use super::policy::Policy;
-use super::report::{LineErrorReport, MissingFieldReport, LogReport, Report};
+use super::report::{LineErrorReport, LogReport, MissingFieldReport, Report};
 use super::request::ReplayRequest;
 use super::simulator::Simulator;
 use super::verdicts;
@@ -216,8 +218,11 @@ impl LogStats {
             let lacks = |number: &usize| MissingFields::from_bits(*number as u8).contains(fact);
             (0..self.lacks.len()).filter(lacks).map(|number| self.lacks[number]).sum()
         };
-        let lack =
-            |fact: LogField| MissingFieldReport { fact: fact.name(), lines: lines(fact), instead: assumptions.substitute_for(fact) };
+        let lack = |fact: LogField| MissingFieldReport {
+            fact: fact.name(),
+            lines: lines(fact),
+            instead: assumptions.substitute_for(fact),
+        };
         LogField::ALL.into_iter().map(lack).filter(|lack| lack.lines > 0).collect()
     }
 }

@@ -4,24 +4,24 @@ mod native_log;
 
 use super::assumptions::{Assumptions, RetryModel};
 use super::decision::ReplayedDecision;
-use super::observer::{PendingRequest, Observer, FnObserver};
-use super::log::{LogLine, OrderedLine, NativeFields};
+use super::in_flight::{Completion, InFlight, PendingCharge};
+use super::log::{LogLine, NativeFields, OrderedLine};
+use super::logged_evidence::LoggedEvidence;
+use super::observer::{FnObserver, Observer, PendingRequest};
 use super::origin_cache::{OriginCache, PageNumber};
 use super::policy::Policy;
 use super::report::PolicyReport;
 use super::request::ReplayRequest;
 use super::retry_queue::{ClientHash, DeferredRequest, RetryQueue};
 use super::stats::ReplayStats;
-use super::logged_evidence::LoggedEvidence;
-use super::in_flight::{PendingCharge, Completion, InFlight};
 use super::unsupported::unsupported;
-use crate::user_agents::ClaimCache;
-use crate::engine::{Admission, Engine, Evaluation, ObservedRequest, Observation, AdmissionOutcome, QuotaUsage};
-use crate::policy::facts::claimed_operator;
+use crate::engine::{Admission, AdmissionOutcome, Engine, Evaluation, Observation, ObservedRequest, QuotaUsage};
 use crate::policy::address_lists::ListSet;
+use crate::policy::facts::claimed_operator;
 use crate::policy::{
-    BotId, Claim, Facts, ClientKind, OperatorId, Proof, QuotaId, Reason, Rules, Signature, Timestamp, Units,
+    BotId, Claim, ClientKind, Facts, OperatorId, Proof, QuotaId, Reason, Rules, Signature, Timestamp, Units,
 };
+use crate::user_agents::ClaimCache;
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -108,7 +108,13 @@ impl Simulator {
     pub fn end(mut self) -> PolicyReport {
         self.settle_all(self.last_evicted);
         let names = super::report::NameLookup { agents: &self.policy.agents, operators: &self.policy.operators };
-        self.tally.report(&self.policy.name, &self.rules, &names, self.retry_queue.dropped(), unsupported(&self.policy.settings))
+        self.tally.report(
+            &self.policy.name,
+            &self.rules,
+            &names,
+            self.retry_queue.dropped(),
+            unsupported(&self.policy.settings),
+        )
     }
 
     /// The settings that are tried.
@@ -148,7 +154,13 @@ impl Simulator {
         }
     }
 
-    fn submit(&mut self, next: OrderedLine<'_>, line: &LogLine<'_>, request: &ReplayRequest<'_>, listener: &mut impl Observer) -> ReplayedDecision {
+    fn submit(
+        &mut self,
+        next: OrderedLine<'_>,
+        line: &LogLine<'_>,
+        request: &ReplayRequest<'_>,
+        listener: &mut impl Observer,
+    ) -> ReplayedDecision {
         self.advance_to(next.at);
         if let Some(own) = &line.native {
             self.sync_with_log(own, next);
@@ -350,12 +362,24 @@ impl Simulator {
                     decided.refused = Some(reason);
                     decided.retry_after_s = own.retry_after_s;
                     // It waited for its turn, and then gave its units back.
-                    bill = Some(PendingCharge { permit, class: classified.class, costs: None, then_settled: None, page: None });
+                    bill = Some(PendingCharge {
+                        permit,
+                        class: classified.class,
+                        costs: None,
+                        then_settled: None,
+                        page: None,
+                    });
                 }
                 None if decided.is_costly() => {
                     let fetched = page.filter(|(_, is_kept)| !is_kept).map(|(page, _)| page);
                     let costs = Some(decided.costs.clone());
-                    bill = Some(PendingCharge { permit, class: classified.class, costs, then_settled: None, page: fetched });
+                    bill = Some(PendingCharge {
+                        permit,
+                        class: classified.class,
+                        costs,
+                        then_settled: None,
+                        page: fetched,
+                    });
                 }
                 None => {}
             },

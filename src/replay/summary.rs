@@ -1,11 +1,11 @@
 //! A report for people at a terminal. Pure: a report in, text out.
 
 use super::assumptions::Assumptions;
+use super::display_zone::{DisplayZone, seconds};
 use super::report::{
     AgreementReport, AssumptionsReport, ClassReport, ComparisonReport, DifferenceReport, LogReport, PolicyReport,
     QuotaReport, Report, ServedHourReport, WindowReport,
 };
-use super::display_zone::{DisplayZone, seconds};
 use crate::terminal::{Align, ColorMode, columns, format_duration, group_digits, wrap};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -45,7 +45,11 @@ fn log(log: &LogReport, clock: &Clock, ink: ColorMode) -> String {
     let mut out = String::new();
     let day_and_time = |time: &Option<String>| time.as_deref().map_or("-".to_owned(), |time| clock.day_and_time(time));
     let (first, last) = (day_and_time(&log.first), day_and_time(&log.last));
-    let _ = writeln!(out, "{}", ink.bold(&format!("{} requests in {}", group_digits(log.requests), format_duration(log.span_s))));
+    let _ = writeln!(
+        out,
+        "{}",
+        ink.bold(&format!("{} requests in {}", group_digits(log.requests), format_duration(log.span_s)))
+    );
     let _ = writeln!(out, "  {} lines, {first} to {last} ({})", group_digits(log.lines), clock.0.name());
     let first = log.first_not_request.as_deref().unwrap_or("-");
     for (count, what) in [
@@ -177,7 +181,8 @@ fn bots(policy: &PolicyReport) -> String {
 
 fn agreement(agreement: &AgreementReport, ink: ColorMode) -> String {
     let all = agreement.same + agreement.different;
-    let mut out = format!("\n  {} of {} verdicts are those of the log", group_digits(agreement.same), group_digits(all));
+    let mut out =
+        format!("\n  {} of {} verdicts are those of the log", group_digits(agreement.same), group_digits(all));
     if let Some(first) = agreement.first_different {
         out += &ink.red(&format!("; the first other is in line {} of file {}", first.line, first.file));
     }

@@ -1,11 +1,11 @@
 //! One line of a log: all that came before it is replayed, then somebody looks at what it finds.
 
 use super::decision::ReplayedDecision;
-use super::observer::{PendingRequest, Observer};
-use super::log::{LogLine, LinePosition};
+use super::log::{LinePosition, LogLine};
+use super::observer::{Observer, PendingRequest};
 use super::policy::Policy;
 use super::request::ReplayRequest;
-use super::run::{ReplayError, Replay, PROGRESS_INTERVAL_LINES, Watcher};
+use super::run::{PROGRESS_INTERVAL_LINES, Replay, ReplayError, Watcher};
 use super::simulator::Simulator;
 
 impl Replay {

@@ -4,7 +4,7 @@
 //! crawler has asked for, and of these the ones seldom asked for.
 
 use super::RobotsDirectives;
-use super::document::{RobotsDocument, RenderedSource, OriginRobots};
+use super::document::{OriginRobots, RenderedSource, RobotsDocument};
 use super::fetch_lock::FetchLocks;
 use super::freshness::OVERRIDE_TTL;
 use crate::policy::Timestamp;
@@ -174,8 +174,15 @@ impl RobotsCache {
         if sites.len() >= MAX_SITES {
             evict_one(&mut sites, now);
         }
-        let mut new =
-            CachedSite { kept, fetched: now, fresh_for, last_requested: now, requests: 0, is_crawled: false, next_try: now };
+        let mut new = CachedSite {
+            kept,
+            fetched: now,
+            fresh_for,
+            last_requested: now,
+            requests: 0,
+            is_crawled: false,
+            next_try: now,
+        };
         new.touch(asker, now);
         sites.insert(site.to_owned(), new);
     }
@@ -200,7 +207,12 @@ impl CachedSite {
 
     /// More where it would be missed more.
     fn retention_rank(&self, now: Timestamp) -> impl Ord + use<> {
-        (now.saturating_duration_since(self.last_requested) < IDLE_AFTER, self.is_crawled, self.requests, self.last_requested)
+        (
+            now.saturating_duration_since(self.last_requested) < IDLE_AFTER,
+            self.is_crawled,
+            self.requests,
+            self.last_requested,
+        )
     }
 }
 
@@ -231,10 +243,15 @@ mod tests {
         shelf.insert("a", original("x"), Some(HOUR), Requester::Other, at(0));
         assert!(matches!(shelf.lookup("a", Requester::Other, at(0)), CacheLookup::Fresh(_)));
         assert!(matches!(shelf.lookup("a", Requester::Other, at(1)), CacheLookup::Revalidate(_)));
-        assert!(matches!(shelf.lookup("a", Requester::Other, at(1)), CacheLookup::Fresh(CachedRobots { age, .. }) if age == HOUR));
+        assert!(
+            matches!(shelf.lookup("a", Requester::Other, at(1)), CacheLookup::Fresh(CachedRobots { age, .. }) if age == HOUR)
+        );
         assert!(matches!(shelf.lookup("a", Requester::Other, at(1) + RETRY_INTERVAL), CacheLookup::Revalidate(_)));
         assert!(matches!(shelf.lookup("a", Requester::Other, at(30 * 24)), CacheLookup::Revalidate(_)));
-        assert!(matches!(shelf.lookup("a", Requester::Other, at(30 * 24 + 1)), CacheLookup::Miss), "a month is long enough");
+        assert!(
+            matches!(shelf.lookup("a", Requester::Other, at(30 * 24 + 1)), CacheLookup::Miss),
+            "a month is long enough"
+        );
     }
 
     #[test]
@@ -275,7 +292,8 @@ mod tests {
     #[test]
     fn where_the_origin_has_none_the_wishes_stand_alone() {
         let shelf = RobotsCache::default();
-        let none = OriginRobots { status: 404, content_type: Some(Bytes::from_static(b"text/html")), text: Bytes::new() };
+        let none =
+            OriginRobots { status: 404, content_type: Some(Bytes::from_static(b"text/html")), text: Bytes::new() };
         assert_eq!(shelf.insert("a", none.clone(), Some(HOUR), Requester::Other, at(0)).edition.status, 404);
         shelf.set_directives(RobotsDirectives { honeypot: Some("/trap".into()), ..RobotsDirectives::default() });
         let edition = shelf.insert("a", none, Some(HOUR), Requester::Other, at(0)).edition;
@@ -291,7 +309,12 @@ mod tests {
             let text = Bytes::from(format!("{rules}#{}\n", "x".repeat(more)));
             let original = OriginRobots { status: 200, content_type: None, text: text.clone() };
             let edition = shelf.insert("a", original, Some(HOUR), Requester::Other, at(0)).edition;
-            assert_eq!((edition.directives_omitted, shelf.over_limit_count()), (is_bare, usize::from(is_bare)), "{}", text.len());
+            assert_eq!(
+                (edition.directives_omitted, shelf.over_limit_count()),
+                (is_bare, usize::from(is_bare)),
+                "{}",
+                text.len()
+            );
             assert_eq!(edition.text == text, is_bare);
             assert!(edition.text.len() <= 500 * 1024);
         }

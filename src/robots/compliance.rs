@@ -47,7 +47,11 @@ impl CrawlCompliance {
             return;
         }
         let last = counts.last.swap(now.0.saturating_add(1), Relaxed);
-        let Some(gap) = last.checked_sub(1).map(|last| now.saturating_duration_since(Timestamp(last))).filter(|gap| *gap <= MAX_INTERVAL) else {
+        let Some(gap) = last
+            .checked_sub(1)
+            .map(|last| now.saturating_duration_since(Timestamp(last)))
+            .filter(|gap| *gap <= MAX_INTERVAL)
+        else {
             return;
         };
         let advertised_s = Duration::from_secs(counts.advertised_s.load(Relaxed).into());
@@ -90,8 +94,15 @@ mod tests {
         }
         conduct.record_request(OperatorId(9), false, Timestamp::from_seconds(1));
         let gaps_took = Duration::from_secs(4 + 12 + 10);
-        let seen =
-            ComplianceView { operator: bing, advertised: Some(10), requests: 7, robots: 2, intervals: 3, intervals_total: gaps_took, violations: 1 };
+        let seen = ComplianceView {
+            operator: bing,
+            advertised: Some(10),
+            requests: 7,
+            robots: 2,
+            intervals: 3,
+            intervals_total: gaps_took,
+            violations: 1,
+        };
         assert_eq!(conduct.views(), [seen]);
     }
 }

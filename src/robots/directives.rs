@@ -1,6 +1,8 @@
 //! Who is asked for which delay, and whose groups each crawler goes by.
 
-use super::parser::{Delay, WILDCARD, Record, RobotsText, RecordKind, largest_delay, product, record_runs, stated_delay};
+use super::parser::{
+    Delay, Record, RecordKind, RobotsText, WILDCARD, largest_delay, product, record_runs, stated_delay,
+};
 
 /// What is asked of whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +48,11 @@ pub(super) fn resolve_delays<'t>(text: &RobotsText<'t>, wishes: &'t RobotsDirect
         }
         let group = effective_group(text, product, wishes);
         let stated = group.and_then(|name| stated_delay_for(text, name));
-        asked.push(CrawlerDelay { product, delay: Delay::seconds(seconds).max(stated.unwrap_or(Delay::seconds(0))), group });
+        asked.push(CrawlerDelay {
+            product,
+            delay: Delay::seconds(seconds).max(stated.unwrap_or(Delay::seconds(0))),
+            group,
+        });
     }
     asked
 }
@@ -58,7 +64,8 @@ fn effective_group<'t>(text: &RobotsText<'_>, name: &'t [u8], wishes: &RobotsDir
     let is_crawler = |name: &[u8]| wishes.per_crawler.iter().any(|(known, _)| eq_ignore_case(name, known));
     let families = (0..name.len()).rev().filter(|&end| name[end] == b'-').map(|end| &name[..end]);
     let families = families.filter(|family| is_crawler(family));
-    let named = GROUP_FALLBACKS.iter().filter(|(crawler, _)| eq_ignore_case(name, crawler)).map(|(_, other)| other.as_bytes());
+    let named =
+        GROUP_FALLBACKS.iter().filter(|(crawler, _)| eq_ignore_case(name, crawler)).map(|(_, other)| other.as_bytes());
     let everybody = (!ignores_wildcard(name)).then_some(WILDCARD);
     std::iter::once(name).chain(families).chain(named).chain(everybody).find(has_group)
 }

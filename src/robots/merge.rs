@@ -5,9 +5,9 @@
 //! that it is for; a crawler without a group gets one that repeats the rules it went by; and a group of several crawlers
 //! who are asked different delays is taken apart, each part with the rules again.
 
-use super::directives::{CrawlerDelay, RobotsDirectives, resolve_delays, ignores_wildcard, is_family, states_exactly};
+use super::directives::{CrawlerDelay, RobotsDirectives, ignores_wildcard, is_family, resolve_delays, states_exactly};
+use super::parser::{Delay, Record, RecordKind, RobotsText, WILDCARD, number_range, record_runs, stated_delay};
 use super::writer::RobotsWriter;
-use super::parser::{Delay, WILDCARD, Record, RobotsText, RecordKind, number_range, record_runs, stated_delay};
 
 /// Returns `text` with all `wishes` written in; `None` where that would be too long. Doing it again changes nothing.
 pub fn merged(text: &[u8], wishes: &RobotsDirectives) -> Option<Vec<u8>> {
@@ -108,7 +108,8 @@ impl<'t> Merger<'t> {
 
     /// Parts user agents from those that follow them in the same run and are asked something else.
     fn split_group(&self, group: &[Record<'_>], run: &[Record<'_>], asked: Option<Delay>, page: &mut RobotsWriter<'_>) {
-        let delays: Vec<Delay> = asked.map_or_else(|| run.iter().filter_map(stated_delay).collect(), |delay| vec![delay]);
+        let delays: Vec<Delay> =
+            asked.map_or_else(|| run.iter().filter_map(stated_delay).collect(), |delay| vec![delay]);
         delays.iter().for_each(|delay| page.write_line(&crawl_delay(*delay)));
         // A delay alone parts them for those who read delays. Nobody else reads this as a group of its own.
         if is_closed(run) || delays.is_empty() {
@@ -134,7 +135,9 @@ impl<'t> Merger<'t> {
 
     /// What holds for the group besides delays, line by line.
     fn rules_in(&self, group: &[Record<'_>]) -> impl Iterator<Item = &'t [u8]> {
-        let is_rule = |record: &&Record<'_>| matches!(record.what, RecordKind::Allow | RecordKind::Disallow(_) | RecordKind::Other);
+        let is_rule = |record: &&Record<'_>| {
+            matches!(record.what, RecordKind::Allow | RecordKind::Disallow(_) | RecordKind::Other)
+        };
         group.iter().filter(is_rule).map(|record| self.text[record.span.clone()].trim_ascii())
     }
 

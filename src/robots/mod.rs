@@ -4,22 +4,22 @@
 //! [`merged`] writes the wishes in. A [`RobotsCache`] keeps the text of each site and makes an [`RobotsDocument`] of it, once for each
 //! set of wishes. [`CrawlCompliance`] counts. Who fetches and who answers is the gateway's.
 
-mod directives;
+mod cache;
 mod compliance;
+mod directives;
 mod document;
 mod fetch_lock;
 mod freshness;
 mod merge;
 mod override_file;
-mod writer;
-mod cache;
 mod parser;
+mod writer;
 
-pub use directives::RobotsDirectives;
+pub use cache::{CacheLookup, CachedRobots, MAX_ROBOTS_BYTES, Requester, RobotsCache};
 pub use compliance::CrawlCompliance;
-pub use document::{RobotsDocument, OriginRobots};
+pub use directives::RobotsDirectives;
+pub use document::{OriginRobots, RobotsDocument};
 pub use fetch_lock::{FetchGuard, FetchRole};
 pub use freshness::fresh_for;
 pub use merge::merged;
 pub use override_file::{OverrideFile, read as read_own};
-pub use cache::{Requester, CacheLookup, CachedRobots, MAX_ROBOTS_BYTES, RobotsCache};

@@ -77,8 +77,7 @@ impl<'t> RobotsText<'t> {
 
     /// The records of all groups that name `product`.
     pub(super) fn groups_of(&self, product: &[u8]) -> impl Iterator<Item = &[Record<'t>]> {
-        let names =
-            move |record: &Record<'_>| matches!(record.what, RecordKind::Agent(agent) if agent.eq_ignore_ascii_case(product));
+        let names = move |record: &Record<'_>| matches!(record.what, RecordKind::Agent(agent) if agent.eq_ignore_ascii_case(product));
         self.groups().filter(move |group| group.iter().any(names))
     }
 }
@@ -236,7 +235,8 @@ mod tests {
         let text = RobotsText::parse(
             b"Disallow: /nobody\nUser-agent: a\n\nSitemap: /s\nUser-agent: b\nDisallow:\nUser-agent: c\nNoise: 1\n",
         );
-        let agents = |group: &[Record<'_>]| group.iter().filter(|record| matches!(record.what, RecordKind::Agent(_))).count();
+        let agents =
+            |group: &[Record<'_>]| group.iter().filter(|record| matches!(record.what, RecordKind::Agent(_))).count();
         assert_eq!(text.groups().map(agents).collect::<Vec<_>>(), [2, 1]);
         assert_eq!(text.groups_of(b"B").count(), 1);
     }

@@ -5,9 +5,9 @@ use crate::clock::Clock;
 use crate::config::Settings;
 use crate::config::settings::{CrawlerOperator, ProofMethod};
 use crate::policy::Proof;
-use crate::telemetry::{VerificationResult, VerificationMethod as Counted};
+use crate::telemetry::{VerificationMethod as Counted, VerificationResult};
 use crate::verify::fetch::Fetcher;
-use crate::verify::{OperatorOverride, Resolver, OperatorProofMethod, OperatorTable, RangeRefresher, RangeSource};
+use crate::verify::{OperatorOverride, OperatorProofMethod, OperatorTable, RangeRefresher, RangeSource, Resolver};
 use std::sync::Arc;
 use tracing::warn;
 

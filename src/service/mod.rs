@@ -4,25 +4,25 @@
 
 pub mod crawlers;
 
+use crate::address_list_files::{self, AddressListFiles, ReloadResult, count_text};
 use crate::admin::{self, AccessControl, GatewayApi, ListenAddresses, ScopeView, SettingsView};
-use crate::user_agents::UserAgentMatcher;
 use crate::cli::check;
 use crate::clock::Clock;
 use crate::config::settings::{AccessLog as Destination, Ledger, LedgerFailureMode};
 use crate::config::{ConfigErrors, Settings};
-use crate::engine::{ClientView, Engine, QuotaView, LeaseMode, UnknownQuota};
-use crate::explain::{Explanation, Environment, explain, input_from_log};
-use crate::gateway::{Gateway, Handle, StartError, Dependencies};
 use crate::demand_store::DemandStore;
+use crate::engine::{ClientView, Engine, LeaseMode, QuotaView, UnknownQuota};
+use crate::explain::{Environment, Explanation, explain, input_from_log};
+use crate::gateway::{Dependencies, Gateway, Handle, StartError};
 use crate::ledger::redis::{Incarnation, RedisEndpoint};
-use crate::ledger::{self, WakeHandle, LeaseRefresher, OpenError, RedisStore, Store};
-use crate::address_list_files::{self, AddressListFiles, ReloadResult, count_text};
+use crate::ledger::{self, LeaseRefresher, OpenError, RedisStore, Store, WakeHandle};
 use crate::policy::crawl_delay::ComplianceView;
 use crate::policy::throttle::Scope;
 use crate::policy::{Timestamp, Units};
 use crate::replay::log::LogLine;
 use crate::telemetry::{AccessLog, ListView, ListsView, LogTarget, Telemetry};
-use crate::verify::fetch::{Fetcher, AllowedAddresses};
+use crate::user_agents::UserAgentMatcher;
+use crate::verify::fetch::{AllowedAddresses, Fetcher};
 use crate::verify::signature::SignatureVerifier;
 use crate::verify::{OperatorTable, RangeRefresher};
 use parking_lot::Mutex;
@@ -140,7 +140,12 @@ impl Service {
     }
 
     /// The same in a world of one's own.
-    pub fn start_with(external: ExternalAccess, source: SettingsSource, clock: Clock, seed: u64) -> Result<Self, ServiceError> {
+    pub fn start_with(
+        external: ExternalAccess,
+        source: SettingsSource,
+        clock: Clock,
+        seed: u64,
+    ) -> Result<Self, ServiceError> {
         let settings = source(&OperatorTable::builtin().names().collect::<Vec<_>>()).map_err(ServiceError::Settings)?;
         let operators = Arc::new(crawlers::operators(&settings));
         let names: Vec<&str> = operators.names().collect();
@@ -179,7 +184,10 @@ impl Service {
             lists,
             signatures: Arc::clone(&signatures),
             // Redis may be far away: no request waits for it.
-            ledger_answers: lease_refresher.as_ref().filter(|_| settings.ledger == Ledger::File).map(LeaseRefresher::lease_updates),
+            ledger_answers: lease_refresher
+                .as_ref()
+                .filter(|_| settings.ledger == Ledger::File)
+                .map(LeaseRefresher::lease_updates),
             seed,
         };
         let startup_settings = settings.clone();
@@ -263,7 +271,11 @@ impl Service {
 }
 
 /// The engine, with accounts that hold something before anybody asks, and who keeps them supplied.
-fn engine(settings: &Settings, clock: &Clock, seed: u64) -> Result<(Arc<Engine>, Option<LeaseRefresher>), ServiceError> {
+fn engine(
+    settings: &Settings,
+    clock: &Clock,
+    seed: u64,
+) -> Result<(Arc<Engine>, Option<LeaseRefresher>), ServiceError> {
     match &settings.ledger {
         Ledger::Memory => Ok((Engine::new(LeaseMode::Local, settings.limits.max_clients), None)),
         Ledger::File => {
@@ -347,7 +359,12 @@ fn control(
             let _ = found.send(());
             let ExternalAccess { fetcher, reach } = &running.external;
             let keys = running.signatures.run_fetches(fetcher, *reach, || running.handle.uptime());
-            tokio::join!(running.handle.run_maintenance(), running.poll_address_lists(), running.persist_demand_loop(), keys);
+            tokio::join!(
+                running.handle.run_maintenance(),
+                running.poll_address_lists(),
+                running.persist_demand_loop(),
+                keys
+            );
         };
         tokio::select! {
             () = work => {}
@@ -423,7 +440,10 @@ impl ServiceState {
     }
 
     /// The address lists by name, each with how many networks it has and what is wrong with its file now.
-    fn lists<'f>(&self, files: &'f AddressListFiles) -> impl Iterator<Item = (String, usize, Option<&'f str>)> + use<'f> {
+    fn lists<'f>(
+        &self,
+        files: &'f AddressListFiles,
+    ) -> impl Iterator<Item = (String, usize, Option<&'f str>)> + use<'f> {
         let names = self.handle.with_settings(|settings| settings.rules.lists.clone());
         names.into_iter().zip(files.states()).map(|(name, (networks, trouble))| (name, networks, trouble))
     }
@@ -511,7 +531,10 @@ impl GatewayApi for ServiceState {
         self.telemetry.set_dns_queue_length(self.operators.dns().map_or(0, |names| names.waiting()));
         let operators: Vec<&str> = self.operators.names().collect();
         let (now, uptime) = (self.handle.now(), self.handle.uptime());
-        self.handle.crawl_compliance().iter().for_each(|seen| self.telemetry.record_compliance(self.operators.name(seen.operator), seen));
+        self.handle
+            .crawl_compliance()
+            .iter()
+            .for_each(|seen| self.telemetry.record_compliance(self.operators.name(seen.operator), seen));
         let files = self.files.lock();
         let view = |(name, networks, trouble): (String, usize, Option<&str>)| ListView {
             name,

@@ -3,9 +3,9 @@
 //! Classes, scopes and operators keep their place once they have one, whatever a reload does to theirs in the
 //! settings. Their names come from the settings and the built-in lists, so clients cannot add any.
 
-use super::status_class::StatusClass;
 use super::histogram::Histogram;
-use super::record::{NameResolver, RecordedOutcome, Record};
+use super::record::{NameResolver, Record, RecordedOutcome};
+use super::status_class::StatusClass;
 use crate::policy::bot_detection::Signal;
 use crate::policy::class::Evidence;
 use crate::policy::{ClientKind, Reason, ScopeId};
@@ -78,7 +78,10 @@ impl WorkerCounters {
         let refused = usize::from(matches!(record.outcome, RecordedOutcome::Refused(_)));
         self.kinds[record.kind as usize][refused] += 1;
         self.known.reset_for(record.names.settings());
-        self.known.classes.counters_of(usize::from(record.class.0), &mut self.classes, || record.class_name).record(record);
+        self.known
+            .classes
+            .counters_of(usize::from(record.class.0), &mut self.classes, || record.class_name)
+            .record(record);
         if let Some(origin) = record.origin {
             let code = origin.status.map_or(StatusClass::ERROR, StatusClass::of);
             self.each_scope(record.names, origin.scopes, |scope| {
@@ -97,7 +100,12 @@ impl WorkerCounters {
     }
 
     /// Calls `each` with the slots of `scopes`, or with that of the default scope.
-    pub(super) fn each_scope(&mut self, names: &dyn NameResolver, scopes: &[ScopeId], mut each: impl FnMut(&mut ScopeCounters)) {
+    pub(super) fn each_scope(
+        &mut self,
+        names: &dyn NameResolver,
+        scopes: &[ScopeId],
+        mut each: impl FnMut(&mut ScopeCounters),
+    ) {
         let Self { known, scopes: slots, .. } = self;
         known.reset_for(names.settings());
         if scopes.is_empty() {
@@ -132,7 +140,9 @@ impl WorkerCounters {
     pub(super) fn take_all(&mut self) -> Self {
         let left = Self {
             classes: self.classes.zeroed(),
-            scopes: self.scopes.zeroed_except(|scope| ScopeCounters { inflight: scope.inflight, ..ScopeCounters::default() }),
+            scopes: self
+                .scopes
+                .zeroed_except(|scope| ScopeCounters { inflight: scope.inflight, ..ScopeCounters::default() }),
             operators: self.operators.zeroed(),
             connections_open: self.connections_open,
             known: std::mem::take(&mut self.known),

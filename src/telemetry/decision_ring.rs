@@ -48,8 +48,9 @@ impl DecisionRing {
 
     /// The line of decision `id`, if it is still there.
     pub(super) fn find(&self, id: u64) -> Option<&[u8]> {
-        let kept =
-            |entry: &&RingEntry| entry.id == id && entry.length > 0 && self.written - entry.start <= self.text.len() as u64;
+        let kept = |entry: &&RingEntry| {
+            entry.id == id && entry.length > 0 && self.written - entry.start <= self.text.len() as u64
+        };
         self.entries.iter().find(kept).map(|entry| &self.text[self.position(entry.start)..][..entry.length])
     }
 

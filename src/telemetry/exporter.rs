@@ -1,10 +1,10 @@
 //! What Prometheus is told when it asks: the workers' counts added up, and the engine as it stands.
 
 use super::ListsView;
-use super::counters::{WorkerCounters, ClassCounters};
-use super::status_class::StatusClass;
+use super::counters::{ClassCounters, WorkerCounters};
 use super::exposition::Exposition;
 use super::metrics::*;
+use super::status_class::StatusClass;
 use crate::engine::{Admission, QuotaView, ScopeState};
 use crate::policy::bot_detection::Signal;
 use crate::policy::{ClientKind, Reason};
@@ -129,7 +129,9 @@ impl Exporter {
 
 fn write_durations(text: &mut Exposition, cells: &WorkerCounters) {
     let mut family = text.family(REQUEST_DURATION);
-    for (class, ClassCounters { admitted_duration: admitted_took, refused_duration: refused_took, .. }) in cells.classes.iter() {
+    for (class, ClassCounters { admitted_duration: admitted_took, refused_duration: refused_took, .. }) in
+        cells.classes.iter()
+    {
         family.histogram(&[class, "admitted"], admitted_took);
         family.histogram(&[class, "refused"], refused_took);
     }

@@ -1,10 +1,10 @@
 //! One finished request as one line of the access log.
 
-use super::number_text::{self, hexadecimal};
-use super::timestamp::TimestampWriter;
 use super::json;
-use super::line_cache::{LineFragment, FragmentCache};
+use super::line_cache::{FragmentCache, LineFragment};
+use super::number_text::{self, hexadecimal};
 use super::record::{QuotaCharge, Record};
+use super::timestamp::TimestampWriter;
 use crate::policy::Timestamp;
 use crate::policy::identity::KeyOwner;
 use std::io::Write as _;
@@ -53,7 +53,10 @@ fn client(out: &mut Vec<u8>, record: &Record<'_>) {
     out.extend_from_slice(b"\",\"key\":\"");
     match record.key.owner() {
         KeyOwner::V4(v4) => number_text::ipv4(out, v4),
-        _ => write_fmt_infallible(out, format_args!("{}", record.key.display(|operator| record.names.operator(operator)))),
+        _ => write_fmt_infallible(
+            out,
+            format_args!("{}", record.key.display(|operator| record.names.operator(operator))),
+        ),
     }
 }
 

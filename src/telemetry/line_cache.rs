@@ -2,7 +2,7 @@
 //! It is written once and then copied.
 
 use super::json;
-use super::record::{QuotaCharge, NameResolver, RecordedOutcome, Record};
+use super::record::{NameResolver, QuotaCharge, Record, RecordedOutcome};
 use crate::policy::bot_detection::HeadersSeen;
 use crate::policy::class::Evidence;
 use crate::policy::{ClassId, ClientKind, OperatorId, QuotaId, Reason, Units};

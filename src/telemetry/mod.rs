@@ -5,21 +5,21 @@
 
 mod access_log;
 mod counters;
-mod status_class;
-mod number_text;
+mod decision_ring;
+mod exporter;
 mod exposition;
 mod histogram;
-mod timestamp;
 mod json;
 mod line;
+mod line_cache;
 mod log_writer;
 pub mod metrics;
-mod line_cache;
-mod decision_ring;
+mod number_text;
 mod record;
 #[doc(hidden)]
 pub mod sample;
-mod exporter;
+mod status_class;
+mod timestamp;
 mod worker;
 
 #[cfg(test)]
@@ -27,24 +27,24 @@ mod tests;
 
 pub use access_log::{AccessLog, LogBuffer, LogTarget};
 pub use counters::WorkerCounters;
-pub use number_text::hexadecimal;
 pub use histogram::Histogram;
-pub use timestamp::{rfc3339, rfc3339_exact};
 pub use line::LineWriter;
 pub use log_writer::OpenSink;
-pub use record::{QuotaCharge, NameResolver, UpstreamCall, RecordedOutcome, Record};
+pub use number_text::hexadecimal;
+pub use record::{NameResolver, QuotaCharge, Record, RecordedOutcome, UpstreamCall};
+pub use timestamp::{rfc3339, rfc3339_exact};
 pub use worker::{DECISION_RING_LEN, WorkerTelemetry};
 
 use crate::engine::Admission;
 use crate::policy::crawl_delay::ComplianceView;
 use crate::policy::{Rules, Timestamp};
+use exporter::Exporter;
 use metrics::{
     ACCESS_LOG_DROPPED, BUILD_INFO, CRAWL_DELAY_ADVERTISED, CRAWL_EARLY, CRAWL_GAP_SECONDS, CRAWL_GAPS,
     CRAWLER_REQUESTS, NAMES_WAITING, RELOAD_SUCCESS_TIME, RELOAD_SUCCESSFUL, ROBOTS_REQUESTS, START_TIME,
     VERIFICATIONS,
 };
 use parking_lot::Mutex;
-use exporter::Exporter;
 use std::time::Duration;
 
 /// Telemetry of one gate.

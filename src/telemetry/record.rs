@@ -1,9 +1,9 @@
 //! All that is known of a request once it is over: what the access log writes and the metrics count.
 
+use crate::policy::address_lists::ListId;
 use crate::policy::bot_detection::HeadersSeen;
 use crate::policy::class::Evidence;
 use crate::policy::identity::ClientKey;
-use crate::policy::address_lists::ListId;
 use crate::policy::{BotId, ClassId, ClientKind, OperatorId, QuotaId, Reason, ScopeId, Timestamp, Units};
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! A finished request for tests and benchmarks to start from.
 
-use super::record::{QuotaCharge, NameResolver, UpstreamCall, RecordedOutcome, Record};
+use super::record::{NameResolver, QuotaCharge, Record, RecordedOutcome, UpstreamCall};
+use crate::policy::address_lists::ListId;
 use crate::policy::bot_detection::HeadersSeen;
 use crate::policy::class::Evidence;
 use crate::policy::identity::ProxyTrust;
-use crate::policy::address_lists::ListId;
 use crate::policy::{BotId, ClassId, ClientKind, OperatorId, QuotaId, ScopeId, Timestamp, Units};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-use super::metrics::{MetricKind, METRICS, Metric};
+use super::metrics::{METRICS, Metric, MetricKind};
 use super::sample::person;
 use super::*;
 use crate::engine::{Engine, LeaseMode};
@@ -18,8 +18,15 @@ fn every_sample_has_its_help_and_type_and_no_series_comes_twice() {
     gate.telemetry.verification("googlebot", VerificationMethod::Dns, VerificationResult::Verified);
     gate.telemetry.set_dns_queue_length(3);
     let operator = crate::policy::OperatorId(0);
-    let seen =
-        ComplianceView { operator, advertised: Some(9), requests: 3, robots: 1, intervals: 1, intervals_total: Duration::ZERO, violations: 1 };
+    let seen = ComplianceView {
+        operator,
+        advertised: Some(9),
+        requests: 3,
+        robots: 1,
+        intervals: 1,
+        intervals_total: Duration::ZERO,
+        violations: 1,
+    };
     gate.telemetry.record_compliance("googlebot", &seen);
     let scraped = Scraped::read(&gate.scrape());
     for metric in METRICS {
@@ -55,7 +62,11 @@ fn scrapes_add_up_what_all_workers_counted() {
     gate.scrape();
     other.record(&person());
     other.record(&Record { outcome: RecordedOutcome::Refused(Reason::Bucket), status: 429, origin: None, ..person() });
-    other.record(&Record { outcome: RecordedOutcome::Admitted { shadow: Some(Reason::Tier) }, origin: None, ..person() });
+    other.record(&Record {
+        outcome: RecordedOutcome::Admitted { shadow: Some(Reason::Tier) },
+        origin: None,
+        ..person()
+    });
     other.response_without_class(400);
     assert!(gate.telemetry.origin_inflight().contains(&("default".to_owned(), 1)));
     let scraped = Scraped::read(&gate.scrape());

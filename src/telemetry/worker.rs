@@ -3,8 +3,8 @@
 
 use super::access_log::LogBuffer;
 use super::counters::WorkerCounters;
-use super::line::LineWriter;
 use super::decision_ring::DecisionRing;
+use super::line::LineWriter;
 use super::record::{NameResolver, Record};
 use crate::policy::{ScopeId, Timestamp};
 use parking_lot::Mutex;

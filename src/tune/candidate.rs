@@ -1,7 +1,7 @@
 //! A policy that may be tried: what of the file has which values.
 
-use super::tiers;
 use super::pacing::PacingChoice;
+use super::tiers;
 use crate::policy::Units;
 use crate::policy::tier::{Share, Tier};
 

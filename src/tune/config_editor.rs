@@ -1,10 +1,10 @@
 //! The file as text, with other values written where the present ones stand. All else stays: order, comments, spelling.
 
 use super::candidate::Candidate;
+use super::diff;
 use super::pacing::PacingChoice;
 use super::space::{SearchSpace, path_of_quota};
-use super::diff;
-use crate::config::{SourceLocation, Settings};
+use crate::config::{Settings, SourceLocation};
 use crate::policy::Units;
 use crate::policy::tier::{Share, Tier};
 use std::ops::Range;
@@ -92,7 +92,8 @@ impl<'a> ConfigEditor<'a> {
             let kept = tiers.len().min(present.len()) - 1;
             let after = |place: usize| self.end_of_tier(path, place);
             let (is_block, indent) = self.layout(path)?;
-            let new: String = tiers[kept + 1..].iter().map(|tier| new_tier_text(tier, limit, is_block, indent)).collect();
+            let new: String =
+                tiers[kept + 1..].iter().map(|tier| new_tier_text(tier, limit, is_block, indent)).collect();
             edits.push(Edit { old: after(kept)?..after(present.len() - 1)?, new });
         }
         Ok(edits)

@@ -115,7 +115,10 @@ mod tests {
     fn a_change_is_shown_with_what_is_around_it() {
         let old = "a\nb\nc\nd\ne\nf\n";
         let new = "a\nb\nc\nd\nE\nf\n";
-        assert_eq!(unified_diff("x.yaml", old, new), "--- x.yaml\n+++ x.yaml\n@@ -2,5 +2,5 @@\n b\n c\n d\n-e\n+E\n f\n");
+        assert_eq!(
+            unified_diff("x.yaml", old, new),
+            "--- x.yaml\n+++ x.yaml\n@@ -2,5 +2,5 @@\n b\n c\n d\n-e\n+E\n f\n"
+        );
         assert_eq!(unified_diff("x.yaml", old, old), "");
     }
 

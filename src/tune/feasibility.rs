@@ -5,11 +5,11 @@
 //! found what it looked for proves nothing.
 
 use super::goal::{Bound, Goal, Term};
-use super::tiers;
 use super::measure::MeasureKind;
 use super::rank::Rank;
 use super::space::SearchSpace;
 use super::summary;
+use super::tiers;
 use super::tuner::Tuner;
 use crate::policy::quota::ClassTiers;
 use crate::policy::tier::TierSet;

@@ -5,7 +5,7 @@
 
 use super::tuner::TuneError;
 use crate::policy::Timestamp;
-use crate::replay::log::{LineError, LogLine, MergedLog, OrderedLine, LinePosition};
+use crate::replay::log::{LineError, LinePosition, LogLine, MergedLog, OrderedLine};
 use crate::replay::report::{PolicyReport, WindowReport};
 use crate::replay::{self, Assumptions, Policy, ReplayRequest, Simulator};
 

@@ -4,27 +4,27 @@
 //! a text: the file with other values in it (a [`ConfigEditor`]), read as `check` reads it. So what is shown is what the
 //! file that is written does, to the last request. Same log, same file, same goal: same bytes.
 
-mod feasibility;
-mod chart;
 mod candidate;
-mod pareto;
-mod goal;
-mod tiers;
+mod chart;
 mod config_editor;
+mod diff;
+mod feasibility;
+mod goal;
+mod in_memory_log;
 mod measure;
 mod pacing;
+mod pareto;
 mod rank;
-mod in_memory_log;
 pub mod report;
 mod search;
 mod space;
 pub mod summary;
+mod tiers;
 mod tuner;
-mod diff;
 
 pub use candidate::Candidate;
-pub use goal::{Goal, GoalContext, GoalError};
 pub use config_editor::ConfigEditor;
+pub use goal::{Goal, GoalContext, GoalError};
 pub use in_memory_log::InMemoryLog;
 pub use search::Search;
 pub use space::SearchSpace;

@@ -1,7 +1,7 @@
 //! Pacing as something that is varied: its mode, and the weights of the classes that are tuned.
 
 use super::candidate::Changes;
-use crate::policy::pacing::{PacingMode, Pacing, Role};
+use crate::policy::pacing::{Pacing, PacingMode, Role};
 use std::num::NonZeroU32;
 
 /// How a quota is paced.

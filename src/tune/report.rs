@@ -3,14 +3,14 @@
 //! Figures are percents where the goal asks for a share, counts and units otherwise; null where there was nothing to measure.
 
 use super::candidate::Candidate;
-use super::pareto::{ParetoFront, Objective};
+use super::config_editor::{percent, threshold_text};
+use super::diff::unified_diff;
 use super::goal::Bound;
-use super::config_editor::{threshold_text, percent};
 use super::measure::complete_windows;
+use super::pareto::{Objective, ParetoFront};
 use super::search::Evaluated;
 use super::space::SearchSpace;
 use super::tuner::Tuner;
-use super::diff::unified_diff;
 use crate::policy::Rules;
 use crate::replay::report::PolicyReport;
 use crate::telemetry::rfc3339;
@@ -153,7 +153,12 @@ pub(super) struct SearchOutcome<'a> {
 }
 
 /// What is to be told; `present` is the replay of the file as it is, `text` the file as found.
-pub(super) fn report(tuning: &Tuner<'_>, outcome: SearchOutcome<'_>, present: &PolicyReport, text: &str) -> TuningReport {
+pub(super) fn report(
+    tuning: &Tuner<'_>,
+    outcome: SearchOutcome<'_>,
+    present: &PolicyReport,
+    text: &str,
+) -> TuningReport {
     let SearchOutcome { stakes, tried, chosen, .. } = outcome;
     let Tuner { recording, goal, space, policy, manuscript, .. } = tuning;
     let rules = &policy.settings.rules;
@@ -240,7 +245,8 @@ fn pacing(draft: &Candidate, space: &SearchSpace, rules: &Rules) -> String {
 
 /// The tiers of each class, in words.
 fn change_rows(draft: &Candidate, space: &SearchSpace) -> Vec<Vec<String>> {
-    let tier =
-        |tier: &crate::policy::tier::Tier| format!("{}:{}", threshold_text(tier.above, space.limit()), percent(tier.shed));
+    let tier = |tier: &crate::policy::tier::Tier| {
+        format!("{}:{}", threshold_text(tier.above, space.limit()), percent(tier.shed))
+    };
     draft.ladders.iter().map(|tiers| tiers.iter().map(tier).collect()).collect()
 }

@@ -35,7 +35,8 @@ impl Search {
         space: &SearchSpace,
         try_all: &mut dyn FnMut(Vec<Candidate>) -> Result<Vec<Evaluated>, E>,
     ) -> Result<Vec<Evaluated>, E> {
-        let mut looked = SearchState { tried: try_all(vec![space.present().clone()])?, space, effort: self.effort, try_all };
+        let mut looked =
+            SearchState { tried: try_all(vec![space.present().clone()])?, space, effort: self.effort, try_all };
         for corners in space.extreme_candidates().chunks(BATCH) {
             looked.evaluate_new(corners)?;
         }

@@ -1,13 +1,13 @@
 //! What may be changed: the tiers of a quota, for classes that have some, and how it is paced.
 
-use super::candidate::{Changes, Candidate};
+use super::candidate::{Candidate, Changes};
 use super::goal::Goal;
+use super::pacing::{self, PacingChoice, TunableFields};
 use super::tiers;
-use super::pacing::{self, TunableFields, PacingChoice};
-use crate::rng::Rng;
 use crate::config::Settings;
 use crate::policy::quota::{ClassTiers, Quota};
 use crate::policy::{Rules, Units};
+use crate::rng::Rng;
 
 /// What may be changed of one quota.
 #[derive(Clone, Debug)]

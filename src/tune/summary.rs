@@ -27,7 +27,10 @@ pub fn summary(report: &TuningReport, ink: ColorMode) -> String {
 }
 
 fn log(log: &TunedLogReport, quota: &str, ink: ColorMode) -> String {
-    let mut out = format!("{}\n", ink.bold(&format!("{} requests in {}", group_digits(log.requests), format_duration(log.span_s))));
+    let mut out = format!(
+        "{}\n",
+        ink.bold(&format!("{} requests in {}", group_digits(log.requests), format_duration(log.span_s)))
+    );
     let (many, windows) = (if log.windows == 1 { "" } else { "s" }, group_digits(log.windows as u64));
     let _ = match log.windows_are_whole {
         true => writeln!(out, "  {windows} whole window{many} of {quota}"),
@@ -74,7 +77,12 @@ fn terms(terms: &[TermReport], ink: ColorMode) -> String {
             true => "met".to_owned(),
             false => ink.red(&format!("misses it by {}", format_figure(Some(term.short_by), term.percent))),
         };
-        vec![term.term.clone(), format_figure(term.present, term.percent), format_figure(term.found, term.percent), verdict]
+        vec![
+            term.term.clone(),
+            format_figure(term.present, term.percent),
+            format_figure(term.found, term.percent),
+            verdict,
+        ]
     };
     let alignment = [Align::Left, Align::Right, Align::Right, Align::Left];
     columns(2, &alignment, std::iter::once(head).chain(terms.iter().map(row)))

@@ -58,8 +58,7 @@ pub(super) fn towards_present(tiers: &[Tier], present: &[Tier], reach: u32, limi
             let [mut above, mut shed] = [tiers.to_vec(), tiers.to_vec()];
             (above[place].above, shed[place].shed) = (was.above, was.shed);
             let ways = if tiers[place].shed != was.shed { &[-1, 1][..] } else { &[] };
-            let made_up_for =
-                ways.iter().filter_map(|way| with_threshold(&shed, place, way * i64::from(reach), limit));
+            let made_up_for = ways.iter().filter_map(|way| with_threshold(&shed, place, way * i64::from(reach), limit));
             let made_up_for: Vec<Vec<Tier>> = made_up_for.collect();
             all.extend([above, shed].into_iter().chain(made_up_for).filter(|ladder| is_increasing(ladder)));
         }

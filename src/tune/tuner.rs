@@ -1,15 +1,15 @@
 //! The tuning itself: a search over drafts, each tried on the whole log.
 
-use super::feasibility;
 use super::candidate::Candidate;
-use super::pareto::{ParetoFront, Objective};
-use super::goal::{Bound, Goal};
 use super::config_editor::{ConfigEditor, EditError};
-use super::measure::{Measure, MeasureKind};
-use super::rank::Rank;
+use super::feasibility;
+use super::goal::{Bound, Goal};
 use super::in_memory_log::InMemoryLog;
+use super::measure::{Measure, MeasureKind};
+use super::pareto::{Objective, ParetoFront};
+use super::rank::Rank;
 use super::report::{self, SearchOutcome, TuningReport};
-use super::search::{self, Search, Evaluated};
+use super::search::{self, Evaluated, Search};
 use super::space::SearchSpace;
 use crate::config::Settings;
 use crate::policy::Timestamp;
@@ -84,7 +84,12 @@ pub enum TuneError {
 impl Tuner<'_> {
     /// Runs it. Proposes what comes nearest to the goal, or the point of the trade-off of the number that is `picked`. `watch`
     /// sees how many policies have been tried.
-    pub fn run(&self, search: Search, picked: Option<usize>, watch: &mut dyn FnMut(usize)) -> Result<TuneResult, TuneError> {
+    pub fn run(
+        &self,
+        search: Search,
+        picked: Option<usize>,
+        watch: &mut dyn FnMut(usize),
+    ) -> Result<TuneResult, TuneError> {
         let stakes = self.objectives();
         let mut count = 0;
         let tried = search.run(self.space, &mut |drafts| {
@@ -112,8 +117,11 @@ impl Tuner<'_> {
         let mut stakes: Vec<Objective> = asked.collect();
         let share = |what, name: &str| Measure { what, name: name.to_owned(), is_share: true };
         let classes = &self.policy.settings.rules.classes;
-        let served =
-            self.space.classes().iter().map(|class| (share(MeasureKind::Served, &classes[*class].name), Bound::AtLeast));
+        let served = self
+            .space
+            .classes()
+            .iter()
+            .map(|class| (share(MeasureKind::Served, &classes[*class].name), Bound::AtLeast));
         let others = (0..classes.len()).filter(|class| !self.space.classes().contains(class));
         let refused = others.map(|class| (share(MeasureKind::Refused, &classes[class].name), Bound::AtMost));
         for (measure, better) in served.chain(refused) {

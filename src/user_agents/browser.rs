@@ -27,8 +27,11 @@ pub(super) fn browser_traits(user_agent: &[u8]) -> BrowserTraits {
         (Some(chrome), None, None)
             if products.are_all_of(&["AppleWebKit", "Chrome", "Mobile", "Safari", "Edg", "OPR"]) =>
         {
-            let hints =
-                if chrome.0 >= 100 && products.version("OPR").is_none() { ClientHints::Always } else { ClientHints::Unknown };
+            let hints = if chrome.0 >= 100 && products.version("OPR").is_none() {
+                ClientHints::Always
+            } else {
+                ClientHints::Unknown
+            };
             BrowserTraits { sends_fetch: chrome.0 >= 80, hints, ..known }
         }
         (None, Some(firefox), None) if products.are_all_of(&["Gecko", "Firefox"]) => {
@@ -97,7 +100,8 @@ mod tests {
     fn the_large_browsers_promise_what_their_version_sends() {
         let chrome =
             |version| of(&format!("Mozilla/5.0 (X11; Linux x86_64) {WEBKIT} Chrome/{version}.0.0.0 Safari/537.36"));
-        let all = BrowserTraits { graphical: true, sends_language: true, sends_fetch: true, hints: ClientHints::Always };
+        let all =
+            BrowserTraits { graphical: true, sends_language: true, sends_fetch: true, hints: ClientHints::Always };
         assert_eq!(chrome(142), all);
         assert_eq!(chrome(96), BrowserTraits { hints: ClientHints::Unknown, ..all });
         assert_eq!(chrome(70), BrowserTraits { hints: ClientHints::Unknown, sends_fetch: false, ..all });

@@ -6,12 +6,12 @@
 //!
 //! Nothing here is proof. Whose crawler it is said to be is told apart, for `verify` to confirm or deny.
 
-mod browser;
-mod cache;
 mod bot_list;
+mod browser;
 mod browser_markers;
-mod parsed;
+mod cache;
 mod heuristics;
+mod parsed;
 mod token;
 
 use std::collections::{HashMap, HashSet};

@@ -20,7 +20,7 @@ fn a_broken_list_says_where() {
 
 #[test]
 fn a_listed_bot_is_called_by_its_name() {
-    let door = Door::new();
+    let door = MatcherFixture::new();
     assert_eq!(door.name("Mozilla/5.0 (compatible; AhrefsBot/7.0; +http://ahrefs.com/robot/)"), "AhrefsBot");
     assert_eq!(door.name("curl/8.5.0"), "curl");
     assert_eq!(door.name(&format!("{CHROME} HeadlessChrome/142.0.0.0 Safari/537.36")), "HeadlessChrome");
@@ -29,7 +29,7 @@ fn a_listed_bot_is_called_by_its_name() {
 
 #[test]
 fn a_bot_that_nobody_listed_is_heard_by_its_shape() {
-    let door = Door::new();
+    let door = MatcherFixture::new();
     for agent in [
         "Mozilla/5.0 (compatible; NeverHeardOfBot/1.0)",
         "never-heard-of-crawler (contact us)",
@@ -50,7 +50,7 @@ fn a_bot_that_nobody_listed_is_heard_by_its_shape() {
 
 #[test]
 fn a_person_with_a_rare_browser_is_never_called_a_bot() {
-    let door = Door::new();
+    let door = MatcherFixture::new();
     for agent in include_str!("../../tests/data/people.txt").lines().filter(|line| !line.starts_with('#')) {
         assert_eq!(door.claim(agent), Claim::Browser, "{agent}");
     }
@@ -58,7 +58,7 @@ fn a_person_with_a_rare_browser_is_never_called_a_bot() {
 
 #[test]
 fn no_user_agent_is_no_claim() {
-    let door = Door::new();
+    let door = MatcherFixture::new();
     for agent in ["", "-", " ", "\t \r"] {
         assert_eq!(door.claim(agent), Claim::NoUserAgent, "{agent:?}");
     }
@@ -66,7 +66,7 @@ fn no_user_agent_is_no_claim() {
 
 #[test]
 fn any_bytes_are_a_user_agent_and_one_longer_than_a_kilobyte_is_no_persons() {
-    let door = Door::new();
+    let door = MatcherFixture::new();
     assert_eq!(door.agents.claim(b"\xff\xfe Googlebot/2.1\x00 \x80"), door.claim("Googlebot"));
     let padded = |spaces| format!("{CHROME}{}Googlebot/2.1", " ".repeat(spaces));
     assert_ne!(door.claim(&padded(500)), Claim::Browser);
@@ -80,7 +80,7 @@ fn any_bytes_are_a_user_agent_and_one_longer_than_a_kilobyte_is_no_persons() {
 
 #[test]
 fn an_operator_is_claimed_by_its_product_alone() {
-    let door = Door::new();
+    let door = MatcherFixture::new();
     let claims = |agent: &str| door.operator(agent);
     assert_eq!(claims("Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"), Some(GOOGLE));
     assert_eq!(claims("googlebot"), Some(GOOGLE));
@@ -103,7 +103,7 @@ fn an_operator_is_claimed_by_its_product_alone() {
 
 #[test]
 fn the_most_specific_product_names_the_bot() {
-    let door = Door::new();
+    let door = MatcherFixture::new();
     assert_eq!(door.name("Googlebot-Image/1.0"), "Googlebot-Image");
     assert_eq!(door.name("Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"), "Googlebot");
     assert_eq!(door.operator("Googlebot-Image/1.0"), Some(GOOGLE));
@@ -111,12 +111,15 @@ fn the_most_specific_product_names_the_bot() {
 
 #[test]
 fn the_cache_says_what_the_list_says_also_after_a_flood() {
-    let door = Door::new();
+    let door = MatcherFixture::new();
     let mut cache = ClaimCache::new(foldhash::fast::RandomState::default());
     let agents: Vec<String> =
         (0..20_000).map(|n| if n % 3 == 0 { format!("x{n}bot/1") } else { format!("{IPHONE} {n}") }).collect();
     for agent in agents.iter().chain(&agents[19_000..]) {
-        assert_eq!(cache.claim(&door.agents, agent.as_bytes()), (door.claim(agent), UserAgentMatcher::browser(agent.as_bytes())));
+        assert_eq!(
+            cache.claim(&door.agents, agent.as_bytes()),
+            (door.claim(agent), UserAgentMatcher::browser(agent.as_bytes()))
+        );
     }
     assert_eq!(cache.claim(&door.agents, b"").0, Claim::NoUserAgent);
 }
@@ -125,15 +128,15 @@ const SHAPED: Claim = Claim::Bot { bot: None, operator: None };
 const GOOGLE: OperatorId = OperatorId(0);
 const OPENAI: OperatorId = OperatorId(1);
 
-struct Door {
+struct MatcherFixture {
     agents: UserAgentMatcher,
 }
 
-impl Door {
-    fn new() -> Door {
+impl MatcherFixture {
+    fn new() -> MatcherFixture {
         let tokens =
             [("Googlebot", GOOGLE), ("Googlebot-Image", GOOGLE), ("FeedFetcher-Google", GOOGLE), ("GPTBot", OPENAI)];
-        Door { agents: UserAgentMatcher::builtin(tokens) }
+        MatcherFixture { agents: UserAgentMatcher::builtin(tokens) }
     }
 
     fn claim(&self, agent: &str) -> Claim {

@@ -205,11 +205,16 @@ fn request(place: &FetchTarget, validators: &Validators) -> Request<Empty<Bytes>
     request
 }
 
-async fn exchange<S>(stream: S, request: Request<Empty<Bytes>>, place: &FetchTarget) -> Result<Response<Incoming>, FetchError>
+async fn exchange<S>(
+    stream: S,
+    request: Request<Empty<Bytes>>,
+    place: &FetchTarget,
+) -> Result<Response<Incoming>, FetchError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let no_answer = |source: hyper::Error| FetchError::InvalidResponse { host: place.host.clone(), source: source.into() };
+    let no_answer =
+        |source: hyper::Error| FetchError::InvalidResponse { host: place.host.clone(), source: source.into() };
     let (mut connection, driver) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(no_answer)?;
     // It ends with the body: nobody keeps the connection.

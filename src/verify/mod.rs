@@ -7,20 +7,20 @@
 //! The table of operators is here, because it says what proves what. The product tokens in it are handed to `agents`
 //! by whoever builds both; neither module knows the other.
 
-mod range_cache;
-pub mod fetch;
-mod range_list;
 mod dns;
-mod operator_table;
-mod ranges;
-mod range_refresher;
-pub mod signature;
-mod range_source;
+pub mod fetch;
 mod operator_config;
+mod operator_table;
+mod range_cache;
+mod range_list;
+mod range_refresher;
+mod range_source;
+mod ranges;
+pub mod signature;
 
+pub use dns::{DnsResult, DnsVerifier, Resolver, ResolverError};
+pub use operator_config::{OperatorOverride, OperatorProofMethod};
+pub use operator_table::{OperatorTable, OperatorTableError};
 pub use range_list::{RangeListError, parse as read_list};
-pub use dns::{DnsResult, Resolver, ResolverError, DnsVerifier};
-pub use operator_table::{OperatorTableError, OperatorTable};
 pub use range_refresher::{RangeRefresher, validate_file};
 pub use range_source::RangeSource;
-pub use operator_config::{OperatorOverride, OperatorProofMethod};

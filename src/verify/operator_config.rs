@@ -44,7 +44,10 @@ pub(super) struct Operator {
 impl Operator {
     /// The lists that tell its addresses, or its neighbours'.
     pub(super) fn lists(&self) -> impl Iterator<Item = &RangeSource> {
-        self.verified_ranges.iter().chain(&self.neutral_ranges).filter(|source| !matches!(source, RangeSource::Network(_)))
+        self.verified_ranges
+            .iter()
+            .chain(&self.neutral_ranges)
+            .filter(|source| !matches!(source, RangeSource::Network(_)))
     }
 }
 

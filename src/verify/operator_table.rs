@@ -9,11 +9,11 @@ use ipnet::IpNet;
 use parking_lot::Mutex;
 
 use super::dns::{DnsResult, DnsVerifier};
-use super::ranges::{Range, Ranges, RangeMatch};
+use super::operator_config::{self, Operator, OperatorOverride, OperatorProofMethod};
 use super::range_source::RangeSource;
-use super::operator_config::{self, OperatorOverride, OperatorProofMethod, Operator};
+use super::ranges::{Range, RangeMatch, Ranges};
 use crate::policy::identity::is_private;
-use crate::policy::{ProofMethod, OperatorId, Proof, Timestamp};
+use crate::policy::{OperatorId, Proof, ProofMethod, Timestamp};
 
 pub use super::operator_config::OperatorTableError;
 
@@ -61,7 +61,11 @@ impl OperatorTable {
         OperatorTable::parse(table, snapshot, declared).expect("a test reads the built-in table")
     }
 
-    fn parse(table: &str, snapshot: &str, declared: Vec<OperatorOverride>) -> Result<OperatorTable, OperatorTableError> {
+    fn parse(
+        table: &str,
+        snapshot: &str,
+        declared: Vec<OperatorOverride>,
+    ) -> Result<OperatorTable, OperatorTableError> {
         let (table, snapshot) = operator_config::parse(table, snapshot, declared)?;
         let published = PublishedRanges::of(&table, &snapshot.lists);
         Ok(OperatorTable {
@@ -227,7 +231,8 @@ impl PublishedRanges {
         let mut ranges: Vec<Range> = Vec::new();
         let mut exhaustive = Vec::with_capacity(table.len());
         for (operator, id) in table.iter().zip((0..).map(OperatorId)) {
-            let both = [(&operator.verified_ranges, RangeMatch::Verified), (&operator.neutral_ranges, RangeMatch::Undecided)];
+            let both =
+                [(&operator.verified_ranges, RangeMatch::Verified), (&operator.neutral_ranges, RangeMatch::Undecided)];
             for (sources, standing) in both {
                 for source in sources {
                     ranges.extend(source.networks(lists).iter().map(|network| (*network, id, standing)));
@@ -235,7 +240,8 @@ impl PublishedRanges {
             }
             // A list that has not come yet leaves out whom it names.
             let known = operator.verified_ranges.iter().all(|source| !source.networks(lists).is_empty());
-            let says_all = operator.exhaustive.contains(&OperatorProofMethod::Address) && !operator.verified_ranges.is_empty();
+            let says_all =
+                operator.exhaustive.contains(&OperatorProofMethod::Address) && !operator.verified_ranges.is_empty();
             exhaustive.push(says_all && known);
         }
         Self { ranges: Ranges::new(ranges), exhaustive }
@@ -299,7 +305,11 @@ mod tests {
             for name in ["googlebot", "bingbot", "yandexbot"] {
                 let claimed = operators.id(name).expect("it is known");
                 let address = address.parse().expect("an address");
-                assert_eq!(operators.verify(claimed, address, Timestamp::default()), Proof::PrivateAddress, "{address}");
+                assert_eq!(
+                    operators.verify(claimed, address, Timestamp::default()),
+                    Proof::PrivateAddress,
+                    "{address}"
+                );
             }
         }
         assert_eq!(operators.dns().expect("DNS is on").waiting(), 0);
@@ -337,7 +347,9 @@ mod tests {
     fn every_operator_of_the_standards_can_be_told_or_says_why_not() {
         let operators = OperatorTable::builtin();
         let provable = operators.table.iter().filter(|operator| {
-            !operator.verified_ranges.is_empty() || !operator.dns_names.is_empty() || !operator.signature_agents.is_empty()
+            !operator.verified_ranges.is_empty()
+                || !operator.dns_names.is_empty()
+                || !operator.signature_agents.is_empty()
         });
         let without: Vec<&str> =
             operators.names().filter(|name| !provable.clone().any(|operator| operator.name == *name)).collect();
@@ -377,7 +389,8 @@ mod tests {
     #[test]
     fn an_agent_that_signs_is_of_the_operator_that_was_declared_with_it() {
         let agents = Some(vec!["https://chatgpt.com".into(), "https://bot.example".into()]);
-        let declared = OperatorOverride { name: "acme".into(), signature_agents: agents, ..OperatorOverride::default() };
+        let declared =
+            OperatorOverride { name: "acme".into(), signature_agents: agents, ..OperatorOverride::default() };
         let operators = OperatorTable::with_overrides(vec![declared]);
         let acme = operators.id("acme").expect("declared");
         let of_acme = operators.signature_agents().filter(|(_, whose)| *whose == acme).map(|(agent, _)| agent);
@@ -388,7 +401,8 @@ mod tests {
 
     #[test]
     fn a_declared_operator_of_a_known_name_changes_what_it_says_and_nothing_else() {
-        let declared = OperatorOverride { name: "googlebot".into(), exhaustive: Some(Vec::new()), ..OperatorOverride::default() };
+        let declared =
+            OperatorOverride { name: "googlebot".into(), exhaustive: Some(Vec::new()), ..OperatorOverride::default() };
         let operators = OperatorTable::with_overrides(vec![declared]);
         let googlebot = operators.id("googlebot").expect("built in");
         let proof =

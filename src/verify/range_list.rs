@@ -184,8 +184,9 @@ mod tests {
         ] {
             assert_eq!(list(text).is_ok(), fits, "{text}");
         }
-        let many: Vec<String> =
-            (0..=MAX_NETWORKS as u32).map(|number| std::net::Ipv4Addr::from(number * 2 + 0x0b00_0000).to_string()).collect();
+        let many: Vec<String> = (0..=MAX_NETWORKS as u32)
+            .map(|number| std::net::Ipv4Addr::from(number * 2 + 0x0b00_0000).to_string())
+            .collect();
         assert_eq!(list(&many.join("\n")), Err(RangeListError::TooMany));
     }
 

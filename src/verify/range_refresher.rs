@@ -3,12 +3,12 @@
 //! A list is fetched with the validators of the copy that is here, at a time that differs from gate to gate, one after
 //! the other: nobody waits for it. What cannot be fetched or believed leaves what is known.
 
-use super::range_cache::{RangeCache, CachedRanges};
-use super::fetch::{Fetched, Fetcher, FetchLimits, AllowedAddresses, Validators};
+use super::fetch::{AllowedAddresses, FetchLimits, Fetched, Fetcher, Validators};
+use super::range_cache::{CachedRanges, RangeCache};
 use super::range_list::{self, RangeListError};
 use super::{OperatorTable, RangeSource};
-use crate::clock::Clock;
 use crate::bounded_file;
+use crate::clock::Clock;
 use crate::policy::Timestamp;
 use foldhash::fast::FixedState;
 use ipnet::IpNet;
@@ -95,8 +95,13 @@ impl RangeRefresher {
     }
 
     fn track(&self, source: RangeSource) -> TrackedSource {
-        let mut list =
-            TrackedSource { due: self.clock.monotonic_now(), attempts: 0, validators: Validators::default(), stamp: None, source };
+        let mut list = TrackedSource {
+            due: self.clock.monotonic_now(),
+            attempts: 0,
+            validators: Validators::default(),
+            stamp: None,
+            source,
+        };
         match list.source.clone() {
             RangeSource::Url(url) => {
                 let age = self.load_cached(&url, &mut list);

@@ -4,9 +4,9 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use tidegate::user_agents::UserAgentMatcher;
 use tidegate::cli::classify;
 use tidegate::policy::Claim;
+use tidegate::user_agents::UserAgentMatcher;
 use tidegate::verify::OperatorTable;
 
 #[test]

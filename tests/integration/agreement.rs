@@ -12,7 +12,7 @@ use std::time::Duration;
 use tidegate::clock::Clock;
 use tidegate::config;
 use tidegate::policy::address_lists::AddressLists;
-use tidegate::replay::log::{MergedLog, LogSource};
+use tidegate::replay::log::{LogSource, MergedLog};
 use tidegate::replay::report::PolicyReport;
 use tidegate::replay::{Assumptions, Policy, Replay};
 use tidegate::service::crawlers;

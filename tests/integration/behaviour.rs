@@ -72,8 +72,8 @@ fn scrapers_that_count_up_are_found_as_soon_as_those_that_do_not() {
             ("scattered items", |number| format!("/item/{}", number.wrapping_mul(2_654_435_761))),
         ] {
             let mut site = Site::with_people();
-            let at =
-                (0..50).find(|&number| site.sees(SCRAPER, &target(number), None, 200, pause) == ClientKind::SuspectedBot);
+            let at = (0..50)
+                .find(|&number| site.sees(SCRAPER, &target(number), None, 200, pause) == ClientKind::SuspectedBot);
             assert!(at.is_some(), "{name} every {pause:?}");
         }
     }
@@ -116,7 +116,9 @@ fn in_real_logs_few_browsers_are_suspected() {
                 Evidence::Behavior(signal) => Some(signal.name()),
                 _ => None,
             });
-            why.extend(signals.filter(|_| found.kind == ClientKind::SuspectedBot && why.is_empty()).collect::<Vec<_>>());
+            why.extend(
+                signals.filter(|_| found.kind == ClientKind::SuspectedBot && why.is_empty()).collect::<Vec<_>>(),
+            );
         }
         let suspected: Vec<_> = browsers.iter().filter(|(_, (_, why))| !why.is_empty()).collect();
         println!("{name}: {} of {} browsers suspected", suspected.len(), browsers.len());

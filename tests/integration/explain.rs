@@ -9,14 +9,16 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::path::Path;
-use tidegate::user_agents::UserAgentMatcher;
 use tidegate::cli::explain::render;
 use tidegate::cli::status::View;
 use tidegate::config::{self, Settings};
-use tidegate::explain::{ChangeKind, Explanation, StepResult, Environment, HypotheticalRequest, Stage, Verdict, explain};
+use tidegate::explain::{
+    ChangeKind, Environment, Explanation, HypotheticalRequest, Stage, StepResult, Verdict, explain,
+};
 use tidegate::policy::Units;
 use tidegate::policy::address_lists::AddressLists;
 use tidegate::terminal::ColorMode;
+use tidegate::user_agents::UserAgentMatcher;
 use tidegate::verify::OperatorTable;
 
 /// In every position of every quota, a made-up request is explained to end as the same request ends at a gate.
@@ -59,7 +61,10 @@ fn the_explanation_ends_as_the_gate_decides() {
             let at_most = |name: &str| less.numbers["used_at_most"][name].as_f64().map(|most| most as u32);
             let less = used.map(|(name, used)| (name, at_most(name).unwrap_or(used)));
             let explained = site.explain(agent.name, &client, path, &less);
-            prop_assert!(explained.responses.iter().all(|answer| answer.verdict == Verdict::Admitted), "{explained:#?}");
+            prop_assert!(
+                explained.responses.iter().all(|answer| answer.verdict == Verdict::Admitted),
+                "{explained:#?}"
+            );
         }
         let refused = explained.steps.iter().any(|step| step.finding == StepResult::Refused);
         let either = explained.steps.iter().any(|step| step.finding == StepResult::Depends);
@@ -164,8 +169,9 @@ fn only_reading_robots_txt_is_exempt() {
     assert_eq!(step(&deleted, Stage::Block).finding, StepResult::Refused);
     assert_eq!(deleted.responses[0].status, Some(429));
     let open = Site::new("scopes: { default: { concurrency: 1 } }");
-    let turn =
-        |method| step(&open.explain_method(method, PERSON.name, "192.0.2.1", "/robots.txt", &[]), Stage::Throttle).finding;
+    let turn = |method| {
+        step(&open.explain_method(method, PERSON.name, "192.0.2.1", "/robots.txt", &[]), Stage::Throttle).finding
+    };
     assert_eq!((turn(http::Method::GET), turn(http::Method::POST)), (StepResult::Passed, StepResult::Unknown));
 }
 
@@ -215,8 +221,12 @@ impl Site {
         path: &str,
         used: &[(&str, u32)],
     ) -> Explanation {
-        let known =
-            Environment { settings: &self.settings, operators: &self.operators, agents: &self.agents, lists: &self.lists };
+        let known = Environment {
+            settings: &self.settings,
+            operators: &self.operators,
+            agents: &self.agents,
+            lists: &self.lists,
+        };
         let mut sent = http::HeaderMap::new();
         sent.insert(http::header::USER_AGENT, agent.parse().expect("a header"));
         let made_up = HypotheticalRequest {

@@ -10,7 +10,7 @@ use std::fs;
 use std::io::Write;
 use std::time::Duration;
 use tempfile::TempDir;
-use tidegate::demo::{traffic, log};
+use tidegate::demo::{log, traffic};
 
 #[test]
 fn a_line_is_explained_as_a_replay_decides_about_it() {

@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use tidegate::policy::bot_detection::Signal;
 use tidegate::policy::{ClientKind, Reason};
-use tidegate::telemetry::metrics::{MetricKind, METRICS, Metric};
+use tidegate::telemetry::metrics::{METRICS, Metric, MetricKind};
 
 const DASHBOARD: &str = include_str!("../../grafana/tidegate.json");
 const ALERTS: &str = include_str!("../../grafana/alerts.yaml");

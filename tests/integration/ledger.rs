@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
-use tidegate::engine::{Admission, Engine, Permit, AdmissionOutcome, LeaseMode};
-use tidegate::ledger::{FileStore, MemoryStore, OpenError, Store, LeaseTable};
+use tidegate::engine::{Admission, AdmissionOutcome, Engine, LeaseMode, Permit};
+use tidegate::ledger::{FileStore, LeaseTable, MemoryStore, OpenError, Store};
 use tidegate::policy::class::{Class, ClassMatcher};
 use tidegate::policy::cost::Cost;
 use tidegate::policy::identity::{ClientKey, ProxyTrust};
@@ -353,7 +353,10 @@ fn windows() -> impl Strategy<Value = Window> {
 fn bound() -> u64 {
     let limit = Units::from_whole(LIMIT);
     let (length, dearest) = (Duration::from_secs(86_400), Units::from_whole(DEAREST));
-    SpendProfile { limit, left: limit, length, per_second: limit, max_cost: dearest, shortfall: Units::ZERO }.max_size().floor() * 2
+    SpendProfile { limit, left: limit, length, per_second: limit, max_cost: dearest, shortfall: Units::ZERO }
+        .max_size()
+        .floor()
+        * 2
 }
 
 fn never_too_many<L: Recovers>(ledger: L, window: Window, steps: &[Step]) {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tidegate::replay::log::{RequestLine, LoggedClient, LogFiles, LogLine, MergedLog, OrderedLine};
+use tidegate::replay::log::{LogFiles, LogLine, LoggedClient, MergedLog, OrderedLine, RequestLine};
 
 #[test]
 fn every_variant_of_a_line_is_read_as_it_was_meant() {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tidegate::clock::Clock;
 use tidegate::ledger::redis::{Incarnation, RedisEndpoint};
-use tidegate::ledger::{LeaseRequest, Lease, RedisStore, Store, StoreError, WindowKey};
+use tidegate::ledger::{Lease, LeaseRequest, RedisStore, Store, StoreError, WindowKey};
 use tidegate::policy::window::Span;
 use tidegate::policy::{Timestamp, Units};
 

@@ -9,7 +9,7 @@ use crate::support::wait::{TIMEOUT, wait_until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tidegate::clock::Clock;
-use tidegate::engine::{Admission, Engine, AdmissionOutcome, LeaseMode};
+use tidegate::engine::{Admission, AdmissionOutcome, Engine, LeaseMode};
 use tidegate::ledger::redis::{Incarnation, RedisEndpoint, Timeouts};
 use tidegate::ledger::{RedisStore, Store};
 use tidegate::policy::{Reason, Refusal, Rules, Timestamp, Units};
@@ -138,7 +138,8 @@ impl Gate {
         let bell = Arc::clone(&runs_low);
         let engine = Engine::new(LeaseMode::Leased(Arc::new(move || bell.store(true, Ordering::Relaxed))), 1000);
         let admission = engine.admission(rules, now);
-        let server = RedisEndpoint { host: "127.0.0.1".into(), port: redis.port, user: None, password: None, database: 0 };
+        let server =
+            RedisEndpoint { host: "127.0.0.1".into(), port: redis.port, user: None, password: None, database: 0 };
         // The server is there, however busy the machine is.
         let patient = Timeouts { connect: TIMEOUT, reply: TIMEOUT };
         let store = RedisStore::new(server, "tidegate", false, Incarnation::ephemeral(number)).with_timeouts(patient);

@@ -2,11 +2,11 @@
 
 use super::format::{duration, shadow};
 use crate::policy::ClientKind;
+use crate::policy::address_lists::{ListId, ListSet};
 use crate::policy::bucket::Bucket;
-use crate::policy::class::{Class, ApiKeys, ClassMatcher};
+use crate::policy::class::{ApiKeys, Class, ClassMatcher};
 use crate::policy::crawler_guard::CrawlerGuard;
 use crate::policy::identity::{CredentialSource, KeySource};
-use crate::policy::address_lists::{ListId, ListSet};
 
 /// `shed`: a tier or the plan of some quota sheds it.
 pub(super) fn class(class: &Class, shed: bool, operators: &[String], lists: &[String]) -> String {

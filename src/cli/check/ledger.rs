@@ -1,6 +1,6 @@
 //! Where the count is kept.
 
-use crate::config::settings::{Ledger, Redis, LedgerFailureMode};
+use crate::config::settings::{Ledger, LedgerFailureMode, Redis};
 use std::path::Path;
 
 pub(super) fn ledger(ledger: &Ledger, state_dir: &Path) -> String {

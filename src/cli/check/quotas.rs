@@ -2,7 +2,7 @@
 
 use super::format::{duration, shadow};
 use crate::policy::class::Class;
-use crate::policy::pacing::{PacingMode, Pacing, Role};
+use crate::policy::pacing::{Pacing, PacingMode, Role};
 use crate::policy::quota::{ClassTiers, ExhaustedRule, Quota, SyncFrom};
 use crate::policy::window::Window;
 

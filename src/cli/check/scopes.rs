@@ -3,8 +3,8 @@
 use super::format::duration;
 use crate::policy::throttle::controller::Controller;
 use crate::policy::throttle::gradient::Gradient;
+use crate::policy::throttle::partition::{PartitionKey, Partitioning};
 use crate::policy::throttle::rampup::{RampVariable, Rampup};
-use crate::policy::throttle::partition::{Partitioning, PartitionKey};
 use crate::policy::throttle::{QueueConfig, Scope};
 use std::time::Duration;
 
@@ -29,7 +29,10 @@ pub(super) fn scope(scope: &Scope) -> Option<String> {
         (Some(Controller::Autothrottle(auto)), least) => {
             rules.push(format!("{} to {} apart, by latency", duration(least), duration(auto.max_delay)));
         }
-        (Some(Controller::Rampup(Rampup { variable: RampVariable::Delay { start, min: least, max: most }, .. })), _) => {
+        (
+            Some(Controller::Rampup(Rampup { variable: RampVariable::Delay { start, min: least, max: most }, .. })),
+            _,
+        ) => {
             let (start, least, most) = (duration(*start), duration(*least), duration(*most));
             rules.push(format!("{least} to {most} apart, by complaints, beginning with {start}"));
         }

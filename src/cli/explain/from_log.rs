@@ -4,7 +4,7 @@ use super::log_line::LogLineRef;
 use super::{ExplainArgs, target, what_if};
 use crate::cli::progress::{Progress, ReadProgress};
 use crate::cli::{CommandError, load_policy};
-use crate::explain::{Explanation, Environment, explain, input_from_replay};
+use crate::explain::{Environment, Explanation, explain, input_from_replay};
 use crate::replay::log::{Counts, LogFiles, MergedLog};
 use crate::replay::{PendingRequest, Policy, Replay};
 use crate::service::crawlers;

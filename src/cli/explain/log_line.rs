@@ -1,7 +1,7 @@
 //! A line of a log, as `FILE:LINE` names it, perhaps with other files of the same log.
 
 use crate::replay::ReplayRequest;
-use crate::replay::log::{LogFiles, LogLine, LinePosition};
+use crate::replay::log::{LinePosition, LogFiles, LogLine};
 use std::path::{Path, PathBuf};
 
 /// A line of some files.
@@ -104,7 +104,8 @@ mod tests {
         let good = "192.0.2.1 - - [21/Nov/2026:12:00:00 +0000] \"GET /a HTTP/1.1\" 200 5";
         let text = format!("{good}\nnonsense\n\n{}\n", good.replace("GET", "CONNECT"));
         std::fs::write(&path, text).expect("it can be written");
-        let check = |number: u64| LogLineRef { files: vec![path.clone()], place: LinePosition { file: 0, number } }.check();
+        let check =
+            |number: u64| LogLineRef { files: vec![path.clone()], place: LinePosition { file: 0, number } }.check();
         assert_eq!(check(1), Ok(()));
         for (number, told) in [
             (2, "in no known format"),

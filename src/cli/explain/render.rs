@@ -1,7 +1,7 @@
 //! The explanation on one page: the request, its steps, the answer, and what would have let it through.
 
 use crate::cli::status::View;
-use crate::explain::{ResponseSummary, Explanation, StepResult, Remedy, RequestSummary, Step, Verdict};
+use crate::explain::{Explanation, Remedy, RequestSummary, ResponseSummary, Step, StepResult, Verdict};
 use crate::terminal::wrap;
 use jiff::tz::TimeZoneDatabase;
 
@@ -69,7 +69,8 @@ impl Renderer<'_> {
 
     fn answers(&self, answers: &[ResponseSummary]) -> String {
         let mut text = String::new();
-        if let Some(ResponseSummary { depends_on, .. }) = answers.first().filter(|answer| !answer.depends_on.is_empty()) {
+        if let Some(ResponseSummary { depends_on, .. }) = answers.first().filter(|answer| !answer.depends_on.is_empty())
+        {
             text += &self.block(0, "It depends on", |text| self.view.ink.bold(text));
             for one in depends_on {
                 text += &self.item(one);

@@ -3,7 +3,7 @@
 use super::from_log::LogReplay;
 use crate::cli::{CommandError, environment};
 use crate::config::{self, Settings};
-use crate::explain::{ChangeKind, Explanation, StepResult, Remedy, Stage, Verdict};
+use crate::explain::{ChangeKind, Explanation, Remedy, Stage, StepResult, Verdict};
 use crate::policy::pacing::Role;
 use crate::policy::{Reason, Units};
 use crate::replay::Policy;

@@ -2,7 +2,7 @@
 
 use super::state::{Class, Plan, Quota};
 use super::view::View;
-use crate::terminal::{Align, bar, columns, format_duration, sparkline, group_digits};
+use crate::terminal::{Align, bar, columns, format_duration, group_digits, sparkline};
 
 /// The quota's name and window, a bar with its numbers, and a line for each class. `now` is when it was told.
 pub(super) fn block(quota: &Quota, now: Option<&str>, view: &View) -> String {

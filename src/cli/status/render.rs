@@ -84,7 +84,8 @@ fn row(name: &str, value: &str, remark: &str) -> Vec<String> {
 fn scopes(scopes: &[Scope], view: &View) -> String {
     let row = |name: String, of: &Scope| {
         let inflight = group_digits(of.inflight);
-        let inflight = of.limit.map_or_else(|| inflight.clone(), |limit| format!("{inflight} of {}", group_digits(limit)));
+        let inflight =
+            of.limit.map_or_else(|| inflight.clone(), |limit| format!("{inflight} of {}", group_digits(limit)));
         let waiting = of.waiting.map_or("-".into(), group_digits);
         vec![name, inflight, waiting, delay_text(of.delay_s.unwrap_or_default()), backoff_text(of, view)]
     };

@@ -1,7 +1,7 @@
 //! `classes:` and `agents:` as written.
 
-use crate::config::serde_forms::{SecretTexts, NamedMap, OneOrMany, string_or_map};
 use crate::config::scalars::{Delay, Field, Percent, Range, Rate, Span};
+use crate::config::serde_forms::{NamedMap, OneOrMany, SecretTexts, string_or_map};
 use crate::policy;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};

@@ -1,7 +1,7 @@
 //! `clients:` as written.
 
-use crate::config::serde_forms::string_or_map;
 use crate::config::scalars::{Field, Range};
+use crate::config::serde_forms::string_or_map;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
 //! `pacing:` as written: a word, or keys that say more.
 
-use crate::config::serde_forms::{NamedMap, string_or_map};
 use crate::config::scalars::Percent;
+use crate::config::serde_forms::{NamedMap, string_or_map};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;

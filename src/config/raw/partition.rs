@@ -1,7 +1,7 @@
 //! `scope_from:` as written: a word, or the name of what carries the value.
 
-use crate::config::serde_forms::string_or_map;
 use crate::config::scalars::Field;
+use crate::config::serde_forms::string_or_map;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;

@@ -1,8 +1,8 @@
 //! `quotas:` as written.
 
 use super::pacing::Pacing;
-use crate::config::serde_forms::NamedMap;
 use crate::config::scalars::{Amount, Field, Mark, Percent, Span, TimeOfDay};
+use crate::config::serde_forms::NamedMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};

@@ -1,7 +1,7 @@
 //! `routes:` as written.
 
-use crate::config::serde_forms::{NamedMap, OneOrMany};
 use crate::config::scalars::{Price, Verb};
+use crate::config::serde_forms::{NamedMap, OneOrMany};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -1,9 +1,9 @@
 //! `scopes:` as written.
 
-use super::quotas::Quota;
 use super::partition::PartitionBy;
-use crate::config::serde_forms::{OneOrRange, present_or_default, string_or_map};
+use super::quotas::Quota;
 use crate::config::scalars::{Amount, Change, Span};
+use crate::config::serde_forms::{OneOrRange, present_or_default, string_or_map};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
 //! How the gate is served, what it forwards to, and what it writes: as written.
 
-use crate::config::serde_forms::{SecretText, string_or_map};
 use crate::config::scalars::{Percent, Size, Socket, Span};
+use crate::config::serde_forms::{SecretText, string_or_map};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
 //! `verify:` and `operators:` as written.
 
-use crate::config::serde_forms::{OneOrMany, string_or_map};
 use crate::config::scalars::{Pattern, Socket, Span};
+use crate::config::serde_forms::{OneOrMany, string_or_map};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;

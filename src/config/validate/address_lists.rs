@@ -1,14 +1,18 @@
 //! The operator's address lists: their names, and where their files are. What stands in the files is read elsewhere.
 
 use super::diagnostics::Diagnostics;
-use crate::config::serde_forms::NamedMap;
 use crate::config::raw::address_lists::List;
+use crate::config::serde_forms::NamedMap;
 use crate::config::settings::AddressList;
 use crate::policy::address_lists::AddressLists;
 
 pub(super) fn lists(raw: &NamedMap<List>, report: &mut Diagnostics) -> Vec<AddressList> {
     if raw.0.len() > AddressLists::MAX_LISTS {
-        report.error("lists", format!("found {} lists, at most {} fit", raw.0.len(), AddressLists::MAX_LISTS), "merge some");
+        report.error(
+            "lists",
+            format!("found {} lists, at most {} fit", raw.0.len(), AddressLists::MAX_LISTS),
+            "merge some",
+        );
     }
     let list = |(name, written): &(String, List)| {
         let path = format!("lists.{name}");

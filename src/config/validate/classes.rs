@@ -3,11 +3,11 @@
 use super::diagnostics::Diagnostics;
 use crate::config::raw::classes::{self as raw, Agent};
 use crate::config::scalars::{Field, Span};
+use crate::policy::address_lists::{AddressLists, ListId, ListSet};
 use crate::policy::bucket::Bucket;
-use crate::policy::class::{UserAgentRule, Class, ApiKeys, ClassMatcher};
+use crate::policy::class::{ApiKeys, Class, ClassMatcher, UserAgentRule};
 use crate::policy::crawler_guard::CrawlerGuard;
 use crate::policy::identity::{CredentialSource, KeySource};
-use crate::policy::address_lists::{ListId, ListSet, AddressLists};
 use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
 use crate::policy::{ClientKind, OperatorId};
@@ -50,7 +50,12 @@ pub(super) fn agent_rules(raw: &[Agent], report: &mut Diagnostics) -> Vec<UserAg
     raw.iter().enumerate().map(rule).collect()
 }
 
-pub(super) fn classes(raw: &[raw::Class], operators: &[&str], lists: &[String], report: &mut Diagnostics) -> Vec<Class> {
+pub(super) fn classes(
+    raw: &[raw::Class],
+    operators: &[&str],
+    lists: &[String],
+    report: &mut Diagnostics,
+) -> Vec<Class> {
     if raw.len() > MAX_CLASSES {
         report.error("classes", format!("found {} classes, at most {MAX_CLASSES} fit", raw.len()), "merge some");
     }
@@ -136,7 +141,13 @@ fn guard(raw: &raw::Class, path: &str, report: &mut Diagnostics) -> Option<Crawl
     })
 }
 
-fn class_matcher(raw: &raw::When, path: &str, operators: &[&str], lists: &[String], report: &mut Diagnostics) -> ClassMatcher {
+fn class_matcher(
+    raw: &raw::When,
+    path: &str,
+    operators: &[&str],
+    lists: &[String],
+    report: &mut Diagnostics,
+) -> ClassMatcher {
     let mut operator_ids = Vec::new();
     for (path, operator) in each(path, "operator", &raw.operator.0) {
         operator_ids.extend(operator_id(operator, &path, operators, report));
@@ -208,7 +219,12 @@ fn key(raw: &raw::Key, path: &str, report: &mut Diagnostics) -> KeySource {
     }
 }
 
-fn credential_source(header: &Option<Field>, cookie: &Option<String>, path: &str, report: &mut Diagnostics) -> CredentialSource {
+fn credential_source(
+    header: &Option<Field>,
+    cookie: &Option<String>,
+    path: &str,
+    report: &mut Diagnostics,
+) -> CredentialSource {
     match (header, cookie) {
         (Some(header), None) => CredentialSource::Header(header.0.clone()),
         (None, Some(cookie)) => {

@@ -27,7 +27,12 @@ impl Diagnostics {
         let (left_out, told) = self.mistakes.split_at(self.left_out);
         if !left_out.iter().any(|known| is_within(path, known)) && !told.iter().any(|known| known.path == path) {
             let (wrong, remedy) = (wrong.into(), remedy.into());
-            self.mistakes.push(ConfigError { place: self.written.enclosing_position(path), path: path.to_owned(), message: wrong, hint: remedy });
+            self.mistakes.push(ConfigError {
+                place: self.written.enclosing_position(path),
+                path: path.to_owned(),
+                message: wrong,
+                hint: remedy,
+            });
         }
     }
 

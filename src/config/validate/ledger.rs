@@ -2,7 +2,7 @@
 
 use super::diagnostics::Diagnostics;
 use crate::config::raw::ledger as raw;
-use crate::config::settings::{Ledger, Redis, LedgerFailureMode};
+use crate::config::settings::{Ledger, LedgerFailureMode, Redis};
 use crate::policy::Units;
 use crate::policy::quota::Quota;
 use crate::policy::secret::Secret;

@@ -3,18 +3,18 @@
 //! Each file looks at one concern, tells the [`Diagnostics`] what is wrong and goes on with a harmless value instead: the
 //! settings that come out are used only when the report stays empty.
 
+mod address_lists;
 mod bot_detection;
 mod classes;
 mod clients;
 mod crawl_policy;
-mod ledger;
-mod address_lists;
-mod pacing;
-mod quotas;
 mod diagnostics;
+mod ledger;
+mod pacing;
+mod partition;
+mod quotas;
 mod robots;
 mod routes;
-mod partition;
 mod scopes;
 mod server;
 mod verify;
@@ -67,8 +67,17 @@ pub(super) fn validate(
     let crawl_policy = crawl_policy::crawl_policy(&raw.crawl_policy, &mut report);
 
     let tells_crawl_policy = crawl_policy.is_some();
-    let rules =
-        Rules { trust, behaviour, lists: names, user_agent_rules: agent_rules, classes, quotas, routes, scopes, serves_crawl_policy: tells_crawl_policy };
+    let rules = Rules {
+        trust,
+        behaviour,
+        lists: names,
+        user_agent_rules: agent_rules,
+        classes,
+        quotas,
+        routes,
+        scopes,
+        serves_crawl_policy: tells_crawl_policy,
+    };
     let rules = Arc::new(rules);
     let workers = raw.workers.as_ref().and_then(|threads| threads.0);
     let (written, mistakes, notes) = report.into_parts();

@@ -3,7 +3,7 @@
 use super::diagnostics::Diagnostics;
 use crate::config::raw::pacing::{Mode, Pacing as Raw};
 use crate::policy::class::Class;
-use crate::policy::pacing::{PacingMode, Pacing, Role};
+use crate::policy::pacing::{Pacing, PacingMode, Role};
 use crate::policy::quota::ClassTiers;
 use crate::policy::tier::Share;
 use crate::policy::window::Window;

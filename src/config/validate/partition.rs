@@ -2,11 +2,11 @@
 
 use super::diagnostics::Diagnostics;
 use super::scopes::DEFAULT;
-use crate::config::raw::partition::{PartitionSource, PartitionBy};
+use crate::config::raw::partition::{PartitionBy, PartitionSource};
 use crate::config::raw::scopes as raw;
 use crate::policy::route::Route;
 use crate::policy::throttle::Scope;
-use crate::policy::throttle::partition::{Partitioning, PartitionKey};
+use crate::policy::throttle::partition::{PartitionKey, Partitioning};
 use std::num::NonZeroUsize;
 
 /// Each takes about half a kilobyte: the default bounds them to 5 MB, the most that can be written to half a gigabyte.

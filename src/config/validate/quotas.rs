@@ -1,15 +1,15 @@
 //! Quotas: how much, for how long, and what of it each class may use.
 
-use super::pacing::pacing;
 use super::diagnostics::Diagnostics;
+use super::pacing::pacing;
 use crate::calendar::{self, CivilCalendar};
-use crate::config::serde_forms::NamedMap;
 use crate::config::raw::quotas::{self as raw, Tiers, Unit};
 use crate::config::raw::scopes::Scope;
 use crate::config::scalars::{Field, ThresholdValue};
+use crate::config::serde_forms::NamedMap;
 use crate::policy::class::Class;
 use crate::policy::quota::{ClassTiers, ExhaustedRule, Quota, SyncFrom};
-use crate::policy::tier::{TierSet, Share, Tier};
+use crate::policy::tier::{Share, Tier, TierSet};
 use crate::policy::window::Window;
 use crate::policy::{QuotaId, Units};
 use std::sync::Arc;

@@ -4,8 +4,8 @@ use super::classes::operator_id;
 use super::diagnostics::Diagnostics;
 use crate::config::raw::classes::CrawlDelay as Written;
 use crate::config::raw::{self, server};
-use crate::config::settings::Robots;
 use crate::config::scalars::Delay;
+use crate::config::settings::Robots;
 use crate::policy::class::{Class, ClassMatcher};
 use crate::policy::crawl_delay::{self, CrawlDelay, CrawlDelays};
 use crate::policy::decide::ROBOTS_TXT_PATH;
@@ -102,7 +102,8 @@ fn delays(raw: &[raw::classes::Class], classes: &[Class], operators: &[&str], re
 
 /// Who hides or lies is asked for nothing.
 fn can_match_crawlers(when: &ClassMatcher) -> bool {
-    when.kinds.is_empty() || when.kinds.iter().any(|kind| matches!(kind, ClientKind::VerifiedBot | ClientKind::DeclaredBot))
+    when.kinds.is_empty()
+        || when.kinds.iter().any(|kind| matches!(kind, ClientKind::VerifiedBot | ClientKind::DeclaredBot))
 }
 
 fn crawl_delay(delay: &Delay, class: usize, path: &str, report: &mut Diagnostics) -> CrawlDelay {

@@ -1,13 +1,13 @@
 //! Routes: which requests, what they cost, which scopes they touch.
 
-use super::quotas::ScopeQuota;
 use super::diagnostics::Diagnostics;
+use super::quotas::ScopeQuota;
 use crate::config::raw::routes as raw;
 use crate::config::raw::routes::Comparison;
 use crate::config::scalars::Verb;
 use crate::policy::cost::Cost;
 use crate::policy::quota::Quota;
-use crate::policy::route::{PatternError, Pattern, Route, Spelling};
+use crate::policy::route::{Pattern, PatternError, Route, Spelling};
 use crate::policy::throttle::Scope;
 use crate::policy::{QuotaId, ScopeId, Units};
 use http::Method;

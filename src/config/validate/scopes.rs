@@ -1,11 +1,11 @@
 //! Scopes: how hard each part of the origin may be pressed.
 
-use super::quotas::ScopeQuota;
 use super::diagnostics::Diagnostics;
 use super::partition::partitioning;
-use crate::config::serde_forms::{NamedMap, OneOrRange};
+use super::quotas::ScopeQuota;
 use crate::config::raw::scopes as raw;
 use crate::config::scalars::{Change, Span};
+use crate::config::serde_forms::{NamedMap, OneOrRange};
 use crate::policy::route::Route;
 use crate::policy::throttle::autothrottle::Autothrottle;
 use crate::policy::throttle::backoff::{Backoff, OVERLOAD_STATUSES};
@@ -55,7 +55,8 @@ pub(super) fn scopes(raw: &NamedMap<raw::Scope>, report: &mut Diagnostics) -> Ve
 
 /// What the keys mean together; without one that makes anybody wait, nothing.
 fn throttle(raw: &raw::Scope, path: &str, report: &mut Diagnostics) -> Option<ThrottleConfig> {
-    let concurrency = raw.concurrency.map(|_| report.nonzero_count(&format!("{path}.concurrency"), raw.concurrency, 64));
+    let concurrency =
+        raw.concurrency.map(|_| report.nonzero_count(&format!("{path}.concurrency"), raw.concurrency, 64));
     let spacing = Spacing {
         delay: span(&raw.delay).unwrap_or_default(),
         jitter: jitter(&raw.jitter, 0.0, &format!("{path}.jitter"), report),

@@ -2,8 +2,8 @@
 
 use super::diagnostics::Diagnostics;
 use crate::config::raw::{self, server as written};
-use crate::config::settings::{AccessLog, Admin, Headers, LegacyFamily, Limits, Log, LogLevel, Origin};
 use crate::config::scalars::{Size, Span};
+use crate::config::settings::{AccessLog, Admin, Headers, LegacyFamily, Limits, Log, LogLevel, Origin};
 use crate::policy::secret::Secret;
 use crate::policy::tier::Share;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -89,7 +89,11 @@ pub(super) fn origin(raw: &written::Origin, listen: &[SocketAddr], report: &mut 
         host,
         port,
         authority,
-        connect_timeout: report.nonzero_duration("origin.connect_timeout", span(&raw.connect_timeout), Duration::from_secs(3)),
+        connect_timeout: report.nonzero_duration(
+            "origin.connect_timeout",
+            span(&raw.connect_timeout),
+            Duration::from_secs(3),
+        ),
         response_timeout: report.nonzero_duration(
             "origin.response_timeout",
             span(&raw.response_timeout),
@@ -152,7 +156,11 @@ pub(super) fn limits(raw: &written::Limits, report: &mut Diagnostics) -> Limits 
         max_headers: usize::try_from(report.nonzero_count("limits.max_headers", raw.max_headers.map(u32::from), 100))
             .unwrap_or(usize::MAX),
         max_body_size: raw.max_body_size.as_ref().map_or(64 * KIB * KIB, |size| size.0),
-        requests_per_connection: report.nonzero_count("limits.requests_per_connection", raw.requests_per_connection, 10_000),
+        requests_per_connection: report.nonzero_count(
+            "limits.requests_per_connection",
+            raw.requests_per_connection,
+            10_000,
+        ),
         http2_streams: report.nonzero_count("limits.http2_streams", raw.http2_streams, 100),
         max_clients: count(report.nonzero_count("limits.max_clients", raw.max_clients, 1_000_000)),
         drain_timeout: limit_span("drain_timeout", &raw.drain_timeout, 10, report),
@@ -160,7 +168,11 @@ pub(super) fn limits(raw: &written::Limits, report: &mut Diagnostics) -> Limits 
 }
 
 fn limit_span(key: &str, written: &Option<Span>, default_seconds: u64, report: &mut Diagnostics) -> Duration {
-    report.nonzero_duration(&format!("limits.{key}"), written.as_ref().map(|span| span.0), Duration::from_secs(default_seconds))
+    report.nonzero_duration(
+        &format!("limits.{key}"),
+        written.as_ref().map(|span| span.0),
+        Duration::from_secs(default_seconds),
+    )
 }
 
 /// hyper cannot read heads into less than 8 KiB, and a megabyte of fields is an attack.
@@ -203,11 +215,7 @@ pub(super) fn log(raw: &written::Log, state_dir: &Path, report: &mut Diagnostics
                 report.error("log.access.path", "missing", "name a file such as ./state/access.log");
             }
             if file.format == written::Format::Combined {
-                report.error(
-                    "log.access.format",
-                    "combined is not in this version",
-                    "use json, which can be replayed",
-                );
+                report.error("log.access.format", "combined is not in this version", "use json, which can be replayed");
             }
             AccessLog::File { path: path.into() }
         }

@@ -1,10 +1,10 @@
 //! How crawlers are held to what they say, and the operators that the file adds or changes.
 
 use super::diagnostics::Diagnostics;
-use crate::config::serde_forms::{NamedMap, OneOrMany};
 use crate::config::raw::verify::{self as raw, Refresh};
-use crate::config::settings::{CrawlerOperator, Dns, ProofMethod, RangeFile, Signatures, Verify};
 use crate::config::scalars::Pattern;
+use crate::config::serde_forms::{NamedMap, OneOrMany};
+use crate::config::settings::{CrawlerOperator, Dns, ProofMethod, RangeFile, Signatures, Verify};
 use crate::policy::identity::is_wider_than_crawlers;
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
@@ -28,7 +28,11 @@ pub(super) fn verify(raw: &raw::Verify, report: &mut Diagnostics) -> Verify {
         raw::Dns::On => Some(Dns { nameservers: Vec::new(), timeout: TIMEOUT }),
         raw::Dns::Servers(servers) => Some(Dns {
             nameservers: nameservers(servers, report),
-            timeout: report.nonzero_duration("verify.dns.timeout", servers.timeout.as_ref().map(|span| span.0), TIMEOUT),
+            timeout: report.nonzero_duration(
+                "verify.dns.timeout",
+                servers.timeout.as_ref().map(|span| span.0),
+                TIMEOUT,
+            ),
         }),
     };
     let refresh = match &raw.refresh {
@@ -60,7 +64,11 @@ fn signatures(raw: &raw::Signatures, report: &mut Diagnostics) -> Option<Signatu
 }
 
 /// The operators that the file adds or changes; `known` are all others by name.
-pub(super) fn operators(raw: &NamedMap<raw::Operator>, known: &[&str], report: &mut Diagnostics) -> Vec<CrawlerOperator> {
+pub(super) fn operators(
+    raw: &NamedMap<raw::Operator>,
+    known: &[&str],
+    report: &mut Diagnostics,
+) -> Vec<CrawlerOperator> {
     let operators = raw.0.iter().map(|(name, written)| operator(name, written, known, report)).collect();
     check_unique(raw, "tokens", |operator| operator.tokens.as_ref(), report);
     check_unique(raw, "signature_agents", |operator| operator.signature_agents.as_ref(), report);

@@ -27,7 +27,12 @@ impl QuotaState {
     }
 
     /// A guarded crawler's request is let through; `by_guard` units of it although its tier refused it.
-    pub(in crate::engine) fn record_guard_admit(&mut self, class: StableClassId, operator: OperatorId, by_guard: Units) {
+    pub(in crate::engine) fn record_guard_admit(
+        &mut self,
+        class: StableClassId,
+        operator: OperatorId,
+        by_guard: Units,
+    ) {
         *self.last_admitted(class, operator) = self.latest_seen;
         let of_class = self.class(class);
         of_class.guarded = of_class.guarded.saturating_add(by_guard);

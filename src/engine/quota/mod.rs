@@ -3,19 +3,19 @@
 //! It holds the present window and remembers others: those that still weigh on the present one, those in which a
 //! reservation is open, and the last few, so that a clock set back finds them as they were.
 
-pub(super) mod window_usage;
 mod guard;
 mod pacing;
+pub(super) mod window_usage;
 mod windows;
 
 use super::cost_estimates::LearnedCost;
+use super::{LeaseMode, StableClassId};
 use crate::engine::quota::window_usage::WindowUsage;
-use super::{StableClassId, LeaseMode};
-use crate::policy::quota_sync::{self, OriginReport, LocalCount};
 use crate::policy::decide::QuotaSnapshot;
 use crate::policy::pacing::Pacing;
 use crate::policy::pacing::pacer::Pacer;
 use crate::policy::quota::Quota;
+use crate::policy::quota_sync::{self, LocalCount, OriginReport};
 use crate::policy::tier::ShedState;
 use crate::policy::window::{EvictedWindows, Span, Window};
 use crate::policy::{OperatorId, Reason, Refusal, Timestamp, Units, Verdict};
@@ -282,11 +282,16 @@ impl QuotaCounter {
         let sequence = state.sequence;
         let Some(tally) = state.tally(id) else { return (sequence, Units::ZERO) };
         tally.reserved = tally.reserved.saturating_sub(expected);
-        let room = if enforce { tally.held.min(limit).saturating_sub(tally.taken()).saturating_sub(tally.owed) } else { Units::MAX };
+        let room = if enforce {
+            tally.held.min(limit).saturating_sub(tally.taken()).saturating_sub(tally.owed)
+        } else {
+            Units::MAX
+        };
         tally.settled = tally.settled.saturating_add(actual.min(room));
         let beyond = actual.saturating_sub(room);
         // The limit may have room where the lease has not: the ledger will say.
-        let left = if leased { limit.saturating_sub(tally.taken_total()).saturating_sub(tally.owed) } else { Units::ZERO };
+        let left =
+            if leased { limit.saturating_sub(tally.taken_total()).saturating_sub(tally.owed) } else { Units::ZERO };
         tally.owed = tally.owed.saturating_add(beyond.min(left));
         let overrun = beyond.saturating_sub(left);
         state.overrun = state.overrun.saturating_add(overrun);
@@ -305,7 +310,8 @@ impl QuotaCounter {
         let span = if state.current.opened { state.current.span } else { return None };
         let (limit, used, reserved) = (state.limit, state.used(), state.current.reserved);
         let length = state.window.nominal_length();
-        let calibration = quota_sync::reconcile(said, LocalCount { limit, used, reserved, span, has_fixed_end: turns, length }, now);
+        let calibration =
+            quota_sync::reconcile(said, LocalCount { limit, used, reserved, span, has_fixed_end: turns, length }, now);
         let closed = calibration.closed_until.filter(|moment| *moment > state.closed_until);
         state.closed_until = closed.unwrap_or(state.closed_until);
         let closed = closed.map(|until| OriginQuotaEvent::Exhausted { until });

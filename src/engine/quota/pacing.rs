@@ -3,7 +3,7 @@
 use super::QuotaState;
 use crate::engine::StableClassId;
 use crate::engine::quota::window_usage::WindowUsage;
-use crate::policy::pacing::pacer::{QuotaTotals, Pacer};
+use crate::policy::pacing::pacer::{Pacer, QuotaTotals};
 use crate::policy::pacing::week::WeekTime;
 use crate::policy::pacing::{Pacing, PlanSnapshot};
 use crate::policy::quota::Quota;
@@ -15,7 +15,12 @@ impl QuotaState {
     /// that `pacing` knows by their places.
     ///
     /// A plan that is made for a request which then waits for the ledger is dropped: of that there is no line in the log.
-    pub(in crate::engine) fn plan_for(&mut self, pacing: &Pacing, slots: &[StableClassId], class: StableClassId) -> PlanSnapshot {
+    pub(in crate::engine) fn plan_for(
+        &mut self,
+        pacing: &Pacing,
+        slots: &[StableClassId],
+        class: StableClassId,
+    ) -> PlanSnapshot {
         let now = self.latest_seen;
         self.next_pacer = None;
         if self.pacer().is_none_or(|pacer| pacer.is_due(now)) {

@@ -67,7 +67,14 @@ impl WindowUsage {
     /// The same, counted as spent.
     pub(in crate::engine) fn spent(self, limit: Units) -> Self {
         let held_by_others = limit.saturating_sub(self.taken());
-        Self { spent: true, held: Units::ZERO, held_by_others, taken_by_others: held_by_others, refill_below: Units::MAX, ..self }
+        Self {
+            spent: true,
+            held: Units::ZERO,
+            held_by_others,
+            taken_by_others: held_by_others,
+            refill_below: Units::MAX,
+            ..self
+        }
     }
 
     /// Settled and reserved by this gate.

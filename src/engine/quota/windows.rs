@@ -1,6 +1,6 @@
 //! Windows that begin, end and go on counting: what weighs on the present one.
 
-use super::{QuotaState, MAX_PAST_WINDOWS, placeholder_window};
+use super::{MAX_PAST_WINDOWS, QuotaState, placeholder_window};
 use crate::engine::quota::window_usage::WindowUsage;
 use crate::policy::lease::WindowKey;
 use crate::policy::window::Span;
@@ -40,7 +40,8 @@ impl QuotaState {
             let span = tally.known_span();
             was.overlaps(tally.id, span) && !is.overlaps(tally.id, span)
         };
-        let over = self.past_windows.iter().filter(is_over).fold(Units::ZERO, |sum, tally| sum.saturating_add(tally.taken()));
+        let over =
+            self.past_windows.iter().filter(is_over).fold(Units::ZERO, |sum, tally| sum.saturating_add(tally.taken()));
         let weight = before.taken_total().saturating_sub(over);
         self.current.estimated = weight > self.current.taken_by_others;
         self.current.held_by_others = self.current.held_by_others.max(weight);
@@ -73,7 +74,9 @@ impl QuotaState {
         let newest = self.past_windows.iter().filter(|tally| tally.first_use).map(|tally| tally.id).max();
         match newest.and_then(|id| self.take_past_window(|tally| tally.first_use && tally.id == id)) {
             Some(tally) if !tally.opened => tally,
-            Some(tally) if now < tally.span.start => WindowUsage { span: Span { start: now, end: now + length }, ..tally },
+            Some(tally) if now < tally.span.start => {
+                WindowUsage { span: Span { start: now, end: now + length }, ..tally }
+            }
             Some(tally) => {
                 self.past_windows.push(tally);
                 placeholder_window(tally.id + 1)
@@ -94,7 +97,8 @@ impl QuotaState {
             let idle = |tally: &&WindowUsage| {
                 tally.reserved.is_zero() && tally.owed.is_zero() && !key.overlaps(tally.id, tally.known_span())
             };
-            let oldest = self.past_windows.iter().filter(idle).min_by_key(|tally| tally.span.start).map(|tally| tally.id);
+            let oldest =
+                self.past_windows.iter().filter(idle).min_by_key(|tally| tally.span.start).map(|tally| tally.id);
             let Some(oldest) = oldest else { return };
             if let Some(tally) = self.take_past_window(|tally| tally.id == oldest)
                 && tally.opened
@@ -111,7 +115,11 @@ impl QuotaState {
         let key = WindowKey { id: self.current.id, span: Some(span), lookback: back };
         if !self.leased && !self.current.spent {
             let weighs = |tally: &&WindowUsage| key.overlaps(tally.id, tally.known_span());
-            let weight = self.past_windows.iter().filter(weighs).fold(Units::ZERO, |sum, tally| sum.saturating_add(tally.taken()));
+            let weight = self
+                .past_windows
+                .iter()
+                .filter(weighs)
+                .fold(Units::ZERO, |sum, tally| sum.saturating_add(tally.taken()));
             self.current.held_by_others = weight;
             self.current.taken_by_others = weight;
             self.current.held = self.limit.saturating_sub(weight);

@@ -9,9 +9,9 @@ const BING: OperatorId = OperatorId(1);
 const LIMIT: u64 = 1000;
 
 /// A quota of which the crawlers' tier leaves nothing, before a day on which nobody else comes.
-struct Site(Admission);
+struct GuardedSite(Admission);
 
-impl Site {
+impl GuardedSite {
     fn new() -> Self {
         let guard = CrawlerGuard {
             admit_interval: Duration::from_secs(300),
@@ -45,7 +45,7 @@ impl Site {
 
 #[test]
 fn each_operator_gets_a_request_through_every_so_often() {
-    let site = Site::new();
+    let site = GuardedSite::new();
     let second_by_second = |operator| (0..=600).filter(|&second| site.lets_in(operator, "/item/1", second)).collect();
     let (google, bing): (Vec<u64>, Vec<u64>) = (second_by_second(GOOGLE), second_by_second(BING));
     assert_eq!((google, bing), (vec![0, 300, 600], vec![0, 300, 600]));
@@ -54,14 +54,14 @@ fn each_operator_gets_a_request_through_every_so_often() {
 
 #[test]
 fn who_is_not_verified_is_not_guarded() {
-    let site = Site::new();
+    let site = GuardedSite::new();
     assert_eq!(ask(&site.0, BOT, 0, NOON).map(drop), Err(Reason::Tier));
     assert!(site.0.engine().longest_refusals().is_empty());
 }
 
 #[test]
 fn the_guard_spends_its_share_and_no_more() {
-    let site = Site::new();
+    let site = GuardedSite::new();
     let admitted = (0..40).filter(|step| site.lets_in(GOOGLE, "/item/1", step * 300)).count();
     assert_eq!(admitted, 20, "a fiftieth of the limit");
     assert!(site.lets_in(GOOGLE, "/item/1", 86_400), "a window later there is more");
@@ -69,7 +69,7 @@ fn the_guard_spends_its_share_and_no_more() {
 
 #[test]
 fn no_page_is_refused_for_longer_than_a_day() {
-    let site = Site::new();
+    let site = GuardedSite::new();
     assert!(site.lets_in(GOOGLE, "/first", 0));
     for page in ["/a", "/b"] {
         assert!(!site.lets_in(GOOGLE, page, 1));
@@ -90,7 +90,7 @@ proptest! {
     fn whatever_crawlers_ask_the_guard_keeps_to_its_share_and_its_promise(
         steps in proptest::collection::vec((0u64..4000, 0u8..6, 0u16..3), 1..300),
     ) {
-        let site = Site::new();
+        let site = GuardedSite::new();
         let (mut now, mut renewed, mut spent) = (0, 0, 0);
         let mut last_admitted = [None::<u64>; 3];
         for (pause, page, operator) in steps {

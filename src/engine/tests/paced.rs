@@ -1,7 +1,7 @@
 //! Quotas that are spread over their window.
 
 use super::*;
-use crate::policy::pacing::{PacingMode, Pacing, Role};
+use crate::policy::pacing::{Pacing, PacingMode, Role};
 use std::num::NonZeroU32;
 
 const MORNING: Timestamp = Timestamp::from_seconds(3600);

@@ -4,8 +4,8 @@
 //! asked for long. As many as there may be are each in use? Then newcomers share one more, which holds them all to what
 //! one may have: a flood of made-up values is throttled like one value, and nobody is turned away for it.
 
+use super::instance::{InstanceId, ScopeInstance};
 use super::limiter::{ScopeLimiter, ScopeState};
-use super::instance::{ScopeInstance, InstanceId};
 use super::scheduler::PartitionValue;
 use crate::policy::throttle::{Scope, ThrottleConfig, partition};
 use crate::policy::time::Timestamp;
@@ -90,7 +90,12 @@ impl ScopeGroup {
     }
 
     /// The scope of `value`, made if there is none.
-    pub(super) fn instance_for(&mut self, value: &PartitionValue<'_>, doors: &mut Slab<ScopeInstance>, now: Timestamp) -> InstanceId {
+    pub(super) fn instance_for(
+        &mut self,
+        value: &PartitionValue<'_>,
+        doors: &mut Slab<ScopeInstance>,
+        now: Timestamp,
+    ) -> InstanceId {
         let door = match self.partitions.get(&value.hash) {
             Some(known) => *known,
             None => self.create_partition(value, doors, now),
@@ -99,7 +104,12 @@ impl ScopeGroup {
         door
     }
 
-    fn create_partition(&mut self, value: &PartitionValue<'_>, doors: &mut Slab<ScopeInstance>, now: Timestamp) -> InstanceId {
+    fn create_partition(
+        &mut self,
+        value: &PartitionValue<'_>,
+        doors: &mut Slab<ScopeInstance>,
+        now: Timestamp,
+    ) -> InstanceId {
         self.evict_one_idle(doors, now);
         let (scope, rules) = (&self.name, &self.rules);
         let mut make = |name: &str| InstanceId(doors.insert(ScopeInstance::new(scope, name, rules.clone(), now)));

@@ -3,7 +3,7 @@
 use super::OLDEST_FIRST_INTERVAL;
 use super::slot_cooldown::SlotCooldowns;
 use crate::policy::throttle::autothrottle::Adjustment;
-use crate::policy::throttle::backoff::{BackoffState, BackoffBlock, BackoffEpoch};
+use crate::policy::throttle::backoff::{BackoffBlock, BackoffEpoch, BackoffState};
 use crate::policy::throttle::controller::{Controller, ControllerState, EffectiveLimits};
 use crate::policy::throttle::{self, OriginOutcome};
 use crate::policy::time::Timestamp;
@@ -150,7 +150,10 @@ impl ScopeLimiter {
 
     /// Returns whether nobody is in it, and nobody is kept from it.
     pub(super) fn is_empty(&self, now: Timestamp) -> bool {
-        self.in_flight == 0 && self.queue_length == 0 && self.slot_cooldowns.cooling_slots(now) == 0 && self.blocked_by(now).is_none()
+        self.in_flight == 0
+            && self.queue_length == 0
+            && self.slot_cooldowns.cooling_slots(now) == 0
+            && self.blocked_by(now).is_none()
     }
 
     pub(super) fn blocked_by(&self, now: Timestamp) -> Option<BlockedBy> {
@@ -232,7 +235,8 @@ impl ScopeLimiter {
             false => (self.latency * 7 + outcome.latency.min(Duration::from_secs(3600))) / 8,
         };
         let Some(backoff) = &rules.backoff else { return FeedbackEffect { backoff: None, adjustment } };
-        self.backoff_state = rules.backoff_after(self.backoff_state, &self.controller_state, spell, outcome, chance, now);
+        self.backoff_state =
+            rules.backoff_after(self.backoff_state, &self.controller_state, spell, outcome, chance, now);
         FeedbackEffect { backoff: backoff.is_overload(outcome).then(|| self.backoff_state.remaining(now)), adjustment }
     }
 
@@ -251,17 +255,21 @@ impl ScopeLimiter {
         let Some(rules) = &self.rules else { return Duration::ZERO };
         let rested = now + self.backoff_state.remaining(now);
         let spaced = self.earliest_start_after(self.queue_length, rested).saturating_duration_since(now);
-        let most_at_once = self.limits.limit.into_iter().chain(self.backoff_state.probe_limit().map(NonZeroU32::get)).min();
+        let most_at_once =
+            self.limits.limit.into_iter().chain(self.backoff_state.probe_limit().map(NonZeroU32::get)).min();
         let Some(most) = most_at_once.map(|most| most.max(1)) else { return spaced };
         let slot = self.slot_blocked_by(most, now).and_then(BlockedBy::until).unwrap_or(now);
-        let cooled = slot.saturating_duration_since(now).saturating_add(rules.spacing.per_slot.saturating_mul(self.queue_length / most));
+        let cooled = slot
+            .saturating_duration_since(now)
+            .saturating_add(rules.spacing.per_slot.saturating_mul(self.queue_length / most));
         let served = self.latency.saturating_mul(self.queue_length.saturating_add(1).div_ceil(most));
         spaced.max(cooled).max(served)
     }
 
     pub(super) fn state(&self, now: Timestamp) -> Option<ScopeState> {
         let rules = self.rules.as_ref()?;
-        let backoff_state = rules.backoff.as_ref().map_or(self.backoff_state, |backoff| backoff.decayed(self.backoff_state, now));
+        let backoff_state =
+            rules.backoff.as_ref().map_or(self.backoff_state, |backoff| backoff.decayed(self.backoff_state, now));
         Some(ScopeState {
             name: Arc::clone(&self.name),
             in_flight: self.in_flight,

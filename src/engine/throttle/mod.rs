@@ -15,20 +15,20 @@
 //! found, made and entered, or waited for, in one step, and whoever is in it or waits for it keeps it from being
 //! forgotten. Requests without a throttled scope never take the lock.
 
-mod limiter;
-mod slot_cooldown;
-mod instance;
 mod group;
+mod instance;
+mod limiter;
+mod queued;
 mod scheduler;
-mod wait_queue;
+mod slot_cooldown;
 mod slot_guard;
 #[cfg(test)]
 mod tests;
-mod queued;
+mod wait_queue;
 
 pub use limiter::ScopeState;
-pub use slot_guard::SlotGuard;
 pub use queued::{QueuePoll, QueuedRequest};
+pub use slot_guard::SlotGuard;
 
 use crate::policy::Reason;
 use crate::policy::identity::ClientKey;
@@ -37,8 +37,8 @@ use crate::policy::throttle::autothrottle::Adjustment;
 use crate::policy::throttle::partition::{PartitionInput, PartitionKey};
 use crate::policy::time::Timestamp;
 use instance::InstanceId;
-use scheduler::{ScheduleResult, ScopeGroupId, Scheduler, PartitionValue};
 use parking_lot::Mutex;
+use scheduler::{PartitionValue, ScheduleResult, Scheduler, ScopeGroupId};
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -131,12 +131,19 @@ impl Throttle {
     /// Returns the way through the scopes named, of which only throttled ones count; none where there are none.
     pub(super) fn route_scopes<'a>(&self, scopes: impl Iterator<Item = &'a Scope>) -> Option<RouteScopes> {
         let mut scheduler = self.scheduler.lock();
-        let steps: Few<ScopeRef> = scopes.filter(|scope| scope.throttle.is_some()).map(|scope| scheduler.scope_ref(scope)).collect();
+        let steps: Few<ScopeRef> =
+            scopes.filter(|scope| scope.throttle.is_some()).map(|scope| scheduler.scope_ref(scope)).collect();
         (!steps.is_empty()).then_some(RouteScopes(steps))
     }
 
     /// Lets `comer` in, or gives it a place in line. What it has `said` of itself leads it to its scopes by value.
-    pub(super) fn acquire<'a>(self: &Arc<Self>, way: &RouteScopes, said: &PartitionInput<'a>, comer: SlotRequest, now: Timestamp) -> AcquireOutcome {
+    pub(super) fn acquire<'a>(
+        self: &Arc<Self>,
+        way: &RouteScopes,
+        said: &PartitionInput<'a>,
+        comer: SlotRequest,
+        now: Timestamp,
+    ) -> AcquireOutcome {
         let goal = |step: &ScopeRef| match step {
             ScopeRef::Single(door) => ScopeTarget::Single(*door),
             ScopeRef::Partitioned(family, from) => {

@@ -1,7 +1,7 @@
 //! A place in line.
 
-use super::scheduler::{WaiterPoll, WaiterId};
-use super::{ThrottleRejection, SlotGuard, Throttle};
+use super::scheduler::{WaiterId, WaiterPoll};
+use super::{SlotGuard, Throttle, ThrottleRejection};
 use crate::policy::time::Timestamp;
 use std::sync::Arc;
 use std::task::Waker;

@@ -4,11 +4,11 @@
 //! door is open. One thing reaches further. The last slot is kept for whoever has waited longest, unless that one waits for
 //! something else than a slot; so where a door begins to rest, slots that other doors kept for those before it are free.
 
-use super::limiter::{BlockedBy, ScopeState};
-use super::instance::{ScopeInstance, InstanceId};
 use super::group::ScopeGroup;
-use super::wait_queue::{WaitQueue, QueueId};
-use super::{ThrottleRejection, SlotRequest, Few, ScopeTarget, ResponseFeedback, ScopeRef};
+use super::instance::{InstanceId, ScopeInstance};
+use super::limiter::{BlockedBy, ScopeState};
+use super::wait_queue::{QueueId, WaitQueue};
+use super::{Few, ResponseFeedback, ScopeRef, ScopeTarget, SlotRequest, ThrottleRejection};
 use crate::policy::Reason;
 use crate::policy::throttle::backoff::BackoffEpoch;
 use crate::policy::throttle::{self, OriginOutcome, Scope};
@@ -128,7 +128,9 @@ impl Scheduler {
         self.now = self.now.max(now);
         let door = |goal: &ScopeTarget<'_>| match goal {
             ScopeTarget::Single(door) => *door,
-            ScopeTarget::Partitioned(ScopeGroupId(family), value) => self.groups[*family].instance_for(value, &mut self.doors, self.now),
+            ScopeTarget::Partitioned(ScopeGroupId(family), value) => {
+                self.groups[*family].instance_for(value, &mut self.doors, self.now)
+            }
         };
         let mut doors: Few<InstanceId> = goals.iter().map(door).collect();
         doors.sort_unstable();
@@ -177,7 +179,11 @@ impl Scheduler {
             self.dispatch(&doors);
         }
         let Some(place) = self.waiters.get(&id) else {
-            return WaiterPoll::Rejected(ThrottleRejection { scope: "".into(), reason: Reason::Throttle, retry_after: Duration::ZERO });
+            return WaiterPoll::Rejected(ThrottleRejection {
+                scope: "".into(),
+                reason: Reason::Throttle,
+                retry_after: Duration::ZERO,
+            });
         };
         let (lane, until) = (place.lane, place.until);
         match &place.standing {
@@ -226,7 +232,13 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn record_response(&mut self, ticket: &SlotGrant, outcome: &OriginOutcome, chance: f64, now: Timestamp) -> ResponseFeedback {
+    pub(super) fn record_response(
+        &mut self,
+        ticket: &SlotGrant,
+        outcome: &OriginOutcome,
+        chance: f64,
+        now: Timestamp,
+    ) -> ResponseFeedback {
         self.now = self.now.max(now);
         let mut heard = ResponseFeedback::default();
         for &(InstanceId(door), spell) in &ticket.doors {
@@ -238,7 +250,11 @@ impl Scheduler {
                     heard.entered_backoff.push((Arc::clone(scope), wait));
                 }
                 if heard.backoff.as_ref().is_none_or(|longest| longest.retry_after < wait) {
-                    heard.backoff = Some(ThrottleRejection { scope: Arc::clone(scope), reason: Reason::Backoff, retry_after: wait });
+                    heard.backoff = Some(ThrottleRejection {
+                        scope: Arc::clone(scope),
+                        reason: Reason::Backoff,
+                        retry_after: wait,
+                    });
                 }
             }
             heard.delay_adjustments.extend(lesson.adjustment.map(|adjustment| (Arc::clone(&book.name), adjustment)));
@@ -278,7 +294,9 @@ impl Scheduler {
         }
         let mut changed: Few<InstanceId> = doors.into();
         while let Some(id) = self.next_waiter(&changed) {
-            let Some(&Waiter { lane, request: SlotRequest { random: chance, .. }, .. }) = self.waiters.get(&id) else { break };
+            let Some(&Waiter { lane, request: SlotRequest { random: chance, .. }, .. }) = self.waiters.get(&id) else {
+                break;
+            };
             let doors = self.queues[lane.0].doors.clone();
             let ticket = self.grant(Some(id), &doors, chance);
             self.dequeue(id);
@@ -308,7 +326,8 @@ impl Scheduler {
         let rests = |door: &&InstanceId| !self.waits_only_for_slots(**door);
         let queues = doors.iter().filter(rests).flat_map(|door| self.doors[door.0].queues());
         let others = queues.flat_map(|lane| &self.queues[lane.0].doors).copied();
-        let mut released: Few<InstanceId> = others.filter(|door| self.doors[door.0].limiter.oldest_first_due()).collect();
+        let mut released: Few<InstanceId> =
+            others.filter(|door| self.doors[door.0].limiter.oldest_first_due()).collect();
         released.sort_unstable();
         released.dedup();
         released
@@ -385,7 +404,8 @@ impl Scheduler {
 
     fn queue_blocked_by(&self, lane: QueueId) -> Option<BlockedBy> {
         let doors = &self.queues[lane.0].doors;
-        self.scopes_blocked_by(doors).or_else(|| self.is_reserved_for_other(doors, || Some(lane)).then_some(BlockedBy::NoSlot))
+        self.scopes_blocked_by(doors)
+            .or_else(|| self.is_reserved_for_other(doors, || Some(lane)).then_some(BlockedBy::NoSlot))
     }
 
     fn scopes_blocked_by(&self, doors: &[InstanceId]) -> Option<BlockedBy> {
@@ -416,7 +436,8 @@ impl Scheduler {
             (door, takes_turn)
         };
         let turns: Few<(InstanceId, bool)> = doors.iter().map(started).collect();
-        let start = |(door, takes_turn): (InstanceId, bool)| (door, self.doors[door.0].limiter.grant(takes_turn, chance, now));
+        let start =
+            |(door, takes_turn): (InstanceId, bool)| (door, self.doors[door.0].limiter.grant(takes_turn, chance, now));
         SlotGrant { doors: turns.into_iter().map(start).collect(), started: now }
     }
 
@@ -510,7 +531,9 @@ impl Scheduler {
 
     /// Whether there is nobody, and nothing left of anybody.
     pub(super) fn is_empty(&self) -> bool {
-        let is_bare = |door: &ScopeInstance| !door.has_waiters() && door.lowest_priority().is_none() && door.timer_owner.is_none();
+        let is_bare = |door: &ScopeInstance| {
+            !door.has_waiters() && door.lowest_priority().is_none() && door.timer_owner.is_none()
+        };
         self.waiters.is_empty()
             && self.queues.is_empty()
             && self.queue_by_instances.is_empty()

@@ -5,8 +5,8 @@ use crate::policy::throttle::autothrottle::Autothrottle;
 use crate::policy::throttle::backoff::Backoff;
 use crate::policy::throttle::controller::Controller;
 use crate::policy::throttle::gradient::Gradient;
-use crate::policy::throttle::spacing::Spacing;
 use crate::policy::throttle::partition::Partitioning;
+use crate::policy::throttle::spacing::Spacing;
 use crate::policy::throttle::{self, Jitter, OriginOutcome, QueueConfig};
 use proptest::prelude::*;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -66,12 +66,12 @@ fn answer(status: u16) -> OriginOutcome {
 }
 
 /// A throttle with scopes, and lanes of them.
-struct Gate {
+struct ThrottleFixture {
     throttle: Arc<Throttle>,
     scopes: Vec<Scope>,
 }
 
-impl Gate {
+impl ThrottleFixture {
     fn with(scopes: &[(&str, throttle::ThrottleConfig)]) -> Self {
         let scope = |(name, rules): &(&str, throttle::ThrottleConfig)| Scope {
             name: (*name).to_owned(),
@@ -189,7 +189,7 @@ impl TestClient {
 
 #[test]
 fn a_slot_that_comes_free_is_the_next_one_s() {
-    let gate = Gate::with(&[("api", with_concurrency(1))]);
+    let gate = ThrottleFixture::with(&[("api", with_concurrency(1))]);
     let first = gate.passes(&["api"], 0);
     let mut second = gate.waits(&["api"], 2, PERSON, 0);
     assert_eq!(second.waits_until(0), 2000, "there is nothing to look for before");
@@ -203,7 +203,7 @@ fn a_slot_that_comes_free_is_the_next_one_s() {
 
 #[test]
 fn one_who_leaves_frees_the_place_and_the_turn() {
-    let gate = Gate::with(&[("api", with_concurrency(1))]);
+    let gate = ThrottleFixture::with(&[("api", with_concurrency(1))]);
     let first = gate.passes(&["api"], 0);
     let mut second = gate.waits(&["api"], 2, PERSON, 0);
     let mut third = gate.waits(&["api"], 3, PERSON, 0);
@@ -219,7 +219,7 @@ fn one_who_leaves_frees_the_place_and_the_turn() {
 
 #[test]
 fn all_scopes_are_entered_or_none() {
-    let gate = Gate::with(&[("a", with_concurrency(1)), ("b", with_concurrency(1))]);
+    let gate = ThrottleFixture::with(&[("a", with_concurrency(1)), ("b", with_concurrency(1))]);
     let in_b = gate.passes(&["b"], 0);
     let mut both = gate.waits(&["a", "b"], 2, PERSON, 0);
     both.waits_until(0);
@@ -236,7 +236,7 @@ fn all_scopes_are_entered_or_none() {
 #[test]
 fn starts_are_a_delay_apart_and_one_of_those_who_wait_watches_the_clock() {
     let spacing = spaced(100);
-    let gate = Gate::with(&[("api", throttle::ThrottleConfig { spacing, ..permissive() })]);
+    let gate = ThrottleFixture::with(&[("api", throttle::ThrottleConfig { spacing, ..permissive() })]);
     let _first = gate.passes(&["api"], 0);
     let mut second = gate.waits(&["api"], 2, PERSON, 0);
     let mut third = gate.waits(&["api"], 3, PERSON, 0);
@@ -251,7 +251,7 @@ fn starts_are_a_delay_apart_and_one_of_those_who_wait_watches_the_clock() {
 #[test]
 fn a_slot_is_used_again_only_after_its_delay() {
     let spacing = Spacing { per_slot: seconds(1), ..spaced(300) };
-    let gate = Gate::with(&[("api", throttle::ThrottleConfig { spacing, ..with_concurrency(2) })]);
+    let gate = ThrottleFixture::with(&[("api", throttle::ThrottleConfig { spacing, ..with_concurrency(2) })]);
     drop(gate.passes(&["api"], 0));
     let mut second = gate.waits(&["api"], 2, PERSON, 100);
     assert_eq!(second.waits_until(100), 300);
@@ -271,7 +271,7 @@ fn a_slot_is_used_again_only_after_its_delay() {
 #[test]
 fn a_slot_at_work_for_long_enough_is_free_at_once() {
     let spacing = Spacing { per_slot: seconds(10), ..Spacing::default() };
-    let gate = Gate::with(&[("api", throttle::ThrottleConfig { spacing, ..with_concurrency(2) })]);
+    let gate = ThrottleFixture::with(&[("api", throttle::ThrottleConfig { spacing, ..with_concurrency(2) })]);
     let old = gate.passes(&["api"], 0);
     drop(gate.passes(&["api"], 9000));
     let mut next = gate.waits(&["api"], 2, PERSON, 9000);
@@ -283,7 +283,7 @@ fn a_slot_at_work_for_long_enough_is_free_at_once() {
     assert!(next.is_called());
     drop(next.comes(10_500));
     assert_eq!(early.is_gone(11_500).retry_after, Duration::from_millis(7500), "told when the next slot opens");
-    let empty = Gate::with(&[("api", throttle::ThrottleConfig { spacing, ..with_concurrency(1) })]);
+    let empty = ThrottleFixture::with(&[("api", throttle::ThrottleConfig { spacing, ..with_concurrency(1) })]);
     drop(empty.passes(&["api"], 0));
     assert_eq!(empty.turned_away(&["api"], PERSON, 1000).reason, Reason::Throttle, "nothing can end before 10 s");
 }
@@ -291,11 +291,11 @@ fn a_slot_at_work_for_long_enough_is_free_at_once() {
 #[test]
 fn who_cannot_be_served_in_time_is_told_at_once_when_to_come() {
     let spacing = spaced(5000);
-    let gate = Gate::with(&[("api", throttle::ThrottleConfig { spacing, ..permissive() })]);
+    let gate = ThrottleFixture::with(&[("api", throttle::ThrottleConfig { spacing, ..permissive() })]);
     let _first = gate.passes(&["api"], 0);
     assert_eq!(gate.turned_away(&["api"], PERSON, 1000), closed(Reason::Throttle, 4));
 
-    let gate = Gate::with(&[("api", with_concurrency(1))]);
+    let gate = ThrottleFixture::with(&[("api", with_concurrency(1))]);
     let first = gate.passes(&["api"], 0);
     let mut second = gate.waits(&["api"], 2, PERSON, 0);
     let _ = first.record_response(&OriginOutcome { latency: seconds(3), ..answer(200) }, 0.0, ms(0));
@@ -308,10 +308,12 @@ fn who_cannot_be_served_in_time_is_told_at_once_when_to_come() {
 fn nobody_stands_in_line_whose_turn_cannot_come_in_time() {
     let spacing = Spacing { delay: seconds(1), ..Spacing::default() };
     let queue = QueueConfig { max_wait: Duration::from_millis(2500), max_length: 256 };
-    let gate = Gate::with(&[("api", throttle::ThrottleConfig { spacing, queue, ..permissive() })]);
+    let gate = ThrottleFixture::with(&[("api", throttle::ThrottleConfig { spacing, queue, ..permissive() })]);
     let _first = gate.passes(&["api"], 0);
     let (_second, _third) = (gate.waits(&["api"], 2, BOT, 0), gate.waits(&["api"], 2, BOT, 0));
-    assert!(matches!(gate.enter(&["api"], 2, BOT, 0), AcquireOutcome::Rejected(ThrottleRejection { retry_after: wait, .. }) if wait == seconds(3)));
+    assert!(
+        matches!(gate.enter(&["api"], 2, BOT, 0), AcquireOutcome::Rejected(ThrottleRejection { retry_after: wait, .. }) if wait == seconds(3))
+    );
     let _other = gate.waits(&["api"], 3, BOT, 0);
     assert!(matches!(gate.enter(&["api"], 4, BOT, 0), AcquireOutcome::Rejected(_)), "behind one of each of the two");
     let _person = gate.waits(&["api"], 4, PERSON, 0);
@@ -319,8 +321,9 @@ fn nobody_stands_in_line_whose_turn_cannot_come_in_time() {
 
 #[test]
 fn a_full_line_has_room_only_for_somebody_more_important() {
-    let rules = throttle::ThrottleConfig { queue: QueueConfig { max_wait: seconds(2), max_length: 2 }, ..with_concurrency(1) };
-    let gate = Gate::with(&[("api", rules)]);
+    let rules =
+        throttle::ThrottleConfig { queue: QueueConfig { max_wait: seconds(2), max_length: 2 }, ..with_concurrency(1) };
+    let gate = ThrottleFixture::with(&[("api", rules)]);
     let _first = gate.passes(&["api"], 0);
     let mut older = gate.waits(&["api"], 2, BOT, 0);
     let mut younger = gate.waits(&["api"], 3, BOT, 0);
@@ -337,7 +340,7 @@ fn a_full_line_has_room_only_for_somebody_more_important() {
 
 #[test]
 fn clients_of_one_priority_take_turns() {
-    let gate = Gate::with(&[("api", with_long_queue(with_concurrency(1)))]);
+    let gate = ThrottleFixture::with(&[("api", with_long_queue(with_concurrency(1)))]);
     let mut pass = gate.passes(&["api"], 0);
     let mut line: Vec<(u64, TestClient)> =
         [7, 7, 7, 7, 8, 9].map(|client| (client, gate.waits(&["api"], client, BOT, 0))).into();
@@ -355,7 +358,7 @@ fn clients_of_one_priority_take_turns() {
 
 #[test]
 fn a_complaint_turns_everybody_away_until_one_has_tried() {
-    let gate = Gate::with(&[("api", with_long_queue(with_backoff())), ("other", permissive())]);
+    let gate = ThrottleFixture::with(&[("api", with_long_queue(with_backoff())), ("other", permissive())]);
     let first = gate.passes(&["api"], 0);
     let rest = first.record_response(&OriginOutcome { retry_after: Some(seconds(5)), ..answer(429) }, 0.0, ms(0));
     assert_eq!(rest.backoff, Some(closed(Reason::Backoff, 5)));
@@ -372,7 +375,7 @@ fn a_complaint_turns_everybody_away_until_one_has_tried() {
     let state = gate.state("api", 5100);
     assert_eq!((state.backoff_level, state.backoff_remaining), (1, Duration::ZERO));
 
-    let gate = Gate::with(&[("api", with_backoff())]);
+    let gate = ThrottleFixture::with(&[("api", with_backoff())]);
     let first = gate.passes(&["api"], 0);
     let mut second = match gate.enter(&["api"], 1, PERSON, 0) {
         AcquireOutcome::Acquired(Some(pass)) => pass,
@@ -386,7 +389,10 @@ fn a_complaint_turns_everybody_away_until_one_has_tried() {
 
 #[test]
 fn a_rest_sends_those_away_who_cannot_wait_for_its_end() {
-    let gate = Gate::with(&[("api", throttle::ThrottleConfig { concurrency: NonZeroU32::new(1), ..with_backoff() })]);
+    let gate = ThrottleFixture::with(&[(
+        "api",
+        throttle::ThrottleConfig { concurrency: NonZeroU32::new(1), ..with_backoff() },
+    )]);
     let first = gate.passes(&["api"], 0);
     let mut second = gate.waits(&["api"], 2, PERSON, 0);
     second.waits_until(0);
@@ -397,7 +403,7 @@ fn a_rest_sends_those_away_who_cannot_wait_for_its_end() {
 
 #[test]
 fn state_survives_new_rules_by_name() {
-    let gate = Gate::with(&[("api", with_backoff())]);
+    let gate = ThrottleFixture::with(&[("api", with_backoff())]);
     let pass = gate.passes(&["api"], 0);
     let _ = pass.record_response(&OriginOutcome { retry_after: Some(seconds(30)), ..answer(429) }, 0.0, ms(0));
     let scope = |name: &str| Scope { name: name.into(), throttle: Some(with_backoff()), partitioning: None };
@@ -412,13 +418,17 @@ fn state_survives_new_rules_by_name() {
 
 #[test]
 fn who_waits_goes_on_by_its_old_rules_where_the_new_ones_name_its_scope_no_more() {
-    let gate = Gate::with(&[("api", with_long_queue(with_concurrency(1)))]);
+    let gate = ThrottleFixture::with(&[("api", with_long_queue(with_concurrency(1)))]);
     let pass = gate.passes(&["api"], 0);
     let mut line: Vec<TestClient> = (1..4).map(|client| gate.waits(&["api"], client, PERSON, 0)).collect();
     for guest in &mut line {
         guest.waits_until(0);
     }
-    gate.throttle.update_config(&[Scope { name: "renamed".into(), throttle: Some(with_concurrency(1)), partitioning: None }]);
+    gate.throttle.update_config(&[Scope {
+        name: "renamed".into(),
+        throttle: Some(with_concurrency(1)),
+        partitioning: None,
+    }]);
     assert!(line.iter_mut().all(|guest| matches!(guest.looks(0), QueuePoll::Pending { .. })), "not all at once");
     drop(pass);
     let come: Vec<QueuePoll> =
@@ -434,7 +444,7 @@ fn nobody_is_kept_away_beyond_the_new_rules() {
         backoff: Some(Backoff { min_delay: hour, max_delay: hour, ..with_backoff().backoff.expect("it has one") }),
         ..with_concurrency(1)
     };
-    let gate = Gate::with(&[("api", long)]);
+    let gate = ThrottleFixture::with(&[("api", long)]);
     let pass = gate.passes(&["api"], 0);
     let _ = pass.record_response(&answer(429), 0.0, ms(0));
     drop(pass);
@@ -452,7 +462,7 @@ fn nobody_is_kept_away_beyond_the_new_rules() {
 fn the_limit_in_force_is_what_the_controller_has_found() {
     let gradient = Gradient { min: 2, max: 64 };
     let rules = throttle::ThrottleConfig { controller: Some(Controller::Gradient(gradient)), ..with_concurrency(64) };
-    let gate = Gate::with(&[("api", with_long_queue(rules.clone()))]);
+    let gate = ThrottleFixture::with(&[("api", with_long_queue(rules.clone()))]);
     assert_eq!(gate.state("api", 0).limit, Some(8), "it begins small");
     for now in 0..60 {
         let passes: Vec<SlotGuard> = (0..8).map(|_| gate.passes(&["api"], now * 10)).collect();
@@ -462,7 +472,11 @@ fn the_limit_in_force_is_what_the_controller_has_found() {
     assert!((12..=16).contains(&found), "as long as half of it is used: {found}");
     gate.throttle.update_config(&[Scope { name: "api".into(), throttle: Some(rules), partitioning: None }]);
     assert_eq!(gate.state("api", 600).limit, Some(found), "a reload keeps it");
-    gate.throttle.update_config(&[Scope { name: "api".into(), throttle: Some(with_concurrency(5)), partitioning: None }]);
+    gate.throttle.update_config(&[Scope {
+        name: "api".into(),
+        throttle: Some(with_concurrency(5)),
+        partitioning: None,
+    }]);
     assert_eq!(gate.state("api", 600).limit, Some(5));
 }
 
@@ -475,8 +489,9 @@ fn adjustments_come_back_where_they_are_watched() {
         success_statuses: vec![200],
         log_adjustments: debug,
     };
-    let scope = |debug| throttle::ThrottleConfig { controller: Some(Controller::Autothrottle(auto(debug))), ..permissive() };
-    let gate = Gate::with(&[("watched", scope(true)), ("other", scope(false))]);
+    let scope =
+        |debug| throttle::ThrottleConfig { controller: Some(Controller::Autothrottle(auto(debug))), ..permissive() };
+    let gate = ThrottleFixture::with(&[("watched", scope(true)), ("other", scope(false))]);
     let heard = gate.passes(&["watched", "other"], 0).record_response(&answer(200), 0.0, ms(10));
     let [(name, adjustment)] = &heard.delay_adjustments[..] else { panic!("{heard:?}") };
     let from_to = (adjustment.old, adjustment.new);
@@ -490,7 +505,7 @@ fn four_slots_for_sixty_four_clients_of_three_classes() {
     const SERVICE_MS: u64 = 100;
     const END_MS: u64 = 30_000;
     let class = |client: u64| [(3u8, 16), (2, 40), (1, 64)].iter().find(|(_, below)| client < *below).expect("one").0;
-    let gate = Gate::with(&[("api", with_long_queue(with_concurrency(4)))]);
+    let gate = ThrottleFixture::with(&[("api", with_long_queue(with_concurrency(4)))]);
     let mut guests: Vec<(u64, u64, TestClient)> = Vec::new();
     let mut inside: Vec<(u64, u64, SlotGuard)> = Vec::new();
     let mut served = [0u64; 64];

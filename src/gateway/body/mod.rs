@@ -1,9 +1,9 @@
 //! Bodies on their way through: streamed both ways, never collected, each piece passed on as it comes.
 
 use super::connection::TrackedStream;
-use super::upstream::{Deadline, PoolGuard, OriginBody};
-use super::request_context::RequestContext;
 use super::connection_timeouts::ConnectionState;
+use super::request_context::RequestContext;
+use super::upstream::{Deadline, OriginBody, PoolGuard};
 use crate::http1::{client, server};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};

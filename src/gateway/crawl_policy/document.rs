@@ -2,13 +2,13 @@
 
 use crate::config::settings;
 use crate::engine::QuotaView;
-use crate::gateway::crawl_delay::AdvertisedDelays;
 use crate::gateway::config_snapshot::ConfigSnapshot;
+use crate::gateway::crawl_delay::AdvertisedDelays;
 use crate::gateway::shared::Shared;
+use crate::policy::address_lists::ListSet;
 use crate::policy::class::{Class, ClassMatcher};
 use crate::policy::crawl_delay::class_of;
 use crate::policy::identity::KeySource;
-use crate::policy::address_lists::ListSet;
 use crate::policy::quota::Quota;
 use crate::policy::{ClassId, ClientKind, OperatorId, Timestamp, Units};
 use crate::telemetry::rfc3339;
@@ -161,7 +161,11 @@ impl<'a> PolicyContext<'a> {
         let told = with_ids.filter(|(id, _)| self.operators.is_built_in(*id)).map(|(id, name)| Operator {
             name,
             crawlers: self.operators.tokens().filter(|(_, whose)| *whose == id).map(|(token, _)| token).collect(),
-            verified_by: VERIFICATION_METHODS.iter().filter(|means| (means.proves)(self, id)).map(|means| means.name).collect(),
+            verified_by: VERIFICATION_METHODS
+                .iter()
+                .filter(|means| (means.proves)(self, id))
+                .map(|means| means.name)
+                .collect(),
             class: self.class_of_operator(id).and_then(|class| self.name_of(class)),
             crawl_delay_s: self.crawl_delay_of(id),
         });
@@ -175,8 +179,7 @@ impl<'a> PolicyContext<'a> {
 
     fn classes(&self) -> Vec<ClassTerms<'a>> {
         let with_ids = (0..).map(ClassId).zip(&self.settings.rules.classes);
-        let told =
-            with_ids.filter(|(id, class)| self.is_public(&class.when) && self.accepts_bots(*id, &class.when));
+        let told = with_ids.filter(|(id, class)| self.is_public(&class.when) && self.accepts_bots(*id, &class.when));
         told.map(|(id, class)| self.class(id, class)).collect()
     }
 
@@ -272,7 +275,8 @@ impl<'a> PolicyContext<'a> {
 
     fn crawl_delay_of_class(&self, class: ClassId) -> Option<u32> {
         let ids = (0..).map(OperatorId).take(self.operators.names().count());
-        let of_operators = ids.filter(|id| self.class_of_operator(*id) == Some(class)).map(|id| self.crawl_delay_of(id));
+        let of_operators =
+            ids.filter(|id| self.class_of_operator(*id) == Some(class)).map(|id| self.crawl_delay_of(id));
         let of_others = (self.class_of_others() == Some(class)).then_some(self.asked.directives.default);
         let mut all = of_operators.chain(of_others);
         let first = all.next()??;

@@ -11,7 +11,11 @@ use crate::policy::decide::reads;
 use crate::telemetry::hexadecimal;
 
 impl RequestHandler {
-    pub(super) fn serve_crawl_policy(&self, body: ClientBody, mut visit: Box<RequestContext>) -> Response<ResponseBody> {
+    pub(super) fn serve_crawl_policy(
+        &self,
+        body: ClientBody,
+        mut visit: Box<RequestContext>,
+    ) -> Response<ResponseBody> {
         visit.settle_unknown();
         let head = &visit.client_request().head;
         self.drain_body(head, body);
@@ -24,7 +28,8 @@ impl RequestHandler {
         let (current, reader, uptime) = (visit.current(), ResponseFormat::of(head), worker.monotonic_now());
         let gather = || PolicyDocument::gather(worker.shared(), &current, visit.started_at(), uptime);
         let handout = current.crawl_policy.render(reader.prefers_html, uptime, gather);
-        let (mut response, bytes) = problem::cached_response(&handout, head.fields.get(Name::IfNoneMatch), reader.wants_body);
+        let (mut response, bytes) =
+            problem::cached_response(&handout, head.fields.get(Name::IfNoneMatch), reader.wants_body);
         prepare_client_response(&visit, response.status, &mut response.fields);
         response.fields.append(Name::Vary, b"accept");
         response.fields.append(Name::Decision, &hexadecimal(visit.id()));

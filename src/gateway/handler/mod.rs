@@ -3,25 +3,30 @@
 mod crawl_policy;
 mod robots;
 
-use super::rate_limit_headers::RateLimitSnapshot;
 use super::body::{ClientBody, RequestBody, ResponseBody, scan_to_end};
-use super::problem::{Problem, ResponseFormat};
-use super::observe;
-use super::target::{self, RequestError, Target};
-use super::upstream::{UpstreamResponse, ForwardError, UpstreamTarget};
-use super::request_context::{RequestContext, ClientRequest};
 use super::connection_timeouts::ConnectionState;
+use super::observe;
+use super::problem::{Problem, ResponseFormat};
+use super::rate_limit_headers::RateLimitSnapshot;
+use super::request_context::{ClientRequest, RequestContext};
+use super::target::{self, RequestError, Target};
+use super::upstream::{ForwardError, UpstreamResponse, UpstreamTarget};
 use super::worker::{CurrentConfig, TICK, Worker};
 use super::{cost, headers};
-use crate::engine::{ThrottleRejection, Decision, AcquireOutcome, Evaluation, Observation, SlotGuard, AdmissionOutcome, QueuePoll, QueuedRequest};
+use crate::engine::{
+    AcquireOutcome, AdmissionOutcome, Decision, Evaluation, Observation, QueuePoll, QueuedRequest, SlotGuard,
+    ThrottleRejection,
+};
 use crate::http1::{Fields, Name, Request, RequestHead, Response};
 use crate::policy::decide;
 use crate::policy::facts::claimed_operator;
-use crate::policy::identity::{CredentialSource, ClientKey, ClientAddress, ProxyTrust, cookie};
+use crate::policy::identity::{ClientAddress, ClientKey, CredentialSource, ProxyTrust, cookie};
 use crate::policy::route::normalize;
 use crate::policy::throttle::partition::{self, PartitionInput};
-use crate::policy::{Claim, Classification, Facts, ClientKind, OperatorId, Proof, Reason, Refusal, Signature, Timestamp};
-use crate::verify::signature::{SignedMessage, VerifyTime, SignaturePolicy};
+use crate::policy::{
+    Claim, Classification, ClientKind, Facts, OperatorId, Proof, Reason, Refusal, Signature, Timestamp,
+};
+use crate::verify::signature::{SignaturePolicy, SignedMessage, VerifyTime};
 use bytes::Bytes;
 use http::{StatusCode, Version};
 use hyper::body::Body;
@@ -80,8 +85,18 @@ impl RequestHandler {
                 return self.reject(fault, ResponseFormat::of(&head));
             }
         };
-        let EvaluatedRequest { origin, key, signed, crawler, classified, observation, route, decision, is_crawl_policy, is_robots_txt } =
-            judged;
+        let EvaluatedRequest {
+            origin,
+            key,
+            signed,
+            crawler,
+            classified,
+            observation,
+            route,
+            decision,
+            is_crawl_policy,
+            is_robots_txt,
+        } = judged;
         if let Some(operator) = crawler {
             worker.shared().conduct.record_request(operator, is_robots_txt, worker.monotonic_now());
         }
@@ -149,7 +164,14 @@ impl RequestHandler {
             header: &|name| partition::single_value(head.fields.get_all_by_text(name.as_str())),
         };
         let class = visitor.classified.class;
-        current.admission.acquire_slots(visitor.key, class, visitor.route, &said, visit.random(), self.0.worker.monotonic_now())
+        current.admission.acquire_slots(
+            visitor.key,
+            class,
+            visitor.route,
+            &said,
+            visit.random(),
+            self.0.worker.monotonic_now(),
+        )
     }
 
     async fn wait_for_slot(&self, mut waiting: QueuedRequest) -> Result<SlotGuard, ThrottleRejection> {
@@ -174,7 +196,12 @@ impl RequestHandler {
     }
 
     /// Everything up to the verdict. Nothing here waits, and nothing of the body has been read.
-    fn evaluate(&self, arrival: &IncomingRequest<'_>, current: &CurrentConfig, now: Timestamp) -> Result<EvaluatedRequest, RequestError> {
+    fn evaluate(
+        &self,
+        arrival: &IncomingRequest<'_>,
+        current: &CurrentConfig,
+        now: Timestamp,
+    ) -> Result<EvaluatedRequest, RequestError> {
         let worker = &self.0.worker;
         let rules = &current.settings.rules;
         let head = arrival.head;
@@ -224,11 +251,28 @@ impl RequestHandler {
         let signed = signature != Signature::Absent;
         let is_crawl_policy = rules.is_crawl_policy(&target.path);
         let is_robots_txt = decide::reads_robots_txt(&head.method, &target.path);
-        Ok(EvaluatedRequest { origin, key, signed, crawler, classified, observation, route, decision, is_crawl_policy, is_robots_txt })
+        Ok(EvaluatedRequest {
+            origin,
+            key,
+            signed,
+            crawler,
+            classified,
+            observation,
+            route,
+            decision,
+            is_crawl_policy,
+            is_robots_txt,
+        })
     }
 
     /// What its signature proves, found out once: a signature may be for one use.
-    fn signature(&self, arrival: &IncomingRequest<'_>, current: &CurrentConfig, client: IpAddr, now: Timestamp) -> Signature {
+    fn signature(
+        &self,
+        arrival: &IncomingRequest<'_>,
+        current: &CurrentConfig,
+        client: IpAddr,
+        now: Timestamp,
+    ) -> Signature {
         let IncomingRequest { head, has_body, signature } = arrival;
         let Some(terms) = &current.settings.verify.signatures else { return Signature::Absent };
         if !head.fields.contains(Name::SignatureAgent) {
@@ -248,7 +292,11 @@ impl RequestHandler {
     }
 
     /// The verdict once the ledger has leased more, or as it is after [`LEDGER_TIMEOUT`].
-    async fn reevaluate_after_lease(&self, arrival: &IncomingRequest<'_>, answers: &Notify) -> (Rc<CurrentConfig>, Result<EvaluatedRequest, RequestError>) {
+    async fn reevaluate_after_lease(
+        &self,
+        arrival: &IncomingRequest<'_>,
+        answers: &Notify,
+    ) -> (Rc<CurrentConfig>, Result<EvaluatedRequest, RequestError>) {
         let worker = &self.0.worker;
         let mut late = pin!(sleep(LEDGER_TIMEOUT));
         loop {
@@ -289,7 +337,12 @@ impl RequestHandler {
     }
 
     /// The answer that says `problem`, with what is `told` of the allowance; and how long its body is.
-    fn render_problem(&self, visit: &RequestContext, problem: Problem<'_>, told: RateLimitSnapshot<'_>) -> (Response<ResponseBody>, u64) {
+    fn render_problem(
+        &self,
+        visit: &RequestContext,
+        problem: Problem<'_>,
+        told: RateLimitSnapshot<'_>,
+    ) -> (Response<ResponseBody>, u64) {
         let current = visit.current();
         let status = problem.status();
         let reader = ResponseFormat::of(&visit.client_request().head);
@@ -313,7 +366,12 @@ impl RequestHandler {
     }
 
     /// What goes to the origin, and what comes back.
-    async fn forward(&self, body: ClientBody, mut visit: Box<RequestContext>, pass: Option<SlotGuard>) -> Response<ResponseBody> {
+    async fn forward(
+        &self,
+        body: ClientBody,
+        mut visit: Box<RequestContext>,
+        pass: Option<SlotGuard>,
+    ) -> Response<ResponseBody> {
         let current = visit.current();
         let ConnectionContext { worker, watch, .. } = &*self.0;
         self.prepare_upstream_request(&mut visit);
@@ -330,7 +388,9 @@ impl RequestHandler {
         visit.settle(|id, expected| cost::actual_cost(quota(id), expected, fields));
         visit.sync_quotas(*status, fields);
         // Everybody is kept away for now, and told so in one voice.
-        if let Some(ThrottleRejection { reason, retry_after: wait, .. }) = rest.filter(|_| *status == StatusCode::TOO_MANY_REQUESTS) {
+        if let Some(ThrottleRejection { reason, retry_after: wait, .. }) =
+            rest.filter(|_| *status == StatusCode::TOO_MANY_REQUESTS)
+        {
             Box::pin(scan_to_end(answer.response.body, &answer.deadline, &mut visit)).await;
             let problem = Problem::throttled(reason, wait, 0.0);
             visit.set_retry_after(problem.retry_after());
@@ -363,7 +423,12 @@ impl RequestHandler {
     }
 
     /// Passes the origin's answer on as it comes; `beginning` of its body has been read already.
-    fn stream_response(&self, mut visit: Box<RequestContext>, answer: UpstreamResponse, beginning: Bytes) -> Response<ResponseBody> {
+    fn stream_response(
+        &self,
+        mut visit: Box<RequestContext>,
+        answer: UpstreamResponse,
+        beginning: Bytes,
+    ) -> Response<ResponseBody> {
         let UpstreamResponse { response: Response { status, mut fields, body }, lease, deadline } = answer;
         prepare_client_response(&visit, status, &mut fields);
         visit.begin_response(status);
@@ -444,7 +509,9 @@ impl RequestHandler {
 /// What a client sends to be known by, if it sends anything.
 fn credential<'a>(carrier: &'a CredentialSource, fields: &'a Fields) -> Option<&'a [u8]> {
     match carrier {
-        CredentialSource::Header(name) => fields.get_all_by_text(name.as_str()).next().filter(|value| !value.is_empty()),
+        CredentialSource::Header(name) => {
+            fields.get_all_by_text(name.as_str()).next().filter(|value| !value.is_empty())
+        }
         CredentialSource::Cookie(name) => cookie(fields.all(Name::Cookie), name),
     }
 }
@@ -454,7 +521,13 @@ fn credential<'a>(carrier: &'a CredentialSource, fields: &'a Fields) -> Option<&
 fn prepare_client_response(visit: &RequestContext, status: StatusCode, fields: &mut Fields) {
     let current = visit.current();
     headers::strip_hop_by_hop(fields);
-    current.announcements.write(&current.settings.rules, visit.rate_limit_snapshot(), visit.started_at(), status, fields);
+    current.announcements.write(
+        &current.settings.rules,
+        visit.rate_limit_snapshot(),
+        visit.started_at(),
+        status,
+        fields,
+    );
 }
 
 /// The client and the hops that were believed, then the peer.

@@ -4,12 +4,14 @@
 use super::{RequestHandler, prepare_client_response};
 use crate::gateway::body::{ClientBody, RequestBody, ResponseBody};
 use crate::gateway::problem;
-use crate::gateway::upstream::{UpstreamResponse, ForwardError};
 use crate::gateway::request_context::RequestContext;
+use crate::gateway::upstream::{ForwardError, UpstreamResponse};
 use crate::http1::{Field, Fields, Name, RequestHead, Response};
 use crate::policy::ClientKind;
 use crate::policy::decide::ROBOTS_TXT_PATH;
-use crate::robots::{self, Requester, FetchGuard, CacheLookup, CachedRobots, MAX_ROBOTS_BYTES, OriginRobots, FetchRole};
+use crate::robots::{
+    self, CacheLookup, CachedRobots, FetchGuard, FetchRole, MAX_ROBOTS_BYTES, OriginRobots, Requester,
+};
 use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode, Uri};
 use hyper::body::Body;
@@ -41,14 +43,19 @@ enum ReadTimeout {
 }
 
 impl RequestHandler {
-    pub(super) async fn serve_robots(&self, body: ClientBody, mut visit: Box<RequestContext>) -> Response<ResponseBody> {
+    pub(super) async fn serve_robots(
+        &self,
+        body: ClientBody,
+        mut visit: Box<RequestContext>,
+    ) -> Response<ResponseBody> {
         self.drain_body(&visit.client_request().head, body);
         let worker = &self.0.worker;
         let shelf = &worker.shared().robots_cache;
         let wanted = ConditionalGet::of(&visit.client_request().head);
         let site = self.site_key(&visit);
         let asker = requester(&visit);
-        let (found, _errand) = self.lookup_or_fetch(&site, asker, visit.current().settings.origin.response_timeout).await;
+        let (found, _errand) =
+            self.lookup_or_fetch(&site, asker, visit.current().settings.origin.response_timeout).await;
         let old = match found {
             CacheLookup::Fresh(handout) => return self.respond_cached(visit, &wanted, &handout),
             CacheLookup::Revalidate(handout) => Some(handout),
@@ -103,7 +110,12 @@ impl RequestHandler {
 
     /// What is kept, and the errand to the origin of whoever is the one to go. Where another is on the way, it is waited
     /// for, once and no longer than `longest`.
-    async fn lookup_or_fetch(&self, site: &str, asker: Requester, longest: Duration) -> (CacheLookup, Option<FetchGuard<'_>>) {
+    async fn lookup_or_fetch(
+        &self,
+        site: &str,
+        asker: Requester,
+        longest: Duration,
+    ) -> (CacheLookup, Option<FetchGuard<'_>>) {
         let worker = &self.0.worker;
         let shelf = &worker.shared().robots_cache;
         let found = shelf.lookup(site, asker, worker.monotonic_now());
@@ -128,7 +140,12 @@ impl RequestHandler {
         [scheme, b"://", host].concat().to_ascii_lowercase().iter().map(|&byte| char::from(byte)).collect()
     }
 
-    fn respond_cached(&self, visit: Box<RequestContext>, wanted: &ConditionalGet, handout: &CachedRobots) -> Response<ResponseBody> {
+    fn respond_cached(
+        &self,
+        visit: Box<RequestContext>,
+        wanted: &ConditionalGet,
+        handout: &CachedRobots,
+    ) -> Response<ResponseBody> {
         let (mut response, bytes) = problem::cached_response(handout, wanted.if_none_match.as_deref(), wanted.body);
         prepare_client_response(&visit, response.status, &mut response.fields);
         visit.finish_local_response(response.status, bytes);

@@ -5,11 +5,11 @@
 
 mod cached;
 
-pub(super) use cached::cached_response;
 pub(super) use crate::gateway::html::{Escaped, write_page_head as begin_page};
+pub(super) use cached::cached_response;
 
-use super::rate_limit_headers::RateLimitSnapshot;
 use super::body::ResponseBody;
+use super::rate_limit_headers::RateLimitSnapshot;
 use super::scratch::ScratchBuffer;
 use super::target::RequestError;
 use super::upstream::ForwardError;
@@ -264,7 +264,12 @@ impl<'a> Problem<'a> {
     }
 
     /// The answer, in the form that `reader` prefers, under decision `id`; and how long its body is.
-    pub(super) fn into_response(self, reader: ResponseFormat, id: u64, scratch: &mut ScratchBuffer) -> (Response<ResponseBody>, u64) {
+    pub(super) fn into_response(
+        self,
+        reader: ResponseFormat,
+        id: u64,
+        scratch: &mut ScratchBuffer,
+    ) -> (Response<ResponseBody>, u64) {
         let id = hexadecimal(id);
         let id = std::str::from_utf8(&id).expect("hexadecimal digits");
         let ResponseFormat { prefers_html, wants_body } = reader;
@@ -450,7 +455,8 @@ mod tests {
     }
 
     fn document(problem: &Problem<'_>) -> serde_json::Value {
-        let body = ScratchBuffer::new().bytes(|text| problem.write_json("0000000000000007", text)).expect("it is written");
+        let body =
+            ScratchBuffer::new().bytes(|text| problem.write_json("0000000000000007", text)).expect("it is written");
         serde_json::from_slice(&body).expect("valid JSON")
     }
 

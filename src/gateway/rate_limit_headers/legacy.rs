@@ -89,7 +89,12 @@ fn bucket<'a>(rules: &'a Rules, told: RateLimitSnapshot<'_>) -> Option<MostRestr
 }
 
 /// A quota fills once a window, all at once.
-fn quota<'a>(rules: &'a Rules, told: RateLimitSnapshot<'_>, (place, standing): (usize, &QuotaUsage), now: Timestamp) -> MostRestrictive<'a> {
+fn quota<'a>(
+    rules: &'a Rules,
+    told: RateLimitSnapshot<'_>,
+    (place, standing): (usize, &QuotaUsage),
+    now: Timestamp,
+) -> MostRestrictive<'a> {
     let quota = &rules.quotas[usize::from(standing.quota.0)];
     let limit = quota.limit.floor();
     let said_no = told.refusal.filter(|refusal| refusal.quotas >> place.min(7) & 1 == 1);

@@ -2,9 +2,9 @@
 //!
 //! What speaks HTTP/1.1 here is [`crate::http1::client`]; what is sent when, and what may be sent twice, is decided here.
 
-pub(super) mod rate_limit;
 mod deadline;
 mod pool;
+pub(super) mod rate_limit;
 
 pub(super) use deadline::{Deadline, Deadlines};
 pub(super) use pool::PoolGuard;

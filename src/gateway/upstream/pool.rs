@@ -125,7 +125,11 @@ impl Pool {
         loop {
             let Idle { mut connection, since } = self.idle.borrow_mut().pop()?;
             let idle_for = now.saturating_duration_since(since);
-            let lease = PoolGuard { pool: Rc::clone(self), pool_generation: self.pool_generation.get(), idle_for: Some(idle_for) };
+            let lease = PoolGuard {
+                pool: Rc::clone(self),
+                pool_generation: self.pool_generation.get(),
+                idle_for: Some(idle_for),
+            };
             let is_in_use = connection.requests_sent() > 1 && idle_for < LIVENESS_CHECK_AFTER;
             if connection.is_idle() && (is_in_use || connection.is_idle_now()) {
                 return Some((lease, connection));

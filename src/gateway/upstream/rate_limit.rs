@@ -35,7 +35,10 @@ fn is_overflow(value: &[u8]) -> bool {
 /// How long until a limit is renewed of which nothing is left.
 pub(in crate::gateway) fn exhausted_for(fields: &Fields, now: Timestamp) -> Option<Duration> {
     if let Some(left) = most_restrictive(fields, now) {
-        return left.resets_at.filter(|_| left.units.is_zero()).and_then(|moment| nonzero(moment.saturating_duration_since(now)));
+        return left
+            .resets_at
+            .filter(|_| left.units.is_zero())
+            .and_then(|moment| nonzero(moment.saturating_duration_since(now)));
     }
     let renewed = |remaining, renewals: &[Name]| {
         fields.get(remaining).and_then(units).filter(|left| left.is_zero())?;

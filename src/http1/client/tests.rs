@@ -1,4 +1,4 @@
-use super::super::test_io::{WrongLengthBody, MockBody, MockStream, now_or_never};
+use super::super::test_io::{MockBody, MockStream, WrongLengthBody, now_or_never};
 use super::super::{Fields, Request};
 use super::*;
 use http::{HeaderMap, HeaderValue, Uri, Version};
@@ -7,9 +7,9 @@ use proptest::prelude::*;
 
 const LIMITS: Limits = Limits { size: 16 * 1024, fields: 100 };
 
-type Answer<B> = Result<Response<ResponseBody<MockStream, B>>, SendFailure<B>>;
+type SendResult<B> = Result<Response<ResponseBody<MockStream, B>>, SendFailure<B>>;
 
-fn ask<B: SendBody>(io: MockStream, request: Request<B>) -> Option<Answer<B>> {
+fn ask<B: SendBody>(io: MockStream, request: Request<B>) -> Option<SendResult<B>> {
     now_or_never(Connection::new(io, LIMITS).send(&request.head, request.body))
 }
 
@@ -28,7 +28,7 @@ fn request<B>(method: Method, target: &'static str, body: B) -> Request<B> {
 
 /// What a reader gets out of an answer: status, fields, body, trailers; and whether the connection can be used again.
 #[derive(Debug, PartialEq)]
-struct Got {
+struct ReceivedResponse {
     status: u16,
     fields: Fields,
     body: Vec<u8>,
@@ -36,7 +36,7 @@ struct Got {
     reusable: bool,
 }
 
-fn read(io: MockStream, request: Request<Empty<Bytes>>) -> Result<Got, Error> {
+fn read(io: MockStream, request: Request<Empty<Bytes>>) -> Result<ReceivedResponse, Error> {
     let answer = ask(io, request).expect("no wait without end").map_err(|failed| failed.error)?;
     let Response { status, fields, mut body } = answer;
     let (mut data, mut trailers) = (Vec::new(), None);
@@ -48,7 +48,7 @@ fn read(io: MockStream, request: Request<Empty<Bytes>>) -> Result<Got, Error> {
     }
     assert!(body.is_end_stream());
     let reusable = body.take_connection().is_some();
-    Ok(Got { status: status.as_u16(), fields, body: data, trailers, reusable })
+    Ok(ReceivedResponse { status: status.as_u16(), fields, body: data, trailers, reusable })
 }
 
 fn answer(text: &str) -> Result<(u16, String, bool), Error> {

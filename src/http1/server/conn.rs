@@ -1,11 +1,11 @@
 //! The connection to a client, shared by the loop that serves it and the body of the request at hand.
 
 use super::super::body::BodyReader;
+use super::super::buffer::ReadBuffer;
 use super::super::chunked::BodyChunk;
-use super::super::framing::{BodyLength, Malformed, FramingInfo};
+use super::super::framing::{BodyLength, FramingInfo, Malformed};
 use super::super::head::HeadReader;
 use super::super::message::RequestHead;
-use super::super::buffer::ReadBuffer;
 use super::BodyError;
 use bytes::BytesMut;
 use std::cell::{Cell, RefCell};
@@ -55,7 +55,13 @@ impl<IO> Clone for SharedConn<IO> {
 impl<IO> SharedConn<IO> {
     pub(super) fn new(io: IO, first: BytesMut) -> Self {
         let body = BodyReader::new(BodyLength::Exact(0));
-        Self(Rc::new(RefCell::new(ConnState { io, incoming: ReadBuffer::new(first), body, continue_response: b"", skipped: 0 })))
+        Self(Rc::new(RefCell::new(ConnState {
+            io,
+            incoming: ReadBuffer::new(first),
+            body,
+            continue_response: b"",
+            skipped: 0,
+        })))
     }
 
     /// A request begins whose body is so long.

@@ -1,7 +1,7 @@
 //! A request as the service gets it.
 
 use super::super::chunked::BodyChunk;
-use super::super::framing::{BodyLength, Malformed, FramingInfo};
+use super::super::framing::{BodyLength, FramingInfo, Malformed};
 use super::super::message::{Request, RequestHead};
 use super::ResponseContext;
 use super::conn::SharedConn;

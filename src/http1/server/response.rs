@@ -1,14 +1,14 @@
 //! Answers on their way to the client: the head, how the body is framed, and whether the connection is kept.
 
-use super::super::body::{BodyWriter, BodyCoding, SendBody};
+use super::super::body::{BodyCoding, BodyWriter, SendBody};
+use super::super::buffer::WriteBuffer;
 use super::super::chunked;
 use super::super::fields::{Fields, list, write_field};
 use super::super::framing;
 use super::super::head;
 use super::super::message::Response;
 use super::super::name::Name;
-use super::super::buffer::WriteBuffer;
-use super::conn::{SharedConn, MAX_SKIPPED};
+use super::conn::{MAX_SKIPPED, SharedConn};
 use super::{ResponseContext, ServeOptions};
 use http::{Method, StatusCode};
 use hyper::body::Body;

@@ -13,11 +13,11 @@ use std::rc::Rc;
 const LIMITS: Limits = Limits { size: 16 * 1024, fields: 20 };
 const DATE: &str = "date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
 
-type Answer = Response<Boxed>;
+type TestResponse = Response<Boxed>;
 
 /// How a conversation ended.
 #[derive(Debug, PartialEq)]
-enum End {
+enum ServeOutcome {
     Waits,
     Closed,
     Lingers,
@@ -25,7 +25,7 @@ enum End {
 
 /// What the service saw of a request.
 #[derive(Clone, Debug, PartialEq)]
-struct Seen {
+struct ReceivedRequest {
     method: Method,
     target: String,
     version: Version,
@@ -35,21 +35,22 @@ struct Seen {
     whole: bool,
 }
 
-fn talk<S, F>(io: MockStream, finish: bool, service: S) -> End
+fn talk<S, F>(io: MockStream, finish: bool, service: S) -> ServeOutcome
 where
     S: FnMut(Request<RequestBody<MockStream>>) -> F,
-    F: Future<Output = Answer>,
+    F: Future<Output = TestResponse>,
 {
     let (dates, finish) = (DateCache::new(), Cell::new(finish));
-    let terms = ServeOptions { limits: LIMITS, finish: &finish, date: || dates.text(784_111_777), on_malformed: refuse };
+    let terms =
+        ServeOptions { limits: LIMITS, finish: &finish, date: || dates.text(784_111_777), on_malformed: refuse };
     match now_or_never(serve(io, BytesMut::new(), terms, service)) {
-        None => End::Waits,
-        Some(None) => End::Closed,
-        Some(Some(_)) => End::Lingers,
+        None => ServeOutcome::Waits,
+        Some(None) => ServeOutcome::Closed,
+        Some(Some(_)) => ServeOutcome::Lingers,
     }
 }
 
-fn refuse(fault: Malformed) -> Answer {
+fn refuse(fault: Malformed) -> TestResponse {
     let mut refusal = answer(Full::from(fault.to_string()));
     refusal.status = match fault {
         Malformed::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -60,7 +61,7 @@ fn refuse(fault: Malformed) -> Answer {
 }
 
 /// Serves a client with a service that reads all and answers with the length of the body.
-fn serves(io: MockStream) -> (End, Vec<Seen>) {
+fn serves(io: MockStream) -> (ServeOutcome, Vec<ReceivedRequest>) {
     let seen = Rc::new(RefCell::new(Vec::new()));
     let end = talk(io, false, |request| {
         let seen = Rc::clone(&seen);
@@ -74,7 +75,7 @@ fn serves(io: MockStream) -> (End, Vec<Seen>) {
     (end, seen.take())
 }
 
-async fn read(request: Request<RequestBody<MockStream>>) -> Seen {
+async fn read(request: Request<RequestBody<MockStream>>) -> ReceivedRequest {
     let Request { head, mut body } = request;
     let (mut data, mut trailers, mut whole) = (Vec::new(), None, true);
     while let Some(frame) = body.frame().await {
@@ -87,7 +88,7 @@ async fn read(request: Request<RequestBody<MockStream>>) -> Seen {
             }
         }
     }
-    Seen {
+    ReceivedRequest {
         method: head.method,
         target: head.target.to_string(),
         version: head.version,
@@ -98,12 +99,12 @@ async fn read(request: Request<RequestBody<MockStream>>) -> Seen {
     }
 }
 
-fn answer<B: Body<Data = Bytes, Error = Infallible> + Unpin + 'static>(body: B) -> Answer {
+fn answer<B: Body<Data = Bytes, Error = Infallible> + Unpin + 'static>(body: B) -> TestResponse {
     Response { status: StatusCode::OK, fields: Fields::new(), body: Boxed::new(body) }
 }
 
 /// What a client hears that says `text` and is answered so.
-fn hears(text: &str, give: impl Fn() -> Answer) -> (String, End) {
+fn hears(text: &str, give: impl Fn() -> TestResponse) -> (String, ServeOutcome) {
     let io = MockStream::reads_from([text]);
     let end = talk(io.clone(), false, |_| std::future::ready(give()));
     (io.written(), end)
@@ -117,7 +118,7 @@ fn get(fields: &str) -> String {
 fn requests_are_answered_one_after_the_other() {
     let io = MockStream::reads_from([get(""), "POST /b HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi".to_owned() + &get("")]);
     let (end, seen) = serves(io.clone());
-    assert_eq!((end, seen.len()), (End::Waits, 3));
+    assert_eq!((end, seen.len()), (ServeOutcome::Waits, 3));
     assert_eq!((seen[1].method.as_str(), seen[1].target.as_str(), &seen[1].body[..]), ("POST", "/b", &b"hi"[..]));
     let one = |length| format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n{DATE}\r\n{length}");
     assert_eq!(io.written(), [one(0), one(2), one(0)].concat());
@@ -150,7 +151,7 @@ fn what_cannot_be_understood_is_refused_and_ends_the_connection() {
     for (text, status) in table {
         let io = MockStream::reads_from([text]);
         let (end, seen) = serves(io.clone());
-        assert_eq!((end, seen.len()), (End::Lingers, 0), "{text:?}");
+        assert_eq!((end, seen.len()), (ServeOutcome::Lingers, 0), "{text:?}");
         let heard = io.written();
         assert!(heard.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{text:?}: {heard}");
         assert!(heard.contains("connection: close\r\n"), "{text:?}");
@@ -176,13 +177,19 @@ fn a_connection_is_kept_as_both_sides_agree() {
         answer
     };
     let http10 = |fields: &str| format!("GET / HTTP/1.0\r\n{fields}\r\n");
-    type Case<'a> = (String, &'a dyn Fn() -> Answer, &'a str, &'a str, End);
+    type Case<'a> = (String, &'a dyn Fn() -> TestResponse, &'a str, &'a str, ServeOutcome);
     let table: &[Case<'_>] = &[
-        (get(""), &plain, "HTTP/1.1 200 OK", "", End::Waits),
-        (get("connection: close\r\n"), &plain, "HTTP/1.1 200 OK", "connection: close\r\n", End::Closed),
-        (get(""), &closing, "HTTP/1.1 200 OK", "connection: close\r\n", End::Closed),
-        (http10(""), &plain, "HTTP/1.0 200 OK", "connection: close\r\n", End::Closed),
-        (http10("connection: keep-alive\r\n"), &plain, "HTTP/1.0 200 OK", "connection: keep-alive\r\n", End::Waits),
+        (get(""), &plain, "HTTP/1.1 200 OK", "", ServeOutcome::Waits),
+        (get("connection: close\r\n"), &plain, "HTTP/1.1 200 OK", "connection: close\r\n", ServeOutcome::Closed),
+        (get(""), &closing, "HTTP/1.1 200 OK", "connection: close\r\n", ServeOutcome::Closed),
+        (http10(""), &plain, "HTTP/1.0 200 OK", "connection: close\r\n", ServeOutcome::Closed),
+        (
+            http10("connection: keep-alive\r\n"),
+            &plain,
+            "HTTP/1.0 200 OK",
+            "connection: keep-alive\r\n",
+            ServeOutcome::Waits,
+        ),
     ];
     for (text, give, status, connection, end) in table {
         let (heard, ended) = hears(text, give);
@@ -195,16 +202,16 @@ fn a_connection_is_kept_as_both_sides_agree() {
 fn an_answer_is_framed_for_who_reads_it() {
     let pieces = || MockBody::all(["ab", "c"].map(|piece| Frame::data(Bytes::from(piece))));
     let streamed = || answer(pieces());
-    let with_length = |answer: Answer| {
+    let with_length = |answer: TestResponse| {
         let mut answer = answer;
         answer.fields.append(Name::ContentLength, b"9");
         answer
     };
-    let status = |mut answer: Answer, status| {
+    let status = |mut answer: TestResponse, status| {
         answer.status = status;
         answer
     };
-    let body_of = |text: &str, give: &dyn Fn() -> Answer| {
+    let body_of = |text: &str, give: &dyn Fn() -> TestResponse| {
         let heard = hears(text, give).0;
         let (head, body) = heard.split_once("\r\n\r\n").expect("a head");
         let length = head.lines().find(|line| line.starts_with("content-length") || line.starts_with("transfer"));
@@ -232,7 +239,7 @@ fn a_body_that_is_not_as_long_as_announced_breaks_off() {
         short
     });
     assert!(heard.ends_with("\r\n\r\nabc"), "what there is, and no more: {heard}");
-    assert_eq!(end, End::Closed);
+    assert_eq!(end, ServeOutcome::Closed);
 }
 
 #[test]
@@ -262,14 +269,14 @@ fn a_large_piece_is_not_copied_and_leaves_with_its_head() {
 fn leave_to_send_is_given_when_the_body_is_asked_for() {
     let asks = "POST / HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n";
     let io = MockStream::reads_from([asks]);
-    assert_eq!(serves(io.clone()).0, End::Waits);
+    assert_eq!(serves(io.clone()).0, ServeOutcome::Waits);
     assert_eq!(io.written(), "HTTP/1.1 100 Continue\r\n\r\n");
     let io = MockStream::reads_from([asks.to_owned() + "hi"]);
-    assert_eq!(serves(io.clone()).0, End::Waits);
+    assert_eq!(serves(io.clone()).0, ServeOutcome::Waits);
     assert!(io.written().starts_with("HTTP/1.1 200 OK\r\n"), "not to one that did not wait");
     let (heard, end) = hears(asks, || answer(Full::from("no")));
     assert!(heard.starts_with("HTTP/1.1 200 OK\r\n") && heard.contains("connection: close\r\n"), "never late: {heard}");
-    assert_eq!(end, End::Lingers);
+    assert_eq!(end, ServeOutcome::Lingers);
 }
 
 #[test]
@@ -281,13 +288,13 @@ fn a_body_that_nobody_reads_is_skipped_if_it_is_short() {
         let (heard, end) = hears(&text, || answer(Empty::new()));
         (heard.matches("HTTP/1.1 200 OK").count(), heard.contains("connection: close"), end)
     };
-    assert_eq!(ends(post(50_000, 50_000)), (2, false, End::Waits));
-    assert_eq!(ends(post(50_000, 40_000)), (1, false, End::Waits), "the rest may still come");
-    assert_eq!(ends(post(5_000_000, 40_000)), (1, true, End::Lingers));
+    assert_eq!(ends(post(50_000, 50_000)), (2, false, ServeOutcome::Waits));
+    assert_eq!(ends(post(50_000, 40_000)), (1, false, ServeOutcome::Waits), "the rest may still come");
+    assert_eq!(ends(post(5_000_000, 40_000)), (1, true, ServeOutcome::Lingers));
     let chunked = |body: String| format!("POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n{body}");
-    assert_eq!(ends(chunked("1\r\na\r\n0\r\n\r\n".to_owned() + &get(""))), (2, false, End::Waits));
-    assert_eq!(ends(chunked("1\r\na\r\nnonsense".to_owned())), (1, false, End::Lingers));
-    assert_eq!(ends(chunked(format!("{:x}\r\n{}", 400_000, "x".repeat(400_000)))), (1, false, End::Lingers));
+    assert_eq!(ends(chunked("1\r\na\r\n0\r\n\r\n".to_owned() + &get(""))), (2, false, ServeOutcome::Waits));
+    assert_eq!(ends(chunked("1\r\na\r\nnonsense".to_owned())), (1, false, ServeOutcome::Lingers));
+    assert_eq!(ends(chunked(format!("{:x}\r\n{}", 400_000, "x".repeat(400_000)))), (1, false, ServeOutcome::Lingers));
 }
 
 #[test]
@@ -312,18 +319,22 @@ fn a_client_that_leaves_takes_its_work_along() {
         });
         (end, dropped.get())
     };
-    assert_eq!(ends(MockStream::reads_from([get("")]).then_eof(), false), (End::Closed, true));
-    assert_eq!(ends(MockStream::reads_from([get("")]).then_eof(), true).0, End::Closed, "in the middle of the answer too");
-    assert_eq!(ends(MockStream::reads_from([get(""), get("")]).then_eof(), false).0, End::Closed);
+    assert_eq!(ends(MockStream::reads_from([get("")]).then_eof(), false), (ServeOutcome::Closed, true));
+    assert_eq!(
+        ends(MockStream::reads_from([get("")]).then_eof(), true).0,
+        ServeOutcome::Closed,
+        "in the middle of the answer too"
+    );
+    assert_eq!(ends(MockStream::reads_from([get(""), get("")]).then_eof(), false).0, ServeOutcome::Closed);
     let endless = MockStream::reads_from([get(""), "x".repeat(1000)]).then_repeats();
-    assert_eq!(ends(endless.clone(), false).0, End::Waits);
+    assert_eq!(ends(endless.clone(), false).0, ServeOutcome::Waits);
     assert!(endless.reads() < 40, "reading ahead has a bound: {}", endless.reads());
 }
 
 #[test]
 fn a_finishing_connection_serves_what_it_has_heard() {
     let io = MockStream::reads_from([get("")]);
-    assert_eq!(talk(io.clone(), true, |_| async { answer(Empty::new()) }), End::Closed);
+    assert_eq!(talk(io.clone(), true, |_| async { answer(Empty::new()) }), ServeOutcome::Closed);
     assert_eq!(io.written(), "", "nothing was heard yet");
     let (dates, finish) = (DateCache::new(), Cell::new(true));
     let terms = ServeOptions { limits: LIMITS, finish: &finish, date: || dates.text(0), on_malformed: refuse };
@@ -338,7 +349,7 @@ fn a_body_cut_short_is_not_whole() {
     let io = MockStream::reads_from(["POST / HTTP/1.1\r\ncontent-length: 5\r\n\r\nhel"]).then_eof();
     let (end, seen) = serves(io);
     assert!(!seen[0].whole);
-    assert_ne!(end, End::Waits);
+    assert_ne!(end, ServeOutcome::Waits);
 }
 
 const CONVERSATION: &str = "\r\nGET /a?b HTTP/1.1\r\nhost: a\r\nx-a: 1\r\nx-a: 2\r\n\r\n\

@@ -1,6 +1,6 @@
 //! What the files of a ledger hold, as JSON: short, and to be read by whoever has to.
 
-use crate::ledger::lease_table::{PREVIOUS_INCARNATIONS, Holder, Holding, QuotaWindows, LeaseTable, LeasedWindow};
+use crate::ledger::lease_table::{Holder, Holding, LeaseTable, LeasedWindow, PREVIOUS_INCARNATIONS, QuotaWindows};
 use crate::policy::window::{EvictedWindows, Span};
 use crate::policy::{Timestamp, Units};
 use serde::{Deserialize, Serialize};
@@ -69,7 +69,8 @@ impl QuotaRecord {
         let windows = series.windows.iter().map(|(&id, window)| {
             let span = window.span.map(|span| (span.start.0, span.end.0));
             // Those who are no more and hold nothing say nothing.
-            let says = |(holder, holding): &(&Holder, &Holding)| **holder != PREVIOUS_INCARNATIONS || !holding.held.is_zero();
+            let says =
+                |(holder, holding): &(&Holder, &Holding)| **holder != PREVIOUS_INCARNATIONS || !holding.held.is_zero();
             let holdings = window.holdings.iter().filter(says);
             let milli =
                 |(&holder, &Holding { held, taken }): (&Holder, &Holding)| (holder, (held.milli(), taken.milli()));
@@ -94,8 +95,9 @@ impl QuotaRecord {
 
 impl JournalRecord {
     pub(in crate::ledger) fn of(life: u64, boot: &str, number: u64, marks: &ByWindow) -> Self {
-        let row =
-            |((quota, id), mark): (&(String, u64), &JournalMark)| (quota.clone(), *id, mark.most.milli(), mark.taken.milli());
+        let row = |((quota, id), mark): (&(String, u64), &JournalMark)| {
+            (quota.clone(), *id, mark.most.milli(), mark.taken.milli())
+        };
         Self { life, boot: boot.to_owned(), number, marks: marks.iter().map(row).collect() }
     }
 

@@ -8,17 +8,17 @@
 //! After a kill on a machine that has been up ever since, the mark counts as taken; after a power cut, or when the
 //! journal cannot be proven to be whole, the lease does. After a clean stop it is the exact count.
 
-pub(super) mod record_file;
-pub(super) mod open_error;
-pub(super) mod format;
 pub(super) mod dir;
+pub(super) mod format;
+pub(super) mod open_error;
+pub(super) mod record_file;
 
-use crate::ledger::file::dir::{LockedDir, StateDir, DirError};
-use crate::ledger::file::format::{ByWindow, LedgerRecord, JournalMark, JournalRecord};
-use crate::ledger::file::open_error::OpenError;
-use crate::ledger::file::record_file::{RecordFileError, RecordFile};
-use super::store::{LeaseRequest, Lease, Store, StoreError};
 use super::lease_table::{Holder, Holding, LeaseTable};
+use super::store::{Lease, LeaseRequest, Store, StoreError};
+use crate::ledger::file::dir::{DirError, LockedDir, StateDir};
+use crate::ledger::file::format::{ByWindow, JournalMark, JournalRecord, LedgerRecord};
+use crate::ledger::file::open_error::OpenError;
+use crate::ledger::file::record_file::{RecordFile, RecordFileError};
 use crate::policy::{Timestamp, Units};
 use std::collections::BTreeMap;
 use std::future::{Future, ready};
@@ -106,7 +106,12 @@ impl Store for FileStore {
         ready(self.0.close(asks))
     }
 
-    fn correct(&mut self, ask: &LeaseRequest, used: Units, now: Timestamp) -> impl Future<Output = Result<(), StoreError>> {
+    fn correct(
+        &mut self,
+        ask: &LeaseRequest,
+        used: Units,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<(), StoreError>> {
         ready(self.0.correct(ask, used, now))
     }
 }
@@ -120,7 +125,8 @@ impl<F: StateDir> Inner<F> {
         let (ledger, before) = match read.map_err(|fault| OpenError::of(fault, &path))? {
             Some((slots, record)) => {
                 let image = serde_json::from_slice::<LedgerRecord>(&record);
-                let image = image.map_err(|_| OpenError::of(RecordFileError::Damaged("its record makes no sense"), &path))?;
+                let image =
+                    image.map_err(|_| OpenError::of(RecordFileError::Damaged("its record makes no sense"), &path))?;
                 (Some(slots), Some(image))
             }
             None => (None, None),
@@ -229,7 +235,8 @@ impl<F: StateDir> Inner<F> {
         for ask in asks {
             let before = table.holding(LOCAL_HOLDER, &ask.quota, ask.window.id);
             let enough = ask.taken.saturating_add(ask.urgent).min(ask.wanted);
-            let returns = ask.wanted < ask.held || ask.wanted.saturating_add(ask.wanted.saturating_sub(ask.taken)) < before.held;
+            let returns =
+                ask.wanted < ask.held || ask.wanted.saturating_add(ask.wanted.saturating_sub(ask.taken)) < before.held;
             // More is leased once half is used up: a quiet quota does not sync for every request.
             let half = Units::from_milli(ask.wanted.saturating_sub(ask.taken).milli() / 2);
             let plenty = before.held >= enough && before.held.saturating_sub(ask.taken) >= half;
@@ -269,7 +276,8 @@ impl<F: StateDir> Inner<F> {
     fn mark_uncertain(&mut self, asks: &[LeaseRequest], failed: &LeaseTable) {
         for ask in asks {
             let (quota, window) = (&ask.quota, ask.window.id);
-            let (ours, perhaps) = (self.table.holding(LOCAL_HOLDER, quota, window), failed.holding(LOCAL_HOLDER, quota, window));
+            let (ours, perhaps) =
+                (self.table.holding(LOCAL_HOLDER, quota, window), failed.holding(LOCAL_HOLDER, quota, window));
             self.table.put(LOCAL_HOLDER, quota, window, Holding { held: ours.held.min(perhaps.held), ..ours });
         }
     }

@@ -49,16 +49,26 @@ pub(in crate::ledger) enum RecordFileError {
 
 impl RecordFile {
     /// Reads the newest whole record of `bytes`.
-    pub(in crate::ledger) fn read(name: &'static str, kind: &'static [u8; 8], bytes: &[u8]) -> Result<(Self, Vec<u8>), RecordFileError> {
+    pub(in crate::ledger) fn read(
+        name: &'static str,
+        kind: &'static [u8; 8],
+        bytes: &[u8],
+    ) -> Result<(Self, Vec<u8>), RecordFileError> {
         if bytes.get(..8) != Some(MAGIC) || bytes.get(8..16) != Some(kind) {
-            return Err(if bytes.is_empty() { RecordFileError::Damaged("it is empty") } else { RecordFileError::Foreign });
+            return Err(if bytes.is_empty() {
+                RecordFileError::Damaged("it is empty")
+            } else {
+                RecordFileError::Foreign
+            });
         }
         let version = u32_at(bytes, 16).ok_or(RecordFileError::Damaged("it breaks off in its header"))?;
         if version > VERSION {
             return Err(RecordFileError::Newer(version));
         }
         let slot = u32_at(bytes, 20).ok_or(RecordFileError::Damaged("it breaks off in its header"))? as usize;
-        if u32_at(bytes, 24) != Some(crc32fast::hash(&bytes[..24])) || !(MIN_SLOT_BYTES..=MAX_SLOT_BYTES).contains(&slot) {
+        if u32_at(bytes, 24) != Some(crc32fast::hash(&bytes[..24]))
+            || !(MIN_SLOT_BYTES..=MAX_SLOT_BYTES).contains(&slot)
+        {
             return Err(RecordFileError::Damaged("its header does not match its checksum"));
         }
         if bytes.len() < HEADER + 2 * slot {
@@ -68,8 +78,9 @@ impl RecordFile {
             let (number, record) = record(&bytes[HEADER + place * slot..][..slot])?;
             Some((number, place, record))
         });
-        let (number, newest, record) =
-            records.max_by_key(|(number, ..)| *number).ok_or(RecordFileError::Damaged("neither of its records is whole"))?;
+        let (number, newest, record) = records
+            .max_by_key(|(number, ..)| *number)
+            .ok_or(RecordFileError::Damaged("neither of its records is whole"))?;
         Ok((Self { name, kind, slot, newest, number, tainted: false }, record.to_vec()))
     }
 

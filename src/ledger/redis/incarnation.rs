@@ -36,7 +36,8 @@ impl Incarnation {
         let mut lines = written.lines().filter(|line| is_token(line)).map(str::to_owned);
         let id = format!("{fresh:016x}");
         let gate = lines.next().unwrap_or_else(|| id.clone());
-        let mut predecessors: Vec<String> = if proven { lines.filter(|line| *line != id).collect() } else { Vec::new() };
+        let mut predecessors: Vec<String> =
+            if proven { lines.filter(|line| *line != id).collect() } else { Vec::new() };
         predecessors.drain(..predecessors.len().saturating_sub(MAX_PREDECESSORS));
 
         let lives: String = predecessors.iter().chain([&id]).map(|life| format!("{life}\n")).collect();

@@ -4,31 +4,31 @@
 //! what the script says. [`RedisStore`] keeps what only a gate can know: what it was told last, in case that the server
 //! forgets, and the share by which it lives while it hears nothing.
 
-mod script_reply;
-mod incarnation;
 mod connection;
 mod endpoint;
-mod timing;
 mod error;
+mod incarnation;
 mod resp;
+mod script_reply;
+mod timing;
 
 #[cfg(test)]
 mod tests;
 
-pub use incarnation::Incarnation;
 pub use connection::Timeouts;
 pub use endpoint::RedisEndpoint;
+pub use incarnation::Incarnation;
 
-use super::store::{LeaseRequest, Lease, Store, StoreError};
+use super::store::{Lease, LeaseRequest, Store, StoreError};
 use crate::policy::window::Span;
 use crate::policy::{Timestamp, Units};
-use script_reply::{ScriptReply, GrantReply, WindowStatus};
 use connection::RedisConnection;
+use resp::Reply;
+use script_reply::{GrantReply, ScriptReply, WindowStatus};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use timing::Timing;
 use tracing::{info, warn};
-use resp::Reply;
 
 /// Clocks that differ by less are not worth an error: a window that is not leased yet, or no more, is soon another.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
@@ -141,8 +141,10 @@ impl RedisStore {
                 let calls =
                     places.iter().map(|&place| self.call(&asks[place], operation, told[place])).collect::<Vec<_>>();
                 let server = self.primary.with_address(&address.0, address.1);
-                let link =
-                    self.links.entry(address).or_insert_with(|| RedisConnection::new(server.clone(), &self.script, self.timeouts));
+                let link = self
+                    .links
+                    .entry(address)
+                    .or_insert_with(|| RedisConnection::new(server.clone(), &self.script, self.timeouts));
                 let replies = link.run(&calls, now).await?;
                 for (place, reply) in places.into_iter().zip(replies) {
                     match self.read(&server, &asks[place], &reply) {
@@ -174,7 +176,12 @@ impl RedisStore {
     }
 
     /// Reads a reply and keeps what it says for later calls; `None` where the call belongs to another server.
-    fn read(&mut self, server: &RedisEndpoint, ask: &LeaseRequest, reply: &Reply) -> Result<Option<ScriptReply>, StoreError> {
+    fn read(
+        &mut self,
+        server: &RedisEndpoint,
+        ask: &LeaseRequest,
+        reply: &Reply,
+    ) -> Result<Option<ScriptReply>, StoreError> {
         if let Reply::Error(told) = reply {
             if let Some((host, port)) = error::parse_redirect(told) {
                 self.moved.insert(ask.quota.clone(), (host.to_owned(), port));
@@ -323,7 +330,9 @@ fn recovery_message(server: &RedisEndpoint, quota: &str, waiting: &str) -> Strin
 impl Store for RedisStore {
     fn last_error(&self) -> Option<String> {
         let last_error = self.last_error.as_ref().map(|error| format!("The ledger {error}"));
-        last_error.or_else(|| self.recovering.first_key_value().map(|(quota, waiting)| recovery_message(&self.primary, quota, waiting)))
+        last_error.or_else(|| {
+            self.recovering.first_key_value().map(|(quota, waiting)| recovery_message(&self.primary, quota, waiting))
+        })
     }
 
     async fn lease(&mut self, asks: &[LeaseRequest], now: Timestamp) -> Result<Vec<Lease>, StoreError> {
@@ -375,7 +384,8 @@ impl Store for RedisStore {
     }
 
     async fn close(&mut self, asks: &[LeaseRequest], now: Timestamp) -> Result<(), StoreError> {
-        let last: Vec<LeaseRequest> = asks.iter().map(|ask| LeaseRequest { wanted: ask.taken, ..ask.clone() }).collect();
+        let last: Vec<LeaseRequest> =
+            asks.iter().map(|ask| LeaseRequest { wanted: ask.taken, ..ask.clone() }).collect();
         self.round(&last, Operation::Close, now).await.map(|_| ())
     }
 

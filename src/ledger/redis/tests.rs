@@ -132,7 +132,7 @@ struct GatewayModel {
 }
 
 /// A gate as its keeper and its engine would have it.
-struct Gate {
+struct SimulatedGateway {
     world: Rc<RedisFixture>,
     store: RedisStore,
     /// By the number of the window.
@@ -148,7 +148,7 @@ struct Gate {
     trouble: Option<StoreError>,
 }
 
-impl Gate {
+impl SimulatedGateway {
     fn new(world: &Rc<RedisFixture>, number: u64, shares: bool, back: u32) -> Self {
         let store = world.store(Incarnation::ephemeral(number), shares);
         Self {
@@ -264,8 +264,11 @@ impl Gate {
     fn restart(&mut self, life: u64, proven: bool) {
         let earlier = if proven { self.lives.clone() } else { Vec::new() };
         let token = |life: &u64| format!("{life:016x}");
-        let identity =
-            Incarnation { gate: token(&self.name), id: token(&life), predecessors: earlier.iter().map(token).collect() };
+        let identity = Incarnation {
+            gate: token(&self.name),
+            id: token(&life),
+            predecessors: earlier.iter().map(token).collect(),
+        };
         let shares = self.store.fallback_enabled;
         self.store = self.world.store(identity, shares);
         if !proven {
@@ -292,7 +295,7 @@ impl Gate {
 /// Several gates, and what became of those that restarted without a proof.
 struct GatewayFleet {
     world: Rc<RedisFixture>,
-    gates: Vec<Gate>,
+    gates: Vec<SimulatedGateway>,
     /// Taken by lives that nobody remembers, by window.
     forgotten: BTreeMap<u64, u64>,
     fresh: u64,
@@ -301,7 +304,7 @@ struct GatewayFleet {
 
 impl GatewayFleet {
     fn new(world: &Rc<RedisFixture>, count: u64, shares: bool, back: u32) -> Self {
-        let gates = (1..=count).map(|number| Gate::new(world, number, shares, back)).collect();
+        let gates = (1..=count).map(|number| SimulatedGateway::new(world, number, shares, back)).collect();
         Self { world: Rc::clone(world), gates, forgotten: BTreeMap::new(), fresh: 1000, back: u64::from(back) }
     }
 
@@ -312,7 +315,7 @@ impl GatewayFleet {
             let step = left.min(1000);
             self.world.pass(step);
             left -= step;
-            self.gates.iter_mut().for_each(Gate::tend);
+            self.gates.iter_mut().for_each(SimulatedGateway::tend);
         }
     }
 
@@ -491,7 +494,7 @@ fn nearly_all_of_the_limit_can_be_taken_in_the_end() {
             });
             assert_eq!(house.keeps_the_limit(), Ok(()));
         }
-        let taken: u64 = house.gates.iter().map(Gate::taken).sum();
+        let taken: u64 = house.gates.iter().map(SimulatedGateway::taken).sum();
         assert!(taken >= LIMIT * 99 / 100, "{taken} of {LIMIT}, shares: {shares}");
     }
 }
@@ -615,8 +618,9 @@ fn windows_that_open_at_their_first_use_are_counted_for_all_gates() {
         urgent: Units::from_milli(1),
         expected_demand: Units::ZERO,
     };
-    let mut lease =
-        |store: usize, ask: LeaseRequest| world.runtime.block_on(stores[store].lease(&[ask], world.now())).expect("a lease")[0];
+    let mut lease = |store: usize, ask: LeaseRequest| {
+        world.runtime.block_on(stores[store].lease(&[ask], world.now())).expect("a lease")[0]
+    };
     lease(0, ask(0, None, 0, 0));
     world.pass(4000);
     let first = lease(0, ask(0, None, 0, 0));

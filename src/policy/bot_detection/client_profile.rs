@@ -1,6 +1,8 @@
 //! What is kept of a client's requests: decayed counts, in 64 bytes.
 
-use super::{ResourceKind, ClientHints, ResponseOutcome, Referer, HeadersSeen, RequestFeatures, BaselineSample, decay_since};
+use super::{
+    BaselineSample, ClientHints, HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome, decay_since,
+};
 use crate::policy::Timestamp;
 use std::time::Duration;
 
@@ -54,7 +56,12 @@ pub(super) struct MovingRatio(u8);
 impl ClientProfile {
     /// Adds what was seen, and what became of it. Returns what the client is a witness of, once, if it is one.
     #[must_use]
-    pub fn record(&mut self, sight: &RequestFeatures, outcome: ResponseOutcome, half_life: Duration) -> Option<BaselineSample> {
+    pub fn record(
+        &mut self,
+        sight: &RequestFeatures,
+        outcome: ResponseOutcome,
+        half_life: Duration,
+    ) -> Option<BaselineSample> {
         if !sight.is_informative(outcome) {
             return None;
         }
@@ -157,7 +164,9 @@ impl ClientProfile {
     /// What it shows of the customs by asking for one more page.
     fn baseline_sample(&mut self, referer: Referer) -> Option<BaselineSample> {
         match (self.views, referer) {
-            (1.., Referer::Internal) if self.sampled & LINKS == 0 => self.sample_once(LINKS, BaselineSample::SendsReferer),
+            (1.., Referer::Internal) if self.sampled & LINKS == 0 => {
+                self.sample_once(LINKS, BaselineSample::SendsReferer)
+            }
             (MIN_SAMPLE_PAGES.., _) if self.follows_links() => self.sample_once(ASSETS, BaselineSample::NoAssets),
             (MIN_SAMPLE_PAGES.., _) if self.loads_assets() => self.sample_once(LINKS, BaselineSample::NoReferer),
             _ => None,

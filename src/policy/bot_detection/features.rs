@@ -136,7 +136,9 @@ impl RequestFeatures {
 
     /// True for what a page of this site seems to have fetched on its own account, as one does that keeps itself fresh.
     pub(super) fn is_background_fetch(&self) -> bool {
-        self.referer == Referer::Internal && self.seen.contains(HeadersSeen::INSPECTED) && !self.seen.contains(HeadersSeen::UPGRADE)
+        self.referer == Referer::Internal
+            && self.seen.contains(HeadersSeen::INSPECTED)
+            && !self.seen.contains(HeadersSeen::UPGRADE)
     }
 }
 

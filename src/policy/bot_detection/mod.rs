@@ -7,22 +7,22 @@
 //!
 //! What is not known (a log without headers, a site that keeps its pictures elsewhere) counts for nothing.
 
-mod browser;
 mod baseline;
+mod browser;
 mod client_profile;
-mod network_profile;
 mod features;
+mod network_profile;
 mod score;
 
 #[cfg(test)]
 mod tests;
 
+pub use baseline::{BaselineSample, ExpectedBehavior, SiteBaseline};
 pub use browser::{BrowserTraits, ClientHints};
-pub use baseline::{SiteBaseline, ExpectedBehavior, BaselineSample};
 pub use client_profile::ClientProfile;
+pub use features::{HeadersSeen, Referer, RequestFeatures, ResourceKind, ResponseOutcome};
 pub use network_profile::NetworkProfile;
-pub use features::{ResourceKind, ResponseOutcome, Referer, HeadersSeen, RequestFeatures};
-pub use score::{Signal, BotScore, score};
+pub use score::{BotScore, Signal, score};
 
 use crate::policy::Timestamp;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! What all browsers of one network do together: rented addresses come by the hundred, with a few requests each.
 
-use super::{ResourceKind, ResponseOutcome, Referer, RequestFeatures, decay_since};
+use super::{Referer, RequestFeatures, ResourceKind, ResponseOutcome, decay_since};
 use crate::policy::Timestamp;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 //! A hundred points are the usual threshold, and no signal has as many; headers together have at most 65. The weights
 //! follow from how rare each is among people; docs/CLASSIFICATION.md gives the reasons and the figures.
 
-use super::{ExpectedBehavior, ClientProfile, NetworkProfile};
+use super::{ClientProfile, ExpectedBehavior, NetworkProfile};
 
 /// One thing that people seldom do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,7 +106,19 @@ pub fn score(
     expected: ExpectedBehavior,
     neighbourhood: impl FnOnce() -> Option<NetworkProfile>,
 ) -> BotScore {
-    let ClientProfile { pages, served, missing, costly, assets, robots_reads: robots, honeypot_hits: traps, mean_interval: gap, interval_variance: gap_variance, views, .. } = *habits;
+    let ClientProfile {
+        pages,
+        served,
+        missing,
+        costly,
+        assets,
+        robots_reads: robots,
+        honeypot_hits: traps,
+        mean_interval: gap,
+        interval_variance: gap_variance,
+        views,
+        ..
+    } = *habits;
     let mut points = ScoreBuilder::default();
     let lacks_assets = graphical && !habits.loads_assets();
     let of_a_proxy = [

@@ -8,7 +8,8 @@ const THRESHOLD: u16 = 100;
 /// A site where people load pictures and say where they come from.
 const USUAL: ExpectedBehavior = ExpectedBehavior { assets: 1.0, links: 1.0 };
 
-const CHROME: BrowserTraits = BrowserTraits { graphical: true, sends_language: true, sends_fetch: true, hints: ClientHints::Always };
+const CHROME: BrowserTraits =
+    BrowserTraits { graphical: true, sends_language: true, sends_fetch: true, hints: ClientHints::Always };
 
 /// All headers of a browser that speaks TLS.
 const WHOLE: HeadersSeen = HeadersSeen::INSPECTED
@@ -22,17 +23,24 @@ const WHOLE: HeadersSeen = HeadersSeen::INSPECTED
     .with(HeadersSeen::TLS, true);
 
 /// Somebody who visits the site.
-struct Visitor {
+struct SimulatedClient {
     habits: ClientProfile,
     now: Timestamp,
     page: u16,
     usual: RequestFeatures,
 }
 
-impl Visitor {
+impl SimulatedClient {
     fn new(browser: BrowserTraits, seen: HeadersSeen) -> Self {
         let now = Timestamp::from_seconds(1_800_000_000);
-        let usual = RequestFeatures { at: now, browser, aim: ResourceKind::Other, costly: true, referer: Referer::Absent, seen };
+        let usual = RequestFeatures {
+            at: now,
+            browser,
+            aim: ResourceKind::Other,
+            costly: true,
+            referer: Referer::Absent,
+            seen,
+        };
         Self { habits: ClientProfile::default(), now, page: 0, usual }
     }
 
@@ -81,7 +89,7 @@ fn no_signal_is_enough_alone() {
 
 #[test]
 fn a_person_who_reads_all_day_is_left_alone() {
-    let mut avid = Visitor::person(CHROME, WHOLE);
+    let mut avid = SimulatedClient::person(CHROME, WHOLE);
     for _ in 0..400 {
         avid.turns_page(Referer::Internal);
         avid.sees(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
@@ -91,7 +99,7 @@ fn a_person_who_reads_all_day_is_left_alone() {
 
 #[test]
 fn a_browser_that_hides_where_it_comes_from_is_left_alone() {
-    let mut private = Visitor::person(CHROME, WHOLE);
+    let mut private = SimulatedClient::person(CHROME, WHOLE);
     for _ in 0..400 {
         private.turns_page(Referer::Absent);
         private.sees(ResourceKind::Asset, Referer::Absent, ResponseOutcome::Served);
@@ -101,7 +109,7 @@ fn a_browser_that_hides_where_it_comes_from_is_left_alone() {
 
 #[test]
 fn a_reader_without_pictures_is_left_alone() {
-    let mut reader = Visitor::person(CHROME, WHOLE);
+    let mut reader = SimulatedClient::person(CHROME, WHOLE);
     for _ in 0..400 {
         reader.turns_page(Referer::Internal);
         assert!(reader.points() < THRESHOLD, "{:?}", reader.names());
@@ -110,7 +118,8 @@ fn a_reader_without_pictures_is_left_alone() {
 
 #[test]
 fn a_text_browser_that_hides_where_it_comes_from_is_left_alone() {
-    let mut text = Visitor::person(BrowserTraits::default(), HeadersSeen::INSPECTED.with(HeadersSeen::HTTP_10, true));
+    let mut text =
+        SimulatedClient::person(BrowserTraits::default(), HeadersSeen::INSPECTED.with(HeadersSeen::HTTP_10, true));
     for _ in 0..400 {
         text.turns_page(Referer::Absent);
         assert!(text.points() < THRESHOLD, "{:?}", text.names());
@@ -120,7 +129,7 @@ fn a_text_browser_that_hides_where_it_comes_from_is_left_alone() {
 #[test]
 fn a_subscriber_whose_reader_opens_one_page_after_the_other_is_left_alone() {
     // Everything is in the browser's cache, and a feed reader opens the pages.
-    let mut subscriber = Visitor::person(CHROME, WHOLE);
+    let mut subscriber = SimulatedClient::person(CHROME, WHOLE);
     for _ in 0..100 {
         subscriber.turns_page(Referer::Absent);
         subscriber.now += Duration::from_secs(3600 * [1, 9, 2, 14, 3][usize::from(subscriber.page) % 5]);
@@ -130,7 +139,7 @@ fn a_subscriber_whose_reader_opens_one_page_after_the_other_is_left_alone() {
 
 #[test]
 fn a_proxy_that_takes_the_headers_away_is_forgiven() {
-    let mut behind = Visitor::person(CHROME, HeadersSeen::INSPECTED.with(HeadersSeen::TLS, true));
+    let mut behind = SimulatedClient::person(CHROME, HeadersSeen::INSPECTED.with(HeadersSeen::TLS, true));
     for _ in 0..100 {
         behind.turns_page(Referer::Internal);
         behind.sees(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
@@ -140,7 +149,10 @@ fn a_proxy_that_takes_the_headers_away_is_forgiven() {
 
 #[test]
 fn a_reader_behind_a_proxy_that_takes_headers_away_and_keeps_the_pictures_is_left_alone() {
-    let mut behind = Visitor::person(CHROME, HeadersSeen::INSPECTED.with(HeadersSeen::TLS, true).with(HeadersSeen::ACCEPT, true));
+    let mut behind = SimulatedClient::person(
+        CHROME,
+        HeadersSeen::INSPECTED.with(HeadersSeen::TLS, true).with(HeadersSeen::ACCEPT, true),
+    );
     for _ in 0..400 {
         behind.turns_page(Referer::Internal);
         assert!(behind.points() < THRESHOLD, "{} {:?}", behind.points(), behind.names());
@@ -149,12 +161,15 @@ fn a_reader_behind_a_proxy_that_takes_headers_away_and_keeps_the_pictures_is_lef
 
 #[test]
 fn what_a_page_fetches_for_itself_is_no_page() {
-    let mut board = Visitor::person(CHROME, WHOLE);
+    let mut board = SimulatedClient::person(CHROME, WHOLE);
     board.turns_page(Referer::Absent);
     for _ in 0..5 {
         board.sees(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
     }
-    board.usual.seen = HeadersSeen::INSPECTED.with(HeadersSeen::TLS, true).with(HeadersSeen::LANGUAGE, true).with(HeadersSeen::FETCH, true);
+    board.usual.seen = HeadersSeen::INSPECTED
+        .with(HeadersSeen::TLS, true)
+        .with(HeadersSeen::LANGUAGE, true)
+        .with(HeadersSeen::FETCH, true);
     for poll in 0..2000 {
         board.now += Duration::from_secs(5);
         board.sees(ResourceKind::Page(poll), Referer::Internal, ResponseOutcome::Served);
@@ -164,8 +179,11 @@ fn what_a_page_fetches_for_itself_is_no_page() {
 
 #[test]
 fn a_program_that_copies_such_a_request_is_found() {
-    let copied = HeadersSeen::INSPECTED.with(HeadersSeen::TLS, true).with(HeadersSeen::LANGUAGE, true).with(HeadersSeen::FETCH, true);
-    let mut script = Visitor::new(CHROME, copied);
+    let copied = HeadersSeen::INSPECTED
+        .with(HeadersSeen::TLS, true)
+        .with(HeadersSeen::LANGUAGE, true)
+        .with(HeadersSeen::FETCH, true);
+    let mut script = SimulatedClient::new(CHROME, copied);
     for page in 0..50 {
         script.now += Duration::from_secs(2);
         script.sees(ResourceKind::Page(page), Referer::Internal, ResponseOutcome::Served);
@@ -175,7 +193,7 @@ fn a_program_that_copies_such_a_request_is_found() {
 
 #[test]
 fn a_class_that_opens_pages_together_is_left_alone() {
-    let mut class = Visitor::new(CHROME, WHOLE);
+    let mut class = SimulatedClient::new(CHROME, WHOLE);
     for page in 1..=100 {
         class.now += Duration::from_millis(15);
         class.sees(ResourceKind::Page(page), Referer::Absent, ResponseOutcome::Served);
@@ -188,7 +206,7 @@ fn a_class_that_opens_pages_together_is_left_alone() {
 
 #[test]
 fn a_page_that_refreshes_itself_has_no_pace() {
-    let mut board = Visitor::new(CHROME, WHOLE);
+    let mut board = SimulatedClient::new(CHROME, WHOLE);
     for _ in 0..200 {
         board.now += Duration::from_secs(30);
         board.sees(ResourceKind::Page(7), Referer::Internal, ResponseOutcome::Served);
@@ -199,7 +217,7 @@ fn a_page_that_refreshes_itself_has_no_pace() {
 #[test]
 fn what_is_not_known_is_not_missing() {
     // A log with neither headers nor referers, of a site that keeps its pictures elsewhere.
-    let mut logged = Visitor::new(CHROME, HeadersSeen::default());
+    let mut logged = SimulatedClient::new(CHROME, HeadersSeen::default());
     logged.usual.referer = Referer::Unknown;
     for _ in 0..400 {
         logged.turns_page(Referer::Unknown);
@@ -209,8 +227,11 @@ fn what_is_not_known_is_not_missing() {
 
 #[test]
 fn nothing_is_held_against_headers_that_are_kept_for_tls() {
-    let plain = HeadersSeen::INSPECTED.with(HeadersSeen::ACCEPT, true).with(HeadersSeen::ENCODING, true).with(HeadersSeen::LANGUAGE, true);
-    let mut person = Visitor::person(CHROME, plain);
+    let plain = HeadersSeen::INSPECTED
+        .with(HeadersSeen::ACCEPT, true)
+        .with(HeadersSeen::ENCODING, true)
+        .with(HeadersSeen::LANGUAGE, true);
+    let mut person = SimulatedClient::person(CHROME, plain);
     person.turns_page(Referer::Internal);
     person.sees(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
     assert_eq!(person.points(), 0, "{:?}", person.names());
@@ -218,7 +239,10 @@ fn nothing_is_held_against_headers_that_are_kept_for_tls() {
 
 #[test]
 fn a_program_that_only_borrows_a_user_agent_is_found_after_two_pages() {
-    let mut script = Visitor::new(CHROME, HeadersSeen::INSPECTED.with(HeadersSeen::ACCEPT, true).with(HeadersSeen::TLS, true));
+    let mut script = SimulatedClient::new(
+        CHROME,
+        HeadersSeen::INSPECTED.with(HeadersSeen::ACCEPT, true).with(HeadersSeen::TLS, true),
+    );
     script.turns_page(Referer::Absent);
     script.turns_page(Referer::Absent);
     assert!(script.points() >= THRESHOLD, "{} {:?}", script.points(), script.names());
@@ -226,7 +250,7 @@ fn a_program_that_only_borrows_a_user_agent_is_found_after_two_pages() {
 
 #[test]
 fn a_program_with_all_headers_is_found_by_its_pace() {
-    let mut timer = Visitor::new(CHROME, WHOLE);
+    let mut timer = SimulatedClient::new(CHROME, WHOLE);
     let mut found_at = None;
     for page in 1..=50 {
         timer.now += Duration::from_secs(70);
@@ -239,12 +263,12 @@ fn a_program_with_all_headers_is_found_by_its_pace() {
 
 #[test]
 fn who_tries_the_doors_is_found() {
-    let mut scanner = Visitor::new(BrowserTraits::default(), WHOLE);
+    let mut scanner = SimulatedClient::new(BrowserTraits::default(), WHOLE);
     for _ in 0..20 {
         scanner.turns_page(Referer::Absent);
     }
     let harmless = scanner.points();
-    let mut scanner = Visitor::new(BrowserTraits::default(), WHOLE);
+    let mut scanner = SimulatedClient::new(BrowserTraits::default(), WHOLE);
     for page in 1..=20 {
         scanner.now += Duration::from_secs(1);
         scanner.sees(ResourceKind::Page(page), Referer::Absent, ResponseOutcome::NotFound);
@@ -255,12 +279,12 @@ fn who_tries_the_doors_is_found() {
 
 #[test]
 fn a_trap_counts_unless_another_site_has_set_it() {
-    let mut crawler = Visitor::new(CHROME, WHOLE);
+    let mut crawler = SimulatedClient::new(CHROME, WHOLE);
     crawler.turns_page(Referer::Absent);
     crawler.now += Duration::from_secs(5);
     crawler.sees(ResourceKind::Honeypot, Referer::Absent, ResponseOutcome::NotFound);
     assert!(crawler.points() >= THRESHOLD);
-    let mut person = Visitor::new(CHROME, WHOLE);
+    let mut person = SimulatedClient::new(CHROME, WHOLE);
     person.turns_page(Referer::Absent);
     person.sees(ResourceKind::Honeypot, Referer::External, ResponseOutcome::NotFound);
     assert!(!person.names().contains(&"trapped"));
@@ -268,7 +292,7 @@ fn a_trap_counts_unless_another_site_has_set_it() {
 
 #[test]
 fn what_the_gate_refuses_is_held_against_nobody() {
-    let mut refused = Visitor::new(CHROME, WHOLE);
+    let mut refused = SimulatedClient::new(CHROME, WHOLE);
     for page in 1..=100 {
         refused.now += Duration::from_secs(1);
         refused.sees(ResourceKind::Page(page), Referer::Absent, ResponseOutcome::Refused);
@@ -278,20 +302,20 @@ fn what_the_gate_refuses_is_held_against_nobody() {
 
 #[test]
 fn a_network_without_people_makes_two_pages_tell() {
-    let usual = Visitor::new(CHROME, WHOLE).usual;
+    let usual = SimulatedClient::new(CHROME, WHOLE).usual;
     let mut network = NetworkProfile::default();
     for client in 0..40_u64 {
         let page = RequestFeatures { aim: ResourceKind::Page(client as u16), ..usual };
         network.record(client << 59, &page, ResponseOutcome::Served, DAY);
     }
-    let points = |visitor: &Visitor, network| score(&visitor.habits, true, USUAL, || Some(network)).points;
-    let mut rented = Visitor::new(CHROME, WHOLE);
+    let points = |visitor: &SimulatedClient, network| score(&visitor.habits, true, USUAL, || Some(network)).points;
+    let mut rented = SimulatedClient::new(CHROME, WHOLE);
     rented.turns_page(Referer::Absent);
     assert!(points(&rented, network) < THRESHOLD, "one page proves nothing");
     rented.turns_page(Referer::Absent);
     assert!(points(&rented, network) >= THRESHOLD);
     // One who does as people do is not held to account for the neighbours, and clears their name before long.
-    let mut person = Visitor::new(CHROME, WHOLE);
+    let mut person = SimulatedClient::new(CHROME, WHOLE);
     person.turns_page(Referer::Absent);
     person.sees(ResourceKind::Asset, Referer::Internal, ResponseOutcome::Served);
     assert!(points(&person, network) < THRESHOLD);
@@ -319,12 +343,14 @@ fn customs_are_learned_from_those_who_do_as_people_do() {
 
 #[test]
 fn a_client_is_a_witness_once() {
-    let mut person = Visitor::new(CHROME, WHOLE);
+    let mut person = SimulatedClient::new(CHROME, WHOLE);
     let mut heard = Vec::new();
     for page in 1..=9 {
-        for (aim, referer) in
-            [(ResourceKind::Page(page), Referer::Internal), (ResourceKind::Asset, Referer::Internal), (ResourceKind::Asset, Referer::Internal)]
-        {
+        for (aim, referer) in [
+            (ResourceKind::Page(page), Referer::Internal),
+            (ResourceKind::Asset, Referer::Internal),
+            (ResourceKind::Asset, Referer::Internal),
+        ] {
             let sight = RequestFeatures { aim, referer, ..person.usual };
             heard.extend(person.habits.record(&sight, ResponseOutcome::Served, DAY));
         }
@@ -355,7 +381,11 @@ fn what_a_path_asks_for_is_told_by_its_name() {
 fn what_became_of_a_request_is_told_by_its_status() {
     let of = |statuses: &[u16]| statuses.iter().map(|&status| ResponseOutcome::from_status(status)).collect::<Vec<_>>();
     assert_eq!(of(&[200, 206]), [ResponseOutcome::Served; 2]);
-    assert_eq!(of(&[301, 304, 401, 403]), [ResponseOutcome::Redirected; 4], "a door that is shut is not one that is not there");
+    assert_eq!(
+        of(&[301, 304, 401, 403]),
+        [ResponseOutcome::Redirected; 4],
+        "a door that is shut is not one that is not there"
+    );
     assert_eq!(of(&[400, 404, 410]), [ResponseOutcome::NotFound; 3]);
     assert_eq!(of(&[429, 500, 503]), [ResponseOutcome::Refused; 3]);
 }
@@ -382,8 +412,12 @@ fn headers_have_the_names_that_they_are_logged_by() {
 }
 
 fn any_sight() -> impl Strategy<Value = (u64, u8, u16, u8, bool, ResponseOutcome)> {
-    let outcome =
-        prop_oneof![Just(ResponseOutcome::Refused), Just(ResponseOutcome::Served), Just(ResponseOutcome::Redirected), Just(ResponseOutcome::NotFound)];
+    let outcome = prop_oneof![
+        Just(ResponseOutcome::Refused),
+        Just(ResponseOutcome::Served),
+        Just(ResponseOutcome::Redirected),
+        Just(ResponseOutcome::NotFound)
+    ];
     (0..400_000_u64, 0..5_u8, 0..60_u16, 0..4_u8, any::<bool>(), outcome)
 }
 
@@ -409,7 +443,7 @@ proptest! {
         sights in proptest::collection::vec(any_sight(), 1..120),
         back in any::<bool>(),
     ) {
-        let mut visitor = Visitor::new(CHROME, WHOLE);
+        let mut visitor = SimulatedClient::new(CHROME, WHOLE);
         let mut latest = visitor.now;
         for (wait, aim, page, referer, costly, outcome) in sights {
             // A clock that is set back now and then.

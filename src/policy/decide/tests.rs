@@ -6,7 +6,7 @@ use crate::policy::crawler_guard::CrawlerGuard;
 use crate::policy::identity::KeySource;
 use crate::policy::quota::ClassTiers;
 use crate::policy::route::Pattern;
-use crate::policy::tier::{TierSet, Tier};
+use crate::policy::tier::{Tier, TierSet};
 use crate::policy::time::ceil_seconds;
 use crate::policy::window::Window;
 use proptest::prelude::*;

@@ -66,7 +66,13 @@ impl PacingBucket {
     /// Counts one request of `cost` against the offer: the purse after it, and whether the request is refused. It may go
     /// before so many others of its class, which are refused in its place. A request that is let through for other reasons
     /// pays as well ([`PacingBucket::take`]).
-    pub fn try_take(mut self, rate: &PacingRate, cost: Units, before: u32, now: Timestamp) -> (Self, Result<(), PacingRefused>) {
+    pub fn try_take(
+        mut self,
+        rate: &PacingRate,
+        cost: Units,
+        before: u32,
+        now: Timestamp,
+    ) -> (Self, Result<(), PacingRefused>) {
         self.refill(rate, now);
         let (is_refused, shedding) = match rate.share {
             // Nobody is refused in another's place any more.

@@ -4,7 +4,7 @@
 //! what was expected, and of the hour before, counts as twice that: a crowd that is there for an hour and gone says
 //! little about tomorrow, and one that stays is believed in the second hour.
 
-use super::week::{DAY, HOURS, HourProfile, WeeklyProfile, WeekTime};
+use super::week::{DAY, HOURS, HourProfile, WeekTime, WeeklyProfile};
 use crate::policy::tier::Share;
 use crate::policy::units::Units;
 use std::f64::consts::FRAC_PI_2;

@@ -6,10 +6,10 @@
 //! what a class may take at this moment, and a [`pacer`] keeps all of this for one quota. Nothing is ever handed out
 //! here: the limit itself is kept by others, whatever a plan says.
 
+pub mod bucket;
 pub mod demand;
 pub mod pacer;
 pub mod plan;
-pub mod bucket;
 pub mod week;
 
 #[cfg(test)]

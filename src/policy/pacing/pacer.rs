@@ -1,10 +1,10 @@
 //! Keeps the plan of one quota: watches what is asked, and plans anew every few seconds of the time that is handed in.
 
-use super::demand::{DemandModel, DemandForecast};
-use super::plan::{ClassDemand, PlanInput, ClassAllocation};
-use super::bucket::{PacingAllowance, PacingRate, PacingBucket};
+use super::bucket::{PacingAllowance, PacingBucket, PacingRate};
+use super::demand::{DemandForecast, DemandModel};
+use super::plan::{ClassAllocation, ClassDemand, PlanInput};
 use super::week::{HOURS, WeekTime};
-use super::{PacingMode, Pacing, Role};
+use super::{Pacing, PacingMode, Role};
 use crate::policy::tier::Share;
 use crate::policy::time::Timestamp;
 use crate::policy::units::Units;
@@ -101,13 +101,18 @@ impl Pacer {
             let expected = class.expected_demand(forecast, week, left);
             match role {
                 Role::Unpaced => {
-                    let first = if class.uses_hourly_forecast(forecast) { expected } else { class.demand.forecast_peak(week, left) };
+                    let first = if class.uses_hourly_forecast(forecast) {
+                        expected
+                    } else {
+                        class.demand.forecast_peak(week, left)
+                    };
                     outlook.unpaced_demand = outlook.unpaced_demand.add(first);
                 }
                 Role::Paced(weight) => {
                     outlook.by_share |= class.uses_hourly_forecast(forecast);
                     outlook.paced.push(ClassDemand {
-                        weight: f64::from(weight.get()) * class.demand.remaining_fraction(week, now.saturating_duration_since(span.start), left),
+                        weight: f64::from(weight.get())
+                            * class.demand.remaining_fraction(week, now.saturating_duration_since(span.start), left),
                         units: expected.units,
                         priority: pacing.priorities.get(place).copied().unwrap_or_default(),
                         share: class.usual,
@@ -119,7 +124,8 @@ impl Pacer {
         let plan = outlook.plan();
         let planned = self.planned_until(&roles, forecast, books, now);
         self.planned = units(planned.units);
-        self.tier_slack = pacing.burst_share.of_units(books.limit).saturating_add(units(CHANCE_DEVIATIONS * planned.variance.sqrt()));
+        self.tier_slack =
+            pacing.burst_share.of_units(books.limit).saturating_add(units(CHANCE_DEVIATIONS * planned.variance.sqrt()));
         let behind = self.planned.saturating_sub(books.taken);
 
         let paced = roles.iter().filter(|(_, role)| matches!(role, Role::Paced(_)));
@@ -207,8 +213,15 @@ impl Pacer {
     }
 
     /// Where the plan would be by now: as much of the limit as usually falls into the part of the window that has passed.
-    fn planned_until(&self, roles: &[(usize, Role)], forecast: PacingMode, books: &QuotaTotals, now: Timestamp) -> DemandForecast {
-        let (passed, left) = (now.saturating_duration_since(books.span.start), books.span.end.saturating_duration_since(now));
+    fn planned_until(
+        &self,
+        roles: &[(usize, Role)],
+        forecast: PacingMode,
+        books: &QuotaTotals,
+        now: Timestamp,
+    ) -> DemandForecast {
+        let (passed, left) =
+            (now.saturating_duration_since(books.span.start), books.span.end.saturating_duration_since(now));
         let planned = |from: WeekTime, span: Duration| {
             let of_class = |&(number, role): &(usize, Role)| {
                 let class = self.classes.get(number)?;
@@ -222,9 +235,9 @@ impl Pacer {
             roles.iter().filter_map(of_class).fold(DemandForecast::default(), DemandForecast::add)
         };
         let is_learned = forecast == PacingMode::Learned
-            && roles
-                .iter()
-                .all(|(number, _)| self.classes.get(*number).is_some_and(|class| class.demand.week().has_daily_profile()));
+            && roles.iter().all(|(number, _)| {
+                self.classes.get(*number).is_some_and(|class| class.demand.week().has_daily_profile())
+            });
         let by_time = |span: Duration| DemandForecast { units: span.as_secs_f64(), variance: 0.0 };
         let (before, after) = match is_learned {
             true => (planned(books.week.before(passed), passed), planned(books.week, left)),
@@ -255,10 +268,18 @@ impl PacedClass {
     }
 
     /// What it is offered of its `local_share`: by share where its hours are known, evenly over the time where they are not.
-    fn class_rate(&self, forecast: PacingMode, week: WeekTime, left: Duration, local_share: &ClassAllocation, burst: Units) -> PacingRate {
+    fn class_rate(
+        &self,
+        forecast: PacingMode,
+        week: WeekTime,
+        left: Duration,
+        local_share: &ClassAllocation,
+        burst: Units,
+    ) -> PacingRate {
         let soon = left.min(HOUR).max(MIN_PLAN_AGE);
         let left = left.max(MIN_PLAN_AGE);
-        let (all, of_soon) = (self.expected_demand(forecast, week, left).units, self.expected_demand(forecast, week, soon).units);
+        let (all, of_soon) =
+            (self.expected_demand(forecast, week, left).units, self.expected_demand(forecast, week, soon).units);
         let falls_to_soon = if all > 0.0 { of_soon / all } else { hours(soon) / hours(left) };
         let per_hour = local_share.units * falls_to_soon / hours(soon) / self.demand.cost_ratio();
         let share = if self.uses_hourly_forecast(forecast) { local_share.share } else { Share::ALL };

@@ -1,7 +1,7 @@
+use super::bucket::{PacingBucket, PacingRate, PacingRefused};
 use super::demand::DemandForecast;
-use super::pacer::{QuotaTotals, Pacer};
+use super::pacer::{Pacer, QuotaTotals};
 use super::plan::{ClassDemand, PlanInput};
-use super::bucket::{PacingRefused, PacingRate, PacingBucket};
 use super::week::{HOURS, WeekTime};
 use super::*;
 use crate::policy::time::Timestamp;
@@ -84,8 +84,12 @@ fn the_share_of_a_lower_priority_changes_first() {
 
 #[test]
 fn a_purse_fills_to_the_thousandth_however_often_it_is_looked_into() {
-    let offer =
-        PacingRate { share: Share::ALL, long_run_share: Share::ALL, refill_per_hour: Units::from_milli(1234), burst: Units::from_whole(5) };
+    let offer = PacingRate {
+        share: Share::ALL,
+        long_run_share: Share::ALL,
+        refill_per_hour: Units::from_milli(1234),
+        burst: Units::from_whole(5),
+    };
     let start = Timestamp::from_seconds(1000);
     let mut often = PacingBucket::full(&offer, start);
     often.take(Units::from_whole(10));
@@ -102,11 +106,18 @@ fn a_purse_fills_to_the_thousandth_however_often_it_is_looked_into() {
 
 #[test]
 fn who_waits_as_told_for_the_purse_finds_enough_in_it() {
-    let offer = PacingRate { share: Share::ALL, long_run_share: Share::ALL, refill_per_hour: Units::from_whole(60), burst: Units::from_whole(2) };
+    let offer = PacingRate {
+        share: Share::ALL,
+        long_run_share: Share::ALL,
+        refill_per_hour: Units::from_whole(60),
+        burst: Units::from_whole(2),
+    };
     let start = Timestamp::from_seconds(1000);
     let mut purse = PacingBucket::full(&offer, start);
     purse.take(Units::from_whole(2));
-    let (purse, Err(PacingRefused(wait))) = purse.try_take(&offer, Units::from_whole(1), 0, start) else { panic!("it is empty") };
+    let (purse, Err(PacingRefused(wait))) = purse.try_take(&offer, Units::from_whole(1), 0, start) else {
+        panic!("it is empty")
+    };
     assert_eq!(wait, Duration::from_secs(60));
     assert!(purse.try_take(&offer, Units::from_whole(1), 0, start + wait - Duration::from_nanos(1)).1.is_err());
     assert!(purse.try_take(&offer, Units::from_whole(1), 0, start + wait).1.is_ok());
@@ -141,7 +152,14 @@ fn a_request_that_goes_before_pays_with_the_turn_of_the_next() {
     };
     assert_eq!([asks(0), asks(1), asks(0), asks(0), asks(0)], [true, true, false, false, true]);
     let everything = PacingRate { share: Share::ALL, ..offer };
-    assert!(purse.try_take(&offer, Units::from_whole(1), 1, now).0.try_take(&everything, Units::from_whole(1), 0, now).1.is_ok());
+    assert!(
+        purse
+            .try_take(&offer, Units::from_whole(1), 1, now)
+            .0
+            .try_take(&everything, Units::from_whole(1), 0, now)
+            .1
+            .is_ok()
+    );
 }
 
 fn shared_offer(millionths: u32) -> PacingRate {
@@ -235,7 +253,11 @@ fn a_crowd_of_an_hour_says_little_about_tomorrow_and_one_that_stays_is_believed(
     let usual_at_noon = |hours: &[u64]| {
         let mut demand = demand::DemandModel::default();
         for hour in 0..48 {
-            demand.record_request(Units::from_whole(if hour >= 36 { hours.get(hour - 36).copied().unwrap_or(100) } else { 100 }));
+            demand.record_request(Units::from_whole(if hour >= 36 {
+                hours.get(hour - 36).copied().unwrap_or(100)
+            } else {
+                100
+            }));
             demand.finish_hour(hour);
         }
         demand.week().hours()[37].units
@@ -278,7 +300,10 @@ fn noon(taken: u64, elsewhere: Option<u64>) -> (QuotaTotals, Timestamp) {
     let span = Span { start: Timestamp(0), end: Timestamp::from_seconds(DAY) };
     let (week, taken) = (WeekTime((3 * DAY + DAY / 2) as f64), Units::from_whole(taken));
     let expected_elsewhere = elsewhere.map(Units::from_whole);
-    (QuotaTotals { limit: Units::from_whole(100_000), taken, expected_elsewhere, span, week }, Timestamp::from_seconds(DAY / 2))
+    (
+        QuotaTotals { limit: Units::from_whole(100_000), taken, expected_elsewhere, span, week },
+        Timestamp::from_seconds(DAY / 2),
+    )
 }
 
 #[test]

@@ -85,7 +85,14 @@ impl Backoff {
     }
 
     /// Returns the pressure after the outcome of a request that was sent in `spell`.
-    pub fn on_outcome(&self, pressure: BackoffState, epoch: BackoffEpoch, outcome: &OriginOutcome, chance: f64, now: Timestamp) -> BackoffState {
+    pub fn on_outcome(
+        &self,
+        pressure: BackoffState,
+        epoch: BackoffEpoch,
+        outcome: &OriginOutcome,
+        chance: f64,
+        now: Timestamp,
+    ) -> BackoffState {
         let pressure = self.decayed(pressure, now);
         let (is_of_this_spell, minds) = (epoch == pressure.epoch, self.is_overload(outcome));
         if minds && is_of_this_spell {
@@ -145,7 +152,13 @@ impl Backoff {
         }
     }
 
-    fn on_overload(&self, pressure: BackoffState, asked_for: Option<Duration>, chance: f64, now: Timestamp) -> BackoffState {
+    fn on_overload(
+        &self,
+        pressure: BackoffState,
+        asked_for: Option<Duration>,
+        chance: f64,
+        now: Timestamp,
+    ) -> BackoffState {
         // A level that makes no rest longer would only take longer to come down from.
         let is_longest = pressure.level > 0 && self.duration(pressure.level) == self.duration(pressure.level + 1);
         let level = pressure.level + u32::from(!is_longest);
@@ -208,7 +221,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const BROKE_OFF: OriginOutcome = OriginOutcome { status: None, latency: Duration::ZERO, measured: true, retry_after: None };
+    const BROKE_OFF: OriginOutcome =
+        OriginOutcome { status: None, latency: Duration::ZERO, measured: true, retry_after: None };
 
     fn backoff() -> Backoff {
         Backoff {
@@ -294,7 +308,11 @@ mod tests {
         assert_eq!(story.0.blocked_by(decayed(5)), None);
         let (probing, epoch) = story.0.on_sent();
         assert_eq!(probing.blocked_by(decayed(5)), Some(BackoffBlock::Probing), "one at a time");
-        assert_eq!(probing.on_finished(epoch).blocked_by(decayed(6)), None, "one that left without an answer frees its place");
+        assert_eq!(
+            probing.on_finished(epoch).blocked_by(decayed(6)),
+            None,
+            "one that left without an answer frees its place"
+        );
         let proven = backoff().on_outcome(probing, epoch, &answer(200, None), 0.0, decayed(6)).on_finished(epoch);
         let (one, _) = proven.on_sent();
         assert_eq!(one.blocked_by(decayed(6)), None);
@@ -325,8 +343,13 @@ mod tests {
         let (pressure, second) = pressure.on_sent();
         let (pressure, third) = pressure.on_sent();
         let pressure = backoff().on_outcome(pressure, first, &answer(429, None), 0.0, decayed(0)).on_finished(first);
-        let pressure = backoff().on_outcome(pressure, second, &answer(429, Some(7)), 0.0, decayed(0)).on_finished(second);
-        assert_eq!((pressure.level(), pressure.remaining(decayed(0)).as_secs()), (1, 7), "once, but the longer wish counts");
+        let pressure =
+            backoff().on_outcome(pressure, second, &answer(429, Some(7)), 0.0, decayed(0)).on_finished(second);
+        assert_eq!(
+            (pressure.level(), pressure.remaining(decayed(0)).as_secs()),
+            (1, 7),
+            "once, but the longer wish counts"
+        );
         let pressure = backoff().on_outcome(pressure, third, &answer(200, None), 0.0, decayed(0)).on_finished(third);
         let (probing, _) = pressure.on_sent();
         assert_eq!(probing.blocked_by(decayed(7)), Some(BackoffBlock::Probing));

@@ -1,9 +1,9 @@
 //! How hard a scope presses now: as its settings say, or as its controller has found out.
 
 use super::autothrottle::Autothrottle;
-use super::backoff::{OVERLOAD_STATUSES, BackoffState, BackoffEpoch};
+use super::backoff::{BackoffEpoch, BackoffState, OVERLOAD_STATUSES};
 use super::gradient::{Gradient, GradientLimit, LoadSample};
-use super::rampup::{RampState, Rampup, RampValue};
+use super::rampup::{RampState, RampValue, Rampup};
 use super::{OriginOutcome, ThrottleConfig};
 use crate::policy::Timestamp;
 use std::num::NonZeroU32;
@@ -82,9 +82,10 @@ impl ThrottleConfig {
         match course {
             ControllerState::Fixed => written,
             ControllerState::Autothrottle(delay) => EffectiveLimits { delay: *delay, ..written },
-            ControllerState::Gradient(limit) => {
-                EffectiveLimits { limit: Some(written.limit.map_or(limit.current(), |most| limit.current().min(most))), ..written }
-            }
+            ControllerState::Gradient(limit) => EffectiveLimits {
+                limit: Some(written.limit.map_or(limit.current(), |most| limit.current().min(most))),
+                ..written
+            },
             ControllerState::Rampup(climb) => match climb.current() {
                 RampValue::Concurrency(most) => EffectiveLimits { limit: Some(most), ..written },
                 RampValue::Delay(delay) => EffectiveLimits { delay, ..written },
@@ -102,7 +103,14 @@ impl ThrottleConfig {
     }
 
     /// The outcome is known of a request that was sent at `sent`; with it, `under_way` were.
-    pub fn on_outcome(&self, course: &mut ControllerState, outcome: &OriginOutcome, sent: Timestamp, under_way: u32, now: Timestamp) {
+    pub fn on_outcome(
+        &self,
+        course: &mut ControllerState,
+        outcome: &OriginOutcome,
+        sent: Timestamp,
+        under_way: u32,
+        now: Timestamp,
+    ) {
         match (&self.controller, course) {
             (Some(Controller::Autothrottle(auto)), ControllerState::Autothrottle(delay)) => {
                 *delay = auto.next(*delay, outcome, self.spacing.delay);
@@ -151,8 +159,9 @@ impl ThrottleConfig {
     }
 
     fn is_overload(&self, outcome: &OriginOutcome) -> bool {
-        let minds =
-            |status| self.backoff.as_ref().map_or(&OVERLOAD_STATUSES[..], |backoff| &backoff.statuses).contains(&status);
+        let minds = |status| {
+            self.backoff.as_ref().map_or(&OVERLOAD_STATUSES[..], |backoff| &backoff.statuses).contains(&status)
+        };
         outcome.status.is_none_or(minds)
     }
 }

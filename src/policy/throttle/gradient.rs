@@ -113,7 +113,14 @@ impl GradientLimit {
     }
 
     /// A request that was sent at `sent` was answered, or was not; with it, `in_flight` were.
-    pub fn on_outcome(&mut self, gradient: &Gradient, sign: LoadSample, sent: Timestamp, in_flight: u32, now: Timestamp) {
+    pub fn on_outcome(
+        &mut self,
+        gradient: &Gradient,
+        sign: LoadSample,
+        sent: Timestamp,
+        in_flight: u32,
+        now: Timestamp,
+    ) {
         self.window.sample_in_flight(in_flight);
         match sign {
             // What was sent under another limit tells of that.
@@ -206,7 +213,8 @@ impl GradientLimit {
         if latency < baseline {
             self.baseline = Some(latency);
             // There was a queue in the baseline; perhaps not all of it has gone.
-            self.windows_to_drain = if latency < baseline * DRAIN_LATENCY_RATIO { FIRST_DRAIN_WINDOWS } else { DRAIN_INTERVAL_WINDOWS };
+            self.windows_to_drain =
+                if latency < baseline * DRAIN_LATENCY_RATIO { FIRST_DRAIN_WINDOWS } else { DRAIN_INTERVAL_WINDOWS };
         } else if latency <= baseline * TOLERANCE {
             self.baseline = Some((baseline + latency) / 2.0);
         }

@@ -9,18 +9,18 @@ pub mod autothrottle;
 pub mod backoff;
 pub mod controller;
 pub mod gradient;
+pub mod partition;
 pub mod rampup;
 #[cfg(test)]
 mod simulation;
 pub mod spacing;
-pub mod partition;
 
 use backoff::Backoff;
 use controller::Controller;
+use partition::Partitioning;
 use spacing::Spacing;
 use std::num::NonZeroU32;
 use std::time::Duration;
-use partition::Partitioning;
 
 /// A part of the origin.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 //! An origin in virtual time: so many servers, one queue before them, and clients that ask as fast as they are let.
 
-use super::backoff::{BackoffState, BackoffBlock, BackoffEpoch};
+use super::backoff::{BackoffBlock, BackoffEpoch, BackoffState};
 use super::controller::{ControllerState, EffectiveLimits};
 use super::spacing::Spacing;
 use super::{OriginOutcome, QueueConfig, ThrottleConfig};

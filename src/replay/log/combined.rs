@@ -2,8 +2,8 @@
 //!
 //! `[host:port ]client ident user [time] "request" status bytes[ "referer" "user agent"[ more]]`
 
-use super::line::{RequestLine, LoggedClient, LogLine};
-use super::{LineError, LogField, MissingFields, line, timestamp, quoted};
+use super::line::{LogLine, LoggedClient, RequestLine};
+use super::{LineError, LogField, MissingFields, line, quoted, timestamp};
 use crate::policy::Timestamp;
 use crate::policy::identity::canonical;
 use http::{Method, Version};
@@ -18,7 +18,8 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
     let (at, has_fraction) = timestamp::read(&text[open + 1..close]).ok_or(LineError::InvalidTime)?;
     let (request, rest) = quoted::field(text[close + 1..].trim_ascii_start()).ok_or(LineError::Truncated)?;
     let (status, rest) = split_word(rest);
-    let status = status_of(status).ok_or(if status.is_empty() { LineError::Truncated } else { LineError::InvalidStatus })?;
+    let status =
+        status_of(status).ok_or(if status.is_empty() { LineError::Truncated } else { LineError::InvalidStatus })?;
     let (bytes, rest) = split_word(rest);
     let behind = Behind::read(rest)?;
     let (asked, named) = parse_request_line(request);
@@ -30,7 +31,18 @@ pub(super) fn read(text: &[u8]) -> Result<LogLine<'_>, LineError> {
         .with(LogField::Referer, behind.is_none())
         .with(LogField::UserAgent, behind.is_none());
     let Behind { referer, user_agent } = behind.unwrap_or_default();
-    Ok(LogLine { at, client, request: asked, host, status, bytes: number(bytes), referer, user_agent, missing: lacks, native: None })
+    Ok(LogLine {
+        at,
+        client,
+        request: asked,
+        host,
+        status,
+        bytes: number(bytes),
+        referer,
+        user_agent,
+        missing: lacks,
+        native: None,
+    })
 }
 
 /// When it was written.
@@ -103,7 +115,10 @@ struct RequestTarget<'a> {
     query: Option<&'a str>,
 }
 
-fn split<'a, 'b>(line: &'b str, keep: impl Fn(&'b str) -> Cow<'a, str>) -> (Option<RequestLine<'a>>, Option<Cow<'a, str>>) {
+fn split<'a, 'b>(
+    line: &'b str,
+    keep: impl Fn(&'b str) -> Cow<'a, str>,
+) -> (Option<RequestLine<'a>>, Option<Cow<'a, str>>) {
     let Some((method, rest)) = at_blank(line, line.bytes().position(is_blank)) else { return (None, None) };
     let Ok(method) = Method::from_bytes(method.as_bytes()) else { return (None, None) };
     let last = at_blank(rest, rest.bytes().rposition(is_blank));

@@ -19,7 +19,14 @@ pub enum LineError {
 
 impl LineError {
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::TooLong, Self::Truncated, Self::InvalidTime, Self::InvalidStatus, Self::ForeignJson, Self::UnknownFormat];
+    pub const ALL: [Self; 6] = [
+        Self::TooLong,
+        Self::Truncated,
+        Self::InvalidTime,
+        Self::InvalidStatus,
+        Self::ForeignJson,
+        Self::UnknownFormat,
+    ];
 
     /// Its name in reports.
     pub const fn name(self) -> &'static str {

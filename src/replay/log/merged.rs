@@ -6,8 +6,8 @@
 //!
 //! Where the gate wrote the log, lines of nearly the same moment are put in the order in which they were decided.
 
-use super::native::{self, SequenceDomain, Sequence};
-use super::source::{Numbered, LogSource, LogReadError};
+use super::native::{self, Sequence, SequenceDomain};
+use super::source::{LogReadError, LogSource, Numbered};
 use super::{LineError, LogLine, line};
 use crate::policy::Timestamp;
 use smallvec::SmallVec;

@@ -4,22 +4,22 @@
 //! [`MergedLog`] gives out the lines of all of them in time order. What a line cannot say is listed in [`MissingFields`], never guessed; what is not a
 //! line of a log is counted by [`LineError`] and passed over.
 
-mod line_error;
 mod combined;
-mod missing;
 mod line;
+mod line_error;
 mod merged;
-mod timestamp;
+mod missing;
 mod native;
 mod quoted;
 mod source;
+mod timestamp;
 
 #[cfg(test)]
 mod tests;
 
+pub use line::{LogLine, LoggedClient, RequestLine, east};
 pub use line_error::LineError;
+pub use merged::{Counts, LinePosition, MergedLog, OrderedLine};
 pub use missing::{LogField, MissingFields};
-pub use line::{RequestLine, LoggedClient, LogLine, east};
-pub use merged::{Counts, MergedLog, OrderedLine, LinePosition};
-pub use native::{QuotaFields, NativeFields};
-pub use source::{LogFiles, Numbered, LogSource, LogReadError};
+pub use native::{NativeFields, QuotaFields};
+pub use source::{LogFiles, LogReadError, LogSource, Numbered};

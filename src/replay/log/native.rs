@@ -1,6 +1,6 @@
 //! The gate's own access log: all that policy saw, and what it made of it.
 
-use super::line::{RequestLine, LoggedClient, LogLine, host};
+use super::line::{LogLine, LoggedClient, RequestLine, host};
 use super::{LineError, MissingFields, timestamp};
 use crate::engine::BucketUsage;
 use crate::policy::bot_detection::HeadersSeen;

@@ -1,4 +1,4 @@
-use super::native::{SequenceDomain, Sequence};
+use super::native::{Sequence, SequenceDomain};
 use super::*;
 use crate::policy::Timestamp;
 use crate::telemetry::sample::person;

@@ -3,9 +3,9 @@
 use super::html::Html;
 use super::table;
 use super::time::TimeAxis;
+use crate::replay::display_zone::DisplayZone;
 use crate::replay::report::{PolicyReport, Report};
 use crate::replay::summary::{amount, percent};
-use crate::replay::display_zone::DisplayZone;
 use crate::terminal::{self, Align, group_digits};
 
 /// The heading and the figures that matter most.
@@ -27,7 +27,9 @@ pub(super) fn write(out: &mut Html, report: &Report, span: TimeAxis<'_>, zone: &
     }
     out.raw(".</p>\n</header>\n<section>\n<h2>At a glance</h2>\n");
     match &report.policies[..] {
-        [first, second] => compared(out, [first, second].map(|policy| (policy, key_figures(policy, log.requests, span)))),
+        [first, second] => {
+            compared(out, [first, second].map(|policy| (policy, key_figures(policy, log.requests, span))))
+        }
         policies => policies.iter().for_each(|policy| alone(out, key_figures(policy, log.requests, span))),
     }
     out.raw("<p class=\"note\">Served: of the requests that cost something, the share that was let through.</p>\n</section>\n");

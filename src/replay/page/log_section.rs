@@ -2,8 +2,8 @@
 
 use super::html::Html;
 use super::table;
-use crate::replay::report::{AgreementReport, LogReport, Report};
 use crate::replay::display_zone::DisplayZone;
+use crate::replay::report::{AgreementReport, LogReport, Report};
 use crate::terminal::{Align, format_duration, group_digits};
 
 /// All of it.

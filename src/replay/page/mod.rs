@@ -7,14 +7,14 @@
 mod bots;
 mod chart;
 mod classes;
-mod html;
+mod comparison;
 mod header;
-mod quota;
+mod html;
 mod log_section;
+mod quota;
 mod refused_pages;
 mod scale;
 mod served;
-mod comparison;
 mod steps;
 mod table;
 mod time;
@@ -23,8 +23,8 @@ mod verdicts;
 #[cfg(test)]
 mod tests;
 
-use super::report::{PolicyReport, Report};
 use super::display_zone::DisplayZone;
+use super::report::{PolicyReport, Report};
 use html::Html;
 use steps::Steps;
 use time::TimeAxis;

@@ -25,7 +25,9 @@ pub(super) fn write(out: &mut Html, policy: &PolicyReport, names: &ClassColors<'
         out.raw("<figure class=\"").raw(names.colour(&class.name)).raw("\">\n<figcaption><strong>").text(&class.name);
         out.raw("</strong>: ").text(&says).raw("</figcaption>\n");
         let title = format!("Share of {} that is served", class.name);
-        chart.write(out, Height::Low, &ChartLabels { title: &title, description: says }, |share, _| format!("{:.0} %", share * 100.0));
+        chart.write(out, Height::Low, &ChartLabels { title: &title, description: says }, |share, _| {
+            format!("{:.0} %", share * 100.0)
+        });
         out.raw("</figure>\n");
     }
 }

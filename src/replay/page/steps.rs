@@ -1,8 +1,8 @@
 //! The hours of a policy, put together to as many steps as a chart has room for.
 
 use super::time::TimeAxis;
-use crate::replay::report::PolicyReport;
 use crate::replay::display_zone::seconds;
+use crate::replay::report::PolicyReport;
 use std::collections::BTreeMap;
 
 /// What became of every class, step by step.

@@ -1,7 +1,7 @@
 //! The axis of time, by the clocks that the report is told in.
 
-use crate::replay::report::Report;
 use crate::replay::display_zone::{DisplayZone, seconds};
+use crate::replay::report::Report;
 
 /// From when to when a chart goes, in seconds since 1970.
 #[derive(Clone, Copy)]
@@ -90,8 +90,9 @@ impl<'a> TimeAxis<'a> {
             let label = self.zone.format(at, if is_day { "%-d %b" } else { "%H:%M" });
             Mark { at, label, is_coarse: local.rem_euclid(coarse) == 0 }
         };
-        let marks =
-            (first..).map(|step| mark(step * fine)).skip_while(|mark| mark.at < self.from - self.seconds() / EDGE_TOLERANCE);
+        let marks = (first..)
+            .map(|step| mark(step * fine))
+            .skip_while(|mark| mark.at < self.from - self.seconds() / EDGE_TOLERANCE);
         marks.take_while(|mark| mark.at <= self.to).collect()
     }
 }

@@ -4,8 +4,8 @@ use super::{Simulator, logged_origin_refusal};
 use crate::engine::{Engine, QuotaUsage};
 use crate::policy::{QuotaId, Timestamp, Units};
 use crate::replay::RetryModel;
-use crate::replay::log::{OrderedLine, NativeFields};
 use crate::replay::in_flight::{Account, PendingCharge};
+use crate::replay::log::{NativeFields, OrderedLine};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use crate::policy::{Reason, Rules};
 use crate::replay::decision::ReplayedDecision;
-use crate::replay::log::{NativeFields, LinePosition};
+use crate::replay::log::{LinePosition, NativeFields};
 use crate::replay::report::AgreementReport;
 
 /// Lines of gates, by whether their verdict is the same here.

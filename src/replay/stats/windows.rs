@@ -36,9 +36,17 @@ struct WindowStats {
 impl Windows {
     pub(super) fn of(quota: &Quota, classes: usize) -> Self {
         let (is_sliding, first_use_length) = (quota.window.lookback() > 0, quota.window.first_use_length());
-        let is_shut_out = |class| quota.tiers_for(ClassId(class as u16)).and_then(TierSet::shutoff_at) == Some(Units::ZERO);
+        let is_shut_out =
+            |class| quota.tiers_for(ClassId(class as u16)).and_then(TierSet::shutoff_at) == Some(Units::ZERO);
         let shut_out = (0..classes).map(is_shut_out).collect();
-        Self { shut_out, is_sliding: is_sliding, first_use_length: first_use_length, windows: VecDeque::new(), count: 0, initial_usage: Units::ZERO }
+        Self {
+            shut_out,
+            is_sliding: is_sliding,
+            first_use_length: first_use_length,
+            windows: VecDeque::new(),
+            count: 0,
+            initial_usage: Units::ZERO,
+        }
     }
 
     /// A request has been decided on; `refused`: this quota has said no to one of that class.

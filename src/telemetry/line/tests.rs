@@ -1,9 +1,9 @@
 use super::super::record::RecordedOutcome;
 use super::super::sample::{TestNames, person};
 use super::*;
+use crate::policy::address_lists::ListId;
 use crate::policy::bot_detection::{HeadersSeen, Signal};
 use crate::policy::class::Evidence;
-use crate::policy::address_lists::ListId;
 use crate::policy::{BotId, ClassId, OperatorId, QuotaId, Reason, Units};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -85,7 +85,8 @@ fn an_ipv6_client_is_written_with_the_network_that_pays() {
 fn the_form_of_a_line_is_kept_to_the_byte() {
     let mut out = Vec::new();
     let started = Timestamp::from_seconds(1_795_230_843);
-    LineWriter::starting_at(started).write_json(&mut out, &Record { query: None, origin: None, tier: Some(2), ..person() });
+    LineWriter::starting_at(started)
+        .write_json(&mut out, &Record { query: None, origin: None, tier: Some(2), ..person() });
     let expected = concat!(
         r#"{"time":"2026-11-21T09:14:03.123456Z","settled":"2026-11-21T09:14:03.165356Z","run":1795230843000000,"id":"0000000000c0ffee","#,
         r#""client":"203.0.113.7","key":"203.0.113.7","method":"GET","host":"example.com","path":"/item/42","#,

@@ -1,6 +1,6 @@
 //! What was found out about addresses, until it is too old.
 
-use super::{DnsResult, AddressOwners, CacheTtl};
+use super::{AddressOwners, CacheTtl, DnsResult};
 use crate::policy::{OperatorId, Timestamp};
 use dashmap::DashMap;
 use foldhash::fast::RandomState;

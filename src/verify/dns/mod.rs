@@ -4,19 +4,19 @@
 //! work it off and remember what they found. A flood of made-up crawlers fills the line and the memory up to their
 //! bounds and no further: whoever does not fit stays unproven and may ask again.
 
-mod resolver;
-mod queue;
 mod cache;
 #[cfg(test)]
 #[path = "../../../tests/integration/support/name_server.rs"]
 mod name_server;
+mod queue;
+mod resolver;
 #[cfg(test)]
 mod tests;
 
 use crate::policy::dns_pattern::DnsPattern;
 use crate::policy::{OperatorId, Timestamp};
-use queue::LookupQueue;
 use cache::DnsCache;
+use queue::LookupQueue;
 use smallvec::SmallVec;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -103,7 +103,12 @@ impl DnsVerifier {
         while tasks.join_next().await.is_some() {}
     }
 
-    async fn run_one(self: Arc<Self>, dns: Arc<Resolver>, now: impl Fn() -> Timestamp, told: impl Fn(OperatorId, DnsResult)) {
+    async fn run_one(
+        self: Arc<Self>,
+        dns: Arc<Resolver>,
+        now: impl Fn() -> Timestamp,
+        told: impl Fn(OperatorId, DnsResult),
+    ) {
         loop {
             let (address, claimed) = self.line.next().await;
             let (finding, lasts) = dns.verify(address, &self.patterns).await;

@@ -1,7 +1,7 @@
 //! Reverse and forward look-ups. What comes back is somebody else's text: it is read label by label, and nothing of it is
 //! ever shown.
 
-use super::{DnsResult, AddressOwners, CacheTtl};
+use super::{AddressOwners, CacheTtl, DnsResult};
 use crate::policy::OperatorId;
 use crate::policy::dns_pattern::DnsPattern;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig};
@@ -56,12 +56,20 @@ impl Resolver {
     }
 
     /// Finds out whose names an address has, both ways, and how long that may be believed.
-    pub(super) async fn verify(&self, address: IpAddr, patterns: &[(DnsPattern, OperatorId)]) -> (AddressOwners, CacheTtl) {
+    pub(super) async fn verify(
+        &self,
+        address: IpAddr,
+        patterns: &[(DnsPattern, OperatorId)],
+    ) -> (AddressOwners, CacheTtl) {
         let found = tokio::time::timeout(self.timeout, self.forward_confirmed_reverse(address, patterns)).await;
         found.unwrap_or_else(|_| (AddressOwners::unknown(), CacheTtl::Short))
     }
 
-    async fn forward_confirmed_reverse(&self, address: IpAddr, patterns: &[(DnsPattern, OperatorId)]) -> (AddressOwners, CacheTtl) {
+    async fn forward_confirmed_reverse(
+        &self,
+        address: IpAddr,
+        patterns: &[(DnsPattern, OperatorId)],
+    ) -> (AddressOwners, CacheTtl) {
         let (records, mut lasts) = match self.query(address.into(), RecordType::PTR).await {
             LookupOutcome::Found(records, lasts) => (records, lasts),
             LookupOutcome::NoRecords(lasts) => return (AddressOwners::mismatch(), CacheTtl::Record(lasts)),

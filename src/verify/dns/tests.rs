@@ -162,7 +162,11 @@ fn a_flood_fills_line_and_memory_up_to_their_bounds() {
         names.memory.insert(address, proven(&[]), HOUR, Timestamp::default());
     }
     assert_eq!(names.memory.len(), cache::MAX_ENTRIES);
-    assert_eq!(names.lookup(BING, crawler, Timestamp::from_seconds(3600)), DnsResult::Verified, "made-up ones go first");
+    assert_eq!(
+        names.lookup(BING, crawler, Timestamp::from_seconds(3600)),
+        DnsResult::Verified,
+        "made-up ones go first"
+    );
 }
 
 #[test]

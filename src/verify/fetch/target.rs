@@ -163,9 +163,11 @@ mod tests {
 
     #[test]
     fn a_url_says_host_port_and_path() {
-        let place = FetchTarget::parse("https://Example.com/bots.json?v=1", AllowedAddresses::Public).expect("a plain address");
+        let place =
+            FetchTarget::parse("https://Example.com/bots.json?v=1", AllowedAddresses::Public).expect("a plain address");
         assert_eq!((place.host.as_str(), place.port, place.path.as_str()), ("example.com", 443, "/bots.json?v=1"));
-        let place = FetchTarget::parse("https://[2606:4700::1]:8443", AllowedAddresses::Public).expect("a plain address");
+        let place =
+            FetchTarget::parse("https://[2606:4700::1]:8443", AllowedAddresses::Public).expect("a plain address");
         assert_eq!((place.host.as_str(), place.port, place.path.as_str()), ("2606:4700::1", 8443, "/"));
         for wrong in
             ["example.com/x", "ftp://example.com/", "https://user:pass@example.com/", "https:///x", "", "https://a b/"]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::policy::{ProofMethod, Proof};
+use crate::policy::{Proof, ProofMethod};
 use crate::verify::{OperatorOverride, OperatorProofMethod};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -54,7 +54,12 @@ async fn what_cannot_be_believed_leaves_what_is_known_and_is_tried_again_within_
         scene.server.says(ok("\"2\"", broken));
         scene.clock.advance(DAY.mul_f64(1.1));
         refresh.refresh_due().await;
-        assert_eq!(scene.proof("192.0.9.0"), Proof::Proven(ProofMethod::Address), "{}", &broken[..broken.len().min(20)]);
+        assert_eq!(
+            scene.proof("192.0.9.0"),
+            Proof::Proven(ProofMethod::Address),
+            "{}",
+            &broken[..broken.len().min(20)]
+        );
     }
     let asked = scene.server.asked();
     assert!(

@@ -1,6 +1,6 @@
 //! The name by which an agent signs: where its keys are published.
 
-use super::outcome::{UnverifiedReason, SignatureError, SignatureOutcome};
+use super::outcome::{SignatureError, SignatureOutcome, UnverifiedReason};
 use http::Uri;
 use http::uri::Scheme;
 use std::fmt;
@@ -89,6 +89,9 @@ mod tests {
         {
             assert!(AgentUrl::parse(broken).is_err(), "{broken}");
         }
-        assert_eq!(AgentUrl::parse(&format!("https://{}", "a".repeat(MAX_URL_LEN))), Err(UnverifiedReason::TooLarge.into()));
+        assert_eq!(
+            AgentUrl::parse(&format!("https://{}", "a".repeat(MAX_URL_LEN))),
+            Err(UnverifiedReason::TooLarge.into())
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! What the three fields of a signed request say, before anybody knows whether it is true.
 
 use super::agent::AgentUrl;
-use super::outcome::{UnverifiedReason, SignatureError, SignatureOutcome};
 use super::message::{SignedMessage, canonical_member};
+use super::outcome::{SignatureError, SignatureOutcome, UnverifiedReason};
 use crate::http1::{Fields, Name};
 use crate::policy::Timestamp;
 use base64::Engine;
@@ -85,7 +85,8 @@ impl SignatureFields {
         let (Some(agent), Some(input), Some(signature)) = (agent?, input?, signature?) else {
             return Err(SignatureOutcome::Absent);
         };
-        let dictionary = |text: &[u8]| Parser::new(text).parse::<Dictionary>().map_err(|_| SignatureError::MalformedFields);
+        let dictionary =
+            |text: &[u8]| Parser::new(text).parse::<Dictionary>().map_err(|_| SignatureError::MalformedFields);
         let (input, signatures) = (dictionary(&input)?, dictionary(&signature)?);
         if input.len() > MAX_SIGNATURES || signatures.len() > MAX_SIGNATURES {
             return Err(UnverifiedReason::TooLarge.into());
@@ -96,7 +97,9 @@ impl SignatureFields {
     /// The signatures that are said to be an agent's.
     pub(super) fn agent_signatures(&self) -> impl Iterator<Item = Result<SignatureClaim<'_>, SignatureOutcome>> {
         self.input.iter().filter_map(|(label, covered)| {
-            let ListEntry::InnerList(covered) = covered else { return Some(Err(SignatureError::MalformedFields.into())) };
+            let ListEntry::InnerList(covered) = covered else {
+                return Some(Err(SignatureError::MalformedFields.into()));
+            };
             let tag = covered.params.get("tag").and_then(BareItem::as_string);
             if tag.is_none_or(|tag| tag.as_str() != TAG) {
                 return None;
@@ -181,7 +184,9 @@ impl SignatureClaim<'_> {
     /// Its parameters, as far as they are needed; the rest is covered and not looked at.
     pub(super) fn params(&self) -> Result<SignatureParams, SignatureOutcome> {
         let parameter = |name: &str| self.covered.params.get(name);
-        let time = |name: &str| parameter(name).and_then(BareItem::as_integer).map(i64::from).ok_or(SignatureError::MissingParams);
+        let time = |name: &str| {
+            parameter(name).and_then(BareItem::as_integer).map(i64::from).ok_or(SignatureError::MissingParams)
+        };
         let text = |name: &str| parameter(name).and_then(BareItem::as_string).map(|text| text.as_str());
         if parameter("alg").is_some() && text("alg") != Some("ed25519") {
             return Err(SignatureError::Algorithm.into());

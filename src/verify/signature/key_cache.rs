@@ -2,8 +2,8 @@
 
 use super::agent::AgentUrl;
 use super::fields::Thumbprint;
-use super::outcome::UnverifiedReason;
 use super::keys::AgentKey;
+use super::outcome::UnverifiedReason;
 use crate::policy::Timestamp;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
@@ -105,7 +105,8 @@ impl KeyCache {
     pub(super) fn next_fetch(&mut self, lane: AgentListing, uptime: Timestamp) -> Option<AgentUrl> {
         let is_due =
             |directory: &AgentKeys| directory.lane == lane && directory.fetch_at.is_some_and(|at| at <= uptime);
-        self.by_url.retain(|_, known| !is_due(known) || lane == AgentListing::Listed || known.fetched_at <= known.last_named);
+        self.by_url
+            .retain(|_, known| !is_due(known) || lane == AgentListing::Listed || known.fetched_at <= known.last_named);
         let (agent, directory) = self
             .by_url
             .iter_mut()
@@ -186,7 +187,10 @@ mod tests {
         let (keys, key) = published(X);
         let bot = agent("bot.example");
         for _ in 0..3 {
-            assert_eq!(directories.key(&bot, AgentListing::Listed, &key, (NOW, START)).err(), Some(UnverifiedReason::Pending));
+            assert_eq!(
+                directories.key(&bot, AgentListing::Listed, &key, (NOW, START)).err(),
+                Some(UnverifiedReason::Pending)
+            );
         }
         assert_eq!(directories.next_fetch(AgentListing::Unlisted, START), None);
         assert_eq!(directories.next_fetch(AgentListing::Listed, START), Some(bot.clone()));
@@ -222,8 +226,9 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..8 {
             directories.record_fetch(&bot, None, 0.0, now);
-            let pause =
-                (0..).find(|seconds| directories.next_fetch(AgentListing::Listed, now + Duration::from_secs(*seconds)).is_some());
+            let pause = (0..).find(|seconds| {
+                directories.next_fetch(AgentListing::Listed, now + Duration::from_secs(*seconds)).is_some()
+            });
             let pause = Duration::from_secs(pause.expect("it is tried again"));
             pauses.push(pause.as_secs());
             now += pause;
@@ -251,11 +256,20 @@ mod tests {
         let mut directories = KeyCache::default();
         for number in 0..MAX_UNLISTED {
             let stranger = agent(&format!("bot-{number}.example"));
-            assert_eq!(directories.key(&stranger, AgentListing::Unlisted, &[0; 32], (NOW, START)).err(), Some(UnverifiedReason::Pending));
+            assert_eq!(
+                directories.key(&stranger, AgentListing::Unlisted, &[0; 32], (NOW, START)).err(),
+                Some(UnverifiedReason::Pending)
+            );
         }
         let late = agent("late.example");
-        assert_eq!(directories.key(&late, AgentListing::Unlisted, &[0; 32], (NOW, START)).err(), Some(UnverifiedReason::AgentUnknown));
-        assert_eq!(directories.key(&late, AgentListing::Listed, &[0; 32], (NOW, START)).err(), Some(UnverifiedReason::Pending));
+        assert_eq!(
+            directories.key(&late, AgentListing::Unlisted, &[0; 32], (NOW, START)).err(),
+            Some(UnverifiedReason::AgentUnknown)
+        );
+        assert_eq!(
+            directories.key(&late, AgentListing::Listed, &[0; 32], (NOW, START)).err(),
+            Some(UnverifiedReason::Pending)
+        );
         while let Some(stranger) = directories.next_fetch(AgentListing::Unlisted, START) {
             directories.record_fetch(&stranger, None, 0.0, START + MINUTE);
         }
@@ -270,7 +284,10 @@ mod tests {
     fn strangers_cannot_have_other_ports_knocked_at() {
         let mut directories = KeyCache::default();
         let odd = agent("bot.example:22");
-        assert_eq!(directories.key(&odd, AgentListing::Unlisted, &[0; 32], (NOW, START)).err(), Some(UnverifiedReason::AgentUnknown));
+        assert_eq!(
+            directories.key(&odd, AgentListing::Unlisted, &[0; 32], (NOW, START)).err(),
+            Some(UnverifiedReason::AgentUnknown)
+        );
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use super::agent::AgentUrl;
 use super::key_cache::{AgentListing, freshness};
 use super::keys::{self, AgentKey};
-use super::{VerifyTime, SignatureVerifier};
+use super::{SignatureVerifier, VerifyTime};
 use crate::policy::Timestamp;
-use crate::verify::fetch::{Document, Fetched, Fetcher, FetchLimits, AllowedAddresses, Validators};
+use crate::verify::fetch::{AllowedAddresses, Document, FetchLimits, Fetched, Fetcher, Validators};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;

@@ -45,7 +45,8 @@ pub(super) fn directory(body: &[u8]) -> Result<Vec<Arc<AgentKey>>, serde_json::E
         Some(Value::Array(keys)) => keys.as_slice(),
         _ => std::slice::from_ref(&document),
     };
-    let everybodys = |key: &&Value| key.get("x").and_then(Value::as_str).is_some_and(|x| PUBLISHED_TEST_KEYS.contains(&x));
+    let everybodys =
+        |key: &&Value| key.get("x").and_then(Value::as_str).is_some_and(|x| PUBLISHED_TEST_KEYS.contains(&x));
     let own = keys.iter().take(MAX_KEYS).filter(|key| !everybodys(key));
     Ok(own.filter_map(AgentKey::read).map(Arc::new).collect())
 }

@@ -1,6 +1,6 @@
 //! A request as its sender may have signed it.
 
-use super::outcome::{UnverifiedReason, SignatureError, SignatureOutcome};
+use super::outcome::{SignatureError, SignatureOutcome, UnverifiedReason};
 use crate::http1::RequestHead;
 use aws_lc_rs::digest::{SHA256, SHA512, digest};
 use sfv::{BareItem, Dictionary, Item, ListEntry, Parser};

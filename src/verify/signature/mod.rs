@@ -5,27 +5,27 @@
 //! signed ([`message`]) and checks that ([`keys`]). Keys are fetched in the background, when an agent is named for the first
 //! time and from then on; a request never waits for them. Whoever cannot be verified is what it says it is.
 
-mod limits;
 mod agent;
 mod fields;
 mod key_cache;
-mod outcome;
-mod keys;
-mod message;
 mod key_fetch;
+mod keys;
+mod limits;
+mod message;
+mod outcome;
 #[cfg(test)]
 mod tests;
 
 use crate::http1::Fields;
 use crate::policy::identity::ClientKey;
 use crate::policy::{OperatorId, Signature, Timestamp};
-use limits::{NonceCache, FailureLimiter};
 use agent::AgentUrl;
 use fields::{SignatureClaim, SignatureFields, SignatureParams};
-use key_cache::{KeyCache, AgentListing};
-use outcome::{UnverifiedReason, SignatureError, SignatureOutcome};
+use key_cache::{AgentListing, KeyCache};
 use keys::AgentKey;
+use limits::{FailureLimiter, NonceCache};
 pub use message::SignedMessage;
+use outcome::{SignatureError, SignatureOutcome, UnverifiedReason};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -117,7 +117,13 @@ impl SignatureVerifier {
 
     /// Says what the signature of a request proves. It is called once a request: a signature that says that it is for one use
     /// is used by it.
-    pub fn verify(&self, message: &SignedMessage<'_>, client: ClientKey, terms: SignaturePolicy, moment: VerifyTime) -> Signature {
+    pub fn verify(
+        &self,
+        message: &SignedMessage<'_>,
+        client: ClientKey,
+        terms: SignaturePolicy,
+        moment: VerifyTime,
+    ) -> Signature {
         let question = VerifyRequest { message, client: self.secrets.hash_one(client), terms, moment };
         let (finding, named) = self.verify_all(&question);
         if let (SignatureOutcome::Invalid(fault), ClaimedAgent::Listed(_)) = (&finding, named) {
@@ -128,7 +134,9 @@ impl SignatureVerifier {
             (_, ClaimedAgent::None) => Signature::Unreadable,
             (SignatureOutcome::Verified, ClaimedAgent::Listed(operator)) => Signature::Verified(operator),
             (SignatureOutcome::Verified, ClaimedAgent::Unlisted) => Signature::Unlisted,
-            (SignatureOutcome::Unknown(UnverifiedReason::Pending), ClaimedAgent::Listed(operator)) => Signature::Pending(operator),
+            (SignatureOutcome::Unknown(UnverifiedReason::Pending), ClaimedAgent::Listed(operator)) => {
+                Signature::Pending(operator)
+            }
             (SignatureOutcome::Unknown(_), named) => Signature::Unknown(named.operator()),
             (SignatureOutcome::Invalid(_), named) => Signature::Invalid(named.operator()),
         }
@@ -154,8 +162,12 @@ impl SignatureVerifier {
         for claim in claims.agent_signatures() {
             let examined = match claim.and_then(|claim| Ok((claim.agent()?, claim))) {
                 Ok((agent, claim)) => {
-                    let named = self.operators.get(&agent).map_or(ClaimedAgent::Unlisted, |operator| ClaimedAgent::Listed(*operator));
-                    let lane = if named == ClaimedAgent::Unlisted { AgentListing::Unlisted } else { AgentListing::Listed };
+                    let named = self
+                        .operators
+                        .get(&agent)
+                        .map_or(ClaimedAgent::Unlisted, |operator| ClaimedAgent::Listed(*operator));
+                    let lane =
+                        if named == ClaimedAgent::Unlisted { AgentListing::Unlisted } else { AgentListing::Listed };
                     let known = match lane == AgentListing::Listed || question.terms.unlisted {
                         true => self.check(&claim, &agent, lane, question),
                         false => Err(UnverifiedReason::AgentUnknown.into()),
@@ -167,14 +179,22 @@ impl SignatureVerifier {
             if examined.0 == SignatureOutcome::Verified {
                 return examined;
             }
-            if last_logged.0 == SignatureOutcome::Absent || (last_logged.1 == ClaimedAgent::None && examined.1 != ClaimedAgent::None) {
+            if last_logged.0 == SignatureOutcome::Absent
+                || (last_logged.1 == ClaimedAgent::None && examined.1 != ClaimedAgent::None)
+            {
                 last_logged = examined;
             }
         }
         last_logged
     }
 
-    fn check(&self, claim: &SignatureClaim<'_>, agent: &AgentUrl, lane: AgentListing, question: &VerifyRequest<'_>) -> Result<(), SignatureOutcome> {
+    fn check(
+        &self,
+        claim: &SignatureClaim<'_>,
+        agent: &AgentUrl,
+        lane: AgentListing,
+        question: &VerifyRequest<'_>,
+    ) -> Result<(), SignatureOutcome> {
         let particulars = claim.params()?;
         particulars.check(question.terms.max_lifetime, question.moment.now)?;
         let key = self.key(agent, lane, &particulars, question)?;

@@ -31,7 +31,8 @@ struct Verifier {
 impl Verifier {
     fn new() -> Self {
         let terms = SignaturePolicy { unlisted: false, max_lifetime: A_DAY };
-        let verifier = Self { signatures: SignatureVerifier::of([(AGENT, OperatorId(0))].into_iter()), terms, now: NOW };
+        let verifier =
+            Self { signatures: SignatureVerifier::of([(AGENT, OperatorId(0))].into_iter()), terms, now: NOW };
         verifier.learn(AGENT, PUBLIC);
         verifier
     }
@@ -189,17 +190,37 @@ fn requests_with_one_fault_do_not_verify() {
 
     let mut vectors: Vec<(&str, SignatureOutcome, Asked)> = vec![
         ("01: no target", SignatureError::TargetNotCovered.into(), signed(&[MEMBER], &hour(), &[])),
-        ("03: no end", SignatureError::MissingParams.into(), signed(&whole, &hour().replace(";expires=1735693200", ""), &[])),
+        (
+            "03: no end",
+            SignatureError::MissingParams.into(),
+            signed(&whole, &hour().replace(";expires=1735693200", ""), &[]),
+        ),
         ("04: over", SignatureError::Expired.into(), signed(&whole, &parameters(CREATED, CREATED + 60, ""), &[])),
-        ("05: to come", SignatureError::NotYet.into(), signed(&whole, &parameters(CREATED + 3660, CREATED + 7260, ""), &[])),
-        ("06: of elsewhere", SignatureError::InvalidSignature.into(), signed(&[(AUTHORITY.0, "other.example"), MEMBER], &hour(), &[])),
-        ("07: an empty path", SignatureError::InvalidSignature.into(), signed(&[AUTHORITY, ("\"@path\"", ""), MEMBER], &hour(), &[])),
+        (
+            "05: to come",
+            SignatureError::NotYet.into(),
+            signed(&whole, &parameters(CREATED + 3660, CREATED + 7260, ""), &[]),
+        ),
+        (
+            "06: of elsewhere",
+            SignatureError::InvalidSignature.into(),
+            signed(&[(AUTHORITY.0, "other.example"), MEMBER], &hour(), &[]),
+        ),
+        (
+            "07: an empty path",
+            SignatureError::InvalidSignature.into(),
+            signed(&[AUTHORITY, ("\"@path\"", ""), MEMBER], &hour(), &[]),
+        ),
         (
             "08: another body",
             SignatureError::DigestMismatch.into(),
             with_body(signed(&[AUTHORITY, digest, MEMBER], &hour(), &[("Content-Digest", digest.1)])),
         ),
-        ("09: what is not there", SignatureError::ComponentAbsent.into(), signed(&[AUTHORITY, digest, MEMBER], &hour(), &[])),
+        (
+            "09: what is not there",
+            SignatureError::ComponentAbsent.into(),
+            signed(&[AUTHORITY, digest, MEMBER], &hour(), &[]),
+        ),
         ("10: a broken input", SignatureError::MalformedFields.into(), edited(LABELLED, &broken_input, "")),
         ("11: another label", SignatureError::MalformedFields.into(), edited(LABELLED, "", &other_signature)),
         ("12: no agent", SignatureOutcome::Absent, asked(&[("Signature-Input", &bare.0), ("Signature", &bare.1)])),
@@ -208,16 +229,32 @@ fn requests_with_one_fault_do_not_verify() {
             SignatureError::AgentNotCovered.into(),
             edited(several, &input_of_several, &signature_of_several),
         ),
-        ("14: another member", SignatureError::ComponentAbsent.into(), edited("other=\"https://signature-agent.test\"", "", "")),
+        (
+            "14: another member",
+            SignatureError::ComponentAbsent.into(),
+            edited("other=\"https://signature-agent.test\"", "", ""),
+        ),
         ("16: no https", SignatureError::NotHttps.into(), of_another("http://signature-agent.test")),
         ("17: another address", UnverifiedReason::AgentUnknown.into(), of_another("https://signature-agent.test/keys")),
-        ("18: a broken agent", SignatureError::MalformedFields.into(), edited("sig1=\"https://signature-agent.test", "", "")),
+        (
+            "18: a broken agent",
+            SignatureError::MalformedFields.into(),
+            edited("sig1=\"https://signature-agent.test", "", ""),
+        ),
         ("19: twice", SignatureError::DuplicateComponent.into(), signed(&[AUTHORITY, AUTHORITY, MEMBER], &hour(), &[])),
     ];
     assert_eq!(vectors.len(), 17);
     vectors.extend([
-        ("no key", SignatureError::MissingParams.into(), signed(&whole, &hour().replace(&format!(";keyid=\"{KEY_ID}\""), ""), &[])),
-        ("another algorithm", SignatureError::Algorithm.into(), signed(&whole, &hour().replace("ed25519", "hmac-sha256"), &[])),
+        (
+            "no key",
+            SignatureError::MissingParams.into(),
+            signed(&whole, &hour().replace(&format!(";keyid=\"{KEY_ID}\""), ""), &[]),
+        ),
+        (
+            "another algorithm",
+            SignatureError::Algorithm.into(),
+            signed(&whole, &hour().replace("ed25519", "hmac-sha256"), &[]),
+        ),
         ("no agent covered", SignatureError::AgentNotCovered.into(), signed(&[AUTHORITY], &hour(), &[])),
         ("another tag", SignatureOutcome::Absent, signed(&whole, &hour().replace("web-bot-auth", "other"), &[])),
         (
@@ -241,7 +278,11 @@ fn requests_with_one_fault_do_not_verify() {
     for (name, expected, request) in &vectors {
         assert_eq!(Verifier::new().finding(request), *expected, "{name}");
     }
-    assert_eq!(Verifier::new().finding(&signed(&whole, &hour(), &[])), SignatureOutcome::Verified, "with no fault it does");
+    assert_eq!(
+        Verifier::new().finding(&signed(&whole, &hour(), &[])),
+        SignatureOutcome::Verified,
+        "with no fault it does"
+    );
 }
 
 #[test]

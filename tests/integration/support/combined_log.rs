@@ -22,7 +22,8 @@ pub fn read(log: &str) -> Vec<Visit> {
 
 /// One of them, with what became of it.
 pub fn line(text: &str) -> Option<Line> {
-    let log::LogLine { at, status, client, request: asked, referer, user_agent, .. } = log::LogLine::read(text.as_bytes()).ok()??;
+    let log::LogLine { at, status, client, request: asked, referer, user_agent, .. } =
+        log::LogLine::read(text.as_bytes()).ok()??;
     let RequestLine { method, path, query, version } = asked?;
     let target = query.map_or_else(|| path.to_string(), |query| format!("{path}?{query}"));
     let sendable = METHODS.contains(&method.as_str())

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use tidegate::service::ExternalAccess;
-use tidegate::verify::fetch::{Fetcher, AllowedAddresses};
+use tidegate::verify::fetch::{AllowedAddresses, Fetcher};
 
 /// A server of one document.
 pub struct Directory {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate::config;
 use tidegate::policy::Classification;
 use tidegate::policy::address_lists::AddressLists;
-use tidegate::replay::log::{self, OrderedLine, LinePosition};
+use tidegate::replay::log::{self, LinePosition, OrderedLine};
 use tidegate::replay::{Assumptions, Policy, ReplayRequest, Simulator};
 use tidegate::verify::OperatorTable;
 

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tidegate::ledger::{LeaseRequest, Lease, Store, StoreError, WindowKey};
+use tidegate::ledger::{Lease, LeaseRequest, Store, StoreError, WindowKey};
 use tidegate::policy::window::Span;
 use tidegate::policy::{Timestamp, Units};
 
@@ -68,7 +68,16 @@ impl<'a, L: Ledger> Gate<'a, L> {
     fn ask(&self, wanted: u64) -> LeaseRequest {
         let [limit, taken, held, wanted] = [LIMIT, self.taken, self.held, wanted].map(Units::from_whole);
         let (quota, window) = ("api".to_owned(), self.window);
-        LeaseRequest { quota, limit, window, taken, held, wanted, urgent: wanted.saturating_sub(taken), expected_demand: Units::ZERO }
+        LeaseRequest {
+            quota,
+            limit,
+            window,
+            taken,
+            held,
+            wanted,
+            urgent: wanted.saturating_sub(taken),
+            expected_demand: Units::ZERO,
+        }
     }
 
     /// Asks until it is answered; a store may put off what needs to be written down.

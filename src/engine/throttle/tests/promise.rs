@@ -3,8 +3,8 @@
 use super::*;
 
 /// A scope whose answers all take as long as each other.
-struct Scope {
-    gate: Gate,
+struct ScopeSimulation {
+    gate: ThrottleFixture,
     latency_ms: u64,
     now: u64,
     guests: Vec<TestClient>,
@@ -12,10 +12,10 @@ struct Scope {
     inside: Vec<(u64, u16, SlotGuard)>,
 }
 
-impl Scope {
+impl ScopeSimulation {
     fn with(rules: throttle::ThrottleConfig, latency_ms: u64) -> Self {
         let scope = Self {
-            gate: Gate::with(&[("api", rules)]),
+            gate: ThrottleFixture::with(&[("api", rules)]),
             latency_ms,
             now: 1_000_000,
             guests: Vec::new(),
@@ -34,7 +34,9 @@ impl Scope {
     /// Somebody comes, whose answer will be of `status`. What is told to who is turned away.
     fn met(&mut self, client: u64, priority: u8, status: u16) -> Option<ThrottleRejection> {
         match self.gate.enter(&["api"], client, priority, self.now) {
-            AcquireOutcome::Acquired(pass) => self.inside.extend(pass.map(|pass| (self.now + self.latency_ms, status, pass))),
+            AcquireOutcome::Acquired(pass) => {
+                self.inside.extend(pass.map(|pass| (self.now + self.latency_ms, status, pass)))
+            }
             AcquireOutcome::Queued(waiting) => self.guests.push(TestClient::new(waiting)),
             AcquireOutcome::Rejected(closed) => return Some(closed),
         }
@@ -79,7 +81,7 @@ proptest! {
             queue: QueueConfig { max_wait: Duration::from_millis(max_wait_ms), max_length },
             ..with_backoff()
         };
-        let mut scope = Scope::with(rules, latency_ms);
+        let mut scope = ScopeSimulation::with(rules, latency_ms);
         for (gap, client, priority, status) in comers {
             scope.goes_on_until(scope.now + gap);
             let _ = scope.met(client, priority, status);

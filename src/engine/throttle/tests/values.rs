@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn tenants(rules: throttle::ThrottleConfig, most: usize) -> Gate {
-    Gate::with(&[("all", permissive()), ("tenant", rules)]).by_value("tenant", most)
+fn tenants(rules: throttle::ThrottleConfig, most: usize) -> ThrottleFixture {
+    ThrottleFixture::with(&[("all", permissive()), ("tenant", rules)]).by_value("tenant", most)
 }
 
 #[test]
@@ -15,7 +15,8 @@ fn each_value_is_throttled_apart() {
     second.waits_until(0);
     let state = gate.state("tenant", 0);
     assert_eq!((state.in_flight, state.queue_length, state.limit, state.partitions), (2, 1, Some(1), Some(2)));
-    let values: Vec<_> = gate.values("tenant", 0).into_iter().map(|of| (of.name.to_string(), of.queue_length)).collect();
+    let values: Vec<_> =
+        gate.values("tenant", 0).into_iter().map(|of| (of.name.to_string(), of.queue_length)).collect();
     assert_eq!(values, [("acme".to_owned(), 1), ("other".to_owned(), 0)]);
 }
 
@@ -88,7 +89,7 @@ fn a_hundred_thousand_values_one_by_one_leave_no_more_than_there_may_be() {
 
 #[test]
 fn a_scope_may_come_to_be_by_value_and_back() {
-    let mut gate = Gate::with(&[("tenant", with_concurrency(1))]);
+    let mut gate = ThrottleFixture::with(&[("tenant", with_concurrency(1))]);
     let before = gate.passes(&["tenant"], 0);
     gate = gate.by_value("tenant", 10);
     let acme = gate.passes(&["tenant=acme"], 0);
@@ -104,7 +105,10 @@ fn a_scope_may_come_to_be_by_value_and_back() {
 
 #[test]
 fn who_waits_for_a_second_scope_keeps_one_slot_of_the_first_and_no_more() {
-    let gate = Gate::with(&[("all", with_long_queue(with_concurrency(8))), ("reports", with_long_queue(with_concurrency(1)))]);
+    let gate = ThrottleFixture::with(&[
+        ("all", with_long_queue(with_concurrency(8))),
+        ("reports", with_long_queue(with_concurrency(1))),
+    ]);
     let report = gate.passes(&["all", "reports"], 0);
     let mut waits = gate.waits(&["all", "reports"], 1, BOT, 0);
     waits.waits_until(0);
@@ -122,7 +126,7 @@ fn who_waits_for_a_second_scope_keeps_one_slot_of_the_first_and_no_more() {
 
 #[test]
 fn a_slot_is_kept_for_the_oldest_only_while_that_one_waits_for_slots() {
-    let gate = Gate::with(&[
+    let gate = ThrottleFixture::with(&[
         ("a", with_long_queue(with_concurrency(1))),
         ("b", with_long_queue(throttle::ThrottleConfig { concurrency: NonZeroU32::new(1), ..with_backoff() })),
     ]);
@@ -176,25 +180,25 @@ const MOST_VALUES: usize = 3;
 const MOST_WAITING: u32 = 6;
 
 /// Somebody who waits, and when it was told to look again.
-struct Waiter {
+struct PolledClient {
     guest: TestClient,
     look_again: Timestamp,
 }
 
 /// A gate through whose life a property is watched.
-struct World {
-    gate: Gate,
-    guests: Vec<Waiter>,
+struct SchedulerModel {
+    gate: ThrottleFixture,
+    guests: Vec<PolledClient>,
     inside: Vec<SlotGuard>,
     now: u64,
 }
 
-impl World {
+impl SchedulerModel {
     fn new() -> Self {
         let spaced =
             Spacing { delay: Duration::from_millis(50), per_slot: Duration::from_millis(400), ..Spacing::default() };
         let b = throttle::ThrottleConfig { spacing: spaced, ..limited(2) };
-        let gate = Gate::with(&[("a", limited(3)), ("b", b.clone()), ("t", limited(2)), ("u", b)]);
+        let gate = ThrottleFixture::with(&[("a", limited(3)), ("b", b.clone()), ("t", limited(2)), ("u", b)]);
         let gate = gate.by_value("t", MOST_VALUES).by_value("u", MOST_VALUES);
         Self { gate, guests: Vec::new(), inside: Vec::new(), now: 0 }
     }
@@ -207,7 +211,8 @@ impl World {
                 match self.gate.enter(&names, client, priority, self.now) {
                     AcquireOutcome::Acquired(pass) => self.inside.extend(pass),
                     AcquireOutcome::Queued(waiting) => {
-                        self.guests.push(Waiter { guest: TestClient::new(waiting), look_again: Timestamp::default() });
+                        self.guests
+                            .push(PolledClient { guest: TestClient::new(waiting), look_again: Timestamp::default() });
                     }
                     AcquireOutcome::Rejected(_) => {}
                 }
@@ -243,14 +248,16 @@ impl World {
         let scopes = &mut self.gate.scopes;
         scopes[0].throttle = Some(limited([3, 1, 5][form]));
         scopes[3].throttle = Some(limited(2)).filter(|_| form != 1);
-        let by_value =
-            Partitioning { from: PartitionKey::Query("t".into()), max_partitions: NonZeroUsize::new(MOST_VALUES).expect("some") };
+        let by_value = Partitioning {
+            from: PartitionKey::Query("t".into()),
+            max_partitions: NonZeroUsize::new(MOST_VALUES).expect("some"),
+        };
         scopes[2].partitioning = Some(by_value).filter(|_| form != 2);
         self.gate.throttle.update_config(&self.gate.scopes);
     }
 
     fn settles(&mut self) {
-        let is_due = |now: u64| move |waiter: &Waiter| waiter.guest.is_called() || waiter.look_again <= ms(now);
+        let is_due = |now: u64| move |waiter: &PolledClient| waiter.guest.is_called() || waiter.look_again <= ms(now);
         while let Some(who) = self.guests.iter().position(is_due(self.now)) {
             self.looks(who);
         }
@@ -267,7 +274,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
     #[test]
     fn whatever_happens_the_limits_hold_and_everything_is_given_back(steps in proptest::collection::vec(step(), 1..300)) {
-        let mut world = World::new();
+        let mut world = SchedulerModel::new();
         let mut before: Vec<ScopeState> = Vec::new();
         for step in steps {
             let is_reload = matches!(step, Step::Reload(_));

@@ -1,5 +1,7 @@
 use super::*;
-use crate::policy::throttle::simulation::{Origin, ServiceTime, Phase, SecondStats, Simulation, Summary, permissive_config};
+use crate::policy::throttle::simulation::{
+    Origin, Phase, SecondStats, ServiceTime, Simulation, Summary, permissive_config,
+};
 
 const CLIENTS: u32 = 64;
 
@@ -71,7 +73,11 @@ fn a_controller_keeps_what_it_learned_only_under_settings_of_its_kind() {
     let now = Timestamp::from_seconds(1000);
     let slow = ThrottleConfig { controller: Some(autothrottle(1.0)), ..permissive_config() };
     let learned = ControllerState::Autothrottle(Duration::from_secs(9));
-    assert_eq!(slow.update_controller(learned, now), ControllerState::Autothrottle(Duration::from_secs(5)), "within the new bounds");
+    assert_eq!(
+        slow.update_controller(learned, now),
+        ControllerState::Autothrottle(Duration::from_secs(5)),
+        "within the new bounds"
+    );
     assert_eq!(permissive_config().update_controller(learned, now), ControllerState::Fixed);
     assert_eq!(slow.update_controller(ControllerState::Fixed, now), ControllerState::Autothrottle(Duration::ZERO));
 }

@@ -1,6 +1,8 @@
 use super::*;
 use crate::policy::throttle::controller::Controller;
-use crate::policy::throttle::simulation::{Origin, ServiceTime, Phase, SecondStats, Simulation, Summary, permissive_config};
+use crate::policy::throttle::simulation::{
+    Origin, Phase, SecondStats, ServiceTime, Simulation, Summary, permissive_config,
+};
 
 const GRADIENT: Gradient = Gradient { min: 1, max: 256 };
 
@@ -93,7 +95,9 @@ fn a_limit_that_is_not_used_by_half_stays_whatever_happens() {
 
 #[test]
 fn timeouts_and_complaints_take_away_their_share_and_at_most_half() {
-    for (good, congested, left) in [(WINDOW_SAMPLES - 2, 2, 90), (WINDOW_SAMPLES / 2, WINDOW_SAMPLES / 2, 50), (0, WINDOW_SAMPLES, 50)] {
+    for (good, congested, left) in
+        [(WINDOW_SAMPLES - 2, 2, 90), (WINDOW_SAMPLES / 2, WINDOW_SAMPLES / 2, 50), (0, WINDOW_SAMPLES, 50)]
+    {
         let mut story = Story::within(1, 100);
         story.limit.most = 100.0;
         story.window(100, &[(congested, Some(LoadSample::Overloaded)), (good, Some(LoadSample::Success(ms(100))))]);
@@ -143,7 +147,10 @@ fn origin(servers: u32, pages: ServiceTime) -> Origin {
 fn squeezed(seed: u64, seconds: u64, phases: &[(u64, Origin, u32)]) -> Vec<SecondStats> {
     let phases: Vec<Phase> =
         phases.iter().map(|&(from_s, origin, clients)| Phase { from_s, origin, clients }).collect();
-    let rules = crate::policy::throttle::ThrottleConfig { controller: Some(Controller::Gradient(GRADIENT)), ..permissive_config() };
+    let rules = crate::policy::throttle::ThrottleConfig {
+        controller: Some(Controller::Gradient(GRADIENT)),
+        ..permissive_config()
+    };
     Simulation::of(&rules, &phases, seed).run(seconds)
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::policy::throttle::backoff::{Backoff, OVERLOAD_STATUSES};
 use crate::policy::throttle::controller::Controller;
-use crate::policy::throttle::simulation::{Origin, ServiceTime, Phase, SecondStats, Simulation, permissive_config};
+use crate::policy::throttle::simulation::{Origin, Phase, SecondStats, ServiceTime, Simulation, permissive_config};
 use crate::policy::throttle::{Jitter, ThrottleConfig};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -102,9 +102,14 @@ fn climbs(rampup: Rampup, rate: u32, seed: u64, hours: u64) -> Vec<SecondStats> 
         jitter: Jitter::default(),
         window: MINUTE,
     };
-    let rules = ThrottleConfig { backoff: Some(backoff), controller: Some(Controller::Rampup(rampup)), ..permissive_config() };
-    let origin =
-        Origin { servers: 200, pages: ServiceTime::Noisy(0.1), rate_limit: Some(rate), queue_timeout: Duration::from_secs(30) };
+    let rules =
+        ThrottleConfig { backoff: Some(backoff), controller: Some(Controller::Rampup(rampup)), ..permissive_config() };
+    let origin = Origin {
+        servers: 200,
+        pages: ServiceTime::Noisy(0.1),
+        rate_limit: Some(rate),
+        queue_timeout: Duration::from_secs(30),
+    };
     Simulation::of(&rules, &[Phase { from_s: 0, origin, clients: 300 }], seed).run(hours * 3600)
 }
 
