@@ -89,11 +89,11 @@ fn a_password_opens_and_a_wrong_one_is_told() {
     assert_eq!(lease(&mut store(right, 1), &ask("api", 10)).map(|_| ()).map_err(|error| error.to_string()), Ok(()));
 }
 
-/// The rights that `docs/SEVERAL_GATES.md` gives are enough, and are needed.
+/// The rights that `docs/MULTIPLE_INSTANCES.md` gives are enough, and are needed.
 #[test]
 fn a_user_with_few_rights_will_do() {
     let redis = RedisServer::start(&[]);
-    let docs = include_str!("../../docs/SEVERAL_GATES.md");
+    let docs = include_str!("../../docs/MULTIPLE_INSTANCES.md");
     let written = docs.lines().find(|line| line.starts_with("ACL SETUSER")).expect("an example");
     let words: Vec<&str> = written.split(' ').map(|word| if word == ">PASSWORD" { ">pass" } else { word }).collect();
     assert_eq!(redis.cli(&words), "OK");
